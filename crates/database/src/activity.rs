@@ -5,14 +5,14 @@
 //! `_global_changes` does not exist, events are dropped. A crash can lose the most recent events.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use settee_model::json::Json;
 use settee_model::{Document, Rev, RevisionHasher};
 
-use crate::{Catalog, Counters, DatabaseError, DocUpdate, EditMode, Result, Work};
+use crate::{Catalog, CommitClock, Counters, DatabaseError, DocUpdate, EditMode, Result, Work};
 
 /// Name of the database that stores events.
 pub const GLOBAL_CHANGES: &str = "_global_changes";
@@ -61,6 +61,8 @@ impl Happened {
 pub struct Activity {
     state: Mutex<State>,
     pub(crate) counters: Counters,
+    /// Source of the times of commits, if the server has set one.
+    pub(crate) clock: OnceLock<CommitClock>,
     /// Total size of the design-document caches of all open databases.
     pub(crate) design_bytes: Arc<AtomicUsize>,
 }

@@ -69,6 +69,7 @@ impl Counters {
                 }
                 Work::Compact(_)
                 | Work::ForgetPurges { .. }
+                | Work::ForgetTimes
                 | Work::SetPurgedInfosLimit(_)
                 | Work::Stage(_)
                 | Work::SetRevsLimit(_)

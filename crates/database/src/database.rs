@@ -17,7 +17,7 @@ use crate::notifications::{NotifiedVersion, NotifiedVersions};
 use crate::rank::PublishedRanks;
 use crate::read::ReadView;
 use crate::update::{OwnUploads, Queue, Writer, load};
-use crate::{Counters, DatabaseError, Result, keys};
+use crate::{CommitClock, Counters, DatabaseError, Result, keys};
 
 /// Approximate size of the stored data of a document without its bodies: id, revision tree and sequence entry.
 const RECORD_BYTES: u64 = 100;
@@ -206,6 +206,10 @@ impl Database {
 
     pub(crate) fn counters(&self) -> &Counters {
         &self.activity.counters
+    }
+
+    pub(crate) fn clock(&self) -> Option<&CommitClock> {
+        self.activity.clock.get()
     }
 
     /// The shard that holds the documents.

@@ -20,6 +20,8 @@ pub(crate) const META: &[u8] = b"meta";
 pub(crate) const REVS_LIMIT: &[u8] = b"revs_limit";
 /// Number of purge records that a compaction keeps.
 pub(crate) const PURGED_INFOS_LIMIT: &[u8] = b"purged_infos_limit";
+/// Update sequences at past times.
+pub(crate) const TIME_SEQ: &[u8] = b"time_seq";
 /// Purge records by number.
 pub(crate) const PURGE: &[u8] = b"purge/";
 /// The security object.

@@ -29,6 +29,8 @@ mod rescue;
 mod shared;
 mod stored;
 pub mod tasks;
+mod time_seq;
+mod times;
 mod update;
 pub mod verify;
 
@@ -54,6 +56,7 @@ pub use read_set::ReadSet;
 pub use record::{DocRecord, Head, Stored};
 pub use rescue::{Loss, Rescued};
 pub use shared::{SharedSettings, read_shared_settings};
+pub use times::CommitClock;
 pub use update::{
     Completion, Compression, DocUpdate, EditMode, NewAttachment, NewAttachments, Precheck, Purge, Stage, Submitted,
     UpdateOutcome, Upload, Uploaded, Validated, ValidationBasis, Work, WorkResult,

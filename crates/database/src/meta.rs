@@ -35,13 +35,16 @@ pub(crate) struct Meta {
     pub(crate) purges_forgotten: u64,
     /// Number of changes of attached records.
     pub(crate) attached_seq: u64,
+    /// Interval of time to which the latest update sequence belongs: the newest one of the stored
+    /// [`TimeSeq`](crate::time_seq::TimeSeq), or 0 if the time of the latest update is unknown.
+    pub(crate) time_interval: u64,
 }
 
 impl Meta {
     pub(crate) fn encode(self, out: &mut Vec<u8>) {
         let counters = [self.update_seq, self.doc_count, self.doc_del_count, self.leaf_bytes, self.body_bytes];
         let attachments = [self.leaf_attachment_bytes, self.attachment_bytes, self.content_bytes];
-        let numbers = [self.design_seq, self.purge_seq, self.purges_forgotten, self.attached_seq];
+        let numbers = [self.design_seq, self.purge_seq, self.purges_forgotten, self.attached_seq, self.time_interval];
         for value in counters.into_iter().chain(attachments).chain(numbers) {
             put_varint(out, value);
         }
@@ -61,8 +64,9 @@ impl Meta {
             design_seq: reader.varint()?,
             purge_seq: reader.varint()?,
             purges_forgotten: reader.varint()?,
-            // Counters of earlier versions end here.
-            attached_seq: if reader.rest().is_empty() { 0 } else { reader.varint()? },
+            // Counters of earlier versions end here or after the next one.
+            attached_seq: if reader.is_at_end() { 0 } else { reader.varint()? },
+            time_interval: if reader.is_at_end() { 0 } else { reader.varint()? },
         })
     }
 

@@ -16,6 +16,7 @@ mod partitions;
 mod processes;
 mod reads;
 mod subscriptions;
+mod times;
 mod validation;
 
 use std::hash::{BuildHasher, RandomState};

@@ -8,7 +8,7 @@ use hyper::StatusCode;
 use parking_lot::Mutex;
 use settee_auth::{Authenticator, SeenTokens};
 use settee_database::tasks::Tasks;
-use settee_database::{Catalog, Database};
+use settee_database::{Catalog, CommitClock, Database};
 use settee_replication::Replicator;
 use settee_search::Searches;
 use settee_service::threads::GiveWay;
@@ -17,7 +17,7 @@ use settee_service::{
     Access, Counted, Databases, DatabasesDependencies, Feeds, Hashers, Owner, Programs, Users, UsersDependencies,
     Writer,
 };
-use settee_settings::{Derived, Settings};
+use settee_settings::{Derived, Settings, couchdb};
 use settee_views::{Languages, Views};
 use tokio::sync::Semaphore;
 
@@ -179,6 +179,7 @@ impl Node {
         let operation = Arc::new(operation);
         let clock_ms: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::from(clock_ms);
         let entropy: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::from(entropy);
+        catalog.set_clock(commit_clock(&clock_ms, &settings));
         let counting = Arc::clone(&metrics);
         let count = move |label| {
             counting.count(match label {
@@ -436,4 +437,12 @@ impl Node {
         let number = self.requests.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         format!("{:010x}", number >> 24)
     }
+}
+
+/// Returns the clock of commits. The catalog must not hold the settings, because shared settings hold the catalog.
+fn commit_clock(clock_ms: &Arc<dyn Fn() -> u64 + Send + Sync>, settings: &Arc<dyn Settings>) -> CommitClock {
+    let (clock_ms, settings) = (Arc::clone(clock_ms), Arc::downgrade(settings));
+    let earliest_s =
+        move || settings.upgrade().map_or(u64::MAX, |settings| couchdb::TIME_SEQ_MIN_TIME.of(settings.as_ref()));
+    CommitClock { now_s: Box::new(move || clock_ms() / 1000), earliest_s: Box::new(earliest_s) }
 }

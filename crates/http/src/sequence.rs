@@ -5,9 +5,10 @@
 //! one range. The uuid is the database's instance, which distinguishes a sequence of this database from one of
 //! a deleted database of the same name.
 
+pub(crate) mod date;
 mod term;
 
-use settee_database::Database;
+use settee_database::{Database, ReadView};
 
 use crate::Error;
 
@@ -18,6 +19,19 @@ pub(crate) enum Since {
     Seq(u64),
     /// After all changes.
     Now,
+    /// Before the changes since this time, in seconds since 1970.
+    Time(u64),
+}
+
+impl Since {
+    /// Returns the update sequence after which a feed starts.
+    pub(crate) fn start(self, view: &ReadView) -> Result<u64, Error> {
+        match self {
+            Self::Seq(seq) => Ok(seq.min(view.update_seq()?)),
+            Self::Now => Ok(view.update_seq()?),
+            Self::Time(time_s) => Ok(view.seq_before(time_s)?),
+        }
+    }
 }
 
 /// Appends a sequence as a JSON string.
@@ -40,13 +54,17 @@ fn append(out: &mut Vec<u8>, database: &Database, seq: u64) {
     term::write(out, database.instance(), seq);
 }
 
-/// Parses the `since` of a request as CouchDB does: `0`, `now`, or a sequence, with or without quotes. A
+/// Parses the `since` of a request as CouchDB does: `0`, `now`, a date, or a sequence, with or without quotes. A
 /// sequence of another instance means the start. Of a sequence of CouchDB the number applies, because migrated
 /// documents keep their update order. Sequences `N-INSTANCE` of earlier versions are accepted.
 pub(crate) fn parse(text: &str, database: &Database) -> Result<Since, Error> {
     match text {
         "now" => return Ok(Since::Now),
         "0" => return Ok(Since::Seq(0)),
+        date if date::is_date(date) => {
+            let invalid = || Error::bad_request("invalid_time_format");
+            return date::parse(date).map(Since::Time).ok_or_else(invalid);
+        }
         _ => {}
     }
     let malformed = || Error::bad_request("Malformed sequence supplied in 'since' parameter.");

@@ -31,6 +31,7 @@ mod routes;
 mod sampled;
 mod slow_readers;
 mod steering;
+mod time_seq;
 
 use std::sync::Arc;
 

@@ -31,6 +31,17 @@ impl Day {
         let year = era * 400 + year_of_era + (month <= 2) as i64;
         Self { year, month, day, weekday: (days + 4).rem_euclid(7) }
     }
+
+    /// Returns the number of days from 1 January 1970 to a date, or `None` if the calendar has no such date.
+    #[must_use]
+    pub fn days_since_1970(year: i32, month: u8, day: u8) -> Option<i64> {
+        let (shifted_year, month, day) = (i64::from(year) - i64::from(month <= 2), i64::from(month), i64::from(day));
+        let (era, year_of_era) = (shifted_year.div_euclid(400), shifted_year.rem_euclid(400));
+        let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+        let days = era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468;
+        let found = Self::since_1970(days);
+        ([found.year, found.month, found.day] == [i64::from(year), month, day]).then_some(days)
+    }
 }
 
 /// Formats a time in seconds of the Unix epoch as `Sun, 06 Nov 1994 08:49:37 GMT`. Times after the year 9999 are
@@ -61,9 +72,22 @@ mod tests {
                 _ => (year, month, day - 1),
             };
             assert_eq!((before.year, before.month, before.day), expected, "the day before {year}-{month}-{day}");
+            let counted = Day::days_since_1970(year as i32, month as u8, day as u8);
+            assert_eq!(counted, Some(days), "{year}-{month}-{day}");
+            // Days that do not exist are found at the ends of months.
+            if expected.1 != month {
+                assert_eq!(Day::days_since_1970(expected.0 as i32, expected.1 as u8, expected.2 as u8 + 1), None);
+            }
             before = Day { year, month, day, weekday };
         }
         assert_eq!(Day::since_1970(0), Day { year: 1970, month: 1, day: 1, weekday: 4 });
+        for (month, day) in [(0, 1), (13, 1), (1, 0), (255, 255)] {
+            assert_eq!(Day::days_since_1970(2026, month, day), None, "{month} {day}");
+        }
+        assert_eq!(
+            Day::days_since_1970(i32::MAX, 12, 31).map(|days| Day::since_1970(days).year),
+            Some(i64::from(i32::MAX))
+        );
     }
 
     #[test]

@@ -52,6 +52,7 @@ table! {
         MAX_DBS_OPEN: Number = setting("max_dbs_open", "5000", COUNT), "maximum number of open databases; beyond it idle databases are closed, databases in use never";
         OS_PROCESS_TIMEOUT: Number = setting("os_process_timeout", "5000", Kind::Milliseconds), "timeout of a view function for one batch";
         USERS_DB_SECURITY_EDITABLE: Switch = setting("users_db_security_editable", "false", Kind::Bool), "allow changes of the security object of _users";
+        TIME_SEQ_MIN_TIME: Number = setting("time_seq_min_time", "1754006400", Kind::Integer(0, u64::MAX >> 1)), "earliest time, in seconds since 1970, that is recorded for /{db}/_time_seq; the clock of a machine that has just started may show an earlier one";
         MAINTENANCE_MODE: Text = setting("maintenance_mode", "false", Kind::Word(&["true", "false", "nolb"])), "answer 404 to /_up, so that load balancers use other nodes";
     }
     chttpd = "chttpd" {

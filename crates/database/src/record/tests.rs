@@ -111,16 +111,20 @@ fn counters_and_local_documents_round_trip() {
             purge_seq: random.number(),
             purges_forgotten: random.number(),
             attached_seq: random.number(),
+            time_interval: random.number(),
         };
         let mut bytes = Vec::new();
         meta.encode(&mut bytes);
         assert_eq!(Meta::decode(&bytes).unwrap(), meta);
-        // Counters of an earlier version without the last field.
-        let older = Meta { attached_seq: 0, ..meta };
-        bytes.clear();
-        older.encode(&mut bytes);
-        bytes.pop();
-        assert_eq!(Meta::decode(&bytes).unwrap(), older);
+        // Counters of earlier versions without the last fields.
+        for (fields, older) in
+            [(1, Meta { time_interval: 0, ..meta }), (2, Meta { attached_seq: 0, time_interval: 0, ..meta })]
+        {
+            bytes.clear();
+            older.encode(&mut bytes);
+            bytes.truncate(bytes.len() - fields);
+            assert_eq!(Meta::decode(&bytes).unwrap(), older);
+        }
         check_prefixes(&bytes, Meta::decode);
 
         let local = LocalDocument { rev: random.number(), body: Json::trusted(random.body(50).into_bytes()) };

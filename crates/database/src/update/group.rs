@@ -34,8 +34,8 @@ use crate::{Event, Result, keys, pieces, rank};
 const RANK_LOG_RECORDS: usize = if cfg!(test) { 20 } else { 1000 };
 
 pub(super) struct Group<'a> {
-    database: &'a Arc<Database>,
-    writer: &'a mut Writer,
+    pub(super) database: &'a Arc<Database>,
+    pub(super) writer: &'a mut Writer,
     shard: Shard,
     pub(super) documents: Documents<'a>,
     pub(super) batch: Batch,
@@ -47,9 +47,11 @@ pub(super) struct Group<'a> {
     security: Option<Json>,
     /// Attached records that works replace, with the changes of this commit.
     attached: Attached,
+    /// True if a work removes the recorded times.
+    pub(super) forgets_times: bool,
     hasher: RevisionHasher,
     scratch: Vec<u8>,
-    snapshot: &'a dyn Snapshot,
+    pub(super) snapshot: &'a dyn Snapshot,
     pub(super) contents: Contents,
 }
 
@@ -76,6 +78,7 @@ impl<'a> Group<'a> {
             first_seq: 0,
             security: writer.security.clone(),
             attached,
+            forgets_times: false,
             hasher: RevisionHasher::default(),
             scratch: Vec::new(),
             snapshot,
@@ -100,6 +103,7 @@ impl<'a> Group<'a> {
             Work::Purge(purges) => return Ok(purges.iter().map(|purge| self.purge(purge)).collect()),
             Work::Compact(ids) => ids.iter().for_each(|id| self.compact(id)),
             Work::ForgetPurges { up_to } => self.forget_purges(*up_to),
+            Work::ForgetTimes => self.forgets_times = true,
             Work::SetPurgedInfosLimit(limit) => {
                 let mut value = Vec::new();
                 put_varint(&mut value, *limit);
@@ -244,6 +248,7 @@ impl<'a> Group<'a> {
         let context = ReadContext { database: self.database, snapshot: self.snapshot };
         let ContentBytes { added, removed } = self.contents.finish(context, &mut self.batch)?;
         self.meta.content_bytes = (self.meta.content_bytes + added).saturating_sub(removed);
+        self.record_time()?;
         let given_up = self.database.given_up.lock().clone();
         let discarded = discard(context, &mut self.batch, &given_up)?;
         if self.batch.is_empty() {

@@ -18,6 +18,7 @@ mod group;
 mod new_attachments;
 mod purge;
 mod queue;
+mod time;
 mod touched;
 mod upload;
 pub(crate) mod validation;
@@ -128,6 +129,8 @@ pub enum Work {
     },
     /// New limit of stored purge records.
     SetPurgedInfosLimit(u64),
+    /// Removal of the recorded times of update sequences.
+    ForgetTimes,
     /// Chunks of an attachment whose revision follows. They are durable only after the commit of the revision.
     Stage(Stage),
     /// New revision limit.
@@ -336,7 +339,7 @@ impl Work {
         let is_small = |update: &DocUpdate| update.deleted && update.size_bytes() <= DELETION_BYTES;
         let makes_room = match self {
             Self::Documents(updates) => updates.iter().all(is_small),
-            Self::Purge(_) | Self::Compact(_) | Self::ForgetPurges { .. } => true,
+            Self::Purge(_) | Self::Compact(_) | Self::ForgetPurges { .. } | Self::ForgetTimes => true,
             Self::Attach { value, .. } | Self::Replace { value, .. } => value.is_none(),
             Self::SetPurgedInfosLimit(_) | Self::Stage(_) | Self::SetRevsLimit(_) | Self::SetSecurity(_) => false,
         };
@@ -353,7 +356,7 @@ impl Work {
             Self::Documents(updates) => updates.iter().map(DocUpdate::cost_bytes).sum(),
             Self::Purge(purges) => purges.iter().map(Purge::size_bytes).sum(),
             Self::Compact(ids) => ids.len() * COMPACTED_BYTES,
-            Self::SetRevsLimit(_) | Self::SetPurgedInfosLimit(_) | Self::ForgetPurges { .. } => 0,
+            Self::SetRevsLimit(_) | Self::SetPurgedInfosLimit(_) | Self::ForgetPurges { .. } | Self::ForgetTimes => 0,
             Self::Stage(stage) => stage.size_bytes(),
             Self::SetSecurity(security) => security.as_bytes().len(),
             Self::Attach { value, .. } | Self::Replace { value, .. } => value.as_ref().map_or(0, Vec::len),

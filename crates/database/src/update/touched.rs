@@ -85,6 +85,7 @@ impl<'a> Documents<'a> {
                 | Work::SetSecurity(_)
                 | Work::SetPurgedInfosLimit(_)
                 | Work::ForgetPurges { .. }
+                | Work::ForgetTimes
                 | Work::Stage(_)
                 | Work::Attach { .. }
                 | Work::Replace { .. } => {}

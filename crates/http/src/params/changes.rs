@@ -185,15 +185,6 @@ impl ChangesParams {
         })
     }
 
-    /// Returns the start of the feed in a database at `update_seq`. A descending feed starts at the last
-    /// change, whatever `since` is.
-    pub(crate) fn start(&self, update_seq: u64) -> u64 {
-        match (self.direction, self.since) {
-            (Direction::Backward, _) | (Direction::Forward, Since::Now) => update_seq,
-            (Direction::Forward, Since::Seq(seq)) => seq.min(update_seq),
-        }
-    }
-
     /// Returns true if the row after `sent` others has a sequence. CouchDB counts the remaining rows, so that
     /// without a limit usually the first one has it.
     pub(crate) fn has_seq(&self, sent: u64) -> bool {
@@ -220,10 +211,12 @@ fn timeout_of(timeout_ms: Option<u64>, longest_ms: u64) -> Quiet {
     Quiet::Timeout(Duration::from_millis(timeout_ms.unwrap_or(longest_ms).min(longest_ms)))
 }
 
+/// Returns the start of a feed. A descending feed starts at the last change, whatever `since` is.
 fn start_of(since: Option<&str>, direction: Direction, database: &Database) -> Result<Since, Error> {
     match (since, direction) {
+        (_, Direction::Backward) => Ok(Since::Now),
         (Some(since), Direction::Forward) => sequence::parse(since, database),
-        (Some(_), Direction::Backward) | (None, _) => Ok(Since::Seq(0)),
+        (None, Direction::Forward) => Ok(Since::Seq(0)),
     }
 }
 

@@ -59,9 +59,9 @@ pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) 
         Feed::Longpoll | Feed::Continuous | Feed::EventSource => {
             // The subscription starts before the first read, so that no change between them is missed.
             let progress = request.node.feeds.watch(&database);
-            let reader = Arc::clone(&database);
-            let update_seq = bridge::blocking(move || Ok(reader.read()?.update_seq()?)).await?;
-            let rows = Rows::new(params, update_seq);
+            let (reader, since) = (Arc::clone(&database), params.since);
+            let start = bridge::blocking(move || since.start(&reader.read()?)).await?;
+            let rows = Rows::new(params, start);
             live(&request, database, rows, None, Signals { progress, stopping }).await
         }
     }
@@ -90,19 +90,20 @@ async fn normal(
     stopping: watch::Receiver<bool>,
 ) -> Answer {
     let (reader, client) = (Arc::clone(&database), request.head.account.reader());
-    let (view, update_seq) = bridge::blocking(move || {
+    let since = params.since;
+    let (view, update_seq, start) = bridge::blocking(move || {
         let view = reader.read()?.for_client(&client);
-        let update_seq = view.update_seq()?;
-        Ok((view, update_seq))
+        let (update_seq, start) = (view.update_seq()?, since.start(&view)?);
+        Ok((view, update_seq, start))
     })
     .await?;
-    let tag = entity_tag(&database, update_seq, &params);
+    let tag = entity_tag(&database, (update_seq, start), &params);
     if etag::knows(&request.headers, &tag) {
         let mut response = etag::not_modified();
         respond::set_etag(&mut response, &tag);
         return Ok(response);
     }
-    let rows = Rows::new(params, update_seq);
+    let rows = Rows::new(params, start);
     let mut response = if rows.may_be_silent() {
         let progress = request.node.feeds.watch(&database);
         live(request, database, rows, Some(view), Signals { progress, stopping }).await?
@@ -144,9 +145,10 @@ async fn all_rows(request: &Request, mut rows: Rows, view: ReadView) -> Answer {
     .await
 }
 
-fn entity_tag(database: &Database, update_seq: u64, params: &ChangesParams) -> String {
+/// Returns the entity tag of a feed. The start belongs to it because that of a date depends on the recorded times.
+fn entity_tag(database: &Database, (update_seq, start): (u64, u64), params: &ChangesParams) -> String {
     let mut hasher = DefaultHasher::new();
-    (database.instance(), update_seq, format!("{params:?}")).hash(&mut hasher);
+    (database.instance(), update_seq, start, format!("{params:?}")).hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
 
@@ -176,9 +178,8 @@ struct Rows {
 }
 
 impl Rows {
-    /// Creates the progress of a feed that starts in a database at `update_seq`.
-    fn new(params: ChangesParams, update_seq: u64) -> Self {
-        let since = params.start(update_seq);
+    /// Creates the progress of a feed that starts after the update sequence `since`.
+    fn new(params: ChangesParams, since: u64) -> Self {
         Self { params, sent: 0, since, position: since, walked: None, beyond: 0 }
     }
 

@@ -32,10 +32,9 @@ pub(super) async fn feed(request: Request, stopping: watch::Receiver<bool>) -> A
     let content_type = if params.feed == Feed::EventSource { "text/event-stream" } else { "application/json" };
     // The subscription starts before the first read, so that no change between them is missed.
     let progress = request.node.feeds.watch(&database);
-    let reader = Arc::clone(&database);
-    let update_seq = bridge::blocking(move || Ok(reader.read()?.update_seq()?)).await?;
-    let since = params.start(update_seq);
-    let rows = Rows { feed: params.feed, direction: params.direction, limit: params.limit, sent: 0, position: since };
+    let (reader, since) = (Arc::clone(&database), params.since);
+    let start = bridge::blocking(move || since.start(&reader.read()?)).await?;
+    let rows = Rows { feed: params.feed, direction: params.direction, limit: params.limit, sent: 0, position: start };
     let account = Arc::clone(&request.head.account);
     let signals = Signals { progress, stopping };
     let (listener, beginning) = Listener::new(account, signals, params.feed, params.quiet, PIECES_WAITING);

@@ -37,6 +37,7 @@ mod session;
 mod setup;
 mod shows;
 mod stats;
+mod time_seq;
 mod updates;
 mod views;
 pub(crate) mod write;
@@ -274,6 +275,9 @@ fn maintenance_resources(shutdown: &Shutdown) -> Vec<Resource> {
         Resource::new("/{db}/_purged_infos_limit", "GET,PUT")
             .get(ServerAdmin, purge::limit)
             .put(ServerAdmin, purge::set_limit),
+        Resource::new("/{db}/_time_seq", "GET,DELETE")
+            .get(Member, time_seq::intervals)
+            .delete(DatabaseAdmin, time_seq::discard),
     ]
 }
 

@@ -9,7 +9,7 @@ const KNOWN: &[(&str, &str)] = &[
          maintenance_mode stem_interactive_updates uri_file changes_doc_ids_optimization_threshold \
          max_database_name_length update_lru_on_read default_engine enable_database_recovery \
          single_node delayed_commits fsync_options js_engine write_xxhash_checksums cfile_skip_ioq \
-         max_dbs_open_soft_limit time_seq_query_servers backup_dir os_process_limit query_server_config \
+         max_dbs_open_soft_limit backup_dir os_process_limit query_server_config \
          attachment_upload_timeout hash_algorithms",
     ),
     ("purge", "max_document_id_number max_revisions_number index_lag_warn_seconds"),

@@ -78,8 +78,11 @@ fn the_place_to_begin_has_three_names() {
     check(Some(&seq(7)), &five, Since::Seq(5));
     check(Some(&seq(7)), &format!("{five}&{six}&feed=eventsource"), Since::Seq(7));
     // A descending feed starts at the last change.
-    check(None, "descending=true&since=5", Since::Seq(0));
-    check(None, "since=never&descending=true", Since::Seq(0));
+    check(None, "descending=true&since=5", Since::Now);
+    check(None, "since=never&descending=true", Since::Now);
+    check(None, "since=2025-08-01T00:00:00Z", Since::Time(1_754_006_400));
+    check(Some("2025-08-01T00:00:00Z"), "since=5&feed=eventsource", Since::Time(1_754_006_400));
+    check(None, "since=2025-08-01Txx:00:00Z&descending=true", Since::Now);
 }
 
 #[test]
@@ -134,7 +137,13 @@ fn errors_say_which_parameter_is_wrong() {
     for text in ["seq_interval=a", "seq_interval=0", "seq_interval=-1", "seq_interval=1.5", "seq_interval="] {
         check(text, "400 bad_request: invalid_seq_interval");
     }
-    check("since=never", "400 bad_request: Malformed sequence supplied in 'since' parameter.");
+    for text in ["never", "2025-08-01", "2025-08-01T00:00:00%2B00:00", "%222025-08-01T00:00:00Z%22"] {
+        check(&format!("since={text}"), "400 bad_request: Malformed sequence supplied in 'since' parameter.");
+    }
+    for text in ["2025-08-01Txx:yy:00Z", "2025-02-30T00:00:00Z"] {
+        check(&format!("since={text}"), "400 bad_request: invalid_time_format");
+        check(&format!("last-event-id={text}"), "400 bad_request: invalid_time_format");
+    }
     let of_filter = "400 bad_request: `filter` must be of the form `designname/filtername`";
     for text in ["filter=x", "filter=x/", "filter=/x", "filter=x/y/z", "filter=x&feed=x"] {
         check(text, of_filter);

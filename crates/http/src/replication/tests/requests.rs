@@ -20,6 +20,18 @@ async fn a_replication_runs_to_its_end_and_has_nothing_to_do_the_second_time() {
     assert_eq!(world.jobs().await, 0);
 }
 
+/// A source with recorded times accepts a date wherever it accepts a sequence.
+#[tokio::test(start_paused = true)]
+async fn a_replication_starts_at_a_date() {
+    let world = World::new().await;
+    world.databases(&["a", "b"]).await;
+    world.put("/a/x", "{}").await;
+    tokio::time::advance(Duration::from_secs(4 * 3600)).await;
+    world.put("/a/y", "{}").await;
+    world.post("/_replicate", r#"{"source":"a","target":"b","since_seq":"2026-11-20T18:00:00Z"}"#).await;
+    assert_eq!([world.get("/b/x").await.0, world.get("/b/y").await.0], [404, 200]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn refusals() {
     let world = World::new().await;
