@@ -16,6 +16,7 @@ mod exchange;
 mod feeds;
 mod format;
 #[cfg(feature = "wasm")]
+mod inherited;
 mod languages;
 mod life;
 mod limits;
