@@ -118,6 +118,17 @@ impl DataDirectory {
     }
 }
 
+/// Returns true if a directory contains files of a CouchDB. Reads no file.
+#[must_use]
+pub fn is_couchdb(path: &Path) -> bool {
+    let names = |path: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    };
+    let is_range = |name: &String| parse_shard_name(&format!("{name}/name.0")).is_some();
+    names(path).iter().any(|name| name.ends_with(".couch")) || names(&path.join("shards")).iter().any(is_range)
+}
+
 /// Collects the database files below a directory, with their names relative to the data directory and without `.couch`.
 fn list(path: &Path, prefix: &str, depth: usize, files: &mut Vec<(String, PathBuf)>) -> std::io::Result<()> {
     if depth > MAX_DIRECTORIES {
@@ -129,7 +140,7 @@ fn list(path: &Path, prefix: &str, depth: usize, files: &mut Vec<(String, PathBu
         let Some(file_name) = file_name.to_str().filter(|name| !name.starts_with('.')) else { continue };
         let path = entry.path();
         if path.is_dir() {
-            if !file_name.ends_with("_design") {
+            if !file_name.ends_with("_design") && file_name != "lost+found" {
                 list(&path, &format!("{prefix}{file_name}/"), depth + 1, files)?;
             }
         } else if let Some(name) = file_name.strip_suffix(".couch") {

@@ -86,7 +86,14 @@ fn run(data: &Path, password: &str, shutdown: &Shutdown, ready: impl FnOnce(Sock
         place: "this command".to_owned(),
     };
     let overrides = vec![given("admins", USER, password), given("log", "level", "error")];
-    let options = Options { data_dir: data.to_owned(), file: None, overrides, admin: None, entropy: node::entropy() };
+    let options = Options {
+        data_dir: data.to_owned(),
+        file: None,
+        preset: Vec::new(),
+        overrides,
+        admin: None,
+        entropy: node::entropy(),
+    };
     let configuration = Arc::new(Configuration::open(options)?);
     let log = Log::start(&configuration, cluster::name(&configuration)?)?;
     let plain = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use settee_couch_files::directory::is_couchdb;
 use settee_database::{SharedSettings, read_shared_settings};
 use settee_storage::{Engine, StorageError, durable};
 use settee_storage_postgres::PostgresEngine;
 pub(crate) use settee_storage_rocksdb::files::{Checked, Depth, Fault, Salvaged};
 use settee_storage_rocksdb::{Inspected, Log, Options, RocksEngine, files};
 
-use crate::{environment, names, node, storage, verify, version};
+use crate::{environment, inherited, names, node, storage, verify, version};
 
 /// Name of the file in the data directory that reserves disk space.
 pub(crate) const RESERVE: &str = "reserve";
@@ -82,6 +83,13 @@ fn refuse_to_create(data: &Path) -> anyhow::Result<()> {
              settee restore --from BACKUP --data NEW\n\
              To start with an empty store, choose an empty directory with --data.",
             ENGINE = verify::ENGINE,
+        );
+    }
+    if is_couchdb(data) {
+        bail!(
+            "{shown} contains databases of CouchDB, and nothing was changed. Start with another directory, then import them:\n  \
+             settee serve --data {shown}/settee\n  {}",
+            inherited::command(data, None)
         );
     }
     let Ok(entries) = fs::read_dir(data) else { return Ok(()) };

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::backup::commands::{BackupArgs, RestoreArgs};
 use crate::commands::{DoctorArgs, SalvageArgs, VerifyArgs};
 use crate::config::check::Severity;
+use crate::config::presets::Preset;
 use crate::config::show::check_file;
 use crate::config::{Configuration, Given, Options, guide};
 use crate::environment::{self, data_directory};
@@ -43,7 +44,7 @@ pub(crate) enum Command {
     /// only. Create one with COUCHDB_USER and COUCHDB_PASSWORD in the environment of the first start, or with `name =
     /// password` in the section `admins` of the configuration file: it is stored hashed.
     ///
-    /// Settings are read from DIR/local.ini, DIR/local.d/*.ini, the environment (SETTEE_SECTION__KEY=value) and --set.
+    /// Settings are read from a preset, DIR/local.ini, DIR/local.d/*.ini, the environment (SETTEE_SECTION__KEY=value) and --set.
     /// Later sources take precedence. `settee config --defaults` prints all settings.
     #[command(verbatim_doc_comment)]
     Serve(ServeArgs),
@@ -180,15 +181,30 @@ pub(crate) struct ServeArgs {
 /// Sources of settings.
 #[derive(Debug, Args)]
 pub(crate) struct SettingsArgs {
-    /// The configuration file [default: local.ini in the data directory]
+    /// The configuration file [default: SETTEE_CONFIG, or local.ini in the data directory]
+    ///
+    /// Of a directory of CouchDB's, such as /opt/couchdb/etc, the files in default.d, local.ini and local.d are read, and
+    /// then local.ini in the data directory.
     #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    config: Option<PathBuf>,
+    /// Settings for an application, which all other sources override [default: SETTEE_PRESET]; see `settee config presets`
+    #[arg(long, value_name = "NAME")]
+    preset: Option<Preset>,
     /// A setting that overrides files and environment; can be given several times
     #[arg(long, value_name = "SECTION/KEY=VALUE", value_parser = parse_setting)]
     pub(crate) set: Vec<(String, String, String)>,
 }
 
 impl SettingsArgs {
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        environment::configuration(self.config.as_deref())
+    }
+
+    pub(crate) fn preset(&self) -> anyhow::Result<Vec<Given>> {
+        let preset = self.preset.map_or_else(environment::preset, |preset| Ok(Some(preset)))?;
+        Ok(preset.map(Preset::given).unwrap_or_default())
+    }
+
     /// The settings of the command line.
     pub(crate) fn given(&self) -> impl Iterator<Item = Given> {
         self.set.iter().cloned().map(|(section, key, value)| {
@@ -240,6 +256,11 @@ enum ConfigCommand {
         #[command(flatten)]
         settings: SettingsArgs,
     },
+    /// Print the settings of each preset
+    Presets {
+        /// Only this one
+        name: Option<Preset>,
+    },
     /// Report mistakes in a configuration file. The exit code is 0 if a server would start with it
     Check {
         /// The file
@@ -251,6 +272,10 @@ impl ConfigArgs {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         match &self.command {
             Some(ConfigCommand::Show { data, storage, settings }) => show(data, storage.as_ref(), settings),
+            Some(ConfigCommand::Presets { name }) => {
+                print_text(&name.map_or_else(Preset::show_all, Preset::show));
+                Ok(ExitCode::SUCCESS)
+            }
             Some(ConfigCommand::Check { file }) => check(file),
             None if self.defaults => {
                 print_text(&guide::render(&self.data));
@@ -261,6 +286,7 @@ impl ConfigArgs {
                     "A server reads DIR/local.ini and DIR/local.d/*.ini of its data directory, or the file given by --config.\n\
                      Print all settings with: settee config --defaults\n\
                      Print the settings in force with: settee config show --data DIR\n\
+                     Print the presets for applications with: settee config presets\n\
                      Check for mistakes with: settee config check FILE\n",
                 );
                 Ok(ExitCode::SUCCESS)
@@ -280,7 +306,8 @@ fn show(data: &Path, storage: Option<&String>, settings: &SettingsArgs) -> anyho
     overrides.extend(settings.given());
     let options = Options {
         data_dir: data.to_owned(),
-        file: settings.config.clone(),
+        file: settings.file(),
+        preset: settings.preset()?,
         overrides,
         admin: None,
         entropy: Arc::new(environment::random),

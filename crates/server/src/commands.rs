@@ -14,7 +14,7 @@ pub(crate) struct DoctorArgs {
     /// The data directory
     #[arg(long, value_name = "DIR", default_value_os_t = data_directory())]
     data: PathBuf,
-    /// The configuration file [default: local.ini in the data directory]
+    /// The configuration file [default: SETTEE_CONFIG, or local.ini in the data directory]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Only request /_up from the server that runs on the data, for health checks; the exit code is 0 if the status is

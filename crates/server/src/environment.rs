@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
+use clap::ValueEnum as _;
 
+use crate::config::presets::Preset;
 use crate::config::{AdminSeed, Given};
 use settee_settings::{SETTINGS, Setting};
 
@@ -58,18 +60,25 @@ pub(crate) fn give_way() {
 /// these names; known settings are matched by that form, unknown ones are converted to lower case.
 pub(crate) fn settings() -> Vec<Given> {
     let given = |name: &str, (section, key, value)| Given { section, key, value, place: name.to_owned() };
-    let secret = text("COUCHDB_SECRET").map(|value| ("chttpd_auth".to_owned(), "secret".to_owned(), value));
-    let secret = secret.map(|setting| given("COUCHDB_SECRET", setting));
-    let storage = text("SETTEE_STORAGE").map(|value| ("storage".to_owned(), "url".to_owned(), value));
-    let storage = storage.map(|setting| given("SETTEE_STORAGE", setting));
+    let of = |name: &str, section: &str, key: &str, value: Option<String>| {
+        value.map(|value| given(name, (section.to_owned(), key.to_owned(), value)))
+    };
+    let node = of("NODENAME", "cluster", "node", text("NODENAME").map(|host| node_name(&host)));
+    // `check_files` reports unreadable files.
+    let secret = of("COUCHDB_SECRET", "chttpd_auth", "secret", secret("COUCHDB_SECRET").ok().flatten());
+    let storage = of("SETTEE_STORAGE", "storage", "url", text("SETTEE_STORAGE"));
     // A variable that is not valid text is ignored.
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    variables
-        .filter_map(|(name, value)| Some(given(&name, setting(&name, value)?)))
+    node.into_iter()
+        .chain(variables.filter_map(|(name, value)| Some(given(&name, setting(&name, value)?))))
         .chain(secret)
         .chain(storage)
         .collect()
+}
+
+fn node_name(host: &str) -> String {
+    if host.contains('@') { host.to_owned() } else { format!("couchdb@{host}") }
 }
 
 fn setting(name: &str, value: String) -> Option<(String, String, String)> {
@@ -95,6 +104,31 @@ pub(crate) fn data_directory() -> PathBuf {
     text("SETTEE_DATA").unwrap_or_else(|| "./data".to_owned()).into()
 }
 
+/// The given configuration, or that of SETTEE_CONFIG.
+pub(crate) fn configuration(given: Option<&Path>) -> Option<PathBuf> {
+    given.map(Path::to_owned).or_else(|| text("SETTEE_CONFIG").map(PathBuf::from))
+}
+
+pub(crate) fn preset() -> anyhow::Result<Option<Preset>> {
+    let Some(name) = text("SETTEE_PRESET") else { return Ok(None) };
+    let Ok(preset) = Preset::from_str(&name, false) else {
+        bail!("SETTEE_PRESET={name} is no preset; `settee config presets` lists them")
+    };
+    Ok(Some(preset))
+}
+
+/// A variable, or the content of the file that the variable `NAME_FILE` names.
+fn secret(name: &str) -> anyhow::Result<Option<String>> {
+    let file = format!("{name}_FILE");
+    let (None, Some(path)) = (text(name), text(&file)) else { return Ok(text(name)) };
+    let content = std::fs::read_to_string(&path).with_context(|| format!("{file}: {path} cannot be read"))?;
+    Ok(Some(content.trim_end_matches('\n').to_owned()).filter(|value| !value.is_empty()))
+}
+
+pub(crate) fn check_files() -> anyhow::Result<()> {
+    ["COUCHDB_USER", "COUCHDB_PASSWORD", "COUCHDB_SECRET"].into_iter().try_for_each(|name| secret(name).map(drop))
+}
+
 /// An environment variable, unless it is empty.
 pub(crate) fn text(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
@@ -103,7 +137,7 @@ pub(crate) fn text(name: &str) -> Option<String> {
 /// The admin from `COUCHDB_USER` and `COUCHDB_PASSWORD`. Setting only one of them is an error, because the server would
 /// be left open.
 pub(crate) fn admin() -> anyhow::Result<Option<AdminSeed>> {
-    match (text("COUCHDB_USER"), text("COUCHDB_PASSWORD")) {
+    match (secret("COUCHDB_USER")?, secret("COUCHDB_PASSWORD")?) {
         (Some(name), Some(password)) => Ok(Some(AdminSeed { name, password })),
         (None, None) => Ok(None),
         (Some(_), None) => {
@@ -145,6 +179,12 @@ pub(crate) fn for_query_servers() -> Vec<(OsString, OsString)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn node_names_are_those_of_the_image() {
+        assert_eq!(node_name("couchdb.1"), "couchdb@couchdb.1");
+        assert_eq!(node_name("settee@10.0.0.7"), "settee@10.0.0.7");
+    }
 
     #[test]
     fn names_of_the_environment_are_settings() {

@@ -18,6 +18,7 @@ mod environment;
 mod exchange;
 mod export;
 mod indexing;
+mod inherited;
 mod keys;
 mod languages;
 mod listen;
@@ -66,7 +67,9 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
-        Command::Serve(args) => serve::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Serve(args) => {
+            inherited::drop_root(&args.data).and_then(|()| serve::run(&args)).map(|()| ExitCode::SUCCESS)
+        }
         Command::Worker => Ok(settee_js::worker_main()),
         #[cfg(feature = "wasm")]
         Command::WasmCompiler => Ok(settee_wasm::compiler_main()),

@@ -26,7 +26,7 @@ use crate::maintenance::Maintenance;
 use crate::operation::{Restart, operation};
 use crate::telemetry::Exporter;
 use crate::traces::Traces;
-use crate::{listen, node, replication, storage, transfer, version};
+use crate::{inherited, listen, node, replication, storage, transfer, version};
 
 /// Time limit for replications to write their checkpoints, equal to that of open requests.
 const REPLICATION_STOP: std::time::Duration = std::time::Duration::from_secs(4);
@@ -81,6 +81,10 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
         }
     });
     configuration.log_warnings();
+    let inherited = inherited::notice(&data, args.settings.file().as_deref());
+    if let Some(notice) = &inherited {
+        tracing::warn!("{}", notice.replace('\n', " "));
+    }
     let address = address(&configuration)?;
     let descriptors = Descriptors::claim()?;
     if let Err(error) = control::remove_checkpoints(&data) {
@@ -108,7 +112,7 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
         Backups::begin(&configuration, &data, &engine).context("the settings in [backup] cannot be applied")?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().thread_keep_alive(THREAD_IDLE_TIME).build().context("cannot start threads")?;
-    let listening = Listening { reserved, data: &data, place: &place, descriptors, traces: &traces };
+    let listening = Listening { reserved, data: &data, place: &place, descriptors, inherited, traces: &traces };
     runtime.block_on(listen(node, maintenance, &configuration, listening, shutdown.clone()))?;
     if let Some(exporter) = exporter {
         exporter.flush();
@@ -167,6 +171,7 @@ fn catalog(engine: &Arc<dyn Engine>, configuration: &Configuration) -> anyhow::R
 }
 
 fn options(args: &ServeArgs, data: &Path) -> anyhow::Result<Options> {
+    environment::check_files()?;
     // Later settings take precedence.
     let mut overrides = environment::settings();
     overrides.extend(args.settings.given());
@@ -182,7 +187,8 @@ fn options(args: &ServeArgs, data: &Path) -> anyhow::Result<Options> {
     }
     Ok(Options {
         data_dir: data.to_owned(),
-        file: args.settings.config.clone(),
+        file: args.settings.file(),
+        preset: args.settings.preset()?,
         overrides,
         admin: environment::admin()?,
         entropy: node::entropy(),
@@ -246,6 +252,8 @@ struct Listening<'a> {
     /// Location of the data for messages.
     place: &'a str,
     descriptors: Descriptors,
+    /// Notice about files of a CouchDB.
+    inherited: Option<String>,
     traces: &'a Traces,
 }
 
@@ -256,7 +264,7 @@ async fn listen(
     listening: Listening<'_>,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let Listening { reserved, data, place, descriptors, traces } = listening;
+    let Listening { reserved, data, place, descriptors, inherited, traces } = listening;
     let opened = reserved.open()?;
     let refusal = node.engine().check().err();
     if refusal.is_none()
@@ -283,6 +291,7 @@ async fn listen(
     }
     let membership = Membership::begin(node.engine(), node.name(), configuration, opened.plain).await?;
     notices.extend(membership.notice());
+    notices.extend(inherited);
     let administrators: Vec<String> = configuration.section("admins").into_iter().map(|(name, _)| name).collect();
     // From here on signals stop the server in order, as the output below announces.
     let end_by = |kind| signal(kind).context("signals cannot be received");

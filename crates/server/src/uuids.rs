@@ -34,10 +34,7 @@ pub(crate) enum Algorithm {
     /// 14 digits of microseconds since 1970 and 18 random ones.
     UtcRandom,
     /// 14 digits of microseconds since 1970 and a suffix that distinguishes nodes (`[uuids] utc_id_suffix`).
-    UtcId {
-        /// The suffix, appended unchanged.
-        suffix: String,
-    },
+    UtcId { suffix: String },
     /// RFC 9562 version 7 without hyphens; ids of one millisecond increase.
     UuidV7,
 }

@@ -1,4 +1,5 @@
-//! The web console's own checks ([`run`]): types, lints, unit tests, and each flow in Chromium against a server.
+//! The web console's own checks ([`run`]): types, lints, unit tests, and each flow in Chromium against a server, also the
+//! walk-through of the documentation.
 //!
 //! Its packages are installed from the lockfile into the build directory, together with a copy of the sources; the
 //! checkout stays clean. `crates/console` embeds the console in the program.
@@ -85,6 +86,7 @@ fn browse(workspace: &Workspace, place: &Path) -> Result<Tally> {
     let log = workspace.log("console-browser")?;
     let mut command = npm(place, &["run", "browser"]);
     command.env("SETTEE_URL", server.url()).env("SETTEE_BINARY", workspace.binary());
+    command.env("SETTEE_DOCS", workspace.root.join("docs"));
     let succeeded = process::run_logged(&mut command, &log)?;
     let output = process::read_lossy(&log);
     let mut tally = clients::count_node(&output);

@@ -1,6 +1,7 @@
 //! The databases that a directory contains.
 
 use settee_couch_files::DataDirectory;
+use settee_couch_files::directory::is_couchdb;
 
 use crate::support::{data_directory, file};
 
@@ -32,6 +33,22 @@ fn a_shard_map_lists_the_databases() {
         assert_eq!(database.is_partitioned, database.name == "fx_part");
         assert_eq!(database.missing.len(), if database.name == "_global_changes" { 2 } else { 0 });
     }
+}
+
+#[test]
+fn directories_of_couchdb_are_recognized() {
+    let data = data_directory();
+    assert!(is_couchdb(data.path()));
+    assert!(!is_couchdb(&data.path().join("nosuch")));
+    std::fs::remove_file(data.path().join("_dbs.couch")).unwrap();
+    std::fs::remove_file(data.path().join("_nodes.couch")).unwrap();
+    assert!(is_couchdb(data.path()), "shards are enough");
+    std::fs::rename(data.path().join("shards"), data.path().join("other")).unwrap();
+    assert!(!is_couchdb(data.path()));
+    std::fs::create_dir_all(data.path().join("shards/notes")).unwrap();
+    assert!(!is_couchdb(data.path()), "only ranges are shards");
+    std::fs::write(data.path().join("old.couch"), "").unwrap();
+    assert!(is_couchdb(data.path()), "a database of version 1 is enough");
 }
 
 #[test]

@@ -174,7 +174,6 @@ enum From {
 }
 
 impl From {
-    /// Creates the data directory.
     fn fill(&self, data: &Path) -> anyhow::Result<Manifest> {
         match self {
             Self::Directory(directory) => restore::run(directory, data),

@@ -11,14 +11,12 @@ use sha2::{Digest as _, Sha256};
 
 use crate::regular;
 
-/// Size of a read.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// A file to be backed up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(super) file: PathBuf,
-    /// Path within the backup.
     pub(super) path: PathBuf,
 }
 

@@ -43,7 +43,6 @@ pub(crate) struct Logged {
 /// A file of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Path within the backup.
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
     /// In hexadecimal digits.

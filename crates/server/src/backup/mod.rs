@@ -41,7 +41,6 @@ const ENGINE: &str = "engine";
 /// Prefix of the name of an incomplete backup.
 const PARTIAL: &str = ".partial-";
 
-/// Statistics of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) directory: PathBuf,

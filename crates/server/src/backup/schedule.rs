@@ -19,7 +19,6 @@ use crate::config::Configuration;
 use crate::control::Checkpoint;
 use crate::{environment, time};
 
-/// Delay before a retry.
 const RETRY_US: u64 = 60_000_000;
 
 /// First number of the checkpoints of this thread. Numbers of checkpoints for commands stay below it.
@@ -32,7 +31,6 @@ const END: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) interval_us: u64,
-    /// Interval between full backups.
     pub(crate) full_interval_us: Option<u64>,
     pub(crate) keep_s: u64,
     /// Interval of log shipping. `None`: the log is not shipped.
@@ -72,7 +70,6 @@ pub(crate) fn wants_backups(configuration: &Configuration) -> bool {
     configured(configuration).is_some()
 }
 
-/// The running backup threads.
 pub(crate) struct Backups {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,

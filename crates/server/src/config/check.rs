@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use super::{couchdb, violation};
 use settee_settings::SETTINGS;
 
-/// Source of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A line of a file.
@@ -26,7 +25,6 @@ impl fmt::Display for Place {
     }
 }
 
-/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
     /// No server starts with it.
@@ -49,9 +47,11 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks one setting.
 pub(super) fn check(place: Place, section: &str, key: &str, value: &str) -> Option<Finding> {
     let finding = |severity, text| Some(Finding { place, severity, text });
+    if key.starts_with('#') {
+        return finding(Severity::Idle, format!("[{section}] {key} changes nothing; comments start with `;`"));
+    }
     if let Some(wanted) = violation(section, key, value) {
         let shown = if settee_settings::is_sensitive(section, key) { "****" } else { value };
         return finding(Severity::Wrong, format!("[{section}] {key} = {shown}: it must be {wanted}"));
@@ -162,6 +162,10 @@ mod tests {
             (
                 ("ioq", "ratio", "0.01"),
                 idle("local.ini:3: [ioq] ratio is a setting of CouchDB that changes nothing here"),
+            ),
+            (
+                ("chttpd", "# server_options", "[]"),
+                idle("local.ini:3: [chttpd] # server_options changes nothing; comments start with `;`"),
             ),
             (("mine", "brief", "x"), idle("local.ini:3: [mine] brief is not known, and changes nothing")),
         ] {

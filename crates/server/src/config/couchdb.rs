@@ -1,7 +1,6 @@
 //! Settings of CouchDB that this server does not have. A configuration taken from CouchDB may contain them, and they
 //! are no mistakes.
 
-/// Sections with their keys.
 const KNOWN: &[(&str, &str)] = &[
     (
         "couchdb",
@@ -147,7 +146,6 @@ pub(super) fn has_names(section: &str) -> bool {
     OF_NAMES.contains(&section) || OF_NAMED_PARTS.iter().any(|part| section.starts_with(part))
 }
 
-/// The sections.
 pub(super) fn sections() -> impl Iterator<Item = &'static str> {
     KNOWN.iter().map(|(section, _)| *section).chain(OF_NAMES.iter().copied())
 }

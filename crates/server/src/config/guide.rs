@@ -9,7 +9,7 @@ const HEAD: &str = "\
 ; The configuration of Settee. This is the output of `settee config --defaults`: every setting of Settee, with its
 ; default. A server reads these sources; later ones take precedence:
 ;
-;   1. these defaults, which need no file;
+;   1. these defaults, which need no file, and the preset of --preset;
 ;   2. local.ini in the data directory, or the file that --config names;
 ;   3. local.d/*.ini in the directory of that file, in the order of their names;
 ;   4. the environment: SETTEE_SECTION__KEY=value, for example SETTEE_CHTTPD__PORT=5985 or

@@ -63,10 +63,12 @@ impl Configuration {
 
     /// All given settings, in increasing order of precedence.
     pub(super) fn given(&self, layers: &[Layer]) -> Vec<GivenAt> {
-        let mut given = in_files(layers);
-        given.extend(self.overrides.iter().map(|Given { section, key, value, place }| {
+        let outside = |Given { section, key, value, place }: &Given| {
             (Place::Given(place.clone()), section.clone(), key.clone(), Some(value.clone()))
-        }));
+        };
+        let mut given: Vec<GivenAt> = self.preset.iter().map(outside).collect();
+        given.extend(in_files(layers));
+        given.extend(self.overrides.iter().map(outside));
         given
     }
 
@@ -75,7 +77,6 @@ impl Configuration {
         Ok(self.loaded(&self.files.read()?, Vec::new()))
     }
 
-    /// Reads all layers again.
     pub(super) fn load(&self) -> Result<Loaded, SettingsError> {
         let mut layers = self.files.read()?;
         let iterations = iterations(&self.merge(&layers));
@@ -127,6 +128,9 @@ impl Configuration {
         }
         // Shared settings come from the store, so those in files are ignored.
         let counts = |section: &str, key: &str| !self.is_shared(section, key);
+        for Given { section, key, value, .. } in self.preset.iter().filter(|given| counts(&given.section, &given.key)) {
+            insert(&mut sections, section, key, value.clone(), Origin::Set);
+        }
         let entries = layers.iter().flat_map(|layer| layer.ini.entries());
         for (section, key, value) in entries.filter(|(section, key, _)| counts(section, key)) {
             if let Some(text) = value {

@@ -1,6 +1,7 @@
 //! [`Configuration`]: the settings of the running server, as in CouchDB. In increasing precedence: the table of
-//! defaults, the configuration file, `local.d/*.ini`, the command line and the environment. Changes through the API are
-//! written to the last file. Nodes that share a store share most settings, see `shared`.
+//! defaults, a preset, the files of a CouchDB configuration directory, the configuration file, `local.d/*.ini`, the
+//! environment and the command line. Changes through the API are written to the last file. Nodes that share a store
+//! share most settings, see `shared`.
 //!
 //! It is independent of HTTP and applies no settings: a component reads a setting when it needs it, or registers with
 //! [`Configuration::on_change`].
@@ -12,10 +13,11 @@ mod couchdb;
 pub(crate) mod guide;
 pub(crate) mod ini;
 mod load;
+pub(crate) mod presets;
 mod settings;
 mod shared;
 pub(crate) mod show;
-mod store;
+pub(crate) mod store;
 
 use crate::uuids::Entropy;
 use settee_settings::chttpd;
@@ -25,12 +27,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use store::Files;
 
-/// Sources of the configuration.
 pub(crate) struct Options {
-    /// The data directory.
     pub(crate) data_dir: PathBuf,
-    /// The configuration file, which must exist; `None`: `local.ini` in the data directory, created when needed.
+    /// The configuration file, which must exist; `None`: `local.ini` in the data directory, created when needed. A
+    /// directory is read before `local.ini`.
     pub(crate) file: Option<PathBuf>,
+    /// Settings that the files override.
+    pub(crate) preset: Vec<Given>,
     /// The settings of command line and environment. They override the files and are never written to them.
     pub(crate) overrides: Vec<Given>,
     /// `COUCHDB_USER` and `COUCHDB_PASSWORD`: an admin that is created unless the files have one with that name.
@@ -92,9 +95,7 @@ impl From<std::io::Error> for SettingsError {
 
 /// The change that listeners receive.
 pub(crate) struct Change<'a> {
-    /// The section.
     pub(crate) section: &'a str,
-    /// The key.
     pub(crate) key: &'a str,
     /// The new value; `None` if it was deleted. A default may apply now: see [`Configuration::effective`].
     pub(crate) value: Option<&'a str>,
@@ -119,6 +120,7 @@ enum Origin {
 pub(crate) struct Configuration {
     data_dir: PathBuf,
     files: Files,
+    preset: Vec<Given>,
     /// The settings that override the files; passwords among them are hashed.
     overrides: Vec<Given>,
     entropy: Arc<dyn Entropy>,
@@ -153,10 +155,12 @@ impl Configuration {
     }
 
     fn unread(options: Options) -> Result<(Configuration, Option<AdminSeed>), SettingsError> {
-        let Options { data_dir, file, overrides, admin, entropy } = options;
+        let Options { data_dir, file, preset, overrides, admin, entropy } = options;
+        let own = || Files::new(data_dir.join("local.ini"), store::Presence::Optional);
         let files = match file {
+            Some(directory) if directory.is_dir() => own().after(directory),
             Some(file) => Files::new(file, store::Presence::Required),
-            None => Files::new(data_dir.join("local.ini"), store::Presence::Optional),
+            None => own(),
         };
         for Given { section, key, value, place } in &overrides {
             ini::check_entry(section, key, value)
@@ -165,6 +169,7 @@ impl Configuration {
         let configuration = Configuration {
             data_dir,
             files,
+            preset,
             overrides,
             entropy,
             sections: RwLock::default(),
@@ -333,7 +338,8 @@ impl Configuration {
     fn delete_from_files(&self, section: &str, key: &str) -> Result<(), SettingsError> {
         let mut layers = self.files.read()?;
         let mut last = layers.pop().expect("a chain always has a file");
-        let inherited = layers.iter().any(|layer| layer.ini.entries().any(|(s, k, _)| s == section && k == key));
+        let inherited = layers.iter().any(|layer| layer.ini.entries().any(|(s, k, _)| s == section && k == key))
+            || self.preset.iter().any(|given| given.section == section && given.key == key);
         let changed = if inherited {
             ini::check_entry(section, key, "").map_err(refused)?;
             last.ini.set(section, key, "");

@@ -9,11 +9,13 @@ use settee_storage::durable::{self, Readers};
 
 use super::ini::Ini;
 
-/// Paths of the files: the configuration file, then `local.d/*.ini` in the same directory in alphabetical order.
+/// Paths of the files: those of a CouchDB configuration directory, if any, then the configuration file, then
+/// `local.d/*.ini` in the same directory in alphabetical order.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
     main: PathBuf,
     presence: Presence,
+    couchdb: Option<PathBuf>,
 }
 
 /// Requirement that the configuration file exists.
@@ -28,7 +30,6 @@ pub(crate) enum Presence {
 /// One file of the chain.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
-    /// Path of the file.
     pub(crate) path: PathBuf,
     /// The text; empty for a file that does not exist yet.
     pub(crate) ini: Ini,
@@ -37,13 +38,20 @@ pub(crate) struct Layer {
 impl Files {
     /// Creates the chain that starts with `main`.
     pub(crate) fn new(main: PathBuf, presence: Presence) -> Files {
-        Files { main, presence }
+        Files { main, presence, couchdb: None }
+    }
+
+    /// Reads the directory `couchdb` first, without `default.ini`, which contains CouchDB's defaults.
+    pub(crate) fn after(self, couchdb: PathBuf) -> Files {
+        Files { couchdb: Some(couchdb), ..self }
     }
 
     /// Reads the chain in order of increasing precedence. Never empty: the last file receives changes, as in CouchDB.
     pub(crate) fn read(&self) -> io::Result<Vec<Layer>> {
         let mut layers = Vec::new();
-        for path in std::iter::once(self.main.clone()).chain(self.drop_ins()?) {
+        let couchdb = self.couchdb.as_deref().map_or_else(|| Ok(Vec::new()), couchdb_files)?;
+        let couchdb = couchdb.into_iter().filter(|path| !path.ends_with("default.ini"));
+        for path in couchdb.chain([self.main.clone()]).chain(drop_ins(&self.main.with_file_name("local.d"))?) {
             let ini = match fs::read(&path) {
                 Ok(bytes) => Ini::parse(&decode(bytes, &path)?),
                 Err(error) if error.kind() == ErrorKind::NotFound && self.may_be_missing(&path) => Ini::default(),
@@ -63,26 +71,36 @@ impl Files {
     fn may_be_missing(&self, path: &Path) -> bool {
         self.presence == Presence::Optional && path == self.main
     }
+}
 
-    fn drop_ins(&self) -> io::Result<Vec<PathBuf>> {
-        let directory = self.main.with_file_name("local.d");
-        let entries = match fs::read_dir(&directory) {
-            Ok(entries) => entries,
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                return Ok(Vec::new());
-            }
-            Err(error) => return Err(at(&directory, &error)),
-        };
-        let mut paths = Vec::new();
-        for entry in entries {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "ini") && path.is_file() {
-                paths.push(path);
-            }
-        }
-        paths.sort();
-        Ok(paths)
+/// The files of a configuration directory in CouchDB's order.
+pub(crate) fn couchdb_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for (file, further) in [("default.ini", "default.d"), ("local.ini", "local.d")] {
+        files.extend(Some(directory.join(file)).filter(|path| path.is_file()));
+        files.extend(drop_ins(&directory.join(further))?);
     }
+    Ok(files)
+}
+
+/// The `*.ini` files of a directory, sorted.
+fn drop_ins(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(at(directory, &error)),
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "ini") && path.is_file() {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
 }
 
 impl Layer {

@@ -48,6 +48,7 @@ impl Directory {
         Options {
             data_dir: self.0.clone(),
             file: None,
+            preset: Vec::new(),
             overrides: Vec::new(),
             admin: None,
             entropy: Arc::new(counting),
@@ -152,6 +153,44 @@ fn the_file_may_be_missing_only_at_its_default_place() {
     fs::write(directory.0.join("etc/local.d/b.ini"), b"[s]\nk = \xff\n").unwrap();
     let named = Options { file: Some(directory.0.join("etc/my.ini")), ..directory.options() };
     assert!(reason(Configuration::open(named)).contains("b.ini: not UTF-8"));
+}
+
+#[test]
+fn files_override_a_preset_and_a_deleted_setting_stays_deleted() {
+    let directory = Directory::with("[cors]\norigins = https://a.example\n");
+    let preset = || presets::Preset::Pouchdb.given();
+    let open = || Configuration::open(Options { preset: preset(), ..directory.options() }).unwrap();
+    let configuration = open();
+    assert_eq!(get(&configuration, "cors/origins"), text("https://a.example"));
+    assert_eq!(configuration.effective("chttpd", "enable_cors"), text("true"));
+    configuration.set("cors", "credentials", "false", Persist::Disk).unwrap();
+    configuration.delete("cors", "methods", Persist::Disk).unwrap();
+    configuration.reload().unwrap();
+    for configuration in [&configuration, &open()] {
+        assert_eq!(get(configuration, "cors/credentials"), text("false"));
+        assert_eq!(get(configuration, "cors/methods"), None);
+    }
+    // Without the preset the defaults are back.
+    assert_eq!(directory.open().effective("chttpd", "enable_cors"), text("false"));
+}
+
+#[test]
+fn a_configuration_directory_of_couchdb_is_read_first() {
+    let directory = Directory::with("[s]\nc = own\n");
+    for folder in ["etc/default.d", "etc/local.d"] {
+        fs::create_dir_all(directory.0.join(folder)).unwrap();
+    }
+    directory.write("etc/default.ini", "[s]\nz = of CouchDB\n");
+    directory.write("etc/default.d/1.ini", "[s]\na = default.d\nb = default.d\nc = default.d\n");
+    directory.write("etc/local.ini", "[s]\nb = local\n");
+    directory.write("etc/local.d/2.ini", "# [s]\n# b = comment\nd = local.d\n[s]\nd = local.d\n");
+    let options = Options { file: Some(directory.0.join("etc")), ..directory.options() };
+    let configuration = Configuration::open(options).unwrap();
+    let expected = [("a", "default.d"), ("b", "local"), ("c", "own"), ("d", "local.d")];
+    assert_eq!(configuration.section("s"), expected.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    configuration.set("s", "a", "changed", Persist::Disk).unwrap();
+    assert!(directory.read("local.ini").contains("a = changed"));
+    assert!(!directory.read("etc/default.d/1.ini").contains("changed"));
 }
 
 #[test]

@@ -17,7 +17,6 @@ const FREE_BYTES_MIN: u64 = 256 << 20;
 /// A smaller free part of the disk is a warning.
 const FREE_PART_MIN: f64 = 0.1;
 
-/// Number of measured syncs.
 const SYNCS: u32 = 15;
 
 /// Median sync time from which a warning is issued. Each acknowledged write waits for a sync, so the sync time limits

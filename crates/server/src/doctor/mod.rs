@@ -13,17 +13,15 @@ use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::config::presets::Preset;
 use crate::config::{Configuration, Options};
 use crate::environment;
 use crate::output::print_text;
 pub(crate) use up::is_up;
 
-/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
-    /// No problem.
     Good,
-    /// A possible problem.
     Warning,
     /// Data is at risk, or the server will not serve.
     Error,
@@ -39,11 +37,9 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
     verdict: Verdict,
-    /// The finding.
     found: String,
     /// The advice; empty if there is none.
     advice: String,
@@ -95,7 +91,8 @@ fn examine(data: &Path, config: Option<&Path>) -> Vec<Finding> {
     findings.push(checks::open_files());
     let options = Options {
         data_dir: data.to_owned(),
-        file: config.map(Path::to_owned),
+        file: environment::configuration(config),
+        preset: environment::preset().ok().flatten().map(Preset::given).unwrap_or_default(),
         overrides: environment::settings(),
         admin: None,
         entropy: std::sync::Arc::new(environment::random),

@@ -18,7 +18,6 @@ const NAMES_BYTES: usize = 4 << 20;
 /// Maximum length of a record.
 const RECORD_BYTES: usize = 64 << 20;
 
-/// Options of the parser.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options {
     /// The column of the `_id`.
@@ -29,7 +28,6 @@ pub(super) struct Options {
     pub(super) delimiter: Option<u8>,
 }
 
-/// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Type {
     String,

@@ -55,7 +55,6 @@ pub(crate) struct ExportArgs {
     trust: TrustArgs,
 }
 
-/// Statistics of an export.
 #[derive(Default)]
 struct Report {
     documents: u64,

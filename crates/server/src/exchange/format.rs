@@ -7,7 +7,6 @@ use super::csv::{self, Csv};
 use super::json::{Lines, Objects, Place};
 use super::row::Row;
 
-/// Structure of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Lines,

@@ -38,7 +38,6 @@ const INLINE_BYTES: u64 = 4 << 20;
 /// Maximum length of a line.
 const LINE_BYTES: u64 = 256 << 20;
 
-/// Statistics of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) documents: u64,

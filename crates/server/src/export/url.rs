@@ -8,7 +8,6 @@ use settee_model::base64;
 /// `http://[user:password@]host[:port]/[prefix/]database`
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct DatabaseUrl {
-    /// Host and port.
     pub(super) authority: String,
     /// Value of the header `Authorization`.
     pub(super) authorization: Option<String>,

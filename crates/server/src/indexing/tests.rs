@@ -55,6 +55,7 @@ fn fixture(settings: &str) -> Fixture {
     let configuration = Configuration::open(Options {
         data_dir: directory.0.clone(),
         file: None,
+        preset: Vec::new(),
         overrides: Vec::new(),
         admin: None,
         entropy: Arc::new(|bytes: &mut [u8]| bytes.fill(7)),

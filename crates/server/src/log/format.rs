@@ -15,7 +15,6 @@ use std::ops::Range;
 use super::Severity;
 use crate::time;
 
-/// Format of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Text,

@@ -20,7 +20,6 @@ const GATHERING: Duration = Duration::from_millis(10);
 /// Size of the tail that is kept for `_log`.
 const TAIL_BYTES: usize = 1 << 20;
 
-/// Destination of lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Stderr,

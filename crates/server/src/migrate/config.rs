@@ -12,26 +12,34 @@ use crate::site::Site;
 
 /// The migrated settings by section. An empty list of keys migrates all settings of a section whose keys are names.
 const CARRIED: &[(&str, &str)] = &[
-    ("couchdb", "max_document_size max_attachment_size max_document_id_length users_db_security_editable"),
-    ("chttpd", "require_valid_user enable_cors max_http_request_size enable_xframe_options"),
+    (
+        "couchdb",
+        "max_document_size max_attachment_size max_document_id_length max_partition_size max_bulk_docs_count \
+         max_bulk_get_count default_security os_process_timeout users_db_security_editable",
+    ),
+    (
+        "chttpd",
+        "require_valid_user require_valid_user_except_for_up authentication_handlers admin_only_all_dbs WWW-Authenticate \
+         enable_cors max_http_request_size enable_xframe_options allow_jsonp secure_rewrites",
+    ),
     (
         "chttpd_auth",
         "require_valid_user secret timeout allow_persistent_cookies cookie_domain same_site proxy_use_secret \
-         x_auth_username x_auth_roles x_auth_token users_db_public public_fields hash_algorithms",
+         x_auth_username x_auth_roles x_auth_token users_db_public public_fields hash_algorithms password_regexp",
     ),
     ("cors", "origins credentials headers methods exposed_headers max_age"),
     ("x_frame_options", "same_origin hosts"),
-    ("jwt_auth", "required_claims roles_claim_name roles_claim_path"),
+    ("jwt_auth", "required_claims allowed_algorithms roles_claim_name roles_claim_path"),
     ("jwt_keys", ""),
     ("vhosts", ""),
     ("uuids", "algorithm utc_id_suffix max_count"),
     ("attachments", "compression_level compressible_types"),
-    ("query_server_config", "reduce_limit"),
+    ("query_server_config", "reduce_limit query_limit partition_query_limit"),
+    ("purge", "max_document_id_number max_revisions_number"),
 ];
 
 /// The configuration of a server.
 pub(super) struct Found {
-    /// Names and hashes.
     admins: Vec<(String, String)>,
     /// By the section and key that this server uses.
     settings: BTreeMap<(String, String), String>,
@@ -176,6 +184,10 @@ mod tests {
         check(
             r#"{"couchdb":{"uuid":"x","database_dir":"/d","max_document_size":"9"}}"#,
             &["couchdb/max_document_size=9"],
+        );
+        check(
+            r#"{"httpd":{"WWW-Authenticate":"Basic","authentication_handlers":"{a, b}"},"purge":{"max_document_id_number":"7"}}"#,
+            &["chttpd/WWW-Authenticate=Basic", "purge/max_document_id_number=7"],
         );
         check(r#"{"vhosts":{"a.example":"/db"},"log":{"level":"debug"}}"#, &["vhosts/a.example=/db"]);
     }

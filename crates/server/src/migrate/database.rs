@@ -24,7 +24,6 @@ const SESSIONS_MAX: usize = 3;
 /// Security object that admits administrators only.
 pub(super) const CLOSED: &str = r#"{"admins":{"roles":["_admin"]},"members":{"roles":["_admin"]}}"#;
 
-/// Options of a migration.
 pub(super) struct Options {
     /// True if design documents are copied.
     pub(super) has_design: bool,
@@ -37,7 +36,6 @@ pub(super) struct Moved {
     /// Number of revisions that the target accepted in this run.
     pub(super) written: u64,
     pub(super) refused: u64,
-    /// The first refusals.
     pub(super) refusals: Vec<String>,
     /// Number of copied local documents.
     pub(super) local: u64,
@@ -139,7 +137,6 @@ pub(super) async fn set_up(target: &Peer, job: &Job, wanted: &Setup, notes: &mut
     Ok(())
 }
 
-/// Result of a replication.
 struct Copied {
     written: u64,
     refused: u64,

@@ -30,6 +30,7 @@ use crate::site::{self, Site};
 use database::Imported;
 pub(super) use database::{read_local, setup};
 pub(super) use progress::Board;
+use shard::Shard;
 
 /// Arguments of `settee import-files`
 #[derive(Debug, Args)]
@@ -70,8 +71,18 @@ pub(crate) struct ImportFilesArgs {
 pub(super) struct Options {
     pub(super) has_design: bool,
     pub(super) from_start: bool,
+    databases: Semaphore,
     /// Permits to read a file.
     pub(super) readers: Semaphore,
+}
+
+/// Counts the documents. Errors are reported by the import.
+async fn survey(jobs: &[(Job, DatabaseFiles)], board: &Arc<Board>) -> anyhow::Result<()> {
+    let paths: Vec<PathBuf> = jobs.iter().flat_map(|(_, files)| files.files.iter().cloned()).collect();
+    let board = Arc::clone(board);
+    let read =
+        move || paths.iter().filter_map(|path| Shard::open(path).ok()).for_each(|shard| board.expect(shard.count()));
+    tokio::task::spawn_blocking(read).await.context("the files cannot be counted")
 }
 
 impl ImportFilesArgs {
@@ -108,8 +119,8 @@ impl ImportFilesArgs {
     }
 
     fn options(&self) -> Arc<Options> {
-        let readers = Semaphore::new(self.parallel as usize);
-        Arc::new(Options { has_design: !self.without_design, from_start: self.from_start, readers })
+        let [databases, readers] = [(); 2].map(|()| Semaphore::new(self.parallel as usize));
+        Arc::new(Options { has_design: !self.without_design, from_start: self.from_start, databases, readers })
     }
 
     async fn import(&self) -> anyhow::Result<bool> {
@@ -125,6 +136,7 @@ impl ImportFilesArgs {
             super::config::apply_settings(found, &target, &mut notes).await?;
         }
         let board = Board::new(jobs.len());
+        survey(&jobs, &board).await?;
         let ticker = tokio::spawn(Arc::clone(&board).print());
         let options = self.options();
         let mut running = JoinSet::new();
@@ -158,6 +170,7 @@ impl ImportFilesArgs {
         let target = self.target().await?;
         let options = self.options();
         let board = Board::new(jobs.len());
+        survey(&jobs, &board).await?;
         let ticker = tokio::spawn(Arc::clone(&board).print());
         let mut running = JoinSet::new();
         for (job, files) in jobs {

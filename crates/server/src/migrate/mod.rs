@@ -168,7 +168,6 @@ impl Identity {
 /// Name of the vendor in the welcome response of a Settee.
 const SETTEE: &str = "Settee";
 
-/// Both servers.
 pub(super) struct Sites {
     source: Site,
     target: Site,

@@ -43,7 +43,6 @@ pub(super) struct Report {
     /// Number of local documents; `None` if the source cannot list them.
     local: Option<u64>,
     differing: u64,
-    /// The first differences.
     differences: Vec<String>,
 }
 
@@ -87,7 +86,6 @@ impl Leaves {
     }
 }
 
-/// Compares a database.
 pub(super) async fn compare(sites: &Sites, job: &Job, depth: Depth, has_design: bool) -> anyhow::Result<Report> {
     let (source, target) = (sites.source.database(&job.name)?, sites.target.database(&job.to)?);
     let here = Setup::read(&source).await.context("the source")?.context("it is gone at the source")?;

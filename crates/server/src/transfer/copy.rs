@@ -29,7 +29,6 @@ const CATALOG: Shard = Shard(0);
 pub(super) const PIECE_ROWS: usize = 5_000;
 const PIECE_BYTES: usize = 4 << 20;
 
-/// Statistics of a copy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Copied {
     pub(super) shards: u64,

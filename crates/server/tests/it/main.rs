@@ -15,6 +15,7 @@ mod exchange;
 mod feeds;
 mod format;
 #[cfg(feature = "wasm")]
+mod inherited;
 mod languages;
 mod life;
 mod limits;

@@ -1,6 +1,6 @@
 //! Tests of requests by which installers and clients prepare a server, and that their settings survive a restart.
 
-use crate::server::{Directory, Server, serve};
+use crate::server::{Directory, Server, program, run, serve};
 use crate::{Client, text};
 
 /// `admin:password`
@@ -111,6 +111,56 @@ fn obsidian_livesync_sets_a_server_up() {
     assert!(set("admins", "admin").is_some_and(|hash| hash.starts_with("-pbkdf2")));
     assert!(!directory.configuration().contains("= password"), "passwords are stored hashed only");
     assert!(directory.configuration().contains("bind_address = 0.0.0.0"));
+}
+
+#[test]
+fn a_preset_sets_a_server_up_for_livesync() {
+    let directory = Directory::new();
+    let mut command = serve(&directory);
+    command.args(["--preset", "obsidian-livesync"]).env("COUCHDB_USER", "admin").env("COUCHDB_PASSWORD", "password");
+    let server = Server::start_as(&directory, &mut command);
+    let mut admin = server.client().with(ADMIN);
+    admin.put("/vault", "").expect(201);
+    check_livesync(&server);
+    for (key, value) in LIVESYNC {
+        let found = admin.get(&format!("/_node/_local/_config/{key}")).expect(200);
+        assert_eq!(found.json().value().to_text(), value, "{key}");
+    }
+    assert!(!directory.configuration().contains("origins"), "a preset is written to no file");
+    let up = run(&mut program(&["doctor", "--up", "--data", directory.path().to_str().unwrap()]));
+    assert!(up.status.success(), "{up:?}");
+}
+
+#[test]
+fn files_and_flags_override_a_preset() {
+    let directory = Directory::new();
+    directory.configure("[cors]\norigins = https://a.example\n");
+    let show = |further: &[&str]| {
+        let data = directory.path().to_str().unwrap();
+        let output = run(program(&["config", "show", "--data", data]).args(further).env("SETTEE_PRESET", "pouchdb"));
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let shown = show(&["--set", "cors/headers=accept"]);
+    for line in [
+        "\nenable_cors = true ; preset pouchdb\n",
+        "\ncredentials = true ; preset pouchdb\n",
+        "\nheaders = accept ; --set cors/headers\n",
+        "\nmax_age = 600 ; default\n",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    assert!(shown.contains("\norigins = https://a.example ; ") && shown.contains("local.ini:"), "{shown}");
+    assert!(show(&["--preset", "fabric"]).contains("\nmax_dbs_open = 8000 ; preset fabric\n"));
+    let listed = run(&mut program(&["config", "presets"]));
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    for preset in ["obsidian-livesync", "pouchdb", "cht", "fabric"] {
+        assert!(listed.contains(&format!("; settee serve --preset {preset}\n")), "{listed}");
+    }
+    let unknown =
+        run(program(&["serve", "--port", "0"]).env("SETTEE_PRESET", "couchapp").env("SETTEE_DATA", "/nosuch"));
+    assert!(!unknown.status.success(), "{unknown:?}");
+    assert_eq!(run(&mut program(&["serve", "--preset", "couchapp"])).status.code(), Some(2));
 }
 
 /// The script sends the name and the password from its first request on, even if the server does not have the

@@ -1,5 +1,5 @@
-//! The container image: an OCI layout of one layer with the program, its user and its data directory, made without a
-//! container engine. The tar file is accepted by `docker load`, `podman load` and `skopeo`.
+//! The container image: an OCI layout of one layer with the program, its user and the directories of CouchDB's image,
+//! made without a container engine. The tar file is accepted by `docker load`, `podman load` and `skopeo`.
 
 use anyhow::Result;
 
@@ -7,8 +7,16 @@ use crate::dist::contents::{Contents, VERSION};
 use crate::dist::text::{quoted, sha256};
 use crate::dist::tree::{Owner, Tree, gzip};
 
-/// Id of the user and of the group in the image.
+/// Id of the user and of the group in the image, as in CouchDB's. The program starts as root to use volumes of any owner.
 const USER: u64 = 5984;
+/// Volume for data, which may contain files of a CouchDB.
+const VOLUME: &str = "opt/couchdb/data";
+const ENVIRONMENT: [&str; 4] = [
+    "SETTEE_DATA=/opt/couchdb/data/settee",
+    "SETTEE_CONFIG=/opt/couchdb/etc",
+    "SETTEE_USER=5984:5984",
+    "SETTEE_CHTTPD__BIND_ADDRESS=0.0.0.0",
+];
 
 /// The file's name.
 pub(crate) fn name() -> String {
@@ -23,9 +31,11 @@ pub(crate) fn make(contents: &Contents) -> Result<Vec<u8>> {
 fn root(contents: &Contents) -> Tree {
     let mut tree = Tree::default();
     tree.program("usr/bin/settee", contents.program.as_slice());
-    tree.file("etc/passwd", format!("root:x:0:0::/:/\nsettee:x:{USER}:{USER}::/data:/\n"));
+    tree.file("etc/passwd", format!("root:x:0:0::/:/\nsettee:x:{USER}:{USER}::/{VOLUME}:/\n"));
     tree.file("etc/group", format!("root:x:0:\nsettee:x:{USER}:\n"));
-    tree.folder("data", 0o700, Owner::User(USER));
+    for folder in [VOLUME, "opt/couchdb/etc", "opt/couchdb/etc/default.d", "opt/couchdb/etc/local.d"] {
+        tree.folder(folder, 0o755, Owner::User(USER));
+    }
     tree.folder("tmp", 0o1777, Owner::Root);
     contents.legal(&mut tree, "usr/share/doc/settee");
     tree
@@ -76,12 +86,12 @@ fn descriptor(kind: &str, blob: &[u8], more: &str) -> String {
 /// The configuration of the image, which must equal packaging/Dockerfile.
 fn config(contents: &Contents, layer: &str) -> String {
     let date = quoted(&contents.release.date);
+    let environment: String = ENVIRONMENT.iter().map(|variable| format!(",{}", quoted(variable))).collect();
     let commit = quoted(&contents.release.commit);
     format!(
         "{{\"created\":{date},\"architecture\":\"amd64\",\"os\":\"linux\",\"config\":{{\
-         \"User\":\"{USER}:{USER}\",\"ExposedPorts\":{{\"5984/tcp\":{{}}}},\
-         \"Env\":[\"PATH=/usr/bin\",\"SETTEE_DATA=/data\",\"SETTEE_CHTTPD__BIND_ADDRESS=0.0.0.0\"],\
-         \"Cmd\":[\"settee\",\"serve\"],\"WorkingDir\":\"/data\",\"Volumes\":{{\"/data\":{{}}}},\
+         \"User\":\"0:0\",\"ExposedPorts\":{{\"5984/tcp\":{{}}}},\"Env\":[\"PATH=/usr/bin\"{environment}],\
+         \"Cmd\":[\"settee\",\"serve\"],\"WorkingDir\":\"/{VOLUME}\",\"Volumes\":{{\"/{VOLUME}\":{{}}}},\
          \"Healthcheck\":{{\"Test\":[\"CMD\",\"settee\",\"doctor\",\"--up\"],\"Interval\":30000000000,\"StartPeriod\":30000000000}},\
          \"Labels\":{{\"org.opencontainers.image.title\":\"Settee\",\"org.opencontainers.image.version\":\"{VERSION}\",\
          \"org.opencontainers.image.revision\":{commit},\"org.opencontainers.image.licenses\":\"Apache-2.0\"}}}},\
@@ -121,13 +131,12 @@ mod tests {
     fn the_image_is_that_of_the_dockerfile() {
         let dockerfile = include_str!("../../../../packaging/Dockerfile");
         let config = config(&samples::contents(), "0");
-        for line in
-            ["ENV SETTEE_DATA=/data SETTEE_CHTTPD__BIND_ADDRESS=0.0.0.0", "CMD [\"settee\", \"serve\"]", "--uid 5984"]
-        {
+        for line in ["CMD [\"settee\", \"serve\"]", "--uid 5984", "VOLUME /opt/couchdb/data"] {
             assert!(dockerfile.contains(line), "the Dockerfile says no longer {line}");
         }
-        for part in ["\"SETTEE_DATA=/data\"", "\"SETTEE_CHTTPD__BIND_ADDRESS=0.0.0.0\"", "\"User\":\"5984:5984\""] {
-            assert!(config.contains(part), "{config}");
+        for variable in ENVIRONMENT {
+            assert!(dockerfile.contains(variable), "the Dockerfile says no longer {variable}");
+            assert!(config.contains(&format!("\"{variable}\"")), "{config}");
         }
     }
 }

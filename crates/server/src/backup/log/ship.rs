@@ -67,7 +67,6 @@ impl Shipper {
         Self { store, engine, stream, shipped, reported_us: 0 }
     }
 
-    /// Sends the new commits.
     pub(crate) fn ship(&mut self) -> anyhow::Result<Shipped> {
         self.go(false)
     }

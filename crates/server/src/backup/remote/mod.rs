@@ -104,7 +104,6 @@ pub(crate) fn upload(
     })
 }
 
-/// An upload in progress.
 struct Sending<'a> {
     store: &'a Store,
     previous: Option<&'a Manifest>,

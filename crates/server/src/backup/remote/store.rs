@@ -30,7 +30,6 @@ const WHOLE_BYTES: u64 = 256 << 20;
 /// Name of the object that describes the store and its key.
 const ABOUT: &str = "about.json";
 
-/// A store of objects.
 pub(crate) struct Store {
     objects: Arc<dyn ObjectStore>,
     runtime: Runtime,
@@ -39,7 +38,6 @@ pub(crate) struct Store {
     shown: String,
 }
 
-/// An existing object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::backup) struct Listed {
     pub(in crate::backup) name: String,

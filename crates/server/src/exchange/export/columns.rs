@@ -6,10 +6,8 @@ use std::io::{self, Write};
 use anyhow::ensure;
 use settee_model::json::Value;
 
-/// Maximum number of columns.
 const COLUMNS_MAX: usize = 5000;
 
-/// Ordered columns.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
     names: Vec<String>,

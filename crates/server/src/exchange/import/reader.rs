@@ -18,7 +18,6 @@ use super::tally::Tally;
 /// Size from which a batch is sent.
 const BATCH_BYTES: usize = 2 << 20;
 
-/// Options of the reader.
 pub(super) struct Options {
     pub(super) format: Option<Format>,
     pub(super) columns: csv::Options,

@@ -1,18 +1,19 @@
 //! The configuration files of a CouchDB: [`read`].
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 use settee_model::json::{Json, write_object, write_string};
 
 use crate::config::ini::Ini;
+use crate::config::store::couchdb_files;
 use crate::migrate::config::Found;
 
 /// Reads a configuration directory in CouchDB's order: `default.ini`, `default.d`, `local.ini`, `local.d`. A file is
 /// read alone.
 pub(super) fn read(path: &Path) -> anyhow::Result<Found> {
-    let files = if path.is_dir() { files(path)? } else { vec![path.to_owned()] };
+    let files = if path.is_dir() { couchdb_files(path)? } else { vec![path.to_owned()] };
     ensure!(!files.is_empty(), "{} contains no configuration: default.ini, local.ini or local.d", path.display());
     let mut settings: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
     for file in files {
@@ -30,24 +31,4 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Found> {
         write_object(out, section, |out, value| write_string(out, value));
     });
     Ok(Found::of(Json::parse(&out).context("the configuration")?.value()))
-}
-
-fn files(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for name in ["default", "local"] {
-        let file = directory.join(name).with_extension("ini");
-        if file.exists() {
-            files.push(file);
-        }
-        let further = directory.join(name).with_extension("d");
-        if !further.is_dir() {
-            continue;
-        }
-        let entries = std::fs::read_dir(&further).with_context(|| format!("{} cannot be read", further.display()))?;
-        let mut found = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
-        found.retain(|path| path.extension().is_some_and(|extension| extension == "ini"));
-        found.sort();
-        files.extend(found);
-    }
-    Ok(files)
 }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::Options;
-use super::mark::Mark;
+use super::mark::{Mark, Through};
 use super::progress::Board;
 use super::send::{self, Written};
 use super::shard::{Leaf, Shard};
@@ -100,7 +100,6 @@ impl Pass {
     }
 }
 
-/// Imports a database.
 pub(super) async fn import(
     target: &Site,
     job: &Job,
@@ -108,6 +107,7 @@ pub(super) async fn import(
     options: &Arc<Options>,
     board: &Arc<Board>,
 ) -> anyhow::Result<Imported> {
+    let _permit = options.databases.acquire().await?;
     let mut imported = Imported::default();
     let shards = open(files, &mut imported)?;
     let setup = setup(files, &shards, &mut imported.notes);
@@ -115,7 +115,6 @@ pub(super) async fn import(
     set_up(&peer, job, &setup, &mut imported.notes).await?;
     let mut running = JoinSet::new();
     for shard in &shards {
-        board.expect(shard.count());
         let (shard, peer) = (Arc::clone(shard), peer.clone());
         let (options, board) = (Arc::clone(options), Arc::clone(board));
         running.spawn(async move { import_shard(&peer, &shard, &options, &board).await });
@@ -215,6 +214,7 @@ async fn import_shard(
     let mut imported = Imported::default();
     let mut mark = Mark::find(target, &shard.state(), options.from_start).await?;
     if mark.after.is_some() {
+        board.skip(mark.documents);
         imported.notes.push(format!("{}: an earlier run was interrupted and is resumed", shard.path.display()));
     }
     let is_damaged = pass(target, shard, Pass::Documents, Some(&mut mark), board, &mut imported).await?;
@@ -231,8 +231,8 @@ enum Work {
     Lost(String),
     /// A part of the tree by id that cannot be read. Its documents may be in the tree by sequence.
     Damaged(String),
-    /// All leaves of the documents up to this id were sent.
-    Through(String),
+    /// All leaves of these documents were sent.
+    Through(Through),
 }
 
 /// Copies documents of a file. Returns true if a part of a tree is lost.
@@ -266,16 +266,16 @@ async fn pass(
         is_damaged |= damage.is_some();
         imported.notes.extend(damage);
         imported.add(written);
-        if let (Some(id), Some(mark)) = (through, mark.as_deref_mut()) {
-            mark.pass(target, id, std::mem::take(&mut since)).await?;
+        if let (Some(through), Some(mark)) = (through, mark.as_deref_mut()) {
+            mark.pass(target, through, std::mem::take(&mut since)).await?;
         }
     }
     reading.await.context("the reader of a file failed")?;
     Ok(is_damaged)
 }
 
-/// Result of a part of the work: written leaves, the id up to which everything was sent, and damage.
-type Done = (Written, Option<String>, Option<String>);
+/// Result of a part of the work: written leaves, the documents of which everything was sent, and damage.
+type Done = (Written, Option<Through>, Option<String>);
 
 async fn write(target: Peer, shard: Arc<Shard>, work: Work) -> anyhow::Result<Done> {
     Ok(match work {
@@ -283,7 +283,7 @@ async fn write(target: Peer, shard: Arc<Shard>, work: Work) -> anyhow::Result<Do
         Work::Related(leaf) => (send::related(&target, &shard, &leaf).await?, None, None),
         Work::Lost(what) => (Written { lost: vec![what], ..Written::default() }, None, None),
         Work::Damaged(what) => (Written::default(), None, Some(what)),
-        Work::Through(id) => (Written::default(), Some(id), None),
+        Work::Through(through) => (Written::default(), Some(through), None),
     })
 }
 
@@ -332,8 +332,8 @@ fn read(shard: &Shard, pass: Pass, after: Option<&str>, board: &Board, works: &m
         }
         since += 1;
         if batch.is_full() || since >= BATCH {
-            since = 0;
-            if batch.send(works, Some(document.id)).is_err() {
+            let through = Through { id: document.id, documents: std::mem::take(&mut since) as u64 };
+            if batch.send(works, Some(through)).is_err() {
                 return;
             }
         }
@@ -361,11 +361,11 @@ impl Batch {
         self.leaves.len() >= BATCH || self.bytes >= BATCH_BYTES
     }
 
-    fn send(&mut self, works: &mpsc::Sender<Work>, through: Option<String>) -> Result<(), Closed> {
+    fn send(&mut self, works: &mpsc::Sender<Work>, through: Option<Through>) -> Result<(), Closed> {
         let Self { leaves, .. } = std::mem::take(self);
         works.blocking_send(Work::Batch(leaves)).map_err(|_| Closed)?;
         match through {
-            Some(id) => works.blocking_send(Work::Through(id)).map_err(|_| Closed),
+            Some(through) => works.blocking_send(Work::Through(through)).map_err(|_| Closed),
             None => Ok(()),
         }
     }

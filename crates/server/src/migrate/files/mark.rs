@@ -1,13 +1,18 @@
 //! [`Mark`]: the checkpoint of a file in the target, a local document with the last id that was written.
 
 use anyhow::Context as _;
-use settee_model::json::{Json, Value, write_string};
+use settee_model::json::{Json, Value, write_string, write_u64};
 use settee_replication::{Peer, Verb};
 
 /// Minimum number of written revisions between two checkpoints.
 const INTERVAL: u64 = 5000;
 
-/// Checkpoint of a file.
+pub(super) struct Through {
+    /// Id of its last document.
+    pub(super) id: String,
+    pub(super) documents: u64,
+}
+
 pub(super) struct Mark {
     path: String,
     rev: Option<String>,
@@ -15,6 +20,7 @@ pub(super) struct Mark {
     since: u64,
     /// Last id that was written.
     pub(super) after: Option<String>,
+    pub(super) documents: u64,
 }
 
 impl Mark {
@@ -23,16 +29,19 @@ impl Mark {
         let path = Peer::document_path(&format!("_local/settee-import-files-{name}"));
         let found = target.request(Verb::Get, &path, "").await?;
         if found.status == 404 {
-            return Ok(Self { path, rev: None, since: 0, after: None });
+            return Ok(Self { path, rev: None, since: 0, after: None, documents: 0 });
         }
         let json = found.json().context("the checkpoint of an earlier run")?;
-        let after = json.value().get("after").filter(|_| !from_start).map(Value::to_text);
-        Ok(Self { path, rev: text(&json, "_rev"), since: 0, after })
+        let member = |name| json.value().get(name).filter(|_| !from_start);
+        let after = member("after").map(Value::to_text);
+        let documents = member("documents").and_then(Value::as_u64).unwrap_or(0);
+        Ok(Self { path, rev: text(&json, "_rev"), since: 0, after, documents })
     }
 
-    /// Records that all revisions up to the document `after` are written; stores the checkpoint if it is due.
-    pub(super) async fn pass(&mut self, target: &Peer, after: String, written: u64) -> anyhow::Result<()> {
-        self.after = Some(after);
+    /// Records that all revisions up to a document are written; stores the checkpoint if it is due.
+    pub(super) async fn pass(&mut self, target: &Peer, through: Through, written: u64) -> anyhow::Result<()> {
+        self.after = Some(through.id);
+        self.documents += through.documents;
         self.since += written;
         if self.since < INTERVAL {
             return Ok(());
@@ -41,11 +50,12 @@ impl Mark {
         self.store(target).await
     }
 
-    /// Stores the checkpoint.
     pub(super) async fn store(&mut self, target: &Peer) -> anyhow::Result<()> {
         let Some(after) = &self.after else { return Ok(()) };
         let mut members = b"\"after\":".to_vec();
         write_string(&mut members, after);
+        members.extend_from_slice(b",\"documents\":");
+        write_u64(&mut members, self.documents);
         self.put(target, &members).await
     }
 

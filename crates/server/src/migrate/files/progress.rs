@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::migrate::progress::{Printer, duration};
 
-/// Progress of a run.
 pub(in crate::migrate) struct Board {
     databases: usize,
     done: AtomicU64,
-    /// Number of documents in the files that have been opened.
+    /// Number of documents to read.
     expected: AtomicU64,
     /// Number of documents that were read.
     passed: AtomicU64,
@@ -23,8 +22,13 @@ impl Board {
     }
 
     /// Adds the documents of a file.
-    pub(in crate::migrate) fn expect(&self, documents: u64) {
+    pub(super) fn expect(&self, documents: u64) {
         self.expected.fetch_add(documents, Relaxed);
+    }
+
+    /// Removes documents that an earlier run has imported.
+    pub(super) fn skip(&self, documents: u64) {
+        let _ = self.expected.fetch_update(Relaxed, Relaxed, |expected| Some(expected.saturating_sub(documents)));
     }
 
     /// Records that a document was read.
@@ -37,17 +41,14 @@ impl Board {
         self.done.fetch_add(1, Relaxed);
     }
 
-    /// Seconds since the start.
     pub(super) fn seconds(&self) -> f64 {
         self.printer.seconds()
     }
 
-    /// Prints progress periodically.
     pub(super) async fn print(self: Arc<Self>) {
         self.printer.print(|| self.line()).await;
     }
 
-    /// Prints the final state.
     pub(super) fn end(&self) {
         self.printer.end(&self.line());
     }

@@ -24,7 +24,6 @@ pub(super) struct Written {
     pub(super) lost: Vec<String>,
 }
 
-/// Writes leaves without attachments.
 pub(super) async fn batch(target: &Peer, leaves: &[Leaf]) -> anyhow::Result<Written> {
     let mut written = Written::default();
     let mut parts = vec![leaves];

@@ -13,7 +13,6 @@ use sha2::{Digest as _, Sha256};
 use super::{Leaves, Report};
 use crate::bulk_get;
 
-/// Content of a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Content {
     members: [u8; 32],

@@ -37,10 +37,14 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+pub(crate) fn fixture(to: &Path) {
+    copy(&fixtures().join("data"), to);
+}
+
 impl Import {
     fn start() -> Self {
         let [couchdb, directory] = [Directory::new(), Directory::new()];
-        copy(&fixtures().join("data"), &couchdb.path().join("data"));
+        fixture(&couchdb.path().join("data"));
         directory.configure("[admins]\nbob = secret\n[log]\nlevel = warn\n");
         let target = Server::start(&directory);
         Self { couchdb, target, _directory: directory }

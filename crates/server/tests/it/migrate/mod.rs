@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use crate::client::Client;
 use crate::server::{Directory, Server, program, run};
 use crate::{load, number, save, text, wait_for};
+pub(crate) use files::fixture;
 
 const ANN: &str = "Basic YW5uOnNlY3JldA==";
 const BOB: &str = "Basic Ym9iOnNlY3JldA==";

@@ -1,0 +1,94 @@
+//! A volume of CouchDB's image: [`notice`] reports its files, and [`drop_root`] makes it writable.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, lchown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Gid, Uid};
+use settee_couch_files::directory::is_couchdb;
+use settee_storage::durable;
+
+use crate::environment;
+
+pub(crate) fn command(files: &Path, config: Option<&Path>) -> String {
+    let config = config.filter(|path| path.is_dir());
+    let config = config.map(|path| format!(" --config {}", path.display())).unwrap_or_default();
+    format!("settee import-files {}{config} --to http://USER:PASSWORD@127.0.0.1:5984", files.display())
+}
+
+/// A notice if the parent of the data directory contains files of a CouchDB.
+pub(crate) fn notice(data: &Path, config: Option<&Path>) -> Option<String> {
+    let files = data.parent().filter(|files| is_couchdb(files))?;
+    let shown = files.display();
+    let command = command(files, config);
+    Some(format!(
+        "{shown} contains databases of CouchDB, which are not served and not modified. To import them:\n  {command}"
+    ))
+}
+
+fn user(text: &str) -> Option<(u32, u32)> {
+    let (user, group) = text.split_once(':')?;
+    Some((user.parse().ok().filter(|id| *id != 0)?, group.parse().ok().filter(|id| *id != 0)?))
+}
+
+/// If this process is root and SETTEE_USER is set, creates the data directory for that user and executes this program
+/// again as that user.
+pub(crate) fn drop_root(data: &Path) -> anyhow::Result<()> {
+    let Some(wanted) = environment::text("SETTEE_USER") else { return Ok(()) };
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let Some((uid, gid)) = user(&wanted) else {
+        bail!(
+            "SETTEE_USER={wanted} is no user: give the numbers of a user and a group other than root, as in 5984:5984"
+        )
+    };
+    durable::create_directories(data)
+        .with_context(|| format!("the data directory {} cannot be created", data.display()))?;
+    // Root never changes files that the server may have created.
+    if fs::metadata(data)?.uid() != uid {
+        give(data, uid, gid)?;
+    }
+    let program = std::env::current_exe().context("the path of this program cannot be determined")?;
+    become_user(Uid::from_raw(uid), Gid::from_raw(gid))
+        .with_context(|| format!("the server cannot run as {wanted}: start it as another user than root"))?;
+    let error = Command::new(&program).args(std::env::args_os().skip(1)).exec();
+    Err(error).with_context(|| format!("{} cannot be executed as {wanted}", program.display()))
+}
+
+/// Changes the owner of a directory and of its content, without following links.
+fn give(path: &Path, uid: u32, gid: u32) -> anyhow::Result<()> {
+    let mut pending: Vec<PathBuf> = vec![path.to_owned()];
+    while let Some(path) = pending.pop() {
+        let failed = || format!("the owner of {} cannot be changed", path.display());
+        lchown(&path, Some(uid), Some(gid)).with_context(failed)?;
+        if fs::symlink_metadata(&path).with_context(failed)?.is_dir() {
+            for entry in fs::read_dir(&path).with_context(failed)? {
+                pending.push(entry.with_context(failed)?.path());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn become_user(uid: Uid, gid: Gid) -> rustix::io::Result<()> {
+    rustix::thread::set_thread_groups(&[gid])?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_numbers_other_than_root() {
+        assert_eq!(user("5984:5984"), Some((5984, 5984)));
+        for wrong in ["", "5984", "0:5984", "5984:0", "settee:settee", "1:2:3"] {
+            assert_eq!(user(wrong), None, "{wrong}");
+        }
+    }
+}
