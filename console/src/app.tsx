@@ -5,7 +5,7 @@ import { whenLoggedOut } from './api/http.ts';
 import { server } from './api/servers.ts';
 import { checkSession, expired, isAdmin, isParty, loginOpen, logout, others, refresh, world } from './api/session.ts';
 import { Login, LoginDialog } from './pages/login.tsx';
-import { go, goTo, useRoute, type Route } from './router.ts';
+import { go, goTo, route, useRoute, type Route } from './router.ts';
 import { titleOf } from './titles.ts';
 import { Icon, Logo, type IconName } from './ui/icons.tsx';
 import { Button, Link, Problem, Skeleton, Tag, Toast, say } from './ui/kit.tsx';
@@ -52,6 +52,19 @@ const LOADERS: Record<string, Loader> = {
   setup: () => import('./pages/setup.tsx').then((module) => module.Setup),
 };
 
+/** Loads the code of the addressed page while the session is requested. */
+export function preload(): void {
+  const [place = 'databases', , part] = route().path;
+  const loading = place === 'db' ? preloadPart(part) : LOADERS[place]?.();
+  // An error is shown when the page is rendered.
+  loading?.catch(() => {});
+}
+
+async function preloadPart(part: string | undefined): Promise<unknown> {
+  const pages = await import('./pages/db.tsx');
+  return pages.PAGES[part ?? 'docs']?.();
+}
+
 export function App() {
   const { ready, closed, unknown } = useSignal(world);
   const [error, setError] = useState<Error>();
@@ -71,11 +84,11 @@ export function App() {
     addEventListener('keydown', onKeyDown);
     return () => removeEventListener('keydown', onKeyDown);
   }, []);
-  const route = useRoute();
-  const { path, query } = route;
+  const at = useRoute();
+  const { path, query } = at;
   // Servers send browsers to session.html with the way back in the query.
   const isLogin = closed || path[0] === 'login' || wantsLogin();
-  const title = isLogin ? 'Log in' : titleOf(route);
+  const title = isLogin ? 'Log in' : titleOf(at);
   useEffect(() => { document.title = `${title} – ${server || 'Settee'}`; }, [title]);
   if (error) return <main class="alone"><div class="card"><h1>{server === '' ? 'The server does not answer' : <>{server} does not answer</>}</h1><Problem error={error} again={load} />{server !== '' && <Home />}</div></main>;
   if (unknown) return <main class="alone"><div class="card"><h1>{server} is not in the list</h1><p>An administrator of {location.host} adds servers on the page Servers of this console.</p><Home /></div></main>;
@@ -94,11 +107,11 @@ function wantsLogin(): boolean {
 }
 
 function Shell() {
-  const route = useRoute();
+  const at = useRoute();
   const [menu, setMenu] = useState(false);
   const page = useRef<HTMLElement>(null);
-  const place = route.path[0] ?? 'databases';
-  const key = route.path.slice(0, place === 'db' ? 4 : 2).join('/');
+  const place = at.path[0] ?? 'databases';
+  const key = at.path.slice(0, place === 'db' ? 4 : 2).join('/');
   const isFirst = useRef(true);
   useEffect(() => {
     setMenu(false);
@@ -113,7 +126,7 @@ function Shell() {
       {menu && <button type="button" class="veil" aria-label="Close the menu" onClick={() => setMenu(false)} />}
       <Side place={place} open={menu} />
       <div class="main">
-        <Top route={route} onMenu={() => setMenu(!menu)} />
+        <Top at={at} onMenu={() => setMenu(!menu)} />
         <main class="page" ref={page} id="content" tabIndex={-1}>
           <Guard key={key}><Content place={place} /></Guard>
         </main>
@@ -149,13 +162,13 @@ function Servers() {
   return <div class="side-server"><Menu label="Change the server" icon="server" text={server || location.host} items={[...items, { text: 'Servers …', icon: 'gear', act: () => goTo('', ['servers']) }]} /></div>;
 }
 
-function Top({ route, onMenu }: { route: Route; onMenu: () => void }) {
+function Top({ at, onMenu }: { at: Route; onMenu: () => void }) {
   const { session } = useSignal(world);
   const isOver = useSignal(expired);
   return (
     <header class="top">
       <div class="menu-button"><Button kind="quiet" icon="menu" label="Menu" onClick={onMenu} /></div>
-      <Crumbs route={route} />
+      <Crumbs at={at} />
       <button type="button" class="finder" onClick={() => { paletteOpen.value = true; }}>
         <Icon name="search" /><span class="words">Go to …</span><span class="unseen">a page, database or document</span><kbd aria-hidden="true">Ctrl K</kbd>
       </button>
@@ -178,14 +191,14 @@ function ThemeButton() {
   return <Button kind="quiet" icon={dark ? 'sun' : 'moon'} label={`${dark ? 'Light' : 'Dark'} colours${chosen === 'system' ? ' (now as the system)' : ''}`} onClick={() => setTheme(dark ? 'light' : 'dark')} />;
 }
 
-function Crumbs({ route }: { route: Route }) {
-  const [place = 'databases', name, sub, third] = route.path;
+function Crumbs({ at }: { at: Route }) {
+  const [place = 'databases', name, sub, third] = at.path;
   const title = PLACES.find(({ page }) => page === place)?.text ?? { setup: 'Set up', slow: 'Slow requests', account: 'Account', servers: 'Servers' }[place];
   const steps: [ComponentChildren, string[]][] = place === 'db' ? [['Databases', ['databases']], [name, ['db', name ?? '']]] : [[title ?? 'Not found', [place]]];
-  if (place === 'db' && sub === 'doc' && third) steps.push([third, route.path]);
+  if (place === 'db' && sub === 'doc' && third) steps.push([third, at.path]);
   else if (place === 'db' && (sub === 'design' || sub === 'view') && third) {
     steps.push([`_design/${third}`, ['db', name ?? '', 'design', third]]);
-    if (route.path[4]) steps.push([route.path[4], route.path]);
+    if (at.path[4]) steps.push([at.path[4], at.path]);
   }
   return (
     <nav class="crumbs" aria-label="Where you are">

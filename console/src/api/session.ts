@@ -70,12 +70,14 @@ export async function refresh(): Promise<void> {
     world.value = { ...world.value, ready: true, unknown: true };
     return;
   }
+  // Both requests are sent at once: each costs a round trip.
+  const greeting = get<Root>('').catch(() => undefined);
   const session = await get<{ userCtx: Session }>('_session').then(({ userCtx }) => userCtx).catch((error: unknown) => {
     if (!(error instanceof ApiError) || error.status === 0) throw error;
     closed = true;
     return { name: null, roles: [] } satisfies Session as Session;
   });
-  const told = await get<Root>('').catch(() => undefined);
+  const told = await greeting;
   const vendor = told?.vendor?.name ?? 'CouchDB';
   const welcome = told && {
     vendor,
