@@ -216,7 +216,7 @@ test('the first minutes of a server', { timeout: 40_000, skip: !process.env.SETT
   }
 });
 
-test('somebody without rights is told what they may do', { timeout: 40_000 }, async () => {
+test('a user without permissions sees the permitted actions', { timeout: 40_000 }, async () => {
   const name = freshName('plain');
   await made('PUT', `_users/org.couchdb.user:${name}`, { name, password: 'secret', roles: [], type: 'user' });
   await made('PUT', `${db}/_security`, { admins: { names: [], roles: [] }, members: { names: [name], roles: [] } });

@@ -122,7 +122,7 @@ export function watch(page) {
 }
 
 /**
- * Declares flows: what somebody does from the page `start` on, after which the page must have no problems. On a machine that is busy with
+ * Declares flows: actions of a user from the page `start` on, after which the page must have no problems. On a machine that is busy with
  * other things one may fail that is right: it is tried a second time, and its first failure told.
  */
 export function flows(browser) {

@@ -17,7 +17,7 @@ export interface Stub {
   revpos: number;
 }
 
-/** More of a text than this nobody reads in a preview. */
+/** Maximum size of the preview of a text. */
 const PREVIEW_BYTES = 200_000;
 
 export function Attachments({ db, doc, again }: { db: string; doc: Loaded; again: () => void }) {

@@ -99,7 +99,7 @@ export function Dashboard() {
         {slow !== undefined && <Stat label="Slow requests" value={<Link to={['slow']}>{number(slow)}</Link>} />}
       </dl></Card>
       {history.error && <Problem error={history.error} again={history.again} />}
-      <div class="grid-2">
+      <div class="grid-2 even">
         {plot('Requests a second', plotsNow.requests, (value) => short(value))}
         {plot('Latency', plotsNow.latency, millis, 'Of requests in the last minute')}
         {plot('Documents a second', plotsNow.writes, (value) => short(value))}

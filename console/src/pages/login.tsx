@@ -59,7 +59,7 @@ function LoginForm({ user = '', onDone, children }: { user?: string; onDone: () 
   );
 }
 
-/** To where somebody was: within the console, or to the page of this server that sent the browser here. */
+/** Returns to the previous page: within the console, or the page of this server that sent the browser here. */
 function leave(back: string | null): void {
   const asked = new URLSearchParams(location.search).get('return');
   if (location.pathname.endsWith('/session.html')) {
