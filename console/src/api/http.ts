@@ -68,7 +68,7 @@ export async function pagePolicy(): Promise<string> {
 }
 
 /** The names of the other servers that this page may send requests to. */
-export const otherServers = () => pagePolicy().then(serversOf, () => []);
+export const otherServers = (): Promise<string[]> => pagePolicy().then(serversOf, () => []);
 
 function refusal(response: Response, text: string, method: string): ApiError {
   let told: { error?: unknown; reason?: unknown } = {};
