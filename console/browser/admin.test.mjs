@@ -1,11 +1,7 @@
 // What administrators do with a server, in a browser.
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { NAME, ORIGIN, flows, freshName, http, launch, made, openPage, seed } from './support.mjs';
+import { NAME, ORIGIN, flows, freshName, http, launch, made, openPage, seed, startServer } from './support.mjs';
 
 let browser;
 const db = freshName('admin');
@@ -195,23 +191,8 @@ flow('a build is seen while it runs, paused and resumed', '#/activity', async (p
 });
 
 test('the first minutes of a server', { timeout: 40_000, skip: !process.env.SETTEE_BINARY }, async () => {
-  const data = mkdtempSync(join(tmpdir(), 'settee-console-'));
-  const env = { ...process.env };
-  delete env.COUCHDB_USER;
-  delete env.COUCHDB_PASSWORD;
-  const child = spawn(process.env.SETTEE_BINARY, ['serve', '--bind', '127.0.0.1', '--port', '0', '--data', data], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  const { address, stop } = await startServer({ admin: false });
   try {
-    let told = '';
-    const address = await new Promise((resolve, reject) => {
-      const read = (piece) => {
-        told += piece;
-        const found = /http:\/\/127\.0\.0\.1:\d+/.exec(told);
-        if (found) resolve(found[0]);
-      };
-      child.stdout.on('data', read);
-      child.stderr.on('data', read);
-      child.on('exit', () => reject(new Error(told)));
-    });
     const page = await openPage(browser, { user: null, base: `${address}/_utils/` });
     await page.getByText('This server has no administrator').waitFor();
     await page.getByRole('link', { name: 'Set it up' }).click();
@@ -231,12 +212,11 @@ test('the first minutes of a server', { timeout: 40_000, skip: !process.env.SETT
     assert.deepEqual(page.problems, []);
     await page.context().close();
   } finally {
-    child.kill('SIGKILL');
-    rmSync(data, { recursive: true, force: true });
+    stop();
   }
 });
 
-test('somebody without rights is told what they may do', { timeout: 40_000 }, async () => {
+test('a user without permissions sees the permitted actions', { timeout: 40_000 }, async () => {
   const name = freshName('plain');
   await made('PUT', `_users/org.couchdb.user:${name}`, { name, password: 'secret', roles: [], type: 'user' });
   await made('PUT', `${db}/_security`, { admins: { names: [], roles: [] }, members: { names: [name], roles: [] } });

@@ -18,7 +18,7 @@ after(async () => {
   await http('DELETE', db);
 });
 
-/** A test with a page of its own, on which nothing may go wrong that nobody sees. */
+/** A test with a page of its own, which must have no problems. */
 const flow = flows(() => browser);
 
 /** The text of an editor, through its shadow root. */
@@ -153,7 +153,7 @@ flow('what is no JSON is marked, and not lost on the way out', `#/db/${db}/doc/o
   await editor(page, label).getByText('{"a": }').waitFor();
 });
 
-flow('somebody else was faster', `#/db/${db}/doc/order-0000301`, async (page) => {
+flow('a save that conflicts shows both texts', `#/db/${db}/doc/order-0000301`, async (page) => {
   const label = 'JSON of order-0000301';
   await editor(page, label).getByText('order-0000301').waitFor();
   const theirs = await made('GET', `${db}/order-0000301`);
@@ -311,7 +311,7 @@ flow('a build is paused and resumed', `#/db/${db}/designs`, async (page) => {
   await card.getByText('current', { exact: true }).waitFor();
 });
 
-flow('the playground answers as somebody types', `#/db/${db}/playground`, async (page) => {
+flow('the playground answers after each key', `#/db/${db}/playground`, async (page) => {
   await page.getByText('µs').first().waitFor();
   await retype(page, 'Map function', 'function (doc) { if (doc.type === "order") emit(doc.city, doc.total); }');
   await page.getByRole('cell', { name: '"Berlin"' }).first().waitFor();

@@ -36,6 +36,8 @@ export function pages(db) {
     ['server', '#/server', 'dl.facts'],
     ['logs', '#/logs', '.log div'],
     ['slow', '#/slow', '.card, .empty'],
+    ['backups', '#/backups', 'main .card'],
+    ['servers', '#/servers', 'main form'],
     ['login', '#/login', 'form'],
   ];
 }

@@ -1,4 +1,4 @@
-// Pictures of every page, dark and light, wide and narrow: `node browser/screenshots.mjs DIRECTORY [page …]`.
+// Pictures of every page, dark and light: `node browser/screenshots.mjs DIRECTORY [page …]`. WIDTHS lists the widths in pixels.
 import { mkdirSync } from 'node:fs';
 import { pages } from './pages.mjs';
 import { http, launch, made, openPage, seed } from './support.mjs';
@@ -19,9 +19,9 @@ async function prepare() {
 mkdirSync(directory, { recursive: true });
 await prepare();
 const browser = await launch();
-for (const width of [1400, 400]) {
+for (const width of (process.env.WIDTHS ?? '1400,400').split(',').map(Number)) {
   for (const theme of ['light', 'dark']) {
-    const page = await openPage(browser, { theme, width, height: width === 400 ? 800 : 900 });
+    const page = await openPage(browser, { theme, width, height: width === 400 ? 800 : width > 2000 ? 1300 : 900 });
     for (const [name, address, ready] of pages(db)) {
       if (only.length > 0 && !only.includes(name)) continue;
       await page.evaluate((hash) => { location.hash = hash; }, address);

@@ -1,6 +1,8 @@
 // A browser for tests, a server to test, and data in it. The server is where SETTEE_URL says, with an administrator's name and password.
 import assert from 'node:assert/strict';
-import { readdirSync, readlinkSync, rmSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { chromium } from 'playwright-core';
@@ -54,6 +56,38 @@ export async function made(method, path, body, headers) {
   return answer.body;
 }
 
+/**
+ * Starts a server of its own with the program SETTEE_BINARY. Settings are `section/key=value`. Without `admin` it has no administrator.
+ * Returns its address and a function that ends it.
+ */
+export async function startServer({ settings = [], admin = true } = {}) {
+  const data = mkdtempSync(join(tmpdir(), 'settee-console-'));
+  const env = { ...process.env, COUCHDB_USER: NAME, COUCHDB_PASSWORD: PASSWORD };
+  if (!admin) for (const name of ['COUCHDB_USER', 'COUCHDB_PASSWORD']) delete env[name];
+  const child = spawn(process.env.SETTEE_BINARY, ['serve', '--bind', '127.0.0.1', '--port', '0', '--data', data, ...settings.flatMap((setting) => ['--set', setting])], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  const stop = () => {
+    child.kill('SIGKILL');
+    rmSync(data, { recursive: true, force: true });
+  };
+  let output = '';
+  try {
+    const address = await new Promise((resolve, reject) => {
+      const read = (piece) => {
+        output += piece;
+        const found = /http:\/\/127\.0\.0\.1:\d+/.exec(output);
+        if (found) resolve(found[0]);
+      };
+      child.stdout.on('data', read);
+      child.stderr.on('data', read);
+      child.on('exit', () => reject(new Error(output)));
+    });
+    return { address, stop };
+  } catch (error) {
+    stop();
+    throw error;
+  }
+}
+
 /** A page that is logged in. `problems` fills with what no page may do: exceptions, and loads that its policy refuses. */
 export async function openPage(browser, { theme = 'light', width = 1400, height = 900, user = NAME, password = PASSWORD, start = '#/databases', base = CONSOLE } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, reducedMotion: 'reduce', acceptDownloads: true });
@@ -88,7 +122,7 @@ export function watch(page) {
 }
 
 /**
- * Declares flows: what somebody does from the page `start` on, after which the page must have no problems. On a machine that is busy with
+ * Declares flows: actions of a user from the page `start` on, after which the page must have no problems. On a machine that is busy with
  * other things one may fail that is right: it is tried a second time, and its first failure told.
  */
 export function flows(browser) {

@@ -2,12 +2,13 @@
 import { Component, type ComponentChildren, type ComponentType } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { whenLoggedOut } from './api/http.ts';
-import { checkSession, expired, isAdmin, isParty, loginOpen, logout, refresh, world } from './api/session.ts';
+import { server } from './api/servers.ts';
+import { checkSession, expired, isAdmin, isParty, loginOpen, logout, others, refresh, world } from './api/session.ts';
 import { Login, LoginDialog } from './pages/login.tsx';
-import { go, useRoute, type Route } from './router.ts';
+import { go, goTo, route, useRoute, type Route } from './router.ts';
 import { titleOf } from './titles.ts';
 import { Icon, Logo, type IconName } from './ui/icons.tsx';
-import { Button, Link, Problem, Skeleton, Toast, say } from './ui/kit.tsx';
+import { Button, Link, Problem, Skeleton, Tag, Toast, say } from './ui/kit.tsx';
 import { Menu } from './ui/menu.tsx';
 import { Palette, paletteOpen } from './ui/palette.tsx';
 import { useSignal } from './ui/signal.ts';
@@ -30,9 +31,10 @@ const PLACES: Place[] = [
   { text: 'Configuration', icon: 'gear', page: 'config', admin: true },
   { text: 'Server', icon: 'server', page: 'server', admin: true },
   { text: 'Logs', icon: 'logs', page: 'logs', admin: true },
+  { text: 'Backups', icon: 'history', page: 'backups', admin: true },
 ];
 
-/** The pages, each loaded when somebody first goes there. */
+/** The pages. Each is loaded at its first visit. */
 const LOADERS: Record<string, Loader> = {
   databases: () => import('./pages/databases.tsx').then((module) => module.Databases),
   db: () => import('./pages/db.tsx').then((module) => module.Database),
@@ -43,13 +45,28 @@ const LOADERS: Record<string, Loader> = {
   config: () => import('./pages/config.tsx').then((module) => module.Config),
   server: () => import('./pages/server.tsx').then((module) => module.Server),
   logs: () => import('./pages/logs.tsx').then((module) => module.Logs),
+  backups: () => import('./pages/backups.tsx').then((module) => module.BackupsPage),
+  servers: () => import('./pages/servers.tsx').then((module) => module.Servers),
   slow: () => import('./pages/logs.tsx').then((module) => module.Slow),
   account: () => import('./pages/account.tsx').then((module) => module.Account),
   setup: () => import('./pages/setup.tsx').then((module) => module.Setup),
 };
 
+/** Loads the code of the addressed page while the session is requested. */
+export function preload(): void {
+  const [place = 'databases', , part] = route().path;
+  const loading = place === 'db' ? preloadPart(part) : LOADERS[place]?.();
+  // An error is shown when the page is rendered.
+  loading?.catch(() => {});
+}
+
+async function preloadPart(part: string | undefined): Promise<unknown> {
+  const pages = await import('./pages/db.tsx');
+  return pages.PAGES[part ?? 'docs']?.();
+}
+
 export function App() {
-  const { ready, closed } = useSignal(world);
+  const { ready, closed, unknown } = useSignal(world);
   const [error, setError] = useState<Error>();
   const load = () => {
     setError(undefined);
@@ -67,16 +84,22 @@ export function App() {
     addEventListener('keydown', onKeyDown);
     return () => removeEventListener('keydown', onKeyDown);
   }, []);
-  const route = useRoute();
-  const { path, query } = route;
+  const at = useRoute();
+  const { path, query } = at;
   // Servers send browsers to session.html with the way back in the query.
   const isLogin = closed || path[0] === 'login' || wantsLogin();
-  const title = isLogin ? 'Log in' : titleOf(route);
-  useEffect(() => { document.title = `${title} – Settee`; }, [title]);
-  if (error) return <main class="alone"><div class="card"><h1>The server does not answer</h1><Problem error={error} again={load} /></div></main>;
+  const title = isLogin ? 'Log in' : titleOf(at);
+  useEffect(() => { document.title = `${title} – ${server || 'Settee'}`; }, [title]);
+  if (error) return <main class="alone"><div class="card"><h1>{server === '' ? 'The server does not answer' : <>{server} does not answer</>}</h1><Problem error={error} again={load} />{server !== '' && <Home />}</div></main>;
+  if (unknown) return <main class="alone"><div class="card"><h1>{server} is not in the list</h1><p>An administrator of {location.host} adds servers on the page Servers of this console.</p><Home /></div></main>;
   if (!ready) return <main class="alone"><div class="card"><Skeleton lines={4} /></div></main>;
   if (isLogin) return <><Login back={query.get('back')} /><Toast /></>;
   return <Shell />;
+}
+
+/** Leads from another server back to that of the console. */
+function Home() {
+  return <Button icon="server" onClick={() => goTo('', ['servers'])}>Servers of {location.host}</Button>;
 }
 
 function wantsLogin(): boolean {
@@ -84,15 +107,15 @@ function wantsLogin(): boolean {
 }
 
 function Shell() {
-  const route = useRoute();
+  const at = useRoute();
   const [menu, setMenu] = useState(false);
   const page = useRef<HTMLElement>(null);
-  const place = route.path[0] ?? 'databases';
-  const key = route.path.slice(0, place === 'db' ? 4 : 2).join('/');
+  const place = at.path[0] ?? 'databases';
+  const key = at.path.slice(0, place === 'db' ? 4 : 2).join('/');
   const isFirst = useRef(true);
   useEffect(() => {
     setMenu(false);
-    // Whoever uses the keyboard goes on where the new page begins.
+    // With the keyboard the user continues at the start of the new page.
     if (!isFirst.current && !(document.activeElement instanceof HTMLInputElement)) page.current?.focus({ preventScroll: true });
     isFirst.current = false;
     page.current?.scrollTo(0, 0);
@@ -103,7 +126,7 @@ function Shell() {
       {menu && <button type="button" class="veil" aria-label="Close the menu" onClick={() => setMenu(false)} />}
       <Side place={place} open={menu} />
       <div class="main">
-        <Top route={route} onMenu={() => setMenu(!menu)} />
+        <Top at={at} onMenu={() => setMenu(!menu)} />
         <main class="page" ref={page} id="content" tabIndex={-1}>
           <Guard key={key}><Content place={place} /></Guard>
         </main>
@@ -120,6 +143,7 @@ function Side({ place, open }: { place: string; open: boolean }) {
   return (
     <aside class={`side ${open ? 'open' : ''}`} aria-label="Console">
       <Link class="brand" to={['databases']}><Logo /><span>{welcome?.isSettee === false ? welcome.vendor.replace(/^The /, '') : 'Settee'}</span></Link>
+      <Servers />
       <nav aria-label="Main">
         {PLACES.filter(({ admin }) => !admin || isAdmin()).map(({ text, icon, page }) => (
           <Link key={page} to={[page]} aria-current={place === page || (page === 'databases' && place === 'db') || (page === 'logs' && place === 'slow') ? 'page' : undefined}><Icon name={icon} />{text}</Link>
@@ -130,13 +154,21 @@ function Side({ place, open }: { place: string; open: boolean }) {
   );
 }
 
-function Top({ route, onMenu }: { route: Route; onMenu: () => void }) {
+/** The server of the page, and a way to the others. */
+function Servers() {
+  const names = useSignal(others);
+  if (names.length === 0 && server === '') return null;
+  const items = ['', ...names].filter((name) => name !== server).map((name) => ({ text: name || location.host, icon: 'server' as const, act: () => goTo(name, ['databases']) }));
+  return <div class="side-server"><Menu label="Change the server" icon="server" text={server || location.host} items={[...items, { text: 'Servers …', icon: 'gear', act: () => goTo('', ['servers']) }]} /></div>;
+}
+
+function Top({ at, onMenu }: { at: Route; onMenu: () => void }) {
   const { session } = useSignal(world);
   const isOver = useSignal(expired);
   return (
     <header class="top">
       <div class="menu-button"><Button kind="quiet" icon="menu" label="Menu" onClick={onMenu} /></div>
-      <Crumbs route={route} />
+      <Crumbs at={at} />
       <button type="button" class="finder" onClick={() => { paletteOpen.value = true; }}>
         <Icon name="search" /><span class="words">Go to …</span><span class="unseen">a page, database or document</span><kbd aria-hidden="true">Ctrl K</kbd>
       </button>
@@ -159,17 +191,18 @@ function ThemeButton() {
   return <Button kind="quiet" icon={dark ? 'sun' : 'moon'} label={`${dark ? 'Light' : 'Dark'} colours${chosen === 'system' ? ' (now as the system)' : ''}`} onClick={() => setTheme(dark ? 'light' : 'dark')} />;
 }
 
-function Crumbs({ route }: { route: Route }) {
-  const [place = 'databases', name, sub, third] = route.path;
-  const title = PLACES.find(({ page }) => page === place)?.text ?? { setup: 'Set up', slow: 'Slow requests', account: 'Account' }[place];
+function Crumbs({ at }: { at: Route }) {
+  const [place = 'databases', name, sub, third] = at.path;
+  const title = PLACES.find(({ page }) => page === place)?.text ?? { setup: 'Set up', slow: 'Slow requests', account: 'Account', servers: 'Servers' }[place];
   const steps: [ComponentChildren, string[]][] = place === 'db' ? [['Databases', ['databases']], [name, ['db', name ?? '']]] : [[title ?? 'Not found', [place]]];
-  if (place === 'db' && sub === 'doc' && third) steps.push([third, route.path]);
+  if (place === 'db' && sub === 'doc' && third) steps.push([third, at.path]);
   else if (place === 'db' && (sub === 'design' || sub === 'view') && third) {
     steps.push([`_design/${third}`, ['db', name ?? '', 'design', third]]);
-    if (route.path[4]) steps.push([route.path[4], route.path]);
+    if (at.path[4]) steps.push([at.path[4], at.path]);
   }
   return (
     <nav class="crumbs" aria-label="Where you are">
+      {server !== '' && <Tag kind="accent">{server}</Tag>}
       <ol>
         {steps.map(([text, path], index) => (
           <li key={index}>{index > 0 && <Icon name="right" size={12} />}{index < steps.length - 1 ? <Link class="cut" to={path}>{text}</Link> : <span class="cut" aria-current="page">{text}</span>}</li>

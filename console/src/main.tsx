@@ -3,9 +3,14 @@ import './styles/tokens.css';
 import './styles/base.css';
 import './styles/layout.css';
 import './styles/parts.css';
-import { App } from './app.tsx';
+import { App, preload } from './app.tsx';
 import { begin } from './ui/theme.ts';
 
 begin();
+preload();
 const place = document.getElementById('app');
-if (place) render(<App />, place);
+// Until here the page shows the skeleton of index.html.
+if (place) {
+  place.replaceChildren();
+  render(<App />, place);
+}

@@ -4,6 +4,7 @@
  */
 import { useEffect, useState } from 'preact/hooks';
 import { segment } from './api/paths.ts';
+import { MARK, server, serverOf } from './api/servers.ts';
 import { fromFauxton } from './fauxton.ts';
 
 export interface Route {
@@ -22,6 +23,8 @@ function split(hash: string): Route {
   const text = hash.replace(/^#\/?/, '');
   const mark = text.indexOf('?');
   const path = (mark < 0 ? text : text.slice(0, mark)).split('/').filter((part) => part !== '').map(decode);
+  // `serverOf` reads the server.
+  if (path[0]?.startsWith(MARK)) path.shift();
   return { path, query: new URLSearchParams(mark < 0 ? '' : text.slice(mark + 1)) };
 }
 
@@ -39,11 +42,11 @@ function translate(route: Route): Route | undefined {
   return target && { path: target.path, query: new URLSearchParams(target.query) };
 }
 
-export function href(path: string[], query: Query = {}): string {
+export function href(path: string[], query: Query = {}, on = server): string {
   const params = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) if (value !== undefined && value !== '') params.set(name, value);
   const search = params.toString();
-  return `#/${path.map(segment).join('/')}${search ? `?${search}` : ''}`;
+  return `#/${[...(on === '' ? [] : [MARK + on]), ...path].map(segment).join('/')}${search ? `?${search}` : ''}`;
 }
 
 const listeners = new Set<() => void>();
@@ -53,6 +56,10 @@ let settled = '';
 
 /** Reads the address. One of Fauxton is replaced by that of the page it leads to. */
 function read(): void {
+  if (serverOf(location.hash) !== server) {
+    location.reload();
+    return;
+  }
   const asked = split(location.hash);
   const translated = translate(asked);
   current = translated ?? asked;
@@ -84,6 +91,11 @@ export function go(path: string[], query: Query = {}): void {
 function visit(target: string): void {
   location.hash = target.slice(1);
   changed();
+}
+
+/** Goes to a page of another server, or to that of the console (an empty name). */
+export function goTo(name: string, path: string[]): void {
+  location.hash = href(path, {}, name).slice(1);
 }
 
 export function route(): Route {

@@ -3,7 +3,7 @@ import type { Route } from './router.ts';
 
 const PAGES: Record<string, string> = {
   databases: 'Databases', dashboard: 'Dashboard', activity: 'Activity', replication: 'Replication', users: 'Users', config: 'Configuration', server: 'Server',
-  logs: 'Logs', slow: 'Slow requests', account: 'Account', setup: 'Set up', login: 'Log in',
+  logs: 'Logs', backups: 'Backups', servers: 'Servers', slow: 'Slow requests', account: 'Account', setup: 'Set up', login: 'Log in',
 };
 
 const PARTS: Record<string, string> = {

@@ -117,12 +117,15 @@ async function csvFile(parts: Blob[], columns: string[]): Promise<BlobPart[]> {
   return file;
 }
 
+/** Offers an exported file as a download. */
+export const download = (file: Blob, name: string, format: ExportFormat) => offer(file, `${name.replaceAll(/[^\w.-]+/g, '-')}.${ENDINGS[format]}`);
+
 /** Offers a file as a download. */
-export function download(file: Blob, name: string, format: ExportFormat): void {
+export function offer(file: Blob, name: string): void {
   const url = URL.createObjectURL(file);
   const link = document.createElement('a');
   link.href = url;
-  link.download = `${name.replaceAll(/[^\w.-]+/g, '-')}.${ENDINGS[format]}`;
+  link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }

@@ -1,8 +1,9 @@
 /**
- * What the server is asked. The server is the one whose `/_utils/` this is, also below a prefix: paths are relative to the page.
- * Answers that hold documents of users stay text (`send`); `get` is for what the server says of itself.
+ * Requests to the server of the page. Paths are relative to its address, so that a prefix is kept.
+ * Responses with documents of users stay text (`send`); `get` parses what the server reports about itself.
  */
 import { address } from './paths.ts';
+import { authorization, server, serversOf } from './servers.ts';
 
 export class ApiError extends Error {
   constructor(readonly status: number, readonly error: string, readonly reason: string) {
@@ -31,22 +32,43 @@ export function whenLoggedOut(act: (isWrite: boolean) => void): void {
 }
 
 export async function send(method: string, path: string, options: Options = {}): Promise<Answer> {
-  // Without the second header a browser asks for a password itself.
-  const headers: Record<string, string> = { Accept: 'application/json', 'X-CouchDB-WWW-Authenticate': 'Cookie', ...options.headers };
-  if (options.body !== undefined) headers['Content-Type'] = options.type ?? 'application/json';
   const began = performance.now();
-  const url = address(path);
-  let response: Response;
-  try {
-    response = await fetch(url, { method, headers, body: options.body ?? null, signal: options.signal ?? null });
-  } catch (error) {
-    if (error instanceof DOMException && error.name === 'AbortError') throw error;
-    throw new ApiError(0, 'unreachable', 'The server does not answer.');
-  }
+  const response = await respond(method, path, options);
   const text = await response.text();
   if (!response.ok) throw refusal(response, text, method);
   return { status: response.status, text, headers: response.headers, ms: performance.now() - began };
 }
+
+/** Sends a request to the server of the page. Cookies are sent to the server of the console only. */
+async function respond(method: string, path: string, options: Options): Promise<Response> {
+  // Without this header browsers ask for a password themselves. Other servers need not permit it.
+  const own: Record<string, string> = server === '' ? { 'X-CouchDB-WWW-Authenticate': 'Cookie' } : authorization();
+  const headers: Record<string, string> = { Accept: 'application/json', ...own, ...options.headers };
+  if (options.body !== undefined) headers['Content-Type'] = options.type ?? 'application/json';
+  const url = address(path);
+  try {
+    return await fetch(url, { method, headers, body: options.body ?? null, signal: options.signal ?? null, credentials: server === '' ? 'same-origin' : 'omit' });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === 'AbortError') throw error;
+    throw new ApiError(0, 'unreachable', 'The server does not answer.');
+  }
+}
+
+/** The content of an attachment. */
+export async function getBlob(path: string, signal?: AbortSignal): Promise<Blob> {
+  const response = await respond('GET', path, { signal, headers: { Accept: '*/*' } });
+  if (!response.ok) throw refusal(response, await response.text(), 'GET');
+  return response.blob();
+}
+
+/** The policy of this page. Its server sends it, whichever server the page works with. */
+export async function pagePolicy(): Promise<string> {
+  const response = await fetch(location.href.split('#')[0] ?? '', { method: 'HEAD', cache: 'no-store' });
+  return response.headers.get('content-security-policy') ?? '';
+}
+
+/** The names of the other servers that this page may send requests to. */
+export const otherServers = (): Promise<string[]> => pagePolicy().then(serversOf, () => []);
 
 function refusal(response: Response, text: string, method: string): ApiError {
   let told: { error?: unknown; reason?: unknown } = {};
@@ -86,7 +108,8 @@ export async function creating<T>(what: string, act: () => Promise<T>): Promise<
 export function advice(error: unknown): string {
   if (!(error instanceof ApiError)) return '';
   switch (error.status) {
-    case 0: return 'Check that the server is running and that the network reaches it, then try again.';
+    case 0: return server === '' ? 'Check that the server is running and that the network reaches it, then try again.'
+      : `Check that the server is running, and that ${location.origin} is one of the origins in its CORS settings.`;
     case 401: return 'Log in as a user with this permission.';
     case 403: return 'This needs an administrator of the database or of the server.';
     case 404: return 'The object is deleted, or this server does not support the request.';

@@ -3,6 +3,8 @@
  * `address`, which refuses what a browser would change on the way: a name must never address anything but its own object.
  */
 
+import { server, urlOf } from './servers.ts';
+
 /** A name that no browser can send as a segment of a path. */
 export class NoAddress extends Error {
   constructor(name: string) {
@@ -48,9 +50,12 @@ export function query(params: Record<string, string | number | boolean | undefin
   return parts.length === 0 ? '' : `?${parts.map(([name, value]) => `${name}=${segment(String(value))}`).join('&')}`;
 }
 
-/** The address of the server itself, with a slash at its end. */
+/** An address that no server has: it takes the place of a name that is none. */
+const NO_SERVER = 'https://none.invalid/';
+
+/** The address of the server, with a slash at its end. */
 export function root(): string {
-  return new URL('../', location.href.split('#')[0]).href;
+  return server === '' ? new URL('../', location.href.split('#')[0]).href : (urlOf(server) ?? NO_SERVER);
 }
 
 /** True for what a browser or a proxy drops from a path. */

@@ -1,4 +1,4 @@
-/** Who somebody is here, and their password. */
+/** The name, the roles and the password of the user. */
 import { useState } from 'preact/hooks';
 import { setConfig } from '../api/config.ts';
 import { send } from '../api/http.ts';

@@ -1,7 +1,9 @@
 /** Files of a document: dropped in, looked at, downloaded. What they hold is shown as text or as a picture and never run. */
-import { useRef, useState } from 'preact/hooks';
-import { send } from '../api/http.ts';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { offer } from '../api/export.ts';
+import { getBlob, send } from '../api/http.ts';
 import { attachmentPath, linkTo, query } from '../api/paths.ts';
+import { server } from '../api/servers.ts';
 import { Button, Card, Confirm, Dialog, Empty, Json, Problem, say } from '../ui/kit.tsx';
 import { useAction, useAsk } from '../ui/use.ts';
 import { bytes } from '../ui/words.ts';
@@ -15,7 +17,7 @@ export interface Stub {
   revpos: number;
 }
 
-/** More of a text than this nobody reads in a preview. */
+/** Maximum size of the preview of a text. */
 const PREVIEW_BYTES = 200_000;
 
 export function Attachments({ db, doc, again }: { db: string; doc: Loaded; again: () => void }) {
@@ -63,7 +65,8 @@ export function Attachments({ db, doc, again }: { db: string; doc: Loaded; again
                 <td>{stub.name}</td><td>{stub.content_type}</td><td class="num">{bytes(stub.length)}</td>
                 <td class="tight"><span class="row">
                   <Button kind="quiet" onClick={() => setShown(stub)}>Preview</Button>
-                  <a class="button quiet" href={linkTo(attachmentPath(db, doc.id, stub.name))} download={stub.name.split('/').at(-1)}>Download</a>
+                  {server === '' ? <a class="button quiet" href={linkTo(attachmentPath(db, doc.id, stub.name))} download={stub.name.split('/').at(-1)}>Download</a>
+                    : <Button kind="quiet" onClick={() => void run(async () => offer(await getBlob(attachmentPath(db, doc.id, stub.name)), stub.name.split('/').at(-1) ?? ''))}>Download</Button>}
                   <Button kind="quiet" icon="trash" label={`Delete ${stub.name}`} onClick={() => setDoomed(stub)} />
                 </span></td>
               </tr>
@@ -94,10 +97,23 @@ function Preview({ db, doc, stub, onClose }: { db: string; doc: Loaded; stub: St
   return (
     <Dialog title={stub.name} wide onClose={onClose}>
       <p class="note">{stub.content_type} · {bytes(stub.length)} · <span class="mono">{stub.digest}</span></p>
-      {isPicture && <img class="preview-image" src={linkTo(path)} alt={stub.name} />}
+      {isPicture && (server === '' ? <img class="preview-image" src={linkTo(path)} alt={stub.name} /> : <RemotePicture path={path} name={stub.name} />)}
       <Problem error={asked.error} />
       {asked.data !== undefined && <Json text={asked.data} label={stub.name} />}
       {!isPicture && !isText && <p>This type has no preview. Download the file to open it.</p>}
     </Dialog>
   );
+}
+
+/** A link to another server carries no login, so the picture is read first. */
+function RemotePicture({ path, name }: { path: string; name: string }) {
+  const asked = useAsk((signal) => getBlob(path, signal), [path]);
+  const [url, setUrl] = useState<string>();
+  useEffect(() => {
+    if (!asked.data) return;
+    const made = URL.createObjectURL(asked.data);
+    setUrl(made);
+    return () => URL.revokeObjectURL(made);
+  }, [asked.data]);
+  return <><Problem error={asked.error} />{url !== undefined && <img class="preview-image" src={url} alt={name} />}</>;
 }

@@ -18,7 +18,7 @@ interface Change {
   id: string;
   revs: string[];
   deleted: boolean;
-  /** It came while somebody watched. */
+  /** It arrived after the page was opened. */
   fresh: boolean;
 }
 

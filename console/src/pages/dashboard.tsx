@@ -6,7 +6,7 @@ import { get, send } from '../api/http.ts';
 import { query } from '../api/paths.ts';
 import { useParam } from '../router.ts';
 import { Chart } from '../ui/chart.tsx';
-import { Card, LinkButton, PageHead, Problem, Segments, Skeleton, Stat } from '../ui/kit.tsx';
+import { Card, Link, LinkButton, PageHead, Problem, Segments, Skeleton, Stat } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useAsk } from '../ui/use.ts';
 import { bytes, duration, millis, number, plural, short } from '../ui/words.ts';
@@ -96,10 +96,10 @@ export function Dashboard() {
         <Stat label="On disk" value={bytes(disk.data)} />
         <Stat label="Watching changes" value={number(total(samples, 'couchdb_httpd_clients_requesting_changes_total') ?? total(samples, 'couchdb_httpd_clients_requesting_changes') ?? 0)} />
         <Stat label="Replication lag" value={jobs.data && jobs.data.jobs.length > 0 ? plural(lag ?? 0, 'change') : '–'} note={jobs.data?.jobs.length === 0 ? 'No replication is running' : undefined} />
-        {slow !== undefined && <Stat label="Slow requests" value={<a href="#/slow">{number(slow)}</a>} />}
+        {slow !== undefined && <Stat label="Slow requests" value={<Link to={['slow']}>{number(slow)}</Link>} />}
       </dl></Card>
       {history.error && <Problem error={history.error} again={history.again} />}
-      <div class="grid-2">
+      <div class="grid-2 even">
         {plot('Requests a second', plotsNow.requests, (value) => short(value))}
         {plot('Latency', plotsNow.latency, millis, 'Of requests in the last minute')}
         {plot('Documents a second', plotsNow.writes, (value) => short(value))}

@@ -29,7 +29,7 @@ export interface DbPage {
 
 type Page = ComponentType<DbPage>;
 
-const PAGES: Record<string, () => Promise<Page>> = {
+export const PAGES: Record<string, () => Promise<Page>> = {
   docs: () => import('./documents.tsx').then((module) => module.Documents),
   doc: () => import('./document.tsx').then((module) => module.Document),
   new: () => import('./document.tsx').then((module) => module.NewDocument),

@@ -186,7 +186,7 @@ function Sides({ label, edited, readOnly = false, isNew = false, onSave }: { lab
     onSave();
   };
   return (
-    <div class={`doc-split ${side}`}>
+    <div class={`doc-split as-${side}`}>
       {side !== 'form' && <Editor label={label} language="json" value={edited.text} onValue={edited.setText} readOnly={readOnly} problems={documentProblems} onSave={onSave} lines="fill" />}
       {side !== 'json' && <div class="form-side" onKeyDown={onKeyDown}><DocumentForm text={edited.text} now={edited.now} onText={edited.setText} readOnly={readOnly} isNew={isNew} /></div>}
     </div>

@@ -46,7 +46,7 @@ export function Documents({ db, info, again }: DbPage) {
   const range = prefix === '' ? {} : descending
     ? { startkey: JSON.stringify(`${prefix}\ufff0`), endkey: JSON.stringify(prefix) }
     : { startkey: JSON.stringify(prefix), endkey: JSON.stringify(`${prefix}\ufff0`) };
-  // Where somebody was counts for the list of then only.
+  // The kept position belongs to the earlier list only.
   const list = `${prefix} ${order} ${keys} ${partition.name}`;
   const first = useRef(list);
   if (first.current !== list) begin.current = '';

@@ -2,7 +2,8 @@
 import { useState } from 'preact/hooks';
 import { ApiError } from '../api/http.ts';
 import { expired, login, loginOpen, world } from '../api/session.ts';
-import { go } from '../router.ts';
+import { server } from '../api/servers.ts';
+import { go, goTo, route } from '../router.ts';
 import { Logo } from '../ui/icons.tsx';
 import { Button, Dialog, Field, Problem } from '../ui/kit.tsx';
 import { useSignal } from '../ui/signal.ts';
@@ -13,8 +14,9 @@ export function Login({ back }: { back: string | null }) {
     <main class="alone">
       <div class="card">
         <p class="brand"><Logo size={36} />{world.value.welcome?.isSettee === false ? 'CouchDB' : 'Settee'}</p>
-        <h1>Log in</h1>
-        <LoginForm onDone={() => leave(back)}>{!world.value.closed && <Button kind="quiet" onClick={() => go(['databases'])}>Continue without logging in</Button>}</LoginForm>
+        <h1>{server === '' ? 'Log in' : <>Log in to {server}</>}</h1>
+        {server !== '' && <p class="note">The password is kept in this tab, until it is closed or you log out.</p>}
+        <LoginForm onDone={() => leave(back)}>{!world.value.closed && <Button kind="quiet" onClick={() => go(['databases'])}>Continue without logging in</Button>}{server !== '' && <Button kind="quiet" onClick={() => goTo('', ['databases'])}>Back to {location.host}</Button>}</LoginForm>
       </div>
     </main>
   );
@@ -57,7 +59,7 @@ function LoginForm({ user = '', onDone, children }: { user?: string; onDone: () 
   );
 }
 
-/** To where somebody was: within the console, or to the page of this server that sent the browser here. */
+/** Returns to the previous page: within the console, or the page of this server that sent the browser here. */
 function leave(back: string | null): void {
   const asked = new URLSearchParams(location.search).get('return');
   if (location.pathname.endsWith('/session.html')) {
@@ -67,5 +69,5 @@ function leave(back: string | null): void {
     return;
   }
   if (back?.startsWith('#/') && !back.startsWith('#/login')) location.hash = back.slice(1);
-  else if (location.hash.startsWith('#/login')) go(['databases']);
+  else if (route().path[0] === 'login') go(['databases']);
 }

@@ -1,4 +1,4 @@
-/** A view that is not there yet: functions on the left, on the right what they make of a sample, as somebody types. */
+/** A view that is not stored yet: functions on the left, their results for a sample on the right, after each key. */
 import { useEffect, useState } from 'preact/hooks';
 import { designs, MAP, saveText } from '../api/design.ts';
 import { ApiError, send } from '../api/http.ts';

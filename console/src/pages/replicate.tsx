@@ -90,18 +90,18 @@ export function NewReplication() {
     <form class="stack" onSubmit={submit}>
       <PageHead title="New replication" />
       <Restored found={form.restored} onDiscard={form.discard}>Passwords are not kept.</Restored>
-      <div class="grid-2">
+      <div class="grid-2 even">
         <EndCard title="From" end={source} password={form.value.sourcePassword} onEnd={(change, sourcePassword) => form.set({ source: { ...source, ...change }, ...(sourcePassword === undefined ? {} : { sourcePassword }) })} />
         <EndCard title="To" end={target} password={form.value.targetPassword} onEnd={(change, targetPassword) => form.set({ target: { ...target, ...change }, ...(targetPassword === undefined ? {} : { targetPassword }) })} create={<Check label="Create the target if it is missing" checked={createTarget} onChecked={(on) => form.set({ createTarget: on })} />} />
       </div>
-      <div class="grid-2">
-        <Card title="Which documents">
+      <div class="grid-2 even">
+        <Card title="Documents">
           <Select label="Filter" value={filter} onValue={(filter) => form.set({ filter })} options={[['none', 'none: all documents'], ['selector', 'selector'], ['ids', 'list of ids'], ['function', 'filter function']]} />
           {filter === 'ids' && <TextArea label="Ids, one a line" value={ids} onValue={(ids) => form.set({ ids })} mono />}
           {filter === 'selector' && <Editor label="Selector" language="json" value={selector} onValue={(selector) => form.set({ selector })} problems={jsonProblems} lines={[5, 14]} />}
           {filter === 'function' && <ChoiceField label="Filter function" value={named} onValue={(named) => form.set({ named })} choices={known.data ?? []} mono placeholder="ddoc/filter" required />}
         </Card>
-        <Card title="How">
+        <Card title="Options">
           <Check label="Continuous" checked={continuous} onChecked={(continuous) => form.set({ continuous })} hint="Copies every later change, until the replication is deleted." />
           <Segments label="Kind of replication" value={stored} onValue={(stored) => form.set({ stored })} options={[['stored', 'Stored'], ['once', 'Transient']]} />
           <p class="note">{stored === 'stored' ? 'A document in _replicator. The replication continues after a restart. Only administrators can read its passwords.' : 'The replication ends when the server stops.'}</p>
@@ -139,7 +139,7 @@ function EndCard({ title, end, password, onEnd, create }: { title: string; end: 
       {create}
       {!needsLogin && <p class="note">The replication runs with your rights; it needs no password.</p>}
       {needsLogin && <Select label="Credentials" value={end.auth} onValue={(auth) => onEnd({ auth: auth as End['auth'] })} options={[['none', 'none'], ['basic', 'name and password'], ['bearer', 'token (JWT)']]} />}
-      {needsLogin && end.auth === 'basic' && <div class="grid-2"><Field label={`User (${title.toLowerCase()})`} value={end.user} onValue={(user) => onEnd({ user })} autocomplete="off" required /><Field label={`Password (${title.toLowerCase()})`} type="password" value={password} onValue={(typed) => onEnd({}, typed)} autocomplete="new-password" required /></div>}
+      {needsLogin && end.auth === 'basic' && <div class="grid-2 even"><Field label={`User (${title.toLowerCase()})`} value={end.user} onValue={(user) => onEnd({ user })} autocomplete="off" required /><Field label={`Password (${title.toLowerCase()})`} type="password" value={password} onValue={(typed) => onEnd({}, typed)} autocomplete="new-password" required /></div>}
       {needsLogin && end.auth === 'bearer' && <Field label={`Token (${title.toLowerCase()})`} type="password" value={password} onValue={(typed) => onEnd({}, typed)} autocomplete="off" required />}
     </Card>
   );

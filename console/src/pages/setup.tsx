@@ -39,7 +39,7 @@ export function Setup() {
         setStep('Setting CORS …');
         await setCors({ enabled: true, origins: origins || '*', credentials: origins !== '' && origins !== '*', headers: CORS_HEADERS, methods: CORS_METHODS });
       }
-      // The last step, since with it everybody else is locked out.
+      // The last step, because every other client loses its permissions with it.
       setStep('Creating the administrator …');
       await setConfig('admins', name, password);
       await login(name, password);

@@ -20,7 +20,7 @@ import type { DbPage } from './db.tsx';
 import { PartitionField, usePartition } from './partition.tsx';
 import { MapErrors } from './map-errors.tsx';
 
-/** Groups that are drawn or listed: more than that nobody can tell apart. */
+/** Maximum number of groups that are drawn or listed. */
 const GROUPS_MAX = 500;
 
 export function View({ db, info }: DbPage) {
@@ -99,7 +99,7 @@ interface RowsProps {
 function Rows({ db, path, params, descending, keys, ready }: RowsProps) {
   const [from] = useParam('from');
   const begin = useRef(from);
-  // Where somebody was counts for the list of then only.
+  // The kept position belongs to the earlier list only.
   const list = `${JSON.stringify(keys)} ${String(descending)}`;
   const first = useRef(list);
   if (first.current !== list) begin.current = '';

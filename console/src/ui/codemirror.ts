@@ -65,7 +65,7 @@ const LOOK = EditorView.theme({
   '.cm-searchMatch': { backgroundColor: 'var(--selection)' },
 });
 
-/** From this size on only what is seen is coloured and checked when somebody saves. */
+/** From this size on only the visible part is coloured, and the text is checked when it is saved. */
 const LARGE = 1_000_000;
 
 export function create(host: HTMLElement, wanted: Wanted): Editor {

@@ -2,8 +2,9 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { get } from '../api/http.ts';
 import { path, query } from '../api/paths.ts';
-import { isAdmin } from '../api/session.ts';
-import { go, route } from '../router.ts';
+import { server } from '../api/servers.ts';
+import { isAdmin, others } from '../api/session.ts';
+import { go, goTo, route } from '../router.ts';
 import { Icon, type IconName } from './icons.tsx';
 import { signal, useSignal } from './signal.ts';
 import { useAsk, useSettled } from './use.ts';
@@ -38,6 +39,7 @@ const PAGES: [string, IconName, string[], boolean][] = [
   ['Server', 'server', ['server'], true],
   ['Logs', 'logs', ['logs'], true],
   ['Slow requests', 'clock', ['slow'], true],
+  ['Backups', 'history', ['backups'], true],
 ];
 
 const DB_PAGES: [string, IconName, string][] = [
@@ -90,6 +92,8 @@ function Opened() {
     const fixed = [
       ...own,
       ...(here === undefined ? [] : DB_PAGES.map(([text, icon, page]) => to(text, here, icon, 'db', here, page))),
+      ...[...(server === '' ? [] : ['']), ...others.value.filter((name) => name !== server)].map((name): Command => ({ text: name || location.host, where: 'Server', icon: 'server', act: () => goTo(name, ['databases']) })),
+      ...(isAdmin() ? [{ text: 'Servers', where: 'Page', icon: 'server' as const, act: () => goTo('', ['servers']) }] : []),
       ...PAGES.filter(([, , , admin]) => !admin || isAdmin()).map(([text, icon, path]) => to(text, 'Page', icon, ...path)),
     ];
     const found = fixed.map((command) => ({ command, score: match(command.text, typed.trim()) })).filter(({ score }) => score !== undefined);

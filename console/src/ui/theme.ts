@@ -1,4 +1,4 @@
-/** Dark or light: as the system says, until somebody chooses. */
+/** The theme: that of the system until the user chooses one. */
 export type Theme = 'system' | 'light' | 'dark';
 
 const KEY = 'settee-theme';

@@ -1,4 +1,4 @@
-/** Asking the server from a component: once, again by hand, or every few seconds while somebody looks. */
+/** Requests of a component to the server: once, repeated by hand, or every few seconds while the page is visible. */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { logins } from '../api/session.ts';
 import { useSignal } from './signal.ts';

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     /// Maximum compressed size of the files that a browser loads to show the first page.
-    const FIRST_PAGE_BYTES: usize = 300_000;
+    const FIRST_PAGE_BYTES: usize = 250_000;
 
     #[test]
     fn files_are_found_by_their_paths() {

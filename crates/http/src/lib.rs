@@ -68,7 +68,10 @@ pub use load::ProcessorTime;
 pub use metrics::SlowRequest;
 pub use node::{Identity, Node, NodeDependencies, Platform};
 pub use observe::ACCESS_LOG;
-pub use operation::{Attribute, LogLines, Operation, Parent, ProcessFigures, Span, Tracer};
+pub use operation::{
+    Attribute, BackupAttempt, BackupProgress, BackupSize, BackupState, Backups, LogLines, Operation, Parent,
+    ProcessFigures, Span, Tracer,
+};
 pub use replication::{Replication, ReplicationDependencies};
 pub use server::{Listener, connections_max, serve};
 pub use shutdown::Shutdown;

@@ -66,6 +66,64 @@ pub trait Tracer: Send + Sync {
     fn end(&self, span: Span);
 }
 
+/// The backups that the server writes itself.
+pub trait Backups: Send + Sync {
+    /// Returns the state of the backups.
+    fn state(&self) -> BackupState;
+    /// Requests a backup. One that is being written continues, and no further one is requested.
+    fn start(&self);
+}
+
+/// State of the backups. Times are milliseconds since the Unix epoch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackupState {
+    /// URL of the bucket and the prefix.
+    pub location: String,
+    /// Time between two backups.
+    pub interval_ms: u64,
+    /// Time of the next backup. `None` if it is not determined yet, or while a backup is written.
+    pub next_ms: Option<u64>,
+    /// The backup that is being written.
+    pub running: Option<BackupProgress>,
+    /// Attempts since the start of the server that have ended, the oldest first. Their number is limited.
+    pub attempts: Vec<BackupAttempt>,
+    /// Names of the newest backups in the bucket, the oldest first. Their number is limited.
+    pub stored: Vec<String>,
+}
+
+/// Progress of a backup.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackupProgress {
+    /// Time of the start.
+    pub started_ms: u64,
+    /// Number of files of the backup. 0 until the files are determined.
+    pub total_files: u64,
+    /// Number of files that are complete.
+    pub files: u64,
+    /// Number of bytes that were sent.
+    pub sent_bytes: u64,
+}
+
+/// A backup that was written, or that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupAttempt {
+    /// Time of the start.
+    pub started_ms: u64,
+    /// Time of the end.
+    pub ended_ms: u64,
+    /// Size of the backup, or the message of the error.
+    pub outcome: Result<BackupSize, String>,
+}
+
+/// Size of a backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackupSize {
+    /// Size of all files.
+    pub bytes: u64,
+    /// Number of bytes that were sent; earlier backups contain the others.
+    pub sent_bytes: u64,
+}
+
 /// Numbers of log lines by CouchDB's names of levels.
 pub type LogLines = Vec<(&'static str, u64)>;
 
@@ -81,6 +139,8 @@ pub struct Operation {
     pub log_lines: Box<dyn Fn() -> LogLines + Send + Sync>,
     /// Starts a restart of the server.
     pub restart: Box<dyn Fn() + Send + Sync>,
+    /// The backups of the server, if they are configured.
+    pub backups: Option<Arc<dyn Backups>>,
     /// Duration in microseconds beyond which requests are logged as slow; `u64::MAX` disables this.
     pub slow_request_us: Arc<AtomicU64>,
     /// The receiver of traces.
@@ -97,6 +157,7 @@ impl Operation {
             log_tail: Box::new(Vec::new),
             log_lines: Box::new(Vec::new),
             restart: Box::new(|| {}),
+            backups: None,
             slow_request_us: Arc::new(AtomicU64::new(u64::MAX)),
             tracer: None,
         }

@@ -100,7 +100,7 @@ fn run(data: &Path, password: &str, shutdown: &Shutdown, ready: impl FnOnce(Sock
     let authenticator = node::authenticator(&configuration, plain);
     node::create_spill(data)?;
     let engine = backends::open(data, Descriptors::claim()?.engine)?;
-    let operation = operation(&configuration, &log, &Restart::new(shutdown)?, None);
+    let operation = operation(&configuration, &log, &Restart::new(shutdown)?, None, None);
     let platform = node::platform(&configuration)?;
     let catalog = node::catalog(engine)?;
     let (node, _) = node::make(data, catalog, configuration, authenticator, operation, platform)?;

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::Context as _;
-use settee_http::{Operation, Shutdown, Tracer};
+use settee_http::{Backups, Operation, Shutdown, Tracer};
 use settee_settings::log;
 
+use crate::backup::Board;
 use crate::config::Configuration;
 use crate::log::Log;
 use crate::process;
@@ -53,6 +54,7 @@ pub(crate) fn operation(
     log: &Log,
     restart: &Restart,
     exporter: Option<Arc<Exporter>>,
+    backups: Option<Arc<Board>>,
 ) -> Operation {
     let begun = Instant::now();
     let (tail, lines, restart) = (log.clone(), log.clone(), restart.clone());
@@ -62,6 +64,7 @@ pub(crate) fn operation(
         log_tail: Box::new(move || tail.tail()),
         log_lines: Box::new(move || lines.lines()),
         restart: Box::new(move || restart.begin()),
+        backups: backups.map(|board| board as Arc<dyn Backups>),
         slow_request_us: slow_requests(configuration),
         tracer: exporter.map(|exporter| exporter as Arc<dyn Tracer>),
     }

@@ -13,6 +13,7 @@ use settee_storage::{Engine, durable};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::backends::{self, Prepared};
+use crate::backup::Board;
 use crate::backup::schedule::{self, Backups};
 use crate::cli::ServeArgs;
 use crate::cluster::{self, Membership};
@@ -104,12 +105,13 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let authenticator = node::authenticator(&configuration, address);
     refuse_open_server(authenticator.has_admins(), address)?;
     let exporter = Exporter::start(&configuration)?.map(Arc::new);
-    let operation = operation(&configuration, &log, restart, exporter.clone());
+    let board = schedule::wants_backups(&configuration).then(|| Arc::new(Board::default()));
+    let operation = operation(&configuration, &log, restart, exporter.clone(), board.clone());
     let platform = node::platform(&configuration)?;
     let (node, maintenance) =
         node::make(&data, catalog, Arc::clone(&configuration), authenticator, operation, platform)?;
     let backups =
-        Backups::begin(&configuration, &data, &engine).context("the settings in [backup] cannot be applied")?;
+        Backups::begin(&configuration, &data, &engine, board).context("the settings in [backup] cannot be applied")?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().thread_keep_alive(THREAD_IDLE_TIME).build().context("cannot start threads")?;
     let listening = Listening { reserved, data: &data, place: &place, descriptors, inherited, traces: &traces };

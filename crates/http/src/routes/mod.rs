@@ -2,6 +2,7 @@
 
 mod all_docs;
 mod attachments;
+mod backups;
 mod builds;
 mod bulk;
 mod bulk_get;
@@ -147,6 +148,9 @@ fn operation_resources() -> Vec<Resource> {
         Resource::new("/_node/{node}/_prometheus", "GET").get(Metrics, stats::prometheus),
         Resource::new("/_node/{node}/_history", "GET").get(Metrics, stats::history),
         Resource::new("/_node/{node}/_log", "GET").get(ServerAdmin, operate::log),
+        Resource::new("/_node/{node}/_backup", "GET,POST")
+            .get(ServerAdmin, backups::state)
+            .post(ServerAdmin, backups::start),
         Resource::new("/_log", "GET").get(ServerAdmin, operate::log),
         Resource::new("/_node/{node}/_restart", "POST").post(ServerAdmin, operate::restart),
         Resource::new("/_restart", "POST").post(ServerAdmin, operate::restart_as_version_1),

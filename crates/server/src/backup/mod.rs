@@ -7,6 +7,7 @@
 //!
 //! [`remote`] implements backups in buckets; `export` implements backups of single databases.
 
+mod board;
 pub(crate) mod commands;
 mod files;
 pub(crate) mod log;
@@ -31,6 +32,7 @@ use crate::control::{self, Checkpoint};
 use crate::descriptors::Descriptors;
 use crate::lock::DataLock;
 use crate::{backends, environment, storage, time, version};
+pub(crate) use board::Board;
 use files::Source;
 pub(crate) use manifest::Manifest;
 use manifest::{Entry, MANIFEST};

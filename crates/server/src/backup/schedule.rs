@@ -8,10 +8,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use settee_settings::backup;
 use settee_storage::{CommitLog, Engine};
 
+use super::Board;
 use super::log::ship::{Shipped, Shipper, Stream};
 use super::manifest::Logged;
 use super::remote::{self, Effort, Store, retention, s3};
@@ -20,6 +21,9 @@ use crate::control::Checkpoint;
 use crate::{environment, time};
 
 const RETRY_US: u64 = 60_000_000;
+
+/// Least time between the starts of two backups. Their names have a resolution of one second.
+const LEAST_INTERVAL_US: u64 = 2_000_000;
 
 /// First number of the checkpoints of this thread. Numbers of checkpoints for commands stay below it.
 const FIRST_CHECKPOINT: u64 = 1 << 32;
@@ -82,17 +86,7 @@ struct Shared {
     /// The stream that is shipped, if enabled.
     stream: Option<Arc<Mutex<Stream>>>,
     checkpoints: AtomicU64,
-    orders: Mutex<Orders>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Orders {
-    is_over: bool,
-    /// True if a backup must be written immediately.
-    is_wanted: bool,
-    /// Number of threads that have ended.
-    ended: usize,
+    board: Arc<Board>,
 }
 
 /// A checkpoint with the metadata of its backup.
@@ -108,9 +102,10 @@ impl Backups {
         configuration: &Configuration,
         data: &Path,
         engine: &Arc<dyn Engine>,
+        board: Option<Arc<Board>>,
     ) -> anyhow::Result<Option<Self>> {
-        let Some((place, plan)) = configured(configuration) else { return Ok(None) };
-        Self::start(&|| s3::open(&place), plan, data, Arc::clone(engine)).map(Some)
+        let Some(((place, plan), board)) = configured(configuration).zip(board) else { return Ok(None) };
+        Self::start(&|| s3::open(&place), plan, data, Arc::clone(engine), board).map(Some)
     }
 
     /// Starts the threads. `engine` must keep its log if the plan ships it. Nothing may be committed before this
@@ -120,6 +115,7 @@ impl Backups {
         plan: Plan,
         data: &Path,
         engine: Arc<dyn Engine>,
+        board: Arc<Board>,
     ) -> anyhow::Result<Self> {
         let stream = match plan.log_interval {
             Some(_) => Some(Arc::new(Mutex::new(Stream::begin(engine.as_ref())?))),
@@ -131,8 +127,7 @@ impl Backups {
             plan,
             stream,
             checkpoints: AtomicU64::new(FIRST_CHECKPOINT),
-            orders: Mutex::default(),
-            changed: Condvar::new(),
+            board,
         });
         // On a full disk the checkpoint fails. The server serves anyway, and the checkpoint is retried.
         let first = shared.stream.as_ref().and_then(|_| match shared.take() {
@@ -144,6 +139,7 @@ impl Backups {
         });
         let mut threads = Vec::new();
         let (store, working) = (open()?, Arc::clone(&shared));
+        shared.board.configure(store.shown(), plan.interval_us);
         threads.push(spawn("backup", &shared, move || working.write_backups(&store, first))?);
         if let (Some(stream), Some(interval)) = (&shared.stream, plan.log_interval) {
             let shipper = Shipper::new(open()?, Arc::clone(&shared.engine), Arc::clone(stream));
@@ -156,11 +152,12 @@ impl Backups {
     /// Stops the threads. The caller must have stopped all writers. The rest of the log is sent if that is possible
     /// within the time limit.
     pub(crate) fn stop(self) {
-        let mut orders = self.shared.orders.lock();
+        let board = Arc::clone(&self.shared.board);
+        let mut orders = board.orders.lock();
         orders.is_over = true;
-        self.shared.changed.notify_all();
+        board.changed.notify_all();
         let all = self.threads.len();
-        let is_late = self.shared.changed.wait_while_for(&mut orders, |orders| orders.ended < all, END).timed_out();
+        let is_late = board.changed.wait_while_for(&mut orders, |orders| orders.ended < all, END).timed_out();
         drop(orders);
         if is_late {
             tracing::warn!(
@@ -179,8 +176,8 @@ fn spawn(name: &str, shared: &Arc<Shared>, work: impl FnOnce() + Send + 'static)
     struct Ended(Arc<Shared>);
     impl Drop for Ended {
         fn drop(&mut self) {
-            self.0.orders.lock().ended += 1;
-            self.0.changed.notify_all();
+            self.0.board.orders.lock().ended += 1;
+            self.0.board.changed.notify_all();
         }
     }
     let ended = Ended(Arc::clone(shared));
@@ -208,29 +205,39 @@ impl Shared {
         Ok(Taken { checkpoint, begun_us, log })
     }
 
-    /// Waits until `due_us` or until a backup is requested. Returns false when the server stops.
-    fn wait_until(&self, due_us: u64) -> bool {
-        let mut orders = self.orders.lock();
+    /// Waits until `due_us`, or from `least_us` on until a backup is requested. Returns false when the server stops.
+    fn wait_until(&self, due_us: u64, least_us: u64) -> bool {
+        self.board.expect(due_us);
+        let mut orders = self.board.orders.lock();
         loop {
             let now_us = environment::now_us();
             if orders.is_over {
                 return false;
             }
-            if orders.is_wanted || now_us >= due_us {
-                orders.is_wanted = false;
+            let due_us = if orders.is_wanted { due_us.min(least_us) } else { due_us };
+            if now_us >= due_us {
+                orders.begin(now_us);
                 return true;
             }
-            self.changed.wait_for(&mut orders, Duration::from_micros(due_us - now_us));
+            self.board.changed.wait_for(&mut orders, Duration::from_micros(due_us - now_us));
         }
     }
 
     fn write_backups(&self, store: &Store, first: Option<Taken>) {
         let mut first = first;
         let mut due_us = if self.stream.is_some() { 0 } else { self.next_due(store) };
-        let mut tidied_us = 0;
-        while self.wait_until(due_us) {
+        let (mut least_us, mut tidied_us) = (0, 0);
+        while self.wait_until(due_us, least_us) {
             let begun_us = environment::now_us();
-            match self.write_backup(store, first.take()) {
+            least_us = begun_us.saturating_add(LEAST_INTERVAL_US);
+            let outcome = self.write_backup(store, first.take());
+            if outcome.is_ok()
+                && let Ok(names) = remote::names(store)
+            {
+                self.board.store(names);
+            }
+            self.board.end(&outcome);
+            match outcome {
                 Ok(report) => {
                     let bytes = report.bytes;
                     let (name, sent_bytes) = (report.directory.display().to_string(), report.copied_bytes);
@@ -254,9 +261,11 @@ impl Shared {
 
     /// Time at which the next backup is due.
     fn next_due(&self, store: &Store) -> u64 {
-        let newest = store.prepare().and_then(|()| remote::names(store)).map(|names| names.last().cloned());
-        match newest {
-            Ok(newest) => {
+        let names = store.prepare().and_then(|()| remote::names(store));
+        match names {
+            Ok(names) => {
+                let newest = names.last().cloned();
+                self.board.store(names);
                 newest.and_then(|name| time::parse(&name)).map_or(0, |us| us.saturating_add(self.plan.interval_us))
             }
             // The first attempt will report the error.
@@ -269,7 +278,7 @@ impl Shared {
         let Taken { checkpoint, begun_us, log } = first.map_or_else(|| self.take(), Ok)?;
         let effort = self.effort(store, begun_us)?;
         let sources = remote::sources(&checkpoint.0, &self.data)?;
-        remote::upload(store, &sources, begun_us, log, effort, &|| self.orders.lock().is_over)
+        remote::upload(store, &sources, begun_us, log, effort, &|progress| self.board.advance(progress))
     }
 
     fn effort(&self, store: &Store, now_us: u64) -> anyhow::Result<Effort> {
@@ -294,8 +303,8 @@ impl Shared {
         let mut reply = None;
         loop {
             let is_over = {
-                let mut orders = self.orders.lock();
-                self.changed.wait_while_for(&mut orders, |orders| !orders.is_over, interval);
+                let mut orders = self.board.orders.lock();
+                self.board.changed.wait_while_for(&mut orders, |orders| !orders.is_over, interval);
                 orders.is_over
             };
             let shipped = if is_over { shipper.close() } else { shipper.ship() };
@@ -303,8 +312,8 @@ impl Shared {
             match (&shipped, &failure) {
                 (Ok(Shipped::Restarted), _) => {
                     tracing::warn!("the log has a gap: a new log starts with a backup");
-                    self.orders.lock().is_wanted = true;
-                    self.changed.notify_all();
+                    self.board.orders.lock().is_wanted = true;
+                    self.board.changed.notify_all();
                 }
                 (_, Some(error)) if reply != failure => tracing::error!(error, "sending the log failed"),
                 (_, None) if reply.is_some() => tracing::warn!("sending the log succeeds again"),

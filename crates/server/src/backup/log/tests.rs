@@ -10,6 +10,7 @@ use settee_storage::{Batch, CommitToken, Durability, Engine, Keyspace, Outcome, 
 use super::replay::{Moment, find};
 use super::ship::{Shipped, Shipper, Stream};
 use super::*;
+use crate::backup::Board;
 use crate::backup::manifest::Logged;
 use crate::backup::remote::tests::Bucket;
 use crate::backup::remote::{self, Effort};
@@ -17,6 +18,7 @@ use crate::backup::schedule::{Backups, Plan};
 use crate::backup::tests::Fixture;
 use crate::control::Checkpoint;
 use crate::{backends, environment};
+use settee_http::Backups as _;
 
 /// A server whose log is shipped to a bucket.
 struct Sent {
@@ -71,7 +73,7 @@ impl Sent {
         let checkpoint = Checkpoint::make(&self.fixture.data(), self.engine.as_ref(), second).unwrap();
         let log = Logged { stream: self.stream.lock().id.clone(), position, taken_us: now_us() };
         let (taken_us, sources) = (log.taken_us, remote::sources(&checkpoint.0, &self.fixture.data()).unwrap());
-        remote::upload(&store, &sources, second * 1_000_000, Some(log), Effort::New, &|| false).unwrap();
+        remote::upload(&store, &sources, second * 1_000_000, Some(log), Effort::New, &|_| false).unwrap();
         taken_us
     }
 
@@ -178,15 +180,28 @@ fn a_server_writes_backups_and_its_log_until_its_end() {
         let engine = backends::prepare(&fixture.data()).unwrap().open_with_log(64).unwrap();
         put(engine.as_ref(), 1, "before", "1");
         let plan = Plan { interval_us: 3_600_000_000, full_interval_us: Some(1), keep_s: 1000, log_interval };
-        let store = bucket.store(None);
-        let backups = Backups::start(&|| Ok(bucket.store(None)), plan, &fixture.data(), Arc::clone(&engine)).unwrap();
+        let (store, board) = (bucket.store(None), Arc::new(Board::default()));
+        let backups =
+            Backups::start(&|| Ok(bucket.store(None)), plan, &fixture.data(), Arc::clone(&engine), Arc::clone(&board))
+                .unwrap();
         put(engine.as_ref(), 1, "after", "1");
-        while remote::names(&store).unwrap().is_empty() {
-            std::thread::yield_now();
-        }
+        let ended = |count: usize| {
+            while board.state().attempts.len() < count || board.state().running.is_some() {
+                std::thread::yield_now();
+            }
+        };
+        ended(1);
+        // A request is not refused within the second of the previous backup.
+        board.start();
+        ended(2);
+        let state = board.state();
         backups.stop();
         drop(engine);
-        assert_eq!(remote::names(&store).unwrap().len(), 1);
+        assert_eq!(remote::names(&store).unwrap(), state.stored);
+        assert_eq!(
+            (state.stored.len(), state.attempts.iter().filter(|attempt| attempt.outcome.is_ok()).count()),
+            (2, 2)
+        );
         let data = fixture.0.join("restored");
         match log_interval {
             Some(_) => drop(find(&store, Moment::Newest).unwrap().run(&store, &data).unwrap()),

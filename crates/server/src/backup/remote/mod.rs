@@ -48,6 +48,15 @@ pub(crate) enum Effort {
     Full,
 }
 
+/// Progress of an upload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Progress {
+    pub(crate) total_files: usize,
+    /// Number of files that are complete.
+    pub(crate) files: usize,
+    pub(crate) sent_bytes: u64,
+}
+
 /// Writes a backup of the server whose data is in `data`. The server may be running.
 pub(crate) fn run(store: &Store, data: &Path, effort: Effort) -> anyhow::Result<Report> {
     let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
@@ -55,7 +64,7 @@ pub(crate) fn run(store: &Store, data: &Path, effort: Effort) -> anyhow::Result<
     store.prepare()?;
     let begun_us = environment::now_us();
     let held = Held::take(&data)?;
-    upload(store, &sources(held.directory(), &data)?, begun_us, None, effort, &|| false)
+    upload(store, &sources(held.directory(), &data)?, begun_us, None, effort, &|_| false)
 }
 
 /// All files of a backup.
@@ -65,14 +74,15 @@ pub(crate) fn sources(engine: &Path, data: &Path) -> anyhow::Result<Vec<Source>>
     Ok(sources)
 }
 
-/// Uploads files as the backup with this start time, unless it is cancelled.
+/// Uploads files as the backup with this start time. `progress` is called before each file and interrupts the backup
+/// if it returns true.
 pub(crate) fn upload(
     store: &Store,
     sources: &[Source],
     begun_us: u64,
     log: Option<Logged>,
     effort: Effort,
-    is_over: &dyn Fn() -> bool,
+    progress: &dyn Fn(Progress) -> bool,
 ) -> anyhow::Result<Report> {
     let name = time::file_name(begun_us);
     let names = names(store)?;
@@ -80,8 +90,9 @@ pub(crate) fn upload(
     let previous = names.last().map(|name| manifest(store, name)).transpose()?;
     let mut sending = Sending::new(store, previous.as_ref(), effort)?;
     let mut entries = Vec::new();
-    for source in sources {
-        ensure!(!is_over(), "the backup was interrupted");
+    for (files, source) in sources.iter().enumerate() {
+        let now = Progress { total_files: sources.len(), files, sent_bytes: sending.sent_bytes };
+        ensure!(!progress(now), "the backup was interrupted");
         entries.push(sending.keep(source)?);
     }
     let manifest = Manifest {

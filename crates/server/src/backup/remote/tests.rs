@@ -55,7 +55,7 @@ fn back_up(fixture: &Fixture, store: &Store, effort: Effort) -> Report {
     store.prepare().unwrap();
     let held = Held::take(&fixture.data()).unwrap();
     let begun_us = DAY.fetch_add(1, Ordering::Relaxed) * DAY_S * 1_000_000;
-    upload(store, &sources(held.directory(), &fixture.data()).unwrap(), begun_us, None, effort, &|| false).unwrap()
+    upload(store, &sources(held.directory(), &fixture.data()).unwrap(), begun_us, None, effort, &|_| false).unwrap()
 }
 
 fn name(report: &Report) -> String {

@@ -1,0 +1,160 @@
+// One window for several servers, and the backups that a server writes.
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import { after, before, test } from 'node:test';
+import { CONSOLE, NAME, PASSWORD, freshName, http, launch, made, openPage, startServer } from './support.mjs';
+
+const skip = !process.env.SETTEE_BINARY;
+const POLICY = '_node/_local/_config/csp/utils_header_value';
+const basic = { authorization: `Basic ${Buffer.from(`${NAME}:${PASSWORD}`).toString('base64')}`, 'content-type': 'application/json' };
+
+let browser;
+before(async () => { browser = await launch(); });
+after(async () => { await browser?.close(); });
+
+/** Asks a server that a test has started. */
+async function ask(address, method, path, body) {
+  const response = await fetch(`${address}/${path}`, { method, headers: basic, body: body === undefined ? undefined : JSON.stringify(body) });
+  const text = await response.text();
+  assert.ok(response.ok, `${method} ${path}: ${response.status} ${text}`);
+  return JSON.parse(text);
+}
+
+test('another server is added, used and removed in one window', { timeout: 120_000, skip }, async () => {
+  const { address, stop } = await startServer({ settings: ['chttpd/enable_cors=true', `cors/origins=${new URL(CONSOLE).origin}`, 'cors/headers=accept, authorization, content-type', 'cors/methods=GET, PUT, POST, HEAD, DELETE'] });
+  const policyNow = async () => (await fetch(CONSOLE, { method: 'HEAD' })).headers.get('content-security-policy');
+  const policy = await policyNow();
+  const name = address.replace('//', '');
+  const [here, there] = [freshName('here'), freshName('there')];
+  try {
+    await made('PUT', here, {});
+    await ask(address, 'PUT', there, {});
+    await ask(address, 'PUT', `${there}/a`, { where: 'there' });
+    const page = await openPage(browser, { start: '#/servers' });
+    const row = (text) => page.getByRole('row', { name: new RegExp(text) });
+
+    // A server that is not listed gets no request.
+    const foreign = [];
+    page.on('request', (request) => { if (request.url().startsWith(address)) foreign.push(request.url()); });
+    await page.getByText('No other servers').waitFor();
+    await page.goto(`${CONSOLE}?unlisted#/~${encodeURIComponent(name)}/databases`);
+    await page.getByText(`${name} is not in the list`).waitFor();
+    assert.deepEqual(foreign, []);
+    await page.getByRole('button', { name: /^Servers of/ }).click();
+
+    await page.getByLabel('URL').fill(`${address}/_utils/#/databases`);
+    await page.getByRole('button', { name: 'Add' }).click();
+    await page.getByRole('link', { name }).click();
+    await page.getByRole('heading', { name: `Log in to ${name}` }).waitFor();
+    await page.getByRole('textbox', { name: 'Name' }).fill(NAME);
+    await page.getByLabel('Password').fill('wrong');
+    await page.getByRole('button', { name: 'Log in' }).click();
+    await page.getByText('Name or password is wrong.').waitFor();
+    await page.getByLabel('Password').fill(PASSWORD);
+    await page.getByRole('button', { name: 'Log in' }).click();
+    await row(there).waitFor();
+    assert.equal(await row(here).count(), 0);
+    assert.ok((await page.title()).includes(name), await page.title());
+
+    // A write reaches the other server, and links keep it.
+    await page.getByRole('link', { name: there }).click();
+    await page.getByRole('region', { name: 'Documents' }).getByRole('link', { name: 'a', exact: true }).click();
+    await page.locator('.cm-content').getByText('"there"').click();
+    await page.keyboard.press('End');
+    await page.keyboard.type(', "more": 1');
+    await page.keyboard.press('Control+s');
+    await page.getByText('Saved as 2-').waitFor();
+    assert.equal((await ask(address, 'GET', `${there}/a`)).more, 1);
+    assert.ok(page.url().includes('#/~'), page.url());
+
+    // The menu leads back, and the login of the other server is kept.
+    await page.getByTitle('Change the server').first().click();
+    await page.getByRole('button', { name: new URL(CONSOLE).host }).click();
+    await row(here).waitFor();
+    assert.equal(await row(there).count(), 0);
+    await page.getByTitle('Change the server').first().click();
+    await page.getByRole('button', { name, exact: true }).click();
+    await row(there).waitFor();
+    await page.getByRole('button', { name: `Session of ${NAME}` }).click();
+    await page.getByRole('button', { name: 'Log out' }).click();
+    await page.getByRole('heading', { name: `Log in to ${name}` }).waitFor();
+    assert.deepEqual(await page.evaluate(() => Object.keys(sessionStorage).filter((key) => key.startsWith('settee-login'))), []);
+
+    await page.getByRole('button', { name: /^Back to/ }).click();
+    await row(here).waitFor();
+    await page.goto(`${CONSOLE}?removed#/servers`);
+    await page.getByRole('button', { name: `Remove ${name}` }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Remove' }).click();
+    await page.getByText('No other servers').waitFor();
+    assert.equal(await policyNow(), policy);
+    assert.deepEqual(page.problems, []);
+    await page.context().close();
+  } finally {
+    stop();
+    await http('DELETE', POLICY);
+    await http('DELETE', here);
+  }
+});
+
+/** The requests of S3 that backups use, with the objects in memory. While `isClosed`, every request is refused. */
+function bucket() {
+  const objects = new Map();
+  const state = { isClosed: false };
+  const server = createServer((request, response) => {
+    const url = new URL(request.url, 'http://bucket');
+    const key = decodeURIComponent(url.pathname.split('/').slice(2).join('/'));
+    const parts = [];
+    request.on('data', (part) => parts.push(part));
+    request.on('end', () => {
+      const end = (status, body = '', headers = {}) => response.writeHead(status, { etag: '"e"', 'last-modified': new Date().toUTCString(), ...headers }).end(body);
+      if (state.isClosed) return end(403, '<Error><Code>AccessDenied</Code><Message>closed</Message></Error>');
+      if (request.method === 'PUT') {
+        objects.set(key, Buffer.concat(parts));
+        return end(200);
+      }
+      if (url.searchParams.get('list-type') === '2') {
+        const prefix = url.searchParams.get('prefix') ?? '';
+        const found = [...objects.keys()].filter((name) => name.startsWith(prefix)).sort();
+        const contents = found.map((name) => `<Contents><Key>${name}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>"e"</ETag><Size>${objects.get(name).length}</Size></Contents>`).join('');
+        return end(200, `<?xml version="1.0" encoding="UTF-8"?><ListBucketResult><Name>b</Name><Prefix>${prefix}</Prefix><KeyCount>${found.length}</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated>${contents}</ListBucketResult>`, { 'content-type': 'application/xml' });
+      }
+      const object = objects.get(key);
+      if (request.method === 'DELETE') return end(objects.delete(key) ? 204 : 204);
+      return object === undefined ? end(404, '<Error><Code>NoSuchKey</Code><Message>none</Message></Error>') : end(200, request.method === 'HEAD' ? '' : object, { 'content-length': object.length });
+    });
+  });
+  return new Promise((resolve) => server.listen(0, '127.0.0.1', () => resolve({ server, objects, state, url: `http://127.0.0.1:${server.address().port}` })));
+}
+
+test('backups are set up, started and followed', { timeout: 120_000, skip }, async (t) => {
+  const { server, objects, state, url } = await bucket();
+  const { address, stop } = await startServer();
+  t.after(() => {
+    stop();
+    server.close();
+    server.closeAllConnections();
+  });
+  const page = await openPage(browser, { base: `${address}/_utils/`, start: '#/backups' });
+  await page.getByText('No backups are configured').waitFor();
+  await page.getByLabel('Bucket and prefix').fill('s3://b/one');
+  await page.getByLabel('Endpoint').fill(url);
+  await page.getByLabel('Access key', { exact: true }).fill('id');
+  await page.getByLabel('Secret of the access key').fill('secret');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Restart' }).click();
+
+  // The new process writes its first backup at once.
+  const attempts = page.getByRole('region', { name: 'Attempts' });
+  await attempts.getByText('written').first().waitFor({ timeout: 40_000 });
+  assert.equal([...objects.keys()].filter((name) => name.startsWith('one/backups/')).length, 1);
+  await page.getByText('settee restore --from s3://b/one --check').waitFor();
+  await page.getByRole('button', { name: 'Back up now' }).click();
+  await attempts.getByText('written').nth(1).waitFor({ timeout: 20_000 });
+  assert.equal([...objects.keys()].filter((name) => name.startsWith('one/backups/')).length, 2);
+
+  // A failure is shown with its reason.
+  state.isClosed = true;
+  await page.getByRole('button', { name: 'Back up now' }).click();
+  await attempts.getByText('failed').waitFor({ timeout: 40_000 });
+  await page.context().close();
+});
