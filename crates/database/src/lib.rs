@@ -4,6 +4,8 @@
 //! all waiting work with one sync. Readers use a [`ReadView`], a snapshot with repeatable reads. This crate is
 //! synchronous and independent of clocks and HTTP; views, queries and replication build on it.
 
+#![warn(missing_docs)]
+
 mod activity;
 mod attachment;
 mod attempt;

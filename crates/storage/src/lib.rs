@@ -5,6 +5,8 @@
 //! the engine are made durable by [`durable`]; [`codec`] encodes values of several parts. The crate does not
 //! depend on documents, revisions or views.
 
+#![warn(missing_docs)]
+
 mod batch;
 pub mod codec;
 pub mod conformance;

@@ -12,6 +12,8 @@
 //!
 //! This crate depends on no language, no HTTP and no clock, and starts no thread that outlives a call.
 
+#![warn(missing_docs)]
+
 mod build;
 mod build_lock;
 mod claims;
