@@ -111,7 +111,6 @@ fn mismatch() -> StorageError {
     StorageError::Corrupt("a reply of another kind than its request".to_owned())
 }
 
-/// Returns the reply to a single request.
 pub(crate) fn one<S: Snapshot + ?Sized>(snapshot: &S, request: Request<'_>) -> Result<Reply> {
     snapshot.read(&[request])?.pop().ok_or_else(mismatch)
 }
