@@ -11,9 +11,7 @@ const FUNCTION_REVISIONS: usize = 20;
 /// Visibility of `_conflicts` to functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflicts {
-    /// Included.
     Shown,
-    /// Not included.
     Hidden,
 }
 

@@ -103,7 +103,6 @@ mod tests {
     use super::*;
     use crate::threads::run;
 
-    /// Returns the name of the current thread.
     fn place() -> String {
         thread::current().name().unwrap_or_default().to_owned()
     }
