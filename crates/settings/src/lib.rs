@@ -14,10 +14,8 @@ pub use key::{INFINITY, Key, Kind, Setting, Visibility};
 pub use names::{find, is_own, is_sensitive, old_section};
 pub use table::*;
 
-/// Persistence of a change of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persist {
-    /// Written to the configuration file.
     Yes,
     /// Kept in memory (`X-Couch-Persist: false`).
     No,
@@ -42,7 +40,6 @@ pub enum SettingsError {
 pub enum Applies {
     /// At the next request or shortly after.
     AtOnce,
-    /// At the next start of the server.
     AfterRestart,
     /// Never: the value is only stored.
     Nowhere,
@@ -50,11 +47,8 @@ pub enum Applies {
 
 /// Configuration values by section and key, with CouchDB's names.
 pub trait Settings: Send + Sync {
-    /// Returns the effective value.
     fn get(&self, section: &str, key: &str) -> Option<String>;
-    /// Returns all values of a section.
     fn section(&self, section: &str) -> Vec<(String, String)>;
-    /// Returns all sections.
     fn all(&self) -> Vec<(String, Vec<(String, String)>)>;
     /// Sets a value and returns the old one.
     ///
