@@ -391,7 +391,6 @@ impl Catalog {
         shards.iter().try_for_each(|shard| self.drop_shard(*shard))
     }
 
-    /// Adds the entry of a database.
     pub(crate) fn enter(&self, name: &str, entry: &Entry) -> Result<()> {
         let _name = self.names.lock(name);
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());

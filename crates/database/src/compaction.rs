@@ -16,7 +16,6 @@ use crate::record::DocRecord;
 use crate::tasks::{Task, TaskKind, Tasks};
 use crate::{Database, ReadView, Result, Work, pieces};
 
-/// Maximum number of documents of one piece.
 const PIECE_DOCUMENTS: usize = if cfg!(test) { 7 } else { 256 };
 /// Approximate maximum of record bytes of one piece, to which the amount of deleted data is proportional.
 const PIECE_BYTES: usize = if cfg!(test) { 4 << 10 } else { 512 << 10 };

@@ -402,7 +402,6 @@ impl Database {
         self.contention.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_ok()
     }
 
-    /// Records a commit conflict with another process.
     pub(crate) fn note_contention(&self) {
         let mut lasts = self.contention_lasts.load(Ordering::Acquire);
         if self.contention.load(Ordering::Acquire) == 0 {

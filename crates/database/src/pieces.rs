@@ -14,7 +14,6 @@ use crate::{DatabaseError, Result, keys};
 /// Maximum size of a stored piece, not counting a head that is longer.
 const PIECE_BYTES: usize = if cfg!(test) { 150 } else { 64 << 10 };
 
-/// Number of pieces that are read together.
 const PIECES_TOGETHER: usize = 16;
 
 const CORRUPT: DatabaseError = DatabaseError::Corrupt("document record");

@@ -133,7 +133,6 @@ impl Catalog {
     }
 }
 
-/// Copies settings and local documents.
 fn copy_settings(old: &StoredDatabase, catalog: &Catalog, new: Shard, rescued: &mut Rescued) -> Result<()> {
     let mut batch = Batch::new();
     for key in COPIED {

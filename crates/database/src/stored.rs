@@ -12,7 +12,6 @@ use crate::read::{Revision, attached_with_prefix};
 use crate::record::{DocRecord, SequenceEntry, Stored};
 use crate::{DatabaseError, Result, keys, pieces};
 
-/// A database in one snapshot of its shard.
 #[derive(Clone)]
 pub(crate) struct StoredDatabase {
     pub(crate) snapshot: Arc<dyn Snapshot>,

@@ -40,7 +40,6 @@ pub(crate) fn create(catalog: &Catalog, name: &str) -> Arc<Database> {
     catalog.create(name, DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole, q: 1 }).unwrap()
 }
 
-/// Creates a new database.
 pub(crate) fn database() -> Arc<Database> {
     create(&open(&engine()), "db")
 }
@@ -54,7 +53,6 @@ fn document(rev: Option<&Rev>, deleted: bool, body: &str) -> Document {
     Document { id: None, rev: rev.cloned(), deleted, body, attachments: None, revisions: None }
 }
 
-/// Creates an edit of `parent` by a client.
 pub(crate) fn edit(id: &str, parent: Option<&Rev>, deleted: bool, body: &str) -> DocUpdate {
     let mode = EditMode::Interactive;
     let document = document(parent, deleted, body);

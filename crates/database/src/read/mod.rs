@@ -34,7 +34,6 @@ pub use self::revision::Revision;
 /// Approximate number of entries scanned to determine a rank.
 const RANK_ROWS: usize = BUCKET_ENTRIES as usize / 2;
 
-/// Number of revisions that are read together.
 const REVISIONS_TOGETHER: usize = if cfg!(test) { 3 } else { 128 };
 
 /// Number of chunks of a long body that are read together.

@@ -453,7 +453,6 @@ impl Database {
     }
 }
 
-/// Result of leading.
 struct Lead {
     /// The last panic of a commit, a completion or a listener.
     panicked: thread::Result<()>,
@@ -467,7 +466,6 @@ impl Lead {
     }
 }
 
-/// Computes the revision of an edit of `parent`.
 fn next_rev(
     hasher: &mut RevisionHasher,
     deleted: bool,

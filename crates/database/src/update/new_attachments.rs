@@ -114,7 +114,6 @@ impl NewAttachments {
         self.list.iter().map(|new| new.source.held_bytes() + new.attachment.name.len() + 300).sum()
     }
 
-    /// Returns the attachments as stored with a revision of this generation.
     pub(crate) fn stored(&self, generation: u64) -> Vec<Attachment> {
         let stored = self.list.iter().map(|new| match new.came {
             Came::Then => new.attachment.clone(),

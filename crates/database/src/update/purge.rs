@@ -38,7 +38,6 @@ impl Purge {
         out
     }
 
-    /// Decodes a purge record.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes, "purge");
         let id = reader.text()?.to_owned();
@@ -98,7 +97,6 @@ impl Group<'_> {
     }
 }
 
-/// Decodes the number of the purge in `key`.
 pub(crate) fn decode_number(key: &[u8]) -> Result<u64> {
     keys::decode_sequence(key.strip_prefix(keys::PURGE).ok_or(DatabaseError::Corrupt("purge key"))?)
 }
