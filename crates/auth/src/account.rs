@@ -31,7 +31,6 @@ enum Secret {
     Hash(PasswordHash),
     /// No password can match: the hash is damaged or missing.
     Nothing,
-    /// The pseudo-random function is unknown.
     InvalidPrf,
 }
 
@@ -98,7 +97,6 @@ impl Account {
         account
     }
 
-    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -139,7 +137,6 @@ impl Account {
         }
     }
 
-    /// Returns the hash for verifying the password.
     pub(crate) fn hash(&self, iterations: &RangeInclusive<u32>) -> Result<&PasswordHash, AuthError> {
         let hash = match &self.secret {
             Secret::Hash(hash) => hash,

@@ -35,20 +35,14 @@ pub enum AuthError {
     InvalidPrf,
 }
 
-/// A login to be checked.
 #[derive(Clone)]
 pub struct Login {
-    /// Account with the name in the request.
     pub account: Arc<Account>,
-    /// Password in the request.
     pub password: Vec<u8>,
-    /// Address of the client.
     pub peer: IpAddr,
-    /// Current time.
     pub now_ms: u64,
 }
 
-/// Policy for logins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginPolicy {
     /// Permitted number of iterations of hashes.
@@ -60,7 +54,6 @@ pub struct LoginPolicy {
 /// Result of [`Authenticator::check`].
 #[derive(Debug)]
 pub enum Check {
-    /// The password is correct.
     Right,
     /// The password must be hashed first.
     NeedsHashing(Job),
@@ -124,12 +117,10 @@ impl Authenticator {
         !self.shared.admins.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Returns true if an admin has this name.
     pub fn is_admin(&self, name: &str) -> bool {
         self.shared.admins.read().unwrap_or_else(PoisonError::into_inner).contains_key(name)
     }
 
-    /// Returns the server admin with this name.
     #[must_use]
     pub fn admin(&self, name: &str) -> Option<Arc<Account>> {
         self.shared.admins.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
