@@ -294,7 +294,6 @@ impl Compactor<'_, '_> {
         if self.at == start { self.invalid() } else { Ok(self.at - start) }
     }
 
-    /// Reads the name of a member and the colon.
     #[inline]
     fn name(&mut self) -> Result<(), JsonError> {
         if self.peek() != b'"' {
