@@ -11,7 +11,6 @@ use settee_storage::{Direction, Shard, StorageError};
 
 use crate::keys;
 
-/// Name of the file in the directory of the store.
 pub(crate) const FILE: &str = "DAMAGED";
 
 /// Placeholder for a blob file whose name is unknown.
@@ -26,7 +25,6 @@ pub(crate) struct Hole {
     pub(crate) from: Vec<u8>,
     /// Exclusive end.
     pub(crate) to: Vec<u8>,
-    /// Name of the damaged file.
     pub(crate) file: String,
 }
 
@@ -45,7 +43,6 @@ impl Hole {
     }
 }
 
-/// All known damage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Holes {
     holes: BTreeSet<Hole>,
@@ -177,7 +174,6 @@ impl Holes {
         *self != before
     }
 
-    /// Returns a description for operators.
     pub(crate) fn describe(&self) -> Option<String> {
         let named = |file: &String| if file == UNNAMED { "a file of large values".to_owned() } else { file.clone() };
         let files: BTreeSet<String> = self.holes.iter().map(|hole| &hole.file).chain(&self.blobs).map(named).collect();
