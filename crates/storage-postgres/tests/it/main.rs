@@ -24,7 +24,6 @@ use settee_storage::{
 };
 use settee_storage_postgres::{Options, PostgresEngine};
 
-/// Returns the server of all tests.
 fn server() -> Option<&'static Scratch> {
     static SERVER: OnceLock<Option<Scratch>> = OnceLock::new();
     SERVER.get_or_init(|| Scratch::start("")).as_ref()
