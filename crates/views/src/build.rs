@@ -43,7 +43,6 @@ struct Right<'a> {
     claimed: Option<Claimed>,
 }
 
-/// The required state of an index.
 struct Wanted<'a> {
     definition: &'a IndexDefinition,
     update_seq: u64,

@@ -69,7 +69,6 @@ impl Drop for Claimed {
     }
 }
 
-/// Returns the key of the claim for the index in `shard`.
 fn key(shard: Shard) -> String {
     format!("index/{}", shard.0)
 }
@@ -88,7 +87,6 @@ struct CommitNotifications {
 
 #[derive(Default)]
 struct Waiting {
-    /// Number of waiters.
     count: u64,
     commits: u64,
 }
@@ -141,7 +139,6 @@ impl Claims {
 
 #[cfg(test)]
 impl Claims {
-    /// Returns true if there is a waiter.
     pub(crate) fn waits(&self) -> bool {
         self.notifications.get().is_some_and(|notifications| !notifications.waiting.lock().is_empty())
     }

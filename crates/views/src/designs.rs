@@ -41,7 +41,6 @@ pub fn design_documents(database: &Arc<Database>) -> Result<Vec<DesignDocument>>
     Ok(designs)
 }
 
-/// Maximum length of a module.
 const MODULE_BYTES_MAX: u64 = 8 << 20;
 
 /// Embeds the modules that are attached to `design`, whose revision is `stored`, where its language expects them.

@@ -55,7 +55,6 @@ impl Checkpoint {
         Ok(Some(Self { since, update_seq, purge_seq, rows, entries }))
     }
 
-    /// Returns all files.
     pub(crate) fn runs(&self) -> impl Iterator<Item = &RunFile> {
         self.rows.iter().chain(&self.entries)
     }
