@@ -58,7 +58,6 @@ pub(crate) fn spec(source: &str, target: &str, members: &str) -> Spec {
     Spec::parse(json.value(), &User::default(), &Tuning::default()).unwrap()
 }
 
-/// Both sides of a replication.
 pub(crate) struct Sides {
     pub(crate) source: Arc<dyn Transport>,
     pub(crate) target: Arc<dyn Transport>,
@@ -86,7 +85,6 @@ impl Sides {
         (control, tokio::spawn(session.run(controlled)), progress)
     }
 
-    /// Runs one session from start to end.
     pub(crate) async fn run(&self, spec: &Spec, services: &Services) -> (Outcome, Statistics) {
         let (_control, outcome, progress) = self.begin(spec, services).await;
         let outcome = outcome.await.unwrap();

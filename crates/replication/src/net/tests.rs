@@ -55,7 +55,6 @@ async fn read_request<T: Io + ?Sized>(stream: &mut T) -> Option<String> {
     Some(head + std::str::from_utf8(&body).unwrap())
 }
 
-/// Answers every request with the result of `answer`.
 async fn speak(mut stream: BoxedIo, seen: Seen, answer: impl Fn(&str) -> String) {
     while let Some(request) = read_request(&mut *stream).await {
         let text = answer(&request);
@@ -66,7 +65,6 @@ async fn speak(mut stream: BoxedIo, seen: Seen, answer: impl Fn(&str) -> String)
     }
 }
 
-/// Starts a peer with these answers.
 async fn peer(answer: impl Fn(&str) -> String + Clone + Send + Sync + 'static) -> (u16, Seen) {
     let seen = Seen::default();
     let received = Arc::clone(&seen);
@@ -263,7 +261,6 @@ fn tls(wants_certificate: bool) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(builder.with_single_cert(certificates, key).unwrap()))
 }
 
-/// Starts a peer with TLS.
 async fn secure_peer(wants_certificate: bool) -> u16 {
     let acceptor = tls(wants_certificate);
     listen(move |stream| {

@@ -64,7 +64,6 @@ impl Statistics {
 }
 
 impl Progress {
-    /// Returns a copy of the counters.
     pub fn statistics(&self) -> Statistics {
         self.statistics.lock().clone()
     }
@@ -74,7 +73,6 @@ impl Progress {
         self.refusals.lock().clone()
     }
 
-    /// Counts a document that the target rejected.
     pub(crate) fn refused(&self, text: String) {
         self.update(|statistics| statistics.doc_write_failures += 1);
         let mut refusals = self.refusals.lock();
@@ -83,7 +81,6 @@ impl Progress {
         }
     }
 
-    /// Changes the counters.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Statistics)) {
         change(&mut self.statistics.lock());
     }
