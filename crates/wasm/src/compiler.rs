@@ -25,7 +25,6 @@ const NICENESS: i32 = 10;
 /// Maximum size of machine code, which stays in the server's memory.
 const CODE_BYTES_MAX: usize = 64 << 20;
 
-/// Maximum length of a reported reason.
 const REASON_BYTES_MAX: usize = 4 << 10;
 
 /// Maximum number of concurrent compilations: each takes a processor, of which half must stay available for requests,
@@ -40,9 +39,7 @@ const WAITING_MAX: usize = 16;
 pub struct CompilerCommand {
     /// The executable, as an absolute path.
     pub program: PathBuf,
-    /// Arguments.
     pub args: Vec<String>,
-    /// Timeout for compiling one module.
     pub timeout_ms: u64,
 }
 
@@ -64,7 +61,6 @@ struct Queue {
     waiting: usize,
 }
 
-/// A permit to compile.
 struct CompilePermit<'a>(&'a Compiler);
 
 /// Complete standard output and standard error of a process.
@@ -77,7 +73,6 @@ impl Compiler {
         Self { command, running_max, queue: Mutex::default(), ended: Condvar::new() }
     }
 
-    /// Returns the machine code of a module.
     pub(crate) fn compile(&self, module: Vec<u8>) -> Result<Vec<u8>, CompileError> {
         let unavailable = |error: io::Error| CompileError::Unavailable(format!("the WebAssembly compiler: {error}"));
         let _permit = self.acquire_permit()?;
