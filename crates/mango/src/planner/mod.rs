@@ -22,7 +22,6 @@ use ranges::{FieldRanges, Ranked};
 use settee_design::SearchKind;
 use usable::{Reason, Source};
 
-/// Plan of a query.
 pub(crate) struct Plan<'a> {
     /// The index that CouchDB would use.
     pub(crate) source: Source<'a>,
@@ -39,7 +38,6 @@ pub(crate) struct Plan<'a> {
 pub(crate) struct Trace<'a> {
     /// Every index with the reason why it is unsuitable, if any.
     pub(crate) classified: Vec<(Source<'a>, Option<Reason>)>,
-    /// Indexes that `use_index` permits.
     pub(crate) filtered: Vec<Source<'a>>,
     /// Indexes of the preferred type, best first.
     pub(crate) ranked: Vec<Ranked<'a>>,

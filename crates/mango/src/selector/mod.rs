@@ -30,7 +30,6 @@ pub const MAX_EXPRESSIONS: usize = 200;
 /// Maximum total bytes of the names of fields. For nested names, each condition counts its whole path.
 pub const MAX_NAME_BYTES: usize = 2 << 20;
 
-/// A condition on documents.
 pub struct Selector {
     node: Node,
     matcher: Matcher,
@@ -91,7 +90,6 @@ impl Selector {
         Json::trusted(out)
     }
 
-    /// Returns the normal form.
     pub(crate) fn node(&self) -> &Node {
         &self.node
     }
