@@ -23,7 +23,6 @@ use crate::{Error, SearchLimits};
 /// continues at the last commit.
 const RETRIES_MAX: u32 = 1000;
 
-/// A build with the right to write the index.
 struct Build<'a> {
     database: &'a Arc<Database>,
     ddoc: &'a DesignDocument,
@@ -36,7 +35,6 @@ struct Build<'a> {
     cancels: u64,
 }
 
-/// Result of a build.
 enum Built {
     Done,
     /// The contents of the shard are unusable.
@@ -116,7 +114,6 @@ impl Searches {
         }
     }
 
-    /// Builds an index with the right in `guard`.
     fn build_with(
         &self,
         guard: SearchGuard,

@@ -37,7 +37,6 @@ pub(crate) fn is_of_client(error: &Error) -> bool {
     matches!(error, Error::Syntax { .. } | Error::BadRequest(_) | Error::TooLarge(_))
 }
 
-/// A small index with fields of all types.
 pub(crate) fn index() -> &'static Index {
     static INDEX: OnceLock<Index> = OnceLock::new();
     INDEX.get_or_init(make)
