@@ -32,7 +32,6 @@ fn quality_of_encoding(headers: &HeaderMap, encoding: &str) -> Option<f32> {
     quality(encoding).or_else(|| quality("*"))
 }
 
-/// Parses a header list into names and qualities.
 fn qualities(list: &str) -> Vec<(String, f32)> {
     let members = list.split(',').map(str::trim).filter(|member| !member.is_empty());
     let members = members.map(|member| {

@@ -101,7 +101,6 @@ impl Budget {
         self.total
     }
 
-    /// Returns the number of bytes in use.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }

@@ -21,18 +21,13 @@ use settee_settings::SettingsError;
 use settee_views::ViewError;
 use settee_wire::multipart::MultipartError;
 
-/// An error response.
 #[derive(Clone, Debug)]
 pub struct Error {
-    /// The status of the answer.
     pub status: StatusCode,
-    /// The member `error`.
     pub name: Cow<'static, str>,
-    /// The member `reason`.
     pub reason: Cow<'static, str>,
     /// The value that replaces [`Self::reason`] if a function threw one: it may be any JSON value.
     thrown: Option<Json>,
-    /// Additional headers.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 

@@ -28,9 +28,7 @@ use crate::{Error, bridge};
 
 type Handler = Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync>;
 
-/// A resource with its path and methods.
 pub(crate) struct Resource {
-    /// The pattern of the path.
     pub(crate) path: &'static str,
     segments: Vec<Segment>,
     /// The methods in CouchDB's order.
@@ -40,7 +38,6 @@ pub(crate) struct Resource {
     pub(crate) other_methods: Option<(Permission, Takes, Handler)>,
 }
 
-/// A method of a resource.
 pub(crate) struct Served {
     pub(crate) method: Method,
     pub(crate) permission: Permission,
@@ -85,7 +82,6 @@ enum Segment {
     Rest(&'static str),
 }
 
-/// All resources.
 pub(crate) struct Router {
     resources: Vec<Resource>,
     /// The resources that a path of a given length can match, in order. All longer paths use the last entry.
@@ -96,7 +92,6 @@ pub(crate) struct Router {
 struct Place<'a> {
     resource: Option<&'a Resource>,
     captures: Captures,
-    /// The partition in the path.
     partition: Option<String>,
 }
 
@@ -213,7 +208,6 @@ impl Resource {
         self.path.starts_with("/{db}/_design/{ddoc}/_")
     }
 
-    /// Returns the captured parts of a path that matches.
     fn captures(&self, parts: &[Cow<'_, str>]) -> Captures {
         let capture = |(index, segment): (usize, &Segment)| match segment {
             Segment::Literal(_) => None,
@@ -243,13 +237,11 @@ impl Router {
         candidates.iter().map(|&index| &self.resources[index]).find(|resource| resource.matches(parts))
     }
 
-    /// Returns all resources.
     #[cfg(test)]
     pub(crate) fn resources(&self) -> &[Resource] {
         &self.resources
     }
 
-    /// Authorizes a request and passes it to its handler.
     pub(crate) async fn dispatch(
         self: &Arc<Self>,
         node: &Arc<Node>,
@@ -374,7 +366,6 @@ impl Router {
         Ok(Place { resource, captures, partition })
     }
 
-    /// Returns the resource for `method` on `path`, the permission of the method, and the captures.
     #[cfg(test)]
     pub(crate) fn find(&self, method: &Method, path: &str) -> Result<(&Resource, Permission, Captures), Error> {
         let place = self.place(path, Plus::Space)?;
@@ -384,7 +375,6 @@ impl Router {
     }
 }
 
-/// Passes a request on to another node and returns its response.
 async fn pass_on(other: &Member, mut request: Request) -> Answer {
     let body = request.read_body().await?;
     let asked = (&request.head.method, &request.head.uri);
@@ -440,7 +430,6 @@ fn enter_partition(node: &Node, captures: &Captures, partition: &str, query: &mu
     query.set_partition(partition)
 }
 
-/// Returns an error if the database is not partitioned.
 pub(crate) fn require_partitioned(database: &Database) -> Result<(), Error> {
     match database.layout() {
         Layout::Whole => Err(Error::bad_request("database is not partitioned")),

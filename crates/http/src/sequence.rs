@@ -11,23 +11,19 @@ use settee_database::Database;
 
 use crate::Error;
 
-/// The start of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Since {
-    /// After this update sequence.
     Seq(u64),
     /// After all changes.
     Now,
 }
 
-/// Appends a sequence as a JSON string.
 pub(crate) fn write(out: &mut Vec<u8>, database: &Database, seq: u64) {
     out.push(b'"');
     append(out, database, seq);
     out.push(b'"');
 }
 
-/// Returns a sequence as clients see it.
 pub(crate) fn text(database: &Database, seq: u64) -> String {
     let mut out = Vec::new();
     append(&mut out, database, seq);

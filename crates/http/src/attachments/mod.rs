@@ -20,7 +20,6 @@ use crate::Error;
 
 pub(crate) use parts::Parts;
 
-/// The settings of attachments.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     limit_bytes: u64,

@@ -15,22 +15,18 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
-/// Maximum length of a response.
 const LENGTH_MAX_BYTES: usize = 1 << 20;
 
 /// Reasons for which keys cannot be read, for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The address is invalid.
     #[error("this is no address of a server")]
     Address,
-    /// The connection failed.
     #[error("the server cannot be reached: {0}")]
     Connect(#[from] std::io::Error),
     /// The server responded with another status than 200.
     #[error("the answer is {0}; redirections are not followed")]
     Status(u16),
-    /// The response is incomplete or too long.
     #[error("the answer broke off: {0}")]
     Answer(String),
 }
@@ -41,7 +37,6 @@ impl From<hyper::Error> for FetchError {
     }
 }
 
-/// An HTTP and HTTPS client for keys.
 #[derive(Clone)]
 pub struct KeyFetcher {
     tls: TlsConnector,

@@ -12,7 +12,6 @@ use super::Authentication;
 use crate::Error;
 use crate::head::RequestHead;
 
-/// The header with the token.
 pub(crate) const TOKEN: HeaderName = HeaderName::from_static("x-settee-node");
 
 /// The role of requests of nodes, which are answered for this node alone.

@@ -52,7 +52,6 @@ struct QueuedRequest {
 struct Message {
     member: Member,
     frames: Vec<u8>,
-    /// Waiters for the answers, in the order of the frames.
     waiting: Vec<Option<oneshot::Sender<Outcome>>>,
 }
 
@@ -117,7 +116,6 @@ impl ForwardQueue {
     }
 }
 
-/// The slot of a message in flight.
 struct Place {
     nodes: Arc<Nodes>,
     node: NodeId,

@@ -15,18 +15,14 @@ use settee_model::json::{self, Json, Kind, Value};
 
 use crate::Error;
 
-/// Parameters of a query string, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query {
     pairs: Vec<(String, String)>,
 }
 
-/// An unparsed value of a parameter.
 #[derive(Clone, Debug)]
 pub(crate) enum Raw {
-    /// From the query string.
     Text(String),
-    /// From a JSON body.
     Json(Json),
 }
 
@@ -67,12 +63,10 @@ impl Query {
         self.pairs().any(|pair| pair == (name, "true"))
     }
 
-    /// Returns all parameters, in order.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Returns all parameters as raw values, in order.
     pub(crate) fn raw(&self) -> impl Iterator<Item = (&str, Raw)> {
         self.pairs.iter().map(|(name, value)| (name.as_str(), Raw::Text(value.clone())))
     }
@@ -83,7 +77,6 @@ impl Query {
 pub(crate) enum Plus {
     /// A space: always in query strings and forms, and in paths unless `[chttpd] decode_plus_to_space` is off.
     Space,
-    /// A plus sign.
     Plus,
 }
 
@@ -98,7 +91,6 @@ pub(crate) fn decode(text: &str, plus: Plus) -> Option<Cow<'_, str>> {
 }
 
 impl Raw {
-    /// Creates the raw value of a member of a body.
     pub(crate) fn of(value: Value<'_>) -> Self {
         Self::Json(Json::trusted(value.raw().to_vec()))
     }

@@ -65,7 +65,6 @@ impl Team {
         Self { worlds, wire }
     }
 
-    /// Makes a node unresponsive.
     fn silence(&self, name: &str) {
         self.wire.0.lock().remove(name);
     }
@@ -159,7 +158,6 @@ async fn failed_logins_count_on_all_nodes() {
 }
 
 impl Team {
-    /// Starts replication on all nodes.
     async fn replicate(&self) -> Vec<Replication> {
         let mut begun = Vec::new();
         for world in &self.worlds {
