@@ -151,7 +151,6 @@ impl Prepared {
     }
 }
 
-/// Opens the PostgreSQL engine for the server with this `id`.
 pub(crate) fn open_postgres(
     options: &settee_storage_postgres::Options,
     id: [u8; 16],

@@ -39,7 +39,6 @@ enum Message {
     Flush(mpsc::Sender<()>),
 }
 
-/// Address of the collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Endpoint {
     authority: String,

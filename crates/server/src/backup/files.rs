@@ -11,14 +11,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::regular;
 
-/// Size of a read.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// A file to be backed up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(super) file: PathBuf,
-    /// Path within the backup.
     pub(super) path: PathBuf,
 }
 
@@ -82,7 +79,6 @@ impl Target {
     }
 }
 
-/// Size and checksum of a byte stream.
 #[derive(Default)]
 pub(super) struct Tally {
     bytes: u64,
@@ -100,7 +96,6 @@ impl Tally {
     }
 }
 
-/// Size and checksum of a file.
 pub(super) fn digest(path: &Path) -> anyhow::Result<(u64, String)> {
     let mut tally = Tally::default();
     each_piece(path, |piece| {
@@ -110,7 +105,6 @@ pub(super) fn digest(path: &Path) -> anyhow::Result<(u64, String)> {
     Ok(tally.finish())
 }
 
-/// The checksum of `bytes`.
 pub(super) fn digest_of(bytes: &[u8]) -> String {
     HEXLOWER.encode(&Sha256::digest(bytes))
 }

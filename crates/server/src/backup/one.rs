@@ -11,7 +11,6 @@ use settee_storage::durable;
 use crate::aside::Aside;
 use crate::{environment, export};
 
-/// A temporary directory.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {

@@ -28,11 +28,9 @@ const FIRST_CHECKPOINT: u64 = 1 << 32;
 /// Time limit for shipping the end of the log when the server stops.
 const END: Duration = Duration::from_secs(10);
 
-/// Intervals of backups and log shipping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) interval_us: u64,
-    /// Interval between full backups.
     pub(crate) full_interval_us: Option<u64>,
     pub(crate) keep_s: u64,
     /// Interval of log shipping. `None`: the log is not shipped.
@@ -72,7 +70,6 @@ pub(crate) fn wants_backups(configuration: &Configuration) -> bool {
     configured(configuration).is_some()
 }
 
-/// The running backup threads.
 pub(crate) struct Backups {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -94,11 +91,9 @@ struct Orders {
     is_over: bool,
     /// True if a backup must be written immediately.
     is_wanted: bool,
-    /// Number of threads that have ended.
     ended: usize,
 }
 
-/// A checkpoint with the metadata of its backup.
 struct Taken {
     checkpoint: Checkpoint,
     begun_us: u64,
@@ -255,7 +250,6 @@ impl Shared {
         }
     }
 
-    /// Time at which the next backup is due.
     fn next_due(&self, store: &Store) -> u64 {
         let newest = store.prepare().and_then(|()| remote::names(store)).map(|names| names.last().cloned());
         match newest {

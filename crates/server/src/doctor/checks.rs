@@ -17,7 +17,6 @@ const FREE_BYTES_MIN: u64 = 256 << 20;
 /// A smaller free part of the disk is a warning.
 const FREE_PART_MIN: f64 = 0.1;
 
-/// Number of measured syncs.
 const SYNCS: u32 = 15;
 
 /// Median sync time from which a warning is issued. Each acknowledged write waits for a sync, so the sync time limits
@@ -74,7 +73,6 @@ const READ_MAX_BYTES: u64 = 4 << 30;
 /// Maximum number of faults that are reported individually.
 const FAULTS_MAX: usize = 20;
 
-/// Finds damaged and missing files.
 pub(super) fn damage(data: &Path) -> Vec<Finding> {
     let advice = format!(
         "`settee verify --data {0}` lists the affected databases. Restore a backup, or create a new data directory from\n\

@@ -18,12 +18,9 @@ use crate::environment;
 use crate::output::print_text;
 pub(crate) use up::is_up;
 
-/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
-    /// No problem.
     Good,
-    /// A possible problem.
     Warning,
     /// Data is at risk, or the server will not serve.
     Error,
@@ -39,11 +36,9 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
     verdict: Verdict,
-    /// The finding.
     found: String,
     /// The advice; empty if there is none.
     advice: String,

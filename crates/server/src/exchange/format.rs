@@ -7,7 +7,6 @@ use super::csv::{self, Csv};
 use super::json::{Lines, Objects, Place};
 use super::row::Row;
 
-/// Structure of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Lines,
@@ -21,7 +20,6 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// True if a row contains its document in `doc`.
     pub(super) fn has_doc(self) -> bool {
         self == Self::Rows
     }
@@ -67,7 +65,6 @@ fn container(head: &[u8]) -> Kind {
     }
 }
 
-/// The rows of a file.
 pub(super) enum Rows<R> {
     Lines(Lines<R>),
     Objects(Objects<R>),

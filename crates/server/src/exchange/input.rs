@@ -13,11 +13,8 @@ use ruzstd::decoding::StreamingDecoder;
 /// Size of a read, and of the part that format detection uses.
 pub(super) const HEAD_BYTES: usize = 256 << 10;
 
-/// An open input.
 pub(super) struct Input {
-    /// The decompressed content.
     pub(super) content: Box<dyn BufRead + Send>,
-    /// Number of raw bytes read.
     pub(super) read: Arc<AtomicU64>,
     /// The length, if it is a file.
     pub(super) length: Option<u64>,

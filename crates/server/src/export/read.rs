@@ -163,7 +163,6 @@ impl<R: BufRead> Import<R> {
         Ok(end)
     }
 
-    /// Sends all waiting documents.
     fn finish(&mut self) -> anyhow::Result<()> {
         self.flush()?;
         for doc in std::mem::take(&mut self.design) {

@@ -8,13 +8,10 @@ use settee_model::base64;
 /// `http://[user:password@]host[:port]/[prefix/]database`
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct DatabaseUrl {
-    /// Host and port.
     pub(super) authority: String,
-    /// Value of the header `Authorization`.
     pub(super) authorization: Option<String>,
     /// The path of the database in requests, without a slash at the end.
     pub(super) path: String,
-    /// The name of the database.
     pub(super) name: String,
 }
 

@@ -15,7 +15,6 @@ use std::ops::Range;
 use super::Severity;
 use crate::time;
 
-/// Format of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Text,
@@ -32,12 +31,10 @@ impl Format {
     }
 }
 
-/// The type of the value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A number or a truth value.
     Plain,
-    /// Any text.
     Quoted,
 }
 

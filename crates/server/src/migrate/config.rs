@@ -29,9 +29,7 @@ const CARRIED: &[(&str, &str)] = &[
     ("query_server_config", "reduce_limit"),
 ];
 
-/// The configuration of a server.
 pub(super) struct Found {
-    /// Names and hashes.
     admins: Vec<(String, String)>,
     /// By the section and key that this server uses.
     settings: BTreeMap<(String, String), String>,
@@ -50,7 +48,6 @@ pub(super) async fn read(source: &Site, notes: &mut Vec<String>) -> anyhow::Resu
     }
 }
 
-/// Sets the settings that differ.
 pub(super) async fn apply_settings(found: &Found, target: &Site, notes: &mut Vec<String>) -> anyhow::Result<()> {
     let here = configuration(target.root()).await?;
     let here = here.map_err(|why| anyhow::anyhow!("the target does not show its configuration: {why}"))?;
@@ -70,7 +67,6 @@ pub(super) async fn apply_settings(found: &Found, target: &Site, notes: &mut Vec
     Ok(())
 }
 
-/// Creates the administrators that the target lacks.
 pub(super) async fn apply_admins(found: &Found, target: &Site, notes: &mut Vec<String>) -> anyhow::Result<()> {
     let here = configuration(target.root()).await?;
     let here = here.map_err(|why| anyhow::anyhow!("the target does not show its configuration: {why}"))?;

@@ -24,14 +24,12 @@ const SESSIONS_MAX: usize = 3;
 /// Security object that admits administrators only.
 pub(super) const CLOSED: &str = r#"{"admins":{"roles":["_admin"]},"members":{"roles":["_admin"]}}"#;
 
-/// Options of a migration.
 pub(super) struct Options {
     /// True if design documents are copied.
     pub(super) has_design: bool,
     pub(super) tuning: Tuning,
 }
 
-/// Result of the migration of a database.
 #[derive(Debug, Default)]
 pub(super) struct Moved {
     /// Number of revisions that the target accepted in this run.
@@ -39,12 +37,10 @@ pub(super) struct Moved {
     pub(super) refused: u64,
     /// The first refusals.
     pub(super) refusals: Vec<String>,
-    /// Number of copied local documents.
     pub(super) local: u64,
     pub(super) notes: Vec<String>,
 }
 
-/// Properties of a database apart from its documents.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Setup {
     pub(super) is_partitioned: bool,
@@ -139,7 +135,6 @@ pub(super) async fn set_up(target: &Peer, job: &Job, wanted: &Setup, notes: &mut
     Ok(())
 }
 
-/// Result of a replication.
 struct Copied {
     written: u64,
     refused: u64,

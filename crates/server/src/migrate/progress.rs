@@ -12,13 +12,10 @@ use settee_replication::Progress;
 
 use crate::environment;
 
-/// Interval of progress updates on a terminal.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Number of updates for each line in a log.
 const LINES: u32 = 10;
 
-/// Progress of each database.
 pub(super) struct Board {
     rows: Mutex<Vec<Row>>,
     printer: Printer,
@@ -35,7 +32,6 @@ impl Printer {
         Self { started_us: environment::monotonic_us(), is_terminal: std::io::stderr().is_terminal() }
     }
 
-    /// Seconds since the start.
     pub(super) fn seconds(&self) -> f64 {
         environment::monotonic_us().saturating_sub(self.started_us) as f64 / 1e6
     }
@@ -113,7 +109,6 @@ impl Board {
         row.progress = Some(Arc::clone(progress));
     }
 
-    /// Marks a database as complete.
     pub(super) fn done(&self, index: usize) {
         let row = &mut self.rows.lock()[index];
         (row.written, row.passed, _) = row.figures();
@@ -121,17 +116,14 @@ impl Board {
         row.is_done = true;
     }
 
-    /// Seconds since the start.
     pub(super) fn seconds(&self) -> f64 {
         self.printer.seconds()
     }
 
-    /// Prints progress periodically.
     pub(super) async fn print(self: Arc<Self>) {
         self.printer.print(|| self.line()).await;
     }
 
-    /// Prints the final state.
     pub(super) fn end(&self) {
         self.printer.end(&self.line());
     }

@@ -19,13 +19,11 @@ use super::{Job, Kind, Sites, local};
 use crate::output::print_text;
 pub(super) use files::compare as compare_files;
 
-/// Number of documents that are compared together.
 const TOGETHER: usize = 100;
 
 /// Maximum number of differences of a database that are shown; all are counted.
 const SHOWN: usize = 20;
 
-/// Extent of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
     /// Lists of revisions only.
@@ -34,7 +32,6 @@ pub(super) enum Depth {
     Contents,
 }
 
-/// Result of the comparison of a database.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     documents: u64,
@@ -56,7 +53,6 @@ impl Report {
     }
 }
 
-/// A document and its sorted leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Leaves {
     id: String,
@@ -87,7 +83,6 @@ impl Leaves {
     }
 }
 
-/// Compares a database.
 pub(super) async fn compare(sites: &Sites, job: &Job, depth: Depth, has_design: bool) -> anyhow::Result<Report> {
     let (source, target) = (sites.source.database(&job.name)?, sites.target.database(&job.to)?);
     let here = Setup::read(&source).await.context("the source")?.context("it is gone at the source")?;

@@ -18,7 +18,6 @@ use crate::verify::{Progress, size};
 /// Maximum number of differences that are shown; the others are counted.
 const SHOWN_MAX: usize = 20;
 
-/// Result of a comparison.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
     databases: u64,
@@ -63,7 +62,6 @@ impl Compared {
     }
 }
 
-/// Compares all shards of two stores.
 pub(super) fn compare(one: &dyn Engine, other: &dyn Engine) -> anyhow::Result<Compared> {
     let mut found = Compared::default();
     let mut progress = Progress::new(None);

@@ -25,11 +25,9 @@ const DONE: &[u8] = b"done/";
 /// The catalog refers to all other shards, so it is copied last.
 const CATALOG: Shard = Shard(0);
 
-/// Maximum number of entries of a piece.
 pub(super) const PIECE_ROWS: usize = 5_000;
 const PIECE_BYTES: usize = 4 << 20;
 
-/// Statistics of a copy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Copied {
     pub(super) shards: u64,

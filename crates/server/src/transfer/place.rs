@@ -14,13 +14,10 @@ use crate::{backends, environment, names, storage, version};
 
 /// Store of the data of a server.
 pub(super) enum Place {
-    /// A data directory.
     Directory(PathBuf),
-    /// A PostgreSQL.
     Postgres(Box<Options>),
 }
 
-/// An exclusively opened store.
 pub(super) struct Opened {
     pub(super) engine: Arc<dyn Engine>,
     _lock: Option<DataLock>,
@@ -53,7 +50,6 @@ impl Place {
         }
     }
 
-    /// Opens an existing store.
     pub(super) fn open(&self) -> anyhow::Result<Opened> {
         let Self::Directory(data) = self else { return self.open_to_write() };
         let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;

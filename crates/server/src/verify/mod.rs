@@ -28,7 +28,6 @@ use crate::lock::DataLock;
 use crate::output::print_text;
 use crate::{regular, storage};
 
-/// Interval of progress updates.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Name of the directory with the engine's files within a data directory.

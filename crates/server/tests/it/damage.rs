@@ -12,12 +12,10 @@ use std::thread;
 use crate::server::{Directory, Server, program, run, serve};
 use crate::{Client, design, load, number, save, text, wait_for};
 
-/// Number of bytes that are flipped in one place.
 const FLIPPED: usize = 64;
 
 const DATABASES: [&str; 3] = ["one", "two", "three"];
 
-/// A deterministic generator.
 struct Random(u64);
 
 impl Random {
@@ -95,10 +93,8 @@ fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Predicate on the path of a file.
 type Wanted = fn(&str) -> bool;
 
-/// The kinds of files with their predicates.
 const KINDS: [(&str, Wanted); 5] = [
     ("sorted files", |name| name.ends_with(".sst")),
     ("blob files", |name| name.ends_with(".blob")),
@@ -142,7 +138,6 @@ fn written(directory: &Directory) -> Contents {
     contents
 }
 
-/// Number of places per kind.
 fn places() -> u64 {
     std::env::var("SETTEE_DAMAGE_PLACES").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
@@ -435,7 +430,6 @@ fn flip_where(data: &Path, value: &str) {
     panic!("the value is in no file");
 }
 
-/// All files below a directory.
 fn below(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let mut paths: Vec<PathBuf> =

@@ -29,7 +29,6 @@ impl Directory {
         &self.0
     }
 
-    /// Appends lines to the configuration.
     pub(crate) fn configure(&self, lines: &str) {
         let file = self.0.join("local.ini");
         let before = fs::read_to_string(&file).unwrap();
@@ -135,7 +134,6 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Process ids of its children.
     pub(crate) fn children(&self) -> Vec<u32> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten();
         let files = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());

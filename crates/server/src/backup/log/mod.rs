@@ -22,7 +22,6 @@ use settee_model::json::{Json, Value};
 use super::remote::retention::LOG;
 use super::remote::{self, Store};
 
-/// End of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Through {
     /// Every commit acknowledged before this time is in the pieces.

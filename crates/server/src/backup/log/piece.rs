@@ -23,7 +23,6 @@ const SUM: usize = 32;
 /// Maximum size of an unpacked piece. A single commit, which has its own limit, can fill a piece.
 const UNPACKED_BYTES: u64 = 2 << 30;
 
-/// A piece under construction.
 pub(super) struct Piece {
     bytes: Vec<u8>,
     pub(super) after: u64,
@@ -62,7 +61,6 @@ impl Piece {
     }
 }
 
-/// The unpacked contents of a piece.
 pub(super) struct Read(Vec<u8>);
 
 impl Read {

@@ -18,7 +18,6 @@ use crate::backup::tests::Fixture;
 use crate::control::Checkpoint;
 use crate::{backends, environment};
 
-/// A server whose log is shipped to a bucket.
 struct Sent {
     fixture: Fixture,
     bucket: Bucket,

@@ -16,12 +16,10 @@ pub(crate) const LOG: &str = "log";
 /// Age from which unreferenced objects are removed. It is longer than a backup takes.
 const UNREFERENCED_AGE_S: u64 = 86_400;
 
-/// Numbers of removed objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Removed {
     pub(crate) backups: usize,
     pub(crate) files: usize,
-    /// Number of pieces of logs.
     pub(crate) pieces: usize,
 }
 

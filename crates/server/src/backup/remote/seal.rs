@@ -95,7 +95,6 @@ fn nonce(number: u64, is_last: bool) -> Nonce {
     Nonce::assume_unique_for_key(bytes)
 }
 
-/// Encryption in progress.
 pub(super) struct Sealing {
     key: LessSafeKey,
     name: String,
@@ -132,7 +131,6 @@ impl Sealing {
     }
 }
 
-/// Decryption in progress.
 pub(super) struct Opening<'k> {
     key: &'k Key,
     object: Option<LessSafeKey>,

@@ -21,7 +21,6 @@ use super::seal::{Key, Sealing};
 /// Size of the parts of an upload. Shorter objects are sent in one request. S3 accepts at most 10,000 parts.
 const PART_BYTES: usize = 16 << 20;
 
-/// Number of parts that are sent concurrently.
 const PARTS: usize = 3;
 
 /// Maximum size of an object that is read into memory.
@@ -30,16 +29,13 @@ const WHOLE_BYTES: u64 = 256 << 20;
 /// Name of the object that describes the store and its key.
 const ABOUT: &str = "about.json";
 
-/// A store of objects.
 pub(crate) struct Store {
     objects: Arc<dyn ObjectStore>,
     runtime: Runtime,
     key: Option<Key>,
-    /// Name for messages.
     shown: String,
 }
 
-/// An existing object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::backup) struct Listed {
     pub(in crate::backup) name: String,
@@ -49,7 +45,6 @@ pub(in crate::backup) struct Listed {
 }
 
 impl Store {
-    /// Creates the store below `prefix`.
     pub(super) fn new(
         objects: Arc<dyn ObjectStore>,
         prefix: &str,

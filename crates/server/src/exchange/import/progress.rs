@@ -7,13 +7,10 @@ use std::time::Duration;
 
 use super::tally::Tally;
 
-/// Interval of progress updates on a terminal.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Number of updates for each line in a log.
 const LINES: u32 = 10;
 
-/// Prints progress periodically.
 pub(super) async fn report_progress(tally: Arc<Tally>, read: Arc<AtomicU64>, length: Option<u64>) {
     let is_terminal = std::io::stderr().is_terminal();
     let mut timer = tokio::time::interval(PROGRESS_INTERVAL);
@@ -30,7 +27,6 @@ pub(super) async fn report_progress(tally: Arc<Tally>, read: Arc<AtomicU64>, len
     }
 }
 
-/// Clears the progress line.
 pub(super) fn end() {
     if std::io::stderr().is_terminal() {
         eprint!("\r\x1b[K");

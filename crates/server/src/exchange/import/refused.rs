@@ -11,7 +11,6 @@ use settee_model::json::write_string;
 /// Maximum number of refused rows that are printed without a file.
 const SHOWN: u64 = 20;
 
-/// Destination of refused rows.
 pub(super) struct Refusals(Mutex<State>);
 
 struct State {

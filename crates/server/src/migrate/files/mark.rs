@@ -7,7 +7,6 @@ use settee_replication::{Peer, Verb};
 /// Minimum number of written revisions between two checkpoints.
 const INTERVAL: u64 = 5000;
 
-/// Checkpoint of a file.
 pub(super) struct Mark {
     path: String,
     rev: Option<String>,
@@ -41,7 +40,6 @@ impl Mark {
         self.store(target).await
     }
 
-    /// Stores the checkpoint.
     pub(super) async fn store(&mut self, target: &Peer) -> anyhow::Result<()> {
         let Some(after) = &self.after else { return Ok(()) };
         let mut members = b"\"after\":".to_vec();

@@ -5,13 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::migrate::progress::{Printer, duration};
 
-/// Progress of a run.
 pub(in crate::migrate) struct Board {
     databases: usize,
     done: AtomicU64,
-    /// Number of documents in the files that have been opened.
     expected: AtomicU64,
-    /// Number of documents that were read.
     passed: AtomicU64,
     printer: Printer,
 }
@@ -22,32 +19,26 @@ impl Board {
         Arc::new(Self { databases, done, expected, passed, printer: Printer::start() })
     }
 
-    /// Adds the documents of a file.
     pub(in crate::migrate) fn expect(&self, documents: u64) {
         self.expected.fetch_add(documents, Relaxed);
     }
 
-    /// Records that a document was read.
     pub(in crate::migrate) fn pass(&self, documents: u64) {
         self.passed.fetch_add(documents, Relaxed);
     }
 
-    /// Marks a database as complete.
     pub(super) fn done(&self) {
         self.done.fetch_add(1, Relaxed);
     }
 
-    /// Seconds since the start.
     pub(super) fn seconds(&self) -> f64 {
         self.printer.seconds()
     }
 
-    /// Prints progress periodically.
     pub(super) async fn print(self: Arc<Self>) {
         self.printer.print(|| self.line()).await;
     }
 
-    /// Prints the final state.
     pub(super) fn end(&self) {
         self.printer.end(&self.line());
     }

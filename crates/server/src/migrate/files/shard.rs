@@ -9,7 +9,6 @@ use settee_model::base64;
 use settee_model::json::{write_array, write_string, write_u64};
 use sha2::{Digest as _, Sha256};
 
-/// An open file.
 pub(in crate::migrate) struct Shard {
     pub(in crate::migrate) path: PathBuf,
     pub(in crate::migrate) database: Database,

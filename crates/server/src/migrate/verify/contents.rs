@@ -13,7 +13,6 @@ use sha2::{Digest as _, Sha256};
 use super::{Leaves, Report};
 use crate::bulk_get;
 
-/// Content of a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Content {
     members: [u8; 32],
@@ -60,7 +59,6 @@ impl Content {
 /// Contents by id and revision.
 pub(super) type Found = HashMap<(String, String), Content>;
 
-/// Compares these leaves of the source with those of the target.
 pub(super) async fn compare(source: &Peer, target: &Peer, batch: &[Leaves], report: &mut Report) -> anyhow::Result<()> {
     if batch.is_empty() {
         return Ok(());

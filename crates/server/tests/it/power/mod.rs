@@ -138,7 +138,6 @@ fn start(directory: &Directory, data: &Path, prepare: impl FnOnce(&mut Command))
     Server::start_as(directory, &mut command)
 }
 
-/// The server to be recorded.
 struct Life {
     directory: Directory,
     root: PathBuf,
@@ -280,7 +279,6 @@ impl Life {
         fs::File::options().append(true).open(&self.record).unwrap().write_all(&event).unwrap();
     }
 
-    /// The length of the record.
     fn now(&self) -> u64 {
         fs::metadata(&self.record).unwrap().len()
     }
