@@ -24,12 +24,10 @@ pub(super) fn trim(text: &[u8]) -> Result<&[u8], Stop> {
     }
 }
 
-/// Returns the length in code units.
 pub(super) fn length(text: &[u8]) -> Result<usize, Stop> {
     if text.is_ascii() { Ok(text.len()) } else { Ok(as_str(text)?.encode_utf16().count()) }
 }
 
-/// Returns the code unit at `index` as a string.
 pub(super) fn unit(text: &[u8], index: usize) -> Result<Option<&[u8]>, Stop> {
     if text.is_ascii() {
         return Ok(text.get(index..=index));

@@ -19,7 +19,6 @@ impl Compiler {
         }
     }
 
-    /// Compiles the statements of a function.
     pub(super) fn statements(&mut self, nodes: &[Node<'_>]) -> Result<Vec<Statement>> {
         self.declare_lexical(nodes)?;
         nodes
@@ -143,7 +142,6 @@ impl Compiler {
         })
     }
 
-    /// Compiles the handler of exceptions.
     fn handler(&mut self, handler: &ast::CatchClause<'_>) -> Result<Vec<Statement>> {
         let mut scope = Scope::default();
         if let Some(parameter) = &handler.param {
