@@ -16,6 +16,7 @@ pub use table::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persist {
+    /// Written to the configuration file.
     Yes,
     /// Kept in memory (`X-Couch-Persist: false`).
     No,
@@ -47,6 +48,8 @@ pub enum Applies {
 
 /// Configuration values by section and key, with CouchDB's names.
 pub trait Settings: Send + Sync {
+    /// Returns the value that was set under this name, as the HTTP API shows it. If it is `None`, a default may be in
+    /// force: see [`Self::effective`].
     fn get(&self, section: &str, key: &str) -> Option<String>;
     fn section(&self, section: &str) -> Vec<(String, String)>;
     fn all(&self) -> Vec<(String, Vec<(String, String)>)>;

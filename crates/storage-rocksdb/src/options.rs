@@ -22,7 +22,9 @@ pub(crate) const STATE: &str = "state";
 pub struct Options {
     /// Maximum size of the cache of decompressed blocks, indexes and filters. The cache allocates memory as it fills.
     pub block_cache_bytes: usize,
+    /// Maximum size of all memtables together.
     pub write_buffer_bytes: usize,
+    /// Number of threads for flushes and compactions.
     pub background_jobs: u16,
     pub max_open_files: u16,
     /// Enables the garbage collection of blob files by compactions. It must be off if blob files are damaged, because
@@ -36,6 +38,7 @@ pub struct Options {
     pub log: Log,
 }
 
+/// Retention of the commit log, for backups that ship it.
 #[derive(Clone, Copy, Debug)]
 pub enum Log {
     /// A log is removed when its writes are in sorted files.

@@ -310,9 +310,8 @@ pub trait Engine: Send + Sync + 'static {
     }
 
     /// Performs periodic maintenance: accepts commits again once the cause of an error is removed, and detects that
-    /// space
-    /// is scarce. The caller must call it about once a second; it is cheap in normal operation. Returns the result of
-    /// [`Self::check`]. An engine without an environment to monitor does nothing else.
+    /// space is scarce. The caller must call it about once a second; it is cheap in normal operation. Returns the result
+    /// of [`Self::check`]. An engine without an environment to monitor does nothing else.
     ///
     /// # Errors
     /// The reason why the engine does not accept commits yet.

@@ -18,7 +18,7 @@ use wasmtime::Engine;
 /// Address space of a compiler process, including its program.
 const MEMORY_BYTES: u64 = 1 << 30;
 
-/// Priority of a compiler process: in competition with requests that use all processors it gets about a tenth of one.
+/// Niceness of a compiler process. It gets about a tenth of a processor while requests use all processors.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
@@ -44,7 +44,7 @@ pub struct CompilerCommand {
 }
 
 impl CompilerCommand {
-    /// Twenty times the duration for ten megabytes of an ordinary module on an idle machine.
+    /// Default timeout: twenty times the duration for ten megabytes of an ordinary module on an idle machine.
     pub const TIMEOUT_MS: u64 = 20_000;
 }
 

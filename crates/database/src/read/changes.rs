@@ -1,4 +1,5 @@
-//! Scan of the changes feed. Sequence entries and bodies have the same order, so both are read by sequential scans.
+//! Scan of the changes feed. Sequence entries and the bodies that they name usually have the same order, so both are
+//! read by sequential scans. Other bodies, such as the further ones of an update that wrote several, are read singly.
 
 use settee_model::{Document, Rev};
 use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace};

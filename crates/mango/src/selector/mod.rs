@@ -76,7 +76,7 @@ impl Selector {
         self.wrong_name.clone().map_or(Ok(()), Err)
     }
 
-    /// Returns true if a document matches. It must contain its members `_id`, `_rev` and so on.
+    /// Returns true if a document matches. The document must contain its special members, such as `_id` and `_rev`.
     #[must_use]
     pub fn matches(&self, document: Value<'_>) -> bool {
         self.matcher.matches(document)

@@ -146,7 +146,7 @@ impl Compactor<'_, '_> {
         Err(JsonError::Invalid { offset: self.at })
     }
 
-    /// Returns the next byte that is not whitespace; 0, which is invalid everywhere, at the end.
+    /// Returns the next byte that is not whitespace, or 0 at the end of the text. The byte 0 is invalid everywhere.
     #[inline(always)]
     fn peek(&mut self) -> u8 {
         match self.text.get(self.at) {

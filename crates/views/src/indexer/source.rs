@@ -71,8 +71,8 @@ pub struct ChangeBatch {
     pub hides_conflicts: bool,
 }
 
-/// Large enough to amortize the call of a language, small enough for progress and memory. Small in tests, so that few
-/// documents cause many steps.
+/// Maximum number of changes in a batch. It amortizes the call of a language, and limits the memory of a batch and the
+/// work between two progress reports. Small in tests, so that few documents cause many steps.
 const BATCH_CHANGES: u64 = if cfg!(test) { 100 } else { 1024 };
 const BATCH_BYTES: usize = 1 << 20;
 
