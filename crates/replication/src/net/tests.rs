@@ -177,7 +177,7 @@ async fn redirects_are_followed_as_couchdb_does() {
 async fn unresponsive_peers_are_dropped() {
     let port = listen(|mut stream| async move {
         let request = read_request(&mut stream).await.unwrap();
-        if request.starts_with("get /begun") {
+        if request.starts_with("get /started") {
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbegun").await.unwrap();
         }
         std::future::pending::<()>().await;
@@ -186,7 +186,7 @@ async fn unresponsive_peers_are_dropped() {
     let base = format!("http://127.0.0.1:{port}");
     let transport = transport_by(&Options::default(), &format!("{base}/db"), None, &tuning(50));
     assert_eq!(transport.call(get(&format!("{base}/never"))).await.unwrap_err(), TransportError::Timeout);
-    let response = transport.call(get(&format!("{base}/begun"))).await.unwrap();
+    let response = transport.call(get(&format!("{base}/started"))).await.unwrap();
     let error = response.into_body().collect().await.unwrap_err();
     assert_eq!(error, TransportError::Timeout);
 }
