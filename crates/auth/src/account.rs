@@ -109,13 +109,11 @@ impl Account {
         &self.salt
     }
 
-    /// Returns the user context of a request that is authenticated as this user.
     #[must_use]
     pub fn context(&self) -> UserContext {
         UserContext { name: Some(self.name.clone()), roles: self.roles.clone() }
     }
 
-    /// Returns true if both accounts have the same stored password hash.
     #[must_use]
     pub fn has_password_of(&self, other: &Account) -> bool {
         self.stored == other.stored

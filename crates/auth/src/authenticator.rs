@@ -126,7 +126,6 @@ impl Authenticator {
         self.shared.admins.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// Returns the context of a request without credentials.
     #[must_use]
     pub fn without_credentials(&self) -> UserContext {
         if self.has_admins() { UserContext::anonymous() } else { UserContext::admin_party() }

@@ -219,7 +219,6 @@ fn basic_header(plain: &[u8]) -> Result<HeaderValue> {
     Ok(value)
 }
 
-/// Encodes a text for use in a query string or path.
 pub(crate) fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 2);
     for byte in text.bytes() {

@@ -24,7 +24,6 @@ pub(crate) enum Better {
     Neither,
 }
 
-/// A measured quantity and its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Metric {
     pub(crate) name: &'static str,

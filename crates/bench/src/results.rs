@@ -74,7 +74,6 @@ impl Results {
         self.tables.len() - 1
     }
 
-    /// Adds the figures of one run of a cell on one server.
     pub(crate) fn add(&mut self, table: usize, row: usize, server: usize, figures: &[Figure], series: Option<Series>) {
         let servers = self.servers.len();
         let row = &mut self.tables[table].rows[row];

@@ -80,7 +80,6 @@ impl Database {
         })
     }
 
-    /// Visits the documents by the sequence of their last change.
     pub fn changes(&self) -> impl Iterator<Item = Result<DocInfo, Lost>> {
         self.walk(self.header.seq_tree, None).map(|entry| {
             let entry = entry.map_err(Lost::Range)?;

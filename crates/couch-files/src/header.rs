@@ -39,7 +39,6 @@ pub struct Header {
     pub update_seq: u64,
     /// Number of documents with at least one leaf that is not deleted, as recorded in the file.
     pub doc_count: Option<u64>,
-    /// Number of deleted documents, as recorded in the file.
     pub deleted_count: Option<u64>,
     pub revs_limit: u64,
     pub purge_infos_limit: u64,

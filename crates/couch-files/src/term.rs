@@ -78,7 +78,6 @@ struct Open {
 }
 
 impl Tape {
-    /// Decodes a term that is not compressed.
     pub fn decode(bytes: Vec<u8>) -> Result<Tape, TermError> {
         if bytes.len() > MAX_TERM_LEN {
             return Err(TermError::TooLarge);

@@ -183,7 +183,6 @@ struct Piece {
     next: Option<Vec<u8>>,
 }
 
-/// Finds documents with garbage, starting at the id `start`.
 fn find(view: &ReadView, start: &[u8]) -> Result<Piece> {
     let mut piece = Piece { ids: Vec::new(), scanned: 0, next: None };
     let mut bytes = 0;

@@ -49,7 +49,6 @@ pub(crate) fn sequence(seq: u64) -> [u8; 8] {
     seq.to_be_bytes()
 }
 
-/// Decodes a key made by [`sequence`].
 pub(crate) fn decode_sequence(key: &[u8]) -> Result<u64> {
     Ok(u64::from_be_bytes(key.try_into().map_err(|_| DatabaseError::Corrupt("sequence key"))?))
 }
@@ -82,7 +81,6 @@ pub(crate) fn body(body_seq: u64, chunk: u16) -> [u8; 10] {
     key
 }
 
-/// Encodes the key of one chunk of an attachment content.
 pub(crate) fn attachment_chunk(blob: u64, number: u32) -> [u8; 13] {
     let mut key = [b'b'; 13];
     key[1..9].copy_from_slice(&blob.to_be_bytes());
@@ -90,7 +88,6 @@ pub(crate) fn attachment_chunk(blob: u64, number: u32) -> [u8; 13] {
     key
 }
 
-/// Encodes the key of the record of a content with this hash.
 pub(crate) fn content(hash: &[u8; 32]) -> [u8; 33] {
     let mut key = [b'c'; 33];
     key[1..].copy_from_slice(hash);
@@ -108,7 +105,6 @@ pub(crate) fn piece(id: &[u8], number: u32) -> Vec<u8> {
     [PIECES, id, &number.to_be_bytes()].concat()
 }
 
-/// Encodes the key of a piece of the rank tables.
 pub(crate) fn rank_piece(number: u64) -> Vec<u8> {
     prefixed(RANK_PIECE, &number.to_be_bytes())
 }

@@ -53,7 +53,6 @@ pub(crate) fn delete(batch: &mut Batch, id: &[u8], from: usize, to: usize) {
     }
 }
 
-/// Returns the number of further pieces of a stored record.
 pub(crate) fn count(stored: &[u8]) -> Result<usize> {
     Ok(length(stored)?.map_or(0, |(first, length)| (length - first.len()).div_ceil(PIECE_BYTES)))
 }

@@ -190,7 +190,6 @@ impl Counts {
         self.counts.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// The number of entries that are not counted.
     #[cfg(test)]
     pub(crate) fn total_uncounted(&self) -> u64 {
         self.uncounted.iter().map(|count| u64::from(*count)).sum()

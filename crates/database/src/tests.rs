@@ -91,7 +91,6 @@ pub(crate) fn body(view: &ReadView, stored: Stored) -> Option<String> {
     view.read_body(stored, &mut out).unwrap().then(|| String::from_utf8(out).unwrap())
 }
 
-/// Returns the ids of all documents that are not deleted.
 pub(crate) fn ids(view: &ReadView) -> Vec<String> {
     let mut rows = view.all_docs(&crate::IdRange::default(), crate::Direction::Forward).unwrap();
     let mut ids = Vec::new();

@@ -32,7 +32,6 @@ pub struct Error {
 }
 
 impl Error {
-    /// Creates an error without additional headers.
     pub fn new(status: StatusCode, name: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Self {
         Self { status, name: name.into(), reason: reason.into(), thrown: None, headers: Vec::new() }
     }

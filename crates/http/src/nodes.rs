@@ -227,7 +227,6 @@ impl Nodes {
         asking.join_all().await.into_iter().flatten().collect()
     }
 
-    /// Sends a request that another node answers immediately.
     fn ask(
         &self,
         node: &Member,

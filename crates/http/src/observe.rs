@@ -40,7 +40,6 @@ pub(crate) struct Observation {
     status: Option<StatusCode>,
     bytes: u64,
     is_complete: bool,
-    /// Cancels the work for the request when dropped.
     work: Option<CancelOnDrop>,
 }
 

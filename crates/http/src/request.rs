@@ -57,7 +57,6 @@ impl Request {
         self.node.database(self.captures.get("db"))
     }
 
-    /// Returns an error if the user is not an administrator of the database in the path.
     pub(crate) async fn require_database_admin(&self) -> Result<(), Error> {
         Ok(self.node.access.authorize(Permission::DatabaseAdmin, &self.user, self.captures.place()).await?)
     }

@@ -187,7 +187,6 @@ impl Resource {
         }
     }
 
-    /// Returns true if a path of `length` segments may match.
     fn fits(&self, length: usize) -> bool {
         match self.segments.last() {
             Some(Segment::Rest(_)) => length >= self.segments.len(),
@@ -442,7 +441,6 @@ fn is_unknown_function(captures: &Captures) -> bool {
     captures.find("ddoc").is_some() && captures.get("attachment").starts_with('_')
 }
 
-/// Returns an error if the design document does not exist.
 async fn require_design_document(node: &Arc<Node>, captures: &Captures) -> Result<(), Error> {
     let (database, id) = (node.database(captures.get("db"))?, format!("_design/{}", captures.get("ddoc")));
     bridge::blocking(move || match database.read()?.head(&id)? {

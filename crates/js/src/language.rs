@@ -89,7 +89,6 @@ impl JavaScript {
         self
     }
 
-    /// Returns the language with the native evaluator enabled or disabled.
     #[must_use]
     pub fn with_evaluator(mut self, evaluator: Evaluator) -> Self {
         self.natively = Arc::default();

@@ -33,7 +33,6 @@ pub(crate) fn invalid(text: &str) -> Refusal {
 }
 
 impl Bookmark {
-    /// Parses the output of [`Self::to_text`].
     pub(crate) fn parse(text: &str) -> Result<Self, Refusal> {
         let invalid = || invalid(text);
         let json = decode(text).and_then(|bytes| Json::parse(&bytes).ok()).ok_or_else(invalid)?;

@@ -104,13 +104,10 @@ pub enum Refusal {
     IllegalPartition(#[from] IllegalPartition),
     #[error("Partition in the path and in the body differ: {0}")]
     BadPartition(String),
-    /// A partitioned index in a database without partitions.
     #[error("`partitioned` option cannot be true in a non-partitioned database.")]
     PartitionedIndex,
-    /// The definition of an index is not an object.
     #[error("JSON indexes must be an object, not: {0}")]
     IndexNotAnObject(String),
-    /// The definition of a text index is not an object.
     #[error("Text indexes must be an object, not: {0}")]
     TextIndexNotAnObject(String),
     /// The fields of a text index have invalid names or types.

@@ -50,7 +50,6 @@ pub(super) fn slice(text: &[u8], start: usize, end: usize) -> Result<&[u8], Stop
     text.get(start..end).ok_or(Stop::BailOut(Reason::Text))
 }
 
-/// Returns the byte offset of the code unit `index`.
 pub(super) fn byte_at(text: &[u8], index: usize) -> Result<usize, Stop> {
     if text.is_ascii() {
         return Ok(index.min(text.len()));

@@ -148,7 +148,6 @@ pub(crate) fn unavailable(failure: &Failure) -> CompileError {
     CompileError::Unavailable(failure.to_string())
 }
 
-/// Converts a failure while functions run, at `place`.
 pub(crate) fn run_error(failure: Failure, place: &str) -> RunError {
     let fatal = |name: &str, reason| RunError::Fatal { name: name.to_owned(), reason };
     match failure {

@@ -32,7 +32,6 @@ pub struct Spec {
     pub target: Endpoint,
     /// True if later changes are replicated too.
     pub continuous: bool,
-    /// True if a missing target is created.
     pub create_target: bool,
     /// Query parameters of the creation request by name, values as text.
     pub create_target_params: Vec<(String, String)>,

@@ -28,7 +28,6 @@ pub(crate) use database::{Database, Leaf, Sequences};
 pub(crate) use faulty::{Fault, Faulty};
 pub(crate) use server::{Missing, Server};
 
-/// Compares `text` with the file of this name in the test tables.
 #[track_caller]
 pub(crate) fn check_file(name: &str, text: &str) {
     settee_model::testing::check_file(concat!(env!("CARGO_MANIFEST_DIR"), "/src/testing"), name, text);

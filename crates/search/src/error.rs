@@ -4,7 +4,6 @@ use settee_storage::{StorageError, codec};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Reason why an index or a query failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     #[error("Syntax Error, cannot parse {query}: {reason}")]

@@ -19,7 +19,6 @@ pub(crate) const RESERVE: &str = "reserve";
 /// Time for which commits are kept for log shipping. If shipping is interrupted for longer, it restarts with a backup.
 const LOG_KEPT_S: u64 = 600;
 
-/// Opens the engine of the data directory `data`. The engine keeps at most `files_max` files open.
 pub(crate) fn open(data: &Path, files_max: u16) -> anyhow::Result<Arc<dyn Engine>> {
     prepare(data)?.open(files_max)
 }
@@ -105,7 +104,6 @@ fn refuse_to_create(data: &Path) -> anyhow::Result<()> {
 }
 
 impl Prepared {
-    /// Opens the engine, which keeps at most `files_max` files open.
     pub(crate) fn open(self, files_max: u16) -> anyhow::Result<Arc<dyn Engine>> {
         self.open_with(files_max, Log::Discarded)
     }

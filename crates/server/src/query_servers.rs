@@ -54,7 +54,6 @@ impl QueryServers {
         servers
     }
 
-    /// The language `name`, if a query server for it is configured.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<dyn Language>> {
         let command = self.command(name);
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);

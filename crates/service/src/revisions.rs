@@ -41,7 +41,6 @@ pub fn write_for_functions(
     Ok(view.write_document(out, id, &revision.rev, stored, members)?)
 }
 
-/// Appends revisions as a JSON array of strings.
 pub fn rev_list(out: &mut Vec<u8>, revs: impl Iterator<Item = Rev>) {
     json::write_array(out, revs, |out, rev| rev.write_json(out));
 }

@@ -51,7 +51,6 @@ pub(crate) struct Commit {
 }
 
 impl Commit {
-    /// Returns true if the commit fits into one statement.
     fn is_small(&self) -> bool {
         let Self { batch, durability, .. } = self;
         *durability == Durability::Synced && batch.size_bytes() <= STATEMENT_BYTES_MAX && batch.len() <= PIECE_ROWS
@@ -244,7 +243,6 @@ impl<'a> Fences<'a> {
         [&self.shards, &self.expected, &self.tokens, &self.heads, &self.node]
     }
 
-    /// Returns true if one of the commits is due to [sweep](fence::sweep).
     fn is_sweeping(&self) -> bool {
         self.expected.iter().copied().any(fence::is_sweeping)
     }

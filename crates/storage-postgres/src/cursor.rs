@@ -66,7 +66,6 @@ impl PageCursor {
         if bounds.is_empty() { NextPage::End } else { NextPage::Unfetched(bounds) }
     }
 
-    /// Makes the first round trip.
     pub(crate) fn start(&mut self) -> Result<()> {
         match self.next_page {
             NextPage::Unfetched(_) => self.fetch_next(),

@@ -40,7 +40,6 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Converts the failure for callers that do not retry.
     pub(crate) fn into_error(self) -> StorageError {
         match self {
             Self::Lost(text) => StorageError::Unreached(text),

@@ -67,7 +67,6 @@ struct PollState {
     /// Number of polls that have started, and of those that have ended.
     started: u64,
     ended: u64,
-    /// Error of the last poll.
     failure: Option<StorageError>,
 }
 

@@ -33,7 +33,6 @@ impl Hole {
         StorageError::Corrupt(format!("{} is damaged, which held a part of this database", self.file))
     }
 
-    /// Returns the shards that the range may affect.
     pub(crate) fn shards(&self) -> std::ops::RangeInclusive<u64> {
         let first = keys::shard(&self.from);
         let last = keys::shard(&self.to);
@@ -121,7 +120,6 @@ impl Holes {
         !self.blobs.is_empty()
     }
 
-    /// Returns true if the file of this name is on the list.
     pub(crate) fn names(&self, file: &str) -> bool {
         self.blobs.contains(file) || self.holes.iter().any(|hole| hole.file == file)
     }

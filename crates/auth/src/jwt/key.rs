@@ -214,7 +214,6 @@ pub(super) fn rsa_of(n: &[u8], e: &[u8]) -> VerifyingKey {
     VerifyingKey::Rsa { n: trimmed(n), e: trimmed(e) }
 }
 
-/// Creates a key from a point, if it is valid.
 pub(super) fn ec_key(curve: Curve, point: Vec<u8>) -> Option<VerifyingKey> {
     let coordinate = match curve {
         Curve::P256 => 32,

@@ -253,7 +253,6 @@ impl ReadView {
         Ok(true)
     }
 
-    /// Appends the chunks of a body after the first one, which starts at `start` in `out`.
     fn read_rest(&self, stored: Stored, start: usize, out: &mut Vec<u8>) -> Result<()> {
         let size = stored.total_bytes();
         let chunks: Vec<_> = (1..size.div_ceil(keys::BODY_CHUNK_BYTES)).collect();

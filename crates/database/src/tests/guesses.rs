@@ -81,7 +81,6 @@ fn outcomes_equal_those_of_an_engine_that_reads_first() {
     }
 }
 
-/// Creates a random update of a document that may exist.
 fn any(database: &Arc<Database>, random: &mut Random) -> DocUpdate {
     let id = format!("{}", random.below(40));
     let body = format!("{{\"n\":{}}}", random.below(3));

@@ -87,7 +87,6 @@ impl Group<'_> {
         forget(&mut self.meta, &mut self.batch, &mut self.contents, removed);
     }
 
-    /// Removes the purge records up to this number.
     pub(super) fn forget_purges(&mut self, up_to: u64) {
         let up_to = up_to.min(self.meta.purge_seq);
         for number in self.meta.purges_forgotten + 1..=up_to {

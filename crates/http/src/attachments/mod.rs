@@ -54,7 +54,6 @@ impl Policy {
         }
     }
 
-    /// Returns an error if an attachment of `bytes` bytes exceeds the limit.
     pub(crate) fn check(&self, name: &str, bytes: u64) -> Result<(), Error> {
         if bytes <= self.limit_bytes {
             return Ok(());

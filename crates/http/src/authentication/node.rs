@@ -78,7 +78,6 @@ pub(crate) fn require_node(parts: &Authentication, request: &Parts) -> Result<No
     require_token(parts, &request.method, &request.uri, &request.headers)
 }
 
-/// Returns an error if the body is not the one that the node sent.
 pub(crate) fn require_body(token: &NodeToken, body: &[u8]) -> Result<(), Error> {
     if token.covers(body) { Ok(()) } else { Err(refused()) }
 }

@@ -48,7 +48,6 @@ impl ReceiveTimeout {
     }
 }
 
-/// Returns the error for a client whose body was not received in time.
 pub(crate) fn timed_out() -> Error {
     Error::request_timeout("the request body did not come in time")
 }

@@ -60,7 +60,6 @@ impl Shown {
         Self { data, info: self.info }
     }
 
-    /// Returns true if all attachments are plain stubs.
     pub(crate) fn is_plain(&self) -> bool {
         self.data == Data::None && self.info == EncodingInfo::Hidden
     }

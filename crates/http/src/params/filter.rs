@@ -26,7 +26,6 @@ pub(crate) enum Filter {
     Function(Arc<FunctionFilter>),
 }
 
-/// A filter function, or a map function as a filter (`_view`).
 pub(crate) struct FunctionFilter {
     pub(crate) programs: Arc<Programs>,
     pub(crate) caller: Caller,

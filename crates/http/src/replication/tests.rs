@@ -252,7 +252,6 @@ impl World {
         }
     }
 
-    /// Waits until a document of `_replicator` is in this state.
     async fn until_state(&self, id: &str, state: &str) -> Json {
         let path = format!("/_scheduler/docs/_replicator/{id}");
         self.until(&path, state, |_, json| text(json, "state").as_deref() == Some(state)).await

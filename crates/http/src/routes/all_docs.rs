@@ -101,7 +101,6 @@ pub(super) fn asked<'k>(params: &ViewParams, keys: &'k [Json]) -> &'k [Json] {
     &keys[..number(params.limit.unwrap_or(u64::MAX)).min(keys.len())]
 }
 
-/// Returns the next id after `id`.
 fn after(mut id: Vec<u8>) -> Vec<u8> {
     id.push(0);
     id

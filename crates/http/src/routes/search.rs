@@ -136,7 +136,6 @@ fn search_of(
     })
 }
 
-/// Removes search indexes that no design document uses.
 async fn clean_up(request: &Request) -> Result<(), Error> {
     let database = request.database()?;
     let searches: Arc<Searches> = Arc::clone(&request.node.searches);

@@ -175,7 +175,6 @@ fn of_nodes<const N: usize>(reply: &TestResponse, names: [&str; N]) -> [usize; N
     names.map(|name| reply.body.matches(&format!(r#""node":"{name}""#)).count())
 }
 
-/// Waits until the response to a GET satisfies `holds`.
 async fn until(world: &World, target: &str, holds: impl Fn(&TestResponse) -> bool) -> TestResponse {
     let line = format!("GET {target}");
     let deadline = tokio::time::Instant::now() + TIMEOUT;

@@ -115,7 +115,6 @@ impl Live {
     }
 }
 
-/// Waits until a condition holds.
 pub(crate) async fn until(label: &str, mut is_so: impl FnMut() -> bool) {
     let waiting = async {
         while !is_so() {
@@ -145,7 +144,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Self(BufReader::new(stream))
     }
 
-    /// Sends `line`, such as `GET /db`, and reads the response.
     pub(crate) async fn request(&mut self, line: &str, headers: &[(&str, &str)], body: &str) -> Reply {
         self.send(line, headers, body).await;
         self.reply(line.starts_with("HEAD ")).await.unwrap_or_else(|| panic!("{line}: no answer"))
@@ -207,7 +205,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Some(reply)
     }
 
-    /// Reads the head of a response, and returns its first line.
     pub(crate) async fn head(&mut self) -> String {
         let reading = async {
             let first = self.line().await.expect("the connection ends");

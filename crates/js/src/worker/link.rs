@@ -50,7 +50,6 @@ impl Link {
         self.memory.borrow().counter().store(progress.pack(self.turn.get()), Ordering::Relaxed);
     }
 
-    /// Sends a response, in parts if it is long.
     pub(super) fn answer(&self, kind: Kind, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while rest.len() > PART_BYTES {

@@ -272,7 +272,6 @@ impl ListSink for Taken {
     }
 }
 
-/// Runs a list function over batches of rows.
 fn list(function: &str, batches: &[&[&str]]) -> Result<Taken, CallError> {
     let mut taken = Taken::default();
     let mut program = program("lists", function, "");

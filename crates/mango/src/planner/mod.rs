@@ -155,7 +155,6 @@ fn is_empty_list(node: &Node) -> bool {
     matches!(node, Node::And(nodes) | Node::Or(nodes) if nodes.is_empty())
 }
 
-/// Returns true if the index contains all requested and tested fields.
 fn covers(options: &FindOptions, source: Source<'_>) -> bool {
     let mut tested = Vec::new();
     names_in(options.selector.node(), &mut tested);

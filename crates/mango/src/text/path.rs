@@ -65,7 +65,6 @@ impl Path {
         out
     }
 
-    /// Returns the name of the field in the index for values of a type at this path.
     pub(crate) fn field(&self, kind: &str) -> String {
         let mut name = self.escaped();
         close(&mut name, kind);

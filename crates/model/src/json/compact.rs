@@ -372,7 +372,6 @@ fn unescaped(literal: &[u8], escaped: bool) -> Cow<'_, [u8]> {
     Cow::Owned(name)
 }
 
-/// Returns true if two names have the same hash.
 #[inline]
 fn maybe_repeated(names: &[Name]) -> bool {
     if names.len() > FEW_MEMBERS {

@@ -157,7 +157,6 @@ impl Compiler {
         Ok(Expression::Index(Box::new((object, key))))
     }
 
-    /// Compiles the object before a member or a method.
     pub(super) fn before(&mut self, node: &Node<'_>, optional: bool) -> Result<Expression> {
         let object = self.expression(node)?;
         Ok(if optional { Expression::Guard(Box::new(object)) } else { object })

@@ -40,7 +40,6 @@ impl<'t> Subject<'t> {
         self.text[..at].chars().next_back()
     }
 
-    /// Returns the start of the character after the one at `at`.
     pub(crate) fn after(&self, at: usize) -> usize {
         at + self.at(at).map_or(1, char::len_utf8)
     }

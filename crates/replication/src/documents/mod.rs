@@ -28,7 +28,6 @@ pub const REPLICATOR_ROLE: &str = "_replicator";
 /// Member that names the owner of a document.
 pub const OWNER: &str = "owner";
 
-/// Returns true if documents of this database describe replications.
 #[must_use]
 pub fn is_replicator_database(name: &str) -> bool {
     name == REPLICATOR_DATABASE || name.ends_with("/_replicator")

@@ -148,7 +148,6 @@ impl ChangesFeed {
         self.alive && self.rows.is_balanced()
     }
 
-    /// Returns the error for a continuous feed that ended; the caller reopens it.
     pub(crate) fn ended(&self) -> PeerError {
         self.ask.transport(TransportError::Broken("the feed of changes ended".to_owned()))
     }

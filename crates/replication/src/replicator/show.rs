@@ -35,7 +35,6 @@ impl Replicator {
         (jobs.len(), shown.collect())
     }
 
-    /// Returns one entry of [`Self::jobs`].
     #[must_use]
     pub fn job(&self, id: &str) -> Option<JobState> {
         let state = self.state.lock();

@@ -97,7 +97,6 @@ impl History {
         count
     }
 
-    /// Returns true if the last event is a crash.
     #[must_use]
     pub fn is_crashed(&self) -> bool {
         matches!(self.last().happened, Happened::Crashed(_))

@@ -37,7 +37,6 @@ pub struct Statistics {
     pub bulk_get_docs: u64,
     /// Pending changes of the source; `None` before the first answer of `_changes`.
     pub changes_pending: Option<u64>,
-    /// Sequence of the last checkpoint.
     pub checkpointed_source_seq: Option<Json>,
     /// Newest sequence of the source that was read.
     pub source_seq: Option<Json>,

@@ -272,7 +272,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Marks a document in stored segments as deleted.
     fn delete_stored(&mut self, id: &str) -> Result<()> {
         for (part, record) in self.parts.iter_mut().zip(&self.record.segments) {
             if part.blooms.as_ref().is_some_and(|blooms| !blooms.iter().any(|bloom| bloom.may_have(id))) {

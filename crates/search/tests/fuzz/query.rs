@@ -32,7 +32,6 @@ pub(crate) fn check(data: &[u8]) {
     }
 }
 
-/// Returns true if the error is the client's.
 pub(crate) fn is_of_client(error: &Error) -> bool {
     matches!(error, Error::Syntax { .. } | Error::BadRequest(_) | Error::TooLarge(_))
 }

@@ -26,7 +26,6 @@ const SYNC_SLOW_US: u128 = 20_000;
 /// Median sync time below which the disk probably does not sync at all.
 const SYNC_UNLIKELY_US: u128 = 15;
 
-/// Minimum number of open files for many connections.
 const OPEN_FILES_MIN: u64 = 4096;
 
 pub(super) fn directory(data: &Path) -> Vec<Finding> {

@@ -60,7 +60,6 @@ struct Leaves {
 }
 
 impl Leaves {
-    /// Parses a row of `_changes?style=all_docs`.
     fn of(row: &[u8]) -> anyhow::Result<Self> {
         let row = Json::parse(row).context("a row of _changes is not JSON")?;
         let id = row.value().get("id").and_then(Value::as_str).context("a row of _changes has no id")?.into_owned();

@@ -115,7 +115,6 @@ struct Copying<'a> {
 }
 
 impl Copying<'_> {
-    /// Copies the rest of a shard. Returns its version.
     fn shard(&mut self, shard: Shard) -> anyhow::Result<Version> {
         let snapshot = self.from.snapshot(shard)?;
         let state = match snapshot.state() {
@@ -152,7 +151,6 @@ impl Copying<'_> {
         Ok(state.version)
     }
 
-    /// Copies the entries after `at`.
     fn entries(
         &mut self,
         snapshot: &dyn Snapshot,

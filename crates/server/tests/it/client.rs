@@ -24,7 +24,6 @@ impl Client {
         Self::try_connect(address).unwrap()
     }
 
-    /// Connects to a server that may not be running.
     pub(crate) fn try_connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true).unwrap();

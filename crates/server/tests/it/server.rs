@@ -60,7 +60,6 @@ pub(crate) fn serve(directory: &Directory) -> Command {
     command
 }
 
-/// Runs a program until it ends.
 pub(crate) fn run(command: &mut Command) -> Output {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for("the program to end", || child.try_wait().unwrap());
@@ -123,7 +122,6 @@ impl Server {
         assert!(reply.success());
     }
 
-    /// Waits for the end of a server that was asked to stop.
     pub(crate) fn wait(mut self) -> ExitStatus {
         wait_for("the server to stop", || self.child.try_wait().unwrap())
     }

@@ -47,7 +47,6 @@ fn options(url: &str) -> Options {
     Options::parse(url).unwrap()
 }
 
-/// Returns the schema of a URL of the [`server`].
 fn schema_of(url: &str) -> &str {
     url.rsplit('=').next().unwrap()
 }

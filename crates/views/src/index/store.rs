@@ -129,7 +129,6 @@ pub(crate) struct Opened<'a> {
     pub(crate) checkpoint: Option<Checkpoint>,
 }
 
-/// The record of an index, without its trees.
 pub(crate) struct Record {
     version: Version,
     /// `None` if the index must be rebuilt.

@@ -45,7 +45,6 @@ impl Grouping {
         }
     }
 
-    /// Appends the key of the group of `row` for clients.
     fn write_key(self, row: &Row<'_>, out: &mut Vec<u8>) {
         match self {
             Self::Whole => out.extend_from_slice(b"null"),

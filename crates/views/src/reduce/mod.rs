@@ -170,7 +170,6 @@ impl Aggregate {
         Some(out)
     }
 
-    /// Returns true if [`Aggregate::reduce_encoded`] is supported.
     pub(crate) fn reduces_encoded(&self) -> bool {
         self.of_values().is_some()
     }

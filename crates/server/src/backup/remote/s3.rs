@@ -41,7 +41,6 @@ pub(crate) struct Place {
     pub(crate) key_file: Option<PathBuf>,
 }
 
-/// True if `text` is the URL of a bucket.
 pub(crate) fn is_url(text: &str) -> bool {
     text.starts_with(SCHEME)
 }
