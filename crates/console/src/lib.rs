@@ -12,6 +12,7 @@ pub struct File {
     pub gzip: &'static [u8],
 }
 
+/// All files, sorted by path.
 pub static FILES: &[File] = &include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
 #[must_use]

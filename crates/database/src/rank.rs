@@ -31,6 +31,7 @@ pub(crate) struct Ranks {
     /// The commit after which these counts hold. Its token distinguishes it from a commit of another node at the same
     /// version.
     pub(crate) state: ShardState,
+    /// Live documents by id.
     pub(crate) ids: Counts,
     /// Entries of the changes feed by update sequence.
     pub(crate) seqs: Counts,

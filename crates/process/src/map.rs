@@ -97,6 +97,7 @@ struct Run<'a, 't> {
     is_unwanted: bool,
     asked: usize,
     answered: usize,
+    /// End of the next part (exclusive).
     end: usize,
     /// Documents before this one are sent one by one, because one of them may have caused a failure.
     alone_until: usize,

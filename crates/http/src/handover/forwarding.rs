@@ -52,6 +52,7 @@ struct QueuedRequest {
 struct Message {
     member: Member,
     frames: Vec<u8>,
+    /// Waiters for the answers, in the order of the frames.
     waiting: Vec<Option<oneshot::Sender<Outcome>>>,
 }
 

@@ -62,6 +62,7 @@ pub(super) fn find(
     Ok(by_segment)
 }
 
+/// Returns the matching documents of a segment, without deleted ones.
 fn allowed(filter: Option<&dyn Weight>, segment: &SegmentReader, limits: &SearchLimits) -> Result<Option<BitSet>> {
     let Some(filter) = filter else { return Ok(None) };
     let mut allowed = bits(segment.max_doc(), limits)?;

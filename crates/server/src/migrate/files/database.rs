@@ -362,6 +362,7 @@ impl Batch {
     }
 }
 
+/// Writes the local documents of a file, without checkpoints.
 async fn local_documents(target: &Peer, shard: &Shard, imported: &mut Imported) -> anyhow::Result<()> {
     let (found, lost) = read_local(shard);
     lost.into_iter().for_each(|lost| imported.lost.add(lost));
