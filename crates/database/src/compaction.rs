@@ -75,9 +75,6 @@ impl Database {
     }
 
     /// Returns the space that a compaction could free.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn garbage(self: &Arc<Self>) -> Result<Garbage> {
         garbage(&self.read()?)
     }

@@ -352,9 +352,6 @@ impl Database {
     }
 
     /// Returns counts and sizes.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn info(self: &Arc<Self>) -> Result<DatabaseInfo> {
         let meta = self.read()?.meta()?;
         let file_bytes = self.engine.approximate_size(self.shard());
@@ -375,9 +372,6 @@ impl Database {
     }
 
     /// Returns the maximum number of revisions that are stored per branch.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn revs_limit(self: &Arc<Self>) -> Result<u64> {
         self.read()?.revs_limit()
     }

@@ -331,9 +331,8 @@ impl Node {
         self.client_threads.free_answers()
     }
 
-    /// Creates the users database, unless it exists or `[couchdb] single_node` is off.
-    ///
-    /// # Errors Returns an error if the engine fails.
+    /// Creates the users database, unless it exists or `[couchdb] single_node` is off. Returns an error if the engine
+    /// fails.
     pub async fn make_users_database(&self) -> Result<(), Error> {
         Ok(self.databases.make_users_database().await?)
     }

@@ -38,9 +38,7 @@ pub struct Replication {
 
 impl Replication {
     /// Starts replication on the runtime of the caller. Creates the database `_replicator` if it does not
-    /// exist, and resumes the replications of its documents.
-    ///
-    /// # Errors Returns an error if the databases cannot be read.
+    /// exist, and resumes the replications of its documents. Returns an error if the databases cannot be read.
     pub async fn start(
         node: &Arc<Node>,
         dependencies: ReplicationDependencies,

@@ -30,9 +30,8 @@ pub(crate) struct Prepared {
     inspected: Inspected,
 }
 
-/// Inspects the engine of the data directory `data` without modifying any file.
-///
-/// # Errors If the directory has held a store that cannot be opened completely, or if it belongs to another program.
+/// Inspects the engine of the data directory `data` without modifying any file. Returns an error if the
+/// directory has held a store that cannot be opened completely, or if it belongs to another program.
 pub(crate) fn prepare(data: &Path) -> anyhow::Result<Prepared> {
     storage::refuse_elsewhere(data)?;
     let directory = data.join(verify::ENGINE);

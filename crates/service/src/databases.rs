@@ -108,9 +108,6 @@ impl Databases {
 
     /// Adds the rules to the users database if it exists. This is necessary because the configuration may name
     /// another database than before. A database created later receives them at its creation.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub async fn guard_users_database(self: &Arc<Self>) -> Result<(), Error> {
         let databases = Arc::clone(self);
         threads::run(move || match databases.users_database() {
@@ -122,9 +119,6 @@ impl Databases {
     }
 
     /// Creates the users database, unless it exists or `[couchdb] single_node` is off.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub async fn make_users_database(self: &Arc<Self>) -> Result<(), Error> {
         let databases = Arc::clone(self);
         threads::run(move || {

@@ -17,9 +17,6 @@ pub enum Conflicts {
 
 /// Appends the revision at `node` as functions of design documents see it: with the newest of its `_revisions`, and
 /// with `_conflicts` for the functions that receive them in CouchDB. Returns `false` if its body was removed.
-///
-/// # Errors
-/// Fails if the engine fails.
 pub fn write_for_functions(
     out: &mut Vec<u8>,
     view: &ReadView,

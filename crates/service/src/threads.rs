@@ -81,9 +81,6 @@ pub fn panicked(panic: &dyn Display) -> Error {
 }
 
 /// Commits `works` in order and returns all outcomes.
-///
-/// # Errors
-/// Fails if the engine fails.
 pub async fn commit(database: &Arc<Database>, works: Vec<Work>) -> Result<Vec<UpdateOutcome>, Error> {
     if let Some(optimistic) = optimistic::current() {
         let [work]: [Work; 1] = works.try_into().map_err(|_| optimistic.refuse())?;

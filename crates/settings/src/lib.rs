@@ -71,9 +71,6 @@ pub trait Settings: Send + Sync {
 
     /// Takes over changes that other nodes made: nodes that share a store share settings. The caller must call it after
     /// it was notified of a change and before it authorizes a request. May block.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
     fn follow(&self) -> Result<(), SettingsError> {
         Ok(())
     }

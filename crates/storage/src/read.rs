@@ -57,9 +57,6 @@ pub struct Page {
 
 impl Page {
     /// Reads a page with a cursor of `snapshot`, for engines without round trips.
-    ///
-    /// # Errors
-    /// If the engine cannot be read.
     pub fn scan<S: Snapshot + ?Sized>(snapshot: &S, page: PageRange<'_>) -> Result<Self> {
         let mut cursor = snapshot.scan(page.space, page.range, page.direction, Expect::Rows(page.rows))?;
         let mut rows = Vec::new();

@@ -34,9 +34,6 @@ pub struct Claimed {
 
 impl Claimed {
     /// Claims the build of the index in `shard`; `None` while another process holds the claim.
-    ///
-    /// # Errors
-    /// If the store cannot be accessed.
     pub fn try_new(engine: &Arc<dyn Engine>, shard: Shard) -> Result<Option<Self>> {
         let claim = engine.members().claim(&key(shard))?;
         Ok(claim.map(|claim| Self { engine: Arc::clone(engine), claim }))

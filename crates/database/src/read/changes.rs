@@ -93,9 +93,6 @@ impl<'a> Changes<'a> {
 
     /// Appends the current row's winning revision as the JSON text of a document, with `extra` members as in
     /// [`ReadView::write_document`].
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn write_document(&mut self, out: &mut Vec<u8>, extra: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let entry = SequenceEntry::decode(self.seq, &self.current)?;
         let (id, rev, stored) = (entry.id, &entry.rev, entry.stored);

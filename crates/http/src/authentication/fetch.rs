@@ -43,9 +43,7 @@ pub struct KeyFetcher {
 }
 
 impl KeyFetcher {
-    /// Creates a client that trusts the certificate authorities of Mozilla.
-    ///
-    /// # Errors Returns an error if TLS cannot be set up.
+    /// Creates a client that trusts the certificate authorities of Mozilla. Returns an error if TLS cannot be set up.
     pub fn new() -> Result<Self, rustls::Error> {
         let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -55,9 +53,8 @@ impl KeyFetcher {
         Ok(Self { tls: TlsConnector::from(Arc::new(config)) })
     }
 
-    /// Reads the resource at an address of the schemes `http` and `https`. This method has no timeout.
-    ///
-    /// # Errors Returns an error if the resource cannot be read.
+    /// Reads the resource at an address of the schemes `http` and `https`. This method has no timeout. Returns an
+    /// error if the resource cannot be read.
     pub async fn fetch(&self, address: &str) -> Result<Vec<u8>, FetchError> {
         let uri: Uri = address.parse().map_err(|_| FetchError::Address)?;
         let host = uri.host().ok_or(FetchError::Address)?.trim_matches(['[', ']']).to_owned();

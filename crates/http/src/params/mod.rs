@@ -39,9 +39,7 @@ impl Query {
     }
 
     /// Adds the partition in the path to the parameters. As in CouchDB this sorts the parameters by name and
-    /// keeps the first of several values.
-    ///
-    /// # Errors Returns an error if a parameter names another partition.
+    /// keeps the first of several values. Returns an error if a parameter names another partition.
     pub(crate) fn set_partition(&mut self, partition: &str) -> Result<(), Error> {
         if self.get("partition").is_some_and(|named| named != partition) {
             return Err(Error::bad_request("Conflicting value for `partition` in query string"));

@@ -207,9 +207,8 @@ impl Listener {
 }
 
 impl Beginning {
-    /// Waits until the feed has something to send, and returns its body.
-    ///
-    /// # Errors Returns the error with which the feed ended before.
+    /// Waits until the feed has something to send, and returns its body. Returns the error with which the feed ended
+    /// before.
     pub(super) async fn body(self) -> Result<mpsc::Receiver<Result<Bytes, Aborted>>, Error> {
         self.begun.await.unwrap_or_else(|_| Err(Error::internal("the feed did not start")))?;
         Ok(self.receiver)

@@ -149,17 +149,11 @@ impl Index {
     }
 
     /// Returns the type of a field, if a document has it. For `_search`, texts have priority.
-    ///
-    /// # Errors
-    /// If the store fails.
     pub fn kind(&self, field: &str) -> Result<Option<FieldKind>> {
         Ok(self.inner.reader()?.layout().kinds(field).find_map(SlotKind::field_kind))
     }
 
     /// Returns the statistics of the index.
-    ///
-    /// # Errors
-    /// If the store fails.
     pub fn info(&self) -> Result<Info> {
         let record = self.inner.shelf.find()?.record.unwrap_or_default();
         let mut info = Info { disk_bytes: self.inner.shelf.approximate_size(), ..Info::default() };
@@ -177,9 +171,6 @@ impl Index {
     }
 
     /// Makes the store reclaim the space of replaced files.
-    ///
-    /// # Errors
-    /// If the store fails.
     pub fn reclaim(&self) -> Result<()> {
         self.inner.shelf.reclaim()
     }

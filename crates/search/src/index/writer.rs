@@ -144,9 +144,6 @@ impl Writer {
     }
 
     /// Removes a document.
-    ///
-    /// # Errors
-    /// If the store fails.
     pub fn delete(&mut self, id: &str) -> Result<()> {
         self.wait(Change::Delete(id.to_owned()))
     }

@@ -309,18 +309,12 @@ impl Searches {
 
     /// Returns the number of changes that the search indexes of a design document are behind, if a background build
     /// should update them: no build is running, and they are not skipped.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn lag(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<Option<u64>> {
         let state = self.build_state(database, ddoc)?;
         Ok((state.status == BuildStatus::Lagging).then_some(state.updates_pending))
     }
 
     /// Returns the state of the builds of the search indexes of a design document.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn build_state(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<BuildState> {
         let indexes = self.indexes_of(database);
         let control = self.views.control(database, &ddoc.id)?;

@@ -67,8 +67,7 @@ impl Store {
     }
 
     /// Returns true if the store has backups that are encrypted with this key, or unencrypted if there is none.
-    ///
-    /// # Errors If the store has backups with another key, or only one of both is encrypted.
+    /// Returns an error if the store has backups with another key, or if only one of both is encrypted.
     pub(crate) fn check(&self) -> anyhow::Result<bool> {
         let Some(about) = self.get_plain(ABOUT)? else { return Ok(false) };
         let about = Json::parse(&about).ok().with_context(|| format!("{ABOUT} in {} is not JSON", self.shown))?;
