@@ -10,7 +10,6 @@ use settee_search::{
 };
 use settee_storage::{CommitToken, Shard};
 
-/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let limits = SearchLimits::none();
