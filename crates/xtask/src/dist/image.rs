@@ -10,7 +10,6 @@ use crate::dist::tree::{Owner, Tree, gzip};
 /// Id of the user and of the group in the image.
 const USER: u64 = 5984;
 
-/// The file's name.
 pub(crate) fn name() -> String {
     format!("settee-{VERSION}-image.tar")
 }
@@ -19,7 +18,6 @@ pub(crate) fn make(contents: &Contents) -> Result<Vec<u8>> {
     layout(contents)?.tar(contents.release.time)
 }
 
-/// Root file system of the container.
 fn root(contents: &Contents) -> Tree {
     let mut tree = Tree::default();
     tree.program("usr/bin/settee", contents.program.as_slice());
