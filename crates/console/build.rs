@@ -11,7 +11,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
-/// The sources of the console, in `console/`.
 const SOURCES: [&str; 6] =
     ["index.html", "package.json", "package-lock.json", "tsconfig.json", "vite.config.ts", "src"];
 const GIVEN: &str = "SETTEE_CONSOLE_DIST";
@@ -37,7 +36,6 @@ fn main() {
     fs::write(out.join("files.rs"), list).unwrap_or_else(|error| fail(&format!("files.rs cannot be written: {error}")));
 }
 
-/// Returns the directory of the built files.
 fn build(sources: &Path, work: &Path) -> PathBuf {
     let copied = fs::create_dir_all(work).and_then(|()| {
         // Files that were deleted from the sources must not remain in the copy.

@@ -31,7 +31,6 @@ enum Secret {
     Hash(PasswordHash),
     /// No password can match: the hash is damaged or missing.
     Nothing,
-    /// The pseudo-random function is unknown.
     InvalidPrf,
 }
 
@@ -98,7 +97,6 @@ impl Account {
         account
     }
 
-    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -111,13 +109,11 @@ impl Account {
         &self.salt
     }
 
-    /// Returns the user context of a request that is authenticated as this user.
     #[must_use]
     pub fn context(&self) -> UserContext {
         UserContext { name: Some(self.name.clone()), roles: self.roles.clone() }
     }
 
-    /// Returns true if both accounts have the same stored password hash.
     #[must_use]
     pub fn has_password_of(&self, other: &Account) -> bool {
         self.stored == other.stored
@@ -139,7 +135,6 @@ impl Account {
         }
     }
 
-    /// Returns the hash for verifying the password.
     pub(crate) fn hash(&self, iterations: &RangeInclusive<u32>) -> Result<&PasswordHash, AuthError> {
         let hash = match &self.secret {
             Secret::Hash(hash) => hash,

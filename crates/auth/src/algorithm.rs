@@ -31,7 +31,6 @@ const NAMES: [(&str, Algorithm); 5] = [
 ];
 
 impl Algorithm {
-    /// Returns the algorithm with this name in CouchDB.
     #[must_use]
     pub fn named(name: &str) -> Option<Algorithm> {
         NAMES.into_iter().find(|(known, _)| *known == name).map(|(_, algorithm)| algorithm)
@@ -51,7 +50,6 @@ impl Algorithm {
         if known.is_empty() { vec![Algorithm::Sha256, Algorithm::Sha1] } else { known }
     }
 
-    /// Returns the length of the hash in bytes.
     #[must_use]
     pub fn output_len(self) -> usize {
         match self {

@@ -36,20 +36,14 @@ pub enum AuthError {
     InvalidPrf,
 }
 
-/// A login to be checked.
 #[derive(Clone)]
 pub struct Login {
-    /// Account with the name in the request.
     pub account: Arc<Account>,
-    /// Password in the request.
     pub password: Vec<u8>,
-    /// Address of the client.
     pub peer: IpAddr,
-    /// Current time.
     pub now_ms: u64,
 }
 
-/// Policy for logins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginPolicy {
     /// Permitted number of iterations of hashes.
@@ -61,7 +55,6 @@ pub struct LoginPolicy {
 /// Result of [`Authenticator::check`].
 #[derive(Debug)]
 pub enum Check {
-    /// The password is correct.
     Right,
     /// The password must be hashed first.
     NeedsHashing(Job),
@@ -146,18 +139,15 @@ impl Authenticator {
         !self.shared.admins.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Returns true if an admin has this name.
     pub fn is_admin(&self, name: &str) -> bool {
         self.shared.admins.read().unwrap_or_else(PoisonError::into_inner).contains_key(name)
     }
 
-    /// Returns the server admin with this name.
     #[must_use]
     pub fn admin(&self, name: &str) -> Option<Arc<Account>> {
         self.shared.admins.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// Returns the context of a request without credentials.
     #[must_use]
     pub fn without_credentials(&self) -> UserContext {
         if self.has_admins() { UserContext::anonymous() } else { UserContext::admin_party() }

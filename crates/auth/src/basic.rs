@@ -7,12 +7,10 @@ use settee_model::base64;
 #[error("Authorization header has invalid base64 value")]
 pub struct InvalidHeader;
 
-/// Credentials of basic authentication.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BasicCredentials {
     /// Name as sent; a name that is not UTF-8 belongs to no user.
     pub name: Vec<u8>,
-    /// Password as sent.
     pub password: Vec<u8>,
 }
 

@@ -7,7 +7,6 @@ use subtle::ConstantTimeEq;
 use crate::algorithm::Algorithm;
 use settee_model::base64;
 
-/// The name of the cookie.
 pub const SESSION_COOKIE: &str = "AuthSession";
 
 /// The value was not issued by a server (`bad_request`).
@@ -37,7 +36,6 @@ impl SessionCookie {
         Ok(SessionCookie { name: text(name)?, time: text(time)?, mac: mac.to_vec() })
     }
 
-    /// Returns the claimed user name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -64,7 +62,6 @@ impl SessionCookie {
         algorithms.iter().any(signed).then_some(left_s)
     }
 
-    /// Returns the value of a cookie for `name`.
     #[must_use]
     pub fn issue(name: &str, secret: &[u8], salt: &str, algorithm: Algorithm, now_s: u64) -> String {
         let key = [secret, salt.as_bytes()].concat();

@@ -17,7 +17,6 @@ const REMEMBERED_MAX: usize = 10_000;
 /// The lockout after many failures (`[chttpd_auth_lockout]`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockoutPolicy {
-    /// Reaction to too many failures.
     pub mode: LockoutMode,
     /// Number of failures from which on logins are rejected.
     pub threshold: u64,
@@ -28,7 +27,6 @@ pub struct LockoutPolicy {
 /// Reaction to too many failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockoutMode {
-    /// Nothing.
     Off,
     /// Failures are counted and logged.
     Warn,
@@ -42,7 +40,6 @@ pub struct Suspect([u8; 16]);
 
 /// Access to the other servers of the same users.
 pub struct Sharing {
-    /// The secret that these servers share.
     pub secret: Box<dyn Fn() -> Vec<u8> + Send + Sync>,
     /// Reports a failed login to the other servers. Must not block.
     pub report: Box<dyn Fn(Suspect) + Send + Sync>,
@@ -72,7 +69,6 @@ impl fmt::Display for Suspect {
     }
 }
 
-/// Counts of failures.
 #[derive(Debug, Default)]
 pub(crate) struct Lockouts {
     failures: HashMap<Suspect, Failures>,
@@ -98,7 +94,6 @@ impl Lockouts {
         failures.is_some_and(|failures| failures.lasts(policy, now_ms) && failures.count >= policy.threshold)
     }
 
-    /// Counts a failure.
     pub(crate) fn note(&mut self, suspect: &Suspect, policy: &LockoutPolicy, now_ms: u64) {
         if policy.mode == LockoutMode::Off {
             return;

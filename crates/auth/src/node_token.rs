@@ -29,9 +29,7 @@ const SENDERS_MAX: usize = 1024;
 /// The head of a request, as a token covers it.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeRequest<'a> {
-    /// Name of the node that receives the request.
     pub receiver: &'a str,
-    /// HTTP method.
     pub method: &'a str,
     /// Path and query.
     pub target: &'a str,
@@ -67,7 +65,6 @@ impl NodeToken {
         format!("{claim}:{code}")
     }
 
-    /// Parses a token.
     #[must_use]
     pub fn parse(text: &str) -> Option<NodeToken> {
         let (claim, code) = text.rsplit_once(':')?;

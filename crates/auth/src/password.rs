@@ -37,7 +37,6 @@ const PRFS: [(&str, Algorithm); 6] = [
 
 const SIMPLE_PREFIX: &str = "-hashed-";
 
-/// A stored password hash.
 #[derive(Clone)]
 pub struct PasswordHash {
     expected: Vec<u8>,
@@ -101,7 +100,6 @@ impl PasswordHash {
         Some(PasswordHash { expected, salt: salt.to_owned(), scheme })
     }
 
-    /// Returns the salt.
     pub(crate) fn salt(&self) -> &str {
         &self.salt
     }
@@ -136,7 +134,6 @@ pub(crate) enum Over {
 /// Scheme of new passwords (`[chttpd_auth] password_scheme`, `pbkdf2_prf` and `iterations`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hashing {
-    /// Scheme.
     pub scheme: NewScheme,
     /// Pseudo-random function of PBKDF2.
     pub prf: Algorithm,
@@ -144,7 +141,6 @@ pub struct Hashing {
     pub iterations: NonZeroU32,
 }
 
-/// Schemes for new passwords.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewScheme {
     /// SHA-1 of password and salt, for compatibility with old peers only.

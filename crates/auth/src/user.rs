@@ -1,6 +1,5 @@
 //! [`UserContext`]: name and roles under which a request acts. It does not record how they were authenticated.
 
-/// Role of server admins.
 pub const ADMIN_ROLE: &str = "_admin";
 
 /// Role of users that may read statistics.
@@ -21,7 +20,6 @@ impl UserContext {
         UserContext::default()
     }
 
-    /// Returns the context of the server admin `name`.
     pub fn admin(name: &str) -> UserContext {
         UserContext { name: Some(name.to_owned()), roles: vec![ADMIN_ROLE.to_owned()] }
     }
@@ -32,7 +30,6 @@ impl UserContext {
         UserContext { name: None, roles: vec![ADMIN_ROLE.to_owned()] }
     }
 
-    /// Returns true for a server admin.
     pub fn is_admin(&self) -> bool {
         self.roles.iter().any(|role| role == ADMIN_ROLE)
     }

@@ -16,7 +16,6 @@ const PASSWORD_MAX_BYTES: usize = 64 << 10;
 const HASH_MEMBERS: [&str; 7] =
     ["password_scheme", "pbkdf2_prf", "salt", "iterations", "derived_key", "password_sha", "preserve_salt"];
 
-/// Reason why a password is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordRefused {
     /// The password is not a string (`forbidden`).

@@ -43,7 +43,6 @@ const SETTINGS: [(&str, &str, &str); 3] = [
 /// Number of connections that send wrong passwords.
 const ATTACKERS: u64 = 20;
 
-/// The workload `auth`.
 pub(crate) struct Auth {
     pub(crate) args: AuthArgs,
 }

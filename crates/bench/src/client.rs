@@ -15,7 +15,6 @@ use std::fmt::Write;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 
-/// Credentials of a client.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Credentials {
     None,
@@ -23,7 +22,6 @@ pub(crate) enum Credentials {
     Cookie(HeaderValue),
 }
 
-/// Address of a server, and credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Server {
     address: String,
@@ -78,12 +76,10 @@ impl Server {
         })
     }
 
-    /// The same server with other credentials.
     pub(crate) fn with(&self, credentials: Credentials) -> Server {
         Server { credentials, ..self.clone() }
     }
 
-    /// Opens a connection.
     pub(crate) async fn connect(self: &Arc<Server>) -> Result<Connection> {
         Ok(Connection { sender: self.dial().await?, server: self.clone() })
     }
@@ -106,7 +102,6 @@ pub(crate) struct Connection {
     server: Arc<Server>,
 }
 
-/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -135,7 +130,6 @@ impl Connection {
         Ok(answer.json()?.as_str().filter(|old| !old.is_empty()).map(str::to_owned))
     }
 
-    /// Changes the credentials of later requests.
     pub(crate) fn authorize(&mut self, credentials: Credentials) {
         self.server = Arc::new(self.server.with(credentials));
     }
@@ -201,12 +195,10 @@ impl Answer {
         Err(anyhow!("{label}: status {}: {}", self.status, self.excerpt()))
     }
 
-    /// The body as JSON.
     pub(crate) fn json(&self) -> Result<Value> {
         serde_json::from_slice(&self.body).with_context(|| format!("the answer is no JSON: {}", self.excerpt()))
     }
 
-    /// The start of the body, for messages.
     pub(crate) fn excerpt(&self) -> String {
         let text = String::from_utf8_lossy(&self.body);
         let text = text.trim();
@@ -217,7 +209,6 @@ impl Answer {
     }
 }
 
-/// The value of a header with basic credentials.
 pub(crate) fn basic(name: &str, password: &str) -> Result<HeaderValue> {
     basic_header(format!("{name}:{password}").as_bytes())
 }
@@ -228,7 +219,6 @@ fn basic_header(plain: &[u8]) -> Result<HeaderValue> {
     Ok(value)
 }
 
-/// Encodes a text for use in a query string or path.
 pub(crate) fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 2);
     for byte in text.bytes() {

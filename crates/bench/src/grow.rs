@@ -17,11 +17,9 @@ use hyper::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Number of documents per request.
 const BATCH: u64 = 1_000;
 /// Number of reads of each kind, and of refreshes after one change. The median and 99th percentile are reported.
 const SAMPLES: usize = 100;
-/// Interval between two polls of a compaction.
 const POLL: Duration = Duration::from_millis(100);
 /// Prefix that sorts after all generated ids, which are hexadecimal digits.
 const DELETED_PREFIX: &str = "x";
@@ -42,7 +40,6 @@ const SEARCH: Metric = Metric::lower("write, then search", "ms");
 const COMPACTION: Metric = Metric::lower("compaction", "s");
 const DISK: Metric = Metric::lower("on disk", "B/doc");
 
-/// The workload `grow`.
 pub(crate) struct Grow {
     pub(crate) args: GrowArgs,
     pub(crate) seed: u64,

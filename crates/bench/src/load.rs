@@ -30,7 +30,6 @@ const FIRST: Metric = Metric::neither("first 10 %", "docs/s");
 const LAST: Metric = Metric::neither("last 10 %", "docs/s");
 const DISK: Metric = Metric::lower("on disk", "B/doc");
 
-/// The workload `load`.
 pub(crate) struct Load {
     pub(crate) args: LoadArgs,
     pub(crate) seed: u64,

@@ -64,9 +64,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the benchmark and prints the results. The exit code is 1 if any response was wrong or missing.
-///
-/// # Errors A URL that cannot be used, a server that cannot be reached, a report that cannot be written.
+/// Runs the benchmark and prints the results. The exit code is 1 if any response was wrong or missing. Returns an
+/// error if a URL cannot be used, a server cannot be reached, or a report cannot be written.
 fn run(args: BenchArgs) -> Result<ExitCode> {
     let BenchArgs { command, common } = args;
     let plan = Plan::new(&command, common.seed);

@@ -16,7 +16,6 @@ use bytes::Bytes;
 use hyper::Method;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Direction of improvement of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Better {
     Higher,
@@ -25,7 +24,6 @@ pub(crate) enum Better {
     Neither,
 }
 
-/// A measured quantity and its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Metric {
     pub(crate) name: &'static str,
@@ -47,7 +45,6 @@ impl Metric {
     }
 }
 
-/// Limit of the machine with which a figure is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Limit {
     /// Loading the same bytes directly into the key-value store, batches of 1,000, each synced; documents/s.
@@ -55,13 +52,9 @@ pub(crate) enum Limit {
     /// A hand-written map in Rust over the same documents in memory, on all cores; documents/s.
     RustMap(Documents),
     /// Writes/s if all waiting clients share one fsync of median latency.
-    SharedSync {
-        /// Number of concurrent clients.
-        clients: usize,
-    },
+    SharedSync { clients: usize },
 }
 
-/// A measured value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figure {
     pub(crate) metric: Metric,
@@ -87,7 +80,6 @@ pub(crate) enum Measured {
     Skipped(String),
 }
 
-/// A row of a workload's table.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cell {
     pub(crate) label: String,
@@ -101,12 +93,10 @@ impl Cell {
     }
 }
 
-/// A benchmark.
 pub(crate) trait Workload {
     /// State passed from [`Workload::prepare`] to the cells.
     type Prepared;
 
-    /// Heading of the table.
     fn title(&self) -> String;
 
     /// The rows, in the order in which they are measured.
@@ -127,7 +117,6 @@ pub(crate) trait Workload {
 /// Databases that must be removed at the end.
 pub(crate) type Registry = Arc<Mutex<Vec<(Arc<Server>, String)>>>;
 
-/// A server under measurement.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) server: Arc<Server>,
@@ -176,7 +165,6 @@ impl Target {
         Ok(database)
     }
 
-    /// Removes a database immediately.
     pub(crate) async fn remove(&self, mut database: Database) -> Result<()> {
         let path = database.path.clone();
         database.connection.send(Method::DELETE, &path, Bytes::new()).await?.expect_status(&[200, 202, 404], &path)?;
@@ -199,7 +187,6 @@ impl Database {
         check_bulk_answer(&answer.expect_status(&[201, 202], &path)?.body, documents)
     }
 
-    /// Checks `doc_count`.
     pub(crate) async fn check_count(&mut self, documents: u64) -> Result<()> {
         let info = self.connection.get_json(&self.path).await?;
         check(info["doc_count"].as_u64() == Some(documents), || {
@@ -290,7 +277,6 @@ async fn drive_one<W: Workload>(workload: &W, targets: &[Target], runs: u32, res
     }
 }
 
-/// Removes all remaining databases.
 pub(crate) async fn remove_databases(registry: &Registry) {
     let databases = std::mem::take(&mut *registry.lock().unwrap_or_else(PoisonError::into_inner));
     for (server, name) in databases {

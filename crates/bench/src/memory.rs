@@ -26,7 +26,6 @@ pub(crate) fn forget(pid: u32) {
     }
 }
 
-/// Peak memory in bytes.
 fn peak(pid: u32) -> Option<u64> {
     parse_peak(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }

@@ -27,12 +27,10 @@ impl Progress {
         )
     }
 
-    /// Increases the number of completed steps.
     pub(crate) fn advance(&self, steps: u64) {
         self.change(|line| line.done += steps);
     }
 
-    /// Sets the number of completed steps.
     pub(crate) fn set(&self, done: u64, total: u64) {
         self.change(|line| (line.done, line.total) = (done, total));
     }

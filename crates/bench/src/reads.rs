@@ -24,7 +24,6 @@ const MEDIAN: Metric = Metric::lower("median", "ms");
 const P99: Metric = Metric::lower("p99", "ms");
 const LEAST_REQUESTS: usize = 3;
 
-/// The workload `reads`.
 pub(crate) struct Reads {
     pub(crate) args: ReadsArgs,
     /// Documents in sequential order, so that the rows of a page can be predicted.
@@ -78,7 +77,6 @@ const READS: [Read; 16] = [
     Read::GroupedByScore,
 ];
 
-/// A request and its expected response.
 struct Question {
     method: Method,
     path: String,
@@ -104,7 +102,6 @@ fn score_range(random: &mut Random) -> (u64, u64) {
 
 enum Expected {
     Anything,
-    /// The document with this number.
     Document(u64),
     /// These documents, in this order.
     Ids(Vec<u64>),

@@ -3,7 +3,6 @@
 use crate::measure::{Better, Cell, Figure, Limit, Metric};
 use std::collections::HashMap;
 
-/// Tables, failures, and limits of the machine.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     /// Names of the servers, in the order measured.
@@ -13,11 +12,9 @@ pub(crate) struct Results {
     pub(crate) failures: Vec<Failure>,
     /// Figures of this machine; empty without a yardstick.
     pub(crate) machine: Vec<(String, Figure)>,
-    /// Values of the limits on this machine.
     pub(crate) limits: HashMap<Limit, f64>,
 }
 
-/// Name of a server in reports.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerName {
     /// URL without credentials.
@@ -26,24 +23,20 @@ pub(crate) struct ServerName {
     pub(crate) product: String,
 }
 
-/// A wrong or missing response.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) workload: String,
     pub(crate) cell: String,
-    /// Number of the server.
     pub(crate) server: usize,
     pub(crate) text: String,
 }
 
-/// Results of a workload.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) title: String,
     pub(crate) rows: Vec<Row>,
 }
 
-/// Results of a cell.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) cell: Cell,
@@ -53,7 +46,6 @@ pub(crate) struct Row {
     pub(crate) series: Vec<(usize, Series)>,
 }
 
-/// All values of one metric in one cell.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) metric: Metric,
@@ -71,7 +63,6 @@ pub(crate) struct Series {
 }
 
 impl Results {
-    /// Adds a table and returns its number.
     pub(crate) fn table(&mut self, title: &str, cells: &[Cell]) -> usize {
         let rows = cells.iter().map(|cell| Row {
             cell: cell.clone(),
@@ -83,7 +74,6 @@ impl Results {
         self.tables.len() - 1
     }
 
-    /// Adds the figures of one run of a cell on one server.
     pub(crate) fn add(&mut self, table: usize, row: usize, server: usize, figures: &[Figure], series: Option<Series>) {
         let servers = self.servers.len();
         let row = &mut self.tables[table].rows[row];

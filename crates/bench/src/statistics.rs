@@ -1,6 +1,5 @@
 //! Summaries of measured numbers. Main type: [`Spread`]. Pure functions, no units.
 
-/// Minimum, median and maximum of numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) least: f64,

@@ -26,7 +26,6 @@ pub(crate) struct Views {
     cells: Vec<Task>,
 }
 
-/// Work of a cell.
 #[derive(Clone, Debug, PartialEq)]
 enum Task {
     Insert,
@@ -59,7 +58,6 @@ enum Emitted {
     Padding,
 }
 
-/// Relation between the views of one design document.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Siblings {
     Different,
@@ -275,11 +273,9 @@ impl Task {
     }
 }
 
-/// A view to be built.
 struct View {
     map: String,
     reduce: Option<Reduce>,
-    /// Number of rows per document.
     rows: u64,
 }
 

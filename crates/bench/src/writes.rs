@@ -25,7 +25,6 @@ const CONFLICTS: Metric = Metric::neither("conflicts", "/s");
 /// Number of texts that each client prepares before the measurement.
 const POOL: u64 = 256;
 
-/// The workload `writes`.
 pub(crate) struct Writes {
     pub(crate) args: WritesArgs,
     pub(crate) seed: u64,
@@ -40,7 +39,6 @@ enum Mode {
 
 const MODES: [Mode; 3] = [Mode::New, Mode::EditOwn, Mode::EditShared];
 
-/// Results of one client.
 #[derive(Default)]
 struct Findings {
     latencies_ms: Vec<f64>,
@@ -162,7 +160,6 @@ impl Writes {
     }
 }
 
-/// A concurrent client.
 struct Client {
     connection: Connection,
     path: String,

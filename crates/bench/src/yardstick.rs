@@ -67,7 +67,6 @@ pub(crate) fn limits(args: &YardstickArgs, seed: u64) -> Vec<Limit> {
     ]
 }
 
-/// Measures the machine and the given limits.
 pub(crate) fn measure(directory: &Path, limits: &[Limit], results: &mut Results) -> Result<()> {
     eprintln!("yardstick: this machine");
     let scratch = Scratch::new(directory)?;

@@ -2,12 +2,9 @@
 //!
 //! The build script builds them from `console/` at the root. Another crate serves them.
 
-/// A file of the console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Path below the path of the console.
     pub path: &'static str,
-    /// Value of the header `Content-Type`.
     pub content_type: &'static str,
     /// True if the path changes with the content, so that clients may cache the file indefinitely.
     pub is_immutable: bool,
@@ -18,7 +15,6 @@ pub struct File {
 /// All files, sorted by path.
 pub static FILES: &[File] = &include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
-/// Returns the file at a path.
 #[must_use]
 pub fn file(path: &str) -> Option<&'static File> {
     FILES.binary_search_by(|file| file.path.cmp(path)).ok().map(|at| &FILES[at])

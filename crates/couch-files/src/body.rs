@@ -16,25 +16,19 @@ use crate::json::write_members;
 use crate::source::{Source, read_chunk};
 use crate::term::{MAX_TERM_LEN, Tape, Term};
 
-/// Body and attachments of a revision.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Contents {
     /// JSON text of an object without `_id`, `_rev` and the other members that CouchDB adds.
     pub body: Vec<u8>,
-    /// Attachments.
     pub attachments: Vec<Attachment>,
 }
 
-/// An attachment as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attachment {
-    /// Name.
     pub name: String,
-    /// Content type.
     pub content_type: String,
     /// Generation of the revision that added it.
     pub revpos: u64,
-    /// Length of the stored data.
     pub stored_len: u64,
     /// Length of the data without compression.
     pub len: u64,
@@ -133,7 +127,6 @@ impl Attachment {
     }
 }
 
-/// Positions of the chunks of an attachment.
 fn parse_chunks(chunks: Term<'_>) -> Option<Vec<u64>> {
     if let Some(position) = chunks.unsigned() {
         return Some(vec![position]);

@@ -22,7 +22,6 @@ const MAX_LEVELS: usize = 64;
 /// Maximum number of entries of an inner node. CouchDB splits nodes of more than about 1,300 bytes.
 const MAX_CHILDREN: usize = 1 << 16;
 
-/// Key of an entry.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Key {
     /// A sequence.
@@ -53,7 +52,6 @@ pub struct LostRange {
     pub after: Option<Key>,
     /// All lost keys are at most this one. `None`: no upper bound.
     pub up_to: Option<Key>,
-    /// Reason.
     pub error: FileError,
 }
 
@@ -69,11 +67,9 @@ impl fmt::Display for LostRange {
     }
 }
 
-/// An entry of a leaf.
 pub(crate) struct Entry {
     pub(crate) key: Key,
     node: Arc<Tape>,
-    /// Index of the value in the node.
     value: usize,
 }
 
@@ -83,7 +79,6 @@ impl Entry {
     }
 }
 
-/// Iterator over the entries of a tree.
 pub(crate) struct Walk<'s> {
     source: &'s dyn Source,
     levels: Vec<Level>,

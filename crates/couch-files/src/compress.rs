@@ -14,7 +14,6 @@ const DEFLATED: u8 = 80;
 const SNAPPY: u8 = 1;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Reads the term in the chunk at `position`.
 pub(crate) fn read_term(source: &dyn Source, position: u64) -> Result<Tape, FileError> {
     let chunk = read_chunk(source, position, MAX_TERM_LEN as u64)?;
     decode(chunk, position)

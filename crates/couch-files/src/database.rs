@@ -16,7 +16,6 @@ use crate::json::write_json;
 use crate::source::{FileSource, Source};
 use crate::term::{Kind, Term};
 
-/// An open database file.
 pub struct Database {
     source: Box<dyn Source>,
     header: Header,
@@ -27,7 +26,6 @@ pub struct Database {
 pub enum Lost {
     /// A part of a tree.
     Range(LostRange),
-    /// A document, or a leaf of it.
     Document(LostDocument),
 }
 
@@ -40,12 +38,10 @@ impl std::fmt::Display for Lost {
     }
 }
 
-/// A local document.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LocalDocument {
     /// Id, with the prefix `_local/`.
     pub id: String,
-    /// Number of its revision.
     pub rev: u64,
     /// JSON text of an object.
     pub body: Vec<u8>,
@@ -54,16 +50,12 @@ pub struct LocalDocument {
 /// Revisions of a document that were purged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Purge {
-    /// Sequence of the purge.
     pub seq: u64,
-    /// Id of the document.
     pub id: String,
-    /// The purged leaves.
     pub revs: Vec<Rev>,
 }
 
 impl Database {
-    /// Opens a file.
     pub fn open(path: &Path) -> Result<Database, FileError> {
         let source = FileSource::open(path).map_err(|error| FileError::Io { position: 0, error })?;
         Database::new(Box::new(source))
@@ -75,7 +67,6 @@ impl Database {
         Ok(Database { source, header })
     }
 
-    /// The newest header.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -89,7 +80,6 @@ impl Database {
         })
     }
 
-    /// Visits the documents by the sequence of their last change.
     pub fn changes(&self) -> impl Iterator<Item = Result<DocInfo, Lost>> {
         self.walk(self.header.seq_tree, None).map(|entry| {
             let entry = entry.map_err(Lost::Range)?;
@@ -108,7 +98,6 @@ impl Database {
         })
     }
 
-    /// Reads the contents of a leaf.
     pub fn contents(&self, leaf: &Revision) -> Result<Contents, DocumentError> {
         Contents::read(self.source.as_ref(), leaf.body.ok_or(DocumentError::NoBody)?)
     }
@@ -161,7 +150,6 @@ impl Database {
         Ok(out)
     }
 
-    /// True if the database is partitioned.
     pub fn is_partitioned(&self) -> Result<bool, DocumentError> {
         let Some(position) = self.header.props else { return Ok(false) };
         let term = read_term(self.source.as_ref(), position)?;

@@ -25,19 +25,15 @@ const MAX_DIRECTORIES: usize = 32;
 /// Databases of the nodes themselves.
 const INTERNAL: [&str; 3] = ["_dbs", "_nodes", "_metadata"];
 
-/// A data directory.
 #[derive(Debug)]
 pub struct DataDirectory {
-    /// Databases by name.
     pub databases: Vec<DatabaseFiles>,
     /// Files and entries that were ignored, with reasons.
     pub notes: Vec<String>,
 }
 
-/// The files of a database.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DatabaseFiles {
-    /// Name.
     pub name: String,
     /// Its files: one, or one for each shard.
     pub files: Vec<PathBuf>,
@@ -49,7 +45,6 @@ pub struct DatabaseFiles {
     pub is_partitioned: bool,
 }
 
-/// A file in `shards`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct ShardFile {
     suffix: String,
@@ -183,7 +178,6 @@ fn unmapped(name: String, mut files: Vec<ShardFile>, notes: &mut Vec<String>) ->
     DatabaseFiles { name, files, missing, q, is_partitioned: false }
 }
 
-/// The shard maps in `_dbs`.
 #[derive(Default)]
 struct ShardMap {
     databases: BTreeMap<String, MapEntry>,

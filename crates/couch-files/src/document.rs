@@ -15,10 +15,8 @@ use crate::btree::Key;
 use crate::error::DocumentError;
 use crate::term::{Kind, Term};
 
-/// A document with all its revisions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DocInfo {
-    /// Id.
     pub id: String,
     /// Sequence of its last change.
     pub update_seq: u64,
@@ -26,23 +24,19 @@ pub struct DocInfo {
     pub revisions: Vec<Revision>,
 }
 
-/// A revision of a document.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Revision {
-    /// Revision id.
     pub rev: Rev,
     /// Index of the parent in [`DocInfo::revisions`].
     pub parent: Option<u32>,
     /// True if no other revision has it as its parent.
     pub is_leaf: bool,
-    /// True if the revision deletes the document.
     pub is_deleted: bool,
     /// Position of the body. Ancestors have one until the file is compacted.
     pub(crate) body: Option<u64>,
 }
 
 impl DocInfo {
-    /// Parses an entry of the tree by id.
     pub(crate) fn by_id(key: &Key, value: Term<'_>) -> Result<DocInfo, LostDocument> {
         let id = LostDocument::id_of(key)?;
         let fields: Vec<Term<'_>> = value.tuple().into_iter().flatten().take(5).collect();
@@ -76,7 +70,6 @@ impl DocInfo {
         }
     }
 
-    /// Leaves of the revision tree.
     pub fn leaves(&self) -> impl Iterator<Item = &Revision> {
         self.revisions.iter().filter(|revision| revision.is_leaf)
     }
@@ -101,7 +94,6 @@ pub struct LostDocument {
     pub id: String,
     /// The lost leaf. `None`: the whole document.
     pub rev: Option<Rev>,
-    /// Reason.
     pub error: DocumentError,
 }
 

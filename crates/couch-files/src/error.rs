@@ -5,61 +5,28 @@
 pub enum FileError {
     /// The file cannot be read.
     #[error("cannot be read at byte {position}: {error}")]
-    Io {
-        /// Position in the file.
-        position: u64,
-        /// Error of the operating system.
-        error: std::io::Error,
-    },
+    Io { position: u64, error: std::io::Error },
     /// A chunk extends beyond the end of the file.
     #[error("the data at byte {position} extend beyond the end of the file")]
-    BeyondEnd {
-        /// Start of the chunk.
-        position: u64,
-    },
+    BeyondEnd { position: u64 },
     /// A length exceeds a limit of this reader.
     #[error("the data at byte {position} are too large")]
-    TooLarge {
-        /// Start of the chunk.
-        position: u64,
-    },
+    TooLarge { position: u64 },
     /// The checksum of a chunk does not match.
     #[error("the checksum of the data at byte {position} does not match")]
-    Checksum {
-        /// Start of the chunk.
-        position: u64,
-    },
+    Checksum { position: u64 },
     /// A chunk cannot be decompressed.
     #[error("the data at byte {position} cannot be decompressed")]
-    Compression {
-        /// Start of the chunk.
-        position: u64,
-    },
+    Compression { position: u64 },
     /// A chunk is compressed by a method that this reader lacks.
     #[error("the data at byte {position} are compressed by {method}, which is not supported")]
-    Method {
-        /// Start of the chunk.
-        position: u64,
-        /// Name of the method.
-        method: &'static str,
-    },
+    Method { position: u64, method: &'static str },
     /// A chunk is not a term of Erlang's external format.
     #[error("the data at byte {position} are no term: {error}")]
-    Term {
-        /// Start of the chunk.
-        position: u64,
-        /// Reason.
-        error: TermError,
-    },
+    Term { position: u64, error: TermError },
     /// A term does not have the structure that its position requires.
     #[error("the data at byte {position} are not {expected}")]
-    Structure {
-        /// Start of the chunk.
-        position: u64,
-        /// The required structure.
-        expected: &'static str,
-    },
-    /// The file contains no valid header.
+    Structure { position: u64, expected: &'static str },
     #[error("it contains no valid header of a database")]
     NoHeader,
     /// The newest header has a version that this reader does not support.
@@ -70,22 +37,17 @@ pub enum FileError {
 /// Reason why bytes are not a term.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TermError {
-    /// The bytes end within the term.
     #[error("it ends too early")]
     Incomplete,
-    /// Bytes follow the term.
     #[error("bytes follow it")]
     Trailing,
     /// The first byte is not 131.
     #[error("its version is unknown")]
     Version,
-    /// A term has a type that no CouchDB file contains.
     #[error("it contains a term with the unknown tag {0}")]
     Tag(u8),
-    /// The term exceeds a limit of this reader.
     #[error("it is too large")]
     TooLarge,
-    /// A number or an atom is malformed.
     #[error("it contains a malformed number or atom")]
     Malformed,
 }
@@ -93,7 +55,6 @@ pub enum TermError {
 /// Reason why a term has no JSON text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotJson {
-    /// The term has a type or structure that no JSON value has.
     #[error("the document contains a value that is not JSON")]
     Structure,
     /// A string is not UTF-8.
@@ -102,7 +63,6 @@ pub enum NotJson {
     /// Arrays and objects are nested too deeply.
     #[error("the document is nested deeper than {} levels", settee_model::json::MAX_DEPTH)]
     TooDeep,
-    /// A number has too many digits.
     #[error("the document contains a number of more than {} digits", settee_model::json::MAX_NUMBER_LEN)]
     NumberTooLarge,
 }
@@ -130,14 +90,7 @@ pub enum DocumentError {
     NoHistory,
     /// The data of an attachment do not have the length that is recorded for them.
     #[error("the attachment {name} has {found} bytes instead of {expected}")]
-    AttachmentLength {
-        /// Name of the attachment.
-        name: String,
-        /// Recorded length.
-        expected: u64,
-        /// Length of the data.
-        found: u64,
-    },
+    AttachmentLength { name: String, expected: u64, found: u64 },
     /// The MD5 of an attachment does not match.
     #[error("the MD5 of the attachment {0} does not match")]
     AttachmentDigest(String),

@@ -31,7 +31,6 @@ use crate::term::{Tape, Term};
 /// Maximum length of a header. Usual ones have some hundred bytes; each node that wrote the file adds some.
 const MAX_HEADER_LEN: u64 = 1 << 20;
 
-/// The header of a database file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
     /// Version of the format: 6 to 8.
@@ -40,13 +39,9 @@ pub struct Header {
     pub update_seq: u64,
     /// Number of documents with at least one leaf that is not deleted, as recorded in the file.
     pub doc_count: Option<u64>,
-    /// Number of deleted documents, as recorded in the file.
     pub deleted_count: Option<u64>,
-    /// Number of revisions that are kept for each leaf.
     pub revs_limit: u64,
-    /// Number of purges that are kept.
     pub purge_infos_limit: u64,
-    /// Position of the header in the file.
     pub position: u64,
     /// Number of bytes that follow the header and were not committed.
     pub tail: u64,
@@ -58,7 +53,6 @@ pub struct Header {
     pub(crate) props: Option<u64>,
 }
 
-/// Location of the purges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purges {
     None,
@@ -72,7 +66,6 @@ pub(crate) enum Purges {
 }
 
 impl Header {
-    /// Finds the newest header of a file.
     pub fn find(source: &dyn Source) -> Result<Header, FileError> {
         let blocks = source.size().div_ceil(BLOCK);
         for block in (0..blocks).rev() {
@@ -164,7 +157,6 @@ fn purges(by_uuid: Term<'_>, by_seq: Term<'_>) -> Option<Purges> {
     }
 }
 
-/// Root of a tree.
 struct Root<'t> {
     position: Option<u64>,
     reduction: Option<Term<'t>>,

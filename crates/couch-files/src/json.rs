@@ -17,7 +17,6 @@ pub fn write_json(out: &mut Vec<u8>, term: Term<'_>) -> Result<(), NotJson> {
     write(out, term, 0)
 }
 
-/// Appends an object with these members.
 pub(crate) fn write_members(out: &mut Vec<u8>, members: Elements<'_>) -> Result<(), NotJson> {
     object(out, members, 1)
 }
@@ -83,7 +82,6 @@ fn string(out: &mut Vec<u8>, text: &[u8]) -> Result<(), NotJson> {
     Ok(())
 }
 
-/// Appends the decimal digits of an integer.
 fn big(out: &mut Vec<u8>, magnitude: &[u8], is_negative: bool) -> Result<(), NotJson> {
     const GROUP: u64 = 1_000_000_000;
     if magnitude.len() > MAX_MAGNITUDE {

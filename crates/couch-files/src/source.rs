@@ -18,12 +18,10 @@ pub(crate) const HEADER_MARK: u8 = 1;
 /// Set in the length of a chunk that a checksum precedes.
 const HAS_CHECKSUM: u32 = 1 << 31;
 
-/// Length of a checksum.
 pub(crate) const CHECKSUM: u64 = 16;
 
 /// Bytes at positions: an open file, or memory.
 pub trait Source: Send + Sync {
-    /// Number of bytes.
     fn size(&self) -> u64;
 
     /// Fills `buffer` with the bytes from `position`. The caller ensures that the range is within [`Self::size`].

@@ -24,7 +24,6 @@ use crate::error::TermError;
 /// Maximum size of a term in bytes, after decompression.
 pub(crate) const MAX_TERM_LEN: usize = 256 << 20;
 
-/// Maximum number of values in a term.
 const MAX_ITEMS: usize = 16 << 20;
 
 /// A decoded term: its bytes, and its values in depth-first order.
@@ -79,7 +78,6 @@ struct Open {
 }
 
 impl Tape {
-    /// Decodes a term that is not compressed.
     pub fn decode(bytes: Vec<u8>) -> Result<Tape, TermError> {
         if bytes.len() > MAX_TERM_LEN {
             return Err(TermError::TooLarge);
@@ -95,12 +93,10 @@ impl Tape {
         Ok(Tape { bytes, items })
     }
 
-    /// The whole term.
     pub fn root(&self) -> Term<'_> {
         Term { tape: self, at: 0 }
     }
 
-    /// The value with this [`Term::index`].
     pub(crate) fn at(&self, index: usize) -> Term<'_> {
         Term { tape: self, at: index }
     }
@@ -280,14 +276,12 @@ fn finite(value: f64) -> Result<Item, TermError> {
     if value.is_finite() { Ok(Item::Float(value)) } else { Err(TermError::Malformed) }
 }
 
-/// A value of a [`Tape`].
 #[derive(Clone, Copy)]
 pub struct Term<'t> {
     tape: &'t Tape,
     at: usize,
 }
 
-/// A value by its type.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind<'t> {
     /// An integer of up to 64 bits.
@@ -296,18 +290,13 @@ pub enum Kind<'t> {
     Big {
         /// Magnitude, lowest byte first.
         magnitude: &'t [u8],
-        /// True below zero.
         is_negative: bool,
     },
-    /// A finite float.
     Float(f64),
-    /// An atom.
     Atom(&'t [u8]),
-    /// A binary.
     Binary(&'t [u8]),
     /// A list of integers below 256.
     Bytes(&'t [u8]),
-    /// A tuple.
     Tuple(Elements<'t>),
     /// A list; its tail is ignored.
     List(Elements<'t>),
@@ -322,7 +311,6 @@ impl std::fmt::Debug for Term<'_> {
 }
 
 impl<'t> Term<'t> {
-    /// The value by its type.
     pub fn kind(self) -> Kind<'t> {
         let tape = self.tape;
         let bytes = |start: u32, len: u32| &tape.bytes[start as usize..start as usize + len as usize];
@@ -340,12 +328,10 @@ impl<'t> Term<'t> {
         }
     }
 
-    /// The elements of a tuple.
     pub fn tuple(self) -> Option<Elements<'t>> {
         if let Kind::Tuple(elements) = self.kind() { Some(elements) } else { None }
     }
 
-    /// The elements of a tuple of this size.
     pub fn array<const N: usize>(self) -> Option<[Term<'t>; N]> {
         let mut elements = self.tuple().filter(|elements| elements.len() == N)?;
         let array = [(); N].map(|()| elements.next());
@@ -357,22 +343,18 @@ impl<'t> Term<'t> {
         if let Kind::List(elements) = self.kind() { Some(elements) } else { None }
     }
 
-    /// The bytes of a binary.
     pub fn binary(self) -> Option<&'t [u8]> {
         if let Kind::Binary(bytes) = self.kind() { Some(bytes) } else { None }
     }
 
-    /// The text of an atom.
     pub fn atom(self) -> Option<&'t [u8]> {
         if let Kind::Atom(text) = self.kind() { Some(text) } else { None }
     }
 
-    /// True if the value is this atom.
     pub fn is_atom(self, name: &str) -> bool {
         self.atom() == Some(name.as_bytes())
     }
 
-    /// A nonnegative integer.
     pub fn unsigned(self) -> Option<u64> {
         match self.kind() {
             Kind::Integer(value) => u64::try_from(value).ok(),
@@ -407,7 +389,6 @@ impl<'t> Term<'t> {
     }
 }
 
-/// Elements of a tuple or a list.
 #[derive(Clone, Copy, Debug)]
 pub struct Elements<'t> {
     tape: &'t Tape,

@@ -75,9 +75,6 @@ impl Attempt {
 
     /// Tries to commit `batch` on top of `expected`. Returns `false` if the commit conflicted or its outcome is
     /// unknown; before a retry the caller must call [`Self::happened`].
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub(crate) fn commit(
         &mut self,
         engine: &dyn Engine,
@@ -89,9 +86,6 @@ impl Attempt {
     }
 
     /// Commits as [`Self::commit`] does, with the given durability.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub(crate) fn commit_as(
         &mut self,
         engine: &dyn Engine,
@@ -185,9 +179,6 @@ fn in_doubt() -> StorageError {
 
 /// Calls `act`, which frees space, and retries it once after [`Engine::maintain`] if the disk is full. See
 /// [`Attempt::goes_on`].
-///
-/// # Errors
-/// Fails if the engine fails.
 pub(crate) fn make_room(
     engine: &dyn Engine,
     act: impl Fn() -> settee_storage::Result<()>,

@@ -99,9 +99,6 @@ pub fn validate_name(name: &str) -> Result<()> {
 impl Catalog {
     /// Opens the catalog of `engine`, finishes deletions that a crash interrupted, and subscribes to the commits of
     /// other processes. `seed` must be random.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn open(engine: Arc<dyn Engine>, seed: u64) -> Result<Self> {
         let catalog = Self {
             engine,
@@ -299,9 +296,6 @@ impl Catalog {
     }
 
     /// Returns the names of all databases in byte order.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn names(&self) -> Result<Vec<String>> {
         let snapshot = self.engine.snapshot(CATALOG)?;
         let end = keys::after_prefix(keys::DATABASE);
@@ -316,9 +310,6 @@ impl Catalog {
     }
 
     /// Allocates an unused shard number.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn allocate_shard(&self) -> Result<Shard> {
         let mut shard = CATALOG;
         self.commit(Purpose::Growth, |snapshot, batch| {
@@ -330,9 +321,6 @@ impl Catalog {
 
     /// Allocates an unused shard number that replaces `old`. The shard `old` is dropped at the next start at the
     /// latest, see [`Self::drop_shard`].
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn replace_shard(&self, old: Shard) -> Result<Shard> {
         let mut shard = CATALOG;
         self.commit(Purpose::Growth, |snapshot, batch| {
@@ -345,9 +333,6 @@ impl Catalog {
 
     /// Removes all entries of a shard without references. If another process is already dropping the shard, this
     /// function returns immediately, so that a start only finishes deletions that a crash interrupted.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn drop_shard(&self, shard: Shard) -> Result<()> {
         let members = self.engine.members();
         let Some(claim) = members.claim(&format!("drop/{}", shard.0))? else { return Ok(()) };
@@ -391,7 +376,6 @@ impl Catalog {
         shards.iter().try_for_each(|shard| self.drop_shard(*shard))
     }
 
-    /// Adds the entry of a database.
     pub(crate) fn enter(&self, name: &str, entry: &Entry) -> Result<()> {
         let _name = self.names.lock(name);
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());

@@ -16,7 +16,6 @@ use crate::record::DocRecord;
 use crate::tasks::{Task, TaskKind, Tasks};
 use crate::{Database, ReadView, Result, Work, pieces};
 
-/// Maximum number of documents of one piece.
 const PIECE_DOCUMENTS: usize = if cfg!(test) { 7 } else { 256 };
 /// Approximate maximum of record bytes of one piece, to which the amount of deleted data is proportional.
 const PIECE_BYTES: usize = if cfg!(test) { 4 << 10 } else { 512 << 10 };
@@ -76,9 +75,6 @@ impl Database {
     }
 
     /// Returns the space that a compaction could free.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn garbage(self: &Arc<Self>) -> Result<Garbage> {
         garbage(&self.read()?)
     }
@@ -184,7 +180,6 @@ struct Piece {
     next: Option<Vec<u8>>,
 }
 
-/// Finds documents with garbage, starting at the id `start`.
 fn find(view: &ReadView, start: &[u8]) -> Result<Piece> {
     let mut piece = Piece { ids: Vec::new(), scanned: 0, next: None };
     let mut bytes = 0;

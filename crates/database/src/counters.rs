@@ -41,7 +41,6 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Adds the outcomes of one commit.
     pub(crate) fn committed(&self, works: &[Work], outcomes: &[Vec<UpdateOutcome>]) {
         let (mut written, mut inserted, mut local) = (0, 0, 0);
         for (work, outcomes) in works.iter().zip(outcomes) {

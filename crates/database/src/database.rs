@@ -356,9 +356,6 @@ impl Database {
     }
 
     /// Returns counts and sizes.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn info(self: &Arc<Self>) -> Result<DatabaseInfo> {
         let meta = self.read()?.meta()?;
         let file_bytes = self.engine.approximate_size(self.shard());
@@ -379,9 +376,6 @@ impl Database {
     }
 
     /// Returns the maximum number of revisions that are stored per branch.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn revs_limit(self: &Arc<Self>) -> Result<u64> {
         self.read()?.revs_limit()
     }
@@ -406,7 +400,6 @@ impl Database {
         self.contention.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_ok()
     }
 
-    /// Records a commit conflict with another process.
     pub(crate) fn note_contention(&self) {
         let mut lasts = self.contention_lasts.load(Ordering::Acquire);
         if self.contention.load(Ordering::Acquire) == 0 {

@@ -25,7 +25,6 @@ pub(crate) struct OfDesigns {
 struct Made {
     /// Update sequence of the latest change of a design document on which the values are based.
     design_seq: u64,
-    /// Values by type and name.
     things: HashMap<(TypeId, Box<str>), Arc<dyn Any + Send + Sync>>,
     bytes: usize,
 }

@@ -16,7 +16,6 @@ pub(crate) const UPLOAD: &[u8] = b"u";
 
 /// Counters of a database in its shard's catalog. Current versions store them in the head of the shard.
 pub(crate) const META: &[u8] = b"meta";
-/// Revision limit.
 pub(crate) const REVS_LIMIT: &[u8] = b"revs_limit";
 /// Number of purge records that a compaction keeps.
 pub(crate) const PURGED_INFOS_LIMIT: &[u8] = b"purged_infos_limit";
@@ -24,7 +23,6 @@ pub(crate) const PURGED_INFOS_LIMIT: &[u8] = b"purged_infos_limit";
 pub(crate) const TIME_SEQ: &[u8] = b"time_seq";
 /// Purge records by number.
 pub(crate) const PURGE: &[u8] = b"purge/";
-/// The security object.
 pub(crate) const SECURITY: &[u8] = b"security";
 /// Latest complete rank tables.
 pub(crate) const RANK_TABLE: &[u8] = b"rank/table";
@@ -43,20 +41,16 @@ pub(crate) const DATABASE: &[u8] = b"database/";
 pub(crate) const DROPPED: &[u8] = b"dropped/";
 /// Settings shared by all processes on the store.
 pub(crate) const SETTINGS: &[u8] = b"settings";
-/// The next shard number.
 pub(crate) const NEXT_SHARD: &[u8] = b"next_shard";
 
-/// Decodes the document id in a key.
 pub(crate) fn decode_id(key: &[u8]) -> Result<&str> {
     std::str::from_utf8(key).map_err(|_| DatabaseError::Corrupt("document id"))
 }
 
-/// Encodes the key of an update sequence.
 pub(crate) fn sequence(seq: u64) -> [u8; 8] {
     seq.to_be_bytes()
 }
 
-/// Decodes a key made by [`sequence`].
 pub(crate) fn decode_sequence(key: &[u8]) -> Result<u64> {
     Ok(u64::from_be_bytes(key.try_into().map_err(|_| DatabaseError::Corrupt("sequence key"))?))
 }
@@ -82,7 +76,6 @@ pub(crate) fn writer_of_body(number: u64) -> u64 {
     if number & FURTHER_BODY == 0 { number } else { (number & !FURTHER_BODY) >> FURTHER_BODY_BITS }
 }
 
-/// Encodes the key of one chunk of a body.
 pub(crate) fn body(body_seq: u64, chunk: u16) -> [u8; 10] {
     let mut key = [0; 10];
     key[..8].copy_from_slice(&body_seq.to_be_bytes());
@@ -90,7 +83,6 @@ pub(crate) fn body(body_seq: u64, chunk: u16) -> [u8; 10] {
     key
 }
 
-/// Encodes the key of one chunk of an attachment content.
 pub(crate) fn attachment_chunk(blob: u64, number: u32) -> [u8; 13] {
     let mut key = [b'b'; 13];
     key[1..9].copy_from_slice(&blob.to_be_bytes());
@@ -98,14 +90,12 @@ pub(crate) fn attachment_chunk(blob: u64, number: u32) -> [u8; 13] {
     key
 }
 
-/// Encodes the key of the record of a content with this hash.
 pub(crate) fn content(hash: &[u8; 32]) -> [u8; 33] {
     let mut key = [b'c'; 33];
     key[1..].copy_from_slice(hash);
     key
 }
 
-/// Encodes the key of the mark of an upload.
 pub(crate) fn upload(blob: u64) -> [u8; 9] {
     let mut key = [UPLOAD[0]; 9];
     key[1..].copy_from_slice(&blob.to_be_bytes());
@@ -117,12 +107,10 @@ pub(crate) fn piece(id: &[u8], number: u32) -> Vec<u8> {
     [PIECES, id, &number.to_be_bytes()].concat()
 }
 
-/// Encodes the key of a piece of the rank tables.
 pub(crate) fn rank_piece(number: u64) -> Vec<u8> {
     prefixed(RANK_PIECE, &number.to_be_bytes())
 }
 
-/// Concatenates `prefix` and `rest`.
 pub(crate) fn prefixed(prefix: &[u8], rest: &[u8]) -> Vec<u8> {
     [prefix, rest].concat()
 }

@@ -3,6 +3,10 @@
 //! A [`Catalog`] owns the databases of one engine. A [`Database`] takes updates through a queue whose leader commits
 //! all waiting work with one sync. Readers use a [`ReadView`], a snapshot with repeatable reads. This crate is
 //! synchronous and independent of clocks and HTTP; views, queries and replication build on it.
+//!
+//! All functions that return a [`Result`] fail if the engine fails. A section *Errors* lists other errors.
+
+#![warn(missing_docs)]
 
 mod activity;
 mod attachment;

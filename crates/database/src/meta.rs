@@ -11,13 +11,11 @@ pub(crate) const DEFAULT_REVS_LIMIT: u64 = 1000;
 /// Counters that change with every commit. They are stored in the head of the shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meta {
-    /// Latest update sequence.
     pub(crate) update_seq: u64,
     /// Documents whose winner is not a deletion.
     pub(crate) doc_count: u64,
     /// Documents whose winner is a deletion.
     pub(crate) doc_del_count: u64,
-    /// Bytes of the bodies of all leaves.
     pub(crate) leaf_bytes: u64,
     /// Bytes of all bodies that can still be read.
     pub(crate) body_bytes: u64,

@@ -44,13 +44,11 @@ pub(crate) struct NotifiedVersion {
 }
 
 impl NotifiedVersions {
-    /// Registers a shard for notifications.
     pub(crate) fn of(self: &Arc<Self>, shard: Shard) -> NotifiedVersion {
         let of_shard = Arc::clone(self.databases.write().entry(shard).or_default());
         NotifiedVersion { notified: Arc::clone(self), shard, of_shard }
     }
 
-    /// Latest notified version of the catalog.
     pub(crate) fn catalog(&self) -> Version {
         Version(self.catalog.load(Ordering::Acquire))
     }
@@ -74,12 +72,10 @@ impl NotifiedVersions {
 }
 
 impl NotifiedVersion {
-    /// Latest notified version.
     pub(crate) fn version(&self) -> u64 {
         self.of_shard.version.load(Ordering::Acquire)
     }
 
-    /// Latest notified version of the catalog.
     pub(crate) fn catalog(&self) -> u64 {
         self.notified.catalog().0
     }
@@ -89,12 +85,10 @@ impl NotifiedVersion {
         self.of_shard.subscribers.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Removes a subscriber.
     pub(crate) fn unsubscribe(&self) {
         self.of_shard.subscribers.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Number of store failures.
     pub(crate) fn failures(&self) -> u64 {
         self.of_shard.failures.load(Ordering::Acquire)
     }

@@ -9,7 +9,6 @@ use parking_lot::RwLock;
 
 use crate::Database;
 
-/// Databases by name.
 pub(crate) struct OpenDatabases {
     state: RwLock<State>,
     /// Number of opens so far. It is the clock of the LRU order: requests to open databases only read it and thus do

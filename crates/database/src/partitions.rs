@@ -26,9 +26,6 @@ pub fn partition_range(partition: &str) -> IdRange {
 
 impl ReadView {
     /// Counts the documents of a partition. Reads only their revision trees.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn partition_info(&self, partition: &str) -> Result<PartitionInfo> {
         read_partition(self.snapshot().as_ref(), partition)
     }

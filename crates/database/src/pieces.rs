@@ -14,7 +14,6 @@ use crate::{DatabaseError, Result, keys};
 /// Maximum size of a stored piece, not counting a head that is longer.
 const PIECE_BYTES: usize = if cfg!(test) { 150 } else { 64 << 10 };
 
-/// Number of pieces that are read together.
 const PIECES_TOGETHER: usize = 16;
 
 const CORRUPT: DatabaseError = DatabaseError::Corrupt("document record");
@@ -54,7 +53,6 @@ pub(crate) fn delete(batch: &mut Batch, id: &[u8], from: usize, to: usize) {
     }
 }
 
-/// Returns the number of further pieces of a stored record.
 pub(crate) fn count(stored: &[u8]) -> Result<usize> {
     Ok(length(stored)?.map_or(0, |(first, length)| (length - first.len()).div_ceil(PIECE_BYTES)))
 }

@@ -16,25 +16,16 @@ const DEFAULT_LIMIT: u64 = 1000;
 
 impl ReadView {
     /// Number of the latest purge; 0 if no document was purged.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn purge_seq(&self) -> Result<u64> {
         Ok(self.meta()?.purge_seq)
     }
 
     /// Number of the latest purge whose record was removed; 0 if all records are stored.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn purges_forgotten(&self) -> Result<u64> {
         Ok(self.meta()?.purges_forgotten)
     }
 
     /// Calls `each` with the number and content of each stored purge record after `since`, oldest first.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn purges(&self, since: u64, mut each: impl FnMut(u64, Purge)) -> Result<()> {
         let start = keys::prefixed(keys::PURGE, &keys::sequence(since.saturating_add(1)));
         let end = keys::after_prefix(keys::PURGE);
@@ -47,9 +38,6 @@ impl ReadView {
     }
 
     /// Number of purge records that a compaction keeps.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn purged_infos_limit(&self) -> Result<u64> {
         match self.snapshot().get(Keyspace::Catalog, keys::PURGED_INFOS_LIMIT)? {
             Some(bytes) => Ok(Reader::new(&bytes, "purged_infos_limit").varint()?),
@@ -60,9 +48,6 @@ impl ReadView {
 
 impl Database {
     /// Number of purge records that a compaction keeps.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn purged_infos_limit(self: &Arc<Self>) -> Result<u64> {
         self.read()?.purged_infos_limit()
     }

@@ -26,7 +26,6 @@ pub(crate) type PublishedRanks = [Arc<Ranks>; 2];
 /// Number of entries at which an append opens a new bucket; a bucket with twice as many is divided.
 pub(crate) const BUCKET_ENTRIES: u32 = if cfg!(test) { 8 } else { 4096 };
 
-/// The counts of a database as of one commit to its shard.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranks {
     /// The commit after which these counts hold. Its token distinguishes it from a commit of another node at the same
@@ -54,7 +53,6 @@ pub(crate) struct Counts {
     reshaped: bool,
 }
 
-/// A change of the counts of one bucket.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     bucket: u32,
@@ -71,14 +69,12 @@ pub(crate) struct Bucket<'a> {
     pub(crate) end: Option<&'a [u8]>,
     /// Number of counted entries in the buckets before.
     pub(crate) before: u64,
-    /// Number of counted entries in this bucket.
     pub(crate) count: u64,
 }
 
 /// The continuation of a scan that has reached a bucket without counted entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Skip<'a> {
-    /// At this key.
     To(&'a [u8]),
     /// Nowhere: no further entry is counted.
     All,
@@ -87,7 +83,6 @@ pub(crate) enum Skip<'a> {
 /// A bucket that is too large. Its owner must scan it for the key at which [`Counts::divide`] divides it.
 #[derive(Clone, Debug)]
 pub(crate) struct Overfull {
-    /// Index of the bucket.
     pub(crate) bucket: usize,
     /// The least key.
     pub(crate) start: Box<[u8]>,
@@ -96,7 +91,6 @@ pub(crate) struct Overfull {
 }
 
 impl Ranks {
-    /// Creates empty tables.
     pub(crate) fn new() -> Self {
         Self { state: ShardState::default(), ids: Counts::new(), seqs: Counts::new() }
     }
@@ -106,7 +100,6 @@ impl Ranks {
         self.ids.reshaped || self.seqs.reshaped
     }
 
-    /// Appends the complete tables.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.state.version.0);
         self.ids.encode(out);
@@ -194,23 +187,19 @@ impl Counts {
         }
     }
 
-    /// Returns the number of counted entries.
     pub(crate) fn total(&self) -> u64 {
         self.counts.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// The number of entries that are not counted.
     #[cfg(test)]
     pub(crate) fn total_uncounted(&self) -> u64 {
         self.uncounted.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// Increments the count for `key`.
     pub(crate) fn add(&mut self, key: &[u8]) {
         self.change(key, 1, 0);
     }
 
-    /// Decrements the count for `key`.
     pub(crate) fn remove(&mut self, key: &[u8]) {
         self.change(key, -1, 0);
     }
@@ -242,7 +231,6 @@ impl Counts {
         }
     }
 
-    /// Number of counted and uncounted entries of a bucket.
     fn entries(&self, bucket: usize) -> u32 {
         self.counts[bucket].saturating_add(self.uncounted[bucket])
     }

@@ -18,7 +18,7 @@ use crate::entry::CATALOG;
 pub struct ReadSet {
     database: Arc<Database>,
     besides: Vec<Arc<Database>>,
-    /// The engine's read set for the shards around the database.
+    /// The engine's read set for the shards of the catalog and of `besides`.
     around: settee_storage::ReadSet,
     /// Observed foreign commits of each shard, the database first.
     known: Vec<[u64; 2]>,
@@ -63,7 +63,8 @@ impl ReadSet {
         &self.around
     }
 
-    /// Returns true if foreign commits to the database were observed since.
+    /// Returns true if commits of other processes to the database were observed since. The database then suspends read
+    /// sets, because they would probably fail again.
     pub(crate) fn is_overtaken(&self) -> bool {
         let is_overtaken = self.known[0][0] != self.database.foreign();
         if is_overtaken {

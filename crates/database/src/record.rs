@@ -23,7 +23,8 @@ pub(crate) const IN_PIECES: u8 = 32;
 pub struct Stored {
     /// True if the revision is a deletion.
     pub deleted: bool,
-    /// Number of its body: the update sequence that wrote it, unless that wrote several (`keys::body_number`).
+    /// Number of its body. This is the update sequence that wrote it, except for the further bodies of an update that
+    /// wrote several (`keys::body_number`).
     pub body_seq: u64,
     /// Size of the body in bytes.
     pub size: u32,
@@ -105,8 +106,8 @@ impl DocRecord {
         Some(Head { seq: self.seq, rev: node.rev.clone(), stored: node.value?, has_conflicts })
     }
 
-    /// Appends the stored form and returns the offset of its revisions. `head` must be the head of this record, which
-    /// must have revisions.
+    /// Appends the stored form. Returns the length of its head, after which the revisions are stored. `head` must be the
+    /// head of this record, which must have revisions.
     pub(crate) fn encode(&self, head: &Head, out: &mut Vec<u8>) -> usize {
         let start = out.len();
         let mut flags = head.stored.flags();

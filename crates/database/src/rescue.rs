@@ -70,9 +70,6 @@ impl Catalog {
 
     /// Removes the indexes whose shards are in `damaged`, or all indexes for `None`. They are rebuilt on demand.
     /// Returns the number of removed indexes.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn remove_indexes(&self, name: &str, damaged: Option<&[RangeInclusive<u64>]>) -> Result<usize> {
         let database = self.database(name)?;
         let stored = StoredDatabase::open(self.engine().as_ref(), database.shard())?;
@@ -90,9 +87,6 @@ impl Catalog {
     /// Restores the names of databases in those of `shards` that the catalog does not refer to, according to `known`.
     /// Drops shards that belong to no database, and reserves all numbers in `shards`. Returns the names, each with
     /// true if it was in `known`.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn adopt(
         &self,
         shards: &[u64],
@@ -133,7 +127,6 @@ impl Catalog {
     }
 }
 
-/// Copies settings and local documents.
 fn copy_settings(old: &StoredDatabase, catalog: &Catalog, new: Shard, rescued: &mut Rescued) -> Result<()> {
     let mut batch = Batch::new();
     for key in COPIED {

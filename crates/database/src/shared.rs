@@ -17,9 +17,6 @@ pub type SharedSettings = BTreeMap<(String, String), String>;
 
 impl Catalog {
     /// Returns the settings in the store, or `None` if none were ever stored.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn shared_settings(&self) -> Result<Option<SharedSettings>> {
         read_shared_settings(|shard, space, key| Ok(self.engine().snapshot(shard)?.get(space, key)?))
     }
@@ -27,9 +24,6 @@ impl Catalog {
     /// Changes the settings in the store. `change` receives the current settings and returns the new ones, or `None`
     /// to keep them. An empty result removes the entry. `change` can be called several times. Returns the settings
     /// after the change.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn change_shared_settings(
         &self,
         mut change: impl FnMut(Option<&SharedSettings>) -> Option<SharedSettings>,

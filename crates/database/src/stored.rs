@@ -12,7 +12,6 @@ use crate::read::{Revision, attached_with_prefix};
 use crate::record::{DocRecord, SequenceEntry, Stored};
 use crate::{DatabaseError, Result, keys, pieces};
 
-/// A database in one snapshot of its shard.
 #[derive(Clone)]
 pub(crate) struct StoredDatabase {
     pub(crate) snapshot: Arc<dyn Snapshot>,
@@ -44,12 +43,10 @@ impl StoredDatabase {
         self.get(Keyspace::Documents, id.as_bytes())?.map(|bytes| self.decode_record(id.as_bytes(), &bytes)).transpose()
     }
 
-    /// Decodes the record that starts in the entry under `id`.
     pub(crate) fn decode_record(&self, id: &[u8], stored: &[u8]) -> Result<DocRecord> {
         DocRecord::decode(&pieces::whole(self.snapshot.as_ref(), id, stored)?)
     }
 
-    /// Returns the change at `seq`, if one exists.
     pub(crate) fn change(&self, seq: u64) -> Result<Option<StoredChange>> {
         let bytes = self.get(Keyspace::Sequence, &keys::sequence(seq))?;
         bytes.map(|bytes| StoredChange::decode(seq, &bytes)).transpose()

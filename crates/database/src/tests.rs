@@ -41,7 +41,6 @@ pub(crate) fn create(catalog: &Catalog, name: &str) -> Arc<Database> {
     catalog.create(name, DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole, q: 1 }).unwrap()
 }
 
-/// Creates a new database.
 pub(crate) fn database() -> Arc<Database> {
     create(&open(&engine()), "db")
 }
@@ -55,7 +54,6 @@ fn document(rev: Option<&Rev>, deleted: bool, body: &str) -> Document {
     Document { id: None, rev: rev.cloned(), deleted, body, attachments: None, revisions: None }
 }
 
-/// Creates an edit of `parent` by a client.
 pub(crate) fn edit(id: &str, parent: Option<&Rev>, deleted: bool, body: &str) -> DocUpdate {
     let mode = EditMode::Interactive;
     let document = document(parent, deleted, body);
@@ -94,7 +92,6 @@ pub(crate) fn body(view: &ReadView, stored: Stored) -> Option<String> {
     view.read_body(stored, &mut out).unwrap().then(|| String::from_utf8(out).unwrap())
 }
 
-/// Returns the ids of all documents that are not deleted.
 pub(crate) fn ids(view: &ReadView) -> Vec<String> {
     let mut rows = view.all_docs(&crate::IdRange::default(), crate::Direction::Forward).unwrap();
     let mut ids = Vec::new();

@@ -347,7 +347,6 @@ impl Verifying {
     }
 }
 
-/// Returns true if the content of an attachment matches its digests.
 pub(crate) fn read_content(stored: &StoredDatabase, attachment: &Attachment) -> Result<bool> {
     let mut reader = stored.content(attachment)?.reader(Form::Stored);
     let (mut sha, mut md5, mut piece) = (Sha256::new(), Md5::new(), vec![0; 64 << 10]);

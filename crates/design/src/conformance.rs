@@ -252,7 +252,6 @@ fn rows(output: &Emissions) -> Vec<Row> {
     output.rows().map(|row| (row.document, row.function, text(row.key), text(row.value))).collect()
 }
 
-/// Returns expected rows.
 fn expected(rows: &[(u32, u32, &str, &str)]) -> Vec<Row> {
     rows.iter().map(|(document, function, key, value)| (*document, *function, (*key).into(), (*value).into())).collect()
 }
@@ -261,7 +260,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Checks an error that ends a build.
 fn check_fatal<T>(result: Result<T, RunError>, name: &str, part: &str) {
     match result {
         Err(RunError::Fatal { name: actual, reason }) => {

@@ -4,6 +4,8 @@
 //! reduce functions into a [`Reducer`]; the other functions of a design document are called through a
 //! [`DesignProgram`]. This crate executes no functions and contains no particular language.
 
+#![warn(missing_docs)]
+
 mod batch;
 mod cancellation;
 pub mod conformance;

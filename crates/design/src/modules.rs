@@ -11,7 +11,6 @@ use settee_model::json::Value;
 
 use crate::DesignDocument;
 
-/// Languages whose functions are modules.
 const LANGUAGES: [&str; 1] = ["wasm"];
 const ATTACHMENT: &str = "attachment:";
 const LIBRARY: &str = "lib:";

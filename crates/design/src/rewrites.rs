@@ -23,10 +23,8 @@ pub struct Rule {
     formats: Vec<(String, Format)>,
 }
 
-/// A segment of a path in a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
-    /// A fixed text.
     Literal(String),
     /// `:name`
     Variable(String),
@@ -34,7 +32,6 @@ enum Part {
     Rest,
 }
 
-/// The value of a parameter in a rule.
 #[derive(Clone, Debug)]
 enum Template {
     /// A text, including `:name` and `*`.
@@ -52,11 +49,9 @@ enum Format {
     Bool,
 }
 
-/// The value of a variable or a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Bound {
     Text(String),
-    /// JSON text.
     Json(Vec<u8>),
 }
 
@@ -211,7 +206,6 @@ fn quote(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
 }
 
-/// Returns a value as a part of a path.
 fn plain(bound: &Bound) -> String {
     match bound {
         Bound::Text(text) => text.clone(),
@@ -222,7 +216,6 @@ fn plain(bound: &Bound) -> String {
     }
 }
 
-/// Returns a value as that of a parameter.
 fn encode(name: &str, bound: &Bound) -> String {
     match bound {
         Bound::Text(text) if JSON_PARAMETERS.contains(&name) => {

@@ -88,7 +88,6 @@ pub fn with_lucene_version(body: Value<'_>) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Writes an object with other values.
 fn write_members<'a>(out: &mut Vec<u8>, object: Value<'a>, mut write: impl FnMut(&mut Vec<u8>, Value<'a>, Value<'a>)) {
     out.push(b'{');
     for (number, (name, value)) in object.members().enumerate() {

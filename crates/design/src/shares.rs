@@ -42,7 +42,6 @@ impl Owner {
         Self { part: 0, ..self }
     }
 
-    /// Returns the keys under which its units are counted.
     fn keys(self) -> impl Iterator<Item = Self> {
         [Some(self.whole()), (self.part != 0).then_some(self)].into_iter().flatten()
     }

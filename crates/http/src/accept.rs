@@ -2,7 +2,6 @@
 
 use hyper::{HeaderMap, header};
 
-/// Returns true if the client accepts this content type, or if the request has no `Accept` header.
 pub(crate) fn accepts(headers: &HeaderMap, content_type: &str) -> bool {
     let Some(accept) = headers.get(header::ACCEPT) else {
         return true;
@@ -14,12 +13,10 @@ pub(crate) fn accepts(headers: &HeaderMap, content_type: &str) -> bool {
         && !list.iter().any(|(name, quality)| *quality == 0.0 && names_it(name))
 }
 
-/// Returns true if the client accepts gzip.
 pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     quality_of_encoding(headers, "gzip").is_some_and(|quality| quality > 0.0)
 }
 
-/// Returns true if the client accepts gzip or does not exclude the identity encoding.
 pub(crate) fn accepts_gzip_or_identity(headers: &HeaderMap) -> bool {
     accepts_gzip(headers) || quality_of_encoding(headers, "identity").is_none_or(|quality| quality > 0.0)
 }
@@ -32,7 +29,6 @@ fn quality_of_encoding(headers: &HeaderMap, encoding: &str) -> Option<f32> {
     quality(encoding).or_else(|| quality("*"))
 }
 
-/// Parses a header list into names and qualities.
 fn qualities(list: &str) -> Vec<(String, f32)> {
     let members = list.split(',').map(str::trim).filter(|member| !member.is_empty());
     let members = members.map(|member| {

@@ -13,7 +13,6 @@ const JWKS_FILE_FRESH_MS: u64 = 2000;
 /// An authentication method for requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handler {
-    /// The cookie `AuthSession`.
     Cookie,
     /// Basic credentials, and the admin party.
     Default,
@@ -64,7 +63,6 @@ pub(crate) enum Anonymous {
     RefusedExceptUp,
 }
 
-/// The attributes of session cookies.
 #[derive(Clone, Debug)]
 pub(crate) struct CookiePolicy {
     pub(crate) timeout_s: u64,
@@ -75,7 +73,6 @@ pub(crate) struct CookiePolicy {
     pub(crate) same_site: Option<&'static str>,
 }
 
-/// The headers of proxy authentication.
 #[derive(Clone, Debug)]
 pub(crate) struct ProxyPolicy {
     /// True if proxies must prove with a token that they have the secret.
@@ -94,7 +91,6 @@ pub(crate) struct KeySource {
     pub(crate) fresh_ms: u64,
 }
 
-/// The settings of bearer tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct JwtPolicy {
     /// `None` if the setting of the required claims is invalid.
@@ -102,13 +98,11 @@ pub(crate) struct JwtPolicy {
     pub(crate) sources: Vec<KeySource>,
 }
 
-/// The settings of authentication.
 #[derive(Clone, Debug)]
 pub(crate) struct AuthPolicy {
     pub(crate) handlers: Vec<Handler>,
     pub(crate) anonymous: Anonymous,
     pub(crate) secret: Option<String>,
-    /// The secret that authenticates nodes of a cluster to each other.
     pub(crate) node_secret: Option<String>,
     pub(crate) algorithms: Vec<Algorithm>,
     pub(crate) cookie: CookiePolicy,

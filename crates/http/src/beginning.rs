@@ -11,7 +11,6 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-/// Permits that are reserved for each connection.
 const OWN: usize = 2;
 
 /// Maximum number of permits of a connection while the shared ones are not exhausted.
@@ -24,11 +23,9 @@ const SHARED: usize = 64;
 /// processors, and clients that send bodies slowly must not block others.
 const SHARED_TIME: Duration = Duration::from_millis(100);
 
-/// The permits that all connections share.
 #[derive(Clone)]
 pub(crate) struct Beginnings(Arc<Semaphore>);
 
-/// The permits of one connection.
 pub(crate) struct OfConnection {
     own: Semaphore,
     further: Semaphore,
@@ -46,14 +43,12 @@ impl Beginnings {
         Self(Arc::new(Semaphore::new(SHARED)))
     }
 
-    /// Returns the permits of a new connection.
     pub(crate) fn of_connection(&self) -> OfConnection {
         OfConnection { own: Semaphore::new(OWN), further: Semaphore::new(OF_CONNECTION - OWN), shared: self.clone() }
     }
 }
 
 impl OfConnection {
-    /// Waits for a permit.
     pub(crate) async fn begin(&self) -> Beginning<'_> {
         // Acquiring never fails because the semaphores are never closed.
         let further = async { (self.further.acquire().await.ok(), self.shared.0.acquire().await.ok()) };

@@ -110,12 +110,10 @@ where
     .await
 }
 
-/// Parses a body as JSON.
 pub(crate) async fn json(bytes: Bytes) -> Result<Json, Error> {
     parse(bytes, Json::parse).await
 }
 
-/// Parses a body that contains documents as JSON.
 pub(crate) async fn json_envelope(bytes: Bytes) -> Result<Json, Error> {
     parse(bytes, Json::parse_envelope).await
 }

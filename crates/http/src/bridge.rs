@@ -164,7 +164,6 @@ impl Output {
         self.account.cancellation()
     }
 
-    /// Returns the buffer to which text is appended.
     pub(crate) fn text(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }

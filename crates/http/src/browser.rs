@@ -21,7 +21,6 @@ use cors::Cors;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The settings that concern browsers.
 pub(crate) struct BrowserPolicy {
     cors: Option<Cors>,
     frames: Option<Frames>,
@@ -92,7 +91,6 @@ impl BrowserPolicy {
         Err(Error::forbidden(reason))
     }
 
-    /// Adds the security headers to a response.
     pub(crate) fn mark(&self, viewer: &Viewer, path: &str, response: &mut Response) {
         if let Some(cors) = &self.cors {
             let origin = viewer.origin.as_ref().and_then(|origin| origin.to_str().ok());

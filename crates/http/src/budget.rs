@@ -101,12 +101,10 @@ impl Budget {
         self.total
     }
 
-    /// Returns the number of bytes in use.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Reserves `bytes` if the limit of `share` permits it.
     fn take(&self, bytes: usize, share: Share) -> bool {
         let limit = share.of(self.total);
         let room = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);

@@ -56,9 +56,8 @@ impl CatchUp {
         self.shared.is_none()
     }
 
-    /// Waits until everything that other processes finished before the call is visible to this process.
-    ///
-    /// # Errors Returns 503 if the store does not respond in time.
+    /// Waits until everything that other processes finished before the call is visible to this process. Returns 503
+    /// if the store does not respond in time.
     pub(crate) async fn wait(&self) -> Result<(), Error> {
         let Some(shared) = &self.shared else { return Ok(()) };
         let (sender, done) = oneshot::channel();

@@ -59,7 +59,6 @@ const H2_PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time that a connection has to announce its end to the client.
 const LEAVE_TIME: Duration = Duration::from_millis(100);
 
-/// The limits of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     /// Maximum size and number of fields of a head.
@@ -91,7 +90,6 @@ impl Limits {
     }
 }
 
-/// An accepted connection.
 pub(crate) enum Accepted {
     Tcp(TcpStream, IpAddr),
     Tls(TcpStream, IpAddr, Tls),

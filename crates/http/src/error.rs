@@ -21,23 +21,17 @@ use settee_settings::SettingsError;
 use settee_views::ViewError;
 use settee_wire::multipart::MultipartError;
 
-/// An error response.
 #[derive(Clone, Debug)]
 pub struct Error {
-    /// The status of the answer.
     pub status: StatusCode,
-    /// The member `error`.
     pub name: Cow<'static, str>,
-    /// The member `reason`.
     pub reason: Cow<'static, str>,
     /// The value that replaces [`Self::reason`] if a function threw one: it may be any JSON value.
     thrown: Option<Json>,
-    /// Additional headers.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Error {
-    /// Creates an error without additional headers.
     pub fn new(status: StatusCode, name: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Self {
         Self { status, name: name.into(), reason: reason.into(), thrown: None, headers: Vec::new() }
     }

@@ -18,7 +18,6 @@ const WAITING_MAX: usize = 10_000;
 /// Maximum number of failures in one message, of about 40 bytes each.
 pub(crate) const FAILURES_PER_MESSAGE_MAX: usize = 1_000;
 
-/// The queue of failures at this node.
 pub(crate) struct Failures(Mutex<Option<mpsc::Receiver<Suspect>>>);
 
 impl Failures {

@@ -113,7 +113,6 @@ struct Answers<F> {
     last: Vec<u8>,
     /// True if the answers have already waited for others.
     is_due: bool,
-    /// Parts that are ready to be sent.
     ready: VecDeque<Bytes>,
 }
 
@@ -195,7 +194,6 @@ mod tests {
         }
     }
 
-    /// Returns `count` answers, and the senders that complete them.
     fn answers(count: usize) -> (Vec<oneshot::Sender<Answer>>, Answers<impl Future<Output = Option<Answer>>>) {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| oneshot::channel::<Answer>()).unzip();
         // Boxed, because they are polled in any order.

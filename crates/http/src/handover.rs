@@ -20,7 +20,6 @@ use crate::limits::SMALL_BODY_BYTES_MAX;
 use crate::origin::{Peer, Scheme};
 use crate::respond::{self, Response};
 
-/// The target of messages.
 pub(crate) const TARGET: &str = "/_node/_local/_writes";
 
 /// The header that confirms a message and reports the load of the node: [`TAKEN`] or [`BUSY`].
@@ -30,19 +29,16 @@ pub(crate) const TAKEN: HeaderValue = HeaderValue::from_static("taken");
 /// The message was accepted by a busy node; other nodes should write as well.
 pub(crate) const BUSY: HeaderValue = HeaderValue::from_static("busy");
 
-/// Maximum number of requests in a message.
 pub(crate) const REQUESTS_MAX: usize = 64;
 
 /// Maximum size of the head of a forwarded request. Nearly all have less than one thousand bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// Maximum size of a message.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 512 << 10;
 
 // Every request fits into a message.
 const _: () = assert!(HEAD_BYTES_MAX + SMALL_BODY_BYTES_MAX < MESSAGE_BYTES_MAX);
 
-/// Maximum size of the answer to one request.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// Headers that apply to a single connection only.
@@ -57,7 +53,6 @@ const OF_CONNECTION: [HeaderName; 8] = [
     header::UPGRADE,
 ];
 
-/// Result of a forwarded request.
 pub(crate) enum HandedOver {
     /// The node has handled the request; the response, and the user if authenticated.
     Answered(Response, Option<String>),
@@ -94,7 +89,6 @@ pub(crate) fn frame_of(
     Some(frame)
 }
 
-/// Decodes the request of a frame.
 pub(crate) fn request_of(frame: Frame) -> Option<Handed> {
     let [method, target, client] = frame.start;
     let (scheme, ip) = std::str::from_utf8(&client).ok()?.split_once(' ')?;

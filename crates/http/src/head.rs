@@ -16,29 +16,23 @@ use crate::origin::{Peer, Scheme};
 /// The header with the id of the request in logs, chosen by the client or by the server.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 
-/// A request and its origin.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestHead {
     /// The effective method; HEAD is represented as GET.
     pub(crate) method: Method,
     pub(crate) uri: Uri,
-    /// The address of the client.
     pub(crate) peer: IpAddr,
-    /// The scheme of the URL that the client used.
     pub(crate) scheme: Scheme,
     /// The path that the client requested, if it was rewritten, and the number of rewrites.
     pub(crate) requested: Option<String>,
     pub(crate) rewrites: u64,
-    /// The handler that authenticated the user.
     pub(crate) handler: Option<Handler>,
     /// Facts that are collected during the request.
     pub(crate) seen: Arc<Seen>,
-    /// The memory account of the client.
     pub(crate) account: Arc<Account>,
 }
 
 impl RequestHead {
-    /// Creates the head of a request as its client has sent it.
     pub(crate) fn of_client(method: Method, uri: Uri, client: Peer, seen: Arc<Seen>, account: Arc<Account>) -> Self {
         let Peer { ip: peer, scheme } = client;
         Self { method, uri, peer, scheme, handler: None, requested: None, rewrites: 0, seen, account }
@@ -50,13 +44,11 @@ impl RequestHead {
 pub(crate) struct Seen {
     pub(crate) route: OnceLock<&'static str>,
     pub(crate) user: OnceLock<String>,
-    /// Time to receive the body, in microseconds.
     body_us: AtomicU64,
     /// True if the request was handled: this node had all the required state.
     is_handled: AtomicBool,
     /// The permit that counts the request among the small writes in flight.
     under_way: OnceLock<Arc<()>>,
-    /// Reads from the store for this request.
     pub(crate) tally: Arc<Tally>,
 }
 
@@ -66,7 +58,6 @@ impl Seen {
         let _ = self.route.set(route);
     }
 
-    /// Sets the time to receive the body.
     pub(crate) fn set_body_time(&self, from_us: u64, until_us: u64) {
         self.body_us.store(until_us.saturating_sub(from_us), Ordering::Relaxed);
     }
@@ -75,7 +66,6 @@ impl Seen {
         self.body_us.load(Ordering::Relaxed) / 1000
     }
 
-    /// Marks the request as handled.
     pub(crate) fn set_handled(&self) {
         self.is_handled.store(true, Ordering::Relaxed);
     }

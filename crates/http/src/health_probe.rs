@@ -26,7 +26,6 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(200);
 // A failed node delays no request by two seconds, even if it has just answered a probe.
 const _: () = assert!(PROBE_DELAY.as_millis() + PROBE_INTERVAL.as_millis() + PROBE_TIMEOUT.as_millis() < 1500);
 
-/// The observed state of the other nodes.
 #[derive(Default)]
 pub(crate) struct HealthProbes(Mutex<HashMap<NodeId, HealthProbe>>);
 

@@ -16,9 +16,7 @@ const BEFORE: &str = "/* CouchDB */";
 /// Number of buffered pieces. It is small because the sender measures the speed of the client by it.
 const PIECES_WAITING: usize = 1;
 
-/// Returns the function that a query names, if any.
-///
-/// # Errors Returns an error if the value is not a name.
+/// Returns the function that a query names, if any. Returns an error if the value is not a name.
 pub(crate) fn callback(query: Option<&str>) -> Result<Option<String>, Error> {
     let query = Query::parse(query)?;
     let Some(name) = query.get("callback").filter(|name| !name.is_empty()) else { return Ok(None) };

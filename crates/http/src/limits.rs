@@ -12,12 +12,10 @@ use crate::Error;
 /// Maximum size of a small body. A larger one justifies a commit and a catch-up of its own.
 pub(crate) const SMALL_BODY_BYTES_MAX: usize = 64 << 10;
 
-/// Size limits of documents and their ids.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     document_bytes: u64,
     id_bytes: u64,
-    /// Size at which a partition is full.
     partition_bytes: u64,
 }
 

@@ -21,11 +21,9 @@ const SPAN_MS: u64 = 1000;
 /// preferred node causes commit conflicts.
 pub(crate) const SPREAD_MS: u64 = 5 * 60 * 1000;
 
-/// The load of this node, and the reports of others.
 pub(crate) struct Load {
     processor_time: ProcessorTime,
     processors: u64,
-    /// A monotonic clock.
     now_ms: Box<dyn Fn() -> u64 + Send + Sync>,
     state: Mutex<State>,
 }

@@ -42,12 +42,10 @@ use crate::rate::Rates;
 use crate::respond::Response;
 use crate::search_permits::SearchPermits;
 
-/// Names and versions of this server.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The version of CouchDB whose interface is served; clients compare it.
     pub couchdb_version: String,
-    /// The version of this program.
     pub version: String,
     /// The name of the node in `/_membership` and `/_node`.
     pub node: String,
@@ -87,33 +85,20 @@ impl Default for Platform {
     }
 }
 
-/// The dependencies of a [`Node`].
 pub struct NodeDependencies {
-    /// The databases.
     pub catalog: Arc<Catalog>,
-    /// The view indexes.
     pub views: Arc<Views>,
-    /// The search indexes.
     pub searches: Arc<Searches>,
-    /// The languages of design documents.
     pub languages: Languages,
-    /// The background tasks.
     pub tasks: Tasks,
-    /// The configuration.
     pub settings: Arc<dyn Settings>,
-    /// Administrators and password verification.
     pub authenticator: Authenticator,
-    /// The source of identifiers.
     pub uuids: Box<dyn Fn(usize) -> Vec<String> + Send + Sync>,
-    /// Names and versions.
     pub identity: Identity,
     /// The time in milliseconds since the Unix epoch.
     pub clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// Random numbers.
     pub entropy: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// Threads, memory and keys.
     pub platform: Platform,
-    /// Functions for operators.
     pub operation: Operation,
 }
 
@@ -141,7 +126,6 @@ pub struct Node {
     pub(crate) client_threads: Arc<ClientThreads>,
     /// Permits for index builds that searches wait for.
     pub(crate) search_permits: SearchPermits,
-    /// Threads for requests with much work.
     pub(crate) slow_lane: SlowLane,
     pub(crate) budget: Arc<Budget>,
     policy: Derived<Policy>,
@@ -162,7 +146,6 @@ pub struct Node {
 }
 
 impl Node {
-    /// Assembles the node.
     #[must_use]
     pub fn new(dependencies: NodeDependencies) -> Arc<Self> {
         let NodeDependencies { catalog, views, searches, languages, tasks, settings, authenticator, .. } = dependencies;
@@ -285,13 +268,11 @@ impl Node {
         })
     }
 
-    /// Returns the storage engine.
     #[must_use]
     pub fn engine(&self) -> &Arc<dyn settee_database::Engine> {
         self.catalog.engine()
     }
 
-    /// Returns the name of this node in the cluster.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.identity.node
@@ -303,7 +284,6 @@ impl Node {
         self.budget.total()
     }
 
-    /// Returns the time since the start.
     #[must_use]
     pub fn uptime_s(&self) -> u64 {
         (self.clock_ms)().saturating_sub(self.started_ms) / 1000
@@ -315,7 +295,6 @@ impl Node {
         self.metrics.slow_requests((self.operation.monotonic_us)())
     }
 
-    /// Returns the database with this name.
     pub(crate) fn database(&self, name: &str) -> Result<Arc<Database>, Error> {
         Ok(self.catalog.database(name)?)
     }
@@ -329,7 +308,6 @@ impl Node {
         self.replicator.get().ok_or_else(unavailable)
     }
 
-    /// Returns the settings that apply to all requests.
     pub(crate) fn policy(&self) -> Arc<Policy> {
         self.policy.current(self.settings.as_ref(), Policy::of)
     }
@@ -339,7 +317,6 @@ impl Node {
         self.client_threads.answer(account, self.policy().send_timeout)
     }
 
-    /// Returns the admission of the output of a list function.
     pub(crate) fn list_outward(&self, owner: Owner, account: &Arc<Account>) -> Admission {
         self.client_threads.list(owner, account, self.policy().send_timeout)
     }
@@ -355,19 +332,16 @@ impl Node {
         self.client_threads.free_answers()
     }
 
-    /// Creates the users database, unless it exists or `[couchdb] single_node` is off.
-    ///
-    /// # Errors Returns an error if the engine fails.
+    /// Creates the users database, unless it exists or `[couchdb] single_node` is off. Returns an error if the engine
+    /// fails.
     pub async fn make_users_database(&self) -> Result<(), Error> {
         Ok(self.databases.make_users_database().await?)
     }
 
-    /// Returns the settings of authentication.
     pub(crate) fn auth_policy(&self) -> Arc<AuthPolicy> {
         self.authentication.policy()
     }
 
-    /// Returns the response to a refused request.
     pub(crate) fn refuse(&self, caller: &Caller, error: &Error) -> Response {
         caller.refuse(&self.auth_policy(), &self.policy().forwarded, error)
     }
@@ -405,12 +379,10 @@ impl Node {
         });
     }
 
-    /// Returns the components that observe every request.
     pub(crate) fn observers(&self) -> (&Arc<Metrics>, &Arc<Operation>) {
         (&self.metrics, &self.operation)
     }
 
-    /// Returns the components that provide the numbers of statistics.
     pub(crate) fn figures(&self) -> Figures<'_> {
         Figures {
             catalog: &self.catalog,
@@ -426,7 +398,6 @@ impl Node {
         format!("{:016x}{:016x}", (self.entropy)(), (self.entropy)())
     }
 
-    /// Returns a new identifier.
     pub(crate) fn uuid(&self) -> String {
         (self.uuids)(1).pop().unwrap_or_default()
     }

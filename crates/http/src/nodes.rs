@@ -26,13 +26,11 @@ use crate::health_probe::HealthProbes;
 use crate::load::Load;
 use crate::respond::{self, Answer};
 
-/// Timeout of a response of another node.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// Timeout of a request to another node that may run long.
 const LONG_REQUEST_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Maximum size of a response of another node.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// Maximum number of requests that are forwarded concurrently. Further ones are handled by this node.
@@ -52,10 +50,8 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 20;
 /// The target of health probes, which are answered before any other processing.
 pub(crate) const ALIVE: &str = "/_node/_local/_alive";
 
-/// The nodes of one cluster.
 pub(crate) struct Nodes {
     pub(crate) engine: Arc<dyn Engine>,
-    /// The name of this node.
     pub(crate) own: String,
     pub(crate) settings: Arc<dyn Settings>,
     /// The secret that authenticates nodes to each other.
@@ -71,11 +67,9 @@ pub(crate) struct Nodes {
     /// Permits of forwarded requests. They limit the requests of unauthenticated clients, which are forwarded
     /// before they are authorized.
     pub(crate) handing_over: Semaphore,
-    /// Number of requests that this process has signed.
     pub(crate) signed: AtomicU64,
 }
 
-/// A request to another node.
 #[derive(Clone)]
 pub(crate) struct Question {
     pub(crate) method: Method,
@@ -89,7 +83,6 @@ impl Question {
         Self { method: Method::GET, target: target.to_owned(), headers: HeaderMap::new(), body: Bytes::new() }
     }
 
-    /// Creates a POST of JSON.
     fn post(target: &str, body: Vec<u8>) -> Self {
         let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         Self { method: Method::POST, target: target.to_owned(), headers, body: body.into() }
@@ -124,7 +117,6 @@ impl Nodes {
         self.others().into_iter().find(|node| node.name == name)
     }
 
-    /// Passes a request on to another node and returns its response.
     pub(crate) async fn pass_on(
         &self,
         node: &Member,
@@ -235,7 +227,6 @@ impl Nodes {
         asking.join_all().await.into_iter().flatten().collect()
     }
 
-    /// Sends a request that another node answers immediately.
     fn ask(
         &self,
         node: &Member,

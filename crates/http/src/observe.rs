@@ -25,7 +25,6 @@ use crate::respond::{Aborted, Body, Response, Sliced};
 /// The target of the lines of the access log, which the server formats like CouchDB.
 pub const ACCESS_LOG: &str = "settee::access";
 
-/// A request that is being served.
 pub(crate) struct Observation {
     metrics: Arc<Metrics>,
     operation: Arc<Operation>,
@@ -41,7 +40,6 @@ pub(crate) struct Observation {
     status: Option<StatusCode>,
     bytes: u64,
     is_complete: bool,
-    /// Cancels the work for the request when dropped.
     work: Option<CancelOnDrop>,
 }
 
@@ -52,7 +50,6 @@ struct Traced {
 }
 
 impl Observation {
-    /// Starts the observation of a request.
     pub(crate) fn begin(
         (metrics, operation): (&Arc<Metrics>, &Arc<Operation>),
         method: &Method,
@@ -283,7 +280,6 @@ fn parse_parent(text: &str) -> Option<Parent> {
     (parent.trace != 0 && parent.span != 0).then_some(parent)
 }
 
-/// Returns true for the routes of searches.
 fn is_search(route: &str) -> bool {
     route.ends_with("/_nouveau/{index}") || route.ends_with("/_search/{index}")
 }

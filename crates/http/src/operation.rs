@@ -7,22 +7,16 @@ use std::sync::atomic::AtomicU64;
 /// Figures of the operating system about the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessFigures {
-    /// Number of open files and sockets.
     pub open_files: u64,
-    /// Resident memory in bytes.
     pub resident_bytes: u64,
-    /// Number of threads.
     pub threads: u64,
-    /// Number of worker processes.
     pub children: u64,
-    /// Processor time, in milliseconds.
     pub cpu_ms: u64,
 }
 
 /// The origin of a trace: the header `traceparent` of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parent {
-    /// The id of the trace.
     pub trace: u128,
     /// The span of the client.
     pub span: u64,
@@ -30,25 +24,19 @@ pub struct Parent {
     pub is_sampled: bool,
 }
 
-/// Values of span attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attribute {
-    /// A text.
     Text(String),
-    /// A number.
     Number(u64),
 }
 
 /// The span of a served request, for a tracer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The id of the trace.
     pub trace: u128,
-    /// The id of the span.
     pub id: u64,
     /// The span of the client.
     pub parent: Option<u64>,
-    /// Method and route.
     pub name: String,
     /// Duration in microseconds. The span ends at the time of the report.
     pub duration_us: u64,
@@ -58,7 +46,6 @@ pub struct Span {
     pub attributes: Vec<(&'static str, Attribute)>,
 }
 
-/// A receiver of spans.
 pub trait Tracer: Send + Sync {
     /// Returns the ids of trace and span of a new request, if it is sampled.
     fn begin(&self, parent: Option<Parent>) -> Option<(u128, u64)>;
@@ -129,21 +116,16 @@ pub type LogLines = Vec<(&'static str, u64)>;
 
 /// Functions that access the operating system and the log.
 pub struct Operation {
-    /// Returns microseconds of a monotonic clock.
     pub monotonic_us: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// Returns the figures of the process.
     pub process: Box<dyn Fn() -> ProcessFigures + Send + Sync>,
     /// Returns the last lines of the log, as far as they are kept.
     pub log_tail: Box<dyn Fn() -> Vec<u8> + Send + Sync>,
-    /// Returns the number of log lines by level.
     pub log_lines: Box<dyn Fn() -> LogLines + Send + Sync>,
-    /// Starts a restart of the server.
     pub restart: Box<dyn Fn() + Send + Sync>,
     /// The backups of the server, if they are configured.
     pub backups: Option<Arc<dyn Backups>>,
     /// Duration in microseconds beyond which requests are logged as slow; `u64::MAX` disables this.
     pub slow_request_us: Arc<AtomicU64>,
-    /// The receiver of traces.
     pub tracer: Option<Arc<dyn Tracer>>,
 }
 

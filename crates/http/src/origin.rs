@@ -8,7 +8,6 @@ use hyper::header::{self, HeaderName};
 
 use settee_settings::{Key, Settings, chttpd, key::Text};
 
-/// The URL scheme of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Http,
@@ -28,7 +27,6 @@ impl Scheme {
     }
 }
 
-/// Address and scheme of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     /// The address of the peer: 127.0.0.1 for a Unix socket, the address of the client behind trusted proxies.

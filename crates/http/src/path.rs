@@ -13,7 +13,6 @@ use crate::params::{Plus, decode};
 /// Characters that CouchDB does not escape in addresses.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b':');
 
-/// Encodes a name as one segment of a path.
 pub(crate) fn encode_path(name: &str) -> String {
     utf8_percent_encode(name, PATH).to_string()
 }

@@ -14,7 +14,6 @@ use crate::params::Plus;
 use crate::proxies::TrustedProxies;
 use crate::rate::RateLimit;
 
-/// The settings that apply to all requests.
 pub(crate) struct Policy {
     /// Maximum size of a request's path and query.
     pub(crate) max_uri_length: u64,

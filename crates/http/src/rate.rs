@@ -69,7 +69,6 @@ impl RateLimit {
     }
 }
 
-/// The buckets of all clients.
 #[derive(Default)]
 pub(crate) struct Rates(Mutex<HashMap<Client, Bucket>>);
 

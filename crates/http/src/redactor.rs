@@ -33,7 +33,6 @@ const OPEN_PARTS: [&str; 8] = [
     "_purged_infos_limit",
 ];
 
-/// Removes credentials from a response.
 pub(crate) struct Redactor {
     user: Option<String>,
 }

@@ -26,15 +26,11 @@ use claims::Claims;
 
 /// The dependencies of replication that only the server has.
 pub struct ReplicationDependencies {
-    /// The client for other servers.
     pub network: Arc<dyn Connect>,
-    /// The name of this host.
     pub hostname: String,
-    /// The port on which this server listens.
     pub port: u16,
 }
 
-/// The running replications of a server.
 pub struct Replication {
     replicator: Arc<Replicator>,
     timekeeper: JoinHandle<()>,
@@ -42,9 +38,7 @@ pub struct Replication {
 
 impl Replication {
     /// Starts replication on the runtime of the caller. Creates the database `_replicator` if it does not
-    /// exist, and resumes the replications of its documents.
-    ///
-    /// # Errors Returns an error if the databases cannot be read.
+    /// exist, and resumes the replications of its documents. Returns an error if the databases cannot be read.
     pub async fn start(
         node: &Arc<Node>,
         dependencies: ReplicationDependencies,
@@ -117,7 +111,6 @@ fn make_dependencies(node: &Arc<Node>, ways: Ways, hostname: String, port: u16) 
     }
 }
 
-/// Reads the section `[replicator]`.
 fn read_settings(node: &Node) -> Settings {
     let settings = node.settings.as_ref();
     let count = |key: &Key<Number>| usize::try_from(key.of(settings)).unwrap_or(usize::MAX);

@@ -40,7 +40,6 @@ pub(crate) enum Unread {
     Streamed(Mutex<settee_replication::Body>),
 }
 
-/// An authorized request to an existing resource.
 pub(crate) struct Request {
     pub(crate) node: Arc<Node>,
     pub(crate) router: Arc<Router>,
@@ -50,22 +49,18 @@ pub(crate) struct Request {
     pub(crate) user: UserContext,
     pub(crate) captures: Captures,
     pub(crate) body: Option<Unread>,
-    /// The kind of body of the resource.
     pub(crate) takes: Takes,
 }
 
 impl Request {
-    /// Returns the database in the path.
     pub(crate) fn database(&self) -> Result<Arc<Database>, Error> {
         self.node.database(self.captures.get("db"))
     }
 
-    /// Returns an error if the user is not an administrator of the database in the path.
     pub(crate) async fn require_database_admin(&self) -> Result<(), Error> {
         Ok(self.node.access.authorize(Permission::DatabaseAdmin, &self.user, self.captures.place()).await?)
     }
 
-    /// Reads the whole body.
     pub(crate) async fn read_body(&mut self) -> Result<Bytes, Error> {
         if let Some(Unread::Known(bytes)) = self.body.take_if(|body| matches!(body, Unread::Known(_))) {
             return Ok(bytes);
@@ -191,7 +186,6 @@ impl Request {
             }
     }
 
-    /// Returns a header as text.
     pub(crate) fn header(&self, name: impl header::AsHeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }

@@ -15,10 +15,8 @@ use crate::Error;
 use crate::budget::{Account, SLICE_BYTES};
 use crate::observe::ObservedBody;
 
-/// A response to a client.
 pub(crate) type Response = hyper::Response<Body>;
 
-/// The result of handlers.
 pub(crate) type Answer = Result<Response, Error>;
 
 /// The sender of a streamed body has failed: the connection is closed so that the client detects an incomplete
@@ -27,13 +25,9 @@ pub(crate) type Answer = Result<Response, Error>;
 #[error("the answer could not be completed")]
 pub(crate) struct Aborted;
 
-/// The body of a response.
 pub(crate) enum Body {
-    /// A complete body.
     Whole(Option<Bytes>),
-    /// Pieces of a streamed body.
     Stream(mpsc::Receiver<Result<Bytes, Aborted>>),
-    /// A streamed body with an observer.
     Observed(Box<ObservedBody>),
     /// A complete body whose transfer is observed.
     Sliced(Box<Sliced>),
@@ -52,7 +46,6 @@ impl Sliced {
         Self { rest: text, account }
     }
 
-    /// Returns the next slice, or `None` at the end.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
         if self.rest.is_empty() {
             return None;
@@ -105,14 +98,12 @@ impl hyper::body::Body for Body {
     }
 }
 
-/// Creates a response with a body of any type.
 pub(crate) fn whole(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response {
     let body = body.into();
     let body = Body::Whole((!body.is_empty()).then_some(body));
     with_headers(status, content_type, body)
 }
 
-/// Creates a response with a streamed body.
 pub(crate) fn streamed(content_type: &'static str, pieces: mpsc::Receiver<Result<Bytes, Aborted>>) -> Response {
     with_headers(StatusCode::OK, content_type, Body::Stream(pieces))
 }
@@ -123,7 +114,6 @@ pub(crate) fn json(status: StatusCode, mut text: Vec<u8>) -> Response {
     whole(status, "application/json", text)
 }
 
-/// Creates the response `{"ok":true}`.
 pub(crate) fn ok(status: StatusCode) -> Response {
     json(status, br#"{"ok":true}"#.to_vec())
 }
@@ -135,7 +125,6 @@ pub(crate) fn moved(location: &str) -> Response {
     response
 }
 
-/// Creates the response to an error.
 pub(crate) fn error(error: &Error) -> Response {
     let mut response = json(error.status, error_text(error));
     for (name, value) in &error.headers {
@@ -144,7 +133,6 @@ pub(crate) fn error(error: &Error) -> Response {
     response
 }
 
-/// Returns the JSON text of an error.
 pub(crate) fn error_text(error: &Error) -> Vec<u8> {
     let mut text = b"{".to_vec();
     error.write_members(&mut text);
@@ -159,7 +147,6 @@ pub(crate) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
-/// Sets the entity tag of a revision.
 pub(crate) fn set_etag(response: &mut Response, tag: &str) {
     set(response.headers_mut(), header::ETAG, &format!("\"{tag}\""));
 }

@@ -28,9 +28,7 @@ use crate::{Error, bridge};
 
 type Handler = Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync>;
 
-/// A resource with its path and methods.
 pub(crate) struct Resource {
-    /// The pattern of the path.
     pub(crate) path: &'static str,
     segments: Vec<Segment>,
     /// The methods in CouchDB's order.
@@ -40,7 +38,6 @@ pub(crate) struct Resource {
     pub(crate) other_methods: Option<(Permission, Takes, Handler)>,
 }
 
-/// A method of a resource.
 pub(crate) struct Served {
     pub(crate) method: Method,
     pub(crate) permission: Permission,
@@ -85,7 +82,6 @@ enum Segment {
     Rest(&'static str),
 }
 
-/// All resources.
 pub(crate) struct Router {
     resources: Vec<Resource>,
     /// The resources that a path of a given length can match, in order. All longer paths use the last entry.
@@ -96,7 +92,6 @@ pub(crate) struct Router {
 struct Place<'a> {
     resource: Option<&'a Resource>,
     captures: Captures,
-    /// The partition in the path.
     partition: Option<String>,
 }
 
@@ -192,7 +187,6 @@ impl Resource {
         }
     }
 
-    /// Returns true if a path of `length` segments may match.
     fn fits(&self, length: usize) -> bool {
         match self.segments.last() {
             Some(Segment::Rest(_)) => length >= self.segments.len(),
@@ -213,7 +207,6 @@ impl Resource {
         self.path.starts_with("/{db}/_design/{ddoc}/_")
     }
 
-    /// Returns the captured parts of a path that matches.
     fn captures(&self, parts: &[Cow<'_, str>]) -> Captures {
         let capture = |(index, segment): (usize, &Segment)| match segment {
             Segment::Literal(_) => None,
@@ -243,13 +236,11 @@ impl Router {
         candidates.iter().map(|&index| &self.resources[index]).find(|resource| resource.matches(parts))
     }
 
-    /// Returns all resources.
     #[cfg(test)]
     pub(crate) fn resources(&self) -> &[Resource] {
         &self.resources
     }
 
-    /// Authorizes a request and passes it to its handler.
     pub(crate) async fn dispatch(
         self: &Arc<Self>,
         node: &Arc<Node>,
@@ -374,7 +365,6 @@ impl Router {
         Ok(Place { resource, captures, partition })
     }
 
-    /// Returns the resource for `method` on `path`, the permission of the method, and the captures.
     #[cfg(test)]
     pub(crate) fn find(&self, method: &Method, path: &str) -> Result<(&Resource, Permission, Captures), Error> {
         let place = self.place(path, Plus::Space)?;
@@ -384,7 +374,6 @@ impl Router {
     }
 }
 
-/// Passes a request on to another node and returns its response.
 async fn pass_on(other: &Member, mut request: Request) -> Answer {
     let body = request.read_body().await?;
     let asked = (&request.head.method, &request.head.uri);
@@ -440,7 +429,6 @@ fn enter_partition(node: &Node, captures: &Captures, partition: &str, query: &mu
     query.set_partition(partition)
 }
 
-/// Returns an error if the database is not partitioned.
 pub(crate) fn require_partitioned(database: &Database) -> Result<(), Error> {
     match database.layout() {
         Layout::Whole => Err(Error::bad_request("database is not partitioned")),
@@ -453,7 +441,6 @@ fn is_unknown_function(captures: &Captures) -> bool {
     captures.find("ddoc").is_some() && captures.get("attachment").starts_with('_')
 }
 
-/// Returns an error if the design document does not exist.
 async fn require_design_document(node: &Arc<Node>, captures: &Captures) -> Result<(), Error> {
     let (database, id) = (node.database(captures.get("db"))?, format!("_design/{}", captures.get("ddoc")));
     bridge::blocking(move || match database.read()?.head(&id)? {

@@ -21,7 +21,6 @@ use crate::request::Request;
 /// The interval at which a search that waits for its permit checks its limits.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
-/// The searches of one request.
 pub(crate) struct Searches {
     node: Arc<Node>,
     owner: Owner,

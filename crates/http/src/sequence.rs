@@ -12,10 +12,8 @@ use settee_database::{Database, ReadView};
 
 use crate::Error;
 
-/// The start of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Since {
-    /// After this update sequence.
     Seq(u64),
     /// After all changes.
     Now,
@@ -34,14 +32,12 @@ impl Since {
     }
 }
 
-/// Appends a sequence as a JSON string.
 pub(crate) fn write(out: &mut Vec<u8>, database: &Database, seq: u64) {
     out.push(b'"');
     append(out, database, seq);
     out.push(b'"');
 }
 
-/// Returns a sequence as clients see it.
 pub(crate) fn text(database: &Database, seq: u64) -> String {
     let mut out = Vec::new();
     append(&mut out, database, seq);

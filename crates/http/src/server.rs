@@ -21,7 +21,6 @@ use crate::tls::Tls;
 /// Time that open requests have to finish when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// A listening socket.
 pub enum Listener {
     /// HTTP/1.1 and HTTP/2 in plain text.
     Tcp(TcpListener),

@@ -7,7 +7,6 @@ use tokio::sync::watch;
 pub struct Shutdown(watch::Sender<bool>);
 
 impl Shutdown {
-    /// Creates the signal of a running server.
     #[must_use]
     pub fn new() -> Self {
         Self(watch::Sender::new(false))

@@ -24,7 +24,6 @@ const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// One in this number of connections is closed per check, because a check scans all connections.
 const LEAVING_SHARE: usize = 256;
 
-/// The slots of all connections.
 pub(crate) struct Slots {
     free: Arc<Semaphore>,
     most: usize,
@@ -33,7 +32,6 @@ pub(crate) struct Slots {
     begun: Instant,
 }
 
-/// A permit for a connection.
 pub(crate) struct Slot {
     ending: Arc<Ending>,
     id: u64,
@@ -41,13 +39,11 @@ pub(crate) struct Slot {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Signals that end a connection.
 pub(crate) struct Ending {
     cut: Notify,
     is_cut: AtomicBool,
     leave: Notify,
     is_leaving: AtomicBool,
-    /// Number of requests in progress.
     open: AtomicUsize,
     begun: Instant,
     /// Time at which the last request ended.
@@ -157,12 +153,10 @@ impl Ending {
         self.leave.notify_one();
     }
 
-    /// Records the start of a request.
     pub(crate) fn request_begins(&self) {
         self.open.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records the end of a request and its response.
     pub(crate) fn request_ends(&self) {
         self.idle_since_us.store(micros(self.begun.elapsed()), Ordering::Relaxed);
         self.open.fetch_sub(1, Ordering::Release);

@@ -37,7 +37,6 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// Header with the time to receive the body, in milliseconds.
 const BODY_TIME: HeaderName = HeaderName::from_static("x-couchdb-body-time");
 
-/// The handler of requests.
 pub(crate) struct Service {
     node: Arc<Node>,
     router: Arc<Router>,
@@ -46,7 +45,6 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Creates the service of `node`.
     pub(crate) fn new(node: Arc<Node>, router: Arc<Router>) -> Arc<Self> {
         let version = version_header(&node);
         Arc::new(Self { node, router, version, beginnings: Beginnings::new() })
@@ -132,7 +130,6 @@ impl Service {
         }
     }
 
-    /// Handles a request on this node.
     async fn handle(&self, head: RequestHead, headers: HeaderMap, body: Unread, id: &str) -> Response {
         let viewer = Viewer::of(&headers, head.scheme);
         let prefers_minimal = headers.get(PREFER).is_some_and(|value| value == "return=minimal");

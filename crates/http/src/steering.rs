@@ -48,7 +48,6 @@ pub(crate) enum Steered {
     Here(Unread),
     /// The request must be handled by this node, and may have been handled already by another one.
     Again(Unread, Doubt),
-    /// The request was handled.
     Answered(Response),
 }
 

@@ -86,7 +86,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Begun<S> {
 pub(crate) struct Paced<S> {
     inner: S,
     timeout: Duration,
-    /// The deadline of a write that is waiting.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 

@@ -31,7 +31,6 @@ const REFUSED: HeaderName = HeaderName::from_static("x-settee-refused");
 const LINGER_TIME: Duration = Duration::from_secs(10);
 const LINGER_BYTES: usize = 256 << 20;
 
-/// Reasons to refuse a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     BadLine,

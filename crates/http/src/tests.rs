@@ -47,7 +47,6 @@ use settee_service::threads::GiveWay;
 /// The instance of the [`database`].
 pub(crate) const INSTANCE: u64 = 0x0123_4567_89ab_cdef;
 
-/// Returns an empty database in memory.
 pub(crate) fn database() -> Arc<Database> {
     let catalog = Catalog::open(Arc::new(MemoryEngine::new()), 1).unwrap();
     catalog

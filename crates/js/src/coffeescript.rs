@@ -67,7 +67,6 @@ impl CoffeeScript {
         Self { javascript, compiler, cache: Arc::default() }
     }
 
-    /// Compiles a function to JavaScript.
     fn compile(&self, source: &Arc<str>) -> Result<Arc<str>, CompileError> {
         if let Some(compiled) = self.cache.lock().compiled.get(source) {
             return Ok(Arc::clone(compiled));

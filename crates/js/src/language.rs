@@ -76,7 +76,6 @@ pub struct SandboxReport {
 }
 
 impl JavaScript {
-    /// Creates the language; workers run `command`.
     #[must_use]
     pub fn new(command: WorkerCommand, settings: PoolSettings) -> Self {
         let pool = Pool::new(command, settings);
@@ -84,14 +83,12 @@ impl JavaScript {
         Self { pool, designs, reduce_limit: ReduceLimit::default(), natively: Arc::new(AtomicBool::new(true)) }
     }
 
-    /// Returns the language with another limit on reductions.
     #[must_use]
     pub fn with_reduce_limit(mut self, limit: ReduceLimit) -> Self {
         self.reduce_limit = limit;
         self
     }
 
-    /// Returns the language with the native evaluator enabled or disabled.
     #[must_use]
     pub fn with_evaluator(mut self, evaluator: Evaluator) -> Self {
         self.natively = Arc::default();
@@ -222,7 +219,6 @@ fn compile(
 /// Upper bound of messages and of the lines that one request logs.
 const SHORT_ANSWER_BYTES: u64 = 8 << 20;
 
-/// Sends one request with a short response.
 fn ask(
     worker: &mut Worker,
     kind: Kind,

@@ -32,7 +32,6 @@ const BASE_ADDRESS_BYTES: u64 = 1 << 30;
 pub struct WorkerCommand {
     /// The executable, as an absolute path: workers run in `/`.
     pub program: PathBuf,
-    /// Arguments.
     pub args: Vec<String>,
 }
 
@@ -207,7 +206,6 @@ impl Drop for Lease {
     }
 }
 
-/// A part of a response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) kind: Kind,
@@ -215,7 +213,6 @@ pub(crate) struct Answer {
     pub(crate) more: bool,
 }
 
-/// A worker process.
 pub(crate) struct Worker {
     child: Child,
     socket: UnixStream,
@@ -258,7 +255,6 @@ impl Worker {
         Ok(self.memory.grow(INPUT + len)?)
     }
 
-    /// Writes a part of the next request.
     pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) {
         self.memory.write(INPUT + offset, bytes);
     }

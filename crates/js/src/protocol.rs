@@ -8,7 +8,6 @@ use std::io::{self, Read, Write};
 
 use settee_design::SearchKind;
 
-/// A control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: Kind,
@@ -16,7 +15,6 @@ pub(crate) struct Frame {
     pub(crate) count: u64,
     /// Number of bytes in the input or output area.
     pub(crate) len: u64,
-    /// Size of the shared region in bytes.
     pub(crate) region: u64,
 }
 
@@ -25,7 +23,6 @@ pub(crate) fn search_number(search: Option<SearchKind>) -> u32 {
     search.map_or(0, |kind| if kind == SearchKind::Nouveau { 1 } else { 2 })
 }
 
-/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
@@ -179,7 +176,6 @@ pub(crate) struct Record {
     pub(crate) kind: RecordKind,
     pub(crate) function: u16,
     pub(crate) document: u32,
-    /// Length of the key, or of the text.
     pub(crate) first: u32,
     /// Length of the value.
     pub(crate) second: u32,
@@ -190,9 +186,7 @@ pub(crate) struct Record {
 pub(crate) enum RecordKind {
     /// A key and a value.
     Row = 1,
-    /// The value that a function threw.
     Failure = 2,
-    /// A line that a function logged.
     Log = 3,
 }
 
@@ -227,7 +221,6 @@ impl Record {
     }
 }
 
-/// Appends numbers and texts to a buffer.
 pub(crate) struct Writer<'a>(pub(crate) &'a mut Vec<u8>);
 
 impl Writer<'_> {

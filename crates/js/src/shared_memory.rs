@@ -17,13 +17,10 @@ const PAGE_BYTES: usize = 4096;
 /// Area of the worker's responses.
 pub(crate) const OUTPUT: Range<usize> = PAGE_BYTES..PAGE_BYTES + (1 << 20);
 
-/// Start of the server's requests.
 pub(crate) const INPUT: usize = OUTPUT.end;
 
-/// Size of a new region.
 pub(crate) const INITIAL_BYTES: usize = INPUT + (1 << 20);
 
-/// A shared region, mapped into this process.
 pub(crate) struct SharedMemory {
     file: File,
     base: NonNull<u8>,
@@ -53,7 +50,6 @@ impl SharedMemory {
         Ok(OwnedFd::from(self.file.try_clone()?))
     }
 
-    /// Returns the size in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -121,7 +117,6 @@ impl SharedMemory {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(range.start), range.len()) }
     }
 
-    /// Returns the packed progress of the worker.
     pub(crate) fn progress(&self) -> u64 {
         self.counter().load(Ordering::Relaxed)
     }

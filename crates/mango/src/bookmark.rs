@@ -11,37 +11,21 @@ use crate::error::Refusal;
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Last result of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Bookmark {
     /// Position in the order of ids.
-    Primary {
-        /// Document id.
-        id: String,
-    },
+    Primary { id: String },
     /// Position in the order of an index.
-    Index {
-        /// Id of the design document.
-        design: String,
-        /// Name of the index.
-        name: String,
-        /// Key.
-        key: Json,
-        /// Document id.
-        id: String,
-    },
+    Index { design: String, name: String, key: Json, id: String },
     /// Position in the order of a text index.
     Text {
-        /// Id of the design document.
         design: String,
-        /// Name of the index.
         name: String,
         /// Position in the notation of the search.
         place: String,
     },
 }
 
-/// Returns the rejection of a bookmark.
 pub(crate) fn invalid(text: &str) -> Refusal {
     let mut shown = Vec::new();
     write_string(&mut shown, text);
@@ -49,7 +33,6 @@ pub(crate) fn invalid(text: &str) -> Refusal {
 }
 
 impl Bookmark {
-    /// Parses the output of [`Self::to_text`].
     pub(crate) fn parse(text: &str) -> Result<Self, Refusal> {
         let invalid = || invalid(text);
         let json = decode(text).and_then(|bytes| Json::parse(&bytes).ok()).ok_or_else(invalid)?;
@@ -70,7 +53,6 @@ impl Bookmark {
         }
     }
 
-    /// Returns the text for clients.
     pub(crate) fn to_text(&self) -> String {
         let mut out = b"[".to_vec();
         match self {

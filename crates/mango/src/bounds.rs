@@ -24,16 +24,13 @@ impl Key {
     }
 }
 
-/// A position between values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// Before all values.
     Start,
     /// Directly before a value.
     Before(Arc<Key>),
     /// Directly after a value.
     After(Arc<Key>),
-    /// After all values.
     End,
 }
 
@@ -83,12 +80,10 @@ impl Interval {
 pub(crate) struct Intervals(Vec<Interval>);
 
 impl Intervals {
-    /// Returns the range of all values.
     pub(crate) fn all() -> Self {
         Self(vec![Interval { low: Cut::Start, high: Cut::End }])
     }
 
-    /// Returns the empty set.
     pub(crate) fn none() -> Self {
         Self(Vec::new())
     }
@@ -98,12 +93,10 @@ impl Intervals {
         if low < high { Self(vec![Interval { low, high }]) } else { Self::none() }
     }
 
-    /// Returns a single value.
     pub(crate) fn point(key: Arc<Key>) -> Self {
         Self(vec![Interval { low: Cut::Before(Arc::clone(&key)), high: Cut::After(key) }])
     }
 
-    /// Returns a set of values.
     pub(crate) fn points(keys: impl Iterator<Item = Arc<Key>>) -> Self {
         let intervals = keys.map(|key| Interval { low: Cut::Before(Arc::clone(&key)), high: Cut::After(key) });
         Self::united(intervals.collect())
@@ -114,12 +107,10 @@ impl Intervals {
         matches!(&self.0[..], [Interval { low: Cut::Start, high: Cut::End }])
     }
 
-    /// Returns the ranges.
     pub(crate) fn as_slice(&self) -> &[Interval] {
         &self.0
     }
 
-    /// Returns the intersection.
     pub(crate) fn and(&self, other: &Self) -> Self {
         let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut common = Vec::new();
@@ -138,12 +129,10 @@ impl Intervals {
         Self(common)
     }
 
-    /// Returns the union of two sets.
     pub(crate) fn or(self, other: Self) -> Self {
         Self::any([self, other].into_iter())
     }
 
-    /// Returns the union.
     pub(crate) fn any(sets: impl Iterator<Item = Self>) -> Self {
         Self::united(sets.flat_map(|set| set.0).collect())
     }

@@ -19,10 +19,8 @@ pub enum Refusal {
     /// An operator of MongoDB that CouchDB recognizes but does not support.
     #[error("Unsupported operator: {0}")]
     NotSupported(String),
-    /// An argument of the wrong type.
     #[error("Bad argument for operator {operator}: {argument}")]
     BadArgument {
-        /// Operator.
         operator: &'static str,
         /// Argument as JSON text, with the defect if it is not obvious.
         argument: String,
@@ -33,22 +31,17 @@ pub enum Refusal {
     /// `$text` within a field.
     #[error("Invalid field normalization on selector: {0}")]
     BadField(String),
-    /// A dotted name with an empty part.
     #[error("Invalid field name: {0}")]
     InvalidFieldName(String),
-    /// Operators are nested too deeply.
     #[error("The selector is nested deeper than {MAX_DEPTH} levels.")]
     TooDeep,
-    /// Too many conditions.
     #[error("The selector has more than {MAX_CONDITIONS} conditions.")]
     TooManyConditions,
-    /// Too many regular expressions.
     #[error("The selector has more than {MAX_EXPRESSIONS} regular expressions.")]
     TooManyExpressions,
     /// Too many bytes in the names of fields.
     #[error("The field names of the selector have more than {MAX_NAME_BYTES} bytes together.")]
     NamesTooLong,
-    /// The selector is not an object.
     #[error("Selector must be a JSON object, not: {0}")]
     SelectorNotAnObject(String),
     /// `fields` is not an array.
@@ -66,16 +59,12 @@ pub enum Refusal {
     /// `asc` and `desc` in one sort.
     #[error("Sorts currently only support a single direction for all fields.")]
     MixedSort,
-    /// An unknown member of the request.
     #[error("Invalid key {0} for this request.")]
     InvalidKey(String),
-    /// A missing member of the request.
     #[error("Missing required key: {0}")]
     MissingKey(&'static str),
-    /// Not a string.
     #[error("Invalid string: {0}")]
     InvalidString(String),
-    /// Not `true` or `false`.
     #[error("Invalid boolean value: {0}")]
     InvalidBoolean(String),
     /// Not an integer above 0.
@@ -90,16 +79,12 @@ pub enum Refusal {
     /// `use_index` is malformed.
     #[error("Invalid index name: {0}")]
     InvalidIndexName(String),
-    /// A bookmark of another query.
     #[error("Invalid bookmark value: {0}")]
     InvalidBookmark(String),
-    /// A sort that no index supports.
     #[error("No index exists for this sort, try indexing by the sort fields.")]
     NoSortIndex,
-    /// A sort that no partitioned index supports.
     #[error("No partitioned index exists for this sort, try indexing by the sort fields.")]
     NoPartitionedSortIndex,
-    /// A sort that no global index supports.
     #[error("No global index exists for this sort, try indexing by the sort fields.")]
     NoGlobalSortIndex,
     /// `$text` without a text index.
@@ -117,16 +102,12 @@ pub enum Refusal {
     /// A text that is not a partition.
     #[error(transparent)]
     IllegalPartition(#[from] IllegalPartition),
-    /// Different partitions in the path and in the body.
     #[error("Partition in the path and in the body differ: {0}")]
     BadPartition(String),
-    /// A partitioned index in a database without partitions.
     #[error("`partitioned` option cannot be true in a non-partitioned database.")]
     PartitionedIndex,
-    /// The definition of an index is not an object.
     #[error("JSON indexes must be an object, not: {0}")]
     IndexNotAnObject(String),
-    /// The definition of a text index is not an object.
     #[error("Text indexes must be an object, not: {0}")]
     TextIndexNotAnObject(String),
     /// The fields of a text index have invalid names or types.
@@ -144,16 +125,13 @@ pub enum Refusal {
     /// A sort by a field of a text index whose type is neither given nor implied.
     #[error("Unspecified or ambiguous sort type. Try appending :number or :string to the sort field. {0}")]
     TextSort(String),
-    /// The search index rejected the query.
     #[error("{0}")]
     TextSearch(String),
-    /// An empty name.
     #[error("Index name or ddoc cannot be empty string")]
     EmptyName,
     /// An id that is not valid for a design document.
     #[error("Illegal document id `{0}`")]
     IllegalDesign(String),
-    /// An index of an unknown type.
     #[error("Invalid type for index: {0}")]
     InvalidIndexType(String),
     /// The design document for the index has another language.
@@ -222,7 +200,6 @@ impl Refusal {
     }
 }
 
-/// Reason why a request failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum MangoError {
     /// The request is invalid. CouchDB: 400.
@@ -249,5 +226,4 @@ pub enum MangoError {
     Search(#[from] SearchError),
 }
 
-/// Result of a query or of work on an index.
 pub(crate) type Result<T, E = MangoError> = std::result::Result<T, E>;

@@ -11,10 +11,8 @@ pub(crate) struct FieldPath {
     parts: Vec<String>,
 }
 
-/// Result of following a path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found<'a> {
-    /// A value.
     Value(Value<'a>),
     /// An object without the member.
     Missing,
@@ -32,7 +30,6 @@ impl<'a> Found<'a> {
 }
 
 impl FieldPath {
-    /// Parses a name as written by clients.
     pub(crate) fn parse(name: &str) -> Result<Self, Refusal> {
         if name.is_empty() {
             return Ok(Self { parts: Vec::new() });

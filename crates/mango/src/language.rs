@@ -15,7 +15,6 @@ use crate::text::definition::TextDefinition;
 use crate::text::fields::Mapper;
 use crate::validation::{self, Validation};
 
-/// The language `query`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MangoLanguage;
 
@@ -111,7 +110,6 @@ impl Program for Definitions {
     }
 }
 
-/// Definitions of text indexes with their mappers.
 struct TextDefinitions {
     mappers: Vec<Option<(Mapper, TextDefinition)>>,
     limits: Limits,

@@ -44,7 +44,6 @@ use settee_model::json::Value;
 /// Maximum length of a part of a request in an error message.
 const SHOWN_BYTES: usize = 200;
 
-/// Returns a value for error messages.
 fn shown(value: Value<'_>) -> String {
     let text = String::from_utf8_lossy(value.raw());
     match text.char_indices().nth(SHOWN_BYTES) {

@@ -10,13 +10,11 @@ use crate::projection::Projection;
 use crate::selector::Selector;
 use crate::sort::{Order, Sort};
 
-/// Default limit of a query.
 pub const DEFAULT_LIMIT: u64 = 25;
 
 /// The index requested by the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UseIndex {
-    /// Id of the design document.
     pub(crate) design: String,
     /// Name of the index; absent for any index of the design document.
     pub(crate) name: Option<String>,
@@ -24,7 +22,6 @@ pub(crate) struct UseIndex {
     pub(crate) shown: String,
 }
 
-/// A query.
 #[derive(Debug)]
 pub struct FindOptions {
     pub(crate) selector: Selector,
@@ -136,7 +133,6 @@ impl FindOptions {
         self.update && !self.stale
     }
 
-    /// Appends the options in the format of `_explain`.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"use_index\":[");
         if let Some(UseIndex { shown, name, .. }) = &self.use_index {
@@ -281,7 +277,6 @@ fn use_index(value: Value<'_>) -> Result<Option<UseIndex>, Refusal> {
     }
 }
 
-/// Returns a list of names as JSON text.
 pub(crate) fn names<'a>(names: impl Iterator<Item = &'a str>) -> Json {
     let mut out = Vec::new();
     write_array(&mut out, names, write_string);

@@ -12,7 +12,6 @@ pub(crate) enum Order {
     Descending,
 }
 
-/// Sort fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sort {
     pub(crate) fields: Vec<String>,

@@ -23,7 +23,6 @@ use settee_views::{Settings, Views};
 use crate::index::edit::{self, NewIndex};
 use crate::{DocumentSink, FindOptions, Found, MangoError, MangoLanguage, Outcome, Readers, TextSearch, explain, find};
 
-/// A database with its indexes.
 struct Place {
     database: Arc<Database>,
     views: Arc<Views>,
@@ -33,7 +32,6 @@ struct Place {
 /// All types of text indexes are enabled.
 const SEARCH: TextSearch = TextSearch { text: true, nouveau: true };
 
-/// A copied response.
 struct Page {
     documents: Vec<String>,
     found: Option<Found>,

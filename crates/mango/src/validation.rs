@@ -16,7 +16,6 @@ use crate::selector::Selector;
 /// CouchDB's reason for an update that does not match.
 const NOT_VALID: &str = "document is not valid";
 
-/// The functions of one design document.
 pub(crate) struct Validation {
     source: DesignSource,
     /// Compiled at the first call.

@@ -37,7 +37,6 @@ fn main() {
 
 const STEPS: [&str; 5] = ["compact", "Document", "hash", "members", "get two"];
 
-/// Returns the seconds per document of each step.
 fn rates(text: &[u8]) -> [f64; 5] {
     let json = Json::parse(text).expect("the samples are valid");
     let document = Document::parse(json.value()).expect("the samples are documents");
@@ -67,7 +66,6 @@ fn get_two(document: Value<'_>) -> usize {
     month.map_or(0, |month| month.raw().len()) + document.get("score").map_or(0, |score| score.raw().len())
 }
 
-/// Returns the time of the fastest of ten rounds.
 fn seconds(mut step: impl FnMut()) -> f64 {
     let mut best = f64::MAX;
     for _ in 0..10 {

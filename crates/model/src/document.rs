@@ -209,7 +209,6 @@ impl Document {
     }
 }
 
-/// Treatment of a special member.
 enum Special {
     Body,
     Taken,
@@ -297,12 +296,10 @@ impl<'t> BodyWriter<'t> {
         BodyWriter { text, out, run: 1, at: 1 }
     }
 
-    /// Keeps the next member.
     fn keep(&mut self, name: Value<'_>, member: Value<'_>) {
         self.at += name.raw().len() + member.raw().len() + 2;
     }
 
-    /// Omits the next member.
     fn skip(&mut self, name: Value<'_>, member: Value<'_>) {
         self.out.extend_from_slice(&self.text[self.run..self.at]);
         self.keep(name, member);

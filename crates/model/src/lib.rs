@@ -6,6 +6,8 @@
 //!
 //! This crate does not read a clock, a file or a socket, and does not depend on how values are stored.
 
+#![warn(missing_docs)]
+
 mod attachment;
 pub mod base64;
 pub mod calendar;

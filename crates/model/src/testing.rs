@@ -279,7 +279,6 @@ impl Random {
         among.get(self.below(among.len())).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns a random range within `bytes`.
     fn part(&mut self, bytes: &[u8]) -> std::ops::Range<usize> {
         let start = self.below(bytes.len() + 1);
         start..start + self.below((bytes.len() - start).min(32) + 1)

@@ -9,7 +9,6 @@ use super::value::{Array, Val};
 use crate::reason::{Reason, Stop};
 
 impl<'a> Run<'a, '_> {
-    /// Calls a method of an array.
     pub(super) fn array_method(
         &mut self,
         array: &'a Array<'a>,
@@ -144,7 +143,6 @@ impl<'a> Run<'a, '_> {
         index.map_or(Val::Number(-1.0), count)
     }
 
-    /// Calls a function for the elements of an array.
     pub(super) fn visit(&mut self, visit: &'a Visit) -> Result<Val<'a>, Stop> {
         let object = self.eval(&visit.object)?;
         if let (Visitor::Replace, Some(searched), Val::Text(text)) = (visit.visitor, &visit.initial, object) {

@@ -14,7 +14,6 @@ use super::write;
 use crate::reason::{Reason, Stop};
 
 impl<'a> Run<'a, '_> {
-    /// Calls a function of the global environment.
     pub(super) fn builtin(&mut self, builtin: Builtin, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
         match builtin {
             Builtin::Emit => {
@@ -202,7 +201,6 @@ impl<'a> Run<'a, '_> {
         Ok(Val::Number(if negative { -number } else { number }))
     }
 
-    /// Calls a method.
     pub(super) fn method(
         &mut self,
         object: Val<'a>,

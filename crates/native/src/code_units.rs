@@ -24,12 +24,10 @@ pub(super) fn trim(text: &[u8]) -> Result<&[u8], Stop> {
     }
 }
 
-/// Returns the length in code units.
 pub(super) fn length(text: &[u8]) -> Result<usize, Stop> {
     if text.is_ascii() { Ok(text.len()) } else { Ok(as_str(text)?.encode_utf16().count()) }
 }
 
-/// Returns the code unit at `index` as a string.
 pub(super) fn unit(text: &[u8], index: usize) -> Result<Option<&[u8]>, Stop> {
     if text.is_ascii() {
         return Ok(text.get(index..=index));
@@ -52,7 +50,6 @@ pub(super) fn slice(text: &[u8], start: usize, end: usize) -> Result<&[u8], Stop
     text.get(start..end).ok_or(Stop::BailOut(Reason::Text))
 }
 
-/// Returns the byte offset of the code unit `index`.
 pub(super) fn byte_at(text: &[u8], index: usize) -> Result<usize, Stop> {
     if text.is_ascii() {
         return Ok(index.min(text.len()));

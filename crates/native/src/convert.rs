@@ -30,7 +30,6 @@ pub(super) fn truthy(value: Val<'_>) -> bool {
     }
 }
 
-/// Returns the result of `typeof`.
 pub(super) fn type_of(value: Val<'_>) -> Result<&'static [u8], Stop> {
     Ok(match value {
         Val::Undefined => b"undefined",
@@ -42,7 +41,6 @@ pub(super) fn type_of(value: Val<'_>) -> Result<&'static [u8], Stop> {
     })
 }
 
-/// Memory and limits of a conversion.
 pub(super) struct Maker<'a, 's> {
     pub(super) arena: &'a Bump,
     pub(super) steps: &'s mut Steps,
@@ -102,7 +100,6 @@ impl<'a> Maker<'a, '_> {
         Ok(b"[object Object]")
     }
 
-    /// Copies a text into the arena.
     pub(super) fn keep(&mut self, text: &[u8]) -> Result<&'a [u8], Stop> {
         self.steps.take_bytes(text.len())?;
         Ok(self.arena.alloc_slice_copy(text))

@@ -11,7 +11,6 @@ const DAY_MS: f64 = 86_400_000.0;
 /// Maximum distance of a time from 1970.
 const MAX_MS: f64 = 8.64e15;
 
-/// Components of a time.
 pub(super) struct Parts {
     pub(super) year: i64,
     /// From 0.
@@ -33,7 +32,6 @@ impl Parts {
     }
 }
 
-/// Returns the components; `None` for invalid dates.
 pub(super) fn parts(time: f64) -> Option<Parts> {
     if !time.is_finite() {
         return None;

@@ -49,7 +49,6 @@ impl<'a> Run<'a, '_> {
         Ok(Val::Date(self.arena.alloc(Cell::new(time))))
     }
 
-    /// Calls a method of a date.
     pub(crate) fn date_method(
         &mut self,
         date: &'a Cell<f64>,
@@ -146,7 +145,6 @@ fn set_fields(method: Method) -> Option<(usize, usize)> {
     })
 }
 
-/// Returns the field that a method returns.
 fn get_field(method: Method) -> Option<fn(&Parts) -> i64> {
     Some(match method {
         Method::GetFullYear | Method::GetUtcFullYear => |parts| parts.year,

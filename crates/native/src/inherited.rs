@@ -3,7 +3,6 @@
 use super::value::Val;
 use crate::reason::{Reason, Stop};
 
-/// Returns true if objects inherit `name`.
 pub(super) fn by_objects(name: &[u8]) -> bool {
     matches!(
         name,

@@ -51,12 +51,10 @@ const STEPS: Steps = Steps { steps: 500_000, bytes: 16 << 20 };
 /// An arena that has grown beyond this size is freed, and not shared by further functions.
 const KEPT_ARENA_BYTES: usize = 4 << 20;
 
-/// A map function of the subset.
 pub struct NativeFunction {
     program: Program,
 }
 
-/// Result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mapped {
     /// Rows and lines were passed to the sink.
@@ -93,11 +91,9 @@ pub struct Document<'a> {
     root: &'a Lazy<'a>,
 }
 
-/// Receiver of the rows and lines of a call.
 pub trait RowSink {
     /// Receives a row, key and value as JSON text; returns false if there are too many.
     fn row(&mut self, key: &[u8], value: &[u8]) -> bool;
-    /// Receives a logged line.
     fn line(&mut self, line: &[u8]);
 }
 
@@ -110,7 +106,6 @@ impl NativeFunction {
         compile::compile(source, environment).map(|program| Self { program })
     }
 
-    /// Applies the function to a document.
     pub fn map<'a>(&'a self, document: &mut Document<'a>, sink: &mut dyn RowSink) -> Mapped {
         let mut sink = Guarded(sink);
         let Document { arena, row, root } = document;

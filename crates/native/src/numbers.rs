@@ -20,7 +20,6 @@ pub(super) fn basic(operator: Binary, left: f64, right: f64) -> Option<f64> {
     }
 }
 
-/// Applies an operator to two numbers.
 pub(super) fn arithmetic(operator: Binary, left: f64, right: f64) -> f64 {
     if let Some(number) = basic(operator, left, right) {
         return number;
@@ -43,7 +42,6 @@ fn power(base: f64, exponent: f64) -> f64 {
     if exponent.is_nan() || (base.abs() == 1.0 && exponent.is_infinite()) { f64::NAN } else { base.powf(exponent) }
 }
 
-/// Applies a function of `Math`.
 pub(super) fn math(function: Math, numbers: &[f64]) -> Result<f64, Stop> {
     let first = numbers.first().copied().unwrap_or(f64::NAN);
     let second = numbers.get(1).copied().unwrap_or(f64::NAN);

@@ -9,7 +9,6 @@ use super::tree::{Callee, Expression, Method};
 use super::value::{Array, Val};
 use crate::reason::{Reason, Stop};
 
-/// Returns the text of a group.
 fn group<'a>(text: &'a [u8], groups: &Groups, number: usize) -> Option<&'a [u8]> {
     text.get((*groups.get(number * 2)?)?..(*groups.get(number * 2 + 1)?)?)
 }
@@ -159,7 +158,6 @@ impl<'a> Run<'a, '_> {
         Ok(Val::Array(Array::of_match(self.arena, parts)))
     }
 
-    /// Calls a method of a pattern.
     pub(crate) fn pattern_method(
         &mut self,
         pattern: &'a Pattern,
@@ -183,7 +181,6 @@ impl<'a> Run<'a, '_> {
     }
 }
 
-/// Appends the replacement of a match.
 fn expand(text: &[u8], groups: &Groups, by: &[u8], out: &mut Vec<u8>) -> Result<(), Stop> {
     let mut rest = by;
     while let Some(at) = memchr::memchr(b'$', rest) {

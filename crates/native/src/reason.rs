@@ -8,15 +8,12 @@
 pub enum Reason {
     /// The document exceeds the size limit, or is not an object.
     Document,
-    /// The call exceeds the step limit.
     Steps,
-    /// The call exceeds the memory limit.
     Memory,
     /// Calls or values are nested too deeply.
     Depth,
     /// More rows, or more bytes of rows, than the evaluator returns.
     Rows,
-    /// A statement that throws.
     Throw,
     /// An exception whose text is specific to the engine.
     Exception,
@@ -46,7 +43,6 @@ pub enum Reason {
     Json,
 }
 
-/// Reason why evaluation stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// The engine must continue. Also used internally to skip the rest of a chain after an absent value before `?.`.
@@ -54,7 +50,6 @@ pub(crate) enum Stop {
 }
 
 impl Reason {
-    /// Returns the reason as text.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -81,7 +76,6 @@ impl Reason {
     }
 }
 
-/// Remaining limits of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Steps {
     pub(crate) steps: usize,

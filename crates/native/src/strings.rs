@@ -33,7 +33,6 @@ fn index(position: f64) -> usize {
 }
 
 impl<'a> Run<'a, '_> {
-    /// Calls a method of a string.
     pub(super) fn text_method(
         &mut self,
         text: &'a [u8],
@@ -207,7 +206,6 @@ impl<'a> Run<'a, '_> {
         self.keep_parts(parts)
     }
 
-    /// Returns an array of parts of a text.
     pub(super) fn keep_parts(&mut self, parts: ArenaVec<'a, Val<'a>>) -> Result<Val<'a>, Stop> {
         self.steps.pay(parts.len())?;
         self.steps.take_bytes(2 * parts.len() * size_of::<Val<'_>>())?;
@@ -280,7 +278,6 @@ impl<'a> Run<'a, '_> {
         Ok(Val::Text(self.make().keep(&out)?))
     }
 
-    /// Calls a method of a number.
     pub(super) fn number_method(
         &mut self,
         number: f64,

@@ -136,7 +136,6 @@ pub fn scalar_end(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Returns the number that a literal denotes.
 pub fn number(literal: &[u8]) -> f64 {
     std::str::from_utf8(literal).ok().and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
 }
@@ -203,7 +202,6 @@ pub fn write_number(out: &mut Vec<u8>, number: f64) {
     }
 }
 
-/// Appends an integer.
 pub fn write_integer(out: &mut Vec<u8>, number: i64) {
     if number < 0 {
         out.push(b'-');

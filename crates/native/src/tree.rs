@@ -7,15 +7,12 @@ use std::cell::Cell;
 
 use crate::text::mark;
 
-/// A function and all functions nested in it.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// Index of the map function.
     pub(super) main: u16,
     pub(super) functions: Vec<Function>,
 }
 
-/// One function.
 #[derive(Debug, Default)]
 pub(super) struct Function {
     pub(super) parameters: u16,
@@ -24,7 +21,6 @@ pub(super) struct Function {
     /// Variables of `let` and `const`, which are unset before their declarations run.
     pub(super) unset: Vec<u16>,
     pub(super) body: Vec<Statement>,
-    /// Nesting depth of its evaluation.
     pub(super) depth: u16,
 }
 
@@ -45,7 +41,6 @@ pub(super) struct Callee {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target {
-    /// The index of a function.
     Function(u16),
     /// The slot of a variable. All functions that it can contain are defined in the function that owns the variable.
     Variable(u16),
@@ -84,7 +79,6 @@ pub(super) struct Loop {
     pub(super) body: Statement,
 }
 
-/// The target of an assignment.
 #[derive(Debug)]
 pub(super) enum Place {
     Variable(Variable),
@@ -132,7 +126,6 @@ pub(super) enum Expression {
     Pattern(Box<super::pattern::Pattern>),
 }
 
-/// Name of a member.
 #[derive(Debug)]
 pub(super) struct Name {
     pub(super) text: Box<[u8]>,
@@ -244,7 +237,6 @@ pub(super) enum Binary {
     In,
 }
 
-/// Functions of the global environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Builtin {
     Emit,

@@ -14,7 +14,6 @@ use super::tree::Name;
 use crate::reason::{Steps, Stop};
 use crate::text;
 
-/// A value.
 #[derive(Clone, Copy)]
 pub(super) enum Val<'a> {
     /// A variable before its declaration has run.
@@ -287,7 +286,6 @@ impl<'a> Lazy<'a> {
         true
     }
 
-    /// Returns the end of the object in its text.
     fn end(&self) -> usize {
         let members = self.members.borrow();
         match members.last() {
@@ -298,12 +296,10 @@ impl<'a> Lazy<'a> {
 }
 
 impl<'a> Array<'a> {
-    /// Creates an array of the function.
     pub(super) fn new(arena: &'a Bump, items: ArenaVec<'a, Val<'a>>) -> &'a Self {
         arena.alloc(Self { text: None, frozen: OnceCell::new(), items: RefCell::new(items), is_match: false })
     }
 
-    /// Creates the match of a pattern.
     pub(super) fn of_match(arena: &'a Bump, items: ArenaVec<'a, Val<'a>>) -> &'a Self {
         arena.alloc(Self { text: None, frozen: OnceCell::new(), items: RefCell::new(items), is_match: true })
     }
@@ -338,7 +334,6 @@ impl<'a> Array<'a> {
         if self.text.is_some() { None } else { Some(&self.items) }
     }
 
-    /// Returns a copy of the elements.
     pub(super) fn items(&self, arena: &'a Bump) -> ArenaVec<'a, Val<'a>> {
         let mut copy = ArenaVec::new_in(arena);
         match self.text {
@@ -441,7 +436,6 @@ fn parse<'a>(arena: &'a Bump, text: &'a [u8], at: usize) -> (Val<'a>, Option<usi
     }
 }
 
-/// Returns the text of a string literal from `open` to `end`.
 fn inside<'a>(arena: &'a Bump, text: &'a [u8], open: usize, end: usize, escaped: bool) -> &'a [u8] {
     let inside = text.get(open + 1..end - 1).unwrap_or_default();
     if !escaped {

@@ -24,7 +24,6 @@ const PIPE_BYTES: usize = 1 << 20;
 /// Commands are buffered up to this length before they are written.
 const WRITE_BYTES: usize = 128 << 10;
 
-/// Size of a read.
 const READ_BYTES: usize = 64 << 10;
 
 /// Maximum length of a line of a server. A response contains all rows of one document, and is copied once or twice; the
@@ -50,22 +49,16 @@ pub(crate) enum Failure {
     /// The program could not be started.
     #[error("the query server for {language} cannot be started: {error}")]
     Start { language: Arc<str>, error: io::Error },
-    /// The process exited, or closed its output.
     #[error("the query server for {language} ended: {how}")]
     Died { language: Arc<str>, how: String },
-    /// A response exceeded the timeout.
     #[error("the query server for {language} gave no answer within {timeout_ms} ms")]
     Timeout { language: Arc<str>, timeout_ms: u64 },
-    /// A response is malformed.
     #[error("the query server for {language} broke the protocol: {label}")]
     Garbled { language: Arc<str>, label: String },
-    /// A response exceeds a limit.
     #[error("{0}")]
     Limit(String),
-    /// The server responded with an error.
     #[error("{name}: {reason}")]
     Refused { name: String, reason: String },
-    /// The client of the work has disconnected.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
     /// All permitted processes were busy for too long.
@@ -73,7 +66,6 @@ pub(crate) enum Failure {
     Busy { language: Arc<str> },
 }
 
-/// Reason why a response is rejected.
 pub(crate) enum Problem {
     Garbled(String),
     Limit(String),
@@ -87,11 +79,9 @@ pub(crate) trait Exchange {
     /// Receives the response to the oldest pending command.
     fn answer(&mut self, answer: Value<'_>) -> Result<(), Problem>;
 
-    /// Receives a line for the log.
     fn log(&mut self, line: String);
 }
 
-/// A running query server.
 pub(crate) struct Process {
     language: Arc<str>,
     child: Child,
@@ -100,15 +90,12 @@ pub(crate) struct Process {
     stderr: Option<ChildStderr>,
     settings: Arc<Settings>,
     log: Log,
-    /// Capacity of the input pipe in bytes.
     pipe_bytes: usize,
-    /// Buffer for reads.
     buffer: Vec<u8>,
     /// Bytes that were read and not processed yet, from `taken` on; there is no line feed before `scanned`.
     received: Vec<u8>,
     taken: usize,
     scanned: usize,
-    /// The current line.
     line: Vec<u8>,
     /// The end of standard error.
     tail: Vec<u8>,
@@ -119,13 +106,10 @@ pub(crate) struct Process {
     cancellation: Cancellation,
 }
 
-/// The state of one exchange.
 struct Flow {
     out: Vec<u8>,
     written: usize,
-    /// Lengths of pending commands.
     open: VecDeque<usize>,
-    /// Sum of these lengths.
     open_bytes: usize,
     is_more: bool,
     last_answer: Instant,
@@ -212,7 +196,6 @@ impl Process {
         self.cancellation = cancellation.clone();
     }
 
-    /// Resets the allowance for log lines.
     pub(crate) fn begin_use(&mut self) {
         self.error_log_left = ERROR_LOG_BYTES;
         self.is_error_log_cut = false;
@@ -318,7 +301,6 @@ impl Process {
         }
     }
 
-    /// Writes as much as the pipe accepts.
     fn write(&mut self, flow: &mut Flow) -> Result<(), Failure> {
         while flow.written < flow.out.len() {
             match self.stdin.write(&flow.out[flow.written..]) {
@@ -412,7 +394,6 @@ impl Process {
         }
     }
 
-    /// Reads the available standard error.
     fn read_errors(&mut self) {
         let mut buffer = [0; 4096];
         while let Some(stderr) = &mut self.stderr {
@@ -444,7 +425,6 @@ impl Process {
         Failure::Garbled { language: Arc::clone(&self.language), label }
     }
 
-    /// Determines how the process exited.
     fn died(&mut self) -> Failure {
         let began = Instant::now();
         let status = loop {
@@ -508,7 +488,6 @@ impl Flow {
     }
 }
 
-/// Type of a line.
 enum Message {
     Log(String),
     Error { name: String, reason: String },
@@ -549,7 +528,6 @@ fn message(value: Value<'_>) -> Message {
     }
 }
 
-/// Returns the start of a text, for messages.
 pub(crate) fn excerpt(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(400)]);
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");

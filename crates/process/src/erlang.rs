@@ -5,7 +5,6 @@
 
 use std::path::Path;
 
-/// The script.
 pub const SCRIPT: &str = include_str!("erlang/query_server.escript");
 
 /// Returns the command that runs a copy of the script.
@@ -14,7 +13,6 @@ pub fn command(copy: &Path) -> String {
     format!("escript {}", quote(&copy.to_string_lossy()))
 }
 
-/// Quotes a word for the shell.
 fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }

@@ -15,7 +15,6 @@ use crate::child::{Failure, excerpt};
 use crate::pool::{Lease, Server, Use};
 use crate::shared::{Shared, run_error};
 
-/// Documents per filter command.
 const FILTER_DOCUMENTS: usize = 100;
 const FILTER_BYTES: usize = 1 << 20;
 

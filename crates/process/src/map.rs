@@ -86,7 +86,6 @@ impl Program for Mapper {
     }
 }
 
-/// The mapping of one batch.
 struct Run<'a, 't> {
     batch: &'a DocumentBatch,
     projection: Option<&'a Projection>,
@@ -131,7 +130,6 @@ impl<'a, 't> Run<'a, 't> {
         }
     }
 
-    /// Maps the remaining documents in a process.
     fn go_on(&mut self, process: &mut Process) -> Result<(), Failure> {
         while self.answered < self.batch.len() {
             self.end = if self.answered < self.alone_until { self.answered + 1 } else { self.batch.len() };
@@ -157,7 +155,6 @@ impl<'a, 't> Run<'a, 't> {
         may
     }
 
-    /// Adds the rows of one function, within the limits.
     fn take_rows(&mut self, document: u32, function: u32, rows: Value<'_>) -> Result<(), Problem> {
         let strange = || Problem::Garbled("the rows of a document are no pairs of key and value".to_owned());
         if !rows.is_array() {

@@ -11,13 +11,11 @@ use crate::child::{Failure, Process};
 use crate::settings::{Log, Settings};
 use crate::starter;
 
-/// Maximum wait for a process.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Number of design documents loaded in one process before it is replaced: the protocol has no command to unload one.
 const TAUGHT_MAX: usize = 100;
 
-/// Source of processes.
 pub(crate) struct Pool {
     pub(crate) language: Arc<str>,
     command: String,
@@ -43,7 +41,6 @@ pub(crate) enum Use {
     List,
 }
 
-/// A process and its loaded functions.
 pub(crate) struct Server {
     pub(crate) process: Process,
     /// True if the settings were sent.
@@ -111,7 +108,6 @@ impl Pool {
         Ok(Server { process, is_prepared: false, program: None, taught: Vec::new(), rested: false })
     }
 
-    /// Ends processes that have been idle for this time.
     pub(crate) fn end_idle(&self, idle: Duration) {
         let mut state = self.state.lock();
         let (old, kept) = std::mem::take(&mut state.idle).into_iter().partition(|(_, since)| since.elapsed() >= idle);
@@ -152,7 +148,6 @@ impl Lease {
         Ok(server)
     }
 
-    /// Ends the process.
     pub(crate) fn discard(&mut self) {
         self.server = None;
     }

@@ -15,7 +15,6 @@ pub(crate) const WHOLE: &str = "whole";
 /// Members that servers use in messages.
 const ALWAYS: [&str; 2] = ["_id", "_rev"];
 
-/// Members that map functions can see.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Projection {
     /// Names without quotation marks, sorted.
@@ -37,7 +36,6 @@ impl Projection {
         Some(Self { names: names.into_iter().map(|name| name.as_bytes().into()).collect() })
     }
 
-    /// Appends the projection of a document.
     pub(crate) fn write(&self, document: &[u8], out: &mut Vec<u8>) {
         out.push(b'{');
         let first = out.len();

@@ -293,7 +293,6 @@ fn is_forbidden(name: &str) -> bool {
     FORBIDDEN.contains(&name) || FORBIDDEN_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
 }
 
-/// Returns all potential names in a formatted string.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != PRIVATE)
 }

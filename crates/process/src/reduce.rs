@@ -88,15 +88,12 @@ impl Reducer for FunctionReducer {
     }
 }
 
-/// The reduction of groups in a process.
 struct Run<'a> {
     shared: &'a Shared,
     groups: usize,
     asked: usize,
-    /// Lengths of pending commands.
     sent: VecDeque<usize>,
     results: Vec<Vec<u8>>,
-    /// Maximum length of a reduction.
     longest: u64,
     write: &'a dyn Fn(usize, &mut Vec<u8>),
 }

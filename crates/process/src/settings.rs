@@ -6,7 +6,6 @@ use std::sync::Arc;
 /// Receiver of log lines: the name of the language, and the line.
 pub type Log = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
-/// The limits and settings of query servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Maximum number of busy processes of one language; further callers wait. The same number may run list functions

@@ -20,7 +20,6 @@ use crate::settings::ReduceLimit;
 /// Maximum number of cached sources of valid reduce functions.
 const CHECKED_MAX: usize = 1_000;
 
-/// State that programs and reducers share.
 pub(crate) struct Shared {
     pub(crate) pool: Arc<Pool>,
     /// Sources of reduce functions that compile.
@@ -113,7 +112,6 @@ impl Shared {
         if server.is_prepared { Ok(()) } else { self.reset(server) }
     }
 
-    /// Removes the map functions of a process.
     fn reset(&self, server: &mut Server) -> Result<(), Failure> {
         server.program = None;
         let answer = server.process.ask(&self.reset_command(), &mut |line| self.pool.log(&line))?;
@@ -141,18 +139,15 @@ impl Shared {
     }
 }
 
-/// Result of adding functions.
 enum Loaded {
     All,
     Refused { reason: String },
 }
 
-/// Converts the failure to get a server.
 pub(crate) fn unavailable(failure: &Failure) -> CompileError {
     CompileError::Unavailable(failure.to_string())
 }
 
-/// Converts a failure while functions run, at `place`.
 pub(crate) fn run_error(failure: Failure, place: &str) -> RunError {
     let fatal = |name: &str, reason| RunError::Fatal { name: name.to_owned(), reason };
     match failure {

@@ -23,7 +23,6 @@ pub(crate) fn get_ready() {
     }
 }
 
-/// Starts the process of `command`.
 pub(crate) fn start(command: Command) -> io::Result<Child> {
     let gone = |_| io::Error::other("the thread that starts query servers has ended");
     let (reply, answer) = mpsc::channel();

@@ -15,10 +15,8 @@ use crate::session::Statistics;
 /// Version of the algorithm of replication ids, as written into checkpoints.
 pub(crate) const ID_VERSION: u64 = 4;
 
-/// Maximum number of entries in a history.
 const MAX_HISTORY: usize = 50;
 
-/// Point from which a session continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Start {
     /// Sequence of the last change that is already at the target.
@@ -32,7 +30,6 @@ pub(crate) fn zero() -> Json {
     Json::trusted(b"0".to_vec())
 }
 
-/// Compares the checkpoints of the two sides.
 pub(crate) fn compare(source: Option<&Json>, target: Option<&Json>) -> Start {
     let (source, target) = (source.map(Json::value), target.map(Json::value));
     let session = |side: Option<Value<'_>>| side.and_then(|side| side.get("session_id")).map(owned);
@@ -83,7 +80,6 @@ pub(crate) struct Entry<'a> {
     /// Start of the session, as an RFC 1123 date.
     pub(crate) start_time: &'a str,
     pub(crate) end_time: &'a str,
-    /// Sequence from which the session started.
     pub(crate) start_last_seq: &'a Json,
     /// Sequence up to which all changes are at the target.
     pub(crate) recorded_seq: &'a Json,
@@ -178,7 +174,6 @@ pub(crate) fn no_changes(last: Option<&Json>) -> Json {
     out.finish()
 }
 
-/// Writer for the members of an object.
 #[derive(Default)]
 struct Members(Vec<u8>);
 

@@ -8,12 +8,10 @@ use http::{Request, Response, StatusCode};
 
 use crate::transport::{Body, BoxFuture, Lasting, Transport, TransportError};
 
-/// Monotonic counter.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Current value.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -37,7 +35,6 @@ pub struct Counters {
     pub streams: Counter,
     /// Streams that could not be opened.
     pub failed_streams: Counter,
-    /// Checkpoints written on both sides.
     pub checkpoints: Counter,
     /// Checkpoints that were not written on both sides.
     pub failed_checkpoints: Counter,
@@ -45,40 +42,27 @@ pub struct Counters {
     pub failed_starts: Counter,
     /// Feeds of changes that broke or could not be read.
     pub failed_changes: Counter,
-    /// Batches started.
     pub workers: Counter,
-    /// Documents marked as completed.
     pub documents_completed: Counter,
-    /// Documents marked as failed.
     pub documents_failed: Counter,
-    /// Jobs added.
     pub jobs_added: Counter,
     /// Jobs that already existed when they were requested.
     pub jobs_doubled: Counter,
-    /// Jobs removed.
     pub jobs_removed: Counter,
-    /// Runs started.
     pub jobs_started: Counter,
-    /// Runs stopped by the scheduler.
     pub jobs_stopped: Counter,
-    /// Runs that failed.
     pub jobs_crashed: Counter,
 }
 
-/// Number of jobs by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// All jobs.
     pub total: u64,
-    /// Jobs that run.
     pub running: u64,
-    /// Jobs that wait for a slot.
     pub pending: u64,
     /// Jobs that wait after a crash.
     pub crashed: u64,
 }
 
-/// Returns a transport that counts its exchanges.
 pub(crate) fn counted(transport: Arc<dyn Transport>, counters: Arc<Counters>) -> Arc<dyn Transport> {
     Arc::new(Counted { transport, counters })
 }

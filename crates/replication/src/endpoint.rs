@@ -12,7 +12,6 @@ use settee_model::json::Value;
 /// Characters that are not escaped in a path segment or a query value.
 pub(crate) const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Location of a database.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Endpoint {
     /// Database at a URL.
@@ -21,7 +20,6 @@ pub enum Endpoint {
     Local(Local),
 }
 
-/// Database at a URL.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Remote {
     /// `http` or `https`.
@@ -36,7 +34,6 @@ pub struct Remote {
     pub url: String,
     /// Additional headers by name, without `Authorization: Basic`, which became [`Auth`].
     pub headers: Vec<(String, String)>,
-    /// Credentials.
     pub auth: Auth,
     /// URL of a proxy, optionally with credentials: `http`, `https` or `socks5`.
     pub proxy: Option<String>,
@@ -44,10 +41,8 @@ pub struct Remote {
     pub user: User,
 }
 
-/// Database of this server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Local {
-    /// Name of the database.
     pub name: String,
     /// User as which the database is read and written: the user that requested the replication.
     pub user: User,
@@ -58,14 +53,12 @@ pub struct Local {
 pub struct User {
     /// Name; `None` for an anonymous user.
     pub name: Option<String>,
-    /// Roles.
     pub roles: Roles,
 }
 
 /// Roles of a [`User`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Roles {
-    /// Explicit roles.
     Given(Vec<String>),
     /// Roles that the user's account has at the time of each exchange.
     OfAccount,
@@ -78,7 +71,6 @@ impl Default for Roles {
 }
 
 impl Roles {
-    /// Returns the explicit roles.
     #[must_use]
     pub fn given(&self) -> &[String] {
         match self {
@@ -88,31 +80,21 @@ impl Roles {
     }
 }
 
-/// Credentials.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum Auth {
-    /// No credentials.
     #[default]
     None,
     /// User name and password. A session cookie is requested first if the peer has `_session`, as in CouchDB.
-    Basic {
-        /// User name.
-        username: String,
-        /// Password.
-        password: String,
-    },
+    Basic { username: String, password: String },
 }
 
-/// Error in an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// The endpoint is missing.
     #[error("Missing replicator database")]
     Missing,
     /// The URL is invalid or has a scheme other than `http` and `https`.
     #[error("endpoint has an invalid url")]
     InvalidUrl,
-    /// The URL of the proxy is invalid.
     #[error("proxy has an invalid url")]
     InvalidProxy,
     /// The headers are not an object of strings.
@@ -124,7 +106,6 @@ pub enum EndpointError {
 }
 
 impl Endpoint {
-    /// Returns the user that requested the replication.
     pub(crate) fn user_mut(&mut self) -> &mut User {
         match self {
             Self::Remote(Remote { user, .. }) | Self::Local(Local { user, .. }) => user,
@@ -238,7 +219,6 @@ impl Remote {
 struct UrlParts<'a> {
     scheme: &'static str,
     credentials: Option<(String, String)>,
-    /// Host and port as written.
     authority: &'a str,
     host: &'a str,
     port: u16,

@@ -33,7 +33,6 @@ pub struct ReplicationId {
 /// Properties of this server that enter into ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Uuid of the server (`[couchdb] uuid`).
     pub uuid: String,
     /// Host name, for ids of versions 1 and 2.
     pub hostname: String,
@@ -88,7 +87,6 @@ impl fmt::Display for ReplicationId {
     }
 }
 
-/// Reads the code of a filter function from the source.
 async fn fetch(source: &Peer, design: &str, name: &str) -> Result<String, IdError> {
     let shown = source.endpoint();
     let document = source.document(&format!("_design/{design}")).await.map_err(|error| {

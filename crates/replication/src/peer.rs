@@ -81,41 +81,32 @@ pub enum PeerError {
     /// The peer forbids this user to open the database.
     #[error("unauthorized: unauthorized to access or create database {0}")]
     Unauthorized(String),
-    /// The peer refuses the credentials, or requires some.
     #[error("unauthorized: unauthorized to access or create database {0}")]
     Unauthenticated(String),
     /// The peer answered with an unexpected status.
     #[error("{method} {url}: {status} {error}: {reason}")]
     Status {
-        /// Method of the request.
         method: String,
         /// URL of the request without credentials.
         url: String,
-        /// Status of the answer.
         status: u16,
         /// Member `error` of the answer.
         error: String,
         /// Member `reason` of the answer.
         reason: String,
     },
-    /// The exchange failed.
     #[error("{method} {url}: {error}")]
     Transport {
-        /// Method of the request.
         method: String,
         /// URL of the request without credentials.
         url: String,
-        /// The error.
         error: TransportError,
     },
-    /// The answer violates the protocol.
     #[error("{method} {url}: the answer is invalid: {detail}")]
     Protocol {
-        /// Method of the request.
         method: String,
         /// URL of the request without credentials.
         url: String,
-        /// Description of the error.
         detail: String,
     },
 }
@@ -194,7 +185,6 @@ fn error_of(body: &[u8]) -> (String, String) {
     }
 }
 
-/// Complete answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -218,7 +208,6 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Returns the next bytes.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, TransportError> {
         loop {
             let frame = match self.timeout {
@@ -267,7 +256,6 @@ impl Peer {
         }
     }
 
-    /// Returns the endpoint.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.inner.endpoint
@@ -277,7 +265,6 @@ impl Peer {
         &self.inner.tuning
     }
 
-    /// Returns the URI of a path in the database.
     fn uri(&self, path: &str) -> String {
         format!("{}/{path}", self.inner.database_uri)
     }
@@ -448,7 +435,6 @@ impl Peer {
     }
 }
 
-/// Length of a request's body.
 #[derive(Clone, Debug)]
 enum Length {
     Known(usize),
@@ -537,7 +523,6 @@ fn asked_wait_ms(response: &Response<Body>) -> Option<u64> {
     Some(seconds.saturating_mul(1000))
 }
 
-/// Retries of an operation, and the delays between them.
 pub(crate) struct Attempts {
     left: u32,
     wait_ms: u64,

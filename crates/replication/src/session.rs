@@ -44,7 +44,6 @@ const STARTING_MAX: usize = 64;
 /// unresponsive peers.
 const SLOT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Permits of sessions that open their databases.
 #[derive(Clone)]
 pub struct Places(Arc<Semaphore>);
 
@@ -61,30 +60,24 @@ impl Places {
     }
 }
 
-/// Dependencies of a session.
 #[derive(Clone)]
 pub struct Services {
     /// Returns the seconds since 1970 of the wall clock, for the dates in checkpoints.
     pub now_s: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// Returns a new random id of 32 hexadecimal digits.
     pub new_uuid: Arc<dyn Fn() -> String + Send + Sync>,
-    /// Permits that the sessions of a server share.
     pub places: Places,
-    /// Counters of events.
     pub counters: Arc<Counters>,
 }
 
-/// Commands to a running session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Control {
-    /// Continue.
     #[default]
     Run,
     /// Record the progress and end.
     Stop,
 }
 
-/// End of a session.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// A one-shot replication is complete. Contains the members of the `_replicate` answer after `ok`: an object with
@@ -96,13 +89,10 @@ pub enum Outcome {
     Failed(Failure),
 }
 
-/// Reason why a session failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// An exchange with the source failed.
     #[error("{0}")]
     Source(#[source] PeerError),
-    /// An exchange with the target failed.
     #[error("{0}")]
     Target(#[source] PeerError),
     /// A checkpoint could not be written.
@@ -126,7 +116,6 @@ impl Failure {
     }
 }
 
-/// State that all tasks of a session share.
 struct Context {
     source: Peer,
     target: Peer,
@@ -135,7 +124,6 @@ struct Context {
 }
 
 impl Context {
-    /// Counts a revision that the target rejected.
     fn refused(&self, refused: &Refused) {
         let Refused { id, rev, error, reason } = refused;
         let target = self.target.endpoint();
@@ -144,7 +132,6 @@ impl Context {
     }
 }
 
-/// One run of a replication.
 pub struct Session {
     spec: Arc<Spec>,
     id: ReplicationId,
@@ -196,7 +183,6 @@ async fn stopped(control: &mut watch::Receiver<Control>) {
     let _ = control.wait_for(|control| *control == Control::Stop).await;
 }
 
-/// Batch that was given to a worker.
 struct Slot {
     ordinal: u64,
     /// Sequence of its last change, if it has one.
@@ -212,7 +198,6 @@ struct Run {
     /// Ends when the run is dropped.
     _reader: JoinSet<()>,
     workers: JoinSet<(u64, Result<(), Failure>)>,
-    /// Rows that wait for a worker.
     rows: Vec<Bytes>,
     slots: VecDeque<Slot>,
     next_ordinal: u64,

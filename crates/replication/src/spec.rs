@@ -11,16 +11,13 @@ use settee_model::json::{Json, Value};
 use crate::endpoint::{Endpoint, EndpointError, User};
 use crate::tuning::{SocketOptions, Tuning};
 
-/// Request to replicate, or to stop a replication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Start (or join) a replication.
     Replicate(Box<Spec>),
-    /// Stop a replication.
     Cancel(CancelTarget),
 }
 
-/// Replication that is to be stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CancelTarget {
     /// The replication with this id, with or without its extension (`+continuous`).
@@ -29,20 +26,15 @@ pub enum CancelTarget {
     Like(Box<Spec>),
 }
 
-/// Options of a replication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// Source.
     pub source: Endpoint,
-    /// Target.
     pub target: Endpoint,
     /// True if later changes are replicated too.
     pub continuous: bool,
-    /// True if a missing target is created.
     pub create_target: bool,
     /// Query parameters of the creation request by name, values as text.
     pub create_target_params: Vec<(String, String)>,
-    /// Documents that are replicated.
     pub filter: Filter,
     /// Parameters of the filter function or of `_view`, an object.
     pub query_params: Option<Json>,
@@ -50,9 +42,7 @@ pub struct Spec {
     pub since_seq: Option<Json>,
     /// True if only winning revisions are replicated instead of all leaves.
     pub winning_revs_only: bool,
-    /// User that requested the replication.
     pub user: User,
-    /// Tuning options.
     pub tuning: Tuning,
 }
 
@@ -71,10 +61,8 @@ impl Spec {
     }
 }
 
-/// Documents that are replicated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Filter {
-    /// All documents.
     #[default]
     All,
     /// All documents except design documents. No server has such a filter: they are skipped by the reader of the feed.
@@ -85,24 +73,20 @@ pub enum Filter {
     Function {
         /// Name of the design document, without `_design/`.
         design: String,
-        /// Name of the function.
         name: String,
     },
     /// Built-in filter: `_view`, `_design` and similar ones.
     BuiltIn(String),
     /// Documents with these ids, sorted and without duplicates.
     DocIds(Vec<String>),
-    /// Documents that match a selector, an object.
     Selector(Json),
 }
 
-/// Error in a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// Member that cannot be used (`bad_request`).
     #[error("{0}")]
     BadRequest(String),
-    /// Error in the source or the target.
     #[error("{0}")]
     Endpoint(#[from] EndpointError),
 }
@@ -201,7 +185,6 @@ impl Filter {
 impl Tuning {
     /// Maximum of a request for the batches in flight and the connections.
     pub const MAX_WORKERS: usize = 64;
-    /// Maximum of a request for the changes in a batch.
     pub const MAX_BATCH_SIZE: usize = 10_000;
 
     fn parse(body: Value<'_>, defaults: &Self) -> Result<Self, SpecError> {
@@ -262,7 +245,6 @@ fn exclusive() -> SpecError {
     bad("`doc_ids`,`filter`,`selector` are mutually exclusive")
 }
 
-/// Parses a source or a target.
 fn endpoint(body: Value<'_>, name: &str, proxy: Option<&str>, user: &User) -> Result<Endpoint, SpecError> {
     let endpoint = Endpoint::parse(body.get(name), proxy, user)?;
     // The proxy of a local database is not used, but must be a URL as well.

@@ -28,7 +28,6 @@ pub(crate) use database::{Database, Leaf, Sequences};
 pub(crate) use faulty::{Fault, Faulty};
 pub(crate) use server::{Missing, Server};
 
-/// Compares `text` with the file of this name in the test tables.
 #[track_caller]
 pub(crate) fn check_file(name: &str, text: &str) {
     settee_model::testing::check_file(concat!(env!("CARGO_MANIFEST_DIR"), "/src/testing"), name, text);
@@ -58,7 +57,6 @@ pub(crate) fn spec(source: &str, target: &str, members: &str) -> Spec {
     Spec::parse(json.value(), &User::default(), &Tuning::default()).unwrap()
 }
 
-/// Both sides of a replication.
 pub(crate) struct Sides {
     pub(crate) source: Arc<dyn Transport>,
     pub(crate) target: Arc<dyn Transport>,
@@ -86,7 +84,6 @@ impl Sides {
         (control, tokio::spawn(session.run(controlled)), progress)
     }
 
-    /// Runs one session from start to end.
     pub(crate) async fn run(&self, spec: &Spec, services: &Services) -> (Outcome, Statistics) {
         let (_control, outcome, progress) = self.begin(spec, services).await;
         let outcome = outcome.await.unwrap();

@@ -7,13 +7,11 @@
 use bytes::{Bytes, BytesMut};
 use memchr::memchr2;
 
-/// Maximum length of a row of a stream.
 pub(crate) const MAX_ROW_BYTES: usize = 64 << 20;
 
 /// Maximum length of the text around the rows, such as `last_seq`.
 const MAX_FRAME_BYTES: usize = 1 << 20;
 
-/// Error in a stream of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SplitError {
     /// A row exceeds [`MAX_ROW_BYTES`].
@@ -27,7 +25,6 @@ pub(crate) enum SplitError {
     Unbalanced,
 }
 
-/// Position of the rows in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
     /// Objects in an array that is a member of the outer object: `{"results":[ROW,ROW],"last_seq":5}`.
@@ -57,7 +54,6 @@ pub(crate) struct Splitter {
     in_row: bool,
     /// True if only separators came since the last row.
     behind_row: bool,
-    /// Text around the rows.
     frame: Vec<u8>,
 }
 

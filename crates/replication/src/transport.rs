@@ -21,14 +21,12 @@ use crate::tuning::Tuning;
 /// Streamed body, in both directions.
 pub type Body = UnsyncBoxBody<Bytes, TransportError>;
 
-/// Boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Extension of a request whose answer is long-lived and mostly idle.
 #[derive(Clone, Copy, Debug)]
 pub struct Lasting;
 
-/// One exchange with a peer.
 pub trait Transport: Send + Sync + 'static {
     /// Sends a request and returns when the head of the response has arrived; its body is streamed.
     ///
@@ -49,7 +47,6 @@ pub trait Connect: Send + Sync + 'static {
 /// Failure of an exchange. The messages never contain credentials.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
-    /// The timeout expired.
     #[error("the peer did not answer in time")]
     Timeout,
     /// The connection could not be opened: the name is unknown, no server listens, or a proxy refused.
@@ -58,7 +55,6 @@ pub enum TransportError {
     /// The connection broke, possibly in the middle of a body.
     #[error("the connection broke: {0}")]
     Broken(String),
-    /// The certificate or the handshake is invalid.
     #[error("TLS: {0}")]
     Tls(String),
     /// The request cannot be sent; a retry does not help.
@@ -66,13 +62,11 @@ pub enum TransportError {
     Unusable(String),
 }
 
-/// Returns an empty body.
 #[must_use]
 pub fn empty_body() -> Body {
     full_body(Bytes::new())
 }
 
-/// Returns a body that is in memory.
 #[must_use]
 pub fn full_body(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()

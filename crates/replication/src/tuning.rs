@@ -3,21 +3,15 @@
 /// Tuning options of a replication: the defaults come from the configuration, members of the request override them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Number of batches in flight.
     pub worker_processes: usize,
-    /// Number of changes in a batch.
     pub worker_batch_size: usize,
-    /// Number of concurrent connections to one peer.
     pub http_connections: usize,
     /// Timeout of an exchange without progress, in milliseconds.
     pub connection_timeout_ms: u64,
-    /// Number of retries of an exchange.
     pub retries_per_request: u32,
-    /// Milliseconds between checkpoints.
     pub checkpoint_interval_ms: u64,
     /// True if checkpoints are read and written.
     pub use_checkpoints: bool,
-    /// True if `_bulk_get` is used.
     pub use_bulk_get: bool,
     /// Socket options; those of the server if `None`.
     pub socket_options: Option<SocketOptions>,
@@ -47,9 +41,7 @@ pub struct SocketOptions {
     pub keepalive: bool,
     /// True if small pieces are sent without delay.
     pub nodelay: bool,
-    /// Size of the receive buffer.
     pub receive_buffer_bytes: Option<u32>,
-    /// Size of the send buffer.
     pub send_buffer_bytes: Option<u32>,
 }
 

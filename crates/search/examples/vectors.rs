@@ -20,7 +20,6 @@ const DIMENSIONS: usize = 384;
 const NEAREST: usize = 10;
 const QUERIES: usize = 200;
 
-/// Returns a number with an approximate normal distribution.
 fn normal(random: &mut Random) -> f32 {
     (0..6).map(|_| random.below(10_001_u32) as f32 / 5_000.0 - 1.0).sum::<f32>() * std::f32::consts::FRAC_1_SQRT_2
 }

@@ -6,9 +6,7 @@ use crate::search::bookmark;
 /// The result of a [`Request`](crate::Request).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// Number of hits.
     pub total_hits: u64,
-    /// Accuracy of that number.
     pub relation: Relation,
     /// Position after these hits.
     pub bookmark: String,
@@ -31,10 +29,8 @@ pub enum Relation {
     GreaterThanOrEqualTo,
 }
 
-/// A document that matches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {
-    /// Document id.
     pub id: String,
     /// Values by which it was ordered. The last one is its id, unless a sort contains it.
     pub order: Vec<OrderValue>,
@@ -44,23 +40,16 @@ pub struct Hit {
     pub highlights: Vec<Highlight>,
 }
 
-/// A value by which a hit was ordered.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OrderValue {
-    /// Score.
     Score(f32),
-    /// Number.
     Double(f64),
-    /// String.
     String(String),
-    /// No value.
     Null,
 }
 
-/// Fragments of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Highlight {
-    /// Field name.
     pub field: String,
     /// Fragments, with tags around matching words.
     pub fragments: Vec<String>,
@@ -71,9 +60,7 @@ pub struct Highlight {
 pub struct Group {
     /// Value of the field; `None` for hits without one.
     pub by: Option<String>,
-    /// Number of hits in the group.
     pub total_hits: u64,
-    /// First hits of the group.
     pub hits: Vec<Hit>,
 }
 

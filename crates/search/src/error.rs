@@ -2,55 +2,33 @@
 
 use settee_storage::{StorageError, codec};
 
-/// Result of an operation on an index.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Reason why an index or a query failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The query has a syntax error.
     #[error("Syntax Error, cannot parse {query}: {reason}")]
-    Syntax {
-        /// Query.
-        query: String,
-        /// Description of the error.
-        reason: String,
-    },
+    Syntax { query: String, reason: String },
     /// The request is invalid: an unknown analyzer, a sort by a text, a number out of range.
     #[error("{0}")]
     BadRequest(String),
-    /// A document uses another type for a field.
     #[error("field {field} is of type {found} not {expected}")]
-    TypeConflict {
-        /// Field name.
-        field: String,
-        /// Type in the document.
-        found: &'static str,
-        /// Type in the index.
-        expected: &'static str,
-    },
+    TypeConflict { field: String, found: &'static str, expected: &'static str },
     /// A document that cannot be indexed: too many fields, a term that is too long, an invalid name.
     #[error("{0}")]
     BadField(String),
     /// The query needs more memory than permitted.
     #[error("{0}")]
     TooLarge(String),
-    /// The memory for the search is in use by other requests.
     #[error("the memory for requests is in use; see the header Retry-After")]
     OutOfMemory,
-    /// The time limit of the search is exceeded.
     #[error("The request could not be processed in a reasonable amount of time.")]
     TimedOut,
-    /// The client disconnected.
     #[error("the client has disconnected")]
     Disconnected,
-    /// Another process writes to the index.
     #[error("another process is writing to the search index")]
     Contended,
-    /// The store failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The stored index is damaged.
     #[error("the search index is corrupt: {0}")]
     Corrupt(String),
 }

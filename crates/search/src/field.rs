@@ -5,13 +5,11 @@ use crate::error::{Error, Result};
 /// Maximum number of distinct fields of an index, because each has a cost in every segment.
 pub const MAX_FIELDS: usize = 1_000;
 
-/// Maximum number of fields of one document.
 pub(crate) const MAX_FIELDS_OF_DOCUMENT: usize = 10_000;
 
 /// Maximum length of a value of a string field in bytes, as of a term in Lucene.
 pub const MAX_TERM_BYTES: usize = 32_766;
 
-/// Maximum length of the text of a field in bytes.
 pub(crate) const MAX_TEXT_BYTES: usize = 16 << 20;
 
 /// A field of a document: one call of `index`.
@@ -19,13 +17,10 @@ pub(crate) const MAX_TEXT_BYTES: usize = 16 << 20;
 pub struct Field {
     /// Name; `default` is the default field of queries.
     pub name: String,
-    /// Value with its type.
     pub value: FieldValue,
-    /// Options of the field.
     pub options: FieldOptions,
 }
 
-/// The value of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldValue {
     /// A text, which is analyzed.
@@ -40,18 +35,14 @@ pub enum FieldValue {
     Vector(Vec<f32>),
 }
 
-/// A value that is returned with hits.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StoredValue {
-    /// A string.
     String(String),
-    /// A number.
     Double(f64),
     /// `true` or `false`.
     Bool(bool),
 }
 
-/// Options of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FieldOptions {
     /// True if it is returned with hits.
@@ -71,7 +62,6 @@ impl Default for FieldOptions {
     }
 }
 
-/// Type of a field in an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FieldKind {
     /// See [`FieldValue::Text`].
@@ -87,7 +77,6 @@ pub enum FieldKind {
 }
 
 impl FieldKind {
-    /// Returns the name in CouchDB's messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -101,7 +90,6 @@ impl FieldKind {
 }
 
 impl FieldValue {
-    /// Returns the type of the value.
     #[must_use]
     pub const fn kind(&self) -> FieldKind {
         match self {

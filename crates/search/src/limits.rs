@@ -18,7 +18,6 @@ const STEPS: usize = 2_048;
 /// Memory taken by a search. It is returned when this is dropped.
 pub type Taken = Box<dyn Any + Send>;
 
-/// The request of a search.
 pub trait Requester: Send + Sync {
     /// Returns true when the client has disconnected.
     fn has_gone(&self) -> bool;
@@ -64,7 +63,6 @@ struct Memory {
 }
 
 impl SearchLimits {
-    /// Creates the limits of a search on behalf of `requester`.
     #[must_use]
     pub fn of(requester: Arc<dyn Requester>) -> Self {
         Self::new(Some(requester), Arc::default())
@@ -213,7 +211,6 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Counts the following steps.
     #[inline]
     pub(crate) fn take(&mut self, steps: usize) -> Result<()> {
         match self.left.checked_sub(steps) {

@@ -5,7 +5,6 @@ use std::ops::Bound;
 use crate::error::{Error, Result};
 use crate::query::Query;
 
-/// Default number of hits.
 pub const DEFAULT_LIMIT: usize = 25;
 
 /// Default number of counted values of a field, and the maximum.
@@ -16,15 +15,11 @@ pub const MAX_TOP_N: usize = 1_000;
 /// Default number of candidates of a nearest-neighbour search.
 pub const DEFAULT_CANDIDATES: usize = 50;
 
-/// Maximum number of candidates.
 pub const MAX_CANDIDATES: usize = 10_000;
 
-/// A search request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Query.
     pub query: Query,
-    /// Restricts the search to this partition.
     pub partition: Option<String>,
     /// Maximum number of hits; may be 0.
     pub limit: usize,
@@ -41,7 +36,6 @@ pub struct Request {
     /// For each list, restricts hits to those with one of the values (after the first element) in the field (the first
     /// element).
     pub drilldown: Vec<Vec<String>>,
-    /// Grouping of hits.
     pub group: Option<Grouping>,
     /// Fragments of stored texts with highlighted words.
     pub highlight: Option<Highlighting>,
@@ -70,67 +64,48 @@ impl Request {
     }
 }
 
-/// A sort criterion of hits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sort {
-    /// Value.
     pub by: SortBy,
     /// True for descending order. For [`SortBy::Relevance`], true for ascending scores.
     pub descending: bool,
 }
 
-/// A sortable value of hits.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SortBy {
     /// Score, the highest first.
     Relevance,
-    /// Document id.
     Id,
-    /// A field of any type.
     Field(String),
-    /// Strings of a field.
     StringField(String),
-    /// Numbers of a field.
     NumberField(String),
     /// Distance of a point (longitude and latitude in these fields, in degrees) from another one, in kilometres or
     /// miles.
     Distance {
-        /// Field with the longitude.
         longitude_field: String,
-        /// Field with the latitude.
         latitude_field: String,
-        /// Longitude of the other point.
         longitude: f64,
-        /// Latitude of the other point.
         latitude: f64,
-        /// Number of units per kilometre.
         unit_per_km: f64,
     },
 }
 
-/// A range of numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
-    /// Label in the result.
     pub label: String,
-    /// Lower bound.
     pub lower: Bound<f64>,
-    /// Upper bound.
     pub upper: Bound<f64>,
 }
 
-/// Grouping of hits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grouping {
     /// Field of the groups; hits without it form a group, too.
     pub field: String,
-    /// Maximum number of groups.
     pub limit: usize,
     /// Order of groups, by their first hits.
     pub sort: Vec<Sort>,
 }
 
-/// Highlighting of matching words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Highlighting {
     /// Fields, which must be stored.
@@ -139,9 +114,7 @@ pub struct Highlighting {
     pub pre_tag: String,
     /// Text after each match.
     pub post_tag: String,
-    /// Maximum number of fragments per field.
     pub number: usize,
-    /// Approximate number of characters of a fragment.
     pub size: usize,
 }
 
@@ -166,7 +139,6 @@ impl Sort {
     }
 }
 
-/// Splits off a sign.
 pub(crate) fn sign(text: &str) -> (bool, &str) {
     match text.strip_prefix('-') {
         Some(rest) => (true, rest),

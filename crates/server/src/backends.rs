@@ -20,7 +20,6 @@ pub(crate) const RESERVE: &str = "reserve";
 /// Time for which commits are kept for log shipping. If shipping is interrupted for longer, it restarts with a backup.
 const LOG_KEPT_S: u64 = 600;
 
-/// Opens the engine of the data directory `data`. The engine keeps at most `files_max` files open.
 pub(crate) fn open(data: &Path, files_max: u16) -> anyhow::Result<Arc<dyn Engine>> {
     prepare(data)?.open(files_max)
 }
@@ -32,9 +31,8 @@ pub(crate) struct Prepared {
     inspected: Inspected,
 }
 
-/// Inspects the engine of the data directory `data` without modifying any file.
-///
-/// # Errors If the directory has held a store that cannot be opened completely, or if it belongs to another program.
+/// Inspects the engine of the data directory `data` without modifying any file. Returns an error if the
+/// directory has held a store that cannot be opened completely, or if it belongs to another program.
 pub(crate) fn prepare(data: &Path) -> anyhow::Result<Prepared> {
     storage::refuse_elsewhere(data)?;
     let directory = data.join(verify::ENGINE);
@@ -113,7 +111,6 @@ fn refuse_to_create(data: &Path) -> anyhow::Result<()> {
 }
 
 impl Prepared {
-    /// Opens the engine, which keeps at most `files_max` files open.
     pub(crate) fn open(self, files_max: u16) -> anyhow::Result<Arc<dyn Engine>> {
         self.open_with(files_max, Log::Discarded)
     }
@@ -159,7 +156,6 @@ impl Prepared {
     }
 }
 
-/// Opens the PostgreSQL engine for the server with this `id`.
 pub(crate) fn open_postgres(
     options: &settee_storage_postgres::Options,
     id: [u8; 16],

@@ -12,17 +12,14 @@ use settee_storage::Engine;
 use crate::config::Configuration;
 use crate::environment;
 
-/// The name of a single node, as in CouchDB.
 const SINGLE: &str = "nonode@nohost";
 
 /// Maximum number of attempts to join under a name that another node holds. A killed node is removed only after a few
 /// seconds.
 const ATTEMPTS_MAX: u32 = 4;
 
-/// Delay between two attempts.
 const TRY_WAIT: Duration = Duration::from_secs(1);
 
-/// The name of this node.
 pub(crate) fn name(configuration: &Configuration) -> anyhow::Result<String> {
     let is_sole = storage::URL.of(configuration).is_empty();
     let default = || if is_sole { SINGLE.to_owned() } else { format!("settee@{}", environment::hostname()) };
@@ -43,7 +40,6 @@ fn address(listens: SocketAddr, hostname: &str) -> String {
     }
 }
 
-/// Membership of this node.
 pub(crate) struct Membership {
     engine: Arc<dyn Engine>,
     name: String,

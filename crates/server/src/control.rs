@@ -25,10 +25,8 @@ use settee_http::Node;
 use settee_model::json::{Json, Value, write_array, write_string};
 use settee_storage::{Engine, durable};
 
-/// The socket in the data directory.
 pub(crate) const SOCKET: &str = "control.sock";
 
-/// Directory of checkpoints within the data directory.
 pub(crate) const CHECKPOINTS: &str = "checkpoints";
 
 /// Maximum length of a line of either side.
@@ -52,7 +50,6 @@ struct Served {
 }
 
 impl Control {
-    /// Starts to listen.
     pub(crate) fn start(data: &Path, url: String, node: Arc<Node>, engine: Arc<dyn Engine>) -> anyhow::Result<Self> {
         let path = data.join(SOCKET);
         // The lock of the directory is held, so no process listens on an existing socket any more.
@@ -188,7 +185,6 @@ impl Drop for Checkpoint {
     }
 }
 
-/// Removes checkpoints of an earlier process.
 pub(crate) fn remove_checkpoints(data: &Path) -> anyhow::Result<()> {
     match fs::remove_dir_all(data.join(CHECKPOINTS)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -38,7 +38,6 @@ pub(crate) fn random(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the system provides random numbers");
 }
 
-/// A random number.
 pub(crate) fn random_u64() -> u64 {
     let mut bytes = [0; 8];
     random(&mut bytes);

@@ -44,10 +44,8 @@ pub(crate) struct Indexing {
     is_over: AtomicBool,
 }
 
-/// Names of a database and of a design document in it.
 type Job = (String, String);
 
-/// Settings that are read for each update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IndexingSettings {
     is_enabled: bool,
@@ -88,7 +86,6 @@ impl Indexing {
         vec![tokio::spawn(Arc::clone(self).update_lagging()), tokio::spawn(Arc::clone(self).collect_periodically())]
     }
 
-    /// Records events of databases.
     pub(crate) fn note(&self, events: &[(String, Happened)]) {
         let changed = events.iter().filter(|(_, happened)| *happened != Happened::Deleted);
         self.changed.lock().extend(changed.map(|(name, _)| name.clone()));

@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use settee_http::{KeyFetcher, KeyReader};
 
-/// Maximum size of a file.
 const LENGTH_MAX_BYTES: usize = 1 << 20;
 
-/// Reads keys from files and addresses.
 pub(crate) fn reader() -> anyhow::Result<KeyReader> {
     let fetcher = KeyFetcher::new()?;
     Ok(Arc::new(move |address| {

@@ -15,12 +15,9 @@ use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use crate::config::Configuration;
 use crate::tls::Certificates;
 
-/// The open listeners.
 pub(crate) struct Opened {
     pub(crate) listeners: Vec<Listener>,
-    /// URLs for messages.
     pub(crate) addresses: Vec<String>,
-    /// Address of plain HTTP.
     pub(crate) plain: SocketAddr,
     /// Certificates that must be watched while the server runs.
     pub(crate) certificates: Option<Certificates>,
@@ -51,7 +48,6 @@ impl Reserved {
         Ok(Self { plain: bind(plain, "--port")?, tls, unix })
     }
 
-    /// Opens the listeners.
     pub(crate) fn open(self) -> anyhow::Result<Opened> {
         let Self { plain, tls, unix } = self;
         let listener = listen(plain)?;

@@ -12,7 +12,6 @@ pub(crate) struct DataLock {
     _file: File,
 }
 
-/// Name of the lock file.
 pub(crate) const FILE: &str = "lock";
 
 impl DataLock {

@@ -28,10 +28,8 @@ mod tests;
 /// Number of obsolete purge records from which a database is compacted.
 const PURGES_MAX: u64 = 10_000;
 
-/// Interval of the engine's maintenance.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// State of the maintenance tasks.
 pub(crate) struct Maintenance {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) tasks: Tasks,
@@ -39,14 +37,12 @@ pub(crate) struct Maintenance {
     pub(crate) indexing: Arc<Indexing>,
     /// Names of databases that were written since the last check for compactions.
     pub(crate) written: Mutex<BTreeSet<String>>,
-    /// The data directory.
     pub(crate) data: PathBuf,
 }
 
 /// Maximum number of shards that are checked for damage outside of databases.
 const DISCARDED_MAX: usize = 100_000;
 
-/// The running tasks.
 pub(crate) struct Running {
     maintenance: Arc<Maintenance>,
     is_over: Arc<AtomicBool>,
@@ -58,7 +54,6 @@ pub(crate) struct Running {
 struct Threshold {
     /// Minimum ratio of the size of a database to its size after a compaction.
     ratio: f64,
-    /// Minimum number of bytes of garbage.
     bytes: u64,
 }
 
@@ -147,7 +142,6 @@ impl Maintenance {
         }
     }
 
-    /// Stores the events of databases.
     fn keep_events(&self) {
         let events = self.catalog.activity().take();
         let written = events.iter().filter(|(_, happened)| *happened == Happened::Updated);

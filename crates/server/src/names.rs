@@ -12,10 +12,8 @@ use settee_storage::Engine;
 use settee_storage::durable::{self, Readers};
 use sha2::{Digest as _, Sha256};
 
-/// The name of the file.
 pub(crate) const FILE: &str = "databases";
 
-/// Names and layouts by shard number.
 pub(crate) type Names = BTreeMap<u64, (String, Layout)>;
 
 /// Rewrites the copy. Errors are ignored, because the copy is needed only if the engine is damaged.

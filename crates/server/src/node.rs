@@ -28,12 +28,10 @@ pub(crate) const SPILL: &str = "spill";
 /// Version of CouchDB whose interface is implemented.
 const COUCHDB_VERSION: &str = "3.5.2";
 
-/// Creates the directory for temporary files.
 pub(crate) fn create_spill(data: &Path) -> anyhow::Result<()> {
     durable::create_directories(&data.join(SPILL)).context("the directory for temporary files cannot be created")
 }
 
-/// The databases of `engine`.
 pub(crate) fn catalog(engine: Arc<dyn Engine>) -> anyhow::Result<Arc<Catalog>> {
     Ok(Arc::new(Catalog::open(engine, environment::random_u64()).context("the databases cannot be read")?))
 }
@@ -164,7 +162,6 @@ fn function_limits(configuration: &Configuration) -> Limits {
     }
 }
 
-/// Logs exceptions and log lines of map functions.
 fn log_line(line: &LogLine<'_>) {
     let LogLine { database, design_document, about, message } = *line;
     match about {
@@ -193,7 +190,6 @@ fn algorithm(configuration: &Configuration) -> Algorithm {
     Algorithm::named(&name, &suffix).unwrap_or(Algorithm::Sequential)
 }
 
-/// Random numbers.
 pub(crate) fn entropy() -> Arc<dyn Entropy> {
     Arc::new(environment::random)
 }

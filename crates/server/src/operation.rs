@@ -48,7 +48,6 @@ impl Restart {
     }
 }
 
-/// The dependencies of a node.
 pub(crate) fn operation(
     configuration: &Arc<Configuration>,
     log: &Log,

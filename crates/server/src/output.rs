@@ -12,8 +12,6 @@ pub(crate) fn print_text(text: &str) {
 }
 
 /// Returns an error if the file exists and overwriting is not forced, or if the path is anything but a regular file.
-///
-/// # Errors If `path` must not be written.
 pub(crate) fn refuse_existing(path: &Path, is_forced: bool) -> anyhow::Result<()> {
     let shown = path.display();
     match std::fs::symlink_metadata(path) {

@@ -8,7 +8,6 @@ use settee_http::ProcessFigures;
 /// Ticks of the processor clock per second, on every current Linux.
 const TICKS_PER_S: u64 = 100;
 
-/// The current figures.
 pub(crate) fn figures() -> ProcessFigures {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = |name: &str| {
@@ -52,7 +51,6 @@ fn entries(directory: &str) -> u64 {
     fs::read_dir(directory).map_or(0, |entries| entries.count() as u64)
 }
 
-/// Process ids of the children.
 fn children() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let of_task = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).unwrap_or_default();

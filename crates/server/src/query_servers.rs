@@ -18,13 +18,10 @@ use settee_storage::durable::{self, Readers};
 use crate::config::Configuration;
 use crate::environment;
 
-/// Interval of the check for idle processes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The query servers of a configuration.
 pub(crate) struct QueryServers {
     configuration: Arc<Configuration>,
-    /// Commands from the environment, by language.
     commands: BTreeMap<String, String>,
     /// Directory of the script of the Erlang query server.
     directory: PathBuf,
@@ -33,7 +30,6 @@ pub(crate) struct QueryServers {
     running: Mutex<HashMap<String, Running>>,
 }
 
-/// A language that was used.
 struct Running {
     command: String,
     settings: Settings,
@@ -58,7 +54,6 @@ impl QueryServers {
         servers
     }
 
-    /// The language `name`, if a query server for it is configured.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<dyn Language>> {
         let command = self.command(name);
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);

@@ -8,16 +8,13 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Opens a regular file for reading. The last component of its path must not be a link.
-///
-/// # Errors If it is not a regular file, or cannot be opened.
+/// Opens a regular file for reading. The last component of its path must not be a link. Returns an error if it is
+/// not a regular file or cannot be opened.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     open_with(path, OFlags::NOFOLLOW)
 }
 
-/// Opens a regular file that was named by a user, which may be a link to one.
-///
-/// # Errors As [`open`].
+/// Opens a regular file that was named by a user, which may be a link to one. Returns an error as [`open`].
 pub(crate) fn open_named(path: &Path) -> io::Result<File> {
     open_with(path, OFlags::empty())
 }
@@ -49,9 +46,8 @@ pub(crate) fn read_to_string(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Checks that the entries of a data directory that a server reads are regular files.
-///
-/// # Errors If one is not; the error names the first.
+/// Checks that the entries of a data directory that a server reads are regular files. The error names the first one
+/// that is not.
 pub(crate) fn check_data(data: &Path) -> anyhow::Result<()> {
     for directory in [data.to_owned(), data.join("local.d")] {
         let Ok(entries) = fs::read_dir(&directory) else { continue };

@@ -26,7 +26,6 @@ use crate::output::print_text;
 use crate::verify::{ENGINE, Progress, own_files, size};
 use crate::{environment, regular, storage, version};
 
-/// Name of the list in the new directory.
 const LIST: &str = "salvage.txt";
 
 /// Maximum number of its lines that are also printed.

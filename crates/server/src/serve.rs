@@ -247,11 +247,9 @@ impl Drop for FlushedLog {
     }
 }
 
-/// Open listeners and their resources.
 struct Listening<'a> {
     reserved: listen::Reserved,
     data: &'a Path,
-    /// Location of the data for messages.
     place: &'a str,
     descriptors: Descriptors,
     /// Notice about files of a CouchDB.

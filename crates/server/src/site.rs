@@ -9,7 +9,6 @@ use settee_model::json::{Json, write_string};
 use settee_replication::net::{Network, Options, TlsOptions, Trust};
 use settee_replication::{Connect as _, Endpoint, Peer, Remote, Tuning, User};
 
-/// A server.
 pub(crate) struct Site {
     remote: Remote,
     network: Arc<Network>,
@@ -52,13 +51,11 @@ impl Site {
         &self.root
     }
 
-    /// The database with this name.
     pub(crate) fn database(&self, name: &str) -> anyhow::Result<Peer> {
         connect(&self.remote.database(name), &self.network, &self.tuning)
     }
 }
 
-/// Parses the URL of a server or of one of its databases.
 pub(crate) fn parse(url: &str) -> anyhow::Result<Remote> {
     let mut text = Vec::new();
     write_string(&mut text, url);

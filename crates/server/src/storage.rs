@@ -38,7 +38,6 @@ pub(crate) fn options(url: &str) -> anyhow::Result<Options> {
     })
 }
 
-/// Records the store in the data directory.
 pub(crate) fn note(data: &Path, place: &str) -> anyhow::Result<()> {
     let path = data.join(FILE);
     let text = format!("{place}\n");

@@ -46,7 +46,6 @@ struct Endpoint {
 }
 
 impl Exporter {
-    /// Starts the exporter if the configuration names a collector.
     pub(crate) fn start(configuration: &Configuration) -> anyhow::Result<Option<Self>> {
         let Some(url) = settee_settings::tracing::ENDPOINT.text(configuration) else { return Ok(None) };
         let endpoint = Endpoint::parse(&url).context("[tracing] endpoint cannot be used")?;

@@ -2,7 +2,6 @@
 
 use settee_model::calendar::Day;
 
-/// The seconds of a day.
 const DAY_S: u64 = 86_400;
 
 /// A time of the Unix epoch in RFC 3339 format, in UTC with microseconds: `2026-11-20T15:04:05.000000Z`.

@@ -16,7 +16,6 @@ use settee_settings::ssl;
 
 use crate::config::Configuration;
 
-/// Interval of the checks of the files.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// The files of `[ssl]`, and the TLS state made from them.

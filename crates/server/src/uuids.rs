@@ -7,7 +7,6 @@ use data_encoding::HEXLOWER;
 
 /// A source of cryptographically secure random bytes.
 pub(crate) trait Entropy: Send + Sync {
-    /// Fills `bytes` with random bytes.
     fn fill(&self, bytes: &mut [u8]);
 }
 
@@ -87,7 +86,6 @@ impl Uuids {
         Uuids { state: Mutex::new(state), entropy, now_us: Box::new(now_us) }
     }
 
-    /// Returns `count` ids in order.
     pub(crate) fn take(&self, count: usize) -> Vec<String> {
         let mut state = self.state();
         (0..count).map(|_| self.make(&mut state)).collect()

@@ -17,7 +17,6 @@ use crate::regular;
 /// this one.
 pub(crate) const LAYOUT: u64 = 2;
 
-/// The name of the file.
 pub(crate) const FILE: &str = "version";
 
 /// Name of the directory in the data directory that an interrupted restore leaves.

@@ -15,12 +15,9 @@ use crate::security::{Security, security};
 use crate::users::Users;
 use crate::{Error, threads};
 
-/// Permission needed for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// No restriction.
     Anyone,
-    /// Server administrator.
     ServerAdmin,
     /// Server administrator, unless `[chttpd] admin_only_all_dbs` is off.
     ListDatabases,
@@ -31,13 +28,11 @@ pub enum Permission {
     /// Member of the database, including system databases. The operation must restrict the result to what the user
     /// may see, see [`crate::Visibility`].
     Document,
-    /// Administrator of the database.
     DatabaseAdmin,
     /// Administrator of the database, for maintenance. CouchDB refuses these requests with another reason.
     Maintenance,
 }
 
-/// Object of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     /// Name of the database; empty outside of databases.
@@ -49,7 +44,6 @@ pub struct Place<'a> {
 /// Size of a security object above which its evaluation is moved from the asynchronous thread to one that may block.
 const SMALL_BYTES: usize = 16 << 10;
 
-/// Authorization of operations.
 pub struct Access {
     catalog: Arc<Catalog>,
     settings: Arc<dyn Settings>,

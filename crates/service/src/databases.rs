@@ -13,7 +13,6 @@ use crate::users::{Entropy, Users};
 use crate::validation::Writer;
 use crate::{Error, threads};
 
-/// Design document of users databases.
 const AUTH_ID: &str = "_design/_auth";
 
 /// Revision of this document in CouchDB. The equivalent document of Settee has the same revision, so that users
@@ -23,7 +22,6 @@ const AUTH_REV: &str = "1-625dc565328e800ce8dfe08fff750098";
 /// Validation function of user documents.
 const AUTH_RULES: &str = include_str!("databases/auth.js");
 
-/// Creates and deletes databases.
 pub struct Databases {
     dependencies: DatabasesDependencies,
 }
@@ -31,15 +29,11 @@ pub struct Databases {
 /// Ends all work on the indexes of a database.
 pub type Release = Arc<dyn Fn(&Arc<Database>) + Send + Sync>;
 
-/// Dependencies of [`Databases`].
 pub struct DatabasesDependencies {
-    /// The databases.
     pub catalog: Arc<Catalog>,
     /// Ends all work on the indexes of a database that is about to be deleted.
     pub release: Release,
-    /// The configuration.
     pub settings: Arc<dyn Settings>,
-    /// The users database.
     pub users: Arc<Users>,
     /// The writer, whose cache must not contain deleted databases.
     pub writer: Arc<Writer>,
@@ -47,12 +41,10 @@ pub struct DatabasesDependencies {
     pub replicator: Arc<OnceLock<Arc<Replicator>>>,
     /// Clock in milliseconds of the Unix epoch.
     pub clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// Source of instance numbers.
     pub entropy: Entropy,
 }
 
 impl Databases {
-    /// Creates the service.
     #[must_use]
     pub fn new(dependencies: DatabasesDependencies) -> Self {
         Self { dependencies }
@@ -116,9 +108,6 @@ impl Databases {
 
     /// Adds the rules to the users database if it exists. This is necessary because the configuration may name
     /// another database than before. A database created later receives them at its creation.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub async fn guard_users_database(self: &Arc<Self>) -> Result<(), Error> {
         let databases = Arc::clone(self);
         threads::run(move || match databases.users_database() {
@@ -130,9 +119,6 @@ impl Databases {
     }
 
     /// Creates the users database, unless it exists or `[couchdb] single_node` is off.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub async fn make_users_database(self: &Arc<Self>) -> Result<(), Error> {
         let databases = Arc::clone(self);
         threads::run(move || {

@@ -13,7 +13,6 @@ pub enum Error {
     /// The database does not exist, or its engine failed.
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// An attachment is invalid.
     #[error(transparent)]
     Attachment(#[from] AttachmentError),
     /// A text is not a revision.
@@ -25,16 +24,13 @@ pub enum Error {
     /// A function of a design document refused or failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The password violates the rules.
     #[error(transparent)]
     Password(#[from] PasswordRefused),
-    /// The operation needs authentication as another user.
     #[error("{0}")]
     Unauthorized(&'static str),
     /// The user is not authorized.
     #[error("{0}")]
     Forbidden(Cow<'static, str>),
-    /// The document has another revision.
     #[error("Document update conflict.")]
     Conflict,
     /// The update would make this document larger, and its partition is full.
@@ -43,10 +39,8 @@ pub enum Error {
     /// The document does not exist, or must appear so to this user.
     #[error("missing")]
     Missing,
-    /// The document was deleted.
     #[error("deleted")]
     Deleted,
-    /// The design document has no such function.
     #[error("missing json key: {0}")]
     MissingFunction(String),
     /// The language is not available.
@@ -55,16 +49,13 @@ pub enum Error {
     /// The timeout of the wait for a function call has expired.
     #[error("Too many functions of this database's design documents run at the same time.")]
     TooManyCalls,
-    /// The queue for password hashing is full.
     #[error("Too many logins wait to be checked. Try again later.")]
     TooManyLogins,
-    /// Internal error.
     #[error("{0}")]
     Internal(&'static str),
 }
 
 impl Error {
-    /// Creates a refusal with this reason.
     pub fn forbidden(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::Forbidden(reason.into())
     }

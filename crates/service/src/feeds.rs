@@ -7,16 +7,13 @@ use parking_lot::Mutex;
 use settee_database::{Database, Event, Subscription};
 use tokio::sync::watch;
 
-/// State observed by waiting feeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Latest update sequence that was committed while the channel existed.
     Seq(u64),
-    /// The database was deleted.
     Deleted,
 }
 
-/// The channels of all observed databases.
 #[derive(Default)]
 pub struct Feeds {
     watched: Mutex<HashMap<u64, Watched>>,

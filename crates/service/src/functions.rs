@@ -14,7 +14,6 @@ use crate::Error;
 use crate::permits::{Permit, Permits};
 use crate::threads;
 
-/// A design document with its text.
 #[derive(Clone, Debug)]
 pub struct Functions {
     source: DesignSource,
@@ -57,7 +56,6 @@ impl Functions {
         Ok(Self { source, document: Json::trusted(text) })
     }
 
-    /// The design document.
     #[must_use]
     pub fn document(&self) -> Value<'_> {
         self.document.value()
@@ -69,7 +67,6 @@ impl Functions {
         &self.source.rev
     }
 
-    /// Returns the name of its language.
     fn language(&self) -> String {
         self.document().get("language").and_then(Value::as_str).map_or_else(|| "javascript".to_owned(), Into::into)
     }
@@ -132,7 +129,6 @@ pub struct Programs {
     permits: Arc<Permits>,
 }
 
-/// Timeout of the wait for a permit.
 const CALL_WAIT_MAX: Duration = Duration::from_secs(60);
 
 impl Programs {

@@ -12,7 +12,6 @@ use tokio::sync::oneshot;
 use crate::Error;
 use crate::threads::GiveWay;
 
-/// Maximum number of waiting requests.
 const WAITING_MAX: usize = 1024;
 
 /// Maximum number of waiting requests of one address.
@@ -20,7 +19,6 @@ const WAITING_FROM_ONE_MAX: usize = 64;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// The hashing threads.
 pub struct Hashers {
     shared: Arc<Shared>,
 }

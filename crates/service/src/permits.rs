@@ -12,7 +12,6 @@ use tokio::sync::oneshot;
 /// Owner of a permit; without an owner, permits are granted in order of arrival.
 pub type Owner = Option<settee_design::Owner>;
 
-/// A bounded number of permits.
 pub struct Permits {
     state: Mutex<State>,
 }
@@ -31,7 +30,6 @@ pub struct Permit {
 }
 
 impl Permits {
-    /// Creates `count` permits.
     #[must_use]
     pub fn new(count: usize) -> Arc<Self> {
         let state = State { shares: Shares::new(count), waiting: HashMap::new(), order: VecDeque::new() };
@@ -46,7 +44,6 @@ impl Permits {
         may.then(|| self.permit(owner))
     }
 
-    /// Waits for a permit.
     pub async fn acquire(self: &Arc<Self>, owner: Owner) -> Permit {
         loop {
             let receiver = {
@@ -64,7 +61,6 @@ impl Permits {
         }
     }
 
-    /// Number of available permits.
     #[must_use]
     pub fn free(&self) -> usize {
         self.state.lock().shares.free()

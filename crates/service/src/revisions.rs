@@ -11,17 +11,12 @@ const FUNCTION_REVISIONS: usize = 20;
 /// Visibility of `_conflicts` to functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflicts {
-    /// Included.
     Shown,
-    /// Not included.
     Hidden,
 }
 
 /// Appends the revision at `node` as functions of design documents see it: with the newest of its `_revisions`, and
 /// with `_conflicts` for the functions that receive them in CouchDB. Returns `false` if its body was removed.
-///
-/// # Errors
-/// Fails if the engine fails.
 pub fn write_for_functions(
     out: &mut Vec<u8>,
     view: &ReadView,
@@ -43,7 +38,6 @@ pub fn write_for_functions(
     Ok(view.write_document(out, id, &revision.rev, stored, members)?)
 }
 
-/// Appends revisions as a JSON array of strings.
 pub fn rev_list(out: &mut Vec<u8>, revs: impl Iterator<Item = Rev>) {
     json::write_array(out, revs, |out, rev| rev.write_json(out));
 }

@@ -23,7 +23,6 @@ pub struct Security(Json);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(clippy::enum_variant_names, reason = "each says what is missing")]
 pub enum MalformedSecurity {
-    /// The value is not an object.
     #[error("Request body must be a JSON object")]
     NoObject,
     /// A group of users is not an object.
@@ -95,7 +94,6 @@ impl Security {
             .is_none_or(|group| (is_empty(group, "names") && is_empty(group, "roles")) || names(group, user))
     }
 
-    /// Returns the object as JSON.
     #[must_use]
     pub fn into_json(self) -> Json {
         self.0

@@ -16,12 +16,10 @@ use settee_settings::{Persist, Settings, SettingsError};
 use crate::threads::GiveWay;
 use crate::{Error, Hashers, Programs, Users, UsersDependencies, Writer};
 
-/// Settings in memory.
 #[derive(Default)]
 pub(crate) struct Values(Mutex<HashMap<(String, String), String>>);
 
 impl Values {
-    /// Creates settings from strings of the form `section/key=value`.
     pub(crate) fn of(settings: &[&str]) -> Self {
         let values = Self::default();
         for setting in settings {
@@ -65,7 +63,6 @@ pub(crate) struct Services {
     pub(crate) writer: Arc<Writer>,
 }
 
-/// Creates a server with these languages.
 pub(crate) fn services(languages: Vec<Arc<dyn Language>>) -> Services {
     let catalog = Arc::new(Catalog::open(Arc::new(MemoryEngine::new()), 1).unwrap());
     let settings: Arc<dyn Settings> = Arc::new(Values::default());
@@ -83,7 +80,6 @@ pub(crate) fn services(languages: Vec<Arc<dyn Language>>) -> Services {
     Services { catalog, writer: Arc::new(Writer::new(programs, Arc::new(users))) }
 }
 
-/// An empty database in memory.
 pub(crate) fn database() -> Arc<Database> {
     let options = DatabaseOptions { created_ms: 0, instance: 7, layout: Layout::Whole, q: 1 };
     services(Vec::new()).catalog.create("db", options).unwrap()

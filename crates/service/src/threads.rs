@@ -25,7 +25,6 @@ pub const SHORT_WORK_MAX: usize = 512;
 static SHORT_WORK: LazyLock<Threads> = LazyLock::new(|| Threads::at_most("settee-short", SHORT_WORK_MAX));
 
 tokio::task_local! {
-    /// Reads counted for the request of this task.
     static TALLY: Arc<Tally>;
 
     /// Threads of a task that does not use the default ones.
@@ -82,9 +81,6 @@ pub fn panicked(panic: &dyn Display) -> Error {
 }
 
 /// Commits `works` in order and returns all outcomes.
-///
-/// # Errors
-/// Fails if the engine fails.
 pub async fn commit(database: &Arc<Database>, works: Vec<Work>) -> Result<Vec<UpdateOutcome>, Error> {
     if let Some(optimistic) = optimistic::current() {
         let [work]: [Work; 1] = works.try_into().map_err(|_| optimistic.refuse())?;
@@ -112,7 +108,6 @@ fn is_validated(work: &Work) -> bool {
     updates.iter().all(|update| update.is_validated() || !update.is_subject_to_validation())
 }
 
-/// The result of a queued work.
 pub type Submission = oneshot::Receiver<settee_database::Result<Vec<UpdateOutcome>>>;
 
 /// Queues the works of one client, in order, and starts a leader if none is active. The receivers get the results.

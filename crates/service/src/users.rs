@@ -21,10 +21,8 @@ use crate::{Error, Hashers, threads};
 /// Number of cached accounts, including names without an account.
 const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(20_000).expect("not zero");
 
-/// Settings of users.
 #[derive(Clone, Debug)]
 pub struct UserPolicy {
-    /// Name of the users database.
     pub users_db: String,
     /// True if user documents with conflicts may be used.
     conflicted_users: bool,
@@ -55,7 +53,6 @@ impl UserPolicy {
     }
 }
 
-/// Counted events of users and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// A write was refused by a validation function.
@@ -67,10 +64,8 @@ pub enum Counted {
     AuthCacheMiss,
 }
 
-/// Counter of events.
 pub type Counting = Arc<dyn Fn(Counted) + Send + Sync>;
 
-/// Source of random numbers.
 pub type Entropy = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Cache of accounts, valid until the users database changes.
@@ -84,25 +79,18 @@ pub struct Users {
     pub(crate) upgrading: Mutex<Vec<String>>,
 }
 
-/// Dependencies of [`Users`].
 pub struct UsersDependencies {
-    /// The databases.
     pub catalog: Arc<Catalog>,
-    /// The configuration.
     pub settings: Arc<dyn Settings>,
     /// Server administrators, and cache of verified passwords.
     pub authenticator: Authenticator,
-    /// Threads that hash passwords.
     pub hashers: Arc<Hashers>,
-    /// Counter of account lookups.
     pub count: Counting,
-    /// Source of salts.
     pub entropy: Entropy,
 }
 
 struct Known {
     accounts: LruCache<String, Entry>,
-    /// Instance and subscription of the users database.
     watched: Option<(u64, Subscription)>,
 }
 
@@ -124,7 +112,6 @@ struct Entry {
 }
 
 impl Users {
-    /// Creates the cache.
     #[must_use]
     pub fn new(dependencies: UsersDependencies) -> Self {
         let (changes, shard) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
@@ -146,7 +133,6 @@ impl Users {
         }
     }
 
-    /// Returns the current settings of users.
     #[must_use]
     pub fn policy(&self) -> Arc<UserPolicy> {
         self.policy.current(self.dependencies.settings.as_ref(), UserPolicy::of)
@@ -310,10 +296,8 @@ fn read(view: &ReadView, name: &str, conflicted_users: bool) -> Result<Option<Js
     Ok(view.revision(stored)?.map(|revision| Json::trusted(revision.into_body())))
 }
 
-/// Visible part of a user document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Visibility {
-    /// The whole document.
     Whole,
     /// The public fields, whose names are given.
     Public(String),

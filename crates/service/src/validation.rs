@@ -67,7 +67,6 @@ impl Validators {
             .is_some_and(|known| known.design_seq == design_seq && known.functions.is_empty())
     }
 
-    /// Returns the validation functions in `view`.
     fn of(&self, view: &ReadView, design_seq: u64) -> Result<Arc<[Functions]>, Error> {
         let instance = view.database().instance();
         if let Some(known) = self.databases.lock().get(&instance).filter(|known| known.design_seq == design_seq) {
@@ -79,7 +78,6 @@ impl Validators {
         Ok(functions)
     }
 
-    /// Removes a deleted database from the cache.
     fn forget(&self, database: &Database) {
         self.databases.lock().pop(&database.instance());
     }
@@ -111,18 +109,15 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Creates a writer.
     #[must_use]
     pub fn new(programs: Arc<Programs>, users: Arc<Users>) -> Self {
         Self { programs, users, validators: Validators::default() }
     }
 
-    /// The users database.
     pub(crate) fn users(&self) -> &Arc<Users> {
         &self.users
     }
 
-    /// Removes a deleted database from the cache.
     pub(crate) fn forget(&self, database: &Database) {
         self.validators.forget(database);
     }
@@ -234,7 +229,6 @@ impl Writer {
     }
 }
 
-/// First or repeated validation of updates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Round {
     First,

@@ -16,7 +16,6 @@ impl<T> Default for Derived<T> {
 }
 
 impl<T> Derived<T> {
-    /// Returns the value that `read` computes from the current settings.
     pub fn current(&self, settings: &dyn Settings, read: impl FnOnce(&dyn Settings) -> T) -> Arc<T> {
         // The version is read before the values, so a concurrent change causes a recomputation at the next call.
         let version = settings.version();

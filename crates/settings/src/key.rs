@@ -12,7 +12,6 @@ pub const INFINITY: &str = "infinity";
 /// Placeholder for the data directory in a default.
 const DATA: &str = "{data}";
 
-/// Description of one setting.
 #[derive(Debug)]
 pub struct Setting {
     /// Section, named as in CouchDB.
@@ -22,11 +21,9 @@ pub struct Setting {
     /// Default value. `None` if there is none or it is generated at the first start. `{data}` is replaced by the data
     /// directory.
     pub default: Option<&'static str>,
-    /// The type of the value.
     pub kind: Kind,
     /// Visibility of the default in the configuration.
     pub visibility: Visibility,
-    /// Time at which a change takes effect.
     pub applies: Applies,
     /// One line for `settee config --defaults`.
     pub doc: &'static str,
@@ -43,10 +40,8 @@ pub enum Visibility {
     Implied,
 }
 
-/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Any text.
     Text,
     /// `true` or `false`.
     Bool,
@@ -56,11 +51,9 @@ pub enum Kind {
     Limit,
     /// A time in milliseconds, or `infinity`.
     Milliseconds,
-    /// A time in seconds.
     Seconds,
     /// An IP address to listen on.
     Address,
-    /// One of these words.
     Word(&'static [&'static str]),
 }
 
@@ -84,7 +77,6 @@ pub struct Switch;
 #[derive(Debug)]
 pub struct Guard;
 
-/// A text.
 #[derive(Debug)]
 pub struct Text;
 
@@ -93,13 +85,11 @@ impl<T> Key<T> {
         Self { setting, of: PhantomData }
     }
 
-    /// Returns the row of the table.
     #[must_use]
     pub const fn setting(&self) -> &Setting {
         &self.setting
     }
 
-    /// Returns the name of the key in its section.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.setting.key
@@ -140,7 +130,6 @@ impl Key<Number> {
 }
 
 impl Key<Switch> {
-    /// Returns true if the switch is on.
     #[must_use]
     pub fn of(&self, settings: &dyn Settings) -> bool {
         match self.text(settings).as_deref().map(str::trim) {
@@ -168,7 +157,6 @@ impl Key<Text> {
         settings.get(section, key).unwrap_or_else(|| default.unwrap_or_default().to_owned())
     }
 
-    /// Returns the effective text, or an empty text.
     #[must_use]
     pub fn of(&self, settings: &dyn Settings) -> String {
         self.text(settings).unwrap_or_default()
@@ -217,7 +205,6 @@ pub(crate) const fn listed(
     Setting { visibility: Visibility::Listed, ..setting(section, key, default, kind, doc) }
 }
 
-/// A setting without a default.
 pub(crate) const fn unset(section: &'static str, key: &'static str, kind: Kind, doc: &'static str) -> Setting {
     Setting { section, key, default: None, kind, visibility: Visibility::Implied, applies: Applies::AtOnce, doc }
 }

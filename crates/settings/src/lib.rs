@@ -14,7 +14,6 @@ pub use key::{INFINITY, Key, Kind, Setting, Visibility};
 pub use names::{find, is_own, is_sensitive, old_section};
 pub use table::*;
 
-/// Persistence of a change of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persist {
     /// Written to the configuration file.
@@ -42,7 +41,6 @@ pub enum SettingsError {
 pub enum Applies {
     /// At the next request or shortly after.
     AtOnce,
-    /// At the next start of the server.
     AfterRestart,
     /// Never: the value is only stored.
     Nowhere,
@@ -50,11 +48,10 @@ pub enum Applies {
 
 /// Configuration values by section and key, with CouchDB's names.
 pub trait Settings: Send + Sync {
-    /// Returns the effective value.
+    /// Returns the value that was set under this name, as the HTTP API shows it. If it is `None`, a default may be in
+    /// force: see [`Self::effective`].
     fn get(&self, section: &str, key: &str) -> Option<String>;
-    /// Returns all values of a section.
     fn section(&self, section: &str) -> Vec<(String, String)>;
-    /// Returns all sections.
     fn all(&self) -> Vec<(String, Vec<(String, String)>)>;
     /// Sets a value and returns the old one.
     ///
@@ -74,9 +71,6 @@ pub trait Settings: Send + Sync {
 
     /// Takes over changes that other nodes made: nodes that share a store share settings. The caller must call it after
     /// it was notified of a change and before it authorizes a request. May block.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
     fn follow(&self) -> Result<(), SettingsError> {
         Ok(())
     }

@@ -40,7 +40,6 @@ const RESOLVE_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of attempts of a commit that the server asks to retry.
 const ATTEMPTS_MAX: u32 = 20;
 
-/// A commit to be made.
 #[derive(Debug)]
 pub(crate) struct Commit {
     pub(crate) shard: Shard,
@@ -52,7 +51,6 @@ pub(crate) struct Commit {
 }
 
 impl Commit {
-    /// Returns true if the commit fits into one statement.
     fn is_small(&self) -> bool {
         let Self { batch, durability, .. } = self;
         *durability == Durability::Synced && batch.size_bytes() <= STATEMENT_BYTES_MAX && batch.len() <= PIECE_ROWS
@@ -221,7 +219,6 @@ async fn in_several_statements(leased: &Leased, commit: &Commit) -> Result<(), F
 
 type Request<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
 
-/// Fences of commits, as parameters.
 struct Fences<'a> {
     shards: Vec<i64>,
     expected: Vec<i64>,
@@ -246,7 +243,6 @@ impl<'a> Fences<'a> {
         [&self.shards, &self.expected, &self.tokens, &self.heads, &self.node]
     }
 
-    /// Returns true if one of the commits is due to [sweep](fence::sweep).
     fn is_sweeping(&self) -> bool {
         self.expected.iter().copied().any(fence::is_sweeping)
     }
@@ -256,7 +252,6 @@ impl<'a> Fences<'a> {
     }
 }
 
-/// The read sets of commits, as parameters.
 struct ReadSetCheck<'a> {
     shards: Vec<i64>,
     snapshot: Option<&'a str>,
@@ -278,7 +273,6 @@ fn version(version: Version) -> i64 {
     i64::try_from(version.0).unwrap_or(i64::MAX - 1)
 }
 
-/// Executes a writing statement.
 pub(crate) async fn execute(link: &Link, statement: &Statement, parameters: &[Parameter<'_>]) -> Result<(), Error> {
     link.client.execute(statement, parameters).await.map(drop)
 }

@@ -59,7 +59,6 @@ pub(crate) enum ServerState {
     Idle,
 }
 
-/// A connection.
 pub(crate) struct Link {
     pub(crate) client: Client,
     statements: Mutex<HashMap<Sql, Statement>>,
@@ -68,7 +67,6 @@ pub(crate) struct Link {
     since: Instant,
 }
 
-/// A new connection.
 struct NewConnection {
     client: Client,
     host: usize,
@@ -78,17 +76,14 @@ struct NewConnection {
 type Attempt<'a> = Pin<Box<dyn Future<Output = Result<NewConnection, ConnectError>> + Send + 'a>>;
 
 impl Link {
-    /// Returns the index of its host.
     pub(crate) fn host(&self) -> usize {
         self.host
     }
 
-    /// Returns the time of its creation.
     pub(crate) fn since(&self) -> Instant {
         self.since
     }
 
-    /// Returns the task that ends with the connection.
     pub(crate) fn task(&self) -> &AbortHandle {
         &self.task
     }
@@ -114,7 +109,6 @@ impl Link {
         statements.len() < STATEMENTS_MAX || statements.contains_key(&sql)
     }
 
-    /// Returns several prepared statements, in order.
     pub(crate) async fn statements(&self, wanted: impl Iterator<Item = Sql>) -> Result<Vec<Statement>, Error> {
         let mut statements = Vec::new();
         for sql in wanted {
@@ -124,7 +118,6 @@ impl Link {
     }
 }
 
-/// Creates connections.
 pub(crate) struct Connector {
     options: Options,
     /// Configuration per host, at least one, and the index of the host that was connected last.
@@ -234,12 +227,10 @@ impl Connector {
         Ok(if client.query_one(busy, &[&name]).await?.try_get(0)? { ServerState::Busy } else { ServerState::Idle })
     }
 
-    /// Closes all connections; their requests fail.
     pub(crate) fn close_all(&self) {
         self.connections.lock().drain(..).for_each(|(_, task)| task.abort());
     }
 
-    /// Closes the connections to all other hosts.
     pub(crate) fn close_others(&self, host: usize) {
         self.connections.lock().retain(|(of, task)| {
             if *of != host {

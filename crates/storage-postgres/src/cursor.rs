@@ -18,17 +18,14 @@ const PAGE_ROWS_MAX: usize = 5_000;
 /// Rows of a first page in keyspaces with large values.
 const FIRST_PAGE_LARGE_ROWS: usize = 8;
 
-/// Target size of a page in bytes.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// A scan.
 pub(crate) struct PageCursor {
     lease: Arc<Lease>,
     /// Position at which the scan continues, within `full_range`.
     target: ScanTarget,
     full_range: Range,
     page: Vec<Entry>,
-    /// Index of the next entry in the page.
     at: usize,
     next_page: NextPage,
     rows: usize,
@@ -38,9 +35,7 @@ pub(crate) struct PageCursor {
 
 /// State of the entries after the page.
 enum NextPage {
-    /// To be fetched.
     Unfetched(Bounds),
-    /// Being fetched.
     Fetching(Bounds, JoinHandle<Result<Fetched>>),
     /// No entries are left.
     End,
@@ -71,7 +66,6 @@ impl PageCursor {
         if bounds.is_empty() { NextPage::End } else { NextPage::Unfetched(bounds) }
     }
 
-    /// Makes the first round trip.
     pub(crate) fn start(&mut self) -> Result<()> {
         match self.next_page {
             NextPage::Unfetched(_) => self.fetch_next(),
@@ -82,7 +76,6 @@ impl PageCursor {
         }
     }
 
-    /// Replaces the page by the next one.
     fn fetch_next(&mut self) -> Result<()> {
         let runtime = self.lease.pool().connector().runtime().clone();
         let (bounds, fetched) = match std::mem::replace(&mut self.next_page, NextPage::End) {

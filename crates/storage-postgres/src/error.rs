@@ -13,10 +13,8 @@ use crate::fence::NEXT_VERSION;
 /// Primary key of the table of commits, the fence of commits.
 const COMMITS_PRIMARY_KEY: &str = "commits_pkey";
 
-/// Reason why connecting failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
-    /// The connection was refused or lost.
     #[error("{}", describe(.0))]
     Failed(#[from] Error),
     /// A host that has accepted a connection does not respond.
@@ -27,7 +25,6 @@ pub(crate) enum ConnectError {
     Unresponsive,
 }
 
-/// Reason why a statement failed.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
     /// The connection is lost, and the outcome of the statement is unknown.
@@ -43,7 +40,6 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Converts the failure for callers that do not retry.
     pub(crate) fn into_error(self) -> StorageError {
         match self {
             Self::Lost(text) => StorageError::Unreached(text),

@@ -38,11 +38,9 @@ const GATHERING_TIME: Duration = Duration::from_micros(150);
 // A statement writes to each table once.
 const _: () = assert!(COMMITS_MAX * ROWS_MAX <= PIECE_ROWS && COMMITS_MAX * BYTES_MAX <= PIECE_BYTES);
 
-/// Makes joint commits.
 pub(crate) struct Joint {
     pool: Arc<Pool>,
     queue: Mutex<Queue>,
-    /// Number of commits that shared a statement.
     shared: AtomicU64,
     /// Number of commits that wait or are in progress.
     unfinished: AtomicU64,
@@ -64,18 +62,17 @@ struct QueuedCommit {
     done: oneshot::Sender<JointOutcome>,
 }
 
-/// Result of a commit.
 #[derive(Clone)]
 pub(crate) enum JointOutcome {
-    /// It was applied.
     Committed,
     /// It was not applied, and a retry would fail as well.
     Rejected(StorageError),
     /// It must be retried separately. `is_unknown` is true if it may have been applied.
-    Failed { is_unknown: bool },
+    Failed {
+        is_unknown: bool,
+    },
 }
 
-/// Start time of a scheduled statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     Now,

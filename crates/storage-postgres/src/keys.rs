@@ -58,7 +58,6 @@ fn after_run(prefix: &[u8]) -> Vec<u8> {
     [prefix, &[0xff; HASH_BYTES + 1]].concat()
 }
 
-/// Returns the stored form of a key.
 pub(crate) fn stored(key: &[u8]) -> Cow<'_, [u8]> {
     match key.split_at_checked(PREFIX_BYTES) {
         Some((prefix, rest)) if !rest.is_empty() => Cow::Owned([prefix, Sha256::digest(rest).as_slice()].concat()),
@@ -71,7 +70,6 @@ pub(crate) fn is_long(stored: &[u8]) -> bool {
     stored.len() > PREFIX_BYTES
 }
 
-/// Returns the stored form of the value of a key.
 pub(crate) fn stored_value<'a>(key: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
     match key.split_at_checked(PREFIX_BYTES) {
         Some((_, rest)) if !rest.is_empty() => {

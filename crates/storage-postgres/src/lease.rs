@@ -48,7 +48,6 @@ pub(crate) struct LastCommit {
     pub(crate) is_dropped: bool,
 }
 
-/// The transaction of a snapshot.
 pub(crate) struct Lease {
     pool: Arc<Pool>,
     shard: i64,

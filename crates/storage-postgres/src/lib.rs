@@ -71,7 +71,6 @@ use write_failure::WriteFailure;
 /// Divisor: a quarter of all connections is reserved for commits, so that readers cannot block writers.
 const WRITER_DIVISOR: usize = 4;
 
-/// Connections for observing commits and for heartbeats.
 const INTERNAL_CONNECTIONS: usize = 2;
 
 /// The server ends a reading transaction that is idle for this time. A reader with a slow client loses its connection
@@ -85,75 +84,36 @@ const WRITER_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Reason why a database cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// The settings are invalid.
     #[error("{0}")]
     Settings(String),
     /// The server cannot be reached.
     #[error("PostgreSQL cannot be reached ({location}): {reason}")]
-    Unreachable {
-        /// Location of the database.
-        location: String,
-        /// Reason.
-        reason: String,
-    },
-    /// The role lacks a privilege.
+    Unreachable { location: String, reason: String },
     #[error(
         "PostgreSQL denies a privilege ({location}): {reason}\nThe role must be able to log in and have CREATE on the database, or own \
          the schema. An administrator creates the tables for a role with: settee storage init URL --owner ROLE"
     )]
-    MissingPrivilege {
-        /// Location of the database.
-        location: String,
-        /// Message of the server.
-        reason: String,
-    },
-    /// The statements failed.
+    MissingPrivilege { location: String, reason: String },
     #[error("the tables cannot be used ({location}): {reason}")]
-    Failed {
-        /// Location of the database.
-        location: String,
-        /// Message of the server.
-        reason: String,
-    },
-    /// The schema contains other tables.
+    Failed { location: String, reason: String },
     #[error("the schema {0} contains tables of another program: choose another schema with ?schema=NAME in the URL")]
     ForeignSchema(String),
-    /// The tables have another version.
     #[error(
         "the tables have version {found}, created by {made_by}, and this program requires version {supported}: start a matching program"
     )]
-    OtherVersion {
-        /// Version of the tables.
-        found: i32,
-        /// Program that created them.
-        made_by: String,
-        /// Version of this program.
-        supported: i32,
-    },
+    OtherVersion { found: i32, made_by: String, supported: i32 },
     /// The data have a later layout than this program supports.
     #[error(
         "the data have layout {found}, and this program supports {supported} at most: start the version that wrote them, or a newer one"
     )]
-    LaterLayout {
-        /// Layout of the data.
-        found: i64,
-        /// Layout of this program.
-        supported: i64,
-    },
-    /// PostgreSQL is too old.
+    LaterLayout { found: i64, supported: i64 },
     #[error("PostgreSQL {found} is too old: at least {required} is required")]
-    OldServer {
-        /// Version of the server.
-        found: i32,
-        /// Required version.
-        required: i32,
-    },
+    OldServer { found: i32, required: i32 },
     /// A server of version 1, which does not support several processes, uses the database.
     #[error("a server of an earlier version uses these tables ({0}): stop it first")]
     EarlierServer(String),
 }
 
-/// An engine on a schema of a PostgreSQL database.
 pub struct PostgresEngine {
     connector: Arc<Connector>,
     readers: Arc<Pool>,

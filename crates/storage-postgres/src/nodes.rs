@@ -35,7 +35,6 @@ use crate::notification::Notification;
 use crate::pool::{Leased, Pool};
 use crate::sql::Sql;
 
-/// Time between two heartbeats.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Duration of a heartbeat after which the server is searched for among all hosts.
@@ -74,10 +73,8 @@ const NAME_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of heartbeats between two removals of expired rows.
 const HEARTBEATS_PER_SWEEP: u32 = 120;
 
-/// Membership and claims of this process.
 pub(crate) struct Nodes {
     id: NodeId,
-    /// Pool with one connection.
     heartbeat_pool: Arc<Pool>,
     writers: Arc<Pool>,
     /// Held while the row of this node is changed.
@@ -87,7 +84,6 @@ pub(crate) struct Nodes {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Name and address.
     announced: Option<(String, String)>,
     has_left: bool,
     live: Arc<[Node]>,
@@ -97,18 +93,15 @@ struct State {
     takeover_from: Option<Instant>,
     /// Start time of the server of the last heartbeat, in its notation. It identifies a server process.
     server: String,
-    /// Number of connections used for heartbeats.
     connections: u64,
     connection: Option<AbortHandle>,
     /// True while the server is searched for.
     is_searching: bool,
     /// Incremented whenever claims are lost.
     claim_generation: u64,
-    /// Epochs of claims by key.
     claims: HashMap<String, u64>,
 }
 
-/// Response to a heartbeat.
 struct HeartbeatResponse {
     live: Vec<Node>,
     /// Time since the previous heartbeat, if there was one.
@@ -323,7 +316,6 @@ impl Nodes {
             .await
     }
 
-    /// Removes expired rows.
     async fn sweep(&self) -> Result<()> {
         self.writers
             .with_retries(async |link| {
@@ -370,7 +362,6 @@ fn node(row: &Row) -> Result<Option<Node>, Failure> {
     Ok(Some(Node { id: NodeId(id), name, address, started_ms: u64::try_from(started).unwrap_or_default() }))
 }
 
-/// Sends heartbeats periodically.
 pub(crate) async fn send_heartbeats(nodes: Weak<Nodes>) {
     let mut count = 0_u32;
     loop {

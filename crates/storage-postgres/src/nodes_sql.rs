@@ -13,28 +13,21 @@ macro_rules! is_alive {
     };
 }
 
-/// A statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum NodesSql {
     /// Reads the commits of others since a snapshot, and the new snapshot.
     CommitsSince,
-    /// Notifies the other processes.
     Notify,
-    /// Enters a node, or updates its row.
     Register,
     /// Sends a heartbeat, and reads those of all nodes and the start time of the server.
     Heartbeat,
     /// Sets the name and address of a node, unless a live one has that name.
     Announce,
-    /// Removes a node.
     Leave,
     /// Reads whether a node exists that may have claims.
     IsAlive,
-    /// Claims a piece of work.
     Claim,
-    /// Releases a claim.
     Release,
-    /// Releases all claims of a node.
     ReleaseAll,
     /// Removes nodes whose heartbeats expired long ago.
     SweepNodes,
@@ -43,7 +36,6 @@ pub(crate) enum NodesSql {
 }
 
 impl NodesSql {
-    /// Returns the text of the statement.
     pub(crate) const fn text(self) -> &'static str {
         match self {
             // All transactions that the earlier snapshot did not show: those that started after it, and those that were

@@ -22,7 +22,6 @@ const WAITER_EXPIRY: Duration = Duration::from_secs(1);
 /// A notification to the other processes on the same tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notification<'a> {
-    /// The sender has committed.
     Committed,
     /// A caller in the sender waits for the claim with this key.
     Awaited(&'a str),
@@ -55,18 +54,15 @@ impl Notifications {
         self.awaited.lock().get(key).is_some_and(|notification| notification.elapsed() < WAITER_EXPIRY)
     }
 
-    /// Removes the waiters for a key.
     pub(crate) fn clear_waiters(&self, key: &str) {
         self.awaited.lock().remove(key);
     }
 
-    /// Sends a notification.
     pub(crate) async fn send(&self, link: &Link, notification: Notification<'_>) -> Result<(), Error> {
         let statement = link.statement(Sql::Nodes(NodesSql::Notify)).await?;
         link.client.query(&statement, &[&CHANNEL, &self.payload(notification)]).await.map(drop)
     }
 
-    /// Returns the payload of a notification.
     fn payload(&self, notification: Notification<'_>) -> String {
         match notification {
             Notification::Committed => self.own.clone(),
@@ -74,7 +70,6 @@ impl Notifications {
         }
     }
 
-    /// Receives a notification.
     pub(crate) fn receive(&self, channel: &str, payload: &str) {
         match self.decode(channel, payload) {
             Some(Notification::Committed) => self.committed.notify_one(),

@@ -24,7 +24,6 @@ use crate::notification::{CHANNEL, Notification};
 use crate::pool::{Leased, Pool};
 use crate::sql::Sql;
 
-/// Maximum time between two polls.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Minimum time between two notifications of one process, because each wakes all others and causes a poll by each.
@@ -44,7 +43,6 @@ const SAFE_AGE: Duration = Duration::from_secs(10);
 /// Upper bound of the shards that one PostgreSQL commits to in that time.
 const RECENT_COMMITS_MAX: usize = 200_000;
 
-/// Observer of the commits of other processes.
 pub(crate) struct CommitObserver {
     /// Pool with one connection, which this keeps.
     pool: Arc<Pool>,
@@ -63,18 +61,15 @@ pub(crate) struct CommitObserver {
     observed: AtomicU64,
 }
 
-/// State of the polls.
 #[derive(Default)]
 struct PollState {
     is_running: bool,
     /// Number of polls that have started, and of those that have ended.
     started: u64,
     ended: u64,
-    /// Error of the last poll.
     failure: Option<StorageError>,
 }
 
-/// Polls over one connection.
 struct Session {
     leased: Option<Leased>,
     /// Snapshot of the last poll in the notation of PostgreSQL: `xmin:xmax:running,running`.
@@ -86,7 +81,6 @@ struct Session {
 /// Snapshot of the last poll of which the listeners were notified.
 struct NotifiedState {
     snapshot: Arc<str>,
-    /// Start time of the poll.
     started_us: u64,
 }
 
@@ -185,13 +179,11 @@ impl CommitObserver {
         self.listeners.write().push(listener);
     }
 
-    /// Records a commit of this process.
     pub(crate) fn committed(&self, shard: Shard) {
         self.recent_commits.lock().add(shard);
         self.committed.notify_one();
     }
 
-    /// Returns the numbers of polls and of commits that they reported.
     pub(crate) fn counts(&self) -> [u64; 2] {
         [&self.polls, &self.observed].map(|counter| counter.load(Ordering::Relaxed))
     }

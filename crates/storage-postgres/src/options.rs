@@ -7,10 +7,8 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
-/// Default schema of the tables.
 const DEFAULT_SCHEMA: &str = "settee";
 
-/// Maximum length of a name in PostgreSQL.
 const NAME_BYTES_MAX: usize = 63;
 
 /// Default for the maximum number of connections of a server; PostgreSQL accepts a hundred by default.
@@ -27,7 +25,6 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Verification of the certificate of the database server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verification {
     /// Any certificate: protects against passive eavesdropping only.
@@ -36,7 +33,6 @@ pub(crate) enum Verification {
     Verified(Option<PathBuf>),
 }
 
-/// Location of the database and parameters of connections.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) config: Config,
@@ -135,7 +131,6 @@ impl Options {
         self
     }
 
-    /// Returns the configuration of each host, in order.
     pub(crate) fn hosts(&self) -> Vec<Config> {
         let (hosts, addresses) = (self.config.get_hosts(), self.config.get_hostaddrs());
         let ports = self.config.get_ports();

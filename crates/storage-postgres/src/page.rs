@@ -8,7 +8,6 @@ use tokio_postgres::Row;
 use crate::keys::{Bounds, PREFIX_BYTES, is_long, split_long_value};
 use crate::lease::{Lease, Query};
 
-/// An entry as received.
 pub(crate) struct Entry {
     row: Row,
     long_key: Option<LongKey>,
@@ -16,7 +15,6 @@ pub(crate) struct Entry {
 
 struct LongKey {
     key: Vec<u8>,
-    /// Offset of the value.
     at: usize,
 }
 
@@ -68,7 +66,6 @@ impl Range {
     }
 }
 
-/// A fetched page.
 #[derive(Default)]
 pub(crate) struct Fetched {
     pub(crate) entries: Vec<Entry>,
@@ -76,7 +73,6 @@ pub(crate) struct Fetched {
     pub(crate) rest: Option<Bounds>,
 }
 
-/// Keyspace, direction and range of a scan.
 #[derive(Clone, Debug)]
 pub(crate) struct ScanTarget {
     pub(crate) space: Keyspace,

@@ -21,7 +21,6 @@ const CONNECT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of attempts of an idempotent operation.
 const ATTEMPTS_MAX: u32 = 3;
 
-/// Maximum wait for a connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(20);
 const RECLAIM_INTERVAL: Duration = Duration::from_millis(10);
 const RECLAIM_INTERVAL_MAX: Duration = Duration::from_millis(200);
@@ -40,22 +39,18 @@ const IDLE_SNAPSHOT_MAX: Duration = Duration::from_secs(60);
 /// Time after which unused connections are closed.
 const IDLE_CONNECTION: Duration = Duration::from_secs(60);
 
-/// A pool of connections.
 pub(crate) struct Pool {
     connector: Arc<Connector>,
     idle: Mutex<Vec<(Link, Instant)>>,
     permits: Arc<Semaphore>,
     size: usize,
-    /// Statements at the start of each connection.
     settings: String,
     leases: Mutex<Vec<Weak<Lease>>>,
-    /// Reason why connecting failed.
     fault: Mutex<Option<StorageError>>,
     created: AtomicU64,
     reclaimed: AtomicU64,
 }
 
-/// A connection that is leased to one caller.
 pub(crate) struct Leased {
     link: Option<Link>,
     is_in_transaction: AtomicBool,
@@ -123,7 +118,6 @@ impl Pool {
         &self.connector
     }
 
-    /// Returns the maximum number of connections.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -141,7 +135,6 @@ impl Pool {
         [open as u64, used as u64, created, reclaimed]
     }
 
-    /// Leases a connection.
     pub(crate) async fn acquire(self: &Arc<Self>) -> Result<Leased> {
         let permit = self.permit().await?;
         let next_idle = || std::iter::from_fn(|| self.idle.lock().pop()).find(|(link, _)| !link.client.is_closed());

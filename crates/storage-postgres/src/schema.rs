@@ -9,10 +9,8 @@ use crate::error::{ConnectError, describe};
 use crate::lease::number;
 use crate::options::Options;
 
-/// Version of the tables of this program.
 pub const VERSION: i32 = 2;
 
-/// Oldest supported version of PostgreSQL.
 const SERVER_MIN: i32 = 130_000;
 
 /// Version of the tables that is upgraded automatically.
@@ -22,14 +20,10 @@ const TABLES_SQL: &str = include_str!("schema.sql");
 const NODES_SQL: &str = include_str!("nodes.sql");
 const UPGRADE_SQL: &str = include_str!("upgrade.sql");
 
-/// Result of the creation of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tables {
-    /// The tables existed.
     Existing,
-    /// The tables were created.
     Created,
-    /// The tables were upgraded.
     Upgraded,
 }
 
@@ -92,7 +86,6 @@ async fn check(client: &Client, options: &Options) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Returns the version of the tables, and the program that created them.
 async fn version(client: &Client, options: &Options) -> Result<(i32, String), OpenError> {
     let convert = |error: Error| open_error(&error, options);
     let schema = &options.schema;
@@ -180,7 +173,6 @@ async fn create_tables(client: &Client, options: &Options, owner: Option<&str>) 
     Ok(())
 }
 
-/// Returns the statements that create the tables, as one transaction.
 fn statements(schema: &str, has_lz4: bool, owner: Option<&str>) -> String {
     let mut statements = String::from("BEGIN;\n");
     if let Some(owner) = owner {
@@ -206,14 +198,12 @@ fn statements(schema: &str, has_lz4: bool, owner: Option<&str>) -> String {
     statements + "COMMIT;\n"
 }
 
-/// Replaces the placeholders of statements.
 fn substituted(texts: &[&str], schema: &str) -> String {
     let product = concat!("Settee ", env!("CARGO_PKG_VERSION"));
     let names = [("{schema}", schema), ("{version}", &VERSION.to_string()), ("{product}", product)];
     names.iter().fold(texts.concat(), |sql, (name, value)| sql.replace(name, value))
 }
 
-/// Converts the reason why there is no connection.
 pub(crate) fn connect_error(error: &ConnectError, options: &Options) -> OpenError {
     match error {
         ConnectError::Failed(error) => open_error(error, options),

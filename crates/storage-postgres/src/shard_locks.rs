@@ -25,7 +25,6 @@ use crate::snapshot::{PostgresSnapshot, queries};
 /// its lock.
 const WAIT_MS: u32 = 500;
 
-/// The locks of this process.
 pub(crate) struct ShardLocks {
     transactions: Mutex<HashMap<Shard, LockTransaction>>,
     /// Limits waiting to three of four connections of writers; the others are for writers without a lock.
@@ -36,13 +35,11 @@ pub(crate) struct ShardLocks {
     is_unsupported: AtomicBool,
 }
 
-/// A transaction that holds a lock.
 struct LockTransaction {
     lease: Arc<Lease>,
     _permit: OwnedSemaphorePermit,
 }
 
-/// Releases an unused lock.
 struct LockGuard {
     locks: Arc<ShardLocks>,
     shard: Shard,

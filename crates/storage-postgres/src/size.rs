@@ -10,7 +10,6 @@ use settee_storage::Shard;
 /// A result is cached for this multiple of the time it took, so that summing takes at most a twentieth of a processor.
 const LIFETIME_FACTOR: u32 = 20;
 
-/// Maximum number of cached sizes.
 const SIZES_MAX: usize = 10_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -19,14 +18,12 @@ struct Size {
     until: Instant,
 }
 
-/// Cache of sizes.
 #[derive(Debug, Default)]
 pub(crate) struct Sizes {
     cached: Mutex<HashMap<Shard, Size>>,
 }
 
 impl Sizes {
-    /// Returns the size of a shard, if cached.
     pub(crate) fn get(&self, shard: Shard, now: Instant) -> Option<u64> {
         self.cached.lock().get(&shard).filter(|size| now < size.until).map(|size| size.bytes)
     }
@@ -41,7 +38,6 @@ impl Sizes {
         cached.insert(shard, Size { bytes, until: now + lifetime });
     }
 
-    /// Adds the bytes of a commit.
     pub(crate) fn add(&self, shard: Shard, bytes: usize) {
         if let Some(size) = self.cached.lock().get_mut(&shard) {
             size.bytes = size.bytes.saturating_add(bytes as u64);

@@ -25,7 +25,6 @@ impl PostgresSnapshot {
         Self::of(Lease::new(pool, shard))
     }
 
-    /// Creates a snapshot of the transaction of a lease.
     pub(crate) fn of(lease: Arc<Lease>) -> Self {
         Self { lease }
     }
@@ -107,7 +106,6 @@ fn query<'a>(request: &Request<'a>) -> Option<Query<'a>> {
     }
 }
 
-/// Returns the value of `key` in a column.
 fn value(key: &[u8], row: &Row, column: usize) -> Result<Vec<u8>> {
     let value = bytes(row, column)?;
     if is_long(&stored(key)) { split_long_value(value).map(|(_, value)| value.to_vec()) } else { Ok(value.to_vec()) }

@@ -10,7 +10,6 @@ use crate::fence::{fences, sweep};
 use crate::nodes_sql::NodesSql;
 use crate::shape::Shape;
 
-/// A statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Sql {
     /// Reads the last commit of a shard.
@@ -29,7 +28,6 @@ pub(crate) enum Sql {
     Sweep,
     /// Makes a state the last commit of a shard, unless it was dropped.
     Restore,
-    /// Writes entries.
     Write(Keyspace, Kind),
     /// Makes commits with all their writes, or fails.
     Commit(Shape),
@@ -41,12 +39,10 @@ pub(crate) enum Sql {
     Nodes(NodesSql),
 }
 
-/// Kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// Removes keys.
     Delete,
-    /// Sets values.
     Put,
     /// Adds entries whose keys are new.
     Insert,
@@ -57,17 +53,13 @@ impl Kind {
     pub(crate) const ALL: [Self; 3] = [Self::Delete, Self::Put, Self::Insert];
 }
 
-/// Upper bound of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PageEnd {
-    /// Up to a key.
     Key,
-    /// Unbounded.
     Open,
 }
 
 impl Sql {
-    /// Returns the text of the statement.
     pub(crate) fn text(self) -> String {
         match self {
             Self::State => {
@@ -147,7 +139,6 @@ pub(crate) fn write((space, kind): (Keyspace, Kind), before: &str, first: usize)
     }
 }
 
-/// Returns the table of a keyspace.
 pub(crate) fn table(space: Keyspace) -> String {
     format!("kv_{}", space.name())
 }

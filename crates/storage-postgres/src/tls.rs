@@ -19,7 +19,6 @@ use tokio_rustls::TlsConnector;
 
 use crate::options::Verification;
 
-/// Creates encrypted connections.
 #[derive(Clone)]
 pub(crate) struct Tls {
     connector: TlsConnector,
@@ -112,7 +111,6 @@ impl MakeTlsConnect<Socket> for Tls {
     }
 }
 
-/// Connector to one host.
 pub(crate) struct HostConnector {
     connector: TlsConnector,
     name: String,
@@ -131,7 +129,6 @@ impl TlsConnect<Socket> for HostConnector {
     }
 }
 
-/// An encrypted connection.
 pub(crate) struct EncryptedStream(Box<tokio_rustls::client::TlsStream<Socket>>);
 
 impl TlsStream for EncryptedStream {

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// The state and its notification.
 #[derive(Default)]
 pub(crate) struct Unresponsive {
     is_set: AtomicBool,

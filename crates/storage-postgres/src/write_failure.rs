@@ -29,7 +29,6 @@ impl WriteFailure {
         self.0.lock().clone()
     }
 
-    /// Records the result of a commit.
     pub(crate) fn record(&self, outcome: &Result<Outcome>) {
         match outcome {
             Ok(Outcome::Committed(_)) => *self.0.lock() = None,

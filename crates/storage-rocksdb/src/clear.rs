@@ -24,7 +24,6 @@ const FEW_BYTES: usize = 1 << 20;
 /// A shard whose entries are deleted.
 pub(crate) struct Hidden {
     shard: Shard,
-    /// Keyspaces with a range deletion.
     ranges: Vec<Keyspace>,
 }
 

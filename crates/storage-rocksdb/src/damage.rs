@@ -11,7 +11,6 @@ use settee_storage::{Direction, Shard, StorageError};
 
 use crate::keys;
 
-/// Name of the file in the directory of the store.
 pub(crate) const FILE: &str = "DAMAGED";
 
 /// Placeholder for a blob file whose name is unknown.
@@ -26,7 +25,6 @@ pub(crate) struct Hole {
     pub(crate) from: Vec<u8>,
     /// Exclusive end.
     pub(crate) to: Vec<u8>,
-    /// Name of the damaged file.
     pub(crate) file: String,
 }
 
@@ -35,7 +33,6 @@ impl Hole {
         StorageError::Corrupt(format!("{} is damaged, which held a part of this database", self.file))
     }
 
-    /// Returns the shards that the range may affect.
     pub(crate) fn shards(&self) -> std::ops::RangeInclusive<u64> {
         let first = keys::shard(&self.from);
         let last = keys::shard(&self.to);
@@ -45,7 +42,6 @@ impl Hole {
     }
 }
 
-/// All known damage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Holes {
     holes: BTreeSet<Hole>,
@@ -124,7 +120,6 @@ impl Holes {
         !self.blobs.is_empty()
     }
 
-    /// Returns true if the file of this name is on the list.
     pub(crate) fn names(&self, file: &str) -> bool {
         self.blobs.contains(file) || self.holes.iter().any(|hole| hole.file == file)
     }
@@ -177,7 +172,6 @@ impl Holes {
         *self != before
     }
 
-    /// Returns a description for operators.
     pub(crate) fn describe(&self) -> Option<String> {
         let named = |file: &String| if file == UNNAMED { "a file of large values".to_owned() } else { file.clone() };
         let files: BTreeSet<String> = self.holes.iter().map(|hole| &hole.file).chain(&self.blobs).map(named).collect();

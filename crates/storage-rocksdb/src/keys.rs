@@ -47,7 +47,6 @@ pub(crate) fn last(shard: Shard) -> Vec<u8> {
     stored(shard, &[0xff; 64])
 }
 
-/// Returns the bounds of a scan.
 pub(crate) fn bounds(shard: Shard, range: KeyRange<'_>) -> (Vec<u8>, Vec<u8>) {
     let start = stored(shard, range.start.unwrap_or_default());
     let end = range.end.map_or_else(|| end(shard), |key| stored(shard, key));

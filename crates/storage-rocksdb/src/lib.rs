@@ -82,9 +82,7 @@ pub struct RocksEngine {
     slots: Slots,
     /// Number of bytes written since the store was opened.
     written: AtomicU64,
-    /// Number of synced commits.
     synced: AtomicU64,
-    /// Number of times the store was opened.
     openings: AtomicU64,
     /// Time of the latest commit, if the log is kept.
     stamped_us: AtomicU64,
@@ -160,7 +158,6 @@ impl Inspected {
 struct ReopenProgress {
     /// Number of attempts that found running reads.
     drains: u32,
-    /// Number of attempts that failed.
     failures: u32,
     /// Number of calls until the next attempt.
     pause: u32,

@@ -131,7 +131,6 @@ mod tests {
         clock_us()
     }
 
-    /// Position, time and bytes.
     type Record = (u64, Option<u64>, Vec<u8>);
 
     fn records(engine: &RocksEngine, after: LogPosition) -> Option<Vec<Record>> {

@@ -24,35 +24,27 @@ pub struct Options {
     pub block_cache_bytes: usize,
     /// Maximum size of all memtables together.
     pub write_buffer_bytes: usize,
-    /// Threads for flushes and compactions.
+    /// Number of threads for flushes and compactions.
     pub background_jobs: u16,
-    /// Maximum number of open files.
     pub max_open_files: u16,
     /// Enables the garbage collection of blob files by compactions. It must be off if blob files are damaged, because
     /// it reads them.
     pub moves_blobs: bool,
-    /// Statistics of RocksDB.
     pub tickers: Tickers,
     /// Free space of the disk below which the store refuses growth.
     pub free_min_bytes: u64,
     /// Path and size of the reserve, a file that only occupies space and is removed when space is needed.
     pub reserve: Option<(PathBuf, u64)>,
-    /// Retention of the log for backups.
     pub log: Log,
 }
 
-/// Retention of the commit log.
+/// Retention of the commit log, for backups that ship it.
 #[derive(Clone, Copy, Debug)]
 pub enum Log {
     /// A log is removed when its writes are in sorted files.
     Discarded,
     /// A log is kept longer, and each commit contains its time.
-    Kept {
-        /// Clock in microseconds of the Unix epoch.
-        clock_us: fn() -> u64,
-        /// Retention in seconds.
-        seconds: u64,
-    },
+    Kept { clock_us: fn() -> u64, seconds: u64 },
 }
 
 impl Options {
@@ -73,7 +65,6 @@ impl Options {
 /// Statistics for [`RocksEngine::wal_syncs`](crate::RocksEngine::wal_syncs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tickers {
-    /// Disabled.
     Off,
     /// Enabled, which costs a few percent of every operation.
     On,
@@ -95,7 +86,6 @@ impl Default for Options {
     }
 }
 
-/// The options of an opened store.
 pub(crate) struct Tuned {
     pub(crate) database: rocksdb::Options,
     pub(crate) columns: Vec<ColumnFamilyDescriptor>,

@@ -28,14 +28,10 @@ const RECORD: [u8; 32] = [7; 32];
 #[derive(Debug)]
 pub struct RawStore;
 
-/// Result of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RawReport {
-    /// Number of pairs.
     pub entries: u64,
-    /// Number of batches.
     pub batches: u64,
-    /// Size of the pairs in bytes.
     pub bytes: u64,
     /// Seconds spent building and writing batches, without the generation of pairs.
     pub seconds: f64,

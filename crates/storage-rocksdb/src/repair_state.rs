@@ -19,7 +19,6 @@ const NEVER_MAINTAINED: u32 = u32::MAX;
 /// Maximum duration of a wait. Waiters hold a snapshot, which the repair waits for.
 const STEP: Duration = Duration::from_millis(20);
 
-/// Maximum number of recorded errors.
 const SEEN_ERRORS_MAX: usize = 10_000;
 
 #[derive(Debug)]

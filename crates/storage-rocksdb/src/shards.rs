@@ -9,7 +9,6 @@ use settee_storage::{CommitToken, Result, Shard, ShardState, StorageError, Versi
 
 use crate::size::RecentSizes;
 
-/// Cached state of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     /// `None` until it is read from the store.
@@ -17,7 +16,6 @@ pub(crate) struct Slot {
     pub(crate) recent: RecentSizes,
 }
 
-/// Stored state of a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) state: ShardState,
@@ -26,7 +24,6 @@ pub(crate) struct Stored {
     pub(crate) head: Option<Vec<u8>>,
 }
 
-/// The shards used since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     slots: RwLock<HashMap<Shard, Arc<Mutex<Slot>>>>,
@@ -40,7 +37,6 @@ impl Slots {
         Arc::clone(self.slots.write().entry(shard).or_default())
     }
 
-    /// Returns the slot of a shard, if it was used.
     pub(crate) fn used(&self, shard: Shard) -> Option<Arc<Mutex<Slot>>> {
         self.slots.read().get(&shard).cloned()
     }
@@ -57,7 +53,6 @@ impl Slots {
     }
 }
 
-/// Size of version and token.
 const STATE_BYTES: usize = 24;
 
 /// Flag in the stored version, beyond the range of versions.

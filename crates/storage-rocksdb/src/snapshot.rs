@@ -15,7 +15,6 @@ use crate::shards::Stored;
 use crate::store::{Lease, Store};
 use crate::{Database, column, keys, options, state_column};
 
-/// A snapshot of a shard.
 pub(crate) struct RocksSnapshot {
     view: View,
     shard: Shard,
@@ -35,7 +34,6 @@ struct Owner {
 
 struct Pinned<'a> {
     snapshot: SnapshotWithThreadMode<'a, Database>,
-    /// Read options with the snapshot.
     reads: ReadOptions,
 }
 
@@ -218,7 +216,6 @@ struct RocksCursor<'a> {
     shard: Shard,
     direction: Direction,
     step: Step,
-    /// Stored form of the key of a seek.
     sought: Vec<u8>,
     scan: Scan,
 }

@@ -129,7 +129,6 @@ impl Space {
     }
 }
 
-/// Creates a file that occupies `bytes`.
 fn keep(path: &Path, bytes: u64) -> State {
     let made = File::create(path).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
     let made = made.and_then(|file| fallocate(&file, FallocateFlags::empty(), 0, bytes));

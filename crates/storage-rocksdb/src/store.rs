@@ -33,7 +33,6 @@ pub(crate) struct Store {
     path: PathBuf,
     /// Damage known when the store was opened; `None` if it was undamaged.
     holes: RwLock<Option<Arc<Holes>>>,
-    /// Description of damage found since.
     first_damage: Mutex<Option<String>>,
     /// True if data was removed that occupies space until it is compacted.
     pub(crate) has_garbage: AtomicBool,
@@ -66,7 +65,6 @@ pub(crate) fn interrupted() -> StorageError {
 }
 
 impl Store {
-    /// Opens the store in `path`.
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
         Self::new(path, options, |tuned, columns| {
             tuned.create_if_missing(false);
@@ -74,7 +72,6 @@ impl Store {
         })
     }
 
-    /// Creates a store in `path`.
     pub(crate) fn create(path: &Path, options: &Options) -> Result<Self> {
         Self::new(path, options, |tuned, columns| Database::open_cf_descriptors(tuned, path, columns))
     }
@@ -130,7 +127,6 @@ impl Store {
         error
     }
 
-    /// Returns a description of the known damage.
     pub(crate) fn damage(&self) -> Option<String> {
         let holes = self.holes().and_then(|holes| holes.describe());
         holes.or_else(|| self.first_damage.lock().clone())
@@ -165,14 +161,12 @@ impl Store {
         Arc::clone(&self.lease.lock())
     }
 
-    /// Ends all existing leases.
     pub(crate) fn end_leases(&self) {
         let ended = std::mem::take(&mut *self.lease.lock());
         ended.is_over.store(true, Ordering::Relaxed);
     }
 }
 
-/// The store of an engine.
 pub(crate) enum Current {
     Open(Arc<Store>),
     /// The store is opened again when its last reader has gone.

@@ -15,7 +15,6 @@ use super::*;
 
 const MIB: u64 = 1 << 20;
 
-/// Opens a store with a small memtable.
 fn small(path: &Path) -> RocksEngine {
     RocksEngine::open(path, &Options { write_buffer_bytes: 2 << 20, ..Options::default() }).unwrap()
 }
@@ -168,7 +167,6 @@ fn an_epoch_lasts_as_long_as_snapshots_of_it_or_before() {
     assert!(first.upgrade().is_none() && second.upgrade().is_none());
 }
 
-/// Returns the number of range deletions in the files of all keyspaces.
 fn range_deletions(engine: &RocksEngine) -> u64 {
     let store = engine.store().unwrap();
     let count = |space: Keyspace| {
@@ -181,7 +179,6 @@ fn range_deletions(engine: &RocksEngine) -> u64 {
     Keyspace::ALL.map(count).iter().sum()
 }
 
-/// Creates a shard with some entries in two keyspaces.
 fn make(engine: &RocksEngine, shard: Shard, entries: u64) {
     let mut batch = Batch::new();
     for number in 0..entries {

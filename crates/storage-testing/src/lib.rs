@@ -18,7 +18,6 @@ pub const VARIABLE: &str = "SETTEE_TEST_STORAGE";
 /// Connections per process. Tests hold several snapshots concurrently, and several tests run in parallel.
 const CONNECTIONS: usize = 24;
 
-/// A new, empty store.
 pub struct Store(Place);
 
 enum Place {

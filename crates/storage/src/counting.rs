@@ -260,7 +260,6 @@ impl Snapshot for CountingSnapshot {
 struct CountingCursor<'a> {
     cursor: Box<dyn Cursor + 'a>,
     meter: &'a Meter,
-    /// Number of rows of the next page.
     page_rows: usize,
     /// Number of rows of the current page that were not returned yet.
     left: usize,

@@ -4,6 +4,10 @@
 //! one [`Batch`]. Every engine passes [`conformance`]; the crates above this one use only these traits. Files outside
 //! the engine are made durable by [`durable`]; [`codec`] encodes values of several parts. The crate does not
 //! depend on documents, revisions or views.
+//!
+//! All methods that return a [`Result`] fail if the store cannot be accessed. A section *Errors* lists other errors.
+
+#![warn(missing_docs)]
 
 mod batch;
 pub mod codec;
@@ -254,9 +258,6 @@ impl fmt::Debug for ShardLock {
 pub trait Engine: Send + Sync + 'static {
     /// Returns a view of the current state of `shard`, unaffected by later commits. Engines may start it with its first
     /// read.
-    ///
-    /// # Errors
-    /// If the engine cannot be read.
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>>;
 
     /// Applies `batch` to `shard` atomically if the shard is at version `expected`. Commits to one shard are
@@ -308,9 +309,8 @@ pub trait Engine: Send + Sync + 'static {
     }
 
     /// Performs periodic maintenance: accepts commits again once the cause of an error is removed, and detects that
-    /// space
-    /// is scarce. The caller must call it about once a second; it is cheap in normal operation. Returns the result of
-    /// [`Self::check`]. An engine without an environment to monitor does nothing else.
+    /// space is scarce. The caller must call it about once a second; it is cheap in normal operation. Returns the result
+    /// of [`Self::check`]. An engine without an environment to monitor does nothing else.
     ///
     /// # Errors
     /// The reason why the engine does not accept commits yet.
@@ -359,9 +359,6 @@ pub trait Engine: Send + Sync + 'static {
     /// Waits until the listeners were notified of all commits that other processes had finished before the call: data
     /// that is read and cached afterwards is at least that recent. Concurrent calls share one round trip. An engine of
     /// a single process returns at once.
-    ///
-    /// # Errors
-    /// If the engine cannot be read.
     fn catch_up(&self) -> Result<()> {
         Ok(())
     }
@@ -415,15 +412,9 @@ pub trait Engine: Send + Sync + 'static {
 /// trip, so callers should combine requests.
 pub trait Snapshot: Send + Sync {
     /// Answers several requests in one round trip: one [`Reply`] of the matching kind for each, in order.
-    ///
-    /// # Errors
-    /// If the engine cannot be read.
     fn read(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>>;
 
     /// Returns a cursor before the first entry of `range` in `direction`.
-    ///
-    /// # Errors
-    /// If the engine cannot be read.
     fn scan<'a>(
         &'a self,
         space: Keyspace,
@@ -433,34 +424,22 @@ pub trait Snapshot: Send + Sync {
     ) -> Result<Box<dyn Cursor + 'a>>;
 
     /// Returns the last commit of the shard.
-    ///
-    /// # Errors
-    /// If the engine cannot be read.
     fn state(&self) -> Result<ShardState> {
         read::one(self, Request::State)?.into_state()
     }
 
     /// Returns the head of the shard: a short record that commits replace too often for storing it as an entry, see
     /// [`Batch::set_head`]. `None` if none was ever set.
-    ///
-    /// # Errors
-    /// If the engine cannot be read.
     fn head(&self) -> Result<Option<Vec<u8>>> {
         read::one(self, Request::Head)?.into_value()
     }
 
     /// Returns the value of a key.
-    ///
-    /// # Errors
-    /// If the engine cannot be read.
     fn get(&self, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
         read::one(self, Request::Get(space, key))?.into_value()
     }
 
     /// Returns the values of several keys, in order.
-    ///
-    /// # Errors
-    /// If the engine cannot be read.
     fn multi_get(&self, space: Keyspace, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -472,15 +451,9 @@ pub trait Snapshot: Send + Sync {
 /// A position in a scan.
 pub trait Cursor: Send {
     /// Moves to the next entry and returns a reference to it; `None` after the last one and on all later calls.
-    ///
-    /// # Errors
-    /// If the engine cannot be read.
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>>;
 
     /// Moves so that the next entry is the first one at or after `key` in the direction of the scan, within its range.
     /// May move back.
-    ///
-    /// # Errors
-    /// If the engine cannot be read.
     fn seek(&mut self, key: &[u8]) -> Result<()>;
 }

@@ -41,16 +41,10 @@ pub enum LogRead {
 /// acknowledged before another one started, it precedes that one.
 pub trait CommitLog: Send + Sync {
     /// Returns the position after all commits that were acknowledged so far.
-    ///
-    /// # Errors
-    /// If the engine cannot be read.
     fn end(&self) -> Result<LogPosition>;
 
     /// Calls `each` with the commits after `after`, at least up to those acknowledged before the call, until it returns
     /// `Break`.
-    ///
-    /// # Errors
-    /// If the engine cannot be read.
     fn read(&self, after: LogPosition, each: &mut dyn FnMut(LogRecord<'_>) -> ControlFlow<()>) -> Result<LogRead>;
 
     /// Applies a record to an engine that was restored from a checkpoint, after all records before it. Records that the

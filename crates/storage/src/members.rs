@@ -62,16 +62,10 @@ pub trait Members: Send + Sync {
     /// Returns true if a process has left, or its heartbeat has expired and others may take over its claims. Reads the
     /// store, so it is correct also for a process that has just started, which [`Self::live`] may not contain, and for
     /// one without a name.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
     fn is_gone(&self, node: NodeId) -> Result<bool>;
 
     /// Claims a piece of work; `None` while another live node holds the claim. A claim that this node already holds is
     /// returned again: avoiding duplicate work within a process is up to the process.
-    ///
-    /// # Errors
-    /// If the store cannot be accessed.
     fn claim(&self, key: &str) -> Result<Option<Claim>>;
 
     /// Returns true if this node still holds the claim. Cached. A node whose heartbeat failed for too long has lost its
@@ -86,9 +80,6 @@ pub trait Members: Send + Sync {
 
     /// Notifies the holder of a claim that this node waits for it. Delivery is not guaranteed, and the notification
     /// expires: a caller that waits longer must repeat it several times a second.
-    ///
-    /// # Errors
-    /// If the store cannot be accessed.
     fn announce_wait(&self, key: &str) -> Result<()>;
 
     /// Returns true if another node has recently announced that it waits for this claim. The announcement ends with the

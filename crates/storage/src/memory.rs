@@ -35,7 +35,6 @@ pub struct MemoryEngine {
     user: u64,
 }
 
-/// State that all users share.
 #[derive(Default)]
 struct Store {
     shards: Mutex<Arc<Shards>>,
@@ -48,7 +47,6 @@ struct Store {
 #[derive(Clone, Debug, Default)]
 struct Shards {
     contents: BTreeMap<Shard, Arc<Contents>>,
-    /// Number of commits to all shards.
     commits: u64,
 }
 

@@ -57,9 +57,6 @@ pub struct Page {
 
 impl Page {
     /// Reads a page with a cursor of `snapshot`, for engines without round trips.
-    ///
-    /// # Errors
-    /// If the engine cannot be read.
     pub fn scan<S: Snapshot + ?Sized>(snapshot: &S, page: PageRange<'_>) -> Result<Self> {
         let mut cursor = snapshot.scan(page.space, page.range, page.direction, Expect::Rows(page.rows))?;
         let mut rows = Vec::new();
@@ -111,7 +108,6 @@ fn mismatch() -> StorageError {
     StorageError::Corrupt("a reply of another kind than its request".to_owned())
 }
 
-/// Returns the reply to a single request.
 pub(crate) fn one<S: Snapshot + ?Sized>(snapshot: &S, request: Request<'_>) -> Result<Reply> {
     snapshot.read(&[request])?.pop().ok_or_else(mismatch)
 }

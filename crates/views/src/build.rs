@@ -25,7 +25,6 @@ use crate::shared::{About, Core};
 /// continues at the last commit.
 const RETRIES_MAX: u32 = 1000;
 
-/// The indexes of a design document that this process may build.
 struct Build<'a> {
     host: &'a dyn IndexHost,
     ddoc: &'a DesignDocument,
@@ -43,7 +42,6 @@ struct Right<'a> {
     claimed: Option<Claimed>,
 }
 
-/// The required state of an index.
 struct Wanted<'a> {
     definition: &'a IndexDefinition,
     update_seq: u64,

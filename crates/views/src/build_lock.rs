@@ -19,7 +19,6 @@ pub struct Handle<S, E> {
 struct State<E> {
     is_building: bool,
     waiting: u64,
-    /// Number of builds.
     builds: u64,
     /// Error of the last build, if it failed.
     failure: Option<E>,

@@ -34,9 +34,6 @@ pub struct Claimed {
 
 impl Claimed {
     /// Claims the build of the index in `shard`; `None` while another process holds the claim.
-    ///
-    /// # Errors
-    /// If the store cannot be accessed.
     pub fn try_new(engine: &Arc<dyn Engine>, shard: Shard) -> Result<Option<Self>> {
         let claim = engine.members().claim(&key(shard))?;
         Ok(claim.map(|claim| Self { engine: Arc::clone(engine), claim }))
@@ -69,7 +66,6 @@ impl Drop for Claimed {
     }
 }
 
-/// Returns the key of the claim for the index in `shard`.
 fn key(shard: Shard) -> String {
     format!("index/{}", shard.0)
 }
@@ -88,7 +84,6 @@ struct CommitNotifications {
 
 #[derive(Default)]
 struct Waiting {
-    /// Number of waiters.
     count: u64,
     commits: u64,
 }
@@ -141,7 +136,6 @@ impl Claims {
 
 #[cfg(test)]
 impl Claims {
-    /// Returns true if there is a waiter.
     pub(crate) fn waits(&self) -> bool {
         self.notifications.get().is_some_and(|notifications| !notifications.waiting.lock().is_empty())
     }

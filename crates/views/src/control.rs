@@ -97,7 +97,6 @@ fn cancelled_note(ddoc: &str) -> String {
 /// Stored record of the cancellations of a design document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cancelled {
-    /// Number of cancellations.
     count: u64,
     /// Signature of the indexes that background builds skip since.
     resting: Option<Signature>,

@@ -11,9 +11,6 @@ use crate::error::{Result, ViewError};
 
 /// Returns all valid design documents, including losing conflicting revisions, which may win again. Among those with
 /// one id the winner is first.
-///
-/// # Errors
-/// If storage failed.
 pub fn design_documents(database: &Arc<Database>) -> Result<Vec<DesignDocument>> {
     let view = database.read()?;
     let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };
@@ -41,13 +38,9 @@ pub fn design_documents(database: &Arc<Database>) -> Result<Vec<DesignDocument>>
     Ok(designs)
 }
 
-/// Maximum length of a module.
 const MODULE_BYTES_MAX: u64 = 8 << 20;
 
 /// Embeds the modules that are attached to `design`, whose revision is `stored`, where its language expects them.
-///
-/// # Errors
-/// If storage failed.
 pub fn embed_modules(view: &ReadView, stored: Stored, design: &mut DesignDocument) -> Result<()> {
     if !design.has_modules() {
         return Ok(());

@@ -93,5 +93,4 @@ impl From<std::io::Error> for ViewError {
     }
 }
 
-/// Result of an operation on indexes.
 pub(crate) type Result<T, E = ViewError> = std::result::Result<T, E>;

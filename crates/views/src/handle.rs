@@ -12,9 +12,7 @@ use crate::build_lock::{self, Abandoned};
 use crate::error::{Result, ViewError};
 use crate::index::{IndexStore, Meta, Signature};
 
-/// A view index.
 pub(crate) type Handle = build_lock::Handle<IndexStore, ViewError>;
-/// The right to build a view index.
 pub(crate) type BuildGuard = build_lock::BuildGuard<IndexStore, ViewError>;
 /// Result of a request to build a view index.
 pub(crate) type Acquired = build_lock::Acquired<IndexStore, ViewError>;
@@ -59,7 +57,6 @@ pub(crate) struct Served {
     pub(crate) elsewhere: u64,
 }
 
-/// Indexes of all recently used databases.
 #[derive(Default)]
 pub(crate) struct Databases {
     pub(crate) indexes: HashMap<Shard, Arc<DatabaseIndexes>>,

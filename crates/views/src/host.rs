@@ -11,7 +11,6 @@ use crate::index::Signature;
 use crate::indexer::source::{ChangeBatch, ChangeSnapshot, Changes, Fill, is_left_out};
 use crate::records::{Family, IndexRecords};
 
-/// A database with indexes.
 pub(crate) trait IndexHost: Send + Sync {
     /// Returns the shard, which identifies the database, also among those with the same name.
     fn shard(&self) -> Shard;
@@ -20,19 +19,15 @@ pub(crate) trait IndexHost: Send + Sync {
 
     fn layout(&self) -> Layout;
 
-    /// Returns the engine that stores the indexes.
     fn engine(&self) -> &Arc<dyn Engine>;
 
-    /// Returns a snapshot of the documents.
     fn read(&self) -> Result<Box<dyn ChangeSnapshot>>;
 
-    /// Returns the shards of its indexes.
     fn indexes(&self) -> Result<Vec<(Signature, Shard)>>;
 
     /// Assigns a shard to an index, or returns the existing one.
     fn add_index(&self, signature: Signature) -> Result<Shard>;
 
-    /// Returns the shard of an index, if it has one.
     fn find_index(&self, signature: Signature) -> Result<Option<Shard>>;
 
     /// Returns records that are stored with the database.
@@ -53,11 +48,9 @@ pub(crate) trait IndexHost: Send + Sync {
     /// Assigns another shard to an index in place of `shard`, which is removed, unless another process has done so.
     fn replace_index(&self, signature: Signature, shard: Shard) -> Result<()>;
 
-    /// Removes an index and its shard.
     fn remove_index(&self, signature: Signature, shard: Shard) -> Result<()>;
 }
 
-/// A database and its catalog.
 pub(crate) struct CatalogHost<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) database: &'a Arc<Database>,

@@ -25,7 +25,6 @@ pub(crate) fn node(id: u64) -> [u8; 8] {
     id.to_be_bytes()
 }
 
-/// Returns the id in the key of a node.
 #[cfg(test)]
 pub(crate) fn node_id(key: &[u8]) -> Option<u64> {
     key.try_into().ok().map(u64::from_be_bytes)
@@ -76,7 +75,6 @@ pub(crate) fn partition_len(sort_key: &[u8]) -> usize {
     sort_key.len()
 }
 
-/// Appends the key of a row.
 pub(crate) fn push_row_key(out: &mut Vec<u8>, sort_key: &[u8], id: &[u8], number: u32) {
     out.extend_from_slice(sort_key);
     finish_row_key(out, id, number);

@@ -13,12 +13,10 @@ use crate::keys;
 
 const LEAF: &str = "leaf";
 
-/// A row of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row<'a> {
     /// Key that orders the rows, see [`keys::push_row_key`].
     pub(crate) row_key: &'a [u8],
-    /// Length of the sort key.
     pub(crate) sort_len: usize,
     /// Emitted key as JSON text.
     pub(crate) key: &'a [u8],
@@ -37,7 +35,6 @@ impl<'a> Row<'a> {
         self.row_key.len() - self.sort_len + self.key.len() + self.value.len()
     }
 
-    /// Returns the sort key.
     pub(crate) fn sort_key(&self) -> &'a [u8] {
         &self.row_key[..self.sort_len]
     }
@@ -63,7 +60,6 @@ struct Slot {
     value_len: u32,
 }
 
-/// Overhead of a row in a leaf in bytes.
 const ROW_OVERHEAD_BYTES: usize = 6;
 
 pub(crate) fn narrow(len: usize) -> u32 {
@@ -75,7 +71,6 @@ pub(crate) fn range(start: u32, len: u32) -> Range<usize> {
 }
 
 impl Leaf {
-    /// Returns its memory size.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.bytes.len() + size_of_val(self.rows.as_slice())
     }
@@ -237,7 +232,6 @@ impl<'a> Group<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct EncodedLeaf {
     encoded: Vec<u8>,
-    /// Positions of the values in it.
     values: Vec<(u32, u32)>,
     content_bytes: usize,
     size_bytes: usize,
@@ -247,7 +241,6 @@ pub(crate) struct EncodedLeaf {
 }
 
 impl EncodedLeaf {
-    /// As [`Leaf::push`].
     #[inline]
     pub(crate) fn push(&mut self, row: Row<'_>) {
         // Texts differ where sort keys do, which is cheaper to compare. An empty comparison with an unused buffer is
@@ -274,12 +267,10 @@ impl EncodedLeaf {
         &self.encoded
     }
 
-    /// Returns the key of the last row.
     pub(crate) fn last_row_key(&self) -> &[u8] {
         &self.row_key
     }
 
-    /// Returns the number of rows.
     pub(crate) fn len(&self) -> usize {
         self.values.len()
     }
@@ -294,12 +285,10 @@ impl EncodedLeaf {
         &self.encoded[range(start, len)]
     }
 
-    /// As [`Leaf::size_bytes`].
     pub(crate) fn size_bytes(&self) -> usize {
         self.size_bytes
     }
 
-    /// As [`Leaf::content_bytes`].
     pub(crate) fn content_bytes(&self) -> usize {
         self.content_bytes
     }

@@ -10,7 +10,10 @@
 //!    reductions.
 //! 4. The `query` traverses the tree in one snapshot and passes typed rows to a [`RowSink`].
 //!
-//! This crate depends on no language, no HTTP and no clock, and starts no thread that outlives a call.
+//! This crate depends on no language, no HTTP and no clock, and starts no thread that outlives a call. All functions
+//! that return a `Result` fail if the engine fails; a section *Errors* lists other errors.
+
+#![warn(missing_docs)]
 
 mod build;
 mod build_lock;

@@ -60,9 +60,6 @@ fn key(signature: Signature) -> Vec<u8> {
 
 impl IndexRecords<'_> {
     /// Returns all records.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn all(&self) -> Result<Vec<(Signature, Shard)>> {
         let mut indexes = Vec::new();
         for (key, value) in self.database.read()?.attached_with_prefix(OWNED_SHARDS)? {
@@ -74,9 +71,6 @@ impl IndexRecords<'_> {
     }
 
     /// Returns the shard of an index, if it has one.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn find(&self, signature: Signature) -> Result<Option<Shard>> {
         match self.database.read()?.attached(&key(signature))? {
             Some(value) => self.family.decode(&value),
@@ -85,9 +79,6 @@ impl IndexRecords<'_> {
     }
 
     /// Assigns a shard to an index, or returns the existing one.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn add(&self, signature: Signature) -> Result<Shard> {
         for _ in 0..RACES_MAX {
             if let Some(shard) = self.find(signature)? {
@@ -104,9 +95,6 @@ impl IndexRecords<'_> {
 
     /// Replaces the shard `shard` of an index, which is removed, unless the index has another one already. A crash in
     /// between leaves a record of a dropped shard, which is replaced again.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn replace(&self, signature: Signature, shard: Shard) -> Result<()> {
         if self.find(signature)? != Some(shard) {
             return Ok(());
@@ -120,9 +108,6 @@ impl IndexRecords<'_> {
 
     /// Removes an index and its shard, unless another process has replaced it concurrently. In this order a crash
     /// leaves an empty index, which is rebuilt, and not an unreferenced shard.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn remove(&self, signature: Signature, shard: Shard) -> Result<()> {
         self.catalog.drop_shard(shard)?;
         self.put(signature, Some(shard), None)?;

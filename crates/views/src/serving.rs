@@ -110,7 +110,6 @@ impl Core {
         Ok(shown)
     }
 
-    /// Removes the records of design documents that are not among these.
     pub(crate) fn forget_served(&self, host: &dyn IndexHost, ddocs: &[DesignDocument]) -> Result<()> {
         for note in host.notes("served/")? {
             let ddoc = &note["served/".len()..];

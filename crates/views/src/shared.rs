@@ -56,7 +56,6 @@ pub(crate) struct Core {
     pub(crate) log: Log,
     pub(crate) settings: Settings,
     tokens: Arc<Tokens>,
-    /// Node cache of all indexes.
     nodes: Arc<NodeCache>,
     pub(crate) pace: Pace,
     pub(crate) databases: Mutex<Databases>,

@@ -10,7 +10,6 @@ use settee_design::{
 };
 use settee_model::json::Value;
 
-/// A language that compiles nothing.
 pub(crate) struct NoLanguage;
 
 impl NoLanguage {
@@ -127,7 +126,6 @@ impl Program for RuleProgram {
     }
 }
 
-/// Applies a rule to a document.
 pub(crate) fn apply_rule(rule: &str, document: Value<'_>, emit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), String> {
     let words: Vec<&str> = rule.split(' ').collect();
     let member = |name: &str| document.get(name).unwrap_or(Value::NULL);

@@ -115,51 +115,33 @@ impl Views {
 
     /// Returns the number of changes that the indexes of a design document are behind, if a background build should
     /// update them: no build is running, and they are neither paused nor skipped after a failure.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn lag(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<Option<u64>> {
         self.core.lag(&self.host(database), ddoc)
     }
 
     /// Returns the state of the builds of a design document.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn build_state(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<BuildState> {
         self.core.build_state(&self.host(database), ddoc)
     }
 
     /// Stops the builds of a design document, keeping their progress, and prevents new ones. Queries that need one get
     /// [`ViewError::Paused`].
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn pause(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
         self.core.pause(&self.host(database), ddoc)
     }
 
     /// Permits builds of the indexes of a design document again: the caller may call [`Self::update`].
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn resume(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
         self.core.resume(&self.host(database), ddoc)
     }
 
     /// Stops the builds of a design document and discards progress that is in no index yet. Waiting queries get
     /// [`ViewError::Cancelled`]; the next query that needs it starts from scratch.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn cancel(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
         self.core.cancel(&self.host(database), ddoc)
     }
 
     /// Returns the control of the builds of a design document: of all indexes that it requires, of views and others.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn control(&self, database: &Arc<Database>, ddoc: &Arc<str>) -> Result<BuildControl> {
         self.core.control(&self.host(database), &self.core.indexes_of(database.shard()), ddoc)
     }
@@ -204,9 +186,6 @@ impl Views {
     }
 
     /// Returns the state of the indexes of a design document.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn info(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<ViewInfo> {
         let is_this = |(shard, id): &(Shard, String)| (*shard, id.as_str()) == (database.shard(), &*ddoc.id);
         let compact_running = self.compacting.lock().iter().any(is_this);
@@ -215,17 +194,11 @@ impl Views {
 
     /// Removes the indexes that none of `ddocs`, which must be all design documents of the database, requires, and that
     /// were unused for `grace_us`. Indexes with a running build are kept. Returns the number of removed indexes.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn cleanup(&self, database: &Arc<Database>, ddocs: &[DesignDocument], grace_us: u64) -> Result<usize> {
         self.core.collect(&self.host(database), ddocs, grace_us)
     }
 
     /// Removes the files of builds of indexes that do not exist any more. Returns the number of these indexes.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn sweep(&self) -> Result<usize> {
         let found = directories(&self.core.settings.run_directory)?;
         if found.is_empty() {
@@ -279,9 +252,6 @@ impl Compaction {
     }
 
     /// Makes the engine reclaim the space of removed parts of the indexes. Blocks.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn run(&self) -> Result<()> {
         self.views.core.compact(&self.views.host(&self.database), &self.ddoc)
     }

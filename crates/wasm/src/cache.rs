@@ -16,7 +16,6 @@ const MODULES_MAX: usize = 64;
 /// Identifies a module: a collision-resistant hash.
 pub(crate) type Name = [u8; 32];
 
-/// Returns the name of the module with this text.
 pub(crate) fn name(text: &str) -> Name {
     Sha256::digest(text.as_bytes()).into()
 }

@@ -18,14 +18,13 @@ use wasmtime::Engine;
 /// Address space of a compiler process, including its program.
 const MEMORY_BYTES: u64 = 1 << 30;
 
-/// Priority of a compiler process: in competition with requests that use all processors it gets about a tenth of one.
+/// Niceness of a compiler process. It gets about a tenth of a processor while requests use all processors.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
 /// Maximum size of machine code, which stays in the server's memory.
 const CODE_BYTES_MAX: usize = 64 << 20;
 
-/// Maximum length of a reported reason.
 const REASON_BYTES_MAX: usize = 4 << 10;
 
 /// Maximum number of concurrent compilations: each takes a processor, of which half must stay available for requests,
@@ -40,14 +39,12 @@ const WAITING_MAX: usize = 16;
 pub struct CompilerCommand {
     /// The executable, as an absolute path.
     pub program: PathBuf,
-    /// Arguments.
     pub args: Vec<String>,
-    /// Timeout for compiling one module.
     pub timeout_ms: u64,
 }
 
 impl CompilerCommand {
-    /// Twenty times the duration for ten megabytes of an ordinary module on an idle machine.
+    /// Default timeout: twenty times the duration for ten megabytes of an ordinary module on an idle machine.
     pub const TIMEOUT_MS: u64 = 20_000;
 }
 
@@ -64,7 +61,6 @@ struct Queue {
     waiting: usize,
 }
 
-/// A permit to compile.
 struct CompilePermit<'a>(&'a Compiler);
 
 /// Complete standard output and standard error of a process.
@@ -77,7 +73,6 @@ impl Compiler {
         Self { command, running_max, queue: Mutex::default(), ended: Condvar::new() }
     }
 
-    /// Returns the machine code of a module.
     pub(crate) fn compile(&self, module: Vec<u8>) -> Result<Vec<u8>, CompileError> {
         let unavailable = |error: io::Error| CompileError::Unavailable(format!("the WebAssembly compiler: {error}"));
         let _permit = self.acquire_permit()?;

@@ -13,7 +13,6 @@ use crate::compiler::{Compiler, CompilerCommand};
 use crate::host::{self, Host};
 use crate::source::Source;
 
-/// Resolution of deadlines.
 const TICK_MS: u64 = 10;
 
 /// Instructions per millisecond of the timeout, about the rate of a slow processor. A function that exhausts them is
@@ -48,7 +47,6 @@ fn unavailable(error: wasmtime::Error) -> CompileError {
     CompileError::Unavailable(format!("no WebAssembly: {error:#}"))
 }
 
-/// Memory account of all guests.
 #[derive(Default)]
 pub(crate) struct GuestMemory(AtomicU64);
 
@@ -96,7 +94,6 @@ impl Machine {
         &self.linker
     }
 
-    /// Returns the module of `source`, compiled or from the cache.
     pub(crate) fn module(&self, source: &Source<'_>) -> Result<Module, CompileError> {
         let bytes = source.bytes()?;
         let name = cache::name(source.module);
@@ -125,7 +122,6 @@ impl Machine {
         unsafe { Module::deserialize(&self.engine, code) }.map_err(unavailable)
     }
 
-    /// Returns the memory account of all guests.
     pub(crate) fn guests(&self) -> &Arc<GuestMemory> {
         &self.guests
     }
@@ -157,7 +153,6 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Converts a timeout to ticks.
 pub(crate) fn ticks(limits: Limits) -> u64 {
     limits.timeout_ms.div_ceil(TICK_MS) + 1
 }

@@ -20,11 +20,9 @@ const LOG_LINES_MAX: usize = 100;
 /// Maximum number of elements of all tables of a module.
 const TABLE_ELEMENTS_MAX: usize = 100_000;
 
-/// Output of a module during a call.
 pub(crate) struct Host {
     memory: Option<Memory>,
     limits: Limits,
-    /// Remaining allowance of the call.
     allowance: Allowance,
     /// Concatenated keys and values, as compact JSON.
     pub(crate) text: Vec<u8>,
@@ -32,17 +30,14 @@ pub(crate) struct Host {
     pub(crate) rows: Vec<(u32, u32)>,
     pub(crate) log: Vec<String>,
     failed: Option<String>,
-    /// The exceeded limit that ends the build.
     excess: Option<Excess>,
     was_memory_refused: bool,
-    /// Memory account of all guests.
     guests: Arc<GuestMemory>,
     memory_bytes: u64,
     /// True if the result of a reduction is too long.
     pub(crate) is_too_long: bool,
 }
 
-/// Failure of a call.
 pub(crate) enum Failure {
     /// The function failed, equivalent to an exception: the text is the reason.
     Failed(String),
@@ -133,7 +128,6 @@ impl Drop for Host {
     }
 }
 
-/// Defines the available imports.
 pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<Host>> {
     let mut linker = Linker::new(engine);
     linker.func_wrap("settee", "emit", emit)?;

@@ -21,7 +21,6 @@ use self::engine::Machine;
 
 pub use self::compiler::{CompilerCommand, compiler_main};
 
-/// Value of `language` in design documents.
 pub const NAME: &str = "wasm";
 
 /// WebAssembly modules as `"language": "wasm"`. No process or thread is started before the first module is compiled.

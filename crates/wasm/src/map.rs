@@ -10,7 +10,6 @@ use crate::engine::Machine;
 use crate::host::{Failure, Guest};
 use crate::source::Source;
 
-/// Default export.
 const EXPORT: &str = "map";
 
 /// Map functions, each with its own instance.

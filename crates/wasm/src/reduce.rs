@@ -9,10 +9,8 @@ use crate::engine::Machine;
 use crate::host::{Failure, Guest};
 use crate::source::Source;
 
-/// Default export.
 const EXPORT: &str = "reduce";
 
-/// A reduce function.
 pub(crate) struct FunctionReducer {
     machine: Arc<Machine>,
     limits: Limits,

@@ -7,11 +7,9 @@ use settee_model::base64;
 /// Maximum length of a module: compiling ten million bytes takes about a second.
 const MODULE_BYTES_MAX: usize = 8 << 20;
 
-/// A function of a module.
 pub(crate) struct Source<'a> {
     /// The module in base64.
     pub(crate) module: &'a str,
-    /// Name of the exported function.
     pub(crate) export: &'a str,
 }
 
@@ -22,7 +20,6 @@ impl<'a> Source<'a> {
         Self { module, export }
     }
 
-    /// Decodes the module.
     pub(crate) fn bytes(&self) -> Result<Vec<u8>, CompileError> {
         let refuse = |reason: String| Err(CompileError::Source(reason));
         if let Some(name) = self.module.strip_prefix("attachment:") {

@@ -244,7 +244,7 @@ fn invalid_modules_are_rejected_with_a_reason() {
     check(&String::from_utf8(text).unwrap(), "unknown import");
     check(
         &source(
-            r#"(func $begin (loop (br 0))) (start $begin) (func (export "map") (param i32 i32) (result i32) i32.const 0)"#,
+            r#"(func $init (loop (br 0))) (start $init) (func (export "map") (param i32 i32) (result i32) i32.const 0)"#,
         ),
         "wasm trap",
     );

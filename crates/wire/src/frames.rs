@@ -20,14 +20,11 @@ const NUMBERS: usize = 4 * NUMBER;
 /// Initial capacity for headers; most frames have no more.
 const HEADERS: usize = 8;
 
-/// A request or an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
     /// The start texts, for example method and target.
     pub start: [Bytes; 3],
-    /// Names and values.
     pub headers: Vec<(Bytes, Bytes)>,
-    /// Body.
     pub body: Bytes,
 }
 
@@ -78,7 +75,6 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Creates a reader for frames of at most `bytes_max` bytes.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
         Self { bytes: BytesMut::new(), bytes_max }

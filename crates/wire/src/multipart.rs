@@ -20,7 +20,6 @@ pub const MAX_BOUNDARY_BYTES: usize = 70;
 /// Reason why a multipart body is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MultipartError {
-    /// The content type has no usable boundary.
     #[error("the multipart body has no boundary")]
     NoBoundary,
     /// The head of a part is longer than [`MAX_HEAD_BYTES`].

@@ -19,7 +19,6 @@ pub(crate) fn build(workspace: &Workspace) -> Result<Tally> {
     logged(workspace, "build", BUILD)
 }
 
-/// Runs cargo with these arguments.
 pub(crate) fn logged(workspace: &Workspace, name: &str, arguments: &[&str]) -> Result<Tally> {
     finish(&mut workspace.cargo(arguments), &workspace.log(name)?)
 }

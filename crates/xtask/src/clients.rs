@@ -16,11 +16,8 @@ use crate::server::{Access, Server, stopped_tally};
 use crate::tally::Tally;
 use crate::workspace::{ALLOW_MISSING, Workspace};
 
-/// The clients of one language.
 struct Suite {
-    /// Its folder in `clients/`.
     name: &'static str,
-    /// Files that determine the installed packages.
     lockfiles: &'static [&'static str],
     /// Command that prints the version of the language.
     version: &'static [&'static str],
@@ -31,9 +28,7 @@ struct Suite {
     failures: &'static str,
 }
 
-/// Directories of a suite.
 struct Place {
-    /// In the checkout.
     sources: PathBuf,
     /// In the build directory.
     installed: PathBuf,

@@ -1,6 +1,5 @@
 //! Members of JSON without escapes, as in responses about data that tests have written.
 
-/// The text of a member.
 pub(crate) fn member<'a>(json: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = json.split_once(&format!("\"{name}\":\""))?;
     rest.split_once('"').map(|(value, _)| value)
@@ -12,7 +11,6 @@ pub(crate) fn number(json: &str, name: &str) -> Option<u64> {
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// The texts of an array of texts.
 pub(crate) fn texts<'a>(json: &'a str, name: &str) -> Vec<&'a str> {
     let list = json.split_once(&format!("\"{name}\":[")).and_then(|(_, rest)| rest.split_once(']'));
     let texts = list.map(|(list, _)| list.split(',').map(|text| text.trim_matches('"')));

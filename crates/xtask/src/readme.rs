@@ -23,7 +23,6 @@ const EXPECTATION: &str = "#=>";
 /// Separates the outputs of chunks; no command of the session prints it.
 const SEPARATOR: char = '\u{1e}';
 
-/// Commands and their expected output.
 #[derive(Debug, PartialEq, Eq)]
 struct Chunk {
     commands: String,

@@ -20,7 +20,6 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
 
-/// The permissions of a user on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// An administrator `admin` with the password `pw` exists.
@@ -30,7 +29,6 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    /// Sets the environment of a server.
     fn give(self, command: &mut Command) {
         match self {
             Self::Admin => command.env("COUCHDB_USER", "admin").env("COUCHDB_PASSWORD", "pw"),
@@ -57,7 +55,6 @@ impl Server {
         Self::start_with(workspace, purpose, access, &[])
     }
 
-    /// Same with settings of the form `section/key=value`.
     pub(crate) fn start_with(workspace: &Workspace, purpose: &str, access: Access, settings: &[&str]) -> Result<Self> {
         Self::start_within(workspace, purpose, access, settings, &|_| {})
     }
@@ -73,7 +70,6 @@ impl Server {
         Self::start_confined(workspace, purpose, access, free_port()?, settings, confine)
     }
 
-    /// Starts the server on a port.
     pub(crate) fn start_at(
         workspace: &Workspace,
         purpose: &str,
@@ -185,12 +181,10 @@ impl Server {
         Ok(self.child.try_wait().context("cannot read the status of the server")?.is_some())
     }
 
-    /// The data directory.
     pub(crate) fn data(&self) -> &Path {
         &self.data
     }
 
-    /// The file with its output.
     pub(crate) fn log(&self) -> &Path {
         &self.log
     }
@@ -213,9 +207,8 @@ impl Server {
         }
     }
 
-    /// Stops the server and waits for its end.
-    ///
-    /// # Errors Returns an error if the server does not end in time, or ends with an error.
+    /// Stops the server and waits for its end. Returns an error if the server does not end in time, or ends with an
+    /// error.
     pub(crate) fn stop(&mut self) -> Result<()> {
         if let Some(status) = self.child.try_wait().context("cannot read the status of the server")? {
             bail!("the server ended before SIGTERM was sent ({status})");

@@ -8,9 +8,7 @@ use anyhow::{Result, bail};
 
 use crate::process;
 
-/// A program that a command of this repository calls.
 struct Need {
-    /// The Debian package that contains it.
     package: &'static str,
     why: &'static str,
     /// The first command that calls it.

@@ -17,7 +17,6 @@ impl Tally {
         Self { passed, failed, notes: Vec::new() }
     }
 
-    /// One check.
     pub(crate) fn one(passed: bool) -> Self {
         Self::of(u64::from(passed), u64::from(!passed))
     }

@@ -8,9 +8,7 @@ use anyhow::{Context as _, Result};
 /// The variable that permits tests to be skipped because a package is missing.
 pub(crate) const ALLOW_MISSING: &str = "SETTEE_ALLOW_MISSING";
 
-/// The paths that commands need.
 pub(crate) struct Workspace {
-    /// The root of the checkout.
     pub(crate) root: PathBuf,
     /// Cargo's directory for programs of the release profile, which contains this program.
     profile: PathBuf,
@@ -35,17 +33,14 @@ impl Workspace {
         self.program.clone().unwrap_or_else(|| self.profile.join("settee"))
     }
 
-    /// Directory of programs of the release profile.
     pub(crate) fn profile(&self) -> &Path {
         &self.profile
     }
 
-    /// The build directory of this program.
     pub(crate) fn target(&self) -> Result<PathBuf> {
         Ok(self.profile.parent().context("the build directory has no parent")?.to_owned())
     }
 
-    /// Path of the log of a step.
     pub(crate) fn log(&self, step: &str) -> Result<PathBuf> {
         let folder = self.profile.join("xtask-logs");
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -67,7 +62,6 @@ impl Workspace {
         self.root.join("conformance")
     }
 
-    /// A call of cargo in the root of the checkout.
     pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
         let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(program);

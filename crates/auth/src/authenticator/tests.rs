@@ -20,7 +20,6 @@ fn authenticator() -> Authenticator {
     authenticator
 }
 
-/// Returns the cost of a login and its result.
 fn login(
     authenticator: &Authenticator,
     name: &str,

@@ -8,14 +8,10 @@ use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use super::{Bits, JwtAlgorithm, JwtError, bad_request};
 use settee_model::base64;
 
-/// Families of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyType {
-    /// Shared secrets.
     Hmac,
-    /// RSA.
     Rsa,
-    /// Elliptic curves.
     Ec,
 }
 
@@ -37,7 +33,6 @@ pub enum KeyError {
     /// The text cannot be decoded.
     #[error("Not a valid key")]
     Invalid,
-    /// The key is not an RSA key.
     #[error("not an RSA public key")]
     NotRsa,
     /// The key is not an elliptic-curve key, or its curve is not supported.
@@ -45,7 +40,6 @@ pub enum KeyError {
     NotEc,
 }
 
-/// An elliptic curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Curve {
     /// NIST P-256.
@@ -56,21 +50,13 @@ pub enum Curve {
     P521,
 }
 
-/// A key.
 #[derive(Clone, PartialEq, Eq)]
 pub enum VerifyingKey {
     /// A shared secret.
     Hmac(Vec<u8>),
     /// Modulus and exponent, big-endian without leading zeros.
-    Rsa {
-        /// Modulus.
-        n: Vec<u8>,
-        /// Exponent.
-        e: Vec<u8>,
-    },
-    /// An uncompressed point.
+    Rsa { n: Vec<u8>, e: Vec<u8> },
     Ec {
-        /// Curve.
         curve: Curve,
         /// `04`, and both coordinates.
         point: Vec<u8>,
@@ -94,7 +80,6 @@ impl VerifyingKey {
         }
     }
 
-    /// Returns the type of the key.
     #[must_use]
     pub fn key_type(&self) -> KeyType {
         match self {
@@ -104,7 +89,6 @@ impl VerifyingKey {
         }
     }
 
-    /// Returns bytes that identify the key.
     pub(super) fn identity(&self) -> Vec<u8> {
         match self {
             VerifyingKey::Hmac(secret) => secret.clone(),
@@ -225,13 +209,11 @@ fn rsa_key(der: Der<'_>) -> Option<VerifyingKey> {
     Some(rsa_of(n.0, e.0))
 }
 
-/// Creates an RSA key from its numbers.
 pub(super) fn rsa_of(n: &[u8], e: &[u8]) -> VerifyingKey {
     let trimmed = |number: &[u8]| number.iter().copied().skip_while(|byte| *byte == 0).collect();
     VerifyingKey::Rsa { n: trimmed(n), e: trimmed(e) }
 }
 
-/// Creates a key from a point, if it is valid.
 pub(super) fn ec_key(curve: Curve, point: Vec<u8>) -> Option<VerifyingKey> {
     let coordinate = match curve {
         Curve::P256 => 32,

@@ -19,7 +19,6 @@ use settee_model::base64;
 /// Maximum length of a token, as of the head of a request.
 const TOKEN_MAX_BYTES: usize = 64 << 10;
 
-/// Reason why a token is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JwtError {
     /// The token is malformed or not signed (`bad_request`).
@@ -37,7 +36,6 @@ fn bad_request(reason: impl Into<String>) -> JwtError {
     JwtError::BadRequest(reason.into())
 }
 
-/// Signature algorithm of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JwtAlgorithm {
     /// HMAC with SHA-256, 384 or 512.
@@ -50,7 +48,6 @@ pub enum JwtAlgorithm {
     Es(Bits),
 }
 
-/// Size of a hash in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bits {
     /// 256
@@ -91,7 +88,6 @@ impl JwtAlgorithm {
         text.split(',').filter_map(|name| JwtAlgorithm::named(name.trim().trim_matches('"'))).collect()
     }
 
-    /// Returns the type of keys of the algorithm.
     #[must_use]
     pub fn key_type(self) -> KeyType {
         match self {
@@ -102,7 +98,6 @@ impl JwtAlgorithm {
     }
 }
 
-/// A required claim of tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequiredClaim {
     /// The claim must be present and valid.
@@ -147,10 +142,8 @@ impl RequiredClaim {
     }
 }
 
-/// Location of the roles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RolesClaim {
-    /// The claim with this name.
     Name(String),
     /// The value under these nested names.
     Path(Vec<String>),
@@ -203,14 +196,11 @@ fn split_roles(text: &str) -> Vec<String> {
     roles
 }
 
-/// Requirements for tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenPolicy {
     /// Required claims. `exp` and `nbf` are checked even if they are not required.
     pub required: Vec<RequiredClaim>,
-    /// Accepted algorithms.
     pub algorithms: Vec<JwtAlgorithm>,
-    /// Location of the roles.
     pub roles: RolesClaim,
 }
 
@@ -220,7 +210,6 @@ pub struct Token<'a> {
     key_id: Option<String>,
     header: Json,
     claims: Json,
-    /// The signed bytes.
     signed: &'a str,
     signature: Vec<u8>,
 }
@@ -259,13 +248,11 @@ impl<'a> Token<'a> {
         Ok(Token { algorithm, key_id, header, claims, signed, signature })
     }
 
-    /// Returns the algorithm.
     #[must_use]
     pub fn algorithm(&self) -> JwtAlgorithm {
         self.algorithm
     }
 
-    /// Returns the key id.
     #[must_use]
     pub fn key_id(&self) -> Option<&str> {
         self.key_id.as_deref()

@@ -6,7 +6,6 @@ use settee_model::base64;
 
 const SECRET: &[u8] = b"a secret that no input has";
 
-/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     check_token(&text);

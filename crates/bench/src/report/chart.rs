@@ -10,7 +10,6 @@ use std::fmt::Write;
 pub(crate) const COLOURS: usize = 4;
 const WIDTH: f64 = 900.0;
 
-/// A group of bars.
 pub(crate) struct Group {
     pub(crate) label: String,
     /// One slot per server; `None` if it has no value.
@@ -23,20 +22,17 @@ pub(crate) struct Bar {
     pub(crate) note: String,
 }
 
-/// A line of a chart.
 pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// Labels of the axes of a chart.
 #[derive(Clone, Copy)]
 pub(crate) struct Axes<'a> {
     pub(crate) x: &'a str,
     pub(crate) y: &'a str,
 }
 
-/// Scale of the x axis.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Scale {
     Linear,
@@ -127,7 +123,6 @@ const FOOT: f64 = 30.0;
 /// Space for the name of an axis.
 const AXIS: f64 = 18.0;
 
-/// Mapping of values to coordinates.
 struct Frame {
     scale: Scale,
     first: f64,

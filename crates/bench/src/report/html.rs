@@ -20,7 +20,6 @@ svg text{fill:var(--text);font:12px system-ui,sans-serif}svg .soft{fill:var(--so
 .l0{stroke:var(--c0)}.l1{stroke:var(--c1)}.l2{stroke:var(--c2)}.l3{stroke:var(--c3)}polyline{fill:none;stroke-width:2}\
 .whisker{stroke:var(--text);stroke-width:1}.failed{color:#c22}";
 
-/// The whole page.
 pub(crate) fn render(results: &Results) -> String {
     let mut out = String::new();
     push(&mut out, format_args!("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"));

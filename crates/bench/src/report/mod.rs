@@ -12,7 +12,6 @@ use crate::statistics::median;
 /// Names of the servers in tables and charts.
 pub(crate) const LETTERS: [&str; 2] = ["A", "B"];
 
-/// Formats a number with its significant digits.
 pub(crate) fn number(value: f64) -> String {
     if !value.is_finite() {
         return "-".into();
@@ -75,7 +74,6 @@ pub(crate) fn limits(results: &Results, table: &Table) -> Vec<(Limit, f64)> {
     limits
 }
 
-/// Description of the direction of improvement.
 pub(crate) fn direction(better: Better) -> &'static str {
     match better {
         Better::Higher => "more is better",

@@ -9,7 +9,6 @@ use crate::results::{Record, Results, Row, Table};
 use crate::statistics::Spread;
 use std::fmt::Write;
 
-/// The whole report.
 pub(crate) fn render(results: &Results) -> String {
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "{text}").expect("writing to a string cannot fail");

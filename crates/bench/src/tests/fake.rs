@@ -58,7 +58,6 @@ impl Fake {
         self.state.lock().unwrap().databases.keys().cloned().collect()
     }
 
-    /// Numbers of remaining settings and users.
     pub(super) fn leftovers(&self) -> (usize, usize) {
         let state = self.state.lock().unwrap();
         let users = state.databases.get("_users").into_iter().flat_map(BTreeMap::values);

@@ -3,7 +3,6 @@
 use md5::{Digest as _, Md5};
 use settee_couch_files::Header;
 
-/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let file = data.to_vec();
     if let Ok(header) = Header::find(&file) {

@@ -4,7 +4,6 @@ use settee_couch_files::term::{Kind, Tape, Term};
 use settee_couch_files::write_json;
 use settee_model::json::Json;
 
-/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let Ok(tape) = Tape::decode(data.to_vec()) else { return };
     let mut values = 0;

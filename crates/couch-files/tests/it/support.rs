@@ -18,12 +18,10 @@ pub(crate) fn gunzip(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A file of the data directory.
 pub(crate) fn file(name: &str) -> Vec<u8> {
     gunzip(&std::fs::read(fixtures().join("data").join(format!("{name}.gz"))).unwrap())
 }
 
-/// A database of the data directory.
 pub(crate) fn database(name: &str) -> Database {
     Database::new(Box::new(file(name))).unwrap()
 }
@@ -34,7 +32,6 @@ pub(crate) fn expected(name: &str) -> Json {
     Json::parse(&text).unwrap()
 }
 
-/// Writes the data directory to a temporary one.
 pub(crate) fn data_directory() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     copy(&fixtures().join("data"), directory.path());
@@ -146,7 +143,6 @@ pub(crate) fn leaf(database: &Database, document: &DocInfo, leaf: &Revision) -> 
     canonical(Json::parse(&object(&members, &contents.body)).unwrap().value())
 }
 
-/// All leaves of a document, sorted.
 pub(crate) fn leaves(database: &Database, document: &DocInfo) -> Vec<String> {
     let mut leaves: Vec<String> = document.leaves().map(|found| leaf(database, document, found)).collect();
     leaves.sort();

@@ -35,7 +35,6 @@ pub(crate) fn whole(term: &[u8]) -> Bytes {
     [&[131], term].concat()
 }
 
-/// A database file.
 #[derive(Default)]
 pub(crate) struct Builder {
     pub(crate) file: Vec<u8>,
@@ -67,7 +66,6 @@ impl Builder {
         self.chunk(&whole(term), true)
     }
 
-    /// Appends a leaf with these entries.
     pub(crate) fn leaf(&mut self, entries: &[(Bytes, Bytes)]) -> u64 {
         let entries: Vec<Bytes> = entries.iter().map(|(key, value)| tuple(&[key.clone(), value.clone()])).collect();
         self.chunk(&whole(&tuple(&[atom("kv_node"), list(&entries)])), false)
@@ -92,7 +90,6 @@ impl Builder {
     }
 }
 
-/// The root of a tree.
 pub(crate) fn root(position: u64) -> Bytes {
     tuple(&[int(position), tuple(&[int(1), int(0), int(0)]), int(0)])
 }

@@ -36,7 +36,6 @@ pub(crate) struct ContentRecord {
     pub(crate) blob: u64,
     /// Number of references from attachments of stored revisions.
     pub(crate) references: u64,
-    /// Stored size in bytes.
     pub(crate) length: u64,
 }
 
@@ -57,7 +56,6 @@ impl ContentRecord {
         bytes.map(|bytes| Self::decode(&bytes)).transpose()
     }
 
-    /// Returns the number of chunks.
     pub(crate) fn chunks(self) -> u32 {
         chunk_count(self.length)
     }

@@ -55,7 +55,6 @@ pub enum EncodingInfo {
 }
 
 impl Attachment {
-    /// Appends the stored form.
     fn encode(&self, out: &mut Vec<u8>) {
         put_bytes(out, self.name.as_bytes());
         put_bytes(out, self.content_type.as_bytes());

@@ -6,10 +6,8 @@ use settee_storage::{Batch, Direction, KeyRange, Keyspace, Page, PageRange, Requ
 use super::Ranks;
 use crate::{DatabaseError, Result, keys};
 
-/// Maximum size of a stored value.
 const PIECE_BYTES: usize = if cfg!(test) { 100 } else { 64 << 10 };
 
-/// Number of pieces that are read together.
 const PIECES_TOGETHER: usize = 16;
 
 /// First byte of the stored value if the tables are divided; the number of pieces follows. Undivided tables start
@@ -66,7 +64,6 @@ pub(crate) fn log_from<'a>(start: &'a [u8], end: &'a [u8]) -> PageRange<'a> {
     PageRange { space: Keyspace::Catalog, range, direction: Direction::Forward, rows: LOADED_RECORDS }
 }
 
-/// Loads the ranks of `snapshot`, whose state is `state`.
 pub(crate) fn load(snapshot: &dyn Snapshot, state: ShardState) -> Result<Ranks> {
     let end = keys::after_prefix(keys::RANK_LOG);
     let requests = [Request::Get(Keyspace::Catalog, keys::RANK_TABLE), Request::Page(log(&end))];

@@ -42,7 +42,6 @@ pub enum Bodies {
 #[derive(Default)]
 pub(crate) struct ReadAhead {
     records: HashMap<Vec<u8>, Option<Vec<u8>>>,
-    /// First chunks of bodies.
     bodies: HashMap<u64, Option<Vec<u8>>>,
     /// Memory that is charged to the client for the bodies, until the next bodies are read.
     memory: Option<Taken>,

@@ -135,9 +135,6 @@ impl<'a> AllDocs<'a> {
     }
 
     /// Skips `count` documents, most of them without reading them. Must be called before the first [`Self::next`].
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn skip(&mut self, count: u64) -> Result<()> {
         if count == 0 {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Scan of the changes feed. Sequence entries and bodies have the same order, so both are read by sequential scans.
+//! Scan of the changes feed. Sequence entries and the bodies that they name usually have the same order, so both are
+//! read by sequential scans. Other bodies, such as the further ones of an update that wrote several, are read singly.
 
 use settee_model::{Document, Rev};
 use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace};
@@ -92,9 +93,6 @@ impl<'a> Changes<'a> {
 
     /// Appends the current row's winning revision as the JSON text of a document, with `extra` members as in
     /// [`ReadView::write_document`].
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn write_document(&mut self, out: &mut Vec<u8>, extra: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let entry = SequenceEntry::decode(self.seq, &self.current)?;
         let (id, rev, stored) = (entry.id, &entry.rev, entry.stored);

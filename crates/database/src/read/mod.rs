@@ -34,7 +34,6 @@ pub use self::revision::Revision;
 /// Approximate number of entries scanned to determine a rank.
 const RANK_ROWS: usize = BUCKET_ENTRIES as usize / 2;
 
-/// Number of revisions that are read together.
 const REVISIONS_TOGETHER: usize = if cfg!(test) { 3 } else { 128 };
 
 /// Number of chunks of a long body that are read together.
@@ -91,26 +90,17 @@ impl ReadView {
     }
 
     /// Latest update sequence.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn update_seq(&self) -> Result<u64> {
         Ok(self.meta()?.update_seq)
     }
 
     /// Update sequence of the latest change of a design document; 0 if none was ever written.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn design_seq(&self) -> Result<u64> {
         Ok(self.meta()?.design_seq)
     }
 
     /// Maximum number of revisions per branch to return. A lower limit applies to reads immediately; the revisions
     /// beyond it are removed by the next edit of the document.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn revs_limit(&self) -> Result<u64> {
         match self.revs_limit.get() {
             Some(limit) => Ok(*limit),
@@ -122,18 +112,12 @@ impl ReadView {
     }
 
     /// Numbers of live and of deleted documents.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn counts(&self) -> Result<(u64, u64)> {
         let meta = self.meta()?;
         Ok((meta.doc_count, meta.doc_del_count))
     }
 
     /// Returns the winning revision of a document, deleted or not.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn head(&self, id: &str) -> Result<Option<Head>> {
         if let Some(record) = self.ahead.lock().decoded(id) {
             return Ok(record.head());
@@ -142,9 +126,6 @@ impl ReadView {
     }
 
     /// Returns the winning revisions of several documents, in the order of `ids`.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn heads(&self, ids: &[&str]) -> Result<Vec<Option<Head>>> {
         let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
         let records = self.snapshot.multi_get(Keyspace::Documents, &ids)?;
@@ -152,9 +133,6 @@ impl ReadView {
     }
 
     /// Returns all revisions of a document. The last long record is cached.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn record(&self, id: &str) -> Result<Option<Arc<DocRecord>>> {
         if let Some(record) = self.ahead.lock().decoded(id) {
             return Ok(Some(record));
@@ -177,9 +155,6 @@ impl ReadView {
 
     /// Appends the body of a revision: a JSON object without underscore members. Returns `false` if a compaction has
     /// removed it.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn read_body(&self, stored: Stored, out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
         let found = self.read_stored(stored, out)?;
@@ -190,9 +165,6 @@ impl ReadView {
     }
 
     /// Returns a revision with its attachments, or `None` if a compaction has removed it.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn revision(&self, stored: Stored) -> Result<Option<Revision>> {
         let mut bytes = Vec::with_capacity(stored.total_bytes());
         if self.read_stored(stored, &mut bytes)? { Revision::decode(stored, bytes).map(Some) } else { Ok(None) }
@@ -200,9 +172,6 @@ impl ReadView {
 
     /// Calls `each` with several revisions in the given order, as [`Self::revision`] returns them, until it breaks.
     /// They are read in batches.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn revisions(
         &self,
         stored: &[Stored],
@@ -230,9 +199,6 @@ impl ReadView {
     }
 
     /// Opens the content of an attachment of a revision in this view.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn content(&self, attachment: &Attachment) -> Result<Content> {
         Content::open(&self.snapshot, attachment)
     }
@@ -254,7 +220,6 @@ impl ReadView {
         Ok(true)
     }
 
-    /// Appends the chunks of a body after the first one, which starts at `start` in `out`.
     fn read_rest(&self, stored: Stored, start: usize, out: &mut Vec<u8>) -> Result<()> {
         let size = stored.total_bytes();
         let chunks: Vec<_> = (1..size.div_ceil(keys::BODY_CHUNK_BYTES)).collect();
@@ -271,9 +236,6 @@ impl ReadView {
     /// Appends a revision as the JSON text of a document: `_id`, `_rev`, `_deleted` if it is a deletion, `extra`
     /// (further members, each after a comma), the body, and `_attachments` as stubs. Returns `false` if a compaction
     /// has removed the body.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn write_document(
         &self,
         out: &mut Vec<u8>,
@@ -290,17 +252,11 @@ impl ReadView {
     }
 
     /// Scans the documents that are not deleted, in `range` and `direction`.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn all_docs(&self, range: &IdRange, direction: Direction) -> Result<AllDocs<'_>> {
         AllDocs::open(self, range, direction)
     }
 
     /// Number of live documents with an id below `id`.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn rank_of_id(&self, id: &[u8]) -> Result<u64> {
         let ranks = self.ranks()?;
         let (start, before) = ranks.ids.before(id);
@@ -314,9 +270,6 @@ impl ReadView {
     }
 
     /// Number of documents whose last change is after `seq`.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn changes_after(&self, seq: u64) -> Result<u64> {
         let meta = self.meta()?;
         if seq >= meta.update_seq {
@@ -336,33 +289,21 @@ impl ReadView {
     }
 
     /// Scans documents in the order of their last changes: forward after `since`, or backward from `since`.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn changes(&self, since: u64, direction: Direction) -> Result<Changes<'_>> {
         self.changes_expecting(since, direction, Expect::Few)
     }
 
     /// Scans as [`Self::changes`] does, with an estimate of the number of rows.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn changes_expecting(&self, since: u64, direction: Direction, expect: Expect) -> Result<Changes<'_>> {
         Changes::open(self, since, direction, expect)
     }
 
     /// Returns a local document; `id` must start with `_local/`.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn local(&self, id: &str) -> Result<Option<LocalDocument>> {
         self.get(Keyspace::Local, id.as_bytes())?.map(|bytes| LocalDocument::decode(&bytes)).transpose()
     }
 
     /// Calls `each` with the local documents of `range` until it returns `false`.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn local_docs(
         &self,
         range: &IdRange,
@@ -380,25 +321,16 @@ impl ReadView {
     }
 
     /// Returns the security object, or `None` if it was never set.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn security(&self) -> Result<Option<Json>> {
         Ok(self.get(Keyspace::Catalog, keys::SECURITY)?.map(Json::trusted))
     }
 
     /// Returns an attached record of another layer.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn attached(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get(Keyspace::Catalog, &keys::prefixed(keys::ATTACHED, key))
     }
 
     /// Returns several attached records, read in one round trip.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn all_attached(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
         let keys: Vec<Vec<u8>> = keys.iter().map(|key| keys::prefixed(keys::ATTACHED, key)).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
@@ -406,9 +338,6 @@ impl ReadView {
     }
 
     /// Returns all attached records whose key starts with `prefix`, in key order.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn attached_with_prefix(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         attached_with_prefix(self.snapshot.as_ref(), prefix)
     }

@@ -21,9 +21,6 @@ pub enum ParentAttachments {
 impl ReadView {
     /// Returns the attachments that stubs can name in an update of document `id`. For a replicated update `path` is
     /// the new revision and its ancestors, newest first; for an interactive edit it is the replaced revision, if any.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn parent_attachments(&self, id: &str, path: &[Rev], mode: EditMode) -> Result<ParentAttachments> {
         let Some(record) = self.record(id)? else {
             return Ok(ParentAttachments::Of(Vec::new()));

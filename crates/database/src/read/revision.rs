@@ -49,7 +49,6 @@ impl Revision {
         Document::write_json(out, id, rev, deleted, extra, self.body());
     }
 
-    /// Decodes the stored bytes of the revision of `stored`.
     pub(crate) fn decode(stored: Stored, bytes: Vec<u8>) -> Result<Self> {
         let body_at = stored.attachments_size as usize;
         let attachments = match bytes.get(..body_at) {

@@ -142,7 +142,6 @@ fn audit_ranks(view: &ReadView, documents: &Entries, sequence: &Entries) {
     }
 }
 
-/// Checks the count of every bucket against the sorted `keys`.
 fn audit_counts(counts: &Counts, keys: &[&[u8]]) {
     let mut rank = 0;
     while let Some(bucket) = counts.at(rank) {

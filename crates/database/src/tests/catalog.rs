@@ -13,7 +13,6 @@ use crate::{Catalog, DatabaseError, DatabaseOptions, OWNED_SHARDS, Submitted, Wo
 
 const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole, q: 1 };
 
-/// Returns the number of entries of a shard.
 fn entries_of(engine: &dyn Engine, shard: Shard) -> usize {
     let snapshot = engine.snapshot(shard).unwrap();
     if matches!(snapshot.state(), Err(StorageError::Dropped)) {

@@ -57,7 +57,6 @@ fn edit_somehow(random: &mut Random, replica: &Arc<Database>, id: &str, model: &
     }
 }
 
-/// Replicates all leaves of `source` to `target`.
 fn replicate(source: &Arc<Database>, target: &Arc<Database>) {
     let view = source.read().unwrap();
     let mut changes = view.changes(0, Direction::Forward).unwrap();

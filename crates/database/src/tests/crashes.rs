@@ -21,7 +21,6 @@ struct Acknowledged {
     databases: BTreeMap<&'static str, BTreeMap<String, (Rev, String)>>,
 }
 
-/// Updates that were sent together.
 struct Sent {
     updates: Vec<DocUpdate>,
     bodies: Vec<String>,

@@ -20,7 +20,6 @@ const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2, l
 
 type Act = Box<dyn FnOnce(&Interposed) + Send>;
 
-/// Scripted behaviour of the next commit.
 enum OnCommit {
     /// Another action precedes the commit.
     After(Act),
@@ -30,7 +29,6 @@ enum OnCommit {
     Delay,
 }
 
-/// Scripted behaviour of the next snapshot.
 enum OnSnapshot {
     Pass,
     After(Act),

@@ -12,7 +12,6 @@ use settee_storage::memory::MemoryEngine;
 use super::{Random, Store, audit, create, edit, new, open, replicated, rev, save, write};
 use crate::{Database, DocUpdate, UpdateOutcome};
 
-/// Creates a database in memory that counts reads.
 fn counted() -> (Arc<CountingEngine>, Arc<Database>) {
     let engine = Arc::new(CountingEngine::new(Arc::new(MemoryEngine::new())));
     let database = create(&open(&(Arc::clone(&engine) as Arc<dyn Engine>)), "db");
@@ -82,7 +81,6 @@ fn outcomes_equal_those_of_an_engine_that_reads_first() {
     }
 }
 
-/// Creates a random update of a document that may exist.
 fn any(database: &Arc<Database>, random: &mut Random) -> DocUpdate {
     let id = format!("{}", random.below(40));
     let body = format!("{{\"n\":{}}}", random.below(3));

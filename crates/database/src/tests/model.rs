@@ -157,7 +157,6 @@ fn known_rev(random: &mut Random, model: &Model, id: &str) -> Option<Rev> {
     Some(rev.clone())
 }
 
-/// Creates a random update with its expected outcome.
 fn random_update(random: &mut Random, model: &mut Model) -> (DocUpdate, UpdateOutcome) {
     let id = random_id(random);
     let longest = if random.one_in(10) { 500 } else { 40 };

@@ -18,10 +18,8 @@ use crate::{
     Submitted, UpdateOutcome, Upload, Work,
 };
 
-/// Timeout for notifications.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Opens the catalogs of two processes.
 fn processes() -> [Catalog; 2] {
     Store::new().two().each_ref().map(open)
 }

@@ -8,7 +8,6 @@ use settee_model::json::Json;
 use super::{Store, create, edit, engine, ids, new, open, save, write};
 use crate::{Database, DatabaseError, Event, Subscription, Work};
 
-/// Timeout for notifications.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 type Events = Arc<Mutex<Vec<Event>>>;

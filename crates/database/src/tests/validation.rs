@@ -149,7 +149,6 @@ fn random_update(view: &ReadView, random: &mut Random) -> DocUpdate {
     edit(&id, newest.as_ref(), random.one_in(8), &body)
 }
 
-/// Number of changes of the rules.
 #[derive(Default)]
 struct Changes {
     count: Mutex<usize>,

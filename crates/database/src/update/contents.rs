@@ -89,12 +89,10 @@ impl Named {
     }
 }
 
-/// Changes of attachment contents by a commit.
 #[derive(Default)]
 pub(super) struct Contents {
     /// Stored entries that were read together.
     known: HashMap<Vec<u8>, Option<Vec<u8>>>,
-    /// Unused content numbers.
     blobs: Vec<u64>,
     states: HashMap<ContentId, State>,
     /// Attachments of revisions that this commit stores, by body number.
@@ -105,7 +103,6 @@ pub(super) struct Contents {
     pub(super) given_up: Vec<u64>,
 }
 
-/// Change of the stored size of contents.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ContentBytes {
     pub(super) added: u64,

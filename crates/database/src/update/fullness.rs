@@ -24,7 +24,6 @@ pub(crate) struct Fullness {
     changes: HashMap<Box<str>, Change>,
 }
 
-/// Bytes added and removed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Change {
     added: u64,
@@ -37,7 +36,6 @@ impl Fullness {
         self.changes.clear();
     }
 
-    /// Applies the changes of a committed group.
     pub(super) fn commit(&mut self) {
         for (partition, Change { added, removed }) in self.changes.drain() {
             if let Some(size) = self.committed.get_mut(&partition) {
@@ -46,7 +44,6 @@ impl Fullness {
         }
     }
 
-    /// Counts a change of the leaves of a document.
     pub(super) fn count(&mut self, id: &str, before: LeafBytes, now: LeafBytes) {
         let Some((partition, _)) = partition::split(id) else { return };
         if !self.changes.contains_key(partition) {

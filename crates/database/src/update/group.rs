@@ -42,7 +42,6 @@ pub(super) struct Group<'a> {
     pub(super) meta: Meta,
     ranks: Ranks,
     revs_limit: u64,
-    /// First update sequence of the current work.
     first_seq: u64,
     security: Option<Json>,
     /// Attached records that works replace, with the changes of this commit.

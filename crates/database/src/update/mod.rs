@@ -456,7 +456,6 @@ impl Database {
     }
 }
 
-/// Result of leading.
 struct Lead {
     /// The last panic of a commit, a completion or a listener.
     panicked: thread::Result<()>,
@@ -470,7 +469,6 @@ impl Lead {
     }
 }
 
-/// Computes the revision of an edit of `parent`.
 fn next_rev(
     hasher: &mut RevisionHasher,
     deleted: bool,

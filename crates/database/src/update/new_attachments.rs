@@ -66,9 +66,6 @@ impl NewAttachment {
 
 impl NewAttachments {
     /// Creates the list. Contents in memory that are too large for one commit are stored.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn new(mut list: Vec<NewAttachment>) -> Result<Self> {
         let mut held: usize = list.iter().map(|new| new.source.held_bytes()).sum();
         for new in &mut list {
@@ -95,9 +92,6 @@ impl NewAttachments {
     }
 
     /// Puts new attachments first and removes old ones of the same names.
-    ///
-    /// # Errors
-    /// Fails if the engine fails.
     pub fn replaced(self, mut new: Vec<NewAttachment>) -> Result<Self> {
         let kept = self.list.into_iter().filter(|old| new.iter().all(|new| new.name() != old.name()));
         let kept: Vec<NewAttachment> = kept.collect();
@@ -114,7 +108,6 @@ impl NewAttachments {
         self.list.iter().map(|new| new.source.held_bytes() + new.attachment.name.len() + 300).sum()
     }
 
-    /// Returns the attachments as stored with a revision of this generation.
     pub(crate) fn stored(&self, generation: u64) -> Vec<Attachment> {
         let stored = self.list.iter().map(|new| match new.came {
             Came::Then => new.attachment.clone(),

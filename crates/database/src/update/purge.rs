@@ -38,7 +38,6 @@ impl Purge {
         out
     }
 
-    /// Decodes a purge record.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes, "purge");
         let id = reader.text()?.to_owned();
@@ -88,7 +87,6 @@ impl Group<'_> {
         forget(&mut self.meta, &mut self.batch, &mut self.contents, removed);
     }
 
-    /// Removes the purge records up to this number.
     pub(super) fn forget_purges(&mut self, up_to: u64) {
         let up_to = up_to.min(self.meta.purge_seq);
         for number in self.meta.purges_forgotten + 1..=up_to {
@@ -98,7 +96,6 @@ impl Group<'_> {
     }
 }
 
-/// Decodes the number of the purge in `key`.
 pub(crate) fn decode_number(key: &[u8]) -> Result<u64> {
     keys::decode_sequence(key.strip_prefix(keys::PURGE).ok_or(DatabaseError::Corrupt("purge key"))?)
 }

@@ -21,7 +21,6 @@ const WASTED_WAITS_MAX: u32 = 3;
 /// Number of commits without a wait then. The next wait tests whether waiting has become useful.
 const HURRIED_COMMITS: u32 = 32;
 
-/// Queued work with its completion.
 pub(crate) struct Pending {
     pub(crate) work: Work,
     pub(crate) done: Completion,
@@ -32,7 +31,6 @@ pub(crate) struct Pending {
     cost_bytes: usize,
 }
 
-/// The update queue.
 #[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
@@ -44,7 +42,6 @@ struct State {
     waiting: VecDeque<Pending>,
     cost_bytes: usize,
     led: bool,
-    /// Condition on which the leader waits.
     awaited: Option<Awaited>,
     statistics: WaitStatistics,
 }
@@ -129,7 +126,6 @@ impl Queue {
         !state.led
     }
 
-    /// Returns the number of queued works.
     pub(crate) fn waiting(&self) -> usize {
         self.state.lock().waiting.len()
     }

@@ -13,7 +13,6 @@ use crate::{DatabaseError, Result, keys, pieces};
 
 const CORRUPT: DatabaseError = DatabaseError::Corrupt("update group");
 
-/// A document that the group has read.
 pub(super) struct Touched {
     /// Update sequence of the last change.
     pub(super) seq: u64,
@@ -37,7 +36,6 @@ impl Touched {
     }
 }
 
-/// Result of the group for a document.
 pub(super) struct Settled<'a> {
     pub(super) id: &'a str,
     pub(super) before: Option<Head>,
@@ -50,7 +48,6 @@ pub(super) struct Settled<'a> {
     pub(super) head: Option<Head>,
 }
 
-/// Documents that the group has read, by id.
 pub(super) struct Documents<'a> {
     /// Ascending, without duplicates.
     ids: Vec<&'a str>,
@@ -61,7 +58,6 @@ pub(super) struct Documents<'a> {
     pub(super) attached: Attached,
 }
 
-/// Attached records by key.
 pub(super) type Attached = HashMap<Vec<u8>, Option<Vec<u8>>>;
 
 impl<'a> Documents<'a> {

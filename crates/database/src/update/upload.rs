@@ -73,14 +73,11 @@ pub struct Uploaded {
     received_md5: [u8; 16],
 }
 
-/// Location of the content of a new attachment.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     /// Stored under its hash.
     Stored,
-    /// In memory.
     Memory(Arc<Database>, Bytes),
-    /// Stored as an upload.
     Staged(Arc<Staged>),
 }
 
@@ -118,7 +115,6 @@ impl Staged {
 }
 
 impl Source {
-    /// Size of the data in memory.
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
             Self::Memory(_, bytes) => bytes.len(),
@@ -242,7 +238,6 @@ impl Upload {
         })
     }
 
-    /// Adds bytes in their stored form.
     fn keep(&mut self, bytes: &[u8]) -> Result<()> {
         if let Some(md5) = &mut self.stored_md5 {
             md5.update(bytes);

@@ -23,7 +23,6 @@ pub(crate) struct Writer {
     pub(crate) security: Option<Json>,
     /// Numbers of the rank log records since the complete tables were stored.
     pub(crate) rank_log: Vec<u64>,
-    /// Number of pieces of the complete tables.
     pub(crate) rank_pieces: usize,
     pub(crate) fullness: Fullness,
     /// Number of further commits under the shard lock, because another process committed recently.
@@ -157,7 +156,6 @@ impl Writer {
 /// Number of marks that are read, which exceeds the usual number of unfinished uploads.
 const LOADED_MARKS: usize = 2_000;
 
-/// Loads the state of the leader.
 pub(crate) fn load_writer(snapshot: &dyn Snapshot) -> Result<Writer> {
     Ok(load(snapshot)?.0)
 }
@@ -198,7 +196,6 @@ pub(crate) fn load(snapshot: &dyn Snapshot) -> Result<(Writer, Page)> {
     Ok((writer, uploads.into_page()?))
 }
 
-/// Reads the marks of unfinished uploads.
 pub(super) fn upload_marks(snapshot: &dyn Snapshot) -> Result<Page> {
     Ok(Page::scan(snapshot, marks(&keys::after_prefix(keys::UPLOAD)))?)
 }

@@ -20,7 +20,6 @@ use crate::Error;
 
 pub(crate) use parts::Parts;
 
-/// The settings of attachments.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     limit_bytes: u64,
@@ -55,7 +54,6 @@ impl Policy {
         }
     }
 
-    /// Returns an error if an attachment of `bytes` bytes exceeds the limit.
     pub(crate) fn check(&self, name: &str, bytes: u64) -> Result<(), Error> {
         if bytes <= self.limit_bytes {
             return Ok(());

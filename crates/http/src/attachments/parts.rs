@@ -7,7 +7,6 @@ use settee_wire::multipart::{ContentType, Event, Head, Parser};
 use crate::Error;
 use crate::body::pieces::Pieces;
 
-/// Parts of a multipart body.
 pub(crate) struct Parts<'a> {
     parser: Parser,
     pieces: &'a mut Pieces,
@@ -66,7 +65,6 @@ impl<'a> Parts<'a> {
         Ok(text)
     }
 
-    /// Skips the rest of the current part.
     pub(crate) fn skip(&mut self) -> Result<(), Error> {
         while self.data()?.is_some() {}
         Ok(())

@@ -13,10 +13,8 @@ use super::{Parts, Policy, compression_of, upload};
 use crate::Error;
 use crate::body::pieces::Pieces;
 
-/// A document and the attachment data that followed it.
 pub(crate) struct Related {
     pub(crate) document: Document,
-    /// Attachment data by attachment name.
     pub(crate) followed: HashMap<String, Uploaded>,
 }
 

@@ -39,14 +39,12 @@ pub(crate) fn is_session_cookie(value: &HeaderValue) -> bool {
     name.trim().eq_ignore_ascii_case(SESSION_COOKIE)
 }
 
-/// Returns the value of the session cookie of a request.
 fn value(headers: &HeaderMap) -> Option<&str> {
     let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = pairs.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(name, _)| *name == SESSION_COOKIE).map(|(_, value)| value.trim_matches('"'))
 }
 
-/// Returns a cookie that starts a session of the user.
 pub(crate) fn issue(
     parts: &Authentication,
     policy: &AuthPolicy,
@@ -61,7 +59,6 @@ pub(crate) fn issue(
     header(&value, &policy.cookie, head, now_s)
 }
 
-/// Returns a cookie that ends the session.
 pub(crate) fn clear(parts: &Authentication, policy: &AuthPolicy, head: &RequestHead) -> Option<HeaderValue> {
     header("", &policy.cookie, head, (parts.clock_ms)() / 1000)
 }

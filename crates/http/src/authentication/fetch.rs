@@ -15,22 +15,18 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
-/// Maximum length of a response.
 const LENGTH_MAX_BYTES: usize = 1 << 20;
 
 /// Reasons for which keys cannot be read, for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The address is invalid.
     #[error("this is no address of a server")]
     Address,
-    /// The connection failed.
     #[error("the server cannot be reached: {0}")]
     Connect(#[from] std::io::Error),
     /// The server responded with another status than 200.
     #[error("the answer is {0}; redirections are not followed")]
     Status(u16),
-    /// The response is incomplete or too long.
     #[error("the answer broke off: {0}")]
     Answer(String),
 }
@@ -41,16 +37,13 @@ impl From<hyper::Error> for FetchError {
     }
 }
 
-/// An HTTP and HTTPS client for keys.
 #[derive(Clone)]
 pub struct KeyFetcher {
     tls: TlsConnector,
 }
 
 impl KeyFetcher {
-    /// Creates a client that trusts the certificate authorities of Mozilla.
-    ///
-    /// # Errors Returns an error if TLS cannot be set up.
+    /// Creates a client that trusts the certificate authorities of Mozilla. Returns an error if TLS cannot be set up.
     pub fn new() -> Result<Self, rustls::Error> {
         let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -60,9 +53,8 @@ impl KeyFetcher {
         Ok(Self { tls: TlsConnector::from(Arc::new(config)) })
     }
 
-    /// Reads the resource at an address of the schemes `http` and `https`. This method has no timeout.
-    ///
-    /// # Errors Returns an error if the resource cannot be read.
+    /// Reads the resource at an address of the schemes `http` and `https`. This method has no timeout. Returns an
+    /// error if the resource cannot be read.
     pub async fn fetch(&self, address: &str) -> Result<Vec<u8>, FetchError> {
         let uri: Uri = address.parse().map_err(|_| FetchError::Address)?;
         let host = uri.host().ok_or(FetchError::Address)?.trim_matches(['[', ']']).to_owned();

@@ -59,7 +59,6 @@ pub(super) async fn user(
     Ok(Some(token.context(tokens)?))
 }
 
-/// The keys that verify tokens.
 pub(crate) struct Keys {
     read: KeyReader,
     configured: Mutex<Configured>,

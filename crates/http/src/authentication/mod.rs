@@ -34,12 +34,10 @@ use crate::respond::{self, Response};
 use crate::{Error, accept};
 use jwt::Keys;
 
-/// The dependencies of authentication.
 pub(crate) struct Authentication {
     pub(crate) settings: Arc<dyn Settings>,
     pub(crate) authenticator: Authenticator,
     pub(crate) users: Arc<Users>,
-    /// Updates password hashes at login.
     pub(crate) writer: Arc<Writer>,
     pub(crate) hashers: Arc<Hashers>,
     pub(crate) keys: Keys,
@@ -52,25 +50,20 @@ pub(crate) struct Authentication {
 }
 
 impl Authentication {
-    /// Returns the current settings of authentication.
     pub(crate) fn policy(&self) -> Arc<AuthPolicy> {
         self.policy.current(self.settings.as_ref(), AuthPolicy::of)
     }
 }
 
-/// The authenticated user of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Authenticated {
     pub(crate) user: UserContext,
-    /// The handler that authenticated the user.
     pub(crate) handler: Option<Handler>,
-    /// A new session cookie that extends a session.
     pub(crate) renewed: Option<HeaderValue>,
     /// The token of a node, against which the body is still to be verified.
     pub(crate) token: Option<NodeToken>,
 }
 
-/// Authenticates a request.
 pub(crate) async fn authenticate(
     parts: &Authentication,
     head: &RequestHead,

@@ -12,7 +12,6 @@ use super::Authentication;
 use crate::Error;
 use crate::head::RequestHead;
 
-/// The header with the token.
 pub(crate) const TOKEN: HeaderName = HeaderName::from_static("x-settee-node");
 
 /// The role of requests of nodes, which are answered for this node alone.
@@ -79,7 +78,6 @@ pub(crate) fn require_node(parts: &Authentication, request: &Parts) -> Result<No
     require_token(parts, &request.method, &request.uri, &request.headers)
 }
 
-/// Returns an error if the body is not the one that the node sent.
 pub(crate) fn require_body(token: &NodeToken, body: &[u8]) -> Result<(), Error> {
     if token.covers(body) { Ok(()) } else { Err(refused()) }
 }

@@ -28,7 +28,6 @@ async fn log_in(world: &World, name: &str, password: &str) -> TestResponse {
     world.ask(Ask::new("POST /_session").json(&form)).await
 }
 
-/// Returns the cookie of a response.
 fn cookie(reply: &TestResponse) -> String {
     reply.header("set-cookie").split(';').next().unwrap().to_owned()
 }

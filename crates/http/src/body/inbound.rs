@@ -21,13 +21,11 @@ use tokio::time::timeout;
 const REST_BYTES: u64 = 1 << 20;
 const REST_TIME: Duration = Duration::from_secs(1);
 
-/// The body of a request.
 pub(crate) struct Inbound(Source);
 
 enum Source {
     /// Received over a connection.
     Connection(Option<Incoming>, Leftover),
-    /// Received in a message between nodes.
     Message(Bytes),
 }
 

@@ -18,7 +18,6 @@ const PIECES_WAITING: usize = 4;
 /// Memory of a body in transit: the buffered pieces, and the same amount for the reader.
 const UPLOAD_BYTES: usize = 256 << 10;
 
-/// Pieces of a body.
 pub(crate) struct Pieces(mpsc::Receiver<Result<Bytes, Error>>);
 
 impl Pieces {

@@ -12,7 +12,6 @@ use crate::Error;
 /// Minimum rate. A client that stays below it is disconnected, even if it sends some bytes regularly.
 const BYTES_PER_SECOND: u64 = 500;
 
-/// The state of the timeout of one body.
 #[derive(Debug)]
 pub(crate) struct ReceiveTimeout {
     /// Maximum time without data.
@@ -49,7 +48,6 @@ impl ReceiveTimeout {
     }
 }
 
-/// Returns the error for a client whose body was not received in time.
 pub(crate) fn timed_out() -> Error {
     Error::request_timeout("the request body did not come in time")
 }

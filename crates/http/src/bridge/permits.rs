@@ -29,7 +29,6 @@ use crate::budget::{Account, Share};
 /// piece in less, because socket buffers hold some hundred kilobytes.
 const CONTENDED_AFTER: Duration = Duration::from_secs(1);
 
-/// The threads and their permits.
 pub(crate) struct ClientThreads {
     threads: Threads,
     /// The threads of unauthenticated clients. They have low priority from the start, so that a burst of anonymous
@@ -96,7 +95,6 @@ pub(crate) struct Semaphore {
 
 #[derive(Default)]
 struct Queue {
-    /// Number of waiters for a permit.
     waiting: usize,
     /// Number of waiters for which a permit is about to be released.
     promised: usize,
@@ -146,7 +144,6 @@ impl ClientThreads {
         self.admission(self.answers.of(account.share()), None, account, timeout)
     }
 
-    /// Returns the admission of the output of a list function of `owner`.
     pub(crate) fn list(self: &Arc<Self>, owner: Owner, account: &Arc<Account>, timeout: Duration) -> Admission {
         self.admission(&self.lists, owner, account, timeout)
     }
@@ -201,12 +198,10 @@ impl Admission {
         self.timeout
     }
 
-    /// Returns the memory account of the client.
     pub(crate) fn account(&self) -> &Arc<Account> {
         &self.account
     }
 
-    /// Waits for a permit.
     pub(crate) async fn acquire(&self) -> ClientPermit {
         self.semaphore.acquire(self.owner).await
     }

@@ -15,7 +15,6 @@ use super::permits::ClientPermit;
 use crate::budget::Account;
 use crate::respond::Aborted;
 
-/// The receiving end of a pipe.
 pub(crate) type Pieces = mpsc::Receiver<Result<Bytes, Aborted>>;
 
 /// The sending end of a pipe. If it is dropped before [`Pipe::end`], the response is aborted.
@@ -31,7 +30,6 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// Creates a pipe that buffers `pieces`.
     pub(crate) fn new(pieces: usize, permit: ClientPermit, timeout: Duration, account: Arc<Account>) -> (Self, Pieces) {
         let (sender, receiver) = mpsc::channel(pieces + 1);
         let last_word = sender.clone().try_reserve_owned().expect("the channel is empty");
@@ -82,7 +80,6 @@ impl Pipe {
         })
     }
 
-    /// Marks the response as complete.
     pub(crate) fn end(mut self) {
         self.last_word = None;
     }

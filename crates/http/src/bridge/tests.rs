@@ -45,7 +45,7 @@ async fn a_short_answer_is_whole() {
             Ok(())
         });
         let body = answer.await.unwrap().into_body();
-        assert_eq!(body.size_hint().exact(), Some(rows as u64 * 1000), "the length is known");
+        assert_eq!(body.size_hint().exact(), Some(rows as u64 * 1000), "the body reports its length");
         let (pieces, ended) = pieces(body).await;
         assert_eq!((pieces.concat().len(), ended), (rows * 1000, true));
     }
@@ -107,7 +107,7 @@ async fn a_writer_is_notified_that_its_client_disconnected() {
     drop(body);
     let sent = hears.await.unwrap();
     let most = (PIECES_WAITING + 3) * (PIECE_BYTES + 1000) / 1000;
-    assert!(sent <= most as u64, "{sent} rows were written for nobody");
+    assert!(sent <= most as u64, "{sent} rows were written after the disconnect");
 }
 
 #[tokio::test]

@@ -17,7 +17,6 @@ pub(super) struct Cors {
     origins: Vec<String>,
     credentials: bool,
     methods: Vec<String>,
-    /// Header names in lower case.
     headers: Vec<String>,
     exposed: String,
     max_age: String,
@@ -96,7 +95,6 @@ impl Cors {
     }
 }
 
-/// Splits a comma-separated list.
 pub(super) fn list(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }

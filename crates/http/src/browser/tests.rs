@@ -81,7 +81,6 @@ fn preflights() {
     assert!(!response.headers().contains_key("access-control-allow-credentials"));
 }
 
-/// Returns the security headers of a response.
 fn marks(settings: &[&str], asked: &[&str], scheme: Scheme, path: &str) -> Vec<String> {
     let mut response = Response::new(Body::Whole(None));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("must-revalidate"));

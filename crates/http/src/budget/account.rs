@@ -36,7 +36,6 @@ const PROGRESS_BYTES: usize = 16 << 10;
 /// Size of the slices of long responses, which makes the progress of their transfer observable.
 pub(crate) const SLICE_BYTES: usize = 64 << 10;
 
-/// The memory account of one request.
 pub(crate) struct Account {
     budget: Arc<Budget>,
     /// `None` for requests from within this process.
@@ -109,7 +108,6 @@ impl Account {
         }
     }
 
-    /// Returns the maximum memory of this client.
     pub(crate) fn limit(&self) -> usize {
         self.share().of(self.budget.total)
     }
@@ -291,7 +289,6 @@ impl Memory for Reader {
     }
 }
 
-/// A piece of a response.
 struct Unsent {
     piece: Bytes,
     account: Arc<Account>,
@@ -313,7 +310,6 @@ impl Drop for Unsent {
     }
 }
 
-/// A slice of a piece.
 struct Slice {
     slice: Bytes,
     account: Arc<Account>,

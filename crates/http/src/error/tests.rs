@@ -9,7 +9,6 @@ use settee_views::QueryError;
 use super::*;
 use crate::tests::{check_file, json, show};
 
-/// Appends an error with a description.
 fn line(text: &mut String, label: &str, error: impl Into<Error>) {
     writeln!(text, "{label}\n    {}", show(&error.into())).expect("a String takes everything");
 }

@@ -117,7 +117,6 @@ impl ForwardQueue {
     }
 }
 
-/// The slot of a message in flight.
 struct Place {
     nodes: Arc<Nodes>,
     node: NodeId,

@@ -3,7 +3,6 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The number of copies.
 const STRIPES: usize = 8;
 
 thread_local! {
@@ -13,7 +12,6 @@ thread_local! {
     };
 }
 
-/// A fixed number of counters.
 pub(crate) struct Cells {
     stripes: [Box<[AtomicU64]>; STRIPES],
 }

@@ -11,10 +11,8 @@ const PARTS: usize = 8;
 /// Power of two from which on values share the last bucket.
 const POWER_MAX: usize = 40;
 
-/// The number of buckets.
 pub(crate) const BUCKETS: usize = EXACT as usize + (POWER_MAX - 4) * PARTS;
 
-/// Returns the bucket of a value.
 pub(crate) fn bucket(value: u64) -> usize {
     if value < EXACT {
         return value as usize;
@@ -24,7 +22,6 @@ pub(crate) fn bucket(value: u64) -> usize {
     (EXACT as usize + (power - 4) * PARTS + part).min(BUCKETS - 1)
 }
 
-/// Returns the least value of a bucket.
 pub(crate) fn least(bucket: usize) -> u64 {
     if bucket < EXACT as usize {
         return bucket as u64;
@@ -33,12 +30,10 @@ pub(crate) fn least(bucket: usize) -> u64 {
     ((PARTS + part) as u64) << (power - 3)
 }
 
-/// Counts of values by bucket.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Distribution {
     /// A representative value of each bucket and its count, ascending, without empty buckets.
     pub(crate) counts: Vec<(f64, u64)>,
-    /// The sum of all values.
     pub(crate) sum: f64,
 }
 
@@ -78,13 +73,11 @@ impl Distribution {
         found.map_or(0.0, |(value, _)| *value)
     }
 
-    /// Returns the mean of `f` of all values.
     pub(crate) fn mean_of(&self, f: impl Fn(f64) -> f64) -> f64 {
         let total: f64 = self.counts.iter().map(|(value, count)| f(*value) * *count as f64).sum();
         if self.counts.is_empty() { 0.0 } else { total / self.count() as f64 }
     }
 
-    /// Returns the central moment of this power.
     pub(crate) fn moment(&self, power: i32) -> f64 {
         let mean = self.mean_of(|value| value);
         self.mean_of(|value| (value - mean).powi(power))

@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-/// Interval of the samples.
 pub(crate) const INTERVAL_MS: u64 = 60_000;
 
 /// Maximum number of samples: a day.
@@ -27,7 +26,6 @@ pub(crate) const NAMES: [&str; 10] = [
     "disk_bytes",
 ];
 
-/// A sample.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sample {
     /// Milliseconds since the Unix epoch.

@@ -25,7 +25,6 @@ use histogram::{BUCKETS, Distribution, bucket};
 /// Methods with separate counters, as in CouchDB; other methods are counted by the last one.
 pub(crate) const METHODS: [&str; 8] = ["COPY", "DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT", "other"];
 
-/// Interval of the copies.
 const STEP_US: u64 = 10_000_000;
 
 /// Maximum number of copies: 15 minutes, the longest range of CouchDB 1.
@@ -58,20 +57,15 @@ pub(crate) enum Count {
     MangoResults,
 }
 
-/// The distributions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
     /// Microseconds from the head of a request to the end of its response, without feeds that wait.
     Request,
     /// Durations of `GET /{db}`.
     DatabaseInfo,
-    /// Durations of `_find`.
     Find,
-    /// Durations of view requests.
     View,
-    /// Durations of searches.
     Search,
-    /// Number of documents in `_bulk_docs`.
     BulkDocs,
 }
 
@@ -85,34 +79,24 @@ const FIRST_MEASURE: usize = FIRST_COUNT + COUNTS;
 const MEASURE_CELLS: usize = BUCKETS + 1;
 const CELLS: usize = FIRST_MEASURE + MEASURES * MEASURE_CELLS;
 
-/// A slow request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowRequest {
-    /// Method and target.
     pub request: String,
-    /// True for view requests.
     pub is_view: bool,
-    /// Duration of the request.
     pub duration_ms: u64,
-    /// Reads from the store.
     pub reads: Reads,
-    /// Time since its end.
     pub ago_ms: u64,
 }
 
 /// Maximum number of slow requests that are kept.
 const SLOW_MAX: usize = 50;
 
-/// All counters at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Totals(Vec<u64>);
 
-/// The counters of a node.
 pub(crate) struct Metrics {
     cells: Cells,
-    /// Number of feeds that wait for changes.
     watching: AtomicU64,
-    /// Time at which the next copy is due.
     due_us: AtomicU64,
     copies: Mutex<VecDeque<Copied>>,
     /// The last slow requests, with their end in microseconds.
@@ -151,7 +135,6 @@ impl Metrics {
         self.cells.add(first + BUCKETS, value);
     }
 
-    /// Counts a response.
     pub(crate) fn answered(&self, method: &Method, status: StatusCode, now_us: u64) {
         let known = METHODS.iter().position(|known| *known == method.as_str());
         self.cells.add(FIRST_METHOD + known.unwrap_or(METHODS.len() - 1), 1);
@@ -162,7 +145,6 @@ impl Metrics {
         }
     }
 
-    /// Records a slow request.
     pub(crate) fn slow(&self, request: SlowRequest, now_us: u64) {
         self.count(Count::SlowRequests);
         let mut slow = self.slow.lock();
@@ -193,7 +175,6 @@ impl Metrics {
         self.watching.load(Ordering::Relaxed)
     }
 
-    /// Returns the counters since the start.
     pub(crate) fn totals(&self) -> Totals {
         Totals(self.cells.all())
     }

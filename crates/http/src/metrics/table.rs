@@ -7,7 +7,6 @@ use settee_replication::{Counter, Replicator, Tally};
 use super::{Count, METHODS, Measure, Metrics, Totals};
 use crate::operation::Operation;
 
-/// Sources of a number.
 #[derive(Clone, Copy)]
 pub(crate) enum Source {
     Requests,
@@ -16,23 +15,17 @@ pub(crate) enum Source {
     Status(u16),
     Count(Count),
     Measure(Measure),
-    /// Counted by the databases.
     Databases(fn(&Counters) -> u64),
-    /// Counted by the authenticator.
     Passwords(fn(&PasswordChecks) -> u64),
-    /// Number of feeds that wait.
     Watching,
     OpenDatabases,
     OpenFiles,
-    /// Counted by the replicator.
     Replications(fn(&settee_replication::Counters) -> &Counter),
-    /// Number of jobs in a state.
     Jobs(fn(&Tally) -> u64),
     /// Number of log lines of a level of CouchDB.
     Logged(&'static str),
 }
 
-/// The components that provide numbers.
 pub(crate) struct Figures<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) metrics: &'a Metrics,
@@ -42,7 +35,6 @@ pub(crate) struct Figures<'a> {
     pub(crate) replicator: Option<&'a Replicator>,
 }
 
-/// A number with its name.
 #[derive(Clone, Copy)]
 pub(crate) struct Stat {
     pub(crate) path: [&'static str; 3],
@@ -55,7 +47,6 @@ impl Stat {
         Self { path, desc, source }
     }
 
-    /// Returns the segments of the path.
     pub(crate) fn segments(&self) -> impl Iterator<Item = &'static str> {
         self.path.into_iter().filter(|segment| !segment.is_empty())
     }

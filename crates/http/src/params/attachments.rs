@@ -7,7 +7,6 @@ use settee_model::json::{Kind, Value};
 use super::Query;
 use crate::Error;
 
-/// The form of attachments in documents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) data: Data,
@@ -17,10 +16,8 @@ pub(crate) struct Shown {
 /// Selection of the attachments whose data is included; the others are stubs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Data {
-    /// None.
     #[default]
     None,
-    /// All.
     All,
     /// Attachments that are newer than the latest ancestor among these revisions (`atts_since`).
     Since(Vec<Rev>),
@@ -46,7 +43,6 @@ impl Wanted {
 }
 
 impl Shown {
-    /// Creates the form from `attachments`, `att_encoding_info` and the value of `atts_since`.
     pub(crate) fn new(since: Option<Vec<Rev>>, query: &Query) -> Self {
         let shown = Self::switches(query.is_true("attachments"), query.is_true("att_encoding_info"));
         Self { data: since.map_or(shown.data, Data::Since), info: shown.info }
@@ -64,12 +60,10 @@ impl Shown {
         Self { data, info: self.info }
     }
 
-    /// Returns true if all attachments are plain stubs.
     pub(crate) fn is_plain(&self) -> bool {
         self.data == Data::None && self.info == EncodingInfo::Hidden
     }
 
-    /// Returns the selection for the revision at `node`.
     pub(crate) fn wanted(&self, record: &DocRecord, node: u32) -> Wanted {
         match &self.data {
             Data::None => Wanted::None,
@@ -87,7 +81,6 @@ fn info(shown: bool) -> EncodingInfo {
     if shown { EncodingInfo::Shown } else { EncodingInfo::Hidden }
 }
 
-/// Parses an array of revisions.
 pub(crate) fn revisions(list: Value<'_>) -> Result<Vec<Rev>, Error> {
     if list.kind() != Kind::Array {
         return Err(Error::bad_request("Invalid list of revisions"));

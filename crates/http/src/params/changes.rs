@@ -10,7 +10,6 @@ use super::filter::Filter;
 use crate::Error;
 use crate::sequence::{self, Since};
 
-/// Kinds of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feed {
     /// Existing changes, then the end.
@@ -32,7 +31,6 @@ pub(crate) enum Style {
     AllDocs,
 }
 
-/// The heartbeat or the timeout of an idle feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quiet {
     /// Ends the feed after this time without rows.
@@ -41,7 +39,6 @@ pub(crate) enum Quiet {
     Heartbeat(Duration),
 }
 
-/// The parameters of a feed.
 #[derive(Clone, Debug)]
 pub(crate) struct ChangesParams {
     pub(crate) feed: Feed,

@@ -10,7 +10,6 @@ use super::Query;
 use super::attachments::{Shown, revisions};
 use crate::Error;
 
-/// Optional members of a document in a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extras {
     pub(crate) revs: bool,
@@ -20,7 +19,6 @@ pub(crate) struct Extras {
     pub(crate) local_seq: bool,
 }
 
-/// The revisions to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     /// The winner; a deleted one only on request.
@@ -28,22 +26,18 @@ pub(crate) enum Which {
         /// `deleted=true`
         deleted: bool,
     },
-    /// One revision.
     Rev(Rev),
     /// Several revisions, as a list: `open_revs`.
     Open(OpenRevs),
 }
 
-/// The value of `open_revs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OpenRevs {
     /// All leaves.
     All,
-    /// The listed revisions.
     Some(Vec<Rev>),
 }
 
-/// The parameters of a request for one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DocParams {
     pub(crate) which: Which,
@@ -54,7 +48,6 @@ pub(crate) struct DocParams {
     pub(crate) latest: bool,
     pub(crate) extras: Extras,
     pub(crate) attachments: Shown,
-    /// The edit mode, from `new_edits` of a PUT.
     pub(crate) mode: EditMode,
 }
 

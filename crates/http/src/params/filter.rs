@@ -13,7 +13,6 @@ use super::{Plus, Query, decode};
 use crate::Error;
 use settee_service::{Functions, Programs};
 
-/// Filter of a changes feed.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Filter {
     /// All.
@@ -21,15 +20,12 @@ pub(crate) enum Filter {
     None,
     /// Documents that match a selector, with the requested fields.
     Selector(Arc<SelectorFilter>),
-    /// Documents with these ids.
     DocIds(Arc<BTreeSet<String>>),
-    /// Design documents.
     Design,
     /// Documents for which a function of a design document returns true.
     Function(Arc<FunctionFilter>),
 }
 
-/// A filter function, or a map function as a filter (`_view`).
 pub(crate) struct FunctionFilter {
     pub(crate) programs: Arc<Programs>,
     pub(crate) caller: Caller,
@@ -48,7 +44,6 @@ impl fmt::Debug for FunctionFilter {
     }
 }
 
-/// The location of a filter function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FunctionPath {
     /// `filter=ddoc/name`
@@ -108,7 +103,6 @@ fn names(text: &str) -> Vec<String> {
     parts.map(|part| decode(part, Plus::Space).map_or_else(|| part.to_owned(), Cow::into_owned)).collect()
 }
 
-/// The arguments of `_selector`.
 #[derive(Debug)]
 pub(crate) struct SelectorFilter {
     pub(crate) selector: Selector,
@@ -175,7 +169,6 @@ fn refused(refusal: &Refusal) -> Error {
 }
 
 impl SelectorFilter {
-    /// Returns true if a document matches.
     pub(crate) fn passes(&self, document: &[u8]) -> bool {
         self.selector.matches(Value::trusted(document))
     }

@@ -15,18 +15,14 @@ use settee_model::json::{self, Json, Kind, Value};
 
 use crate::Error;
 
-/// Parameters of a query string, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query {
     pairs: Vec<(String, String)>,
 }
 
-/// An unparsed value of a parameter.
 #[derive(Clone, Debug)]
 pub(crate) enum Raw {
-    /// From the query string.
     Text(String),
-    /// From a JSON body.
     Json(Json),
 }
 
@@ -43,9 +39,7 @@ impl Query {
     }
 
     /// Adds the partition in the path to the parameters. As in CouchDB this sorts the parameters by name and
-    /// keeps the first of several values.
-    ///
-    /// # Errors Returns an error if a parameter names another partition.
+    /// keeps the first of several values. Returns an error if a parameter names another partition.
     pub(crate) fn set_partition(&mut self, partition: &str) -> Result<(), Error> {
         if self.get("partition").is_some_and(|named| named != partition) {
             return Err(Error::bad_request("Conflicting value for `partition` in query string"));
@@ -67,12 +61,10 @@ impl Query {
         self.pairs().any(|pair| pair == (name, "true"))
     }
 
-    /// Returns all parameters, in order.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Returns all parameters as raw values, in order.
     pub(crate) fn raw(&self) -> impl Iterator<Item = (&str, Raw)> {
         self.pairs.iter().map(|(name, value)| (name.as_str(), Raw::Text(value.clone())))
     }
@@ -83,7 +75,6 @@ impl Query {
 pub(crate) enum Plus {
     /// A space: always in query strings and forms, and in paths unless `[chttpd] decode_plus_to_space` is off.
     Space,
-    /// A plus sign.
     Plus,
 }
 
@@ -98,7 +89,6 @@ pub(crate) fn decode(text: &str, plus: Plus) -> Option<Cow<'_, str>> {
 }
 
 impl Raw {
-    /// Creates the raw value of a member of a body.
     pub(crate) fn of(value: Value<'_>) -> Self {
         Self::Json(Json::trusted(value.raw().to_vec()))
     }

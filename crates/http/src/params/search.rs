@@ -15,11 +15,9 @@ use crate::Error;
 /// A search, validated as far as possible without the index.
 #[derive(Clone, Debug)]
 pub(crate) struct SearchParams {
-    /// The text of the query.
     pub(crate) query: Option<String>,
     /// A vector search in addition to the query or instead of it.
     pub(crate) knn: Option<Knn>,
-    /// The locale for numbers in the query.
     pub(crate) locale: Option<String>,
     pub(crate) partition: Option<String>,
     pub(crate) limit: usize,
@@ -38,12 +36,10 @@ pub(crate) struct SearchParams {
     pub(crate) freshness: Freshness,
 }
 
-/// A search for the nearest vectors.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Knn {
     pub(crate) field: String,
     pub(crate) vector: Vec<f32>,
-    /// Maximum number of documents.
     pub(crate) k: usize,
     pub(crate) candidates: usize,
     /// The query that the documents must match.
@@ -53,7 +49,6 @@ pub(crate) struct Knn {
 }
 
 impl SearchParams {
-    /// Creates a search with defaults.
     pub(crate) fn new(limit: usize, top_n: Option<usize>) -> Self {
         Self {
             query: None,
@@ -92,7 +87,6 @@ fn invalid(name: &str, raw: &Raw) -> Error {
     Error::query_parse(format!("Invalid value for {name}: {}", raw.shown()))
 }
 
-/// Returns the text of a parameter.
 fn text<'a>(name: &str, raw: &'a Raw) -> Result<Cow<'a, str>, Error> {
     let found = match raw {
         Raw::Text(text) => Some(Cow::Borrowed(text.as_str())),
@@ -109,7 +103,6 @@ fn integer(raw: &Raw) -> Option<i64> {
     }
 }
 
-/// Parses a list of strings.
 fn texts(name: &str, value: Value<'_>) -> Result<Vec<String>, Error> {
     let texts = match value.kind() {
         Kind::Array => value.elements().map(|element| element.as_str().map(Cow::into_owned)).collect(),
@@ -118,7 +111,6 @@ fn texts(name: &str, value: Value<'_>) -> Result<Vec<String>, Error> {
     texts.ok_or_else(|| Error::bad_request(format!("{name} must be a list of strings")))
 }
 
-/// Parses a string or a list of strings.
 fn one_or_more(name: &str, value: Value<'_>) -> Result<Vec<String>, Error> {
     match value.as_str() {
         Some(text) => Ok(vec![text.into_owned()]),

@@ -16,7 +16,6 @@ use super::attachments::Shown;
 use super::{Query, Raw};
 use crate::Error;
 
-/// The collected parameters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ViewParams {
     keys: Option<KeyList>,
@@ -44,7 +43,6 @@ pub(crate) struct ViewParams {
     pub(crate) include_system: bool,
 }
 
-/// The value of `keys`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum KeyList {
     List(Vec<Json>),
@@ -58,14 +56,11 @@ enum KeyList {
 pub(crate) enum Source {
     /// `_all_docs` and related resources.
     Documents,
-    /// A view.
     View,
-    /// A list function.
     List,
 }
 
 impl ViewParams {
-    /// Parses the parameters of a GET.
     pub(crate) fn from_query(query: &Query, source: Source) -> Result<Self, Error> {
         if source == Source::Documents {
             require_lists(query)?;
@@ -202,7 +197,6 @@ impl ViewParams {
         if self.inclusive_end == Some(false) { Inclusion::Exclusive } else { Inclusion::Inclusive }
     }
 
-    /// Returns the query of a view.
     pub(crate) fn view_query(&self) -> ViewQuery {
         ViewQuery {
             keys: self.view_keys(),

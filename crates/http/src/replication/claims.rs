@@ -9,7 +9,6 @@ use settee_database::Catalog;
 use settee_database::members::{Claim, Members, preferred};
 use settee_replication::{Alone, Servers};
 
-/// The claims of this node.
 pub(super) struct Claims {
     catalog: Arc<Catalog>,
     claims: Mutex<HashMap<String, Claim>>,

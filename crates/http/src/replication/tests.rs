@@ -34,21 +34,16 @@ use crate::tests::parts::parts;
 /// Wall clock time at the start of a test.
 const BEGIN_MS: u64 = 1_795_184_917_000;
 
-/// Timeout of any operation, in simulated time.
 const TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
-/// Faults of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// The connection is refused.
     Refused,
-    /// The response has this status.
     Status(u16),
     /// The body of the response is truncated after this number of bytes.
     Cut(usize),
 }
 
-/// A network with one other server.
 #[derive(Default)]
 struct OneServer {
     there: Mutex<Option<(Weak<Node>, Arc<Router>)>>,
@@ -87,7 +82,6 @@ impl Transport for Wire {
     }
 }
 
-/// A truncated body.
 struct Cut {
     body: Body,
     left: usize,
@@ -128,7 +122,6 @@ impl Connect for Way {
     }
 }
 
-/// A server in memory.
 struct World {
     engine: Arc<MemoryEngine>,
     settings: Arc<Values>,
@@ -193,7 +186,6 @@ impl World {
         self.settings.set("replicator", key, value, Persist::No).unwrap();
     }
 
-    /// Returns the status and the body of a response.
     async fn ask(&self, user: &UserContext, method: Method, path: &str, body: &str) -> (u16, Json) {
         let mut headers = hyper::HeaderMap::new();
         headers.insert(hyper::header::CONTENT_TYPE, "application/json".parse().unwrap());
@@ -241,7 +233,6 @@ impl World {
         self.done(Method::POST, path, body).await
     }
 
-    /// Creates databases.
     async fn databases(&self, names: &[&str]) {
         for name in names {
             self.put(&format!("/{name}"), "").await;
@@ -261,7 +252,6 @@ impl World {
         }
     }
 
-    /// Waits until a document of `_replicator` is in this state.
     async fn until_state(&self, id: &str, state: &str) -> Json {
         let path = format!("/_scheduler/docs/_replicator/{id}");
         self.until(&path, state, |_, json| text(json, "state").as_deref() == Some(state)).await

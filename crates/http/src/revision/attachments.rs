@@ -51,7 +51,6 @@ impl Text for Vec<u8> {
     }
 }
 
-/// Number of bytes of one read.
 const PIECE_BYTES: usize = 32 << 10;
 
 /// Makes `_attachments` the last member of the document at the end of `out`. Without attachments it changes
@@ -106,7 +105,6 @@ fn write_data(out: &mut impl Text, view: &ReadView, attachment: &Attachment) -> 
     Ok(flow)
 }
 
-/// Calls `each` with all pieces of `reader`.
 pub(crate) fn each_piece(
     reader: &mut (impl Read + ?Sized),
     mut each: impl FnMut(&[u8]) -> ControlFlow<()>,

@@ -18,7 +18,6 @@ use crate::revision::attachments::Text;
 use crate::revision::{self, Encoded};
 use crate::{Error, sequence};
 
-/// The documents of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
     /// All documents, or those of the requested partition.
@@ -69,7 +68,6 @@ pub(super) async fn queries_design(mut request: Request) -> Answer {
     list(&request, queries, Scope::Design).await
 }
 
-/// Returns the direction of `descending`.
 pub(super) fn direction(params: &ViewParams) -> Direction {
     if params.descending { Direction::Backward } else { Direction::Forward }
 }
@@ -103,7 +101,6 @@ pub(super) fn asked<'k>(params: &ViewParams, keys: &'k [Json]) -> &'k [Json] {
     &keys[..number(params.limit.unwrap_or(u64::MAX)).min(keys.len())]
 }
 
-/// Returns the next id after `id`.
 fn after(mut id: Vec<u8>) -> Vec<u8> {
     id.push(0);
     id
@@ -140,7 +137,6 @@ struct List<'a> {
     view: &'a ReadView,
     params: &'a ViewParams,
     scope: Scope,
-    /// The range of ids of the list.
     start: Vec<u8>,
     end: Option<Vec<u8>>,
     /// The reported number of documents: as in CouchDB that of the database, also for a partition.
@@ -338,7 +334,6 @@ impl<'a> List<'a> {
     }
 }
 
-/// Returns the bodies that the rows need.
 pub(super) fn bodies(params: &ViewParams) -> Bodies {
     match (params.include_docs, params.conflicts()) {
         (false, _) => Bodies::None,
@@ -348,7 +343,6 @@ pub(super) fn bodies(params: &ViewParams) -> Bodies {
     }
 }
 
-/// Appends the row of a document.
 pub(super) fn write_row(
     out: &mut impl Text,
     view: &ReadView,
@@ -395,7 +389,6 @@ pub(super) fn write_winner(
     Ok(revision::write_winner(out, view, id, extras, &shown)? != Encoded::Gone)
 }
 
-/// Returns the content of a string.
 pub(super) fn text(value: Value<'_>) -> Option<String> {
     value.as_str().map(std::borrow::Cow::into_owned)
 }

@@ -28,7 +28,6 @@ use crate::{Error, accept, etag};
 /// Maximum number of ranges. As in CouchDB the response to more is the whole attachment.
 const RANGES_MAX: usize = 9;
 
-/// A GET request.
 struct Asked {
     id: String,
     params: DocParams,
@@ -368,7 +367,6 @@ fn name(request: &Request) -> Result<String, Error> {
     Ok(name.to_owned())
 }
 
-/// Refuses attachments of local documents.
 pub(super) async fn refuse_local(request: Request) -> Answer {
     request.database()?;
     Err(Error::bad_request("_local documents do not accept attachments."))

@@ -15,7 +15,6 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, bridge};
 
-/// Actions with their names in `action`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     Start,
@@ -88,7 +87,6 @@ pub(super) async fn action(mut request: Request) -> Answer {
     Ok(respond::ok(StatusCode::ACCEPTED))
 }
 
-/// Returns the state of all indexes of a design document.
 fn state_of(node: &Node, database: &Arc<Database>, design: &DesignDocument) -> Result<BuildState, Error> {
     let views = node.views.build_state(database, design)?;
     if design.searches.is_empty() {
@@ -97,7 +95,6 @@ fn state_of(node: &Node, database: &Arc<Database>, design: &DesignDocument) -> R
     Ok(views.and(&node.searches.build_state(database, design)?))
 }
 
-/// Updates the search indexes in the background.
 fn update_searches_later(searches: &Arc<Searches>, database: &Arc<Database>, design: &Arc<DesignDocument>) {
     if design.searches.is_empty() {
         return;

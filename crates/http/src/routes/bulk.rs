@@ -27,13 +27,11 @@ enum Row {
     Refused { id: String, error: Error },
 }
 
-/// The body of a request.
 struct Bulk<'a> {
     docs: Vec<Value<'a>>,
     /// `None` if `new_edits` is not a boolean, which is reported after the documents are validated.
     mode: Option<EditMode>,
     all_or_nothing: bool,
-    /// The requested number of copies.
     copies: Option<i64>,
 }
 
@@ -101,7 +99,6 @@ impl Row {
         }
     }
 
-    /// Returns the revision that the edit replaces.
     fn replaced(&self) -> Option<&Rev> {
         match self {
             Self::Update(update) => update.path().get(1),

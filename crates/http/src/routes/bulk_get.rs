@@ -28,7 +28,6 @@ use crate::{Error, accept, bridge};
 use settee_service::Visibility;
 use settee_settings::couchdb;
 
-/// Options that apply to all revisions of a request.
 struct Asked {
     extras: Extras,
     latest: bool,
@@ -88,7 +87,6 @@ fn multipart_form(headers: &HeaderMap) -> Option<&'static str> {
     ["multipart/mixed", "multipart/related"].into_iter().find(|essence| accept::accepts(headers, essence))
 }
 
-/// One entry of the list of a request.
 struct Entry<'a> {
     id: Cow<'a, str>,
     rev: Option<Rev>,
@@ -124,7 +122,6 @@ impl Refused {
         out.push(b'}');
     }
 
-    /// Appends the error as an object.
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"rev":"#);
         out.extend_from_slice(&self.rev);

@@ -163,11 +163,9 @@ fn write_end(out: &mut Vec<u8>, database: &Database, last_seq: u64, pending: u64
 /// changes.
 const LOOKUPS_MAX: usize = 100;
 
-/// The progress of a feed.
 struct Rows {
     params: ChangesParams,
     sent: u64,
-    /// The start of the feed.
     since: u64,
     /// The sequence from which a client continues.
     position: u64,
@@ -370,7 +368,6 @@ impl Live {
         }
     }
 
-    /// Sends all existing rows.
     async fn send_changes(&mut self) -> Result<Result<(), Gone>, Error> {
         self.rows.walked = None;
         loop {

@@ -84,7 +84,6 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Returns the range of shard `index`.
     pub(super) fn of(index: u32, q: u32) -> Self {
         let length = (1 << 32) / u64::from(q.max(1));
         let first = u64::from(index) * length;

@@ -147,7 +147,6 @@ fn persist(request: &Request) -> Persist {
     if request.header("x-couch-persist") == Some("false") { Persist::No } else { Persist::Yes }
 }
 
-/// Returns the response to a change: the old value, and when the change takes effect.
 fn changed(old: &str, applies: Applies) -> respond::Response {
     let mut response = text(old);
     response.headers_mut().insert(APPLIES, HeaderValue::from_static(when(applies)));

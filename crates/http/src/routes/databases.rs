@@ -92,7 +92,6 @@ fn is_system_name(name: &str) -> bool {
     SYSTEM_NAMES.contains(&name.rsplit('/').next().unwrap_or_default())
 }
 
-/// The options of a new database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     layout: Layout,

@@ -18,7 +18,6 @@ use crate::{Error, bridge};
 /// Number of pieces that are buffered for a slow client.
 const PIECES_WAITING: usize = 2;
 
-/// Approximate number of bytes in a piece.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Maximum number of changes in a piece, because those of deleted databases have no row.
@@ -42,7 +41,6 @@ pub(super) async fn feed(request: Request, stopping: watch::Receiver<bool>) -> A
     Ok(respond::streamed(content_type, beginning.body().await?))
 }
 
-/// The progress of a feed.
 #[derive(Clone, Copy)]
 struct Rows {
     feed: Feed,

@@ -22,7 +22,6 @@ use crate::revision::{self, Encoded};
 use crate::{Error, accept, bridge, etag};
 use settee_service::{Visibility, public_part};
 
-/// Returns the id of the document in the path.
 pub(super) fn doc_id(request: &Request) -> String {
     let captures = &request.captures;
     match (captures.find("ddoc"), captures.find("local")) {
@@ -307,7 +306,6 @@ fn open_nodes(record: &DocRecord, open: &OpenRevs, latest: bool) -> (Vec<u32>, V
     (nodes, missing)
 }
 
-/// Returns true for the id of a local document.
 pub(super) fn is_local(id: &str) -> bool {
     id.starts_with("_local/")
 }
@@ -328,7 +326,6 @@ fn local(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>) -> 
     Ok(response)
 }
 
-/// Returns the revision of a local document.
 pub(super) fn local_rev(local: &LocalDocument) -> Rev {
     Rev::new(0, RevHash::from_bytes(local.rev.to_string().as_bytes()))
 }
@@ -340,7 +337,6 @@ pub(super) fn local_tag(rev: &Rev, body: &Json) -> String {
     format!("\"{}\"", RevHash::from(hash))
 }
 
-/// Appends a local document as JSON.
 pub(super) fn write_local(out: &mut Vec<u8>, id: &str, local: &LocalDocument, revs: bool) {
     let revisions = |out: &mut Vec<u8>| {
         if revs {

@@ -68,7 +68,6 @@ fn require_own_referer(request: &Request) -> Result<(), Error> {
     if host.is_some() && host == own { Ok(()) } else { Err(Error::bad_request("Referer header must match host.")) }
 }
 
-/// The fields of a form.
 #[derive(Default)]
 struct Form {
     document: Option<Vec<u8>>,

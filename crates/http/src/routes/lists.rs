@@ -26,7 +26,6 @@ use crate::respond::Answer;
 use crate::{Error, body, sequence};
 use settee_service::Functions;
 
-/// Approximate size of a batch of rows.
 const BATCH_BYTES: usize = 64 << 10;
 
 /// `GET _list/{function}/{view}` and `GET _list/{function}/{other}/{view}`
@@ -99,9 +98,7 @@ async fn run(request: Request, posted: Option<Json>, body: &[u8]) -> Answer {
     .await
 }
 
-/// State of the function.
 enum Stage<'a> {
-    /// Not called yet.
     Before(&'a mut dyn DesignProgram),
     /// Waiting for rows.
     Running(Box<dyn ListSession + 'a>),
@@ -109,7 +106,6 @@ enum Stage<'a> {
     After,
 }
 
-/// A function that is processing rows.
 struct List<'a> {
     node: &'a Arc<Node>,
     database: &'a Arc<Database>,
@@ -213,7 +209,6 @@ impl List<'_> {
         Ok(self.row_done())
     }
 
-    /// Calls the function.
     fn start(&mut self, head: &[u8]) -> Result<(), Error> {
         match std::mem::replace(&mut self.stage, Stage::After) {
             Stage::Before(program) => {
@@ -226,7 +221,6 @@ impl List<'_> {
         Ok(())
     }
 
-    /// Passes the waiting rows to the function.
     fn give(&mut self, more: MoreRows) -> Result<ControlFlow<()>, Error> {
         let Stage::Running(session) = &mut self.stage else {
             return Ok(ControlFlow::Break(()));
@@ -323,7 +317,6 @@ impl RowSink for List<'_> {
     }
 }
 
-/// The receiver of the output of a function.
 struct Sink<'a> {
     node: &'a Node,
     output: &'a mut Output,

@@ -23,7 +23,6 @@ const MIN_BEAT: Duration = Duration::from_millis(10);
 /// default, and a filter that exceeds it is reported as the response if no heartbeat was sent before.
 const NORMAL_BEAT: Duration = Duration::from_millis(5_500);
 
-/// The client of a feed.
 pub(super) struct Listener {
     account: Arc<Account>,
     sender: mpsc::Sender<Result<Bytes, Aborted>>,
@@ -41,7 +40,6 @@ pub(super) struct Listener {
     sent: Instant,
 }
 
-/// Notifications of a feed.
 pub(super) struct Signals {
     pub(super) progress: watch::Receiver<Progress>,
     pub(super) stopping: watch::Receiver<bool>,
@@ -53,7 +51,6 @@ pub(super) struct Beginning {
     receiver: mpsc::Receiver<Result<Bytes, Aborted>>,
 }
 
-/// Reasons for which a feed stops waiting.
 pub(super) enum Woken {
     /// New changes may exist.
     Changed,
@@ -63,7 +60,6 @@ pub(super) enum Woken {
     Gone,
 }
 
-/// The client has disconnected.
 pub(super) struct Gone;
 
 impl Listener {
@@ -126,7 +122,6 @@ impl Listener {
         }
     }
 
-    /// Waits for new changes and sends heartbeats.
     pub(super) async fn wait(&mut self) -> Woken {
         loop {
             let (pause, is_timeout) = match self.quiet {
@@ -212,9 +207,8 @@ impl Listener {
 }
 
 impl Beginning {
-    /// Waits until the feed has something to send, and returns its body.
-    ///
-    /// # Errors Returns the error with which the feed ended before.
+    /// Waits until the feed has something to send, and returns its body. Returns the error with which the feed ended
+    /// before.
     pub(super) async fn body(self) -> Result<mpsc::Receiver<Result<Bytes, Aborted>>, Error> {
         self.begun.await.unwrap_or_else(|_| Err(Error::internal("the feed did not start")))?;
         Ok(self.receiver)

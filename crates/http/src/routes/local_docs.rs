@@ -14,7 +14,6 @@ use crate::params::view::{Source, ViewKind, ViewParams};
 use crate::request::Request;
 use crate::respond::Answer;
 
-/// Prefix of the ids of local documents.
 pub(super) const PREFIX: &str = "_local/";
 
 /// Prefixes of CouchDB's internal checkpoints, which are part of migrated databases and listed only on
@@ -127,7 +126,6 @@ impl Rows<'_> {
     }
 }
 
-/// Appends the row of a local document.
 pub(super) fn write_row(out: &mut Vec<u8>, id: &str, local: &LocalDocument, params: &ViewParams) {
     for name in ["{\"id\":", ",\"key\":"] {
         out.extend_from_slice(name.as_bytes());

@@ -159,7 +159,6 @@ async fn read_object(request: &mut Request) -> Result<Json, Error> {
     if body.value().is_object() { Ok(body) } else { Err(Error::bad_request("Request body must be a JSON object")) }
 }
 
-/// Writes documents as they are found.
 struct Documents<'a> {
     output: &'a mut Output,
     first: bool,

@@ -60,7 +60,6 @@ use settee_service::Permission::{
 /// The methods of documents, in CouchDB's order.
 const DOCUMENT_METHODS: &str = "DELETE,GET,HEAD,POST,PUT,COPY";
 
-/// Returns all resources of a server that stops with `shutdown`.
 pub(crate) fn router(shutdown: &Shutdown) -> Router {
     let mut resources = server_resources();
     // Must precede the databases, because `/_db_updates` would match a database name.
@@ -324,7 +323,6 @@ fn mango_resources() -> Vec<Resource> {
     ]
 }
 
-/// Returns the resources of functions of design documents.
 fn function_resources() -> Vec<Resource> {
     let show = |path| Resource::new(path, "GET,HEAD,POST").any(Document, shows::show).takes(Documents);
     let update = |path| {

@@ -9,7 +9,6 @@ use crate::params::Raw;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 
-/// Default number of bytes of the log.
 const LOG_BYTES: u64 = 1000;
 
 /// `GET /_log?bytes=N&offset=N` and `GET /_node/{node}/_log`. As in CouchDB 1, `offset` is relative to the

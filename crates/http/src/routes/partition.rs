@@ -16,7 +16,6 @@ pub(super) async fn incomplete(request: Request) -> Answer {
     Err(Error::bad_request("invalid_partition_req"))
 }
 
-/// Refuses `POST /{db}/_partition/{partition}`.
 pub(super) async fn refuse_post(request: Request) -> Answer {
     request.database()?;
     match request.captures.get("partition").starts_with('_') {

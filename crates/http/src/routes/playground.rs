@@ -107,7 +107,6 @@ fn sample_size(body: Value<'_>) -> Result<u64, Error> {
     }
 }
 
-/// Returns the documents of the request.
 fn given(documents: Value<'_>) -> Result<DocumentBatch, Error> {
     if documents.kind() != Kind::Array || documents.elements().count() as u64 > SAMPLE_MAX {
         return Err(Error::bad_request(format!("`documents` must be an array of up to {SAMPLE_MAX} documents")));

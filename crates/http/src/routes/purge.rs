@@ -15,7 +15,6 @@ use crate::respond::{self, Answer};
 use crate::{Error, bridge};
 use settee_service::revisions::rev_list;
 
-/// Number of documents that are purged in one commit.
 const PURGES_PER_COMMIT: usize = 100;
 
 /// `POST /{db}/_purge`

@@ -11,7 +11,6 @@ use crate::params::Query;
 use crate::params::view::{ViewKind, ViewParams};
 use crate::request::Request;
 
-/// The queries of a request.
 #[derive(Debug)]
 pub(super) enum Queries {
     One(Box<ViewParams>),
@@ -24,7 +23,6 @@ impl Queries {
         Self::One(Box::new(params))
     }
 
-    /// Parses the queries in the body of a request to an endpoint `queries`.
     pub(super) fn parse(body: &Json, query: &Query) -> Result<Self, Error> {
         if body.value().kind() != Kind::Object {
             return Err(Error::bad_request("Request body must be a JSON object"));
@@ -37,7 +35,6 @@ impl Queries {
         ViewParams::of_queries(queries, query).map(Self::Several)
     }
 
-    /// Returns an error for queries with contradictory parameters.
     pub(super) fn check(&mut self, kind: ViewKind, request: &Request) -> Result<(), Error> {
         self.as_mut_slice().iter_mut().try_for_each(|params| params.check(kind, request.node.settings.as_ref()))
     }

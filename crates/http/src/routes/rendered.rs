@@ -14,7 +14,6 @@ use crate::node::Node;
 use crate::respond::{self, Response};
 use crate::{Error, authentication};
 
-/// A response as a function described it.
 #[derive(Debug)]
 pub(super) struct Rendered {
     status: StatusCode,
@@ -120,7 +119,6 @@ impl Rendered {
         Head::new(self.status, self.headers)
     }
 
-    /// Returns the whole response.
     pub(super) fn into_response(self) -> Response {
         let mut response = respond::whole(self.status, "application/json", self.body);
         *response.headers_mut() = self.headers;

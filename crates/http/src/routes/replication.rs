@@ -20,7 +20,6 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, body, bridge};
 
-/// Default number of listed jobs.
 const JOBS_LISTED: u64 = 100;
 
 /// `/_replicate`. As in CouchDB the body is parsed before the user, the method and the content type are checked.

@@ -30,17 +30,14 @@ pub(super) struct RequestObject {
     user: Vec<u8>,
 }
 
-/// Selection of members.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Members {
-    /// All members.
     All,
     /// The members for rewrites: without `info`, `uuid`, `id` and `form`.
     OfRewrite,
 }
 
 impl RequestObject {
-    /// Creates the object of `request` with the body `body`.
     pub(super) fn new(request: &Request, id: Option<&str>, body: &[u8]) -> Result<Self, Error> {
         let head = &request.head;
         let plus = request.node.policy().plus;

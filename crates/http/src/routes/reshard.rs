@@ -61,7 +61,6 @@ pub(super) async fn begin(mut request: Request) -> Answer {
     Err(Error::not_implemented("a database has one shard here, which is not divided"))
 }
 
-/// The shards that a client asks to split.
 struct Job {
     shard: Option<String>,
     database: Option<Arc<Database>>,

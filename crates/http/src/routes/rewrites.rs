@@ -26,7 +26,6 @@ use crate::respond::Answer;
 use crate::{Error, bridge};
 use settee_service::{Functions, Permission};
 
-/// Handles `_rewrite` and all paths below it.
 pub(super) async fn rewrite(mut request: Request) -> Answer {
     let limit = chttpd::REWRITE_LIMIT.of(&*request.node.settings);
     if request.head.rewrites >= limit {
@@ -77,7 +76,6 @@ struct Target {
     body: Option<Bytes>,
 }
 
-/// Serves the request with the target `target`.
 async fn follow(request: Request, target: Target) -> Answer {
     let uri: Uri = target.path.parse().map_err(|_| failed("bad path"))?;
     if chttpd::SECURE_REWRITES.of(&*request.node.settings) {

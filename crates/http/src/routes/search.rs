@@ -24,7 +24,6 @@ use crate::request::Request;
 use crate::respond::Answer;
 use crate::searching::Searches as Permitted;
 
-/// A search of an existing design document.
 struct Asked {
     node: Arc<Node>,
     database: Arc<Database>,
@@ -33,10 +32,8 @@ struct Asked {
     index: String,
 }
 
-/// The result of a search.
 struct Found {
     answer: settee_search::Answer,
-    /// Time to update the index, in milliseconds.
     update_latency_ms: u64,
 }
 
@@ -52,7 +49,6 @@ impl Asked {
         .await
     }
 
-    /// Answers a search; `write` writes the result.
     async fn answer(
         self,
         request: &Request,
@@ -140,7 +136,6 @@ fn search_of(
     })
 }
 
-/// Removes search indexes that no design document uses.
 async fn clean_up(request: &Request) -> Result<(), Error> {
     let database = request.database()?;
     let searches: Arc<Searches> = Arc::clone(&request.node.searches);

@@ -45,7 +45,6 @@ fn write_context(out: &mut Vec<u8>, user: &UserContext) {
     out.push(b'}');
 }
 
-/// The credentials of a login.
 #[derive(Default)]
 struct Form {
     name: Option<String>,

@@ -12,10 +12,8 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, body, bridge};
 
-/// The system databases of CouchDB.
 const SYSTEM_DATABASES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
 
-/// Maximum number of databases in a request.
 const DATABASES_MAX: usize = 100;
 
 /// `GET /_cluster_setup`
@@ -116,7 +114,6 @@ fn is_enabled(node: &Node) -> bool {
     !matches!(address.as_str(), "" | "127.0.0.1") && node.authenticator.has_admins()
 }
 
-/// Returns the databases to create.
 fn databases(setup: Value<'_>) -> Result<Vec<String>, Error> {
     let Some(wanted) = setup.get("ensure_dbs_exist") else {
         return Ok(SYSTEM_DATABASES.map(str::to_owned).into());

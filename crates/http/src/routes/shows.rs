@@ -69,7 +69,6 @@ pub(super) fn doc_id(request: &Request) -> Option<String> {
     (!id.is_empty()).then(|| id.to_owned())
 }
 
-/// A document as functions receive it.
 pub(super) struct Opened {
     pub(super) rev: String,
     pub(super) text: Vec<u8>,

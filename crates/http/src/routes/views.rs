@@ -192,7 +192,6 @@ async fn run(
     .await
 }
 
-/// Returns the kind of a view.
 pub(super) fn kind_of(database: &Database, design: &DesignDocument, view: &str) -> Result<ViewKind, Error> {
     let view = design.view(view).ok_or(ViewError::MissingView)?;
     let layout = layout_of(database.layout(), design);
@@ -224,7 +223,6 @@ fn one(
     Ok(flow)
 }
 
-/// Updates the indexes in the background.
 pub(super) fn update_later(views: &Arc<Views>, database: &Arc<Database>, design: &Arc<DesignDocument>) {
     let (views, database, design) = (Arc::clone(views), Arc::clone(database), Arc::clone(design));
     tokio::task::spawn_blocking(move || {
@@ -238,7 +236,6 @@ pub(super) fn update_later(views: &Arc<Views>, database: &Arc<Database>, design:
     });
 }
 
-/// Writes the rows of one query.
 struct Rows<'a> {
     output: &'a mut Output,
     database: &'a Arc<Database>,
@@ -337,7 +334,6 @@ impl RowSink for Rows<'_> {
     }
 }
 
-/// Size of waiting rows at which they are written.
 const WAITING_BYTES: usize = 1 << 20;
 
 /// The start of a row, and the document that follows it.
@@ -352,7 +348,6 @@ impl<'a> Rows<'a> {
         Self { output, database, params, documents: None, waiting, waiting_bytes: 0, sent: 0, flow, error: None }
     }
 
-    /// Writes the waiting rows with their documents.
     fn write_waiting(&mut self) -> ControlFlow<()> {
         self.waiting_bytes = 0;
         let waiting = std::mem::take(&mut self.waiting);

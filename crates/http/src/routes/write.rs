@@ -28,7 +28,6 @@ use crate::{Error, bridge};
 /// Size beyond which a document is prepared on a thread that may block.
 const LARGE_DOCUMENT_BYTES: usize = 64 << 10;
 
-/// An edit of one document.
 pub(super) struct Edit {
     pub(super) id: String,
     pub(super) document: Document,
@@ -36,7 +35,6 @@ pub(super) struct Edit {
     pub(super) mode: EditMode,
 }
 
-/// The attachments of a document to be saved.
 pub(super) enum Incoming {
     /// From the member `_attachments`.
     InDocument,
@@ -44,13 +42,11 @@ pub(super) enum Incoming {
     Known(NewAttachments),
 }
 
-/// The result of a successful edit.
 pub(super) struct Saved {
     pub(super) id: String,
     pub(super) rev: Rev,
     deleted: bool,
     mode: EditMode,
-    /// The entity tag of the new state.
     tag: String,
 }
 
@@ -180,12 +176,10 @@ pub(super) fn wants_more_copies(copies: Option<i64>) -> bool {
     copies.is_some_and(|copies| copies > 1)
 }
 
-/// Returns the requested number of copies (`w`).
 pub(super) fn copies(query: &Query) -> Option<i64> {
     query.get("w").and_then(|text| text.parse().ok())
 }
 
-/// Parses a document from its own body.
 fn parse(node: &Node, body: &Json) -> Result<Document, Error> {
     let document = Document::parse(body.value())?;
     node.policy().documents.check_document(&document)?;
@@ -214,7 +208,6 @@ pub(super) fn is_foreign_to_local(id: &str, document: &Document) -> bool {
     is_local(id) && document.rev.as_ref().is_some_and(|rev| !is_local_rev(rev))
 }
 
-/// Creates the update of a document.
 pub(super) fn prepare(
     id: String,
     document: Document,
@@ -240,7 +233,6 @@ pub(super) fn prepare(
     })
 }
 
-/// Writes an edit.
 pub(super) async fn save(request: &Request, database: &Arc<Database>, edit: Edit) -> Result<Saved, Error> {
     let (id, deleted, mode) = (edit.id.clone(), edit.document.deleted, edit.mode);
     if edit.mode == EditMode::Replicated
@@ -317,7 +309,6 @@ impl Saved {
     }
 }
 
-/// Adds the URL of a document.
 pub(super) fn set_location(request: &Request, id: &str, response: &mut Response) {
     let path = format!("/{}/{}", encode_path(request.captures.get("db")), encode_path(id));
     respond::set(response.headers_mut(), header::LOCATION, &request.absolute(&path));

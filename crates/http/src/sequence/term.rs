@@ -64,7 +64,6 @@ pub(super) enum Origin {
     Couchdb,
 }
 
-/// Appends the term of a sequence.
 pub(super) fn write(out: &mut Vec<u8>, instance: u64, seq: u64) {
     match i32::try_from(seq) {
         Ok(seq) => {

@@ -138,7 +138,6 @@ impl Framing {
         self.state == State::Refused
     }
 
-    /// Processes a line of a head, or a part of one.
     fn head_piece(&mut self, piece: &[u8], is_end: bool) -> Result<Option<Passed>, Refusal> {
         self.head_bytes += piece.len();
         if self.head_bytes > self.limits.bytes {
@@ -177,7 +176,6 @@ impl Framing {
         }
     }
 
-    /// Processes a complete line of a head.
     fn head_line(&mut self, whole: &[u8]) -> Result<Passed, Refusal> {
         let line = whole.strip_suffix(b"\n").unwrap_or(whole);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -264,7 +262,6 @@ impl Framing {
     }
 }
 
-/// Returns the target of a request line.
 fn target(line: &[u8]) -> Result<&[u8], Refusal> {
     let first = line.iter().position(|byte| *byte == b' ').ok_or(Refusal::BadLine)?;
     let last = line.iter().rposition(|byte| *byte == b' ').ok_or(Refusal::BadLine)?;

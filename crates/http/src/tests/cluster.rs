@@ -65,7 +65,6 @@ impl Team {
         Self { worlds, wire }
     }
 
-    /// Makes a node unresponsive.
     fn silence(&self, name: &str) {
         self.wire.0.lock().remove(name);
     }
@@ -159,7 +158,6 @@ async fn failed_logins_count_on_all_nodes() {
 }
 
 impl Team {
-    /// Starts replication on all nodes.
     async fn replicate(&self) -> Vec<Replication> {
         let mut begun = Vec::new();
         for world in &self.worlds {
@@ -177,7 +175,6 @@ fn of_nodes<const N: usize>(reply: &TestResponse, names: [&str; N]) -> [usize; N
     names.map(|name| reply.body.matches(&format!(r#""node":"{name}""#)).count())
 }
 
-/// Waits until the response to a GET satisfies `holds`.
 async fn until(world: &World, target: &str, holds: impl Fn(&TestResponse) -> bool) -> TestResponse {
     let line = format!("GET {target}");
     let deadline = tokio::time::Instant::now() + TIMEOUT;

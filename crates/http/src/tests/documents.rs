@@ -14,7 +14,6 @@ fn world() -> World {
     world
 }
 
-/// A server with a partitioned database.
 fn partitioned() -> World {
     let world = World::new();
     let options = DatabaseOptions { created_ms: 0, instance: 8, layout: Layout::Partitioned, q: 1 };
@@ -242,7 +241,6 @@ async fn local_documents_have_tags_and_no_attachments() {
     }
 }
 
-/// Returns a form as a browser sends it.
 fn form(parts: &[(&str, &str)]) -> String {
     let mut body = String::new();
     for (disposition, data) in parts {

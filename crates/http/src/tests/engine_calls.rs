@@ -12,14 +12,12 @@ use settee_storage::memory::MemoryEngine;
 use super::check_file;
 use super::node::{Ask, World};
 
-/// Number of documents in the database.
 const DOCUMENTS: usize = 1_000;
 
 fn ids(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(|number| format!("d{number:04}"))
 }
 
-/// Formats texts as a JSON array.
 fn list(items: impl Iterator<Item = String>) -> String {
     format!("[{}]", items.collect::<Vec<_>>().join(","))
 }
@@ -40,12 +38,10 @@ fn attached(rev: Option<&str>, count: usize, stubs: usize) -> String {
     format!(r#"{{{rev}"_attachments":{{{attachments}}}}}"#)
 }
 
-/// Returns a query that uses a text index.
 fn searched(limit: usize) -> String {
     format!(r#"{{"selector":{{"n":{{"$gt":1}}}},"use_index":["s","t"],"limit":{limit}}}"#)
 }
 
-/// Returns the requests of the table, in order.
 fn requests(rev: &str, attached_rev: &str) -> Vec<(&'static str, String, String)> {
     let row = |name, line: &str, body: &str| (name, line.to_owned(), body.to_owned());
     let keys = list(ids(128).map(|id| format!("{id:?}")));

@@ -14,7 +14,6 @@ use settee_storage::{
     Version,
 };
 
-/// A user of a store in memory.
 pub(crate) struct LateEngine {
     store: MemoryEngine,
     commits: Arc<Mutex<Vec<(Shard, Version)>>>,
@@ -34,11 +33,9 @@ struct Gate {
     opened: Condvar,
 }
 
-/// Maximum time for which a call is blocked.
 const HELD_MAX: Duration = Duration::from_secs(20);
 
 impl LateEngine {
-    /// Returns another user of `store`.
     pub(crate) fn on(store: &MemoryEngine) -> Arc<Self> {
         let store = store.user();
         let commits: Arc<Mutex<Vec<_>>> = Arc::default();
@@ -56,12 +53,10 @@ impl LateEngine {
         })
     }
 
-    /// Returns the number of catch-ups.
     pub(crate) fn round_trips(&self) -> u64 {
         self.round_trips.load(Ordering::Relaxed)
     }
 
-    /// Sets whether the store is unreachable.
     pub(crate) fn cut(&self, is_cut: bool) {
         self.is_cut.store(is_cut, Ordering::Relaxed);
     }

@@ -19,10 +19,8 @@ use crate::node::Node;
 use crate::tests::parts::parts;
 use crate::{Listener, NodeDependencies, Shutdown};
 
-/// Timeout of any operation of a test.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Settings in memory.
 #[derive(Default)]
 pub(crate) struct Values {
     values: Mutex<BTreeMap<(String, String), String>>,
@@ -30,7 +28,6 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    /// Creates settings of the form `section/key=value`.
     pub(crate) fn of(settings: &[&str]) -> Self {
         let values = Self::default();
         for setting in settings {
@@ -93,7 +90,6 @@ impl Live {
         Self::of(NodeDependencies { settings, ..parts(Arc::new(MemoryEngine::new()), Vec::new()) }).await
     }
 
-    /// Starts a server with these dependencies.
     pub(crate) async fn of(dependencies: NodeDependencies) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -109,19 +105,16 @@ impl Live {
         Client::new(TcpStream::connect(self.address).await.unwrap())
     }
 
-    /// Sends one request on a new connection.
     pub(crate) async fn request(&self, line: &str, body: &str) -> Reply {
         self.client().await.request(line, &[], body).await
     }
 
-    /// Stops the server and waits for its end.
     pub(crate) async fn stop(self) {
         self.shutdown.begin();
         timeout(TIMEOUT, self.serving).await.unwrap().unwrap();
     }
 }
 
-/// Waits until a condition holds.
 pub(crate) async fn until(label: &str, mut is_so: impl FnMut() -> bool) {
     let waiting = async {
         while !is_so() {
@@ -131,10 +124,8 @@ pub(crate) async fn until(label: &str, mut is_so: impl FnMut() -> bool) {
     timeout(TIMEOUT, waiting).await.unwrap_or_else(|_| panic!("{label}: this does not happen"));
 }
 
-/// One connection.
 pub(crate) struct Client<S>(BufReader<S>);
 
-/// A response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -153,7 +144,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Self(BufReader::new(stream))
     }
 
-    /// Sends `line`, such as `GET /db`, and reads the response.
     pub(crate) async fn request(&mut self, line: &str, headers: &[(&str, &str)], body: &str) -> Reply {
         self.send(line, headers, body).await;
         self.reply(line.starts_with("HEAD ")).await.unwrap_or_else(|| panic!("{line}: no answer"))
@@ -215,7 +205,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Some(reply)
     }
 
-    /// Reads the head of a response, and returns its first line.
     pub(crate) async fn head(&mut self) -> String {
         let reading = async {
             let first = self.line().await.expect("the connection ends");
@@ -231,7 +220,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         (length > 0).then(|| line.trim_end_matches("\r\n").to_owned())
     }
 
-    /// Reads lines until one contains `text`.
     pub(crate) async fn read_until(&mut self, text: &str) {
         let reading = async { while !self.line().await.expect("the connection ends").contains(text) {} };
         timeout(TIMEOUT, reading).await.unwrap_or_else(|_| panic!("{text} does not come"));

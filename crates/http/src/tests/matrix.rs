@@ -22,7 +22,6 @@ use settee_service::Permission;
 /// The users, and the header that authenticates them.
 const CALLERS: [&str; 5] = ["anonymous", "stranger", "member", "db admin", "admin"];
 
-/// Databases with their names in the table.
 const DATABASES: [(&str, &str); 3] = [("db", "a database"), ("_users", "_users"), ("_replicator", "_replicator")];
 
 async fn world() -> World {
@@ -42,7 +41,6 @@ async fn world() -> World {
     world
 }
 
-/// Returns a path of the resource in this database.
 fn path_of(resource: &Resource, database: &str) -> String {
     let parts = resource.path.split('/').map(|part| match part {
         "{db}" => database.to_owned(),

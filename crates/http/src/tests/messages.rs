@@ -24,7 +24,6 @@ struct StandIn {
 }
 
 impl StandIn {
-    /// Creates a node in place of the preferred node.
     async fn of(pair: &Pair) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         pair.move_writer(listener.local_addr().unwrap());
@@ -49,7 +48,6 @@ impl Drop for StandIn {
     }
 }
 
-/// Serves one connection with several messages.
 async fn serve(
     mut stream: TcpStream,
     response: mpsc::UnboundedSender<(Requests, mpsc::UnboundedSender<Vec<u8>>)>,
@@ -105,7 +103,6 @@ fn requests(message: &[u8]) -> Requests {
     all.collect()
 }
 
-/// Returns the answer to the request at a position of its message.
 fn answer(place: usize, status: &str) -> Vec<u8> {
     let (mut out, place) = (Vec::new(), place.to_string());
     write_head(&mut out, [place.as_bytes(), status.as_bytes(), b"somebody"], [(&b"x-a"[..], &b"1"[..])], 2).unwrap();

@@ -33,7 +33,6 @@ use crate::tests::live::Values;
 use crate::tests::parts::parts;
 use settee_design::scripted::Scripted;
 
-/// A request as a value.
 pub(crate) struct Ask<'a> {
     method: Method,
     target: &'a str,
@@ -162,7 +161,6 @@ impl Reducer for EmptyView {
     }
 }
 
-/// A response.
 #[derive(Debug)]
 pub(crate) struct TestResponse {
     pub(crate) status: StatusCode,
@@ -175,7 +173,6 @@ impl TestResponse {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// Returns status and body.
     pub(crate) fn line(&self) -> String {
         format!("{} {}", self.status.as_u16(), self.body.trim_end())
     }
@@ -195,22 +192,18 @@ impl World {
         Self::within(Platform::default())
     }
 
-    /// Creates a server on `engine`.
     pub(crate) fn on(engine: Arc<dyn Engine>) -> Self {
         Self::called("node", engine)
     }
 
-    /// Creates a server on `engine` with this name.
     pub(crate) fn called(name: &str, engine: Arc<dyn Engine>) -> Self {
         Self::made(engine, Platform::default(), name)
     }
 
-    /// Creates a server with this source of keys.
     pub(crate) fn with_keys(read_keys: KeyReader) -> Self {
         Self::within(Platform { read_keys, ..Platform::default() })
     }
 
-    /// Creates a server with this platform.
     pub(crate) fn within(platform: Platform) -> Self {
         Self::made(Arc::new(MemoryEngine::new()), platform, "node")
     }
@@ -246,7 +239,6 @@ impl World {
         self.settings.set(section, key, value, Persist::No).unwrap();
     }
 
-    /// Advances the clock.
     pub(crate) fn wait_s(&self, seconds: u64) {
         self.now_ms.fetch_add(seconds * 1000, Ordering::Relaxed);
     }
@@ -260,7 +252,6 @@ impl World {
         self.node.catalog.create(name, options).unwrap();
     }
 
-    /// Answers a request from the network.
     pub(crate) async fn exchange(&self, request: http::Request<Vec<u8>>) -> TestResponse {
         let (parts, body) = request.into_parts();
         let target = parts.uri.path_and_query().unwrap().as_str();

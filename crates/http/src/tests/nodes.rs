@@ -7,7 +7,6 @@ use settee_storage::memory::MemoryEngine;
 use super::late::LateEngine;
 use super::node::{Ask, World};
 
-/// A server that writes to `db`, and one that reads.
 struct Pair {
     writing: World,
     reading: World,

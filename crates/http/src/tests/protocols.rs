@@ -72,7 +72,6 @@ async fn many_feeds_share_a_connection() {
     server.stop().await;
 }
 
-/// A body that its client sends in pieces.
 struct Slow(tokio::sync::mpsc::Receiver<Bytes>);
 
 impl hyper::body::Body for Slow {

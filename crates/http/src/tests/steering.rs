@@ -37,7 +37,6 @@ struct Machine {
 
 /// Two servers on one store, which write to the database `db`.
 pub(super) struct Pair {
-    /// The preferred node, and the other one.
     pub(super) writer: Live,
     pub(super) other: Live,
     pub(super) store_of_writer: Arc<LateEngine>,
@@ -100,7 +99,6 @@ impl Pair {
         assert_eq!(self.handed_over(), 0);
     }
 
-    /// Sends a request to the other node.
     pub(super) async fn ask(&self, line: &str, headers: &[(&str, &str)], body: &str) -> Reply {
         self.other.client().await.request(line, headers, body).await
     }

@@ -36,10 +36,8 @@ pub(super) struct Calls {
     log: Vec<String>,
 }
 
-/// Response to a request.
 enum Reply {
     Done(Vec<u8>),
-    /// A list function waits for rows.
     Waiting,
 }
 
@@ -331,14 +329,11 @@ impl Drop for Rows<'_> {
     }
 }
 
-/// Reason why there is no response.
 enum Problem {
     /// The function threw this JSON text, not validated.
     Threw(Vec<u8>),
-    /// The engine aborted.
     Stopped(Vec<u8>),
     Worker(WorkerError),
-    /// The result is no longer needed.
     GivenUp,
 }
 

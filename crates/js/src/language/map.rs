@@ -14,7 +14,6 @@ use crate::protocol::{self, Kind, Progress, Record, RecordKind, Writer};
 /// Approximate length of a request: long enough to amortize waking two processes, short enough for their caches.
 const REQUEST_BYTES: usize = 1 << 20;
 
-/// Compiled map functions in a worker.
 pub(super) struct Mapper {
     pool: Arc<Pool>,
     source: MapSource,
@@ -29,7 +28,6 @@ pub(super) struct Mapper {
     checked: Vec<u8>,
 }
 
-/// Lines that were logged for a batch.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     lines: Vec<LogLine>,
@@ -73,7 +71,6 @@ impl Log {
     }
 }
 
-/// Receivers of rows, failures and lines.
 pub(super) struct Taking<'a, 't> {
     pub(super) output: &'a mut Emissions,
     pub(super) log: &'a mut Log,
@@ -94,7 +91,6 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// Position of the response within a request.
 #[derive(Default)]
 struct Position {
     place: (u32, u16),

@@ -43,7 +43,6 @@ pub(super) fn engine(refused: Option<&'static str>) -> Engine {
     Engine { name: if refused.is_some() { QUICKJS } else { NATIVE }, reason: refused }
 }
 
-/// The functions of one source.
 pub(super) struct Programs {
     pool: Arc<Pool>,
     source: MapSource,

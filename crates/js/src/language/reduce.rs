@@ -9,14 +9,12 @@ use super::{Failure, ReduceLimit, ask, compile, excerpt, run_error, write_limits
 use crate::pool::{Lease, Pool, WorkerError};
 use crate::protocol::{Kind, Reader, Writer};
 
-/// Approximate length of a request.
 const REQUEST_BYTES: usize = 1 << 20;
 
 /// Length of the input of CouchDB's query server around the rows: `["reduce",["…"],[…]]`.
 const REDUCE_FRAME_BYTES: u64 = 18;
 const REREDUCE_FRAME_BYTES: u64 = 20;
 
-/// A compiled reduce function in a worker.
 pub(super) struct FunctionReducer {
     pool: Arc<Pool>,
     source: Arc<str>,
@@ -29,7 +27,6 @@ pub(super) struct FunctionReducer {
     log: Vec<String>,
 }
 
-/// Groups of one request.
 #[derive(Default)]
 struct Pending {
     groups: Vec<PendingGroup>,
@@ -37,7 +34,6 @@ struct Pending {
 
 #[derive(Clone, Copy)]
 struct PendingGroup {
-    /// Offset in the request.
     start: usize,
     /// Length of the input of CouchDB's query server.
     input: u64,
@@ -119,7 +115,6 @@ impl FunctionReducer {
         Err(run_error(failure, self.limits, place))
     }
 
-    /// Decodes reductions and log lines.
     fn take_results(&self, bytes: &[u8], groups: &[PendingGroup]) -> Option<(Vec<Vec<u8>>, Vec<String>)> {
         let mut reader = Reader(bytes);
         let done = usize::try_from(reader.u64()?).ok().filter(|done| (1..=groups.len()).contains(done))?;

@@ -22,10 +22,8 @@ use crate::protocol::{Frame, Kind, Progress, Reader, Stop, Writer};
 
 const SCRIPT: &str = include_str!("design.js");
 
-/// Maximum length of the text of a thrown value.
 const THROWN_BYTES: u64 = 64 << 10;
 
-/// The functions of a design document.
 pub(super) struct DesignFunctions {
     context: Context,
     call: Value,
@@ -58,7 +56,6 @@ impl DesignFunctions {
         Ok(Self { context, call, filter, list, explain, link, engine })
     }
 
-    /// Processes a request and responds.
     pub(super) fn serve(&mut self, frame: Frame) -> Served {
         let request = self.link.input(frame)?.to_vec();
         self.engine.enter();

@@ -23,7 +23,6 @@ const WAITING_ROWS: usize = 4096;
 /// Maximum bytes of log lines of one call of a function; further lines are dropped.
 const LOG_BYTES: usize = 64 << 10;
 
-/// Rows and lines of the running function.
 #[derive(Default)]
 pub(super) struct Emitter {
     waiting: RefCell<Vec<(Value, Value)>>,
@@ -33,7 +32,6 @@ pub(super) struct Emitter {
     log_bytes: Cell<usize>,
     /// Number of rows that the running call has emitted, including waiting ones.
     rows: Cell<u64>,
-    /// Remaining allowance of the call.
     allowance: Cell<Option<Allowance>>,
     document: Cell<u32>,
     function: Cell<u16>,
@@ -41,7 +39,6 @@ pub(super) struct Emitter {
     excess: Cell<Option<Excess>>,
 }
 
-/// Reason why a value has no JSON text.
 pub(super) enum WriteError {
     /// An exception is pending in the context.
     Thrown,
@@ -93,7 +90,6 @@ impl Emitter {
         self.out.borrow_mut().truncate(mark);
     }
 
-    /// Appends a record with a text.
     pub(super) fn write_text(&self, kind: RecordKind, line: &str) {
         let record = Record {
             kind,
@@ -107,7 +103,6 @@ impl Emitter {
         out.extend_from_slice(line.as_bytes());
     }
 
-    /// Appends the lines that the function has logged.
     pub(super) fn write_log(&self) {
         if self.log.borrow().is_empty() {
             return;

@@ -111,7 +111,6 @@ impl Host {
         value.ok()
     }
 
-    /// Starts the time of another call.
     pub(super) fn start_clock(&self) {
         self.clock.turn.set(self.clock.turn.get() + 1);
     }
@@ -128,7 +127,6 @@ impl Host {
     }
 }
 
-/// A runtime with its compiler.
 pub(super) struct Engine {
     runtime: *mut c::JSRuntime,
     host: Option<Box<Host>>,
@@ -360,7 +358,6 @@ fn anonymous_function(context: Context, error: &Value, source: &str) -> Option<u
     source[..start + inside].rfind("function")
 }
 
-/// Converts an exception to text.
 pub(super) fn describe(context: Context, exception: &Value) -> String {
     let text = match context.text(exception.borrow()) {
         Ok(text) => text.to_text(),

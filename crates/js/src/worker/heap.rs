@@ -16,7 +16,6 @@ const HEAD_BYTES: usize = 16;
 const RESERVE_BYTES: usize = 256 << 10;
 const RESERVE_BLOCK_BYTES: usize = 8 << 10;
 
-/// Memory account of an engine.
 pub(super) struct Heap {
     limit: usize,
     used: Cell<usize>,

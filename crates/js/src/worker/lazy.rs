@@ -38,7 +38,6 @@ static EXOTIC: c::JSClassExoticMethods = c::JSClassExoticMethods {
     set_property: None,
 };
 
-/// State shared by all documents of an engine.
 pub(super) struct Documents {
     class: c::JSClassID,
     names: RefCell<NameCache>,
@@ -72,7 +71,6 @@ impl Drop for Source {
     }
 }
 
-/// One object of a document.
 struct Lazy {
     source: Option<Rc<Source>>,
     /// Position of its opening brace.
@@ -133,7 +131,6 @@ impl Documents {
         self.names.borrow_mut().clear(runtime);
     }
 
-    /// Returns the size of the documents that functions keep.
     pub(super) fn kept_bytes(&self) -> u64 {
         self.kept_bytes.get()
     }

@@ -11,7 +11,6 @@ use crate::shared_memory::{INPUT, OUTPUT, SharedMemory};
 /// Maximum length of a part of a response; longer responses are sent in parts.
 pub(super) const PART_BYTES: usize = OUTPUT.end - OUTPUT.start;
 
-/// The control socket and the shared memory.
 pub(super) struct Link {
     socket: UnixStream,
     memory: RefCell<SharedMemory>,
@@ -47,12 +46,10 @@ impl Link {
         Ok(Ref::map(self.memory.borrow(), |memory| memory.bytes(INPUT..INPUT + len)))
     }
 
-    /// Reports the progress to the server.
     pub(super) fn report(&self, progress: Progress) {
         self.memory.borrow().counter().store(progress.pack(self.turn.get()), Ordering::Relaxed);
     }
 
-    /// Sends a response, in parts if it is long.
     pub(super) fn answer(&self, kind: Kind, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while rest.len() > PART_BYTES {

@@ -13,7 +13,6 @@ use super::lazy::Source;
 use super::qjs::{Context, Ref, Thrown, Value};
 use crate::protocol::{Progress, RecordKind, Stop};
 
-/// Compiled map functions.
 pub(super) struct MapProgram {
     functions: Vec<Function>,
     source: Rc<Source>,
@@ -46,7 +45,6 @@ impl MapProgram {
         Ok(Self { functions, source, engine })
     }
 
-    /// Returns the number of functions.
     pub(super) fn functions(&self) -> u16 {
         u16::try_from(self.functions.len()).unwrap_or(u16::MAX)
     }

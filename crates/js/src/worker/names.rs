@@ -7,7 +7,6 @@ use rquickjs::qjs as c;
 
 use super::qjs::{Context, Thrown};
 
-/// Number of slots of the cache.
 const NAME_SLOTS: usize = 1024;
 
 /// Cache of the text of property names, by the engine's numbers.
@@ -16,7 +15,6 @@ pub(super) struct NameCache {
     entries: Vec<Option<Rc<Name>>>,
 }
 
-/// A property name.
 pub(super) struct Name {
     /// A held reference, so that the number is not reused for another name.
     atom: c::JSAtom,
@@ -58,7 +56,6 @@ impl NameCache {
     }
 }
 
-/// Returns a hash of a name.
 pub(super) fn hash(name: &[u8]) -> usize {
     let mut state = name.len() as u64;
     for chunk in name.chunks(8) {

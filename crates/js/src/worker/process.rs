@@ -7,7 +7,6 @@ use std::os::unix::net::UnixStream;
 
 use crate::shared_memory::{INITIAL_BYTES, SharedMemory};
 
-/// Returns the control socket and the shared memory.
 pub(super) fn adopt() -> io::Result<(UnixStream, SharedMemory)> {
     end_with_parent()?;
     end_before_parent();

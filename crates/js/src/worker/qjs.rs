@@ -13,7 +13,6 @@ use rquickjs::qjs as c;
 /// A Rust function that scripts can call.
 pub(super) type Native = unsafe extern "C" fn(*mut c::JSContext, c::JSValue, c_int, *mut c::JSValue) -> c::JSValue;
 
-/// An exception is pending in the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Thrown;
 
@@ -225,7 +224,6 @@ impl Context {
         unsafe { self.own(c::JS_NewObject(self.0)) }
     }
 
-    /// Creates an array of `values`.
     pub(super) fn array(self, values: Vec<Value>) -> Result<Value, Thrown> {
         let raw: Vec<c::JSValue> = values.into_iter().map(Value::into_raw).collect();
         let Ok(count) = c_int::try_from(raw.len()) else {
@@ -235,7 +233,6 @@ impl Context {
         unsafe { self.own(c::JS_NewArrayFrom(self.0, count, raw.as_ptr())) }
     }
 
-    /// Creates a function that calls `native`.
     pub(super) fn function(self, native: Native, name: &CStr, parameters: c_int) -> Result<Value, Thrown> {
         let generic = c::JSCFunctionEnum_JS_CFUNC_generic;
         // SAFETY: the name is terminated and copied; the callback has the signature that `generic` calls.

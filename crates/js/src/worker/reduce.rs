@@ -15,7 +15,6 @@ use settee_native::text;
 /// Maximum bytes of log lines of one request; further lines are dropped.
 const LOG_BYTES: usize = 256 << 10;
 
-/// A compiled reduce function.
 pub(super) struct ReduceProgram {
     function: Function,
     scratch: Vec<u8>,

@@ -22,7 +22,6 @@ const RESPONSE_BYTES: usize = 128 << 10;
 #[derive(Default)]
 pub(super) struct Session {
     link: RefCell<Option<Rc<Link>>>,
-    /// Batch of rows, and the offset of the next one.
     rows: RefCell<(Vec<u8>, usize)>,
     last: Cell<bool>,
     taken: Cell<u32>,
@@ -38,7 +37,6 @@ pub(super) struct Session {
 pub(super) struct TooMuch;
 
 impl Session {
-    /// Starts a call of a list function.
     pub(super) fn begin(&self, link: Rc<Link>) {
         self.link.replace(Some(link));
         self.rows.take();
@@ -95,7 +93,6 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the next row as a value; undefined at the end.
     pub(super) fn next_row(&self, host: &Host, context: Context) -> Result<Value, Thrown> {
         let Some(link) = self.link.borrow().clone() else {
             return Ok(context.undefined());
@@ -139,7 +136,6 @@ impl Session {
         self.last.set(frame.count != 0);
     }
 
-    /// Sends waiting chunks.
     fn flush(&self, link: &Link, part: Part) {
         let response = self.response.take();
         let chunks = self.chunks.take();

@@ -17,7 +17,6 @@ fn program_of(rev: &str, json: &str, limits: Limits) -> Box<dyn DesignProgram> {
     language().design_program(&source, limits).unwrap()
 }
 
-/// Returns a design document with one function; `more` contains further members.
 fn program(kind: &str, function: &str, more: &str) -> Box<dyn DesignProgram> {
     let mut text = Vec::new();
     settee_model::json::write_string(&mut text, function);
@@ -273,7 +272,6 @@ impl ListSink for Taken {
     }
 }
 
-/// Runs a list function over batches of rows.
 fn list(function: &str, batches: &[&[&str]]) -> Result<Taken, CallError> {
     let mut taken = Taken::default();
     let mut program = program("lists", function, "");

@@ -12,7 +12,6 @@ fn source(function: &str) -> MapSource {
     MapSource { functions: vec![function.into()], library: None }
 }
 
-/// Returns the processes that were started with this argument.
 pub(crate) fn processes_with(mark: &str) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {

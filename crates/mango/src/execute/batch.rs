@@ -26,9 +26,7 @@ struct Row {
     key: Vec<u8>,
 }
 
-/// Result of a batch.
 pub(super) struct Offered {
-    /// Number of processed rows.
     pub(super) rows: u64,
     /// `Break` if no further document is needed.
     pub(super) flow: ControlFlow<()>,
@@ -80,7 +78,6 @@ impl Batch {
     }
 }
 
-/// Processes the documents `ids` in order.
 pub(super) fn offer_all<'a>(
     view: &ReadView,
     ids: impl Iterator<Item = &'a str>,

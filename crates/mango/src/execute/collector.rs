@@ -68,7 +68,6 @@ impl<'a> Collector<'a> {
         self.skip.saturating_add(self.limit)
     }
 
-    /// Counts tested documents.
     pub(super) fn count(&mut self, documents: u64) {
         let counter = match self.options.quorum {
             1 => &mut self.stats.docs_examined,

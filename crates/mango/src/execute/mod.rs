@@ -40,31 +40,23 @@ pub trait DocumentSink {
     fn document(&mut self, json: &[u8]) -> ControlFlow<()>;
 }
 
-/// Statistics of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Number of index rows.
     pub keys_examined: u64,
     /// Number of documents that were read and tested.
     pub docs_examined: u64,
     /// The same, for queries that request several copies of each; only one exists here.
     pub quorum_docs_examined: u64,
-    /// Number of returned documents.
     pub results_returned: u64,
 }
 
-/// Members that follow the documents in a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Position of the next page.
     pub bookmark: String,
-    /// Statistics.
     pub stats: Stats,
-    /// Warnings for the client.
     pub warning: Option<String>,
 }
 
-/// Result of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The conditions exclude each other. CouchDB's response then has no bookmark.
@@ -73,18 +65,12 @@ pub enum Outcome {
     Found(Found),
 }
 
-/// Access to indexes for queries.
 #[derive(Clone, Copy)]
 pub struct Readers<'a> {
-    /// Access to JSON indexes.
     pub views: &'a Views,
-    /// Access to text indexes.
     pub searches: &'a Arc<Searches>,
-    /// Limits of searches in text indexes.
     pub limits: &'a SearchLimits,
-    /// Client for which documents are read.
     pub client: &'a ReadClient,
-    /// Enabled types of text indexes.
     pub search: TextSearch,
 }
 

@@ -61,7 +61,6 @@ pub(super) fn run_until(
     Ok(None)
 }
 
-/// Returns the order of ids of a query.
 pub(super) fn direction(options: &FindOptions) -> Direction {
     match options.sort.order {
         Order::Ascending => Direction::Forward,

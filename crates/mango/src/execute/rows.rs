@@ -81,7 +81,6 @@ pub(super) fn walk(
     Ok(())
 }
 
-/// Passes rows on.
 struct Forward<'a>(&'a mut dyn Walk, &'a Cancellation);
 
 impl RowSink for Forward<'_> {
@@ -102,7 +101,6 @@ impl RowSink for Forward<'_> {
     }
 }
 
-/// Source of the documents of rows.
 enum Documents {
     /// The database, opened at the first row, so that it is at least as recent as the index.
     Unread,
@@ -190,7 +188,6 @@ impl Rows<'_, '_> {
         }
     }
 
-    /// Reads the documents of the collected rows and processes them.
     fn read(&mut self) -> Result<ControlFlow<()>> {
         let Documents::Read(read) = &mut self.documents else {
             return Ok(ControlFlow::Continue(()));

@@ -75,7 +75,6 @@ pub(super) fn run(view: &ReadView, ranges: &[IdRange], collector: &mut Collector
     batch::offer_all(view, ids.iter().map(String::as_str), collector)
 }
 
-/// Shared state of the threads.
 struct Stretches<'a> {
     view: &'a ReadView,
     selector: &'a Selector,

@@ -15,12 +15,10 @@ use crate::sort::Order;
 /// Sorts after every practical value: a member name of characters that sort last.
 const MAX: &[u8] = "{\"\u{ffff}\u{ffff}\u{ffff}\u{ffff}\":{}}".as_bytes();
 
-/// A part of an index between two keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Span {
     low: Json,
     high: Json,
-    /// Inclusion of the high key.
     inclusion: Inclusion,
     /// The single key, if the range has only one.
     point: Option<Json>,
@@ -34,7 +32,6 @@ pub(super) struct Position<'a> {
     pub(super) id: &'a str,
 }
 
-/// Converts the order of a sort.
 pub(super) fn view_order(order: Order) -> ViewOrder {
     match order {
         Order::Ascending => ViewOrder::Ascending,

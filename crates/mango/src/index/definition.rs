@@ -9,10 +9,8 @@ use crate::field::FieldPath;
 use crate::selector::Selector;
 use crate::sort::{Order, Sort};
 
-/// The indexed fields.
 #[derive(Debug)]
 pub struct Definition {
-    /// Names of the fields with their paths.
     pub(crate) columns: Vec<(String, FieldPath)>,
     order: Order,
     /// `partial_filter_selector`; absent if the index contains all documents.
@@ -22,7 +20,6 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Parses the `index` of a request.
     pub(crate) fn parse(value: Value<'_>) -> Result<Self, Refusal> {
         if !value.is_object() {
             return Err(Refusal::IndexNotAnObject(crate::shown(value)));
@@ -66,7 +63,6 @@ impl Definition {
         Ok(Self { columns, order, filter, filter_text })
     }
 
-    /// Returns the names of the fields.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.columns.iter().map(|(name, _)| name.as_str())
     }

@@ -15,23 +15,17 @@ use crate::options::{Members, positive};
 use crate::planner::usable::Source;
 use crate::text::definition::{TextDefinition, type_name};
 
-/// Result of creating an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Created {
-    /// Id of the design document.
     pub id: String,
-    /// Name of the index.
     pub name: String,
     /// True if an identical index existed.
     pub existed: bool,
 }
 
-/// A request to create an index.
 #[derive(Debug)]
 pub struct NewIndex {
-    /// Member of the design document for the index.
     place: &'static str,
-    /// Definition in that member.
     member: Json,
     id: String,
     name: String,
@@ -74,7 +68,6 @@ impl NewIndex {
 /// Member of a design document with its JSON indexes.
 const VIEWS: &str = "views";
 
-/// Returns the view that implements a JSON index.
 fn view(definition: &Definition, given: Value<'_>) -> Json {
     let mut out = b"{\"map\":".to_vec();
     definition.write_map(&mut out);
@@ -222,12 +215,9 @@ pub fn delete_all_of(database: &Arc<Database>, search: TextSearch, id: &str) -> 
     remove(database, id, &own)
 }
 
-/// Range of the list of `GET _index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Number of indexes to skip.
     pub skip: usize,
-    /// Maximum number of indexes.
     pub limit: Option<usize>,
 }
 
@@ -270,7 +260,6 @@ fn load(database: &Arc<Database>, id: &str) -> Result<(Option<Rev>, Json)> {
     Ok((Some(head.rev), body))
 }
 
-/// Removes indexes, given by member and name.
 fn remove(database: &Arc<Database>, id: &str, indexes: &[(&str, &str)]) -> Result<()> {
     let (rev, mut body) = load(database, id)?;
     for &(place, name) in indexes {

@@ -27,24 +27,20 @@ pub const LANGUAGE: &str = "query";
 pub struct Index<D = Definition> {
     /// The design document in the form that views and searches need.
     pub(crate) design: Arc<DesignDocument>,
-    /// Name of the view or of the search index.
     pub(crate) name: String,
     pub(crate) definition: Arc<D>,
     /// True if it is queried per partition.
     pub(crate) is_partitioned: bool,
 }
 
-/// A text index.
 pub type TextIndex = Index<TextDefinition>;
 
 impl<D> Index<D> {
-    /// Returns the id of its design document.
     #[must_use]
     pub fn design_id(&self) -> &str {
         &self.design.id
     }
 
-    /// Returns its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -52,7 +48,6 @@ impl<D> Index<D> {
 }
 
 impl Index {
-    /// Appends the index in the format of `_index`.
     pub fn write(&self, out: &mut Vec<u8>) {
         write_named(&self.design.id, &self.name, "json", self.is_partitioned, out);
         self.definition.write_listed(out);
@@ -61,7 +56,6 @@ impl Index {
 }
 
 impl TextIndex {
-    /// Appends the index in the format of `_index`.
     pub fn write(&self, out: &mut Vec<u8>) {
         write_named(&self.design.id, &self.name, type_name(self.definition.kind), self.is_partitioned, out);
         self.definition.write_listed(out);
@@ -104,7 +98,6 @@ pub(crate) struct Indexes {
 }
 
 impl Indexes {
-    /// Returns the text indexes of enabled types.
     pub(crate) fn text(&self, search: TextSearch) -> impl Iterator<Item = &TextIndex> {
         self.text.iter().filter(move |index| search.has(index.definition.kind))
     }

@@ -14,9 +14,7 @@ pub(super) enum Option<'a> {
     Given(Value<'a>),
     /// A default, encoded as an atom.
     Default(&'static str),
-    /// A number.
     Number(u64),
-    /// A string of its own.
     Text(&'a str),
 }
 

@@ -3,7 +3,6 @@
 
 use settee_model::json::{Kind, Value};
 
-/// Returns the bytes of a value.
 pub(super) fn exact_key(value: Value<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     write(value, &mut out);

@@ -22,7 +22,6 @@ use settee_model::json::{Json, Kind, Value};
 use crate::bounds::{Cut, Intervals, Key};
 use crate::error::Refusal;
 
-/// All operators.
 pub(crate) static OPERATORS: &[&Operator] = &[
     &comparison::LT,
     &comparison::LTE,
@@ -46,15 +45,12 @@ pub(crate) static EQ: &Operator = &comparison::EQ;
 
 /// A compiled condition on one value.
 pub(crate) trait Test: Send + Sync {
-    /// Returns true if the value matches.
     fn matches(&self, value: Value<'_>) -> bool;
 }
 
-/// An operator.
 pub(crate) struct Operator {
     /// Name, including the dollar sign.
     pub(crate) name: &'static str,
-    /// Negation by `$not`.
     pub(crate) negation: Negation,
     /// True if CouchDB considers an index on its field useful.
     pub(crate) indexable: bool,
@@ -70,7 +66,6 @@ impl std::fmt::Debug for Operator {
     }
 }
 
-/// Negation of an operator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Negation {
     /// `$not` is kept.
@@ -81,24 +76,19 @@ pub(crate) enum Negation {
     Argument,
 }
 
-/// Defect of an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
-    /// Wrong type.
     Type,
     /// Wrong type, for which CouchDB reports an unknown operator.
     Operator,
-    /// A defect with a description.
     Because(String),
 }
 
-/// Finds an operator by name.
 pub(crate) fn find(name: &str) -> Option<&'static Operator> {
     OPERATORS.iter().find(|operator| operator.name == name).copied()
 }
 
 impl Operator {
-    /// Compiles the test for an argument.
     pub(crate) fn test(&'static self, argument: Value<'_>, collation: Collation) -> Result<Box<dyn Test>, Refusal> {
         (self.compile)(argument, collation).map_err(|wrong| match wrong {
             Wrong::Operator => Refusal::InvalidOperator(self.name.to_owned()),

@@ -9,7 +9,6 @@ use settee_model::json::{Kind, Value};
 
 use super::{Negation, Operator, Test, Wrong, of_kind};
 
-/// Maximum memory of a compiled expression.
 const SIZE_LIMIT_BYTES: usize = 1 << 20;
 
 struct Matches(Regex);

@@ -9,7 +9,6 @@ fn json(text: &str) -> Json {
     Json::parse(text.as_bytes()).unwrap()
 }
 
-/// Checks the values that an operator matches and those that it does not.
 fn check(operator: &str, argument: &str, matching: &[&str], others: &[&str]) {
     let argument = json(argument);
     let operator = find(operator).unwrap();

@@ -26,7 +26,6 @@ const MAX_COMBINATIONS: usize = 10_000;
 /// The range of ids of design documents: start and exclusive end.
 pub(crate) const DESIGN: (&[u8], &[u8]) = (b"_design/", b"_design0");
 
-/// The index or list that is read.
 #[derive(Debug)]
 pub(crate) enum Access<'a> {
     /// Documents by id.
@@ -39,7 +38,6 @@ pub(crate) enum Access<'a> {
     Text(TextAccess<'a>),
 }
 
-/// A query of a text index.
 #[derive(Debug)]
 pub(crate) struct TextAccess<'a> {
     pub(crate) index: &'a TextIndex,
@@ -183,7 +181,6 @@ fn column_values(node: &Node, column: &str) -> Intervals {
     values
 }
 
-/// Returns the ranges of an index, in its order.
 fn key_ranges(node: &Node, index: &Index) -> Vec<KeyRange> {
     let mut columns: Vec<Intervals> = Vec::new();
     let mut combinations = 1_usize;

@@ -25,7 +25,6 @@ use crate::text::translate::clause;
 /// The text that CouchDB shows for the upper end of a range.
 const MAX: &[u8] = b"\"<MAX>\"";
 
-/// Writes the whole response.
 pub(crate) fn explain(
     database: &Database,
     options: &FindOptions,

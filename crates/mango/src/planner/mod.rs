@@ -22,7 +22,6 @@ use ranges::{FieldRanges, Ranked};
 use settee_design::SearchKind;
 use usable::{Reason, Source};
 
-/// Plan of a query.
 pub(crate) struct Plan<'a> {
     /// The index that CouchDB would use.
     pub(crate) source: Source<'a>,
@@ -39,7 +38,6 @@ pub(crate) struct Plan<'a> {
 pub(crate) struct Trace<'a> {
     /// Every index with the reason why it is unsuitable, if any.
     pub(crate) classified: Vec<(Source<'a>, Option<Reason>)>,
-    /// Indexes that `use_index` permits.
     pub(crate) filtered: Vec<Source<'a>>,
     /// Indexes of the preferred type, best first.
     pub(crate) ranked: Vec<Ranked<'a>>,
@@ -157,7 +155,6 @@ fn is_empty_list(node: &Node) -> bool {
     matches!(node, Node::And(nodes) | Node::Or(nodes) if nodes.is_empty())
 }
 
-/// Returns true if the index contains all requested and tested fields.
 fn covers(options: &FindOptions, source: Source<'_>) -> bool {
     let mut tested = Vec::new();
     names_in(options.selector.node(), &mut tested);

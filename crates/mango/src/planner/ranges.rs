@@ -39,7 +39,6 @@ impl<'n> FieldRanges<'n> {
     }
 }
 
-/// An index with its rank.
 pub(crate) struct Ranked<'a> {
     pub(crate) source: Source<'a>,
     pub(crate) prefix: Vec<Option<Interval>>,

@@ -11,14 +11,11 @@ use crate::options::FindOptions;
 use crate::selector::{Node, Selector};
 use crate::text::translate::clause;
 
-/// An index that can answer a query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'a> {
     /// Documents by id.
     Primary,
-    /// A JSON index.
     Json(&'a Index),
-    /// A text index.
     Text(&'a TextIndex),
 }
 
@@ -57,7 +54,6 @@ impl Reason {
 }
 
 impl<'a> Source<'a> {
-    /// Returns the JSON index, if it is one.
     pub(crate) fn index(self) -> Option<&'a Index> {
         match self {
             Self::Primary | Self::Text(_) => None,
@@ -65,7 +61,6 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns the text index, if it is one.
     pub(crate) fn text(self) -> Option<&'a TextIndex> {
         match self {
             Self::Primary | Self::Json(_) => None,
@@ -73,7 +68,6 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns the fields by which it is ordered.
     pub(crate) fn columns(self) -> Vec<&'a str> {
         match self {
             Self::Primary => vec!["_id"],
@@ -82,7 +76,6 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Appends it in the format of `_index`.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         match self {
             Self::Primary => write_primary(out),
@@ -100,7 +93,6 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns true if `use_index` names it.
     pub(crate) fn is_named_by(self, options: &FindOptions) -> bool {
         let Some(wanted) = &options.use_index else { return false };
         let (design, name) = self.place();

@@ -33,7 +33,6 @@ impl Matcher {
         compile(node, Collation::Unicode, wrong_name)
     }
 
-    /// Returns a matcher that matches nothing.
     pub(super) fn never() -> Self {
         Self::Not(Box::new(Self::Always))
     }

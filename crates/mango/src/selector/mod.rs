@@ -30,7 +30,6 @@ pub const MAX_EXPRESSIONS: usize = 200;
 /// Maximum total bytes of the names of fields. For nested names, each condition counts its whole path.
 pub const MAX_NAME_BYTES: usize = 2 << 20;
 
-/// A condition on documents.
 pub struct Selector {
     node: Node,
     matcher: Matcher,
@@ -77,7 +76,7 @@ impl Selector {
         self.wrong_name.clone().map_or(Ok(()), Err)
     }
 
-    /// Returns true if a document matches. It must contain its members `_id`, `_rev` and so on.
+    /// Returns true if a document matches. The document must contain its special members, such as `_id` and `_rev`.
     #[must_use]
     pub fn matches(&self, document: Value<'_>) -> bool {
         self.matcher.matches(document)
@@ -91,7 +90,6 @@ impl Selector {
         Json::trusted(out)
     }
 
-    /// Returns the normal form.
     pub(crate) fn node(&self) -> &Node {
         &self.node
     }

@@ -10,7 +10,6 @@ use super::{MAX_CONDITIONS, MAX_DEPTH, MAX_EXPRESSIONS, MAX_NAME_BYTES};
 use crate::error::Refusal;
 use crate::operator::{self, EQ, Negation, Operator};
 
-/// A selector or a part of one.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     /// `{}`: matches everything.
@@ -33,7 +32,6 @@ pub(crate) enum Node {
     KeyMapMatch(Box<Node>),
     /// `$text`
     Text(Json),
-    /// An operator and its argument.
     Leaf(&'static Operator, Json),
 }
 
@@ -60,7 +58,6 @@ fn named(selector: Value<'_>) -> Result<Node, Refusal> {
     }
 }
 
-/// Parser with limits.
 #[derive(Default)]
 pub(super) struct Reader {
     pub(super) conditions: usize,
@@ -261,7 +258,6 @@ impl Node {
         }
     }
 
-    /// Returns true if it contains `$text`.
     pub(crate) fn has_text(&self) -> bool {
         match self {
             Self::Text(_) => true,
@@ -275,7 +271,6 @@ impl Node {
         }
     }
 
-    /// Appends the node as JSON text.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let named = |out: &mut Vec<u8>, name: &str, node: &Node| {
             out.push(b'{');

@@ -12,7 +12,6 @@ fn place(indexes: &[(&str, &str)]) -> Place {
     place
 }
 
-/// Returns a member of the response of `_explain`, by its path.
 fn explained(place: &Place, query: &str, path: &[&str]) -> String {
     let answer = place.explain(query);
     let value = path.iter().fold(answer.value(), |value, name| value.get(name).unwrap());

@@ -24,7 +24,6 @@ use super::{Place, SEARCH, json};
 use crate::index::edit::{self, NewIndex};
 use crate::{FindOptions, Found, MangoError, explain};
 
-/// Result of a command.
 struct Answer {
     shown: String,
     found: Option<Found>,
@@ -179,7 +178,6 @@ fn found(place: &Place, body: &str, show: impl Fn(&[String]) -> String) -> Answe
     }
 }
 
-/// Returns all pages of a query.
 fn pages(place: &Place, body: &str, limit: usize, show: impl Fn(&[String]) -> String) -> Answer {
     let body = body.strip_suffix('}').unwrap();
     let (mut all, mut bookmark) = (Vec::new(), String::new());
@@ -197,7 +195,6 @@ fn pages(place: &Place, body: &str, limit: usize, show: impl Fn(&[String]) -> St
     panic!("the pages of {body} do not end")
 }
 
-/// Returns a member of each document as JSON text.
 fn members(documents: &[String], name: &str) -> String {
     let member = |text: &String| {
         let document = json(text);

@@ -9,7 +9,6 @@ use std::ops::Bound;
 use super::fields::MAX_STRING_BYTES;
 use super::path::Path;
 
-/// An indexed value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Scalar {
     /// A number with its JSON text.
@@ -19,7 +18,6 @@ pub(crate) enum Scalar {
 }
 
 impl Scalar {
-    /// Returns the type in the names of fields.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Number(..) => NUMBER,
@@ -29,7 +27,6 @@ impl Scalar {
     }
 }
 
-/// Types in the names of fields.
 pub(crate) const STRING: &str = "string";
 /// See [`STRING`].
 pub(crate) const NUMBER: &str = "number";
@@ -47,23 +44,17 @@ pub(crate) enum Clause {
     Or(Vec<Clause>),
     /// The field has a value other than these.
     Except(Path, Box<Clause>),
-    /// The field has no value.
     Missing(Path),
     /// The field has a value of any type.
     Exists(Path),
-    /// The field has a number.
     HasNumber(Path),
-    /// The field has a string.
     HasString(Path),
-    /// The field has this value.
     Is(Path, Scalar),
-    /// The field is `null`.
     IsNull(Path),
     /// The field is an array with this number of elements; the path is that of the elements.
     Length(Path, String),
     /// The field has a value of the same type between two bounds.
     Between(Path, Bound<Scalar>, Bound<Scalar>),
-    /// The field has a string with this prefix.
     Begins(Path, String),
     /// A string of the document contains these consecutive words.
     Words(String),

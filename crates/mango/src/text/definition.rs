@@ -15,7 +15,6 @@ use crate::selector::Selector;
 /// Member `lucene_version` of new indexes of type `nouveau`, which determines the rules of analyzers.
 const LUCENE_VERSION: u8 = 10;
 
-/// The definition in a design document or request.
 #[derive(Debug)]
 pub struct TextDefinition {
     pub(crate) kind: SearchKind,
@@ -121,7 +120,6 @@ impl TextDefinition {
         Json::trusted(parts.concat())
     }
 
-    /// Returns the representation of the index in a design document.
     pub(crate) fn member(&self) -> Json {
         let mut out = b"{\"index\":".to_vec();
         self.write_stored(&mut out);
@@ -149,7 +147,6 @@ impl TextDefinition {
         self.write_tail(out);
     }
 
-    /// Appends the `def` of a list of indexes.
     pub(crate) fn write_listed(&self, out: &mut Vec<u8>) {
         self.write_head(out, !is_empty(&self.partial_filter));
         write_fields(self.fields.as_deref().unwrap_or_default(), out, |name, kind, out| {
@@ -191,7 +188,6 @@ fn is_empty(selector: &Json) -> bool {
     selector.as_bytes() == b"{}"
 }
 
-/// Validates the filter of a partial index.
 fn filter(text: &Json) -> Result<Selector, Refusal> {
     let filter = Selector::parse_unchecked(text.value())?;
     if filter.node().has_text() { Err(Refusal::NoTextIndex) } else { Ok(filter) }

@@ -17,13 +17,11 @@ use super::path::{close, escape};
 /// suffices to find it.
 pub(crate) const MAX_STRING_BYTES: usize = 2_048;
 
-/// Name of the field with the names of all fields of a document.
 pub(crate) const FIELD_NAMES: &str = "$fieldnames";
 
 /// Name of the field with all texts of a document.
 pub(crate) const DEFAULT: &str = "$default";
 
-/// Truncates a string to the indexed length.
 pub(crate) fn cut(text: &str) -> &str {
     let mut end = text.len().min(MAX_STRING_BYTES);
     while !text.is_char_boundary(end) {
@@ -36,7 +34,6 @@ pub(crate) fn cut(text: &str) -> &str {
 /// [`Language::index_program`](settee_design::Language::index_program).
 pub(crate) type Take<'t> = dyn FnMut(&[u8], &[u8]) + 't;
 
-/// Generates the fields of documents.
 #[derive(Debug)]
 pub(crate) struct Mapper {
     /// Names of the indexed fields; absent for all.
@@ -46,14 +43,12 @@ pub(crate) struct Mapper {
     is_keyword: bool,
 }
 
-/// Form of a field.
 #[derive(Clone, Copy)]
 enum Form {
     /// An unchanged string.
     Whole,
     /// An analyzed string.
     Text,
-    /// A number.
     Number,
 }
 
@@ -67,7 +62,6 @@ impl Mapper {
         }
     }
 
-    /// Passes the fields of a document to `take`.
     pub(crate) fn map(&self, document: Value<'_>, take: &mut Take<'_>) {
         let mut walk = Walk { mapper: self, names: BTreeSet::new(), path: String::new(), key: Vec::new(), take };
         for (name, value) in document.members() {
@@ -98,9 +92,7 @@ fn write_key(name: &str, form: Form, key: &mut Vec<u8>) {
 
 struct Walk<'m, 't> {
     mapper: &'m Mapper,
-    /// Names of all fields so far.
     names: BTreeSet<String>,
-    /// Escaped names of the current path.
     path: String,
     key: Vec<u8>,
     take: &'t mut Take<'t>,

@@ -16,17 +16,14 @@ impl Path {
         Ok(Self(FieldPath::parse(name)?.parts().to_vec()))
     }
 
-    /// Returns the path of a member of the value.
     pub(crate) fn member(&self, name: &str) -> Self {
         Self(self.0.iter().map(String::as_str).chain([name]).map(str::to_owned).collect())
     }
 
-    /// Returns the path of the elements of the value.
     pub(crate) fn elements(&self) -> Self {
         self.member(ELEMENT)
     }
 
-    /// Returns the path continued by another one.
     pub(crate) fn join(&self, other: &Self) -> Self {
         Self(self.0.iter().chain(&other.0).cloned().collect())
     }
@@ -38,7 +35,6 @@ impl Path {
         self.0.iter().any(is_position).then(|| Self(parts().collect()))
     }
 
-    /// Returns the number of names.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -53,7 +49,6 @@ impl Path {
         self.0.iter().any(|part| part == ELEMENT)
     }
 
-    /// Returns the path as written by clients.
     pub(crate) fn shown(&self) -> String {
         self.0.iter().map(|part| part.replace('.', "\\.")).collect::<Vec<_>>().join(".")
     }
@@ -70,7 +65,6 @@ impl Path {
         out
     }
 
-    /// Returns the name of the field in the index for values of a type at this path.
     pub(crate) fn field(&self, kind: &str) -> String {
         let mut name = self.escaped();
         close(&mut name, kind);

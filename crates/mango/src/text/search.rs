@@ -9,7 +9,6 @@ use super::definition::TextDefinition;
 use super::fields::{DEFAULT, FIELD_NAMES, MAX_STRING_BYTES, cut};
 use super::path::Path;
 
-/// Generates queries for an index.
 pub(crate) struct Translator<'i> {
     index: &'i Index,
     limits: &'i SearchLimits,
@@ -25,7 +24,6 @@ impl<'i> Translator<'i> {
         Self { index, limits, is_keyword: definition.is_keyword(), has_lengths: definition.has_lengths }
     }
 
-    /// Returns the query for a clause.
     pub(crate) fn query(&self, clause: &Clause) -> Result<Query> {
         Ok(match clause {
             Clause::And(clauses) => self.all(clauses)?,
@@ -82,7 +80,6 @@ impl<'i> Translator<'i> {
         })
     }
 
-    /// Returns the query for the consecutive words of a text.
     fn words(&self, field: &str, text: &str) -> Result<Query> {
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         self.index.parse_classic(&format!("{field}:\"{quoted}\""), self.limits)

@@ -10,10 +10,8 @@ use crate::options::FindOptions;
 use crate::selector::Node;
 use crate::sort::Order;
 
-/// A sort field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SortKey {
-    /// Name in the index.
     pub(crate) field: String,
     pub(crate) is_number: bool,
 }

@@ -195,7 +195,6 @@ fn definitions_that_make_no_sense_are_refused() {
     assert_eq!(shown, "Text indexes must be an object, not: 5");
 }
 
-/// Returns the fields of a document, one per line.
 fn mapped(given: &str, document: &str) -> Vec<String> {
     let mut rows = Vec::new();
     Mapper::new(&definition(given)).map(json(document).value(), &mut |key, value| {

@@ -26,7 +26,6 @@ const MAX_PATH: usize = 100;
 /// Maximum number of names in all paths of a clause. Each condition contains the whole path to its value.
 const MAX_NAMES: usize = 64 << 10;
 
-/// Translates a selector.
 pub(crate) fn clause(node: &Node) -> Result<Clause, Refusal> {
     Translation { clauses: 0, names: 0 }.translate(node, &Path::default())
 }

@@ -9,7 +9,6 @@ const DOCUMENTS: [&str; 3] = [
     "{}",
 ];
 
-/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let Ok(json) = Json::parse(data) else { return };
     let _ = FindOptions::parse(json.value());

@@ -44,7 +44,6 @@ enum Next {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
-    /// Has weights on all levels.
     Weighted,
     /// Has no weight in a sort key.
     Ignored,

@@ -14,10 +14,8 @@ static DECOMPOSITIONS: CanonicalDecompositionBorrowed<'static> = CanonicalDecomp
 /// Combining grapheme joiner: completely ignorable, of combining class 0.
 const JOINER: char = '\u{34f}';
 
-/// First character that is a mark or starts with one.
 const FIRST_MARK: char = '\u{300}';
 
-/// First character that has a decomposition.
 const FIRST_COMPOSED: char = '\u{c0}';
 
 /// Returns the text with a joiner wherever normalization would exchange two marks.

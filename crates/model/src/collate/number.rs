@@ -28,7 +28,6 @@ const FRACTION_BITS: u32 = 52;
 const EXPONENT_BITS: u32 = 11;
 const EXPONENT_BIAS: u32 = 1023;
 
-/// The parts of a number in its JSON text.
 enum Text<'a> {
     Integer { negative: bool, digits: &'a [u8] },
     Double(f64),

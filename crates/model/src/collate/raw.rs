@@ -9,12 +9,10 @@ use std::cmp::Ordering;
 use crate::collate::string::literal;
 use crate::json::Value;
 
-/// Compares two strings by their bytes.
 pub(super) fn compare(a: Value<'_>, b: Value<'_>) -> Ordering {
     text(a).as_ref().cmp(text(b).as_ref())
 }
 
-/// Appends the bytes of a string, escaped.
 pub(super) fn append_key(value: Value<'_>, out: &mut Vec<u8>) {
     let text = text(value);
     let mut rest: &[u8] = &text;

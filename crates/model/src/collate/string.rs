@@ -50,7 +50,6 @@ pub(super) fn append_key(value: Value<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the sort key of the library.
 pub(super) fn append_library_key(text: &str, out: &mut Vec<u8>) {
     let Ok(()) = COLLATOR.write_sort_key_to(text, out);
 }

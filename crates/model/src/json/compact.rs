@@ -146,7 +146,7 @@ impl Compactor<'_, '_> {
         Err(JsonError::Invalid { offset: self.at })
     }
 
-    /// Returns the next byte that is not whitespace; 0, which is invalid everywhere, at the end.
+    /// Returns the next byte that is not whitespace, or 0 at the end of the text. The byte 0 is invalid everywhere.
     #[inline(always)]
     fn peek(&mut self) -> u8 {
         match self.text.get(self.at) {
@@ -294,7 +294,6 @@ impl Compactor<'_, '_> {
         if self.at == start { self.invalid() } else { Ok(self.at - start) }
     }
 
-    /// Reads the name of a member and the colon.
     #[inline]
     fn name(&mut self) -> Result<(), JsonError> {
         if self.peek() != b'"' {
@@ -373,7 +372,6 @@ fn unescaped(literal: &[u8], escaped: bool) -> Cow<'_, [u8]> {
     Cow::Owned(name)
 }
 
-/// Returns true if two names have the same hash.
 #[inline]
 fn maybe_repeated(names: &[Name]) -> bool {
     if names.len() > FEW_MEMBERS {

@@ -66,7 +66,6 @@ pub struct Growth<T> {
     /// revisions can exceed it.
     stemmed: (usize, usize),
     index: Option<Index>,
-    /// Number of visited nodes.
     steps: u64,
 }
 
@@ -257,7 +256,6 @@ impl Index {
         (0..).zip(&self.places).filter_map(is_leaf)
     }
 
-    /// Returns the remaining children.
     fn children(&self, node: u32) -> impl Iterator<Item = u32> {
         let next = |child: &u32| self.places[*child as usize].next_sibling;
         std::iter::successors(self.places[node as usize].first_child, next)

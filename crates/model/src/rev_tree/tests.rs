@@ -364,7 +364,6 @@ fn ten_thousand_conflicts_cost_a_few_steps_each() {
     check("one long history", 5, &|_| (1..=20).rev().map(|generation| Rev::new(generation, hash(0))).collect());
 }
 
-/// Returns all revisions as full paths.
 fn random_world(random: &mut Random) -> Vec<Vec<Rev>> {
     let mut world: Vec<Vec<Rev>> = Vec::new();
     for number in 0..random.below(30) + 1 {

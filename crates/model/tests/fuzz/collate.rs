@@ -3,7 +3,6 @@
 use settee_model::collate::{Collation, compare, encode, encoded_len};
 use settee_model::json::Json;
 
-/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let middle = data.len() / 2;
     let (Ok(a), Ok(b)) = (Json::parse(&data[..middle]), Json::parse(&data[middle..])) else { return };

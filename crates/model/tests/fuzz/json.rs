@@ -4,7 +4,6 @@
 use settee_model::json::{Json, Value, compact};
 use settee_model::{Document, revision_hash};
 
-/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let mut once = Vec::new();
     if compact(data, &mut once).is_err() {

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use settee_model::rev_tree::{Node, RevTree};
 use settee_model::{Rev, RevHash};
 
-/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let paths: Vec<(Vec<Rev>, bool)> = data.chunks(6).filter_map(path).collect();
     let mut tree = RevTree::new();

@@ -6,7 +6,6 @@ use super::{Compiler, Refused, Result, is_function, refuse};
 use crate::Environment;
 use crate::tree::{Builtin, Callee, Expression, Math, Method, Target, Visit, Visitor};
 
-/// Returns the global function with this name.
 fn function(name: &str, environment: Environment) -> Option<Builtin> {
     Some(match name {
         "emit" if environment == Environment::View => Builtin::Emit,
@@ -28,7 +27,6 @@ fn function(name: &str, environment: Environment) -> Option<Builtin> {
     })
 }
 
-/// Returns the function with this name of an object of the environment.
 fn member(object: &str, name: &str) -> Option<Builtin> {
     Some(match (object, name) {
         ("Array", "isArray") => Builtin::IsArray,
@@ -119,7 +117,6 @@ impl Compiler {
         }
     }
 
-    /// Compiles an expression that is a function.
     fn function_here(&mut self, node: &Node<'_>) -> Result<Option<Callee>> {
         let function = match node.without_parentheses() {
             Node::FunctionExpression(function) => self.function_expression(function)?,

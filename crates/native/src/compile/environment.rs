@@ -43,7 +43,6 @@ pub(crate) fn members() -> impl Iterator<Item = (String, &'static str)> {
 /// Classes whose prototypes can be named.
 const PROTOTYPES: [&str; 7] = ["Array", "Boolean", "Date", "Number", "Object", "RegExp", "String"];
 
-/// Functions that are globals.
 const FUNCTIONS: [&str; 22] = [
     "Array",
     "Boolean",

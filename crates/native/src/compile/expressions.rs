@@ -74,9 +74,9 @@ impl Compiler {
     fn template(&mut self, template: &ast::TemplateLiteral<'_>) -> Result<Expression> {
         let mut parts = Vec::new();
         for (index, quasi) in template.quasis.iter().enumerate() {
-            let text = quasi.value.cooked.as_ref().ok_or(Refused("a strange template"))?;
+            let text = quasi.value.cooked.as_ref().ok_or(Refused("a template with an invalid escape"))?;
             if quasi.lone_surrogates {
-                return refuse("half a character");
+                return refuse("a lone surrogate");
             }
             parts.push(Expression::Text(text.as_bytes().into()));
             if let Some(expression) = template.expressions.get(index) {
@@ -117,7 +117,7 @@ impl Compiler {
 
     fn property(&mut self, property: &ast::ObjectProperty<'_>) -> Result<Property> {
         if property.computed {
-            let name = property.key.as_expression().ok_or(Refused("a strange name"))?;
+            let name = property.key.as_expression().ok_or(Refused("an unsupported property name"))?;
             let name = self.expression(name)?;
             return Ok(Property::Computed(name, self.expression(&property.value)?));
         }
@@ -126,11 +126,13 @@ impl Compiler {
             ast::PropertyKey::StringLiteral(literal) => string(literal)?,
             ast::PropertyKey::NumericLiteral(literal) => {
                 let mut text = Vec::new();
-                let Expression::Number(number) = number(literal)? else { return refuse("a strange name") };
+                let Expression::Number(number) = number(literal)? else {
+                    return refuse("an unsupported property name");
+                };
                 crate::text::write_number(&mut text, number);
                 text.into()
             }
-            _ => return refuse("a strange name"),
+            _ => return refuse("an unsupported property name"),
         };
         if *name == *b"__proto__" {
             return refuse("prototypes");
@@ -157,7 +159,6 @@ impl Compiler {
         Ok(Expression::Index(Box::new((object, key))))
     }
 
-    /// Compiles the object before a member or a method.
     pub(super) fn before(&mut self, node: &Node<'_>, optional: bool) -> Result<Expression> {
         let object = self.expression(node)?;
         Ok(if optional { Expression::Guard(Box::new(object)) } else { object })
@@ -168,7 +169,7 @@ impl Compiler {
             ast::ChainElement::CallExpression(call) => self.call(call)?,
             ast::ChainElement::StaticMemberExpression(member) => self.static_member(member)?,
             ast::ChainElement::ComputedMemberExpression(member) => self.computed_member(member)?,
-            _ => return refuse("a strange chain"),
+            _ => return refuse("an unsupported optional chain"),
         };
         Ok(Expression::Chain(Box::new(inner)))
     }
@@ -184,7 +185,8 @@ impl Compiler {
         if let Some(logical) = operator.to_logical_operator() {
             return Ok(Expression::CompoundLogical(place, logical_operator(logical), value));
         }
-        let binary = operator.to_binary_operator().and_then(binary_operator).ok_or(Refused("an operator"))?;
+        let binary =
+            operator.to_binary_operator().and_then(binary_operator).ok_or(Refused("an unsupported operator"))?;
         Ok(Expression::Compound(place, binary, value))
     }
 
@@ -244,7 +246,7 @@ impl Compiler {
             };
             return Ok(Expression::InstanceOf(Box::new(self.expression(&binary.left)?), class));
         }
-        let operator = binary_operator(binary.operator).ok_or(Refused("an operator"))?;
+        let operator = binary_operator(binary.operator).ok_or(Refused("an unsupported operator"))?;
         let sides = Box::new((self.expression(&binary.left)?, self.expression(&binary.right)?));
         Ok(Expression::Binary(operator, sides))
     }
@@ -264,7 +266,7 @@ fn string(literal: &ast::StringLiteral<'_>) -> Result<Box<[u8]>> {
     let raw = literal.raw.as_ref().map_or("", |raw| raw.as_str());
     let old_octal = raw.as_bytes().windows(2).any(|pair| pair[0] == b'\\' && pair[1].is_ascii_digit());
     if literal.lone_surrogates || old_octal {
-        return refuse("half a character, or an octal one");
+        return refuse("a lone surrogate or an octal escape");
     }
     Ok(literal.value.as_bytes().into())
 }

@@ -49,7 +49,6 @@ struct Check<'p> {
     results: HashMap<(u16, u16, Set), Option<Set>>,
     calls: usize,
     nodes: usize,
-    /// Number of functions around the current one.
     depth: u16,
     /// Intersection of the sets at the returns of the current function.
     returned: Set,

@@ -48,7 +48,6 @@ pub fn members_of_environment() -> impl Iterator<Item = (String, &'static str)> 
     environment::members()
 }
 
-/// Compiles the source of a map function.
 pub(super) fn compile(source: &str, environment: Environment) -> Result<Program> {
     if source.len() > MAX_SOURCE_BYTES {
         return refuse("the source is long");
@@ -99,7 +98,6 @@ fn parse(wrapped: &str, environment: Environment) -> Result<Program> {
     Ok(Program { main, functions: compiler.functions })
 }
 
-/// Binding of a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     /// `var` and parameters.
@@ -107,19 +105,26 @@ enum Meaning {
     /// `let` and `const`, assignable after the declaration. Before it, closures can read the name, which is left to the
     /// engine while the slot is unset. In a loop, the slot has the value of the previous iteration instead, so the name
     /// is not readable.
-    Lexical { slot: u16, constant: bool, declared: bool, readable: bool },
-    /// A function declaration.
+    Lexical {
+        slot: u16,
+        constant: bool,
+        declared: bool,
+        readable: bool,
+    },
     Function(u16),
     /// The name of a function expression, inside of it.
     Itself(u16),
     /// A variable to which its function assigns function expressions. It can be called, but not read. A lexical one in a
     /// loop is not callable before its declaration.
-    FunctionVariable { slot: u16, constant: bool, callable: bool },
+    FunctionVariable {
+        slot: u16,
+        constant: bool,
+        callable: bool,
+    },
     /// A name that exists but must not be used.
     Forbidden,
 }
 
-/// Names of a block or of a whole function.
 #[derive(Default)]
 struct Scope {
     names: HashMap<String, Meaning>,
@@ -127,7 +132,6 @@ struct Scope {
     function: bool,
 }
 
-/// A function that is being compiled.
 #[derive(Default)]
 struct Frame {
     slots: u16,
@@ -137,7 +141,6 @@ struct Frame {
     breakable: usize,
     depth: u16,
     deepest: u16,
-    /// Names to which function expressions are assigned.
     function_names: HashSet<String>,
 }
 
@@ -432,7 +435,6 @@ impl Compiler {
         None
     }
 
-    /// Returns the function that a name denotes.
     fn callee(&self, name: &str) -> Result<Option<Callee>> {
         Ok(match self.look_up(name) {
             Some((Meaning::Function(function), levels)) => Some(Callee { target: Target::Function(function), levels }),
@@ -455,7 +457,6 @@ impl Meaning {
     }
 }
 
-/// Returns true for a function expression.
 fn is_function(node: &ast::Expression<'_>) -> bool {
     matches!(
         node.without_parentheses(),

@@ -19,7 +19,6 @@ impl Compiler {
         }
     }
 
-    /// Compiles the statements of a function.
     pub(super) fn statements(&mut self, nodes: &[Node<'_>]) -> Result<Vec<Statement>> {
         self.declare_lexical(nodes)?;
         nodes
@@ -143,7 +142,6 @@ impl Compiler {
         })
     }
 
-    /// Compiles the handler of exceptions.
     fn handler(&mut self, handler: &ast::CatchClause<'_>) -> Result<Vec<Statement>> {
         let mut scope = Scope::default();
         if let Some(parameter) = &handler.param {
@@ -285,7 +283,7 @@ impl Compiler {
                 Some(self.declaration(declaration)?)
             }
             Some(init) => {
-                let init = init.as_expression().ok_or(Refused("a strange loop"))?;
+                let init = init.as_expression().ok_or(Refused("an unsupported loop"))?;
                 Some(Statement::Expression(self.expression(init)?))
             }
         };
@@ -318,14 +316,14 @@ impl Compiler {
         let ast::ForStatementLeft::VariableDeclaration(declaration) = left else {
             return match left {
                 ast::ForStatementLeft::AssignmentTargetIdentifier(name) => self.variable_place(&name.name),
-                _ => refuse("a strange loop"),
+                _ => refuse("an unsupported loop"),
             };
         };
         let [declarator] = &declaration.declarations[..] else {
-            return refuse("a strange loop");
+            return refuse("an unsupported loop");
         };
         if declarator.init.is_some() {
-            return refuse("a strange loop");
+            return refuse("an unsupported loop");
         }
         let name = binding_name(&declarator.id)?;
         match self.look_up(name) {
@@ -334,7 +332,7 @@ impl Compiler {
                 self.know(name, Meaning::Lexical { slot, constant, declared: true, readable: true });
                 Ok(Place::Variable(Variable { levels: 0, slot }))
             }
-            _ => refuse("a strange loop"),
+            _ => refuse("an unsupported loop"),
         }
     }
 

@@ -7,14 +7,12 @@ use crate::reason::{Reason, Steps, Stop};
 /// Starts and ends of groups in bytes; the whole match is group 0.
 pub(crate) type Groups = Vec<Option<usize>>;
 
-/// Text to which a pattern is applied.
 pub(crate) struct Subject<'t> {
     text: &'t str,
     ascii: bool,
 }
 
 enum Undo {
-    /// An alternative to continue with.
     Branch(usize, usize),
     /// Previous bound of a group.
     Group(usize, Option<usize>),
@@ -42,7 +40,6 @@ impl<'t> Subject<'t> {
         self.text[..at].chars().next_back()
     }
 
-    /// Returns the start of the character after the one at `at`.
     pub(crate) fn after(&self, at: usize) -> usize {
         at + self.at(at).map_or(1, char::len_utf8)
     }
@@ -59,7 +56,6 @@ impl<'t> Subject<'t> {
         Ok(None)
     }
 
-    /// Finds a match that starts at `at`.
     fn match_at(&self, pattern: &Pattern, at: usize, steps: &mut Steps) -> Result<Option<Groups>, Stop> {
         let mut groups = vec![None; pattern.groups * 2];
         Ok(self.run(pattern, 0, at, &mut groups, steps)?.then_some(groups))

@@ -10,7 +10,6 @@ mod parse;
 
 pub(super) use self::matcher::{Groups, Subject};
 
-/// A compiled regular expression.
 #[derive(Debug)]
 pub(super) struct Pattern {
     pub(super) code: Vec<Code>,
@@ -23,7 +22,6 @@ pub(super) struct Pattern {
     pub(super) dot_all: bool,
 }
 
-/// An instruction of the matcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
     Character(char),
@@ -45,7 +43,6 @@ pub(super) enum Code {
     Match,
 }
 
-/// A set of characters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Class {
     pub(super) negated: bool,
@@ -94,7 +91,6 @@ impl Class {
             || self.sets.iter().any(|set| set.has(character))
     }
 
-    /// Returns true if the class matches a character.
     pub(super) fn matches(&self, character: char, ignore_case: bool) -> bool {
         let found = self.has(character)
             || (ignore_case

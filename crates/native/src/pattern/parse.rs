@@ -5,7 +5,6 @@ use super::{Class, Code, Set};
 /// Maximum length of the code; longer patterns are refused.
 const MAX_CODE: usize = 2_000;
 
-/// Maximum number of repetitions that are unrolled.
 const MAX_COUNT: usize = 50;
 
 const MAX_NESTING: usize = 20;
@@ -188,7 +187,6 @@ impl Parser<'_> {
         })
     }
 
-    /// Returns the character that an escape denotes.
     fn escaped(&mut self, letter: char) -> Option<char> {
         Some(match letter {
             'n' => '\n',

@@ -10,7 +10,6 @@ use crate::value::{Array, Object, Packed, Val};
 use crate::{code_units, inherited, numbers};
 
 impl<'a> Run<'a, '_> {
-    /// Evaluates an expression.
     #[inline(always)]
     pub(crate) fn eval(&mut self, expression: &'a Expression) -> Result<Val<'a>, Stop> {
         // Fast path for literals.
@@ -156,7 +155,6 @@ impl<'a> Run<'a, '_> {
         }
     }
 
-    /// Evaluates any number of arguments.
     pub(crate) fn arguments(&mut self, arguments: &'a [Expression]) -> Result<ArenaVec<'a, Val<'a>>, Stop> {
         let mut values = ArenaVec::with_capacity_in(arguments.len(), self.arena);
         for argument in arguments {
@@ -181,7 +179,6 @@ impl<'a> Run<'a, '_> {
         Ok(values)
     }
 
-    /// Returns a member of a value.
     pub(crate) fn member(&mut self, object: Val<'a>, name: &[u8]) -> Result<Val<'a>, Stop> {
         let found = match object {
             Val::Lazy(lazy) => lazy.get(self.arena, name, &mut self.steps)?.map(Packed::open),

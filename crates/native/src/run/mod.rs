@@ -31,13 +31,11 @@ enum Flow<'a> {
     Return(Val<'a>),
 }
 
-/// Receiver of the rows and lines of a call.
 pub(super) trait Sink {
     fn row(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop>;
     fn line(&mut self, line: &[u8]);
 }
 
-/// One call.
 pub(super) struct Run<'a, 's> {
     program: &'a Program,
     pub(super) arena: &'a Bump,
@@ -51,7 +49,6 @@ pub(super) struct Run<'a, 's> {
     short: bool,
     /// The exception that ends the call, if its text can be computed.
     thrown: Option<String>,
-    /// Rows to be written at the end of the call.
     rows: ArenaVec<'a, (Val<'a>, Val<'a>)>,
     /// Number of rows that the engine would have waiting.
     waiting: usize,
@@ -63,7 +60,6 @@ pub(super) struct Run<'a, 's> {
 #[derive(Clone, Copy)]
 struct Frame {
     base: usize,
-    /// Frame of the enclosing function.
     parent: usize,
 }
 
@@ -131,7 +127,6 @@ impl<'a, 's> Run<'a, 's> {
         Maker { arena: self.arena, steps: &mut self.steps }
     }
 
-    /// Calls a function with arguments.
     pub(super) fn call(&mut self, callee: Callee, arguments: &[Val<'a>]) -> Result<Val<'a>, Stop> {
         let program = self.program;
         let function = &program.functions[usize::from(self.called(callee)?)];
@@ -344,7 +339,6 @@ pub(super) fn element_index(key: Val<'_>) -> Option<usize> {
     exact.then_some(index as usize)
 }
 
-/// Converts a count to a value.
 pub(super) fn count<'a>(number: usize) -> Val<'a> {
     #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53")]
     let number = number as f64;

@@ -36,7 +36,6 @@ impl<'a> Run<'a, '_> {
         self.set(target, value)
     }
 
-    /// Evaluates the subexpressions of an assignment target.
     fn target(&mut self, place: &'a Place) -> Result<Target<'a>, Stop> {
         Ok(match place {
             Place::Variable(variable) => Target::Slot(self.place(*variable)),

@@ -1,7 +1,6 @@
 //! [`tokens`]: tokens of Python source. Made for proofs, so it rejects everything that versions of Python could
 //! interpret differently, and everything unknown. Accepting invalid Python is harmless: such a function never runs.
 
-/// A token and its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token<'a> {
     pub(super) kind: Kind,

@@ -187,7 +187,6 @@ fn a_document_is_not_blamed_for_those_around_it() {
     }
 }
 
-/// Returns a new directory of this process.
 fn tempfile(name: &str) -> std::path::PathBuf {
     let path = std::env::temp_dir().join(format!("settee-process-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);

@@ -17,7 +17,6 @@ pub(crate) fn design(server: &QueryServer, rev: &str, json: &str) -> Box<dyn Des
     server.design_program(&source, Limits::default()).unwrap()
 }
 
-/// Receiver of the output of a list function.
 #[derive(Default)]
 pub(crate) struct Sent {
     pub(crate) response: String,

@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex};
 use settee_design::{CompileError, DocumentBatch, Emissions, Language as _, Limits, MapSource, Program, RunError};
 use settee_process::{QueryServer, Settings};
 
-/// Log lines of servers.
 type Lines = Arc<Mutex<Vec<String>>>;
 
 fn settings() -> Settings {

@@ -15,7 +15,6 @@ fn python(project_documents: bool) -> QueryServer {
 
 const DOCUMENT: &str = r#"{"_rev":"1-a","a":{"b":1},"b":[1.50],"c":"}","n\u0061me":null}"#;
 
-/// Returns how each function receives documents.
 fn engines(server: &QueryServer, functions: &[&str]) -> Vec<&'static str> {
     server.engines(&source(functions)).iter().map(|engine| engine.name).collect()
 }
@@ -115,7 +114,6 @@ fn document(random: &mut Random) -> String {
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
-/// An expression; `depth` limits its nesting.
 fn expression(random: &mut Random, depth: u32) -> String {
     let simple = [
         "doc['a']",

@@ -28,7 +28,6 @@ pub const REPLICATOR_ROLE: &str = "_replicator";
 /// Member that names the owner of a document.
 pub const OWNER: &str = "owner";
 
-/// Returns true if documents of this database describe replications.
 #[must_use]
 pub fn is_replicator_database(name: &str) -> bool {
     name == REPLICATOR_DATABASE || name.ends_with("/_replicator")
@@ -43,7 +42,6 @@ pub fn parse(document: Value<'_>, tuning: &Tuning) -> Result<Spec, SpecError> {
     Spec::parse(document, &user(document), tuning)
 }
 
-/// Returns the user as which the replication of a document runs.
 #[must_use]
 pub fn user(document: Value<'_>) -> User {
     let text = |value: Value<'_>| value.as_str().map(std::borrow::Cow::into_owned);
@@ -126,7 +124,6 @@ pub(crate) struct Documents {
     numbers: u64,
 }
 
-/// Document with an active replication.
 struct Entry {
     /// Distinguishes this version of the document from earlier ones.
     number: u64,
@@ -136,7 +133,6 @@ struct Entry {
     worker: Option<AbortHandle>,
 }
 
-/// Progress of a document.
 enum Phase {
     /// The replication id is being computed.
     Initializing(Arc<Spec>),
@@ -148,11 +144,9 @@ enum Phase {
     Elsewhere { spec: Arc<Spec>, job: Arc<str> },
 }
 
-/// Document and its job.
 #[derive(Clone)]
 pub(crate) struct Place {
     key: (Arc<str>, Arc<str>),
-    /// Number of the document's entry.
     number: u64,
     pub(crate) job: Arc<str>,
 }
@@ -180,7 +174,6 @@ impl Documents {
         (here, elsewhere)
     }
 
-    /// Removes all documents and stops all watches.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         for (_, watch) in std::mem::take(&mut self.watched) {
@@ -246,16 +239,13 @@ impl Replicator {
     }
 }
 
-/// Entry of `_scheduler/docs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentState {
     /// State, one of [`STATES`].
     pub state: &'static str,
-    /// JSON text of the entry.
     pub json: Vec<u8>,
 }
 
-/// All states of documents.
 pub const STATES: [&str; 7] = ["initializing", "error", "running", "pending", "crashing", "completed", "failed"];
 
 /// Returns the entry of `_scheduler/docs` of a document without an active replication, read from the document itself:
@@ -301,7 +291,6 @@ fn error_info(reason: &str) -> Vec<u8> {
     object.end()
 }
 
-/// Fields of an entry of `_scheduler/docs`.
 #[derive(Default)]
 struct Shown<'a> {
     database: &'a str,

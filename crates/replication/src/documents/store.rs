@@ -20,27 +20,25 @@ const ATTEMPTS_MAX: u32 = 20;
 /// Wait after the first conflict; it grows linearly with the attempts.
 const CONFLICT_WAIT_MS: u64 = 100;
 
-/// Maximum size of a document that is read.
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 
-/// State change to store.
 pub(super) enum Change {
     /// Members that describe states are removed.
     Cleared,
     /// The job with this id was created.
     Triggered(String),
     /// The replication could not be started or was interrupted, and is retried.
-    Error { id: Option<String>, reason: String },
-    /// The replication failed permanently.
+    Error {
+        id: Option<String>,
+        reason: String,
+    },
     Failed(String),
-    /// The replication is complete.
     Completed(Arc<Job>),
 }
 
 /// Members in the order in which they are written; `None` removes a member.
 type Members = Vec<(&'static str, Option<Vec<u8>>)>;
 
-/// Writes a state in the background.
 pub(super) fn spawn(replicator: &Arc<Replicator>, database: &Arc<str>, id: &Arc<str>, change: Change) {
     let (replicator, database, id) = (Arc::clone(replicator), Arc::clone(database), Arc::clone(id));
     tokio::spawn(async move {

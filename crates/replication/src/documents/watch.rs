@@ -17,7 +17,6 @@ use crate::transport::{Body, empty_body};
 /// Delay before a broken feed is reopened.
 const REOPEN_WAIT: Duration = Duration::from_secs(1);
 
-/// Maximum size of a row.
 const ROW_BYTES_MAX: usize = 64 << 20;
 
 impl Replicator {
@@ -49,7 +48,6 @@ impl Replicator {
     }
 }
 
-/// End of a feed.
 enum End {
     /// The database does not exist.
     Gone,
@@ -112,7 +110,6 @@ async fn rows(replicator: &Arc<Replicator>, name: &Arc<str>, since: &mut String,
     End::Broken("the feed is over".to_owned())
 }
 
-/// Handles a row and returns its sequence.
 fn row(replicator: &Arc<Replicator>, name: &Arc<str>, line: &[u8]) -> Option<String> {
     let line = line.trim_ascii();
     if line.is_empty() {

@@ -97,7 +97,6 @@ impl Replicator {
         self.forget(&mut state, database, id);
     }
 
-    /// Removes all documents of a database.
     pub(super) fn documents_removed(&self, database: &Arc<str>) {
         let mut state = self.state.lock();
         let keys = state.documents.entries.keys();
@@ -114,7 +113,6 @@ impl Replicator {
         }
     }
 
-    /// Stores the completion of the job of a document.
     pub(crate) fn document_completed(self: &Arc<Self>, job: &Arc<Job>) {
         if let Origin::Document { database, id } = &job.origin {
             store::spawn(self, database, id, Change::Completed(Arc::clone(job)));
@@ -151,7 +149,6 @@ impl Documents {
 }
 
 impl State {
-    /// Returns the specification of the active replication of a document.
     fn document_spec(&self, database: &Arc<str>, id: &Arc<str>) -> Option<Arc<Spec>> {
         let entry = self.documents.entries.get(&(Arc::clone(database), Arc::clone(id)))?;
         match &entry.phase {
@@ -171,9 +168,7 @@ struct Work {
     number: u64,
 }
 
-/// Next step of a worker.
 enum Next {
-    /// The worker ends.
     End,
     /// The step is repeated after this number of seconds.
     Again(u64),

@@ -5,7 +5,6 @@
 
 use settee_model::json::{Json, Value, write_array, write_object};
 
-/// JSON value as a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Tree {
     Object(Vec<(String, Tree)>),
@@ -17,7 +16,6 @@ enum Tree {
 /// Operators whose argument is a selector with its own fields.
 const INNER: [&str; 3] = ["$elemMatch", "$allMatch", "$keyMapMatch"];
 
-/// Returns the normal form of a selector.
 pub(super) fn normal(selector: &Json) -> Json {
     let tree = Tree::of(selector.value());
     let normal = match &tree {
@@ -126,7 +124,6 @@ fn negations(tree: Tree) -> Tree {
     }
 }
 
-/// Returns the negation of a selector.
 fn negated(tree: Tree) -> Tree {
     let (name, value) = match tree.into_single() {
         Ok(member) => member,

@@ -24,7 +24,6 @@ use crate::tuning::SocketOptions;
 /// Timeout of a connection attempt that no request waits for any more.
 const ABANDONED: Duration = Duration::from_secs(300);
 
-/// Opens connections.
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) tls: Arc<rustls::ClientConfig>,

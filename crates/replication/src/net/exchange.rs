@@ -76,7 +76,6 @@ async fn carry(body: Body) -> Result<Carried, TransportError> {
     }
 }
 
-/// Returns the location to which a response redirects.
 fn redirect(from: &Uri, response: &Response<Body>) -> Option<Uri> {
     let redirects = [301, 302, 303, 307, 308].contains(&response.status().as_u16());
     let location = response.headers().get(LOCATION).filter(|_| redirects)?.to_str().ok()?;

@@ -18,13 +18,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use super::connector::{BoxedIo, Connector};
 use crate::transport::{Body, TransportError};
 
-/// Maximum length of the head of an answer.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// Maximum number of headers of an answer.
 const HEADERS_MAX: usize = 100;
 
-/// Maximum size of one read.
 const PIECE_BYTES: usize = 8 << 10;
 
 /// Sends a request on a connection of its own and returns when the head of the response has arrived.
@@ -114,13 +111,10 @@ fn parse_head(read: &[u8]) -> Result<Option<(StatusCode, HeaderMap, usize)>, Tra
     Ok(Some((status.ok_or_else(|| broken(&"the answer has no status"))?, headers, length)))
 }
 
-/// Framing of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
-    /// The number of bytes that are outstanding.
     Length(u64),
     Chunked(Chunks),
-    /// The body ends with the connection.
     Connection,
 }
 
@@ -161,10 +155,8 @@ fn take(left: &mut u64, read: &mut Bytes) -> Option<Bytes> {
     Some(read.split_to(count)).filter(|data| !data.is_empty())
 }
 
-/// Position in a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chunks {
-    /// In the size of a chunk.
     Size {
         size: u64,
         digits: u8,
@@ -221,7 +213,6 @@ impl Chunks {
     }
 }
 
-/// Body of an answer.
 pub(super) struct Arriving {
     io: BoxedIo,
     /// Bytes that were read and not returned yet.

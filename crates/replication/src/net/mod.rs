@@ -29,7 +29,6 @@ use proxy::Proxy;
 use reach::Reach;
 pub use tls::{TlsOptions, Trust};
 
-/// Maximum idle time of a connection.
 const IDLE: Duration = Duration::from_secs(20);
 
 /// Maximum number of idle connections to a host: the default number of connections of one replication.
@@ -39,19 +38,15 @@ const IDLE_CONNECTIONS: usize = 20;
 /// permitted addresses.
 const WAYS_MAX: usize = 64;
 
-/// Options of all connections.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Trusted certificates and the client certificate.
     pub tls: TlsOptions,
-    /// Socket options.
     pub sockets: SocketOptions,
 }
 
 /// Returns true if a user may make this server connect to addresses that are not public.
 pub type ReachesPrivate = Arc<dyn Fn(&User) -> bool + Send + Sync>;
 
-/// Access to other servers.
 pub struct Network {
     reaches_private: ReachesPrivate,
     state: Mutex<State>,
@@ -137,10 +132,8 @@ impl Connect for Network {
     }
 }
 
-/// Exchanges of one replication with one of its peers.
 struct Peering {
     way: Way,
-    /// Credentials for the proxy.
     authorization: Option<http::HeaderValue>,
     connections: Arc<Semaphore>,
     timeout: Duration,

@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Addresses that may be connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Reach {
-    /// All addresses.
     Everything,
     /// Public addresses: neither this machine nor its network.
     Public,

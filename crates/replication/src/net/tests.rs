@@ -55,7 +55,6 @@ async fn read_request<T: Io + ?Sized>(stream: &mut T) -> Option<String> {
     Some(head + std::str::from_utf8(&body).unwrap())
 }
 
-/// Answers every request with the result of `answer`.
 async fn speak(mut stream: BoxedIo, seen: Seen, answer: impl Fn(&str) -> String) {
     while let Some(request) = read_request(&mut *stream).await {
         let text = answer(&request);
@@ -66,7 +65,6 @@ async fn speak(mut stream: BoxedIo, seen: Seen, answer: impl Fn(&str) -> String)
     }
 }
 
-/// Starts a peer with these answers.
 async fn peer(answer: impl Fn(&str) -> String + Clone + Send + Sync + 'static) -> (u16, Seen) {
     let seen = Seen::default();
     let received = Arc::clone(&seen);
@@ -179,7 +177,7 @@ async fn redirects_are_followed_as_couchdb_does() {
 async fn unresponsive_peers_are_dropped() {
     let port = listen(|mut stream| async move {
         let request = read_request(&mut stream).await.unwrap();
-        if request.starts_with("get /begun") {
+        if request.starts_with("get /started") {
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbegun").await.unwrap();
         }
         std::future::pending::<()>().await;
@@ -188,7 +186,7 @@ async fn unresponsive_peers_are_dropped() {
     let base = format!("http://127.0.0.1:{port}");
     let transport = transport_by(&Options::default(), &format!("{base}/db"), None, &tuning(50));
     assert_eq!(transport.call(get(&format!("{base}/never"))).await.unwrap_err(), TransportError::Timeout);
-    let response = transport.call(get(&format!("{base}/begun"))).await.unwrap();
+    let response = transport.call(get(&format!("{base}/started"))).await.unwrap();
     let error = response.into_body().collect().await.unwrap_err();
     assert_eq!(error, TransportError::Timeout);
 }
@@ -263,7 +261,6 @@ fn tls(wants_certificate: bool) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(builder.with_single_cert(certificates, key).unwrap()))
 }
 
-/// Starts a peer with TLS.
 async fn secure_peer(wants_certificate: bool) -> u16 {
     let acceptor = tls(wants_certificate);
     listen(move |stream| {

@@ -13,13 +13,11 @@ use crate::transport::TransportError;
 /// Options of the section `[replicator]` about TLS. The caller reads the files; the fields are their contents.
 #[derive(Clone, Default)]
 pub struct TlsOptions {
-    /// Trusted certificates.
     pub trust: Trust,
     /// Client certificate with its chain, and its key, both PEM (`cert_file`, `key_file`).
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Trusted certificates.
 #[derive(Clone, Default)]
 pub enum Trust {
     /// Certificates of the authorities that browsers trust.

@@ -11,7 +11,6 @@ use super::{Ask, Length, Peer};
 use crate::endpoint::{Auth, Endpoint};
 use crate::transport::{Body, TransportError, full_body};
 
-/// State of the session.
 pub(super) struct State {
     auth: Auth,
     session: Mutex<Session>,
@@ -25,13 +24,11 @@ enum Session {
     Unknown,
     /// The peer supports no sessions.
     Basic,
-    /// Cookie of the session.
     Cookie(String),
     /// The peer refused the name and password.
     Refused,
 }
 
-/// Credentials of a request.
 pub(super) enum Login {
     /// The request carries this cookie, or the name and password without one.
     Sent(Option<String>),
@@ -118,14 +115,12 @@ impl State {
         }
     }
 
-    /// Stores a cookie that came with an answer.
     pub(super) fn update(&self, cookie: String) {
         if self.auth != Auth::None {
             *self.session.lock() = Session::Cookie(cookie);
         }
     }
 
-    /// Adds the name and password.
     pub(super) fn authorize(&self, headers: &mut HeaderMap) {
         let Auth::Basic { username, password } = &self.auth else { return };
         let mut value = b"Basic ".to_vec();

@@ -12,13 +12,11 @@ use crate::transport::TransportError;
 #[derive(Clone, Debug)]
 pub(crate) struct ChangesQuery {
     query: String,
-    /// Filter that is sent in the body.
     body: Option<Bytes>,
     pub(crate) feed: Feed,
     leaves_out_design: bool,
 }
 
-/// Kinds of feeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feed {
     /// Feed that ends after the existing changes.
@@ -32,7 +30,6 @@ const VIEW_PARAMETERS: [&str; 9] =
     ["key", "keys", "start_key", "startkey", "end_key", "endkey", "descending", "include_docs", "reduce"];
 
 impl ChangesQuery {
-    /// Returns the parameters for a replication.
     pub(crate) fn of(spec: &Spec) -> Self {
         let feed = if spec.continuous { Feed::Continuous } else { Feed::Normal };
         let name = if spec.continuous { "continuous" } else { "normal" };
@@ -95,7 +92,6 @@ pub(super) fn since_parameter(since: &Json) -> String {
     encoded(&since.value().to_text())
 }
 
-/// Open feed.
 pub(crate) struct ChangesFeed {
     ask: Ask,
     stream: Stream,
@@ -152,7 +148,6 @@ impl ChangesFeed {
         self.alive && self.rows.is_balanced()
     }
 
-    /// Returns the error for a continuous feed that ended; the caller reopens it.
     pub(crate) fn ended(&self) -> PeerError {
         self.ask.transport(TransportError::Broken("the feed of changes ended".to_owned()))
     }

@@ -5,7 +5,6 @@ use settee_model::json::{Json, Value};
 use super::changes::since_parameter;
 use super::{Ask, Peer, PeerError, document_path, encoded};
 
-/// Properties of a database that a session needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Info {
     /// Newest sequence; any JSON.
@@ -15,7 +14,6 @@ pub(crate) struct Info {
 }
 
 impl Peer {
-    /// Reads the database information.
     pub(crate) async fn info(&self) -> Result<Info, PeerError> {
         let ask = Ask::get(self.uri(""));
         let shown = || self.endpoint().to_string();
@@ -87,7 +85,6 @@ impl Peer {
         }
     }
 
-    /// Reads a document as JSON.
     pub(crate) async fn document(&self, id: &str) -> Result<Json, PeerError> {
         let ask = Ask::get(self.uri(&document_path(id)));
         let answer = self.exchange(&ask).await?;

@@ -12,7 +12,6 @@ use super::{Ask, Length, Peer, PeerError, Stream, document_path};
 use crate::text::{Rows, Splitter, elements, member, members};
 use crate::transport::{Body, TransportError};
 
-/// Revisions of a document that a target lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// Id as a JSON string.
@@ -23,13 +22,11 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Returns the id.
     pub(crate) fn id(&self) -> String {
         self.id.value().as_str().unwrap_or_default().into_owned()
     }
 }
 
-/// Revision that a target rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) id: String,
@@ -38,7 +35,6 @@ pub(crate) struct Refused {
     pub(crate) reason: String,
 }
 
-/// Answer of a target to a batch of documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BulkDocs {
     /// The batch was accepted, except these revisions.
@@ -47,11 +43,9 @@ pub(crate) enum BulkDocs {
     BodyRefused(u16),
 }
 
-/// Answer of a target to one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Put {
     Taken,
-    /// The document was rejected permanently.
     Refused(Refused),
     /// The target lacks an attachment whose bytes were not sent (412).
     MissingStub,
@@ -274,7 +268,6 @@ pub(crate) struct Got {
 }
 
 impl BulkGet {
-    /// Returns the next document.
     pub(crate) async fn next(&mut self) -> Result<Option<Got>, PeerError> {
         loop {
             if let Some(row) = self.rows.next().map_err(|error| self.ask.protocol(error.to_string()))? {

@@ -14,7 +14,6 @@ use crate::transport::TransportError;
 /// Maximum length of a URL; beyond it, fewer possible ancestors are included.
 const MAX_URL_BYTES: usize = 7_000;
 
-/// Next piece of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Arriving {
     /// Revision as JSON text that was not validated. Attachments are stubs or inline.
@@ -25,7 +24,6 @@ pub(crate) enum Arriving {
     Missing,
 }
 
-/// Answer that is being received.
 pub(crate) struct OpenRevs {
     ask: Ask,
     stream: Stream,
@@ -80,7 +78,6 @@ impl Peer {
         Ok(OpenRevs { ask, stream, shape: Shape::Array(None) })
     }
 
-    /// Requests the bytes of an attachment.
     pub(crate) async fn attachment(&self, id: &str, rev: &str, name: &str) -> Result<(Ask, Stream), PeerError> {
         let name: Vec<String> = name.split('/').map(encoded).collect();
         let uri = self.uri(&format!("{}/{}?rev={}", document_path(id), name.join("/"), encoded(rev)));
@@ -168,7 +165,6 @@ impl OpenRevs {
         }
     }
 
-    /// Reads the rest of a part.
     async fn part_text(&mut self) -> Result<Bytes, PeerError> {
         let mut text = Vec::new();
         loop {
@@ -215,7 +211,6 @@ impl OpenRevs {
         matches!(self.shape, Shape::Array(_))
     }
 
-    /// Returns the error for an answer that violates the protocol.
     pub(crate) fn protocol(&self, detail: impl Into<String>) -> PeerError {
         self.ask.protocol(detail)
     }

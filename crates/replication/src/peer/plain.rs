@@ -21,18 +21,14 @@ pub enum Verb {
     Post,
 }
 
-/// Complete answer.
 #[derive(Debug)]
 pub struct Reply {
-    /// Status.
     pub status: u16,
-    /// Body.
     pub body: Bytes,
     ask: Ask,
 }
 
 impl Reply {
-    /// Returns true if the status is one of success.
     #[must_use]
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
@@ -49,7 +45,6 @@ impl Reply {
         Json::parse(&self.body).map_err(|error| self.ask.protocol(error.to_string()))
     }
 
-    /// Returns the answer as an error.
     #[must_use]
     pub fn error(&self) -> PeerError {
         self.ask.status(self.status, &self.body)
@@ -114,14 +109,12 @@ impl Peer {
         Ok(Download { ask, stream })
     }
 
-    /// Returns the path of a document below its database.
     #[must_use]
     pub fn document_path(id: &str) -> String {
         super::document_path(id)
     }
 }
 
-/// Body that is being received.
 pub struct Download {
     ask: Ask,
     stream: Stream,
@@ -137,7 +130,6 @@ impl Download {
     }
 }
 
-/// Rows of a list that is being received.
 pub struct List {
     download: Download,
     rows: Splitter,

@@ -14,19 +14,14 @@ use crate::session::{Control, Failure, Outcome, Progress, Session};
 use crate::spec::Spec;
 use crate::transport::TransportError;
 
-/// Origin of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// Request to `_replicate`.
     Transient {
-        /// User that sent the request.
         user: Option<Arc<str>>,
     },
-    /// Document.
     Document {
-        /// Name of its database.
         database: Arc<str>,
-        /// Id of the document.
         id: Arc<str>,
     },
 }
@@ -41,27 +36,19 @@ impl Origin {
     }
 }
 
-/// End of a job.
 #[derive(Clone, Debug)]
 pub(crate) enum Ended {
-    /// The replication is complete; the answer of `_replicate`.
     Completed(Json),
-    /// A run failed.
     Failed(Failure),
-    /// The job was removed.
     Removed,
 }
 
-/// One replication.
 pub(crate) struct Job {
-    /// Id as text.
     pub(crate) key: Arc<str>,
     pub(crate) id: ReplicationId,
     pub(crate) spec: Arc<Spec>,
     pub(crate) origin: Origin,
-    /// Time at which the job was added.
     pub(crate) added_ms: u64,
-    /// Statistics of all runs together.
     pub(crate) progress: Arc<Progress>,
     run: Mutex<Option<Run>>,
     /// Held by a run until its end, so that the next run finds its checkpoint.
@@ -91,14 +78,12 @@ impl Job {
         }
     }
 
-    /// Returns a receiver for the end of the job.
     pub(super) fn wait(&self) -> oneshot::Receiver<Ended> {
         let (sender, ended) = oneshot::channel();
         self.waiting.lock().push(sender);
         ended
     }
 
-    /// Notifies the waiting requests.
     pub(super) fn end(&self, ended: &Ended) {
         for sender in self.waiting.lock().drain(..) {
             // The client may have disconnected.

@@ -37,7 +37,6 @@ const INTERVAL_MIN_MS: u64 = 100;
 /// Settings of the section `[replicator]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Settings of the scheduler.
     pub scheduling: scheduler::Settings,
     /// Defaults for options that a replication does not set.
     pub tuning: Tuning,
@@ -47,34 +46,24 @@ pub struct Settings {
     pub update_docs: bool,
 }
 
-/// Dependencies of a [`Replicator`].
 pub struct Dependencies {
-    /// Connector by which databases are reached.
     pub connect: Arc<dyn Connect>,
-    /// Dependencies of sessions.
     pub services: Services,
-    /// Properties of this server that enter into ids.
     pub identity: Identity,
-    /// Name of this server in lists.
     pub node: String,
     /// Returns the time in milliseconds of the Unix epoch.
     pub now_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// Returns random numbers.
     pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// Returns the settings in force.
     pub settings: Arc<dyn Fn() -> Settings + Send + Sync>,
-    /// Servers that share the work.
     pub servers: Arc<dyn Servers>,
 }
 
-/// Outcome of a request to replicate.
 #[derive(Clone, Debug)]
 pub enum Replicated {
     /// The replication is complete: the members of the answer after `ok`, an object.
     Completed(Json),
     /// The continuous replication runs under this id.
     Continuous(String),
-    /// The replication with this id was cancelled.
     Cancelled(String),
     /// Another server runs the replication with this id; that server must be asked for its outcome.
     Elsewhere(String),
@@ -106,7 +95,6 @@ pub enum ReplicateError {
     Cancelled,
 }
 
-/// All replications of a server.
 pub struct Replicator {
     pub(crate) dependencies: Dependencies,
     pub(crate) state: Mutex<State>,
@@ -117,7 +105,6 @@ pub struct Replicator {
     is_over: watch::Sender<bool>,
 }
 
-/// Jobs and documents.
 pub(crate) struct State {
     scheduler: Scheduler,
     jobs: HashMap<Arc<str>, Arc<Job>>,
@@ -126,7 +113,6 @@ pub(crate) struct State {
 }
 
 impl Replicator {
-    /// Creates a replicator without jobs.
     #[must_use]
     pub fn new(dependencies: Dependencies) -> Arc<Self> {
         let settings = (dependencies.settings)();
@@ -186,7 +172,6 @@ impl Replicator {
         let _ = active.wait_for(|active| *active == 0).await;
     }
 
-    /// Returns the settings in force.
     pub(crate) fn settings(&self) -> Settings {
         (self.dependencies.settings)()
     }
@@ -259,7 +244,6 @@ impl Replicator {
         Self::outcome(job).await
     }
 
-    /// Waits for the answer to a request.
     async fn outcome((job, ended): (Arc<Job>, oneshot::Receiver<Ended>)) -> Result<Replicated, ReplicateError> {
         if job.spec.continuous {
             return Ok(Replicated::Continuous(job.key.to_string()));
@@ -285,7 +269,6 @@ impl Replicator {
         Ok(Replicated::Cancelled(job.key.to_string()))
     }
 
-    /// Computes the id of a replication.
     pub(crate) async fn identify(&self, spec: &Spec) -> Result<ReplicationId, ReplicateError> {
         let transport = self.connect(&spec.source, &spec.tuning)?;
         let source = Peer::new(spec.source.clone(), transport, &spec.tuning);
@@ -298,13 +281,11 @@ impl Replicator {
         Ok(counted(transport, Arc::clone(&self.dependencies.services.counters)))
     }
 
-    /// Returns the statistics of all replications.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.dependencies.services.counters
     }
 
-    /// Returns the number of jobs by state.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.state.lock().scheduler.tally()

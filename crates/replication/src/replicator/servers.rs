@@ -13,7 +13,6 @@ use std::time::Duration;
 use super::{Job, Origin, Replicator};
 use crate::documents::Place;
 
-/// Interval between checks of the claims.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum time for a run that is handed over to record its progress.

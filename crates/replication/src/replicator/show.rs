@@ -11,19 +11,15 @@ use crate::endpoint::Endpoint;
 use crate::scheduler::{Event, Happened};
 use crate::session::Statistics;
 
-/// Entry of `_scheduler/jobs`.
 #[derive(Clone, Debug)]
 pub struct JobState {
     /// Id, by which entries are sorted.
     pub id: Arc<str>,
-    /// JSON text of the entry.
     pub json: Vec<u8>,
 }
 
-/// Entry of `_active_tasks`.
 #[derive(Clone, Debug)]
 pub struct TaskState {
-    /// JSON text of the entry.
     pub json: Vec<u8>,
 }
 
@@ -39,7 +35,6 @@ impl Replicator {
         (jobs.len(), shown.collect())
     }
 
-    /// Returns one entry of [`Self::jobs`].
     #[must_use]
     pub fn job(&self, id: &str) -> Option<JobState> {
         let state = self.state.lock();
@@ -48,7 +43,6 @@ impl Replicator {
         Some(shown)
     }
 
-    /// Returns the entries of the runs that are active.
     #[must_use]
     pub fn tasks(&self) -> Vec<TaskState> {
         let state = self.state.lock();
@@ -130,7 +124,6 @@ fn write_event(out: &mut Vec<u8>, event: &Event) {
     out.extend_from_slice(&object.end());
 }
 
-/// Appends the object `info` of a replication.
 pub(crate) fn write_statistics(out: &mut Vec<u8>, statistics: &Statistics) {
     let mut object = Object::new();
     write_counters(&mut object, statistics);
@@ -169,7 +162,6 @@ pub(crate) fn proxy(endpoint: &Endpoint) -> Option<String> {
     Some(format!("{scheme}://{host}"))
 }
 
-/// Writer for the members of an object.
 pub(crate) struct Object(Vec<u8>);
 
 impl Object {

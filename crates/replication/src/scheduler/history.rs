@@ -13,12 +13,9 @@ const BACKOFF_MS: u64 = 30_000;
 /// Maximum number of doublings: a delay of eight and a half hours.
 const BACKOFF_DOUBLINGS_MAX: u32 = 10;
 
-/// Event of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happened {
-    /// The job was added.
     Added,
-    /// A run started.
     Started,
     /// The run was stopped to let other jobs run.
     Stopped,
@@ -27,7 +24,6 @@ pub enum Happened {
 }
 
 impl Happened {
-    /// Returns CouchDB's name of the event.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -39,16 +35,13 @@ impl Happened {
     }
 }
 
-/// Event of a job with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Time in milliseconds of the Unix epoch.
     pub at_ms: u64,
-    /// The event.
     pub happened: Happened,
 }
 
-/// Limits of histories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Number of events that are kept; at least one.
@@ -62,7 +55,6 @@ pub struct Limits {
 pub struct History(VecDeque<Event>);
 
 impl History {
-    /// Creates the history of a job that was added at this time.
     #[must_use]
     pub fn new(at_ms: u64) -> Self {
         Self(VecDeque::from([Event { at_ms, happened: Happened::Added }]))
@@ -73,7 +65,6 @@ impl History {
         self.0.iter()
     }
 
-    /// Returns the last event.
     #[must_use]
     pub fn last(&self) -> &Event {
         self.0.front().expect("a history starts with an event and never loses the newest")
@@ -90,7 +81,6 @@ impl History {
         self.0.iter().find(|event| event.happened == Happened::Started).map_or(0, |event| event.at_ms)
     }
 
-    /// Returns the number of consecutive crashes.
     #[must_use]
     pub fn crashes(&self, limits: Limits) -> u32 {
         let mut count = 0;
@@ -107,7 +97,6 @@ impl History {
         count
     }
 
-    /// Returns true if the last event is a crash.
     #[must_use]
     pub fn is_crashed(&self) -> bool {
         matches!(self.last().happened, Happened::Crashed(_))

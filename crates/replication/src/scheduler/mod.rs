@@ -16,16 +16,13 @@ use crate::counters::Tally;
 pub use history::{Event, Happened, History, Limits};
 use share::Shares;
 
-/// Scheduler settings in the section `[replicator]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Maximum number of jobs that run concurrently.
     pub max_jobs: usize,
     /// Maximum number of jobs that are exchanged in an interval.
     pub max_churn: usize,
-    /// Length of an interval.
     pub interval_ms: u64,
-    /// Limits of histories.
     pub history: Limits,
     /// The section `[replicator.shares]`.
     pub shares: Vec<(String, u32)>,
@@ -52,7 +49,6 @@ pub enum Lifetime {
     Persistent,
 }
 
-/// Duration of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
     /// The job ends when all changes are copied, and is not interrupted to let other jobs run.
@@ -61,27 +57,21 @@ pub enum Course {
     Continuous,
 }
 
-/// Properties of a job that the scheduler needs.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// Group with which the job shares: the name of a `_replicator` database, or of a user.
     pub group: Arc<str>,
-    /// Retry policy.
     pub lifetime: Lifetime,
-    /// Duration.
     pub course: Course,
 }
 
-/// Action for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Start a run of this job.
     Start(Arc<str>),
     /// End the run of this job; the job waits again.
     Stop(Arc<str>),
 }
 
-/// All jobs.
 #[derive(Debug, Default)]
 pub struct Scheduler {
     settings: Settings,
@@ -107,13 +97,11 @@ impl Scheduler {
         scheduler
     }
 
-    /// Changes the settings, from the next decision on.
     pub fn configure(&mut self, settings: Settings) {
         self.shares.configure(settings.shares.clone());
         self.settings = settings;
     }
 
-    /// Returns the settings in force.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -215,25 +203,21 @@ impl Scheduler {
         self.jobs.get(id).map(|entry| (&entry.history, entry.runs))
     }
 
-    /// Returns the number of jobs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.jobs.len()
     }
 
-    /// Returns true if there are no jobs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
 
-    /// Returns the number of jobs that run.
     #[must_use]
     pub fn running(&self) -> usize {
         self.running
     }
 
-    /// Returns the number of jobs by state.
     #[must_use]
     pub fn tally(&self) -> Tally {
         let waiting = self.jobs.values().filter(|entry| !entry.runs);

@@ -18,7 +18,6 @@ const USAGE_KEPT: f64 = 0.5;
 /// Fraction of a job's burden that remains after an interval.
 const BURDEN_KEPT: f64 = 0.98;
 
-/// Accounts of all groups and jobs.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     configured: HashMap<String, u32>,

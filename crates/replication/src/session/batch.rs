@@ -15,7 +15,6 @@ use super::{Context, Failure};
 use crate::peer::{Attempts, BulkDocs, BulkGet, PeerError, Refused, Wanted};
 use crate::text::{elements, member, members};
 
-/// Size of the collected documents at which they are written.
 const FLUSH_BYTES: usize = 2 << 20;
 
 /// Errors of a target that do not concern the document itself.
@@ -28,11 +27,9 @@ const PASSING_ERRORS: [&str; 6] = [
     "all_workers_died",
 ];
 
-/// Failure of an attempt.
 pub(super) enum Ended {
     /// The exchange broke; a retry may succeed.
     Broken(Failure),
-    /// The failure is permanent.
     Failed(Failure),
 }
 
@@ -203,7 +200,6 @@ async fn fetch(
     Ok(())
 }
 
-/// Returns true if the document has attachments.
 pub(super) fn has_attachments(document: &[u8]) -> bool {
     // A search for the name, at any position, is enough for nearly all documents.
     memmem::find(document, b"\"_attachments\"").is_some()
@@ -242,7 +238,6 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Collects documents and writes them in batches.
 pub(super) struct Writer<'a> {
     context: &'a Context,
     documents: Vec<Bytes>,
@@ -254,7 +249,6 @@ impl<'a> Writer<'a> {
         Self { context, documents: Vec::new(), bytes: 0 }
     }
 
-    /// Adds a document.
     pub(super) async fn push(&mut self, document: Bytes) -> Result<(), Ended> {
         self.bytes += document.len();
         self.documents.push(document);

@@ -37,7 +37,6 @@ pub struct Statistics {
     pub bulk_get_docs: u64,
     /// Pending changes of the source; `None` before the first answer of `_changes`.
     pub changes_pending: Option<u64>,
-    /// Sequence of the last checkpoint.
     pub checkpointed_source_seq: Option<Json>,
     /// Newest sequence of the source that was read.
     pub source_seq: Option<Json>,
@@ -64,7 +63,6 @@ impl Statistics {
 }
 
 impl Progress {
-    /// Returns a copy of the counters.
     pub fn statistics(&self) -> Statistics {
         self.statistics.lock().clone()
     }
@@ -74,7 +72,6 @@ impl Progress {
         self.refusals.lock().clone()
     }
 
-    /// Counts a document that the target rejected.
     pub(crate) fn refused(&self, text: String) {
         self.update(|statistics| statistics.doc_write_failures += 1);
         let mut refusals = self.refusals.lock();
@@ -83,7 +80,6 @@ impl Progress {
         }
     }
 
-    /// Changes the counters.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Statistics)) {
         change(&mut self.statistics.lock());
     }

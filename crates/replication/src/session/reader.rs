@@ -7,13 +7,14 @@ use tokio::sync::mpsc;
 use crate::peer::{Attempts, ChangesQuery, Feed, Peer, PeerError};
 use crate::text::member;
 
-/// Output of the reader.
 #[derive(Clone, Debug)]
 pub(super) enum Item {
     /// Row of the feed: a JSON object, not validated.
     Row(Bytes),
-    /// All changes were read.
-    End { last_seq: Json, pending: Option<u64> },
+    End {
+        last_seq: Json,
+        pending: Option<u64>,
+    },
     /// The reader failed. The error is boxed, because the queue has slots for many items, most of which are rows.
     Failed(Box<PeerError>),
     /// The database was deleted and recreated, with different sequences.

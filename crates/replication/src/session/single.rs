@@ -17,10 +17,8 @@ use crate::peer::{Arriving, Attempts, OpenRevs, PeerError, Put, Refused, Wanted,
 use crate::text::{MAX_ROW_BYTES, member};
 use crate::transport::TransportError;
 
-/// Capacity of the queue of pieces of a body.
 const PIECES: usize = 4;
 
-/// Revision to copy.
 #[derive(Clone, Debug)]
 pub(super) struct Single {
     id: String,
@@ -31,7 +29,6 @@ pub(super) struct Single {
 }
 
 impl Single {
-    /// Returns all revisions of a document.
     pub(super) fn of(wanted: &Wanted) -> impl Iterator<Item = Self> {
         wanted.revs.iter().map(|rev| Self {
             id: wanted.id(),
@@ -47,7 +44,6 @@ impl Single {
         Some(Self { id: wanted.id(), rev: rev_of(document)?, possible_ancestors, document: None })
     }
 
-    /// Returns a design document that was received.
     pub(super) fn design(wanted: &Wanted, document: Bytes) -> Self {
         let rev = rev_of(&document).unwrap_or_default();
         Self { id: wanted.id(), rev, possible_ancestors: Vec::new(), document: Some(document) }
@@ -192,7 +188,6 @@ struct Following {
     encoding: Option<String>,
 }
 
-/// Encoding of attachment bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coding {
     /// Bytes as the source stores them, possibly compressed.
@@ -222,7 +217,6 @@ fn attachments_with(document: &Json, mark: &str, coding: Coding) -> Option<Vec<F
     following.collect()
 }
 
-/// Copies a revision in several parts.
 async fn related(context: &Context, single: &Single, opened: &mut OpenRevs) -> Result<Attempt, Ended> {
     let text = related_document(opened).await.map_err(Ended::source)?;
     let document = Json::parse(&text).map_err(|_| Ended::source(opened.protocol("a document is not JSON")))?;
@@ -259,7 +253,6 @@ struct Body {
     content_type: String,
     /// The document and all before it.
     begin: Bytes,
-    /// Head of each attachment.
     heads: Vec<Bytes>,
     end: Bytes,
     length: u64,

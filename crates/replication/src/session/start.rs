@@ -11,7 +11,6 @@ use crate::id::ReplicationId;
 use crate::peer::{Peer, PeerError};
 use crate::spec::{Filter, Spec};
 
-/// Session that is ready to run.
 pub(super) struct Started {
     /// Sequence after which the session reads changes.
     pub(super) since: Json,
@@ -64,7 +63,6 @@ pub(super) async fn start(spec: &Spec, id: &ReplicationId, context: &Context) ->
     Ok(Started { since, instance, checkpoints })
 }
 
-/// Checkpoint of one side.
 #[derive(Clone, Debug, Default)]
 struct Log {
     document: Option<Json>,
@@ -91,13 +89,11 @@ impl Log {
     }
 }
 
-/// One side of the checkpoints of a session.
 struct Side {
     rev: Option<String>,
     instance: Option<Json>,
 }
 
-/// Checkpoints of a session.
 pub(super) struct Checkpoints {
     name: String,
     used: bool,
@@ -115,7 +111,6 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Returns the answer of `_replicate`.
     pub(super) fn answer(&self) -> Json {
         if self.used { self.answer.clone() } else { Json::trusted(b"{\"use_checkpoints\":false}".to_vec()) }
     }

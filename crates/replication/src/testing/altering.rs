@@ -15,9 +15,7 @@ use crate::transport::{Body, BoxFuture, Transport, TransportError, empty_body, f
 /// Alteration of an answer. The peer handles the request in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alteration {
-    /// No alteration.
     None,
-    /// Single bytes.
     Bytes,
     /// Pieces of a hundred bytes, with twenty seconds between them.
     Slow,
@@ -27,13 +25,11 @@ pub(crate) enum Alteration {
     Cut(usize),
     /// Half of the answer, and then no more data.
     Stalled,
-    /// The answer twice.
     Twice,
     /// This text instead of the answer.
     Text(&'static str),
     /// Page of a proxy, with this status.
     Page(u16),
-    /// Only this status.
     Status(u16),
     /// Redirect with this status.
     Moved(u16),
@@ -75,7 +71,6 @@ pub(crate) struct Altering {
     inner: Arc<dyn Transport>,
     alteration: Alteration,
     kind: &'static str,
-    /// Number of answers that are altered.
     count: u64,
     altered: AtomicU64,
 }
@@ -85,7 +80,6 @@ impl Altering {
         Arc::new(Self { inner, alteration, kind, count, altered: AtomicU64::new(0) })
     }
 
-    /// Returns the number of answers that were altered.
     pub(crate) fn altered(&self) -> u64 {
         self.altered.load(Ordering::SeqCst)
     }
@@ -106,7 +100,6 @@ pub(crate) const KINDS: [(&str, bool, bool); 11] = [
     ("create", false, true),
 ];
 
-/// Returns the kind of an exchange.
 fn kind(request: &Request<Body>) -> &'static str {
     let path = request.uri().path();
     let is_get = request.method() == Method::GET;
@@ -167,7 +160,6 @@ pub(crate) fn in_pieces(pieces: Vec<Bytes>, pause: Duration, ends: bool) -> Body
     channel_body(receiver, if ends { length as u64 } else { u64::MAX })
 }
 
-/// Cuts `bytes` into pieces of this length.
 fn cut(bytes: &Bytes, length: usize) -> Vec<Bytes> {
     (0..bytes.len()).step_by(length).map(|at| bytes.slice(at..bytes.len().min(at + length))).collect()
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use settee_model::json::Json;
 
-/// Format of sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sequences {
     /// Numbers: CouchDB 1.x, PouchDB.
@@ -43,7 +42,6 @@ impl Leaf {
     }
 }
 
-/// Database.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Database {
     pub(crate) instance: u64,
@@ -100,7 +98,6 @@ impl Database {
         leaves
     }
 
-    /// Returns all leaves of all documents, to compare databases.
     pub(crate) fn state(&self) -> BTreeMap<String, Vec<Leaf>> {
         self.documents.keys().map(|id| (id.clone(), self.leaves(id).into_iter().cloned().collect())).collect()
     }
@@ -115,7 +112,6 @@ impl Sequences {
         }
     }
 
-    /// Parses a `since` parameter.
     pub(crate) fn read(self, text: &str) -> u64 {
         let digits = match self {
             Self::Numbers => text,

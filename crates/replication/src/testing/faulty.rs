@@ -11,7 +11,6 @@ use tokio::sync::mpsc;
 use crate::peer::channel_body;
 use crate::transport::{Body, BoxFuture, Transport, TransportError, full_body};
 
-/// Failure of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// No connection; the peer received no request.
@@ -41,7 +40,6 @@ impl Faulty {
         Arc::new(Self { inner, fault, first, count, exchanges: AtomicU64::new(0) })
     }
 
-    /// Returns the number of exchanges.
     pub(crate) fn exchanges(&self) -> u64 {
         self.exchanges.load(Ordering::SeqCst)
     }

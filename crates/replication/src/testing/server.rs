@@ -18,21 +18,17 @@ use super::database::{Database, Leaf, Sequences};
 use crate::peer::channel_body;
 use crate::transport::{Body, BoxFuture, Transport, TransportError, full_body};
 
-/// Features that a server lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Missing {
     pub(crate) bulk_get: bool,
     pub(crate) multipart: bool,
 }
 
-/// Server with databases.
 pub(crate) struct Server {
     pub(crate) databases: Arc<Mutex<BTreeMap<String, Database>>>,
     pub(crate) sequences: Sequences,
     pub(crate) missing: Missing,
-    /// Ids that are rejected, as by a validation function.
     pub(crate) forbidden: Mutex<Vec<String>>,
-    /// Maximum length of a body that is accepted.
     pub(crate) longest: usize,
     /// Method and path of all requests.
     pub(crate) log: Mutex<Vec<String>>,
@@ -41,7 +37,6 @@ pub(crate) struct Server {
 
 type Answer = (u16, String);
 
-/// Bytes of attachments by name.
 type Parts = BTreeMap<String, Vec<u8>>;
 
 fn error(status: u16, error: &str) -> Answer {
@@ -71,7 +66,6 @@ impl Server {
         })
     }
 
-    /// Returns a current server with these databases.
     pub(crate) fn with(names: &[&str]) -> Arc<Self> {
         let server = Self::new(Sequences::Strings, Missing::default());
         for name in names {
@@ -249,7 +243,6 @@ impl Server {
         }
     }
 
-    /// Answers `open_revs` with attachments.
     fn mixed(&self, database: &str, id: &str, query: &BTreeMap<String, String>) -> Response<Body> {
         let databases = self.databases.lock();
         let database = &databases[database];

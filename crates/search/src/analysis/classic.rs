@@ -3,7 +3,6 @@
 
 use super::split::MAX_WORD_CHARS;
 
-/// A run of letters and digits, with its end.
 struct Run {
     end: usize,
     has_digit: bool,
@@ -11,7 +10,6 @@ struct Run {
     chars: usize,
 }
 
-/// Returns the next word.
 pub(super) fn word(text: &str, from: usize) -> Option<(usize, usize)> {
     let start = from + text[from..].find(is_part)?;
     let runs = runs(text, start);

@@ -33,7 +33,6 @@ pub(super) fn fold_to_ascii(term: &mut String) {
     }
 }
 
-/// Tokenizer.
 #[derive(Clone)]
 pub(super) struct Split {
     next: Next,
@@ -184,7 +183,6 @@ fn bigrams(text: &str) -> Vec<Token> {
 
 type Change = dyn Fn(&mut String) -> bool + Send + Sync;
 
-/// Filter that modifies each term, or removes it.
 #[derive(Clone)]
 pub(super) struct Apply(Arc<Change>);
 

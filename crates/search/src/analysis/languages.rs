@@ -104,7 +104,6 @@ fn parts(language: &str) -> Option<(Before, Stop, Stem)> {
     })
 }
 
-/// Returns the filter chain of a language.
 pub(super) fn chain(language: &str, own: Option<&[String]>) -> Option<TextAnalyzer> {
     let (before, stop, stem) = parts(language)?;
     let stop = match (own, stop) {

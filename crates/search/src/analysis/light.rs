@@ -18,7 +18,6 @@ impl Letters {
         count <= self.len() && self.0[self.len() - count..].iter().copied().eq(ending.chars())
     }
 
-    /// Returns true if it is longer than `length` and has this ending.
     fn long(&self, length: usize, ending: &str) -> bool {
         self.len() > length && self.ends(ending)
     }

@@ -23,7 +23,6 @@ use crate::limits::SearchLimits;
 /// Approximate memory of a term in a list, in addition to its text.
 const TERM_BYTES: usize = 48;
 
-/// Rules of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// `_nouveau`: a field has a single type.
@@ -32,7 +31,6 @@ pub enum Dialect {
     Clouseau,
 }
 
-/// Converts a text to terms.
 #[derive(Clone)]
 pub struct Analyzer {
     name: String,
@@ -50,7 +48,6 @@ enum Folding {
     Ascii,
 }
 
-/// A term of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) text: String,
@@ -177,30 +174,24 @@ impl fmt::Debug for Analyzer {
     }
 }
 
-/// Analyzers of an index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Analyzers {
-    /// Analyzer of all other fields.
     pub default: Analyzer,
-    /// Analyzers of single fields.
     pub fields: Vec<(String, Analyzer)>,
 }
 
 impl Analyzers {
-    /// Creates analyzers with one for all fields.
     #[must_use]
     pub fn of_all(default: Analyzer) -> Self {
         Self { default, fields: Vec::new() }
     }
 
-    /// Returns the analyzer of a field.
     #[must_use]
     pub fn of(&self, field: &str) -> &Analyzer {
         self.fields.iter().find(|(name, _)| name == field).map_or(&self.default, |(_, analyzer)| analyzer)
     }
 }
 
-/// Returns the filter chain for a name.
 fn chain(name: &str, own: Option<&[String]>) -> Option<(TextAnalyzer, Folding)> {
     let plain = |split: Split| TextAnalyzer::builder(split);
     let stop = |words: &[&str]| {

@@ -8,7 +8,6 @@ pub(super) const MAX_WORD_CHARS: usize = 255;
 /// A function that returns the byte range of the next word.
 pub(super) type Next = fn(&str, usize) -> Option<(usize, usize)>;
 
-/// Returns the text as one word.
 pub(super) fn whole(text: &str, from: usize) -> Option<(usize, usize)> {
     (from == 0 && !text.is_empty()).then_some((0, text.len()))
 }
@@ -18,7 +17,6 @@ pub(super) fn not_blank(text: &str, from: usize) -> Option<(usize, usize)> {
     run(text, from, |c| !c.is_whitespace())
 }
 
-/// Returns the next run of letters.
 pub(super) fn letters(text: &str, from: usize) -> Option<(usize, usize)> {
     run(text, from, char::is_alphabetic)
 }

@@ -7,7 +7,6 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 const BITS_PER_ID: usize = 10;
 const PROBES: u64 = 5;
 
-/// A Bloom filter of ids.
 pub(super) struct Bloom {
     bits: Vec<u64>,
 }

@@ -32,31 +32,24 @@ use crate::vectors::VectorField;
 pub struct Definition {
     /// Rules of the index.
     pub dialect: Dialect,
-    /// Analyzers of texts.
     pub analyzers: Analyzers,
-    /// Fields with vectors.
     pub vectors: Vec<VectorField>,
 }
 
 impl Definition {
-    /// Returns the vector parameters of a field.
     pub(crate) fn vectors_of(&self, field: &str) -> Option<&VectorField> {
         self.vectors.iter().find(|known| known.name == field)
     }
 }
 
-/// Statistics of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
-    /// Number of live documents.
     pub docs: u64,
     /// Number of replaced or deleted documents that are still stored.
     pub deleted_docs: u64,
-    /// Total length of its files.
     pub file_bytes: u64,
     /// Approximate bytes on disk.
     pub disk_bytes: u64,
-    /// Number of segments.
     pub segments: usize,
 }
 
@@ -89,7 +82,6 @@ impl Index {
         Self { inner: Arc::new(Inner { shelf, definition, reader: Mutex::default(), live: Mutex::default() }) }
     }
 
-    /// Returns its shard.
     #[must_use]
     pub fn shard(&self) -> Shard {
         self.inner.shelf.shard()
@@ -157,17 +149,11 @@ impl Index {
     }
 
     /// Returns the type of a field, if a document has it. For `_search`, texts have priority.
-    ///
-    /// # Errors
-    /// If the store fails.
     pub fn kind(&self, field: &str) -> Result<Option<FieldKind>> {
         Ok(self.inner.reader()?.layout().kinds(field).find_map(SlotKind::field_kind))
     }
 
     /// Returns the statistics of the index.
-    ///
-    /// # Errors
-    /// If the store fails.
     pub fn info(&self) -> Result<Info> {
         let record = self.inner.shelf.find()?.record.unwrap_or_default();
         let mut info = Info { disk_bytes: self.inner.shelf.approximate_size(), ..Info::default() };
@@ -180,15 +166,11 @@ impl Index {
         Ok(info)
     }
 
-    /// Releases the cached reader.
     pub fn release(&self) {
         *self.inner.reader.lock() = None;
     }
 
     /// Makes the store reclaim the space of replaced files.
-    ///
-    /// # Errors
-    /// If the store fails.
     pub fn reclaim(&self) -> Result<()> {
         self.inner.shelf.reclaim()
     }

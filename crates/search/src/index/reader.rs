@@ -26,7 +26,6 @@ pub(crate) struct SegmentValues {
     store: StoreReader,
 }
 
-/// State that a search reads.
 pub(crate) struct Reader {
     record: Record,
     layout: Layout,
@@ -69,7 +68,6 @@ impl Reader {
         &self.searcher
     }
 
-    /// Opens the data for hits of a segment.
     pub(crate) fn values(&self, segment: usize) -> Result<SegmentValues> {
         let ids = self.segments[segment].fast_fields().str(ID)?;
         let ids = ids.ok_or_else(|| Error::Corrupt("a segment has no ids".to_owned()))?;
@@ -77,13 +75,11 @@ impl Reader {
         Ok(SegmentValues { ids, store })
     }
 
-    /// Returns the stored fields of a document.
     pub(crate) fn stored(&self, values: &SegmentValues, doc: DocId) -> Result<Vec<(String, StoredValue)>> {
         let document: tantivy::TantivyDocument = values.store.get(doc)?;
         segment::stored(&document, &self.layout)
     }
 
-    /// Returns the vectors of a segment in this slot, if any.
     pub(crate) fn vectors(&self, segment: usize, slot: usize) -> Result<Option<Arc<VectorFile>>> {
         if let Some(opened) = self.vectors.lock().get(&(segment, slot)) {
             return Ok(opened.clone());

@@ -10,11 +10,9 @@ use crate::index::Definition;
 use crate::store::{Files, Slot, SlotKind};
 use crate::syntax::Fields;
 
-/// The fields of an index.
 #[derive(Clone)]
 pub(crate) struct Layout {
     pub(crate) slots: Vec<Slot>,
-    /// Fields of `tantivy`, for slots that have one.
     fields: Vec<Option<Field>>,
     pub(crate) schema: Schema,
     pub(crate) id: Field,
@@ -73,12 +71,10 @@ impl Layout {
         Ok(index)
     }
 
-    /// Returns the position of the slot of a field with this type.
     pub(crate) fn find(&self, name: &str, kind: SlotKind) -> Option<usize> {
         self.slots.iter().position(|slot| slot.kind == kind && slot.name == name)
     }
 
-    /// Checks the maximum number of slots.
     pub(crate) fn check_room(slots: &[Slot]) -> Result<()> {
         if slots.len() < 2 * MAX_FIELDS {
             return Ok(());
@@ -100,7 +96,6 @@ impl Layout {
         self.fields.get(number).copied().flatten()
     }
 
-    /// Returns the column with the strings of a field.
     pub(crate) fn strings(&self, name: &str) -> Option<String> {
         if name == ID {
             return Some(ID.to_owned());
@@ -109,7 +104,6 @@ impl Layout {
         self.slots_of(name).find(|(kind, ..)| is_string(*kind)).map(|(_, number, _)| column(number))
     }
 
-    /// Returns the column with the numbers of a field.
     pub(crate) fn numbers(&self, name: &str) -> Option<String> {
         self.slots_of(name).find(|(kind, ..)| *kind == SlotKind::Double).map(|(_, number, _)| column(number))
     }
@@ -139,7 +133,6 @@ impl SlotKind {
     }
 }
 
-/// Returns the name of a slot in `tantivy`.
 pub(crate) fn column(number: usize) -> String {
     format!("f{number}")
 }

@@ -17,7 +17,6 @@ use crate::field::{Field, FieldValue, StoredValue};
 use crate::store::{SegmentRecord, SlotKind, VECTORS};
 use crate::vectors::{VectorFile, VectorSet};
 
-/// A document to be indexed.
 pub(super) struct Document {
     pub(super) id: String,
     pub(super) partition: Option<String>,
@@ -28,7 +27,6 @@ pub(super) struct Document {
 pub(super) struct Growing {
     writer: SegmentWriter,
     segment: Segment,
-    /// Latest document for each id.
     ids: HashMap<String, DocId>,
     /// Documents that were replaced since.
     dead: Vec<DocId>,
@@ -77,7 +75,6 @@ impl Growing {
         self.dead.extend(self.ids.remove(id));
     }
 
-    /// Stores the segment.
     pub(super) fn finish(self, layout: &Layout, definition: &Definition) -> Result<Grown> {
         let docs = self.writer.max_doc();
         self.writer.finalize()?;
@@ -125,7 +122,6 @@ fn name_of_vectors(segment: &str, slot: usize) -> String {
     format!("{segment}.{slot}{VECTORS}")
 }
 
-/// Opens a stored segment.
 pub(super) fn open(index: &tantivy::Index, record: &SegmentRecord) -> Result<Segment> {
     let id = tantivy::index::SegmentId::from_uuid_string(&record.id)
         .map_err(|_| Error::Corrupt("the name of a segment".to_owned()))?;
@@ -173,7 +169,6 @@ fn convert(layout: &Layout, document: &Document) -> TantivyDocument {
     out
 }
 
-/// Appends a value that is returned with hits.
 fn push_stored(out: &mut Vec<u8>, field: &Field) {
     let is_stored = field.options.store || matches!(field.value, FieldValue::Stored(_));
     if !is_stored {

@@ -20,7 +20,6 @@ use crate::error::{Error, Result};
 use crate::field::{self, Field, FieldValue};
 use crate::store::{FileRecord, Files, Record, SegmentRecord, Slot, SlotKind};
 
-/// Memory size at which a segment is stored.
 const SEGMENT_BYTES: usize = if cfg!(test) { 3 << 20 } else { 96 << 20 };
 
 /// Memory limit for `tantivy` if a segment will have few documents, because it determines the size of tables.
@@ -56,7 +55,6 @@ enum Change {
     Delete(String),
 }
 
-/// Additional state of a segment.
 #[derive(Default)]
 pub(super) struct Part {
     pub(super) reader: Option<SegmentReader>,
@@ -129,7 +127,6 @@ impl Writer {
         self.wait(Change::Put(Document { id: id.to_owned(), partition, fields }))
     }
 
-    /// Normalizes vectors for comparison.
     fn prepare_vectors(&self, fields: &mut [Field]) -> Result<()> {
         let mut seen = HashSet::new();
         for Field { name, value, .. } in fields {
@@ -147,9 +144,6 @@ impl Writer {
     }
 
     /// Removes a document.
-    ///
-    /// # Errors
-    /// If the store fails.
     pub fn delete(&mut self, id: &str) -> Result<()> {
         self.wait(Change::Delete(id.to_owned()))
     }
@@ -275,7 +269,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Marks a document in stored segments as deleted.
     fn delete_stored(&mut self, id: &str) -> Result<()> {
         for (part, record) in self.parts.iter_mut().zip(&self.record.segments) {
             if part.blooms.as_ref().is_some_and(|blooms| !blooms.iter().any(|bloom| bloom.may_have(id))) {
@@ -286,7 +279,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Stores the segment in memory.
     fn finish(&mut self) -> Result<()> {
         let Some(growing) = self.growing.take() else { return Ok(()) };
         let Grown { segment, dead, bloom } = growing.finish(&self.layout, &self.inner.definition)?;
@@ -316,7 +308,6 @@ impl Writer {
         self.parts.remove(at)
     }
 
-    /// Stores the deleted documents of segments.
     pub(super) fn store_deletes(&mut self) -> Result<()> {
         let generation = self.record.generation + 1;
         for at in (0..self.parts.len()).rev() {

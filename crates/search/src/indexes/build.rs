@@ -23,7 +23,6 @@ use crate::{Error, SearchLimits};
 /// continues at the last commit.
 const RETRIES_MAX: u32 = 1000;
 
-/// A build with the right to write the index.
 struct Build<'a> {
     database: &'a Arc<Database>,
     ddoc: &'a DesignDocument,
@@ -36,7 +35,6 @@ struct Build<'a> {
     cancels: u64,
 }
 
-/// Result of a build.
 enum Built {
     Done,
     /// The contents of the shard are unusable.
@@ -116,7 +114,6 @@ impl Searches {
         }
     }
 
-    /// Builds an index with the right in `guard`.
     fn build_with(
         &self,
         guard: SearchGuard,
@@ -312,18 +309,12 @@ impl Searches {
 
     /// Returns the number of changes that the search indexes of a design document are behind, if a background build
     /// should update them: no build is running, and they are not skipped.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn lag(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<Option<u64>> {
         let state = self.build_state(database, ddoc)?;
         Ok((state.status == BuildStatus::Lagging).then_some(state.updates_pending))
     }
 
     /// Returns the state of the builds of the search indexes of a design document.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn build_state(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<BuildState> {
         let indexes = self.indexes_of(database);
         let control = self.views.control(database, &ddoc.id)?;

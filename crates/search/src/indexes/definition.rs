@@ -11,7 +11,6 @@ use super::fields::Form;
 use super::{Result, SearchError};
 use crate::{Analyzer, Analyzers, Definition, Dialect, Error, MAX_DIMENSIONS, Similarity, VectorField};
 
-/// An index that a design document requires.
 #[derive(Clone, Debug)]
 pub struct SearchIndex {
     pub(super) signature: Signature,
@@ -22,14 +21,11 @@ pub struct SearchIndex {
     pub(super) definition: Definition,
 }
 
-/// Maximum number of fields with vectors of an index.
 const MAX_VECTOR_FIELDS: usize = 16;
 
-/// Default analyzer of fields.
 const STANDARD: &str = "\"standard\"";
 
 impl SearchIndex {
-    /// Returns the index `name` of a design document.
     pub(super) fn find(ddoc: &DesignDocument, kind: SearchKind, name: &str) -> Result<Self> {
         let search = ddoc.search(kind, name).ok_or_else(|| SearchError::MissingIndex(name.to_owned()))?;
         Self::new(ddoc, search)

@@ -14,10 +14,8 @@ pub enum SearchError {
     /// The definition has no function. CouchDB: 400 `invalid_design_doc`, with this text.
     #[error("index `{0}` must have parameter `index`")]
     NoFunction(String),
-    /// Error of the index or the query.
     #[error(transparent)]
     Index(#[from] Error),
-    /// Error of the update of the index.
     #[error(transparent)]
     Build(#[from] ViewError),
 }

@@ -12,13 +12,11 @@ type Refused = String;
 /// Origin of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Calls of `index` for this type of index.
     Called(SearchKind),
     /// A declarative definition: as for Nouveau, with arbitrary names.
     Declared,
 }
 
-/// Converts a row to a field.
 pub(super) fn field(form: Form, row: Emission<'_>) -> Result<Field, Refused> {
     let mut parts = Value::trusted(row.key).elements();
     let value = Value::trusted(row.value);

@@ -14,9 +14,6 @@ use super::{Result, Searches};
 impl Searches {
     /// Removes the indexes that none of `ddocs`, which must be all design documents of the database, requires, that no
     /// build writes, and that were unused for `grace_us`. Returns the number of removed indexes.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn cleanup(&self, database: &Arc<Database>, ddocs: &[DesignDocument], grace_us: u64) -> Result<usize> {
         let needed: HashSet<Signature> = ddocs.iter().flat_map(SearchIndex::all).map(|index| index.signature).collect();
         let indexes = self.indexes_of(database);
@@ -59,9 +56,6 @@ impl Searches {
     }
 
     /// Makes the engine reclaim the space of removed parts of the indexes of a design document. Blocks.
-    ///
-    /// # Errors
-    /// If storage failed.
     pub fn compact(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
         for wanted in SearchIndex::all(ddoc) {
             self.handle(database, &wanted)?.store().reclaim()?;

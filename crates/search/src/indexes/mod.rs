@@ -34,7 +34,6 @@ pub use self::error::SearchError;
 
 type Result<T, E = SearchError> = std::result::Result<T, E>;
 
-/// Freshness of an index that a search requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Freshness {
     /// The index is updated first.
@@ -49,11 +48,8 @@ pub enum Freshness {
 pub struct SearchInfo {
     /// Signature, equal for equal definitions.
     pub signature: String,
-    /// Update sequence of the index.
     pub update_seq: u64,
-    /// Purge sequence of the index.
     pub purge_seq: u64,
-    /// Number of documents in the index.
     pub docs: u64,
     /// Number of deleted documents that are still stored.
     pub deleted_docs: u64,
@@ -63,7 +59,6 @@ pub struct SearchInfo {
     pub failure: Option<SearchError>,
 }
 
-/// The search indexes of all databases of a catalog.
 pub struct Searches {
     views: Arc<Views>,
     tasks: Tasks,
@@ -259,7 +254,6 @@ fn required_seq(database: &Arc<Database>, freshness: Freshness) -> Result<u64> {
 /// Time for which background builds are not retried after a failure.
 const REST_US: u64 = 60_000_000;
 
-/// Returns the signature of all search indexes of a design document.
 fn signature_of_all(ddoc: &DesignDocument) -> Signature {
     let signatures: Vec<String> = SearchIndex::all(ddoc).iter().map(|index| index.signature.to_string()).collect();
     Signature::of(signatures.iter().map(String::as_bytes))

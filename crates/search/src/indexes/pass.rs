@@ -31,22 +31,18 @@ pub(super) struct Pass<'a> {
     pub(super) wanted: &'a SearchIndex,
     pub(super) layout: Layout,
     pub(super) database: &'a dyn ChangeSnapshot,
-    /// Position of the index.
     pub(super) since: Position,
-    /// Number of changes that it is behind.
     pub(super) pending: u64,
     /// True if segments may be merged after the pass.
     pub(super) is_unhurried: bool,
     /// Called between batches, with the size of the last one. It may wait, and returns an error if the work must stop.
     /// Completed work is kept, unless the error is [`ViewError::Cancelled`].
     pub(super) control: &'a (dyn Fn(&mut PaceState, u64) -> Result<()> + Sync),
-    /// Receives the number of processed changes.
     pub(super) progress: &'a (dyn Fn(u64) + Sync),
     /// Receives exceptions, log lines, and the engine of functions.
     pub(super) log_event: &'a (dyn Fn(About<'_>, &str) + Sync),
 }
 
-/// The scan that the threads share.
 struct Scan<'a> {
     changes: Box<dyn Changes + 'a>,
     /// Latest end of the round; absent before its first batch, so that each round has at least one.
@@ -57,7 +53,6 @@ struct Scan<'a> {
     interrupted: Option<SearchError>,
 }
 
-/// Maps documents on one thread.
 struct Worker {
     program: Box<dyn Program>,
     pace_state: PaceState,
@@ -207,7 +202,6 @@ impl Pass<'_> {
     }
 }
 
-/// Stores the fields of a batch in the index.
 struct Keeping<'a> {
     pass: &'a Pass<'a>,
     batch: &'a ChangeBatch,

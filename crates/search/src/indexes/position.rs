@@ -5,11 +5,9 @@ use crate::{Error, Index};
 /// Incremented when the same documents have other fields, or fields other terms; an index of another format is rebuilt.
 const FORMAT: u8 = 1;
 
-/// The state of the database that an index shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) update_seq: u64,
-    /// Purge sequence that is included.
     pub(super) purge_seq: u64,
 }
 

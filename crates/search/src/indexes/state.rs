@@ -14,9 +14,7 @@ use crate::Index;
 
 /// An index with the right to build it.
 pub(super) type SearchHandle = Handle<Index, SearchError>;
-/// The right to build an index.
 pub(super) type SearchGuard = BuildGuard<Index, SearchError>;
-/// Result of a request to build an index.
 pub(super) type SearchAcquired = Acquired<Index, SearchError>;
 
 /// The search indexes of a database that were used since the start of the server.
@@ -68,7 +66,6 @@ impl Indexes {
     }
 }
 
-/// Indexes of all recently used databases.
 #[derive(Default)]
 pub(super) struct Databases {
     indexes: Mutex<HashMap<Shard, Arc<Indexes>>>,

@@ -27,7 +27,6 @@ use crate::{Answer, Caches, Hit, Query, Request, SearchLimits, Sort, SortBy, Sto
 /// double, and throws for documents with a member `bad`. The source only distinguishes functions.
 #[derive(Default)]
 struct Members {
-    /// Number of mapped documents.
     mapped: AtomicU64,
     /// Called before each batch.
     watcher: Mutex<Option<Box<dyn Fn() + Send>>>,
@@ -171,7 +170,6 @@ fn ddoc(members: &str) -> DesignDocument {
     DesignDocument::parse("_design/d", json.value()).unwrap()
 }
 
-/// Returns a design document with the index `i`.
 fn design(function: &str) -> DesignDocument {
     ddoc(&format!(r#""nouveau":{{"i":{{"index":"{function}"}}}}"#))
 }

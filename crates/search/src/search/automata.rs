@@ -21,10 +21,8 @@ const MAX_DEPTH: u32 = 100;
 /// Maximum number of nodes of a pattern, as of automata in Lucene.
 const MAX_NODES: usize = 10_000;
 
-/// Maximum bytes of the states of one pattern.
 const MAX_STATE_BYTES: usize = 8 << 20;
 
-/// A set of words.
 pub(super) trait Words: Send + Sync {
     /// State after a prefix of a word.
     type State: Clone;
@@ -113,17 +111,14 @@ pub(super) struct Fuzzy {
 /// A distance beyond the maximum.
 const FAR: u8 = 3;
 
-/// Maximum number of edits.
 const MAX_EDITS: u8 = 2;
 
 /// Distances of a prefix to those prefixes of the word whose length differs by at most two characters. All others are
 /// farther away.
 type Band = [u8; 5];
 
-/// Distances of a prefix.
 #[derive(Clone)]
 pub(super) struct Distances {
-    /// Number of characters of the prefix.
     length: usize,
     band: Band,
     /// The distances without the last character.
@@ -136,7 +131,6 @@ impl Fuzzy {
         Self { word: word.chars().collect(), edits: edits.min(MAX_EDITS) }
     }
 
-    /// Returns the approximate memory of the automaton for this word.
     pub(super) fn bytes_of(word: &str) -> usize {
         word.len() * size_of::<char>()
     }
@@ -188,7 +182,6 @@ impl Words for Fuzzy {
     }
 }
 
-/// A wildcard or a regular expression.
 pub(super) struct Pattern {
     nodes: Vec<Node>,
     start: u32,
@@ -196,7 +189,6 @@ pub(super) struct Pattern {
     states: Mutex<States>,
 }
 
-/// Node of a pattern.
 enum Node {
     /// A character in a range, and the next node.
     Between(char, char, u32),

@@ -39,7 +39,6 @@ pub(crate) fn encode(last: Option<&[OrderValue]>, former: Option<&str>) -> Strin
     URL_SAFE_NO_PAD.encode(out)
 }
 
-/// Decodes the values of a bookmark, for this number of sorts.
 pub(super) fn decode(bookmark: &str, sorts: usize) -> Result<Option<Vec<OrderValue>>> {
     if bookmark == NOTHING || bookmark.is_empty() {
         return Ok(None);

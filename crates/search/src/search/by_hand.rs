@@ -12,7 +12,6 @@ use crate::limits::SearchLimits;
 /// Returns the documents of a segment with their scores, ordered by document.
 pub(super) type Find = dyn Fn(&SegmentReader) -> tantivy::Result<Vec<(DocId, Score)>> + Send + Sync;
 
-/// A query that a function implements.
 #[derive(Clone)]
 pub(super) struct ByHand {
     find: Arc<Find>,

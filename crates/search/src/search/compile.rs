@@ -26,7 +26,6 @@ use crate::store::SlotKind;
 
 type Boxed = Box<dyn Compiled>;
 
-/// Maximum depth of a query.
 const MAX_DEPTH: usize = 200;
 
 /// Maximum number of terms of a phrase that `tantivy` evaluates. It compares the positions of a document without
@@ -39,16 +38,13 @@ const MAX_TERMS: usize = 4_096;
 /// Approximate bytes of a clause for one value of a drilldown, with its scorer.
 const CLAUSE_BYTES: usize = 1 << 10;
 
-/// Checks of limits in compiled queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checks {
-    /// A check in each step.
     Steps,
     /// No checks: the caller has the terms and charges them. Only such queries can skip documents in blocks.
     Nothing,
 }
 
-/// Compiles queries for an index.
 pub(super) struct Compiler<'a> {
     reader: &'a Reader,
     layout: &'a Layout,
@@ -60,7 +56,6 @@ pub(super) struct Compiler<'a> {
     terms: RefCell<Vec<Term>>,
 }
 
-/// Field of a string or a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Text(Field),
@@ -76,7 +71,6 @@ impl Place {
 }
 
 impl<'a> Compiler<'a> {
-    /// Creates a compiler, optionally restricted to one partition.
     pub(super) fn new(
         reader: &'a Reader,
         definition: &'a Definition,
@@ -107,7 +101,6 @@ impl<'a> Compiler<'a> {
         Ok(Box::new(BooleanQuery::new(clauses)))
     }
 
-    /// Restricts a query to the partition.
     fn in_partition(&self, query: Boxed) -> Boxed {
         let Some(partition) = self.partition else { return query };
         let term = Term::from_field_text(self.layout.partition, partition);
@@ -225,7 +218,6 @@ impl<'a> Compiler<'a> {
         self.terms(field, &Terms::Between(lower.clone(), upper.clone()))
     }
 
-    /// Returns the set of terms of a query.
     fn set(&self, query: &Query) -> Result<Terms> {
         Ok(match query {
             Query::Fuzzy { text, edits, .. } => {
@@ -400,7 +392,6 @@ fn check_terms(count: usize) -> Result<()> {
     Err(Error::TooLarge(format!("a phrase or an interval has at most {MAX_TERMS} terms")))
 }
 
-/// Terms and their numbers.
 #[derive(Default)]
 struct Numbers {
     terms: Vec<Term>,

@@ -15,7 +15,6 @@ use super::by_hand::found;
 use crate::error::{Error, Result};
 use crate::limits::{SearchLimits, Steps};
 
-/// A set of terms.
 #[derive(Clone)]
 pub(super) enum Terms {
     Fuzzy(Arc<Utf8<Fuzzy>>),
@@ -23,7 +22,6 @@ pub(super) enum Terms {
     Between(Bound<String>, Bound<String>),
 }
 
-/// The documents with one of the terms in a field.
 #[derive(Clone)]
 pub(super) struct Expansion {
     field: Field,
@@ -31,7 +29,6 @@ pub(super) struct Expansion {
     limits: SearchLimits,
 }
 
-/// Bytes per document found.
 const DOC_BYTES: usize = size_of::<DocId>();
 
 /// Number of documents whose memory is charged at once.
@@ -175,7 +172,6 @@ impl Weight for Expansion {
 /// Maximum number of terms of a set within intervals, as in Lucene.
 const MAX_EXPANSIONS: usize = 128;
 
-/// Returns the terms of a set that the segments of an index contain.
 pub(super) fn expand(
     segments: &[SegmentReader],
     field: Field,

@@ -25,7 +25,6 @@ const VALUE_BYTES: usize = 96;
 /// Values with counts, most frequent first.
 type Counted = Vec<(String, Vec<(String, u64)>)>;
 
-/// Counts so far.
 pub(super) struct Facets<'a> {
     request: &'a Request,
     limits: &'a SearchLimits,
@@ -36,7 +35,6 @@ pub(super) struct Facets<'a> {
     ranges: Vec<Vec<u64>>,
 }
 
-/// Counts of a segment.
 pub(super) struct OfSegment<'a> {
     strings: Vec<(usize, StrColumn, Vec<u64>)>,
     numbers: Vec<Numbers<'a>>,
@@ -95,7 +93,6 @@ impl<'a> Facets<'a> {
         Ok(opened)
     }
 
-    /// Adds the counts of a segment.
     pub(super) fn add(&mut self, segment: OfSegment<'_>) -> Result<()> {
         for (at, column, counts) in segment.strings {
             let into = &mut self.counts[at];
@@ -122,7 +119,6 @@ impl<'a> Facets<'a> {
         Ok(())
     }
 
-    /// Returns the counts and the ranges.
     pub(super) fn finish(self) -> Result<(Counted, Counted)> {
         let Self { request, limits, .. } = self;
         let top = request.top_n.unwrap_or(usize::MAX);

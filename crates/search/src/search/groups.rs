@@ -21,7 +21,6 @@ const MAX_GROUPS: usize = 10_000;
 /// Bytes of a hit of a group, in addition to its keys.
 const DOC_BYTES: usize = size_of::<(Vec<u64>, DocId, Score)>();
 
-/// Groups so far.
 pub(super) struct Groups<'a> {
     grouping: &'a Grouping,
     limits: &'a SearchLimits,
@@ -33,7 +32,6 @@ pub(super) struct Groups<'a> {
     groups: HashMap<Option<String>, Growing>,
 }
 
-/// A group across segments.
 #[derive(Default)]
 struct Growing {
     total: u64,
@@ -45,7 +43,6 @@ struct Growing {
 /// A group of a segment: its value, number of hits, first hits, and sort values.
 type Grown = (Option<String>, u64, Vec<Candidate>, Vec<OrderValue>);
 
-/// Groups of a segment.
 pub(super) struct OfSegment<'a> {
     limits: &'a SearchLimits,
     column: Option<StrColumn>,
@@ -157,7 +154,6 @@ impl OfSegment<'_> {
         Ok(())
     }
 
-    /// Returns the groups with their values.
     pub(super) fn finish(self, segment: usize) -> Result<Vec<Grown>> {
         let mut groups = Vec::with_capacity(self.groups.len());
         let mut steps = self.limits.steps();

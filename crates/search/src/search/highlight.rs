@@ -14,19 +14,15 @@ use crate::request::Highlighting;
 /// Maximum number of tokens of a text that are processed.
 const MAX_TOKENS: usize = 100_000;
 
-/// Maximum number of highlighted fields of a search.
 const MAX_FIELDS: usize = 1_000;
 
-/// Computes fragments for the hits of a search.
 pub(super) struct Highlighter<'a> {
     analyzers: &'a Analyzers,
     how: &'a Highlighting,
     limits: &'a SearchLimits,
-    /// Matching words per field.
     words: Vec<FoundWords<'a>>,
 }
 
-/// The words of a query for a field.
 #[derive(Default)]
 struct FoundWords<'a> {
     terms: HashSet<&'a str>,
@@ -35,9 +31,7 @@ struct FoundWords<'a> {
     fuzzy: Vec<Fuzzy>,
 }
 
-/// Part of a text.
 struct Fragment {
-    /// Number of matching words.
     found: usize,
     text: String,
 }
@@ -62,7 +56,6 @@ impl<'a> Highlighter<'a> {
         Ok(Self { analyzers, how, limits, words })
     }
 
-    /// Returns the fragments of a hit with these stored fields.
     pub(super) fn highlights(&self, stored: &[(String, StoredValue)]) -> Result<Vec<Highlight>> {
         let mut highlights = Vec::new();
         for (field, words) in self.how.fields.iter().zip(&self.words) {

@@ -40,7 +40,6 @@ const EXACT_HITS: u64 = 10_000;
 /// ten milliseconds.
 const MAX_UNCHECKED_ENTRIES: u64 = 2_000_000;
 
-/// Searches the state of `reader`.
 pub(crate) fn search(
     reader: &Reader,
     definition: &Definition,
@@ -117,7 +116,6 @@ fn check(request: &Request) -> Result<()> {
     Ok(())
 }
 
-/// The compiled query.
 struct Weights<'a> {
     reader: &'a Reader,
     definition: &'a Definition,

@@ -14,7 +14,6 @@ use crate::limits::SearchLimits;
 use crate::request::{Sort, SortBy};
 use crate::store::SlotKind;
 
-/// Maximum number of sorts of a request.
 const MAX_SORTS: usize = 32;
 
 /// Returns the sorts of a request, followed by the id as a tie-breaker.
@@ -32,7 +31,6 @@ pub(super) fn complete(sorts: &[Sort]) -> Result<Vec<Sort>> {
     Ok(sorts)
 }
 
-/// Compares two hits by their values.
 pub(super) fn compare(sorts: &[Sort], one: &[OrderValue], other: &[OrderValue]) -> Ordering {
     let pairs = sorts.iter().zip(one.iter().zip(other));
     pairs
@@ -56,7 +54,6 @@ fn compare_one(sort: &Sort, one: &OrderValue, other: &OrderValue) -> Ordering {
     if sort.descending { order.reverse() } else { order }
 }
 
-/// Sort keys of the documents of a segment.
 pub(super) struct Keys {
     columns: Vec<(Key, bool)>,
 }
@@ -100,7 +97,6 @@ impl Keys {
         self.each(doc, score).cmp(to.iter().copied())
     }
 
-    /// Returns the bytes of the numbers of a document.
     pub(super) fn bytes(&self) -> usize {
         self.columns.len() * size_of::<u64>() + 16
     }
@@ -232,7 +228,6 @@ impl Key {
     }
 }
 
-/// Returns the smallest string of a document.
 fn least_ord(column: &StrColumn, doc: DocId) -> Option<u64> {
     column.term_ords(doc).min()
 }
@@ -259,7 +254,6 @@ fn place_of(column: &StrColumn, text: &str) -> Result<(u64, bool)> {
     Ok((low, false))
 }
 
-/// Returns the distance of two points on the earth.
 fn distance_km((from_long, from_lat): (f64, f64), (to_long, to_lat): (f64, f64)) -> f64 {
     const EARTH_KM: f64 = 6_371.008_771_4;
     let (from_lat, to_lat) = (from_lat.to_radians(), to_lat.to_radians());

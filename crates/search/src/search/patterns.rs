@@ -2,7 +2,6 @@
 
 use crate::error::{Error, Result};
 
-/// Maximum length of a pattern in characters.
 const MAX_PATTERN_CHARS: usize = 1_000;
 
 /// Maximum number of values of an interval `<1-20>` in a regular expression.
@@ -18,7 +17,6 @@ fn push_literal(out: &mut String, c: char) {
     out.push(c);
 }
 
-/// Rejects a pattern that is too long.
 pub(super) fn check(pattern: &str) -> Result<()> {
     if pattern.chars().count() <= MAX_PATTERN_CHARS {
         return Ok(());
@@ -26,14 +24,12 @@ pub(super) fn check(pattern: &str) -> Result<()> {
     Err(Error::TooLarge(format!("a pattern has at most {MAX_PATTERN_CHARS} characters")))
 }
 
-/// Part of a wildcard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// `*`
     Anything,
     /// `?`
     Any,
-    /// A character.
     Is(char),
 }
 

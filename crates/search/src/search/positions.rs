@@ -52,7 +52,6 @@ struct Span {
     gaps: u32,
 }
 
-/// Returns the matching documents of a segment.
 pub(super) fn find(query: &Positions, reader: &SegmentReader) -> tantivy::Result<Vec<(DocId, Score)>> {
     try_find(query, reader).map_err(Error::within_tantivy)
 }
@@ -272,7 +271,6 @@ fn least(mut spans: Vec<Span>) -> Vec<Span> {
     kept
 }
 
-/// Returns sequences of spans.
 fn row(parts: Vec<Vec<Span>>, fits: impl Fn(u32) -> bool, steps: &mut Steps) -> Result<Vec<Span>> {
     let mut parts = parts.into_iter();
     let mut spans = parts.next().unwrap_or_default();

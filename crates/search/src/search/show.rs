@@ -16,7 +16,6 @@ use crate::request::Request;
 /// Approximate bytes of a hit, in addition to its texts.
 const HIT_BYTES: usize = 256;
 
-/// Builds hits.
 pub(super) struct Shower<'a> {
     reader: &'a Reader,
     request: &'a Request,

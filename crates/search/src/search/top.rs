@@ -9,7 +9,6 @@ use crate::answer::OrderValue;
 use crate::error::Result;
 use crate::limits::SearchLimits;
 
-/// A hit of a segment.
 pub(super) struct Candidate {
     pub(super) segment: usize,
     pub(super) doc: DocId,

@@ -56,7 +56,6 @@ impl Caches {
     }
 }
 
-/// A cache of bytes.
 pub(super) struct Cache {
     limit: usize,
     parts: Mutex<Halves<Part, OwnedBytes>>,

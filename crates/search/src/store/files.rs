@@ -28,10 +28,8 @@ use crate::error::{Error, Result};
 /// Length of a piece: a compromise between reading few bytes and reading many.
 const PIECE_BYTES: usize = if cfg!(test) { 1_000 } else { 128 << 10 };
 
-/// Bytes of pieces that are committed together.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Number of keys that are removed in one commit.
 const REMOVED_PER_COMMIT: usize = 1_000;
 
 /// Generator of commit tokens that are unique among processes.
@@ -169,7 +167,6 @@ impl Shelf {
         if batch.is_empty() { Ok(()) } else { self.commit(batch) }
     }
 
-    /// Removes these files.
     pub(crate) fn remove_files(&self, files: &[FileRecord]) -> Result<()> {
         let mut batch = Batch::of(Purpose::Room);
         for file in files {
@@ -194,7 +191,6 @@ impl Shelf {
         self.caches.longest_vectors()
     }
 
-    /// Returns the numbers of all files with stored pieces.
     #[cfg(test)]
     pub(crate) fn stored_files(&self) -> Vec<u64> {
         let snapshot = self.engine.snapshot(self.shard).expect("a snapshot");
@@ -233,7 +229,6 @@ impl Shelf {
     }
 }
 
-/// Reads a part of a stored file.
 fn pieces(snapshot: &dyn Snapshot, file: &FileRecord, part: Range<usize>) -> Result<Vec<u8>> {
     if part.is_empty() {
         return Ok(Vec::new());
@@ -279,7 +274,6 @@ pub fn verify(engine: &dyn Engine, shard: Shard) -> Result<()> {
     Ok(())
 }
 
-/// A directory for `tantivy`.
 #[derive(Clone)]
 pub(crate) struct Files {
     shelf: Arc<Shelf>,
@@ -304,7 +298,6 @@ impl Files {
         }
     }
 
-    /// Returns the files whose names have this prefix.
     pub(crate) fn named(&self, prefix: &str) -> Vec<FileRecord> {
         let mut files: Vec<_> =
             self.known.read().values().filter(|file| file.name.starts_with(prefix)).cloned().collect();
@@ -312,12 +305,10 @@ impl Files {
         files
     }
 
-    /// Adds a file that another directory wrote.
     pub(crate) fn adopt(&self, file: FileRecord) {
         self.known.write().insert(PathBuf::from(&file.name), file);
     }
 
-    /// Replaces the stored file of this name.
     pub(crate) fn replace(&self, path: PathBuf, by: Arc<dyn FileHandle>) {
         self.instead.write().insert(path, by);
     }
@@ -329,7 +320,6 @@ impl std::fmt::Debug for Files {
     }
 }
 
-/// A stored file.
 struct Stored {
     shelf: Arc<Shelf>,
     file: FileRecord,
@@ -354,7 +344,6 @@ impl FileHandle for Stored {
     }
 }
 
-/// A file that is being written.
 struct Writing {
     files: Files,
     file: FileRecord,

@@ -10,28 +10,24 @@ use crate::error::{Error, Result};
 /// Format of records and files. An index of another one is rebuilt.
 const FORMAT: u8 = 1;
 
-/// The contents of an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     /// Opaque position of the caller.
     pub(crate) position: Option<Vec<u8>>,
     /// Smallest unused file number.
     pub(crate) next_file: u64,
-    /// Number of commits.
     pub(crate) generation: u64,
     /// Fields, in the order of their first use.
     pub(crate) slots: Vec<Slot>,
     pub(crate) segments: Vec<SegmentRecord>,
 }
 
-/// Slot for the values of a field of one type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Slot {
     pub(crate) name: String,
     pub(crate) kind: SlotKind,
 }
 
-/// Contents of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SlotKind {
     /// Terms with positions.
@@ -47,7 +43,6 @@ pub(crate) enum SlotKind {
     Vector,
 }
 
-/// Documents that were written together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentRecord {
     /// 32 hexadecimal digits.
@@ -62,7 +57,6 @@ pub(crate) struct SegmentRecord {
     pub(crate) files: Vec<FileRecord>,
 }
 
-/// A file of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileRecord {
     pub(crate) name: String,
@@ -70,7 +64,6 @@ pub(crate) struct FileRecord {
     pub(crate) bytes: u64,
 }
 
-/// A record as read.
 pub(crate) struct Found {
     pub(crate) version: Version,
     /// `None` if there is none, or one of another format.
@@ -105,7 +98,6 @@ impl Record {
         self.segments.iter().flat_map(|segment| &segment.files)
     }
 
-    /// Returns true if it fits into a head.
     pub(crate) fn fits_head(bytes: &[u8]) -> bool {
         bytes.len() <= MAX_HEAD_BYTES
     }

@@ -9,7 +9,6 @@ use crate::query::{Interval, Query, Relative};
 
 type Result<T, E = String> = std::result::Result<T, E>;
 
-/// Maximum nesting of functions.
 const MAX_DEPTH: usize = 32;
 
 /// Position of numbers among the arguments of a function.

@@ -4,7 +4,6 @@
 use super::Grammar;
 use super::tree::Text;
 
-/// A token of a query.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
     And,
@@ -33,7 +32,6 @@ pub(super) enum Token {
     /// `]` (true) or `}`.
     RangeEnd(bool),
     To,
-    /// A bound of a range.
     Bound(Text),
     /// `fn:` and the following name.
     Function(String),
@@ -54,7 +52,6 @@ struct Lexer<'a> {
     at: usize,
 }
 
-/// Returns the tokens of a query, or a description of the error.
 pub(super) fn tokens(grammar: Grammar, text: &str) -> Result<Vec<Token>, String> {
     let mut lexer = Lexer { grammar, text, at: 0 };
     let mut tokens = Vec::new();
@@ -154,7 +151,6 @@ impl Lexer<'_> {
         self.take(length, token)
     }
 
-    /// Reads a quoted text.
     fn quoted(&mut self) -> Option<Token> {
         let rest = &self.text[self.at + 1..];
         let mut chars = rest.char_indices();

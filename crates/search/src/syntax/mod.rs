@@ -18,10 +18,8 @@ use crate::error::{Error, Result};
 use crate::limits::SearchLimits;
 use crate::query::Query;
 
-/// Maximum length of a query in bytes.
 const MAX_QUERY_BYTES: usize = 1 << 20;
 
-/// Grammar of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grammar {
     Standard,
@@ -30,14 +28,11 @@ pub(crate) enum Grammar {
 
 /// Information about an index that is needed to resolve a query.
 pub(crate) trait Fields {
-    /// Returns true if a field has numbers.
     fn is_number(&self, field: &str) -> bool;
 
-    /// Returns true if a field has texts or strings.
     fn is_text(&self, field: &str) -> bool;
 }
 
-/// Default field of terms.
 pub(crate) const DEFAULT_FIELD: &str = "default";
 
 /// Maximum number of clauses, as in Lucene. Words that an analyzer produces from one word count as clauses, too.
@@ -49,7 +44,6 @@ const SHOWN_CHARS: usize = 4_096;
 /// Approximate bytes per byte of a query while it is parsed.
 const BYTES_PER_BYTE: usize = 24;
 
-/// Context of parsing.
 pub(crate) struct Context<'a> {
     pub(crate) grammar: Grammar,
     pub(crate) analyzers: &'a Analyzers,
@@ -58,7 +52,6 @@ pub(crate) struct Context<'a> {
     pub(crate) limits: &'a SearchLimits,
 }
 
-/// Parses a query.
 pub(crate) fn parse(context: &Context<'_>, text: &str) -> Result<Query> {
     let Context { grammar, limits, .. } = *context;
     if text.len() > MAX_QUERY_BYTES {
@@ -75,7 +68,6 @@ pub(crate) fn parse(context: &Context<'_>, text: &str) -> Result<Query> {
     resolve::resolve(context, &node)
 }
 
-/// Returns the start of a query.
 fn shown(text: &str) -> String {
     match text.char_indices().nth(SHOWN_CHARS) {
         None => text.to_owned(),

@@ -1,7 +1,6 @@
 //! Numbers as parsed by Java for a locale: the longest numeric prefix of the text is used, with grouping separators,
 //! and the exponent is a capital `E`.
 
-/// Symbols of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Locale {
     decimal: char,

@@ -13,7 +13,6 @@ use super::lexer::Token;
 use super::tree::{Modifier, Node, Text};
 use super::{Grammar, MAX_CLAUSES, functions, too_many_clauses};
 
-/// Maximum nesting of groups.
 const MAX_DEPTH: usize = 100;
 
 type Result<T> = std::result::Result<T, String>;
@@ -35,7 +34,6 @@ fn shown(token: &Token) -> String {
     }
 }
 
-/// Returns the tree of a query, or a description of the error.
 pub(super) fn parse(grammar: Grammar, tokens: &[Token]) -> Result<Node> {
     let mut parser = Parser { grammar, tokens, at: 0, depth: 0, clauses: 0 };
     let node = parser.query(None)?;
@@ -77,7 +75,6 @@ impl Parser<'_> {
         })
     }
 
-    /// Counts another clause.
     pub(super) fn count(&mut self) -> Result<()> {
         self.clauses += 1;
         if self.clauses > MAX_CLAUSES { Err(too_many_clauses()) } else { Ok(()) }

@@ -11,7 +11,6 @@ use crate::analysis::Token;
 use crate::error::{Error, Result};
 use crate::query::{Boolean, Query};
 
-/// Resolves a tree.
 pub(super) fn resolve(context: &Context<'_>, node: &Node) -> Result<Query> {
     let resolver = Resolver { context, words: Cell::new(0) };
     Ok(resolver.node(node)?.unwrap_or(Query::None))
@@ -222,7 +221,6 @@ impl Resolver<'_> {
     }
 }
 
-/// Clauses being collected.
 #[derive(Default)]
 struct Clauses {
     boolean: Boolean,

@@ -31,7 +31,6 @@ fn read(grammar: Grammar, text: &str) -> String {
     }
 }
 
-/// Shows a query in a short notation.
 fn shown(query: &Query) -> String {
     use std::ops::Bound;
     fn bounds<T: ToString>(lower: &Bound<T>, upper: &Bound<T>) -> String {

@@ -101,7 +101,6 @@ fn unicode(rest: &mut std::str::Chars<'_>) -> Option<char> {
     char::from_u32(value)
 }
 
-/// A node of a query.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Node {
     Term {
@@ -129,7 +128,6 @@ pub(super) enum Node {
         source: Function,
     },
     Boost(Box<Node>, f32),
-    /// Parentheses.
     Group(Box<Node>),
     /// Parentheses with a minimum number of matches.
     AtLeast(usize, Box<Node>),
@@ -147,7 +145,6 @@ pub(super) enum Modifier {
     Prohibited,
 }
 
-/// A call of an interval function.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Function {
     Text(String),

@@ -35,7 +35,6 @@ impl VectorSet {
         self.numbers.extend_from_slice(vector);
     }
 
-    /// Returns its approximate memory.
     pub(crate) fn size_bytes(&self) -> usize {
         4 * (self.docs.len() + self.numbers.len())
     }
@@ -77,21 +76,18 @@ impl VectorSet {
 pub(crate) struct VectorFile {
     dimensions: usize,
     near: usize,
-    /// Document of each node.
     pub(super) docs: Vec<DocId>,
     /// Neighbours in the upper layers, the lowest first.
     pub(super) above: Vec<Vec<u32>>,
     nodes: FileSlice,
 }
 
-/// A vector with its neighbours.
 pub(super) struct Node {
     bytes: OwnedBytes,
     vector_bytes: usize,
 }
 
 impl Node {
-    /// Returns the stored vector.
     pub(super) fn vector(&self) -> &[u8] {
         &self.bytes[..self.vector_bytes]
     }
@@ -134,12 +130,10 @@ impl VectorFile {
         Ok(Self { dimensions, near, docs, above, nodes })
     }
 
-    /// Returns the approximate bytes per vector of a file.
     pub(crate) fn bytes_of_one(dimensions: usize) -> usize {
         4 * (dimensions + NEAR + 3)
     }
 
-    /// Returns the number of vectors.
     pub(crate) fn len(&self) -> usize {
         self.docs.len()
     }

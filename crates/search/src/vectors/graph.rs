@@ -30,7 +30,6 @@ pub(super) struct Graph {
     pub(super) above: Vec<Vec<u32>>,
 }
 
-/// A vector of the set.
 #[derive(Clone)]
 struct Place<'a> {
     similarity: Similarity,

@@ -13,14 +13,10 @@ use crate::error::{Error, Result};
 /// Maximum number of dimensions: twice that of the largest current embeddings.
 pub const MAX_DIMENSIONS: usize = 8_192;
 
-/// Parameters of the vectors of a field.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VectorField {
-    /// Field name.
     pub name: String,
-    /// Dimensions of its vectors.
     pub dimensions: usize,
-    /// Similarity of its vectors.
     pub similarity: Similarity,
 }
 
@@ -36,10 +32,8 @@ pub enum Similarity {
 }
 
 impl Similarity {
-    /// All similarities.
     pub const ALL: [Self; 3] = [Self::Cosine, Self::Dot, Self::L2];
 
-    /// Returns the name in definitions.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -66,7 +60,6 @@ impl Similarity {
         }
     }
 
-    /// Converts a distance to a score.
     pub(crate) fn score(self, distance: f32) -> f32 {
         match self {
             Self::Cosine => f32::midpoint(1.0, -distance).max(0.0),

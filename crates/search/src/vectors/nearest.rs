@@ -11,19 +11,14 @@ use super::graph::{NEAR_ABOVE, NO_NEIGHBOUR};
 use crate::error::Result;
 use crate::limits::SearchLimits;
 
-/// Parameters of a search.
 pub(crate) struct Wanted<'a> {
-    /// Similarity.
     pub(crate) similarity: Similarity,
-    /// Prepared query vector.
     pub(crate) vector: &'a [f32],
-    /// Maximum number of vectors.
     pub(crate) count: usize,
     /// Number of candidates during the search: more improve the recall, and take longer.
     pub(crate) candidates: usize,
 }
 
-/// A vector that was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Found {
     pub(crate) distance: f32,
@@ -77,7 +72,6 @@ impl Wanted<'_> {
         Ok(best.kept.into_vec())
     }
 
-    /// Returns the number of steps of one comparison.
     fn steps(&self) -> usize {
         1 + self.vector.len() / 256
     }
@@ -152,7 +146,6 @@ impl Wanted<'_> {
 /// Bytes of a candidate, and of derived data.
 const NEAR_BYTES: usize = 2 * size_of::<Near>() + 2 * size_of::<Found>();
 
-/// A node with its distance.
 #[derive(Clone, Copy)]
 struct Near {
     distance: f32,
@@ -206,7 +199,6 @@ impl Best {
     }
 }
 
-/// Visited nodes of a search.
 struct Seen {
     bits: Vec<u64>,
 }

@@ -10,7 +10,6 @@ use settee_search::{
 };
 use settee_storage::{CommitToken, Shard};
 
-/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let limits = SearchLimits::none();
@@ -32,12 +31,10 @@ pub(crate) fn check(data: &[u8]) {
     }
 }
 
-/// Returns true if the error is the client's.
 pub(crate) fn is_of_client(error: &Error) -> bool {
     matches!(error, Error::Syntax { .. } | Error::BadRequest(_) | Error::TooLarge(_))
 }
 
-/// A small index with fields of all types.
 pub(crate) fn index() -> &'static Index {
     static INDEX: OnceLock<Index> = OnceLock::new();
     INDEX.get_or_init(make)

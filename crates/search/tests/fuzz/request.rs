@@ -5,7 +5,6 @@ use settee_search::{Grouping, Query, Range, Request, SearchLimits, Sort};
 
 use crate::query::{index, is_of_client};
 
-/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let lines: Vec<&str> = text.split('\n').collect();

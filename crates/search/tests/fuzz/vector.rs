@@ -4,7 +4,6 @@ use settee_search::{Nearest, Query, Request, SearchLimits};
 
 use crate::query::{index, is_of_client};
 
-/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let (counts, numbers) = data.split_at(data.len().min(2));
     let vector = numbers.as_chunks::<4>().0.iter().map(|bytes| f32::from_be_bytes(*bytes)).collect();

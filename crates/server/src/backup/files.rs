@@ -13,7 +13,6 @@ use crate::regular;
 
 const PIECE_BYTES: usize = 1 << 20;
 
-/// A file to be backed up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(super) file: PathBuf,
@@ -80,7 +79,6 @@ impl Target {
     }
 }
 
-/// Size and checksum of a byte stream.
 #[derive(Default)]
 pub(super) struct Tally {
     bytes: u64,
@@ -98,7 +96,6 @@ impl Tally {
     }
 }
 
-/// Size and checksum of a file.
 pub(super) fn digest(path: &Path) -> anyhow::Result<(u64, String)> {
     let mut tally = Tally::default();
     each_piece(path, |piece| {
@@ -108,7 +105,6 @@ pub(super) fn digest(path: &Path) -> anyhow::Result<(u64, String)> {
     Ok(tally.finish())
 }
 
-/// The checksum of `bytes`.
 pub(super) fn digest_of(bytes: &[u8]) -> String {
     HEXLOWER.encode(&Sha256::digest(bytes))
 }

@@ -10,16 +10,12 @@ use settee_storage::durable::{self, Readers};
 use super::files;
 use crate::regular;
 
-/// Name of the manifest file.
 pub(super) const MANIFEST: &str = "manifest.json";
 
-/// The version of the format.
 const FORMAT: i64 = 1;
 
-/// The contents of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    /// The version of Settee that wrote the backup.
     pub(crate) version: String,
     /// Every commit acknowledged before this time is in the backup.
     pub(crate) begun: String,
@@ -29,7 +25,6 @@ pub(crate) struct Manifest {
     pub(super) log: Option<Logged>,
 }
 
-/// Log position of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Logged {
     /// Name of the stream. A server starts a new one whenever it cannot prove that its log continues the previous one.
@@ -40,12 +35,10 @@ pub(crate) struct Logged {
     pub(crate) taken_us: u64,
 }
 
-/// A file of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
-    /// In hexadecimal digits.
     pub(super) sha256: String,
     /// Modification time of the file in nanoseconds of the Unix epoch; 0 if it is irrelevant.
     pub(super) modified_ns: i64,
@@ -56,7 +49,6 @@ impl Manifest {
         self.entries.iter().find(|entry| entry.path == path)
     }
 
-    /// Total size of all files.
     pub(crate) fn bytes(&self) -> u64 {
         self.entries.iter().map(|entry| entry.bytes).sum()
     }

@@ -40,7 +40,6 @@ use manifest::{Entry, MANIFEST};
 /// Name of the directory with the engine's files, within a backup and within a data directory.
 const ENGINE: &str = "engine";
 
-/// Prefix of the name of an incomplete backup.
 const PARTIAL: &str = ".partial-";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,7 +160,6 @@ fn newest(backups: &Path) -> anyhow::Result<Option<(PathBuf, Manifest)>> {
     Ok(names.into_iter().rev().find_map(readable))
 }
 
-/// Removes the remains of interrupted backups.
 fn remove_partial(backups: &Path) -> anyhow::Result<()> {
     for entry in fs::read_dir(backups)? {
         let entry = entry?;

@@ -31,7 +31,6 @@ const FIRST_CHECKPOINT: u64 = 1 << 32;
 /// Time limit for shipping the end of the log when the server stops.
 const END: Duration = Duration::from_secs(10);
 
-/// Intervals of backups and log shipping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) interval_us: u64,
@@ -89,7 +88,6 @@ struct Shared {
     board: Arc<Board>,
 }
 
-/// A checkpoint with the metadata of its backup.
 struct Taken {
     checkpoint: Checkpoint,
     begun_us: u64,
@@ -259,7 +257,6 @@ impl Shared {
         }
     }
 
-    /// Time at which the next backup is due.
     fn next_due(&self, store: &Store) -> u64 {
         let names = store.prepare().and_then(|()| remote::names(store));
         match names {

@@ -26,7 +26,6 @@ const SYNC_SLOW_US: u128 = 20_000;
 /// Median sync time below which the disk probably does not sync at all.
 const SYNC_UNLIKELY_US: u128 = 15;
 
-/// Minimum number of open files for many connections.
 const OPEN_FILES_MIN: u64 = 4096;
 
 pub(super) fn directory(data: &Path) -> Vec<Finding> {
@@ -73,7 +72,6 @@ const READ_MAX_BYTES: u64 = 4 << 30;
 /// Maximum number of faults that are reported individually.
 const FAULTS_MAX: usize = 20;
 
-/// Finds damaged and missing files.
 pub(super) fn damage(data: &Path) -> Vec<Finding> {
     let advice = format!(
         "`settee verify --data {0}` lists the affected databases. Restore a backup, or create a new data directory from\n\

@@ -15,7 +15,6 @@ use crate::site::{Site, network};
 /// Timeout after which the server counts as down.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Requests `/_up` from the server that runs on `data`.
 pub(crate) fn is_up(data: &Path) -> ExitCode {
     match request(data) {
         Ok(()) => ExitCode::SUCCESS,

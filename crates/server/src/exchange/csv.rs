@@ -12,15 +12,12 @@ use super::row::Row;
 /// Maximum number of columns, more than tables and spreadsheets have.
 const COLUMNS_MAX: usize = 20_000;
 
-/// Maximum length of the line of names.
 const NAMES_BYTES: usize = 4 << 20;
 
-/// Maximum length of a record.
 const RECORD_BYTES: usize = 64 << 20;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options {
-    /// The column of the `_id`.
     pub(super) id: Option<String>,
     /// Types by column, `price:number`.
     pub(super) types: Vec<String>,
@@ -84,7 +81,6 @@ struct Column {
     of: Type,
 }
 
-/// The records of a file.
 pub(super) struct Csv<R> {
     records: Records<R>,
     columns: Vec<Column>,
@@ -150,7 +146,6 @@ struct Records<R> {
     input: R,
     delimiter: u8,
     line: u64,
-    /// Maximum length of a record.
     bytes_max: usize,
 }
 
@@ -243,7 +238,6 @@ fn texts(values: Vec<Vec<u8>>) -> Result<Vec<String>, String> {
     texts.map_err(|_| "it is not UTF-8".to_owned())
 }
 
-/// A column by its name in the file.
 fn column(name: String) -> Column {
     match name.rsplit_once(':').and_then(|(name, of)| Some((name.to_owned(), Type::of(of)?))) {
         Some((name, of)) => Column { name, of },

@@ -20,7 +20,6 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// True if a row contains its document in `doc`.
     pub(super) fn has_doc(self) -> bool {
         self == Self::Rows
     }
@@ -66,7 +65,6 @@ fn container(head: &[u8]) -> Kind {
     }
 }
 
-/// The rows of a file.
 pub(super) enum Rows<R> {
     Lines(Lines<R>),
     Objects(Objects<R>),

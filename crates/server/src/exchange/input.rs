@@ -15,7 +15,6 @@ pub(super) const HEAD_BYTES: usize = 256 << 10;
 
 pub(super) struct Input {
     pub(super) content: Box<dyn BufRead + Send>,
-    /// Number of raw bytes read.
     pub(super) read: Arc<AtomicU64>,
     /// The length, if it is a file.
     pub(super) length: Option<u64>,

@@ -8,7 +8,6 @@ use super::row::Row;
 /// Maximum length of a row: more than a server accepts by default, and a bound of memory.
 const ROW_BYTES: usize = 64 << 20;
 
-/// Position of the rows in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// `[{…},{…}]`, possibly several arrays; objects outside of them are no rows.
@@ -26,7 +25,6 @@ impl Place {
     }
 }
 
-/// The rows of a text.
 pub(super) struct Objects<R> {
     input: R,
     place: Place,
@@ -175,7 +173,6 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Skips to the end of the line.
     fn pass_line(&mut self) -> io::Result<()> {
         loop {
             let bytes = super::input::fill(&mut self.input)?;

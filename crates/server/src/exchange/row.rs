@@ -1,6 +1,5 @@
 //! [`Row`]: output of the readers of all formats.
 
-/// A row of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     /// Number of the line on which it starts.

@@ -12,22 +12,18 @@ use super::url::DatabaseUrl;
 /// Timeout for an unresponsive server, long enough for large requests.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Maximum length of a line of a head.
 const LINE_BYTES: u64 = 64 << 10;
 
-/// A connection to the server of a database.
 pub(super) struct Client {
     url: DatabaseUrl,
     stream: BufReader<TcpStream>,
 }
 
-/// A response with an unread body.
 pub(super) struct Answer<'a> {
     pub(super) status: u16,
     body: Body<'a>,
 }
 
-/// The unread rest of a response.
 pub(super) struct Body<'a> {
     stream: &'a mut BufReader<TcpStream>,
     /// Remaining bytes of the body, or of the current chunk.

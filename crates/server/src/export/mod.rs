@@ -29,13 +29,11 @@ pub(crate) use read::read;
 pub(crate) use url::segment;
 pub(crate) use write::write;
 
-/// Version of the format.
 const FORMAT: u64 = 1;
 
 /// Attachments of a revision are written in lines of their own if they are larger than this.
 const INLINE_BYTES: u64 = 4 << 20;
 
-/// Maximum length of a line.
 const LINE_BYTES: u64 = 256 << 20;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +48,6 @@ pub(crate) struct Report {
     pub(crate) is_checked: bool,
 }
 
-/// The name of the database in a URL.
 pub(crate) fn name_in(url: &str) -> anyhow::Result<String> {
     url::DatabaseUrl::parse(url).map(|url| url.name)
 }

@@ -9,11 +9,9 @@ use settee_model::base64;
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct DatabaseUrl {
     pub(super) authority: String,
-    /// Value of the header `Authorization`.
     pub(super) authorization: Option<String>,
     /// The path of the database in requests, without a slash at the end.
     pub(super) path: String,
-    /// The name of the database.
     pub(super) name: String,
 }
 

@@ -17,13 +17,10 @@ use super::url::{DatabaseUrl, document, segment};
 use super::{FORMAT, INLINE_BYTES, Report};
 use crate::bulk_get;
 
-/// Number of revisions per request.
 const TOGETHER: usize = 100;
 
-/// Number of bytes of an attachment per line.
 const PIECE_BYTES: usize = 48 << 10;
 
-/// Number of local documents per request.
 const LOCAL_BATCH: usize = 200;
 
 /// Writes the database at `url` to the file `to`, or to the output for `-`. The file exists only when it is complete.
@@ -49,7 +46,6 @@ struct Export<'a> {
     report: Report,
 }
 
-/// An output that hashes its bytes.
 struct Hashed<'a> {
     out: &'a mut dyn Write,
     hasher: Sha256,
@@ -67,7 +63,6 @@ impl Write for Hashed<'_> {
     }
 }
 
-/// A revision to be fetched.
 struct Wanted {
     id: String,
     rev: String,

@@ -31,12 +31,10 @@ impl Format {
     }
 }
 
-/// The type of the value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A number or a truth value.
     Plain,
-    /// Any text.
     Quoted,
 }
 

@@ -50,7 +50,6 @@ impl Severity {
         }
     }
 
-    /// The number in syslog and the journal.
     fn priority(self) -> u8 {
         match self {
             Self::Debug => 7,
@@ -75,7 +74,6 @@ fn threshold(level: &str) -> u8 {
     }
 }
 
-/// The settings of `[log]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LogSettings {
     threshold: u8,
@@ -101,7 +99,6 @@ impl LogSettings {
     }
 }
 
-/// The log of this process.
 #[derive(Clone)]
 pub(crate) struct Log(Arc<Shared>);
 
@@ -152,7 +149,6 @@ impl Log {
         self.0.writer.tail()
     }
 
-    /// The number of lines per level.
     pub(crate) fn lines(&self) -> Vec<(&'static str, u64)> {
         let count = |severity: Severity| self.0.counts[severity as usize].load(Ordering::Relaxed);
         Severity::ALL.iter().map(|severity| (severity.name(), count(*severity))).collect()

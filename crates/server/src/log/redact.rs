@@ -7,10 +7,8 @@
 
 use std::borrow::Cow;
 
-/// Replacement of hidden text.
 const HIDDEN: &str = "***";
 
-/// Parts of names that suggest a secret.
 const SECRET_PARTS: [&str; 6] = ["password", "passwd", "secret", "token", "authsession", "authorization"];
 
 /// The line without secrets.

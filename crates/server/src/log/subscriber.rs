@@ -11,7 +11,6 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use super::format::{Kind, Record};
 use super::{Log, Severity};
 
-/// The subscriber of this process.
 pub(super) struct Collector(pub(super) Log);
 
 fn severity(metadata: &Metadata<'_>) -> Severity {

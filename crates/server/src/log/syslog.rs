@@ -15,7 +15,6 @@ const FACILITIES: [&str; 24] = [
     "audit", "alert", "cron", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 ];
 
-/// The settings of `[log]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SyslogSettings {
     /// Host of the collector; none if empty.
@@ -42,7 +41,6 @@ fn facility(text: &str) -> u8 {
     named.or_else(|| text.parse().ok()).and_then(|number| u8::try_from(number).ok()).map_or(23, |number| number.min(23))
 }
 
-/// A connection to a collector.
 pub(super) struct Syslog {
     socket: Option<(UdpSocket, SocketAddr)>,
     facility: u8,
@@ -51,7 +49,6 @@ pub(super) struct Syslog {
 }
 
 impl Syslog {
-    /// Resolves the address of the collector.
     pub(super) fn open(settings: &SyslogSettings) -> io::Result<Self> {
         let socket = if settings.host.is_empty() { None } else { Some(connect(&settings.host, settings.port)?) };
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();

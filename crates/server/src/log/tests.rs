@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
-/// A log with a temporary file.
 struct Fixture {
     log: Log,
     path: PathBuf,
@@ -20,7 +19,6 @@ impl Fixture {
         Self { log: Log::unregistered(settings, "nonode@nohost".to_owned()).unwrap(), path }
     }
 
-    /// The lines that `events` logs.
     fn lines(&self, events: impl FnOnce()) -> String {
         tracing::subscriber::with_default(Collector(self.log.clone()), events);
         self.log.flush();

@@ -17,7 +17,6 @@ const WAITING_BYTES: usize = 8 << 20;
 /// Maximum time that a line without urgency is buffered, so that one write and one wake-up serve several lines.
 const GATHERING: Duration = Duration::from_millis(10);
 
-/// Size of the tail that is kept for `_log`.
 const TAIL_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +28,6 @@ pub(super) enum Target {
     Syslog(syslog::SyslogSettings),
 }
 
-/// Urgency of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Urgency {
     /// The line may be buffered.

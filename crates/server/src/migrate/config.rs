@@ -38,7 +38,6 @@ const CARRIED: &[(&str, &str)] = &[
     ("purge", "max_document_id_number max_revisions_number"),
 ];
 
-/// The configuration of a server.
 pub(super) struct Found {
     admins: Vec<(String, String)>,
     /// By the section and key that this server uses.
@@ -58,7 +57,6 @@ pub(super) async fn read(source: &Site, notes: &mut Vec<String>) -> anyhow::Resu
     }
 }
 
-/// Sets the settings that differ.
 pub(super) async fn apply_settings(found: &Found, target: &Site, notes: &mut Vec<String>) -> anyhow::Result<()> {
     let here = configuration(target.root()).await?;
     let here = here.map_err(|why| anyhow::anyhow!("the target does not show its configuration: {why}"))?;
@@ -78,7 +76,6 @@ pub(super) async fn apply_settings(found: &Found, target: &Site, notes: &mut Vec
     Ok(())
 }
 
-/// Creates the administrators that the target lacks.
 pub(super) async fn apply_admins(found: &Found, target: &Site, notes: &mut Vec<String>) -> anyhow::Result<()> {
     let here = configuration(target.root()).await?;
     let here = here.map_err(|why| anyhow::anyhow!("the target does not show its configuration: {why}"))?;

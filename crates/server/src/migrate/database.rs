@@ -30,19 +30,16 @@ pub(super) struct Options {
     pub(super) tuning: Tuning,
 }
 
-/// Result of the migration of a database.
 #[derive(Debug, Default)]
 pub(super) struct Moved {
     /// Number of revisions that the target accepted in this run.
     pub(super) written: u64,
     pub(super) refused: u64,
     pub(super) refusals: Vec<String>,
-    /// Number of copied local documents.
     pub(super) local: u64,
     pub(super) notes: Vec<String>,
 }
 
-/// Properties of a database apart from its documents.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Setup {
     pub(super) is_partitioned: bool,

@@ -11,7 +11,6 @@ pub(super) const TOGETHER: usize = 100;
 /// Maximum size of documents that are compared together.
 const TOGETHER_BYTES: usize = 4 << 20;
 
-/// A local document of the source.
 pub(super) struct Local {
     pub(super) id: String,
     document: Json,

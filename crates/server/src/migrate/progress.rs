@@ -12,10 +12,8 @@ use settee_replication::Progress;
 
 use crate::environment;
 
-/// Interval of progress updates on a terminal.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Number of updates for each line in a log.
 const LINES: u32 = 10;
 
 pub(super) struct Board {
@@ -111,7 +109,6 @@ impl Board {
         row.progress = Some(Arc::clone(progress));
     }
 
-    /// Marks a database as complete.
     pub(super) fn done(&self, index: usize) {
         let row = &mut self.rows.lock()[index];
         (row.written, row.passed, _) = row.figures();

@@ -19,13 +19,11 @@ use super::{Job, Kind, Sites, local};
 use crate::output::print_text;
 pub(super) use files::compare as compare_files;
 
-/// Number of documents that are compared together.
 const TOGETHER: usize = 100;
 
 /// Maximum number of differences of a database that are shown; all are counted.
 const SHOWN: usize = 20;
 
-/// Extent of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
     /// Lists of revisions only.
@@ -34,7 +32,6 @@ pub(super) enum Depth {
     Contents,
 }
 
-/// Result of the comparison of a database.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     documents: u64,
@@ -55,7 +52,6 @@ impl Report {
     }
 }
 
-/// A document and its sorted leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Leaves {
     id: String,
@@ -63,7 +59,6 @@ struct Leaves {
 }
 
 impl Leaves {
-    /// Parses a row of `_changes?style=all_docs`.
     fn of(row: &[u8]) -> anyhow::Result<Self> {
         let row = Json::parse(row).context("a row of _changes is not JSON")?;
         let id = row.value().get("id").and_then(Value::as_str).context("a row of _changes has no id")?.into_owned();

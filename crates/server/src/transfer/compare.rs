@@ -62,7 +62,6 @@ impl Compared {
     }
 }
 
-/// Compares all shards of two stores.
 pub(super) fn compare(one: &dyn Engine, other: &dyn Engine) -> anyhow::Result<Compared> {
     let mut found = Compared::default();
     let mut progress = Progress::new(None);

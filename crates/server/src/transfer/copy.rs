@@ -25,7 +25,6 @@ const DONE: &[u8] = b"done/";
 /// The catalog refers to all other shards, so it is copied last.
 const CATALOG: Shard = Shard(0);
 
-/// Maximum number of entries of a piece.
 pub(super) const PIECE_ROWS: usize = 5_000;
 const PIECE_BYTES: usize = 4 << 20;
 
@@ -116,7 +115,6 @@ struct Copying<'a> {
 }
 
 impl Copying<'_> {
-    /// Copies the rest of a shard. Returns its version.
     fn shard(&mut self, shard: Shard) -> anyhow::Result<Version> {
         let snapshot = self.from.snapshot(shard)?;
         let state = match snapshot.state() {
@@ -153,7 +151,6 @@ impl Copying<'_> {
         Ok(state.version)
     }
 
-    /// Copies the entries after `at`.
     fn entries(
         &mut self,
         snapshot: &dyn Snapshot,

@@ -33,7 +33,6 @@ pub(crate) fn damaged(data: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Reads a configuration file as text.
 fn readable(path: &Path) -> Result<(), String> {
     let bytes = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
     let text =

@@ -22,7 +22,6 @@ fn start(directory: &Directory) -> Server {
     server
 }
 
-/// The engine of the view in a design document.
 fn engine(client: &mut Client, path: &str) -> String {
     let info = client.get(&format!("{path}/_info")).expect(200).json();
     text(info.value().get("engines").unwrap(), "v")

@@ -40,7 +40,6 @@ fn memory_mb(server: &Server, name: &str) -> u64 {
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1000
 }
 
-/// Resets the peak of the memory usage.
 fn reset_peak(server: &Server) {
     fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").unwrap();
 }
@@ -65,7 +64,6 @@ fn upload(client: &mut Client, path: &str, kind: &str, before: &str, length: u64
     text(reply.json().value(), "rev")
 }
 
-/// Reads the data and compares it.
 fn check_data(client: &mut Client, length: u64) {
     let (mut data, mut received) = (Data::new(length), client.take(length));
     let (mut wanted, mut piece) = (vec![0; 1 << 20], vec![0; 1 << 20]);

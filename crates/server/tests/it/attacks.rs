@@ -9,7 +9,6 @@ fn start(directory: &Directory) -> Server {
     server
 }
 
-/// Sends a body as a document and returns the response.
 fn put(server: &Server, path: &str, body: &[u8]) -> Reply {
     server.client().request("PUT", path, &[], body).unwrap()
 }

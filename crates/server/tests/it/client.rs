@@ -7,13 +7,11 @@ use settee_model::json::Json;
 
 use crate::TIMEOUT;
 
-/// A connection.
 pub(crate) struct Client {
     reader: BufReader<TcpStream>,
     authorization: Option<&'static str>,
 }
 
-/// A response.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -26,7 +24,6 @@ impl Client {
         Self::try_connect(address).unwrap()
     }
 
-    /// Connects to a server that may not be running.
     pub(crate) fn try_connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true).unwrap();
@@ -57,7 +54,6 @@ impl Client {
         self.request("DELETE", path, &[], b"").unwrap()
     }
 
-    /// Sends a request and reads the response.
     pub(crate) fn request(
         &mut self,
         method: &str,
@@ -115,7 +111,6 @@ impl Client {
         Ok(reply)
     }
 
-    /// Reads status and headers.
     pub(crate) fn reply_head(&mut self) -> io::Result<Reply> {
         let line = self.line()?;
         let status = line.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)).and_then(|code| code.parse().ok());
@@ -178,7 +173,6 @@ impl Client {
 }
 
 impl Reply {
-    /// Checks the status and returns the response.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{}", self.beginning());
@@ -205,7 +199,6 @@ impl Reply {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The start of the text, for messages.
     pub(crate) fn beginning(&self) -> String {
         self.text().chars().take(1000).collect()
     }

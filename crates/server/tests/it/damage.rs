@@ -14,12 +14,10 @@ use settee_model::testing::scaled;
 use crate::server::{Directory, Server, program, run, serve};
 use crate::{Client, design, load, number, save, text, wait_for};
 
-/// Number of bytes that are flipped in one place.
 const FLIPPED: usize = 64;
 
 const DATABASES: [&str; 3] = ["one", "two", "three"];
 
-/// A deterministic generator.
 struct Random(u64);
 
 impl Random {
@@ -97,10 +95,8 @@ fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Predicate on the path of a file.
 type Wanted = fn(&str) -> bool;
 
-/// The kinds of files with their predicates.
 const KINDS: [(&str, Wanted); 5] = [
     ("sorted files", |name| name.ends_with(".sst")),
     ("blob files", |name| name.ends_with(".blob")),
@@ -432,7 +428,6 @@ fn flip_where(data: &Path, value: &str) {
     panic!("the value is in no file");
 }
 
-/// All files below a directory.
 fn below(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let mut paths: Vec<PathBuf> =

@@ -24,7 +24,6 @@ impl Place {
         format!("http://{}/{database}", self.server.address)
     }
 
-    /// A file with this content.
     fn file(&self, name: &str, content: &[u8]) -> String {
         let path = self.directory.path().join(name);
         fs::write(&path, content).unwrap();

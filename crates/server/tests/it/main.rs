@@ -50,7 +50,6 @@ use std::time::{Duration, Instant};
 use client::{Client, Reply};
 use settee_model::json::{Json, Value};
 
-/// Timeout of any wait of a test.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Polls until `ready` returns a value.
@@ -67,21 +66,18 @@ fn wait_for<T>(label: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A member as text.
 #[track_caller]
 fn text(value: Value<'_>, name: &str) -> String {
     let member = value.get(name).and_then(|member| member.as_str().map(std::borrow::Cow::into_owned));
     member.unwrap_or_else(|| panic!("no text {name} in {}", String::from_utf8_lossy(value.raw())))
 }
 
-/// A member as a number.
 #[track_caller]
 fn number(value: Value<'_>, name: &str) -> i64 {
     let member = value.get(name).and_then(Value::as_i64);
     member.unwrap_or_else(|| panic!("no integer {name} in {}", String::from_utf8_lossy(value.raw())))
 }
 
-/// Saves a document and returns its revision.
 #[track_caller]
 fn save(client: &mut Client, path: &str, body: &str) -> String {
     let reply = client.put(path, body).expect(201);
@@ -99,7 +95,6 @@ fn load(client: &mut Client, database: &str, count: usize, padding: usize) {
     }
 }
 
-/// The text of a view with a map function and optionally a reduce function.
 fn design(map: &str, reduce: Option<&str>) -> String {
     let mut out = br#"{"views":{"v":{"map":"#.to_vec();
     settee_model::json::write_string(&mut out, map);

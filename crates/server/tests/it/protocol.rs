@@ -11,7 +11,6 @@ use crate::{Client, load, rows, save};
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
-/// A server with an empty database `db`.
 fn start(directory: &Directory) -> Server {
     let server = Server::start(directory);
     server.client().put("/db", "").expect(201);

@@ -73,7 +73,6 @@ fn replications_resume_after_a_crash_and_after_a_shutdown() {
     assert_eq!(found, 8);
 }
 
-/// Prefix of all planted secrets.
 const SECRET: &str = "PLANTED";
 
 #[track_caller]

@@ -29,7 +29,6 @@ impl Directory {
         &self.0
     }
 
-    /// Appends lines to the configuration.
     pub(crate) fn configure(&self, lines: &str) {
         let file = self.0.join("local.ini");
         let before = fs::read_to_string(&file).unwrap();
@@ -61,7 +60,6 @@ pub(crate) fn serve(directory: &Directory) -> Command {
     command
 }
 
-/// Runs a program until it ends.
 pub(crate) fn run(command: &mut Command) -> Output {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for("the program to end", || child.try_wait().unwrap());
@@ -124,7 +122,6 @@ impl Server {
         assert!(reply.success());
     }
 
-    /// Waits for the end of a server that was asked to stop.
     pub(crate) fn wait(mut self) -> ExitStatus {
         wait_for("the server to stop", || self.child.try_wait().unwrap())
     }
@@ -135,7 +132,6 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Process ids of its children.
     pub(crate) fn children(&self) -> Vec<u32> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten();
         let files = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());

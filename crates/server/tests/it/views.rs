@@ -7,7 +7,6 @@ use crate::{Client, load, save};
 const LOSERS: &str = r#"{"new_edits":false,"docs":[
     {"_id":"a","_rev":"1-b","v":1},{"_id":"a","_rev":"1-a","v":2},{"_id":"a","_rev":"1-0","_deleted":true}]}"#;
 
-/// A server with a database.
 fn start(directory: &Directory) -> (Server, Client) {
     let server = Server::start(directory);
     let mut client = server.client();
@@ -22,7 +21,6 @@ fn rows(client: &mut Client, path: &str) -> Vec<String> {
     rows.take_while(|line| line != "]}").filter(|line| !line.is_empty()).collect()
 }
 
-/// A design document with one view.
 fn design(client: &mut Client, name: &str, map: &str, language: &str) {
     let map = map.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     let body = format!(r#"{{"language":"{language}","views":{{"v":{{"map":"{map}"}}}}}}"#);

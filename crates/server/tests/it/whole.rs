@@ -46,7 +46,6 @@ fn serve_at(data: &Path) -> Command {
     command
 }
 
-/// Number of documents of the database.
 const DOCUMENTS: i64 = 51;
 
 /// A stopped server with data in a log and in sorted files, and no other files in the directory.

@@ -103,7 +103,6 @@ mod tests {
     use super::*;
     use crate::threads::run;
 
-    /// Returns the name of the current thread.
     fn place() -> String {
         thread::current().name().unwrap_or_default().to_owned()
     }
@@ -147,7 +146,7 @@ mod tests {
         let found = counted(Arc::clone(&tally), lane.serve(of_task)).await.unwrap();
         assert_eq!(found, mine);
         let outside = lane.serve(async { TALLY.try_with(|_| ()).is_err() }).await.unwrap();
-        assert!(outside, "what nobody counts is not counted");
+        assert!(outside, "work without a tally is not counted");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -10,14 +10,11 @@ use super::{lead, require_validated};
 use crate::Error;
 
 tokio::task_local! {
-    /// Read set of the request of this task.
     static OPTIMISTIC: Arc<OptimisticRequest>;
 }
 
-/// Outcome of a request with optimistic validation.
 #[derive(Debug)]
 pub enum Optimistic<T> {
-    /// The response is final.
     Settled(T),
     /// The response is valid unless the read set is outdated, because the request wrote nothing.
     Open(T),

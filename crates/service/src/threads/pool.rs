@@ -44,7 +44,6 @@ thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
 }
 
-/// The work of a thread.
 struct Current {
     pool: Arc<Shared>,
     /// Time before which [`yield_if_long`] has no effect. Callers check each row, so only the clock is read until then.
@@ -109,10 +108,8 @@ enum Manner {
     Always(GiveWay),
 }
 
-/// A pool of threads.
 pub struct Threads(Arc<Shared>);
 
-/// Handle of work on a thread.
 pub struct Running<T>(oneshot::Receiver<thread::Result<T>>);
 
 struct Shared {
@@ -130,7 +127,6 @@ struct Shared {
 struct State {
     /// Idle threads, most recently used last.
     idle: Vec<Arc<Seat>>,
-    /// Number of all threads.
     threads: usize,
     /// Work without an idle thread.
     waiting: VecDeque<Job>,
@@ -194,7 +190,6 @@ impl Threads {
         Running(receiver)
     }
 
-    /// Number of busy threads.
     pub(super) fn busy(&self) -> usize {
         let state = self.0.state.lock();
         state.threads - state.idle.len()
@@ -265,7 +260,6 @@ impl Shared {
         }
     }
 
-    /// Main function of a thread.
     fn work(self: &Arc<Self>) {
         if let Manner::Always(give_way) = &self.manner {
             give_way();
@@ -332,7 +326,6 @@ fn grow_on_order(ordered: &mpsc::Receiver<()>, pool: &Weak<Shared>) {
     }
 }
 
-/// Returns the message of a panic.
 fn text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())

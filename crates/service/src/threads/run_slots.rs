@@ -20,9 +20,7 @@ const SLICE_MAX: Duration = Duration::from_millis(10);
 /// disconnected.
 const WAIT_MAX: Duration = Duration::from_millis(50);
 
-/// The slots of a pool of threads.
 pub(super) struct RunSlots {
-    /// Number of slots.
     most: usize,
     state: Mutex<State>,
 }

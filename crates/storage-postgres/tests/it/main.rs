@@ -16,7 +16,6 @@ use settee_storage::{
 };
 use settee_storage_postgres::{Options, PostgresEngine};
 
-/// Returns the server of all tests.
 fn server() -> Option<&'static Scratch> {
     static SERVER: OnceLock<Option<Scratch>> = OnceLock::new();
     SERVER.get_or_init(|| Scratch::start("")).as_ref()
@@ -40,7 +39,6 @@ fn options(url: &str) -> Options {
     Options::parse(url).unwrap()
 }
 
-/// Returns the schema of a URL of the [`server`].
 fn schema_of(url: &str) -> &str {
     url.rsplit('=').next().unwrap()
 }

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-/// A listener that connects its clients to a socket.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     /// Bytes of responses until the connection that transfers them is cut; negative: unlimited.
@@ -40,7 +39,6 @@ struct State {
     dropped: u64,
 }
 
-/// Direction of bytes.
 #[derive(Clone, Copy)]
 enum Direction {
     Request,
@@ -66,7 +64,6 @@ impl Gate {
 }
 
 impl Proxy {
-    /// Returns the URL of a schema through this proxy.
     pub(crate) fn url(&self, schema: &str) -> String {
         format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", self.port)
     }
@@ -104,12 +101,10 @@ impl Proxy {
         }
     }
 
-    /// Stalls all requests, or resumes them.
     pub(crate) fn stall_requests(&self, is_closed: bool) {
         self.gate.set(|state| state.is_closed[Direction::Request as usize] = is_closed);
     }
 
-    /// Stalls all responses, or resumes them.
     pub(crate) fn stall_responses(&self, is_closed: bool) {
         self.gate.set(|state| state.is_closed[Direction::Response as usize] = is_closed);
     }

@@ -25,7 +25,6 @@ cd /
 rm -rf "$1"
 "#;
 
-/// Names the missing package.
 pub const MISSING: &str = "PostgreSQL is missing: install the Debian package postgresql";
 
 /// Reports that a test is skipped because a package is missing, if the variable `SETTEE_ALLOW_MISSING` is set.
@@ -38,7 +37,6 @@ pub fn skip(missing: &str) {
     println!("skipped: {missing}");
 }
 
-/// A server.
 pub struct Scratch {
     directory: PathBuf,
     child: Child,
@@ -109,19 +107,16 @@ impl Scratch {
         format!("postgres://settee@{host}/postgres")
     }
 
-    /// Returns the URL of a new schema.
     pub fn url(&self) -> String {
         let schema = format!("t{}", self.schemas.fetch_add(1, Ordering::Relaxed));
         self.url_as("settee", "postgres", &schema)
     }
 
-    /// Returns the URL of a schema as a role.
     pub fn url_as(&self, role: &str, database: &str, schema: &str) -> String {
         let host = self.directory.display().to_string().replace('/', "%2F");
         format!("postgres://{role}@{host}/{database}?schema={schema}")
     }
 
-    /// Returns the socket of the server.
     pub fn socket(&self) -> PathBuf {
         self.directory.join(".s.PGSQL.5432")
     }
@@ -166,7 +161,6 @@ impl Drop for Scratch {
     }
 }
 
-/// Returns the directory of the programs of the newest version.
 pub fn programs() -> Option<OsString> {
     let mut found: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()

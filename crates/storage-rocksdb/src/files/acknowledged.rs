@@ -15,23 +15,17 @@ use settee_storage::durable::{self, Readers};
 
 use super::{identity, newest_log};
 
-/// Name of the file in the directory of the store.
 pub(crate) const FILE: &str = "ACKNOWLEDGED";
 
 /// Number of bytes at the end of a log whose checksum is stored to identify the log.
 const TAIL_BYTES: u64 = 4096;
 
-/// Size from which on the file is rewritten.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// A durable state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Acknowledged {
-    /// Number of the manifest.
     pub(crate) manifest: u64,
-    /// Number of the newest log.
     pub(crate) log: u64,
-    /// Durable length of this log.
     pub(crate) length: u64,
     /// Checksum of the last [`TAIL_BYTES`] of this length.
     crc: u32,

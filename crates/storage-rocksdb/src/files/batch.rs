@@ -20,7 +20,6 @@ pub(super) struct Writes {
     pub(super) writes: Vec<Write>,
 }
 
-/// One element of a record.
 enum Part<'a> {
     Write(u32, Kind, &'a [u8], &'a [u8]),
     /// Log data, which is not a write.

@@ -40,7 +40,6 @@ fn is_footer(bytes: &[u8]) -> bool {
     Bytes(checked).fixed32() == Some(MAGIC) && Bytes(crc).fixed32() == Some(masked_crc(&[checked]))
 }
 
-/// Returns all damage of a blob file.
 pub(super) fn check(bytes: &[u8], mut progress: impl FnMut(usize)) -> Vec<Damage> {
     let mut damage = Vec::new();
     if bytes.len() < HEADER + FOOTER {
@@ -92,7 +91,6 @@ pub(super) struct BlobFiles {
     files: HashMap<u64, Option<File>>,
 }
 
-/// Maximum number of open files.
 const OPEN_MAX: usize = 64;
 
 impl BlobFiles {

@@ -9,7 +9,6 @@ pub(super) const TRAILER: usize = 5;
 /// Maximum size of a block in a search without an index.
 const SCANNED_MAX: usize = 1 << 20;
 
-/// Position of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Handle {
     pub(super) offset: usize,
@@ -84,7 +83,6 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Keys and values of a block, in order.
 pub(super) struct Rows<'a> {
     rest: Bytes<'a>,
     key: Vec<u8>,

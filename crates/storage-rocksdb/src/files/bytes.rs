@@ -39,7 +39,6 @@ impl<'a> Bytes<'a> {
         None
     }
 
-    /// Reads a number that is a length in bytes.
     pub(super) fn length(&mut self) -> Option<usize> {
         usize::try_from(self.varint()?).ok()
     }
@@ -89,7 +88,6 @@ const NO_COMPRESSION: u8 = 0;
 const LZ4: u8 = 4;
 const ZSTD: u8 = 7;
 
-/// Maximum accepted size of a block or value.
 const UNPACKED_MAX: u64 = 1 << 30;
 
 /// Returns true if `kind` is a supported compression.

@@ -18,7 +18,6 @@ use crate::keys::shard as shard_of;
 use crate::options;
 use crate::shards::Stored;
 
-/// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileKind {
     /// Sorted entries.
@@ -51,18 +50,13 @@ impl fmt::Display for FileKind {
     }
 }
 
-/// A difference from the written data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Path of the file.
     pub file: PathBuf,
-    /// Kind of the file.
     pub kind: FileKind,
     /// Offset of the first affected byte.
     pub offset: u64,
-    /// Number of affected bytes.
     pub length: u64,
-    /// Description of the fault.
     pub description: String,
     /// Shards that may have lost entries.
     pub shards: Vec<RangeInclusive<u64>>,
@@ -70,10 +64,8 @@ pub struct Fault {
     pub is_cut_end: bool,
 }
 
-/// Extent of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// All bytes.
     Whole,
     /// Only existence and size of sorted files and blob files.
     Outline,
@@ -82,11 +74,8 @@ pub enum Depth {
 /// Result of [`check`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Number of files.
     pub files: u64,
-    /// Size of the files in bytes.
     pub bytes: u64,
-    /// Faults that were found.
     pub faults: Vec<Fault>,
 }
 

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use super::manifest::Manifest;
 
-/// Name of the file that names the manifest.
 const CURRENT: &str = "CURRENT";
 
 pub(super) struct Directory {
@@ -17,7 +16,6 @@ pub(super) struct Directory {
     pub(super) blobs: BTreeMap<u64, PathBuf>,
     pub(super) logs: BTreeMap<u64, PathBuf>,
     pub(super) manifests: BTreeMap<u64, PathBuf>,
-    /// Text files.
     pub(super) texts: Vec<PathBuf>,
     /// An entry that is no regular file, such as a FIFO.
     irregular: Option<PathBuf>,
@@ -38,7 +36,6 @@ impl Directory {
         }
     }
 
-    /// Lists the regular files of a store.
     pub(super) fn read_regular(path: &Path) -> io::Result<Self> {
         let mut directory = Self {
             path: path.to_owned(),
@@ -108,7 +105,6 @@ pub(super) fn open_regular(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Reads a regular file.
 pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path)?.read_to_end(&mut bytes)?;

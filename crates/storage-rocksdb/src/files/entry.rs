@@ -1,6 +1,5 @@
 //! [`Entry`]: an entry in a file of the store.
 
-/// One version of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     /// The stored key without RocksDB's suffix.

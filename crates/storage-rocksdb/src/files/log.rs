@@ -11,7 +11,6 @@ const HEADER: usize = 7;
 /// Size of the header of a fragment in a recycled file, which also contains the number of the log.
 const RECYCLED_HEADER: usize = HEADER + 4;
 
-/// The records of a file in memory.
 pub(super) struct Log<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -19,7 +18,6 @@ pub(super) struct Log<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Item {
-    /// A record with its offset.
     Record(usize, Vec<u8>),
     /// Bytes that are not a record.
     Damage {

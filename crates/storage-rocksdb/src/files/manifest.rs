@@ -5,12 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::bytes::{Bytes, put_varint};
 use super::log::{Item, Log};
 
-/// The state that the manifest describes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Manifest {
-    /// Names of column families by number.
     pub(super) columns: BTreeMap<u32, String>,
-    /// Sorted files in use, by number.
     pub(super) tables: BTreeMap<u64, TableFile>,
     /// Blob files that were created. RocksDB removes those without references from tables.
     pub(super) blobs: BTreeMap<u64, BlobFile>,
@@ -22,19 +19,16 @@ pub(super) struct Manifest {
     pub(super) last_sequence: u64,
     /// Column families with a recorded first log; without all of them the manifest is truncated.
     pub(super) logged: BTreeSet<u32>,
-    /// Identity of the store.
     pub(super) identity: Option<String>,
     /// Ranges that cannot be read: offset and length.
     pub(super) damage: Vec<(usize, usize)>,
 }
 
-/// A sorted file in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TableFile {
     pub(super) column: u32,
     pub(super) level: u64,
     pub(super) size: u64,
-    /// Least and greatest key.
     pub(super) smallest: Vec<u8>,
     pub(super) largest: Vec<u8>,
     /// Oldest blob file that its entries refer to.
@@ -43,14 +37,12 @@ pub(super) struct TableFile {
     pub(super) session: Option<u64>,
 }
 
-/// A blob file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlobFile {
     pub(super) column: u32,
     pub(super) values: u64,
     /// Number of values without references.
     pub(super) garbage: u64,
-    /// Size of all values with their headers.
     pub(super) bytes: u64,
 }
 

@@ -13,7 +13,6 @@ pub(super) struct LostKeys {
     pub(super) through: Vec<u8>,
 }
 
-/// A file in memory, or the writes of the logs.
 pub(super) struct Source {
     pub(super) bytes: Vec<u8>,
     pub(super) checksum: u8,

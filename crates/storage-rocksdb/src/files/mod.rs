@@ -39,7 +39,6 @@ use std::path::{Path, PathBuf};
 
 use directory::{Directory, blob_path};
 
-/// Returns the identity of the store in `path`.
 pub(crate) fn identity(path: &Path) -> Option<String> {
     Directory::read(path).ok()?.manifest().ok()??.identity
 }

@@ -14,11 +14,8 @@ use super::manifest::{self, TableFile};
 use super::table::{GREATEST, Place, Table};
 use crate::{keys, options};
 
-/// A damaged sorted file.
 pub(crate) struct Repair {
-    /// Name of the file in the directory.
     pub(crate) name: String,
-    /// The column family.
     pub(crate) column: String,
     /// Ranges of stored keys that may have lost entries: start, and exclusive end.
     pub(crate) holes: Vec<(Vec<u8>, Vec<u8>)>,

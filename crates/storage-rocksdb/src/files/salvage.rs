@@ -26,19 +26,15 @@ use crate::{Database, Options};
 /// Result of [`salvage`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
-    /// Number of entries in the new store.
     pub entries: u64,
-    /// Size of the entries in bytes.
     pub bytes: u64,
     /// Shards that may lack entries, or have outdated ones.
     pub damaged: Vec<RangeInclusive<u64>>,
     /// True if the log has lost writes of unknown shards.
     pub lost_writes: bool,
-    /// Shards with entries.
     pub shards: BTreeSet<u64>,
 }
 
-/// Size of the batches that are written.
 const BATCH_BYTES: usize = 4 << 20;
 
 /// Creates a store in `to`, which must not exist, from the readable data of the store in `from`, which is not
@@ -245,7 +241,6 @@ fn isolated(from: &Path) -> Vec<(u64, u64)> {
     holes.iter().map(|hole| hole.shards().into_inner()).collect()
 }
 
-/// Reads a file into memory.
 fn source(path: &Path) -> Option<Source> {
     let bytes = read_file(path).ok()?;
     let (checksum, base, stretches, _) = Table::open(&bytes).into_parts();

@@ -10,19 +10,16 @@ use super::block::{Blocks, Handle, Rows, TRAILER, handles};
 use super::bytes::{Bytes, block_checksum, context};
 use super::entry::{Entry, Kind, split_key};
 
-/// Size of the footer of a file.
 const FOOTER: usize = 53;
 const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
 const EXTENDED_MAGIC: [u8; 4] = [0x3e, 0, 0x7a, 0];
 /// Default kind of checksums.
 const USUAL_CHECKSUM: u8 = 4;
 
-/// A file in memory with its index.
 pub(super) struct Table<'a> {
     pub(super) blocks: Blocks<'a>,
     /// Data blocks in order, and unreadable ranges between them.
     pub(super) stretches: Vec<Stretch>,
-    /// Range deletions.
     pub(super) ranges: Vec<Entry>,
     /// Damage outside of data blocks.
     pub(super) damage: Vec<Damage>,
@@ -31,7 +28,6 @@ pub(super) struct Table<'a> {
     has_user_keys: bool,
 }
 
-/// Damaged bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Damage {
     pub(super) offset: usize,
@@ -50,7 +46,6 @@ impl Damage {
 /// Greater than all keys.
 pub(super) const GREATEST: [u8; 16] = [0xff; 16];
 
-/// A part of the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
     pub(super) place: Place,
@@ -71,7 +66,6 @@ struct Footer {
     metaindex: Handle,
 }
 
-/// Format of the index according to the properties.
 #[derive(Clone, Copy)]
 struct IndexForm {
     has_deltas: bool,
@@ -209,7 +203,6 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Returns all damage, including that of the data.
     pub(super) fn check(mut self, mut progress: impl FnMut(usize)) -> Vec<Damage> {
         let is_indexed = self.damage.is_empty();
         let mut before = Vec::new();
@@ -240,7 +233,6 @@ impl<'a> Table<'a> {
         self.column
     }
 
-    /// Position of the properties.
     pub(super) fn properties(&self) -> Option<Handle> {
         self.properties
     }

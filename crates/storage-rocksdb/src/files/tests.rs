@@ -14,7 +14,6 @@ use tempfile::TempDir;
 use super::*;
 use crate::{Options, RocksEngine, damage};
 
-/// Number of bytes flipped in one place.
 const FLIPPED: usize = 64;
 
 /// Number of places tried per kind of file.
@@ -22,7 +21,6 @@ const PLACES: u64 = 10;
 
 const SHARDS: RangeInclusive<u64> = 1..=6;
 
-/// A seeded generator.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -96,7 +94,6 @@ pub(super) fn contents(engine: &RocksEngine) -> Contents {
     contents
 }
 
-/// Creates a closed store and returns its contents.
 pub(super) fn store(directory: &Path, seed: u64, commits: u64) -> Contents {
     let engine = open(directory);
     let mut random = Random(seed);

@@ -32,10 +32,8 @@ pub(crate) const UNFINISHED: &str = "unfinished";
 /// Size of the header and footer of a blob file.
 const BLOB_FRAME: u64 = 62;
 
-/// The state of a directory.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// No files of a store.
     Nothing,
     /// A store whose creation was interrupted, so that it contains no data.
     Unfinished,
@@ -200,7 +198,6 @@ fn check_data(found: &Directory, manifest: &Manifest) -> Result<()> {
 
 #[derive(Clone, Copy)]
 struct Reached<'a> {
-    /// Number of the manifest.
     manifest: u64,
     acknowledged: Option<&'a Acknowledged>,
 }

@@ -14,7 +14,6 @@ use super::tests::{Contents, Random, contents, copy, fill, open, store};
 use super::whole::UNFINISHED;
 use crate::{Options, RocksEngine};
 
-/// Damage to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Harm {
     Missing,
@@ -74,7 +73,6 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Returns all files with their contents.
 fn image(directory: &Path) -> BTreeMap<String, Option<Vec<u8>>> {
     let read = |path: PathBuf| fs::metadata(&path).is_ok_and(|found| found.is_file()).then(|| fs::read(path).unwrap());
     names(directory).into_iter().map(|name| (name.clone(), read(directory.join(name)))).collect()

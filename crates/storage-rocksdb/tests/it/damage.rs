@@ -133,7 +133,6 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Returns the files of a kind.
 fn files(directory: &Path, kind: &str) -> Vec<PathBuf> {
     let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let mut paths: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|found| found == kind)).collect();
@@ -193,7 +192,6 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Returns the number of lost entries and shards.
 fn one_place(path: &Path, expected: &Contents, damage: fn(&Path, &mut Random) -> String, seed: u64) -> (usize, usize) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let engine = open(path).unwrap();

@@ -128,7 +128,6 @@ fn statistics_have_names_and_values() {
     assert_eq!(value("background_errors"), Some(0));
 }
 
-/// The child of the test below.
 #[test]
 fn weigh_an_idle_store() {
     let Some(directory) = child::directory() else { return };

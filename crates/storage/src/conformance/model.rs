@@ -168,7 +168,6 @@ impl Run {
         self.scan(&**snapshot, entries, shard, space);
     }
 
-    /// Scans a random range, with a seek in between.
     fn scan(&mut self, snapshot: &dyn Snapshot, entries: &BTreeMap<Vec<u8>, Vec<u8>>, shard: Shard, space: Keyspace) {
         let start = (self.random.below(3) > 0).then(|| self.key());
         let end = (self.random.below(3) > 0).then(|| self.key());

@@ -24,7 +24,6 @@ fn with_read_set(read_set: &ReadSet, key: &[u8]) -> Batch {
     batch
 }
 
-/// Makes a synced commit at the current version.
 fn next(engine: &dyn Engine, shard: Shard, batch: Batch) -> Result<Outcome> {
     let Version(version) = view(engine, shard).state().expect("state").version;
     engine.commit(shard, Version(version), CommitToken(u128::from(version) + 1), batch, Durability::Synced)

@@ -15,7 +15,6 @@ use crate::{CommitToken, Durability, Engine, Keyspace, Outcome, Shard, Version};
 /// Opens one store for two processes.
 pub type OpenTwice<'a> = &'a dyn Fn() -> [Arc<dyn Engine>; 2];
 
-/// Maximum wait for a commit notification.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The latest version of each shard that a listener was notified of.

@@ -8,7 +8,6 @@ use super::MemoryEngine;
 use crate::members::{Claim, Members, Node, NodeId};
 use crate::{Result, StorageError};
 
-/// Announced users and their claims.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     announced: BTreeMap<u64, Node>,

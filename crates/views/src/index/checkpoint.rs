@@ -14,9 +14,7 @@ const FORMAT: u64 = 1;
 pub(crate) struct Checkpoint {
     /// Update sequence of the index at the start of the load.
     pub(crate) since: u64,
-    /// Update sequence of the index including the runs.
     pub(crate) update_seq: u64,
-    /// Purge sequence of the index including the runs.
     pub(crate) purge_seq: u64,
     pub(crate) rows: Vec<RunFile>,
     pub(crate) entries: Vec<RunFile>,
@@ -55,7 +53,6 @@ impl Checkpoint {
         Ok(Some(Self { since, update_seq, purge_seq, rows, entries }))
     }
 
-    /// Returns all files.
     pub(crate) fn runs(&self) -> impl Iterator<Item = &RunFile> {
         self.rows.iter().chain(&self.entries)
     }

@@ -62,7 +62,6 @@ pub fn layout_of(database: Layout, ddoc: &DesignDocument) -> Layout {
     }
 }
 
-/// An index that a design document requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IndexDefinition {
     pub(crate) signature: Signature,
@@ -94,7 +93,6 @@ pub(crate) fn definitions(database: Layout, ddoc: &DesignDocument) -> Vec<IndexD
     definitions
 }
 
-/// Returns the index that contains the rows of a view.
 pub(crate) fn signature(database: Layout, ddoc: &DesignDocument, view: &ViewDefinition) -> Signature {
     view_signature(common_hash(layout_of(database, ddoc), ddoc), view)
 }

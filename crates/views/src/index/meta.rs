@@ -20,12 +20,10 @@ const FORMAT_WITHOUT_LOAD: u64 = 4;
 /// Format before that: records also lack the first node.
 const FORMAT_WITHOUT_FIRST_NODE: u64 = 3;
 
-/// Progress of an index, and the roots of its trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
     /// Update sequence of the database that the rows show.
     pub(crate) update_seq: u64,
-    /// Purge sequence that the rows include.
     pub(crate) purge_seq: u64,
     /// Nodes with smaller numbers belong to replaced trees.
     pub(crate) first_node: u64,
@@ -35,7 +33,6 @@ pub(crate) struct Meta {
     pub(crate) load: u64,
     /// Reduce functions, in the order of the reductions in inner nodes.
     pub(crate) reduces: Vec<Arc<str>>,
-    /// Tree of rows.
     pub(crate) rows: Option<Root>,
     /// Tree of back-pointers as written by the last load.
     pub(crate) entries: Option<Root>,
@@ -128,7 +125,6 @@ impl Meta {
         Ok(Some(Self { update_seq, purge_seq, first_node, next_node, load, reduces, rows, entries, leftovers }))
     }
 
-    /// Returns the number of rows.
     pub(crate) fn total_rows(&self) -> u64 {
         self.rows.as_ref().map_or(0, |root| root.node.rows)
     }

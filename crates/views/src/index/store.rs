@@ -32,7 +32,6 @@ impl Tokens {
     }
 }
 
-/// The shard of an index.
 pub(crate) struct IndexStore {
     engine: Arc<dyn Engine>,
     shard: Shard,
@@ -85,12 +84,10 @@ impl IndexStore {
         Ok(self.engine.sync()?)
     }
 
-    /// Returns the approximate bytes on disk.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.engine.approximate_size(self.shard)
     }
 
-    /// Makes the engine reclaim space.
     pub(crate) fn reclaim(&self) -> Result<()> {
         Ok(self.engine.reclaim(self.shard)?)
     }
@@ -129,11 +126,9 @@ impl IndexStore {
 pub(crate) struct Opened<'a> {
     pub(crate) meta: Meta,
     pub(crate) writer: IndexWriter<'a>,
-    /// Checkpoint of an interrupted load.
     pub(crate) checkpoint: Option<Checkpoint>,
 }
 
-/// The record of an index, without its trees.
 pub(crate) struct Record {
     version: Version,
     /// `None` if the index must be rebuilt.
@@ -177,7 +172,6 @@ pub(crate) struct IndexWriter<'a> {
     store: &'a IndexStore,
     version: Version,
     has_entry: bool,
-    /// The stored record of the index.
     recorded: Option<Meta>,
     /// Inner nodes that the next commit stores.
     written: Vec<(u64, Inner)>,

@@ -31,17 +31,14 @@ pub(crate) fn for_each_row(entry: &[u8], mut each: impl FnMut(&[u8], u32)) -> Re
     Ok(())
 }
 
-/// The entries of an index in one snapshot.
 #[derive(Clone)]
 pub(super) struct EntryReader<'a> {
     pub(super) tree: TreeReader<'a>,
     pub(super) root: Option<Root>,
-    /// Number of the load that wrote the tree.
     pub(super) load: u64,
 }
 
 impl EntryReader<'_> {
-    /// Returns the average length of an entry.
     pub(super) fn typical_bytes(&self) -> u64 {
         self.root.as_ref().map_or(0, |root| root.node.bytes / root.node.rows.max(1))
     }
@@ -115,7 +112,6 @@ pub(super) struct ChangedEntries<'a> {
 }
 
 impl<'a> ChangedEntries<'a> {
-    /// Opens the entries that changed since `load`.
     pub(super) fn open(snapshot: &'a dyn Snapshot, load: u64) -> Result<Self> {
         let (start, end) = (keys::entry_prefix(load), keys::after_entries(load));
         let range = KeyRange { start: Some(&start), end: Some(&end) };

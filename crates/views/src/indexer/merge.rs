@@ -14,7 +14,6 @@ pub(crate) trait Source {
     /// Returns the current change, if any.
     fn change(&self) -> Result<Change<'_>>;
 
-    /// Moves to the next change.
     fn advance(&mut self) -> Result<()>;
 }
 
@@ -87,7 +86,6 @@ impl<'a> Merge<'a> {
         merge
     }
 
-    /// Calls `each` with one change per key.
     pub(crate) fn for_each(self, mut each: impl FnMut(Change<'_>) -> Result<ControlFlow<()>>) -> Result<()> {
         self.for_all(|change, is_first, _| if is_first { each(change) } else { Ok(ControlFlow::Continue(())) })
     }

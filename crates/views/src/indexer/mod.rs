@@ -86,7 +86,6 @@ const LOAD_ROWS_PER_CHANGE: u64 = 8;
 /// work has grown by this fraction.
 const CHECKPOINT_PART: u64 = 16;
 
-/// An index that participates in a pass.
 pub(crate) struct PassIndex<'a> {
     pub(crate) store: &'a IndexStore,
     pub(crate) collation: Collation,
@@ -96,7 +95,6 @@ pub(crate) struct PassIndex<'a> {
     pub(crate) directory: RunDirectory,
 }
 
-/// The documents and limits for the functions of a pass.
 pub(crate) struct Pass<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) limits: Limits,
@@ -107,12 +105,10 @@ pub(crate) struct Pass<'a> {
     pub(crate) database: &'a dyn ChangeSnapshot,
     /// Number of changes that the first of the indexes is behind.
     pub(crate) pending: u64,
-    /// Name of the database.
     pub(crate) database_name: &'a str,
     /// Called between batches, with the size of the last one. It may wait, and returns an error if the work must stop.
     /// Completed work is kept, unless the error is [`ViewError::Cancelled`].
     pub(crate) control: &'a (dyn Fn(&mut PaceState, u64) -> Result<()> + Sync),
-    /// Receives the number of processed changes.
     pub(crate) progress: &'a (dyn Fn(u64) + Sync),
     /// Receives exceptions and log lines of functions.
     pub(crate) report: &'a (dyn Fn(&DocumentBatch, &Emissions) + Sync),
@@ -120,7 +116,6 @@ pub(crate) struct Pass<'a> {
     pub(crate) report_engine: &'a (dyn Fn(&str) + Sync),
 }
 
-/// The scan that the workers share.
 struct Scan<'a> {
     changes: Box<dyn Changes + 'a>,
     /// Changes and bytes that may still be read in this round.
@@ -204,7 +199,6 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Sets the limits of a round.
     fn begin_round(&self, scan: &mut Scan<'_>, is_load: bool, started_us: u64) {
         if is_load {
             let now_us = self.settings.clock.now_us();

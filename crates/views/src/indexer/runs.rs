@@ -22,10 +22,8 @@ use crate::tree::apply::Change;
 
 /// Buffer size of files that are read or written sequentially.
 const FILE_BUFFER_BYTES: usize = 256 << 10;
-/// Name of the file with the database of the index.
 const OWNER: &str = "database";
 
-/// Directory of the runs of one index.
 #[derive(Debug, Default)]
 pub(crate) struct RunDirectory {
     path: PathBuf,
@@ -39,7 +37,6 @@ impl RunDirectory {
         Self { path: base.join(shard.0.to_string()), next: AtomicU64::new(0) }
     }
 
-    /// Creates a run.
     pub(crate) fn create(&self) -> Result<RunWriter> {
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -57,7 +54,6 @@ impl RunDirectory {
         }
     }
 
-    /// Opens a run for reading.
     pub(crate) fn read(&self, run: &RunFile) -> Result<SpilledRows> {
         SpilledRows::open(File::open(self.file(run.number))?)
     }
@@ -93,7 +89,6 @@ impl RunDirectory {
         Ok(durable::sync_directory(&self.path)?)
     }
 
-    /// Removes the directory.
     pub(crate) fn remove(&self) -> Result<()> {
         match fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
@@ -145,7 +140,6 @@ fn sources(directory: &RunDirectory, runs: &[RunFile]) -> Result<Vec<Ranked<'sta
     runs.iter().map(|run| Ok(Ranked::new(directory.read(run)?, 0))).collect()
 }
 
-/// A run that is being written.
 pub(crate) struct RunWriter {
     number: u64,
     bytes: u64,

@@ -10,7 +10,6 @@ use std::ops::Range;
 use super::radix::{self, Numbered};
 use super::sorter::Slot;
 
-/// Sort order of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     /// By sort key; the sort is stable.
@@ -41,7 +40,6 @@ impl By {
 const FEW_ROWS: usize = 16;
 const LONG_BYTES: usize = 256;
 
-/// Buffers for sorting, reused for all runs.
 #[derive(Debug, Default)]
 pub(super) struct Sorting {
     order: Vec<Numbered>,

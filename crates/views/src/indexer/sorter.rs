@@ -38,7 +38,6 @@ impl Slot {
         self.value_len == REMOVED
     }
 
-    /// Returns its length.
     fn len(&self) -> usize {
         let value_len = if self.is_removal() { 0 } else { self.value_len };
         self.key_len as usize + self.emitted_len as usize + value_len as usize
@@ -92,7 +91,6 @@ impl Sorter {
         self.slots.is_empty()
     }
 
-    /// Returns the memory in use.
     pub(crate) fn size_bytes(&self) -> usize {
         self.bytes.len() + self.slots.len() * SLOT_BYTES
     }
@@ -143,7 +141,6 @@ impl Sorter {
         last.value_len += narrow(self.bytes.len() - before);
     }
 
-    /// Adds a change of another source.
     pub(crate) fn push(&mut self, change: Change<'_>) {
         match change.row {
             None => self.remove(|out| out.extend_from_slice(change.row_key)),
@@ -156,7 +153,6 @@ impl Sorter {
         }
     }
 
-    /// Adds the removal of a row.
     pub(crate) fn remove(&mut self, write_key: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         write_key(&mut self.bytes);
@@ -173,7 +169,6 @@ impl Sorter {
         (self.is_disordered, self.longest_sort_key) = (false, 0);
     }
 
-    /// Returns the changes in order of arrival.
     pub(crate) fn changes(&self) -> impl Iterator<Item = Change<'_>> {
         self.slots.iter().map(|slot| slot.change(&self.bytes))
     }
@@ -280,7 +275,6 @@ impl Runs {
         self.current.size_bytes()
     }
 
-    /// Spills the collected rows to disk.
     pub(super) fn spill(&mut self, directory: &RunDirectory) -> Result<()> {
         if !self.current.is_empty() {
             self.spilled.push(self.current.spill(directory)?);
@@ -297,7 +291,6 @@ impl Runs {
         Ok(&self.spilled)
     }
 
-    /// Sorts the collected rows.
     pub(super) fn seal(&mut self, space: &mut Space) {
         if !self.current.is_empty() {
             self.sorted.push(self.current.take_sorted(space));
@@ -326,7 +319,6 @@ fn compare(bytes: &[u8], a: &Slot, b: &Slot) -> Ordering {
     a.key(bytes).cmp(b.key(bytes)).then_with(|| a.is_removal().cmp(&b.is_removal()))
 }
 
-/// Decodes the change of a spilled row.
 pub(super) fn decode<'a>(row_key: &'a [u8], payload: Option<&'a [u8]>) -> Result<Change<'a>> {
     let Some(payload) = payload else {
         return Ok(Change { row_key, row: None });
@@ -337,7 +329,6 @@ pub(super) fn decode<'a>(row_key: &'a [u8], payload: Option<&'a [u8]>) -> Result
     Ok(Change { row_key, row: Some(Row { row_key, sort_len, key, value: &payload[reader.position()..] }) })
 }
 
-/// Sorted rows in memory.
 #[derive(Debug, Default)]
 pub(crate) struct SortedRun {
     run: Sorter,

@@ -7,43 +7,25 @@ use crate::error::Result;
 /// A snapshot of a database.
 pub trait ChangeSnapshot: Send + Sync {
     /// Returns the last update sequence.
-    ///
-    /// # Errors
-    /// If storage failed.
     fn update_seq(&self) -> Result<u64>;
 
     /// Returns the number of documents whose last change is after `since`.
-    ///
-    /// # Errors
-    /// If storage failed.
     fn count_after(&self, since: u64) -> Result<u64>;
 
     /// Returns the number of the last purge.
-    ///
-    /// # Errors
-    /// If storage failed.
     fn purge_seq(&self) -> Result<u64>;
 
     /// Returns the number of the newest purge whose record was removed.
-    ///
-    /// # Errors
-    /// If storage failed.
     fn purges_forgotten(&self) -> Result<u64>;
 
     /// Returns the documents that were purged after the purge `purged_since` and do not exist any more, then those
     /// whose last change is after `since`, in the order of these changes: about `expected` of them.
-    ///
-    /// # Errors
-    /// If storage failed.
     fn changes(&self, since: u64, purged_since: u64, expected: u64) -> Result<Box<dyn Changes + '_>>;
 }
 
 /// Iterator of changes.
 pub trait Changes: Send {
     /// Adds the next changes to `batch` until it is full. Design documents are skipped unless requested.
-    ///
-    /// # Errors
-    /// If storage failed.
     fn fill(&mut self, batch: &mut ChangeBatch, options: DesignOptions) -> Result<Fill>;
 }
 
@@ -71,8 +53,8 @@ pub struct ChangeBatch {
     pub hides_conflicts: bool,
 }
 
-/// Large enough to amortize the call of a language, small enough for progress and memory. Small in tests, so that few
-/// documents cause many steps.
+/// Maximum number of changes in a batch. It amortizes the call of a language, and limits the memory of a batch and the
+/// work between two progress reports. Small in tests, so that few documents cause many steps.
 const BATCH_CHANGES: u64 = if cfg!(test) { 100 } else { 1024 };
 const BATCH_BYTES: usize = 1 << 20;
 

@@ -17,12 +17,10 @@ use crate::error::Result;
 use crate::keys;
 use crate::pace::PaceState;
 
-/// The part of an index that workers need.
 pub(super) struct Target<'a> {
     pub(super) collation: Collation,
     pub(super) layout: Layout,
     pub(super) before: Before<'a>,
-    /// Directory for spilled runs.
     pub(super) directory: &'a RunDirectory,
 }
 
@@ -58,7 +56,6 @@ impl Output {
         self.entries.spill(directory)
     }
 
-    /// Starts the rows of a document with this key.
     fn begin_document(&mut self, document: u32, document_key: &[u8]) {
         let Self { rows, entries, emitting, last_document_key } = self;
         emitting.push(document);
@@ -88,7 +85,6 @@ const CHECK_BYTES: usize = 1 << 20;
 const LOOKUP_BYTES: u64 = 32 << 20;
 const LOOKUP_DOCUMENTS: std::ops::RangeInclusive<u64> = 16..=10_000;
 
-/// Maps documents on one thread.
 pub(super) struct Worker {
     program: Box<dyn Program>,
     pub(super) pace_state: PaceState,
@@ -191,7 +187,6 @@ fn by_value(value: &[u8], other: &[u8]) -> Ordering {
     term_order::compare(Value::trusted(value), Value::trusted(other))
 }
 
-/// Stores the rows of a batch in the outputs.
 struct Keeping<'a, 't> {
     documents: &'a DocumentBatch,
     targets: &'a [Target<'t>],
@@ -202,7 +197,6 @@ struct Keeping<'a, 't> {
 }
 
 impl Keeping<'_, '_> {
-    /// Stores a part of the emissions.
     fn keep(&mut self, part: &Emissions) -> Result<()> {
         if !part.failures.is_empty() || !part.log.is_empty() {
             (self.report)(self.documents, part);

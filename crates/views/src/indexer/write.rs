@@ -21,7 +21,6 @@ use crate::tree::load::Loader;
 use crate::tree::write::NodeWriter;
 use crate::tree::{Root, TreeReader, together};
 
-/// An index that is written.
 pub(super) struct Writing<'a> {
     pub(super) store: &'a IndexStore,
     pub(super) writer: IndexWriter<'a>,
@@ -32,17 +31,13 @@ pub(super) struct Writing<'a> {
     pub(super) noted: HashSet<u64>,
 }
 
-/// Changes of a pass for one index.
 pub(super) struct Found {
     pub(super) rows: Vec<Ranked<'static>>,
     pub(super) entries: Vec<Ranked<'static>>,
-    /// Size of the entries in bytes.
     pub(super) entry_bytes: u64,
-    /// State of the index with these changes.
     pub(super) reached: Reached,
 }
 
-/// A state of the database.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reached {
     pub(super) update_seq: u64,
@@ -138,7 +133,6 @@ fn load_entries(
     loader.finish()
 }
 
-/// The rows of a stored tree.
 struct StoredRows<'a> {
     tree: TreeReader<'a>,
     /// Leaves that were not read yet, and the bytes of their rows.
@@ -189,7 +183,6 @@ impl Source for StoredRows<'_> {
 /// Approximate size of a portion of changes that is applied to the tree.
 const PORTION_BYTES: usize = if cfg!(test) { 20 << 10 } else { 8 << 20 };
 
-/// Modifies the leaves with changed rows.
 pub(super) fn update(writing: &mut Writing<'_>, found: Found) -> Result<()> {
     let Writing { store, writer, meta, aggregates, .. } = writing;
     let mut updating = Updating {

@@ -45,7 +45,6 @@ impl Grouping {
         }
     }
 
-    /// Appends the key of the group of `row` for clients.
     fn write_key(self, row: &Row<'_>, out: &mut Vec<u8>) {
         match self {
             Self::Whole => out.extend_from_slice(b"null"),
@@ -68,7 +67,6 @@ impl Grouping {
 /// Number of complete groups that are passed to the reduce function together.
 const FINISHED_GROUPS: usize = 64;
 
-/// A group and the stored reductions of its parts.
 #[derive(Debug, Default)]
 struct OpenGroup {
     prefix: Vec<u8>,
@@ -76,7 +74,6 @@ struct OpenGroup {
     parts: Vec<Vec<u8>>,
 }
 
-/// Collects and returns groups.
 pub(super) struct Groups<'a> {
     grouping: Grouping,
     order: Order,
@@ -103,13 +100,11 @@ impl<'a> Groups<'a> {
         Self { grouping, order, skip, limit, aggregate, index, current: None, finished: Vec::new(), sink }
     }
 
-    /// Returns the remaining groups.
     pub(super) fn finish(mut self) -> Result<()> {
         self.close();
         self.show().map(drop)
     }
 
-    /// Ends the current group.
     fn close(&mut self) {
         match self.current.take() {
             Some(_) if self.skip > 0 => self.skip -= 1,
@@ -121,7 +116,6 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// Returns the complete groups.
     fn show(&mut self) -> Result<ControlFlow<()>> {
         let mut groups = std::mem::take(&mut self.finished);
         let parts: Vec<Vec<&[u8]>> =

@@ -17,7 +17,6 @@ use crate::reduce::Aggregate;
 use crate::tree::walk::{RowRange, Visitor, walk};
 use crate::tree::{LEAVES_TOGETHER, Root, TreeReader};
 
-/// A query of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// In the order of the result.
@@ -34,7 +33,6 @@ enum Mode {
     Reduce(Grouping),
 }
 
-/// The index of a plan.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown<'a> {
     pub(crate) tree: TreeReader<'a>,

@@ -32,7 +32,6 @@ impl Space<'_> {
         out
     }
 
-    /// Returns all rows.
     pub(super) fn all(self) -> RowRange {
         let upper = (!self.prefix.is_empty()).then(|| keys::after_prefix(self.prefix));
         RowRange { lower: self.prefix.to_vec(), upper }
@@ -79,7 +78,6 @@ pub(super) fn between(
     Ok(RowRange { lower: lower.unwrap_or(all.lower), upper: upper.or(all.upper) })
 }
 
-/// Returns the rows of one key within bounds.
 pub(super) fn of_key(key: &Json, bounds: &Bounds, order: Order, space: Space<'_>) -> Result<RowRange, QueryError> {
     if *bounds != Bounds::default() {
         let start = Start { key: key.clone(), docid: bounds.start.clone() };

@@ -44,7 +44,6 @@ impl<'a> Rows<'a> {
         Self { skip, limit, order, sink, held: Vec::new() }
     }
 
-    /// Returns or skips a row.
     fn show(&mut self, row: Row<'_>) -> ControlFlow<()> {
         if self.skip > 0 {
             self.skip -= 1;

@@ -45,7 +45,6 @@ impl<'a> Values<'a> {
         })
     }
 
-    /// Returns the bytes of ids, keys and values.
     fn content_bytes(&self) -> usize {
         match self {
             Self::Of(group) => group.rows().map(|row| row.content_bytes()).sum(),
@@ -64,15 +63,12 @@ trait OfRows {
     fn reduce(&self, rows: &Group<'_>, out: &mut Vec<u8>);
 }
 
-/// Input of a function.
 enum Input<'a> {
     Values(&'a dyn OfValues),
     Rows(&'a dyn OfRows),
 }
 
-/// A built-in reduce function.
 trait Builtin: Send + Sync {
-    /// Returns the input that it needs.
     fn input(&self) -> Input<'_>;
 
     /// Appends the stored reduction of stored reductions, at least one.
@@ -88,7 +84,6 @@ trait Builtin: Send + Sync {
 /// its number.
 type Parse = fn(&str, Growth) -> Option<Box<dyn Builtin>>;
 
-/// All built-in reduce functions.
 const BUILTINS: [Parse; 6] = [count::parse, distinct::parse, ends::parse, rank::parse, stats::parse, sum::parse];
 
 fn builtin(source: &str, growth: Growth) -> Option<Box<dyn Builtin>> {
@@ -112,7 +107,6 @@ pub fn is_builtin_reduce(source: &str) -> bool {
     builtin(source, Growth::default()).is_some()
 }
 
-/// A reduce function that is attached to an index.
 pub(crate) struct Aggregate {
     kind: Kind,
     /// Name of the queried view as CouchDB passes it to query servers, for messages.
@@ -142,7 +136,6 @@ impl Custom {
 }
 
 impl Aggregate {
-    /// Returns the function of this source.
     pub(crate) fn open(source: &Arc<str>, language: &Arc<dyn Language>, limits: Limits) -> Result<Self> {
         if let Some(builtin) = builtin(source, limits.growth) {
             return Ok(Self { kind: Kind::Builtin(builtin), context: None });
@@ -155,7 +148,6 @@ impl Aggregate {
         Ok(Self { kind, context: None })
     }
 
-    /// Returns the function for a query of a view.
     pub(crate) fn with_context(mut self, context: String) -> Self {
         self.context = Some(context);
         self
@@ -178,7 +170,6 @@ impl Aggregate {
         Some(out)
     }
 
-    /// Returns true if [`Aggregate::reduce_encoded`] is supported.
     pub(crate) fn reduces_encoded(&self) -> bool {
         self.of_values().is_some()
     }

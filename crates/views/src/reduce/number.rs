@@ -17,7 +17,6 @@ pub(super) enum Number {
 impl Number {
     pub(super) const ZERO: Self = Self::Int(0);
 
-    /// Parses `text`; `None` for other JSON values.
     #[inline]
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let (negative, digits) = match text {

@@ -23,10 +23,8 @@ const MAX_COUNT: usize = 100;
 /// Reason why the text after `_top_` or `_bottom_` is invalid. The texts are CouchDB's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidRank {
-    /// Not an integer.
     #[error("invalid rank reducer")]
     NoInteger,
-    /// Out of range.
     #[error("rank value must be between 1 and {MAX_COUNT}")]
     OutOfRange,
 }

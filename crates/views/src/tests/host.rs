@@ -31,7 +31,6 @@ pub(super) struct Documents {
 }
 
 impl Documents {
-    /// Returns the number of purges.
     pub(super) fn purged(&self) -> u64 {
         self.purged.len() as u64
     }
@@ -129,7 +128,6 @@ impl TestHost {
         self.indexes.lock().len()
     }
 
-    /// Returns the shards of all indexes ever created.
     pub(super) fn shards_given_out(&self) -> impl Iterator<Item = Shard> {
         (FIRST_SHARD..self.next_shard.load(Ordering::Relaxed)).map(Shard)
     }

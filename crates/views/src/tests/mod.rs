@@ -39,7 +39,6 @@ use crate::testing::{CountedRules, Rules};
 use crate::views::Answer;
 use host::TestHost;
 
-/// A copied result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rows {
     pub(super) header: Option<Header>,
@@ -95,7 +94,6 @@ fn run_directory() -> PathBuf {
     all.path().join(COUNT.fetch_add(1, Ordering::Relaxed).to_string())
 }
 
-/// Returns a core, and its language.
 fn counted_core(settings: Settings) -> (Core, CountedRules) {
     let language = CountedRules::default();
     let shared: Arc<dyn Language> = Arc::new(language.clone());
@@ -124,7 +122,6 @@ fn ask(core: &Core, host: &TestHost, ddoc: &DesignDocument, view: &str, query: &
     Ok(rows)
 }
 
-/// Returns a log that stores its lines.
 fn kept_log() -> (Log, Arc<Mutex<Vec<String>>>) {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&lines);

@@ -81,7 +81,6 @@ fn directed(ordering: Ordering, order: Order) -> Ordering {
     if order == Order::Ascending { ordering } else { ordering.reverse() }
 }
 
-/// Returns the result of a valid query.
 pub(super) fn answer(documents: &Documents, ddoc: &DesignDocument, view: &str, query: &ViewQuery) -> Rows {
     let view = ddoc.view(view).unwrap();
     let collation = view.collation;

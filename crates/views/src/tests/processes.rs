@@ -24,7 +24,6 @@ use crate::pace::Urgency;
 use crate::query::{Header, MapRow, Reduce, ReduceRow, RowSink, Update, ViewQuery};
 use crate::testing::CountedRules;
 
-/// A process.
 struct Process {
     catalog: Arc<Catalog>,
     views: Views,
@@ -114,7 +113,6 @@ impl Process {
     }
 }
 
-/// Returns two processes on a database with some documents.
 fn processes(documents: usize) -> [Process; 2] {
     let [one, other] = Store::new().two();
     let [one, other] = [Process::new(one, 1), Process::new(other, 2)];
@@ -123,7 +121,6 @@ fn processes(documents: usize) -> [Process; 2] {
     [one, other]
 }
 
-/// Writes new documents with the value `v`.
 fn write(process: &Process, numbers: std::ops::Range<usize>, value: &str) {
     let mut hasher = RevisionHasher::default();
     let update = |number: usize| {

@@ -58,7 +58,6 @@ pub(super) fn id(random: &mut Random, space: u64) -> String {
     }
 }
 
-/// Writes or deletes some documents.
 pub(super) fn change(host: &TestHost, random: &mut Random, count: u64, space: u64) {
     change_ids(host, random, count, |random| id(random, space));
 }

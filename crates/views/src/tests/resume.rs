@@ -77,14 +77,12 @@ fn remember_moments(engine: &FaultyEngine, files: PathBuf) -> Moments {
     moments
 }
 
-/// Returns the checkpoints of a host, with the directories of their runs.
 fn checkpoints(host: &TestHost, engine: &Arc<dyn Engine>, files: &Path) -> Vec<(RunDirectory, Checkpoint)> {
     let store = |shard| IndexStore::new(Arc::clone(engine), shard, Arc::new(Tokens::new(0)), Arc::default());
     let of = |shard| Some((RunDirectory::new(files, shard), store(shard).checkpoint().unwrap()?));
     host.index_shards().into_iter().filter_map(of).collect()
 }
 
-/// Returns a build with recorded states.
 fn watched_build(seed: u64) -> (TestHost, Random, Vec<Moment>) {
     println!("seed {seed}");
     let mut random = Random::of(seed);

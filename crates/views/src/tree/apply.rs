@@ -12,16 +12,13 @@ use crate::error::Result;
 use crate::leaf::{Group, Leaf, Row};
 use crate::reduce::Aggregate;
 
-/// A change of a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change<'a> {
-    /// Key of the row.
     pub(crate) row_key: &'a [u8],
     /// New state of the row; absent if it is removed.
     pub(crate) row: Option<Row<'a>>,
 }
 
-/// A changed tree.
 #[derive(Debug)]
 pub(crate) struct Applied {
     /// Root, unless the tree is empty.
@@ -69,7 +66,6 @@ pub(crate) fn apply(
     Ok(Applied { root, obsolete: draft.obsolete, changes: draft.changes })
 }
 
-/// A node of the new tree.
 struct Part {
     separator: Vec<u8>,
     node: PartNode,
@@ -86,7 +82,6 @@ impl Part {
         Self { separator: child.separator.clone(), node: PartNode::Stored(child) }
     }
 
-    /// Returns its approximate size in its parent.
     fn size_bytes(&self) -> usize {
         match &self.node {
             PartNode::Stored(child) => child.size_bytes(),
@@ -111,7 +106,6 @@ struct Drafting<'a> {
     obsolete: Vec<u64>,
     /// Bytes of leaves that may still be held.
     bytes_left: usize,
-    /// Number of changes in the drafts.
     changes: usize,
 }
 

@@ -5,7 +5,6 @@ use crate::leaf::Group;
 use crate::leaf::common_len;
 use crate::reduce::Aggregate;
 
-/// A copied row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OwnedRow {
     pub(crate) row_key: Vec<u8>,

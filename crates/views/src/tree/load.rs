@@ -20,13 +20,10 @@ pub(crate) struct Loader<'a, 'w> {
     is_encoded: bool,
     /// Current leaf otherwise.
     leaf: Leaf,
-    /// Complete leaves with their separators.
     leaves: Vec<(Vec<u8>, Leaf)>,
-    /// Size of these leaves in bytes.
     leaves_bytes: usize,
     spare: Vec<Leaf>,
     separator: Vec<u8>,
-    /// Inner levels, from the lowest.
     levels: Vec<Level>,
 }
 
@@ -34,9 +31,7 @@ pub(crate) struct Loader<'a, 'w> {
 struct Level {
     children: Vec<Child>,
     size_bytes: usize,
-    /// Children of complete nodes.
     cut: Vec<Vec<Child>>,
-    /// Size of these children in bytes.
     cut_bytes: usize,
 }
 

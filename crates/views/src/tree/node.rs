@@ -16,15 +16,12 @@ pub(crate) fn separator<'a>(last: &[u8], first: &'a [u8]) -> &'a [u8] {
     &first[..first.len().min(common_len(last, first) + 1)]
 }
 
-/// Record of a child in an inner node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Child {
     /// Not greater than the rows below, greater than those of the previous child.
     pub(crate) separator: Vec<u8>,
     pub(crate) id: u64,
-    /// Number of rows below.
     pub(crate) rows: u64,
-    /// Bytes of ids, keys and values below.
     pub(crate) bytes: u64,
     /// Reductions of the rows below by each function of the index, in stored form.
     pub(crate) reductions: Vec<Vec<u8>>,
@@ -37,7 +34,6 @@ impl Child {
     }
 }
 
-/// A decoded inner node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inner {
     bytes: Vec<u8>,
@@ -97,7 +93,6 @@ impl Inner {
         self.children.len()
     }
 
-    /// Returns its memory size.
     pub(crate) fn memory_bytes(&self) -> usize {
         let slots = size_of_val(self.children.as_slice()) + size_of_val(self.reductions.as_slice());
         size_of::<Self>() + self.bytes.len() + slots

@@ -97,18 +97,15 @@ impl Generations {
 /// Number of pieces of a long node that are read together.
 const PIECES_TOGETHER: usize = 16;
 
-/// An encoded node.
 struct Encoded {
     node: Vec<u8>,
     /// Number of additional node numbers that it occupies.
     pieces: u32,
 }
 
-/// Reads the nodes of an index.
 #[derive(Clone, Copy)]
 pub(crate) struct TreeReader<'a> {
     pub(crate) snapshot: &'a dyn Snapshot,
-    /// Shard of the snapshot.
     pub(crate) shard: Shard,
     pub(crate) cache: &'a NodeCache,
 }
@@ -180,7 +177,6 @@ impl TreeReader<'_> {
         Ok(nodes)
     }
 
-    /// Returns the values of these node numbers.
     fn stored(&self, ids: &[u64]) -> Result<Vec<Vec<u8>>> {
         let keys: Vec<[u8; 8]> = ids.iter().map(|&id| keys::node(id)).collect();
         let keys: Vec<&[u8]> = keys.iter().map(<[u8; 8]>::as_slice).collect();

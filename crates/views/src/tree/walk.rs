@@ -33,7 +33,6 @@ impl RowRange {
     }
 }
 
-/// Direction of a traversal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Forward,
@@ -67,7 +66,6 @@ impl<'a> Subtree<'a> {
     }
 }
 
-/// Result for a subtree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visit {
     /// The stored data of the whole subtree was used.
@@ -76,9 +74,7 @@ pub(crate) enum Visit {
     Enter,
 }
 
-/// Receives the rows of a traversal.
 pub(crate) trait Visitor {
-    /// Visits a subtree in the range.
     fn subtree(&mut self, subtree: Subtree<'_>) -> Result<Visit>;
 
     /// Visits rows of a leaf, at least one; in a backward traversal in reverse order.
@@ -93,7 +89,6 @@ pub(crate) trait Visitor {
     fn end_of_range(&mut self) -> Result<ControlFlow<()>>;
 }
 
-/// Passes the rows of `range` to `visitor`.
 pub(crate) fn walk(
     tree: TreeReader<'_>,
     root: &Root,

@@ -8,20 +8,16 @@ use super::{ContentType, MAX_HEAD_BYTES, MultipartError};
 /// Maximum white space after a boundary; a line with more is an ordinary line.
 const MAX_PADDING_BYTES: usize = 64;
 
-/// The next event of the parser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Start of a part.
     Part(Head),
     /// Some data of the current part.
     Data(Bytes),
-    /// End of the current part.
     PartEnd,
     /// The last boundary. Input after it is ignored.
     End,
 }
 
-/// The header lines of a part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// Names in lower case, with their values.
@@ -41,7 +37,6 @@ impl Head {
         self.get("content-type").map(ContentType::parse)
     }
 
-    /// Returns the `filename` of `Content-Disposition`.
     #[must_use]
     pub fn filename(&self) -> Option<String> {
         ContentType::parse(self.get("content-disposition")?).parameter("filename").map(str::to_owned)
@@ -81,7 +76,6 @@ enum State {
     BodyEnded(Boundary),
     /// After the last boundary.
     Ended,
-    /// All events were returned.
     Done,
 }
 
@@ -109,7 +103,6 @@ enum Found {
     None(usize),
 }
 
-/// Parser of a multipart body.
 #[derive(Debug)]
 pub struct Parser {
     buffer: BytesMut,
@@ -120,7 +113,6 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Creates a parser for a body with this boundary.
     #[must_use]
     pub fn new(boundary: &str) -> Self {
         let delimiter = format!("\r\n--{boundary}").into_bytes();

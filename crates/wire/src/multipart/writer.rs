@@ -8,14 +8,10 @@ pub struct Writer {
     boundary: String,
 }
 
-/// The fields in the head of a part with an attachment.
 #[derive(Clone, Copy, Debug)]
 pub struct Attached<'a> {
-    /// The attachment's name.
     pub name: &'a str,
-    /// Its media type.
     pub content_type: &'a str,
-    /// The number of bytes that follow.
     pub length: u64,
     /// Encoding of the data; `None` if it is not encoded.
     pub encoding: Option<&'a str>,
@@ -34,13 +30,11 @@ impl Writer {
         format!("{essence}; boundary=\"{}\"", self.boundary)
     }
 
-    /// Starts the body.
     pub fn begin(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"--");
         out.extend_from_slice(self.boundary.as_bytes());
     }
 
-    /// Starts a part with these header lines.
     pub fn part<'a>(&self, out: &mut Vec<u8>, headers: impl IntoIterator<Item = (&'a str, &'a str)>) {
         for (name, value) in headers {
             out.extend_from_slice(b"\r\n");
@@ -52,7 +46,6 @@ impl Writer {
         out.extend_from_slice(b"\r\n\r\n");
     }
 
-    /// Starts a part with the data of an attachment.
     pub fn attachment(&self, out: &mut Vec<u8>, attached: Attached<'_>) {
         let disposition = format!("attachment; filename=\"{}\"", quotable(attached.name));
         let length = attached.length.to_string();
@@ -70,7 +63,6 @@ impl Writer {
         self.begin(out);
     }
 
-    /// Ends the body.
     pub fn end(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"--");
     }
@@ -89,7 +81,6 @@ fn quotable(name: &str) -> String {
 }
 
 impl ContentType {
-    /// Returns true for the type of a multipart body.
     #[must_use]
     pub fn is_multipart(&self) -> bool {
         self.essence.starts_with("multipart/")

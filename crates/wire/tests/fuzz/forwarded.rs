@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use settee_wire::forwarded::{address, hops};
 
-/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let sent = String::from_utf8_lossy(data);
     let honest = IpAddr::from([198, 51, 100, 7]);

@@ -5,7 +5,6 @@ use settee_wire::frames::{Frame, NoFrame, Reader, write_head};
 
 const BYTES_MAX: usize = 1000;
 
-/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let Some((cut, bytes)) = data.split_first() else { return };
     let whole = frames(bytes, bytes.len().max(1));

@@ -3,7 +3,6 @@
 
 use settee_wire::multipart::{ContentType, Event, Head, MultipartError, Parser};
 
-/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let Some((cut, body)) = data.split_first() else { return };
     let whole = parts(body, body.len().max(1));

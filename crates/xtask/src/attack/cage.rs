@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A group of processes with a memory limit.
 pub(super) struct Cage(Option<PathBuf>);
 
 impl Cage {
@@ -35,7 +34,6 @@ impl Cage {
         }
     }
 
-    /// Private memory of a process and its children.
     pub(super) fn bytes(&self, pid: u32) -> u64 {
         let of_one = |pid: u32| {
             let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

@@ -21,20 +21,16 @@ use anyhow::Result;
 
 use super::target::Target;
 
-/// All classes.
 const CLASSES: &[&[Attack]] = &[connections::ALL, memory::ALL, batches::ALL, functions::ALL, scans::ALL, searches::ALL];
 
-/// Returns all attacks.
 pub(super) fn all() -> impl Iterator<Item = &'static Attack> {
     CLASSES.iter().copied().flatten()
 }
 
-/// An attack.
 pub(super) struct Attack {
     pub(super) name: &'static str,
     /// Number of attackers that act at the same time.
     pub(super) threads: usize,
-    /// The configuration of the server, `section/key=value`.
     pub(super) settings: &'static [&'static str],
     /// Maximum factor by which the second client may wait longer than without the attack.
     pub(super) slower_max: f64,
@@ -50,9 +46,7 @@ pub(super) struct Attack {
     pub(super) act: Option<fn(&Target)>,
 }
 
-/// A hostile request.
 pub(super) struct Ask {
-    /// Method and path.
     pub(super) line: &'static str,
     /// Further headers, each with its line end.
     pub(super) headers: &'static str,
@@ -60,13 +54,11 @@ pub(super) struct Ask {
     pub(super) expect: Expect,
 }
 
-/// A body.
 pub(super) enum Text {
     Is(&'static str),
     Made(fn(&Target) -> Vec<u8>),
 }
 
-/// The required outcome of a hostile request.
 #[derive(Clone, Copy)]
 pub(super) enum Expect {
     /// Any answer, or none.
@@ -119,7 +111,7 @@ impl Attack {
         let one = |number: usize| {
             let target = Arc::clone(target);
             thread::spawn(move || {
-                // The attackers begin with different requests.
+                // The attackers start with different requests.
                 let mut places = (0..self.requests.len()).cycle().skip(number % self.requests.len().max(1));
                 while !target.is_over() {
                     match (self.act, places.next()) {

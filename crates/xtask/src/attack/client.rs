@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-/// Timeout of a request and its response.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Timeout of a connection attempt. More than a second means that the system has dropped an attempt.
@@ -18,7 +17,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval in which a blocked call checks the stop flag.
 const POLL: Duration = Duration::from_millis(200);
 
-/// A connection.
 pub(crate) struct Connection {
     stream: BufReader<Bounded>,
     is_closing: bool,
@@ -39,7 +37,6 @@ pub(crate) fn split(url: &str) -> Result<(SocketAddr, String)> {
     Ok((address.parse().context("a server has an address")?, basic(credentials)))
 }
 
-/// The header with basic credentials.
 fn basic(credentials: &str) -> String {
     format!("Authorization: Basic {}\r\n", base64(credentials.as_bytes()))
 }
@@ -87,7 +84,6 @@ impl Connection {
         self.is_closing
     }
 
-    /// Sends bytes and restarts the timeout.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let bounded = self.stream.get_mut();
         bounded.deadline = Instant::now() + bounded.timeout;
@@ -184,7 +180,6 @@ impl Write for Bounded {
     }
 }
 
-/// The head of a request.
 pub(crate) fn head(line: &str, headers: &str, length: usize) -> Vec<u8> {
     let length = if line.starts_with("GET") { String::new() } else { format!("Content-Length: {length}\r\n") };
     format!("{line} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{headers}{length}\r\n").into_bytes()

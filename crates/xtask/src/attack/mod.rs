@@ -42,7 +42,6 @@ const SPEED_MIN: f64 = 0.5;
 /// Maximum time for an attack to finish pending work.
 const UNFINISHED_MAX: Duration = Duration::from_secs(180);
 
-/// Extent of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A few seconds per attack; neither times nor memory are checked.
@@ -51,7 +50,6 @@ pub(crate) enum Form {
     Long,
 }
 
-/// Command-line options.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     form: Form,
@@ -59,7 +57,6 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Options of the step of the gate.
     pub(crate) fn short() -> Self {
         Self { form: Form::Short, only: Vec::new() }
     }
@@ -97,7 +94,6 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Measurements of an attack.
 struct Report {
     quiet: Figures,
     attacked: Figures,
@@ -178,7 +174,7 @@ impl Report {
             }
         };
         complain(ended, "the server ended");
-        complain(self.attacked.answered == 0, "nobody else was served");
+        complain(self.attacked.answered == 0, "no other client was served");
         complain(self.attacked.failed + self.after.failed > 0, "requests of the other client failed");
         if form == Form::Long {
             complain(left > (before * MEMORY_MAX).max(MEMORY_MIN), "memory was not given back");

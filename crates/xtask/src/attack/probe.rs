@@ -10,7 +10,6 @@ use anyhow::{Result, ensure};
 
 use super::client::{Connection, split};
 
-/// Interval of its requests.
 const PACE: Duration = Duration::from_millis(10);
 
 /// The client. It ends when this is dropped.

@@ -12,7 +12,6 @@ use super::Form;
 use super::catalogue::{Ask, Attack, Expect, Text};
 use super::client::{Connection, head, split};
 
-/// The attacked server.
 pub(super) struct Target {
     pub(super) address: SocketAddr,
     /// Credentials for the set-up.
@@ -22,7 +21,6 @@ pub(super) struct Target {
     pub(super) stop: Arc<AtomicBool>,
     /// Notified when `stop` was set.
     ended: (Mutex<()>, Condvar),
-    /// Counter for unique names.
     pub(super) next: AtomicU64,
     /// Requests of the attack, as bits, that had the required answer at least once.
     answered: AtomicU64,
@@ -30,7 +28,6 @@ pub(super) struct Target {
     pub(super) unfinished: AtomicU64,
     /// The longest time that a hostile request took.
     pub(super) longest_ms: AtomicU64,
-    /// Unexpected failures.
     pub(super) failures: Mutex<Vec<String>>,
 }
 
@@ -61,7 +58,6 @@ impl Target {
         Connection::open_until(self.address, &self.stop)
     }
 
-    /// Requests the end of the attack.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         drop(self.ended.0.lock().unwrap_or_else(PoisonError::into_inner));
@@ -150,7 +146,6 @@ impl Target {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 
-    /// Unexpected failures.
     pub(super) fn complaints(&self) -> Vec<String> {
         let mut failures = std::mem::take(&mut *self.failures.lock().unwrap_or_else(PoisonError::into_inner));
         if self.is_unfinished() {

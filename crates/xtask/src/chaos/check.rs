@@ -22,13 +22,11 @@ const WAIT_MAX_MS: u64 = 2000;
 /// Time after a fault during which requests are attributed to it.
 const AFTERMATH_MS: u64 = 5000;
 
-/// Number of documents per request.
 const PAGE: usize = 200;
 
 /// Duration below which requests are not examined individually.
 const SHORT_MS: u64 = 20;
 
-/// Target of the replication.
 pub(super) const COPY: &str = "chaos-copy";
 
 /// The map functions of the two views. A `comment` makes the server build them as different indexes.
@@ -126,7 +124,6 @@ fn histories(client: &mut Client<'_>, database: &str, docs: &[Doc]) {
     }
 }
 
-/// Checks that an attachment has the written bytes.
 fn content(client: &mut Client<'_>, database: &str, doc: &Doc) {
     let path = format!("/{database}/{}/a", doc.id);
     let wanted = String::from_utf8_lossy(&attachment(&doc.id)).into_owned();
@@ -135,7 +132,6 @@ fn content(client: &mut Client<'_>, database: &str, doc: &Doc) {
     }
 }
 
-/// Checks the number of documents.
 fn count(client: &mut Client<'_>, database: &str, written: &Written) {
     let Some(text) = client.get(&format!("/{database}/_all_docs")) else { return };
     let ids = text.lines().filter_map(|line| member(line, "id"));

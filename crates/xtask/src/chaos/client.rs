@@ -16,7 +16,6 @@ pub(super) const DATABASE: &str = "chaos";
 /// Further databases, so that commits to several of them share statements.
 pub(super) const NEIGHBOURS: [&str; 6] = ["near-1", "near-2", "near-3", "near-4", "near-5", "near-6"];
 
-/// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time after which a client without a response from any node aborts the request.
@@ -24,10 +23,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Maximum number of recorded violations.
 const VIOLATIONS_MAX: usize = 200;
 
-/// A pseudo-random generator.
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 
@@ -47,7 +44,6 @@ impl Random {
     }
 }
 
-/// Times of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
     pub(super) node: usize,
@@ -59,7 +55,6 @@ pub(super) struct Timing {
     pub(super) is_of_view: bool,
 }
 
-/// Common state of all clients.
 pub(super) struct Shared {
     pub(super) nodes: Vec<SocketAddr>,
     pub(super) authorization: String,
@@ -79,7 +74,6 @@ impl Shared {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Records a violation.
     pub(super) fn violation(&self, label: String) {
         let mut violations = lock(&self.violations);
         if violations.len() < VIOLATIONS_MAX {
@@ -92,7 +86,6 @@ impl Shared {
         lock(&self.violations).clone()
     }
 
-    /// Records the duration of a request.
     pub(super) fn note(&self, timing: Timing) {
         lock(&self.timings).push(timing);
     }
@@ -101,7 +94,6 @@ impl Shared {
         lock(&self.timings).clone()
     }
 
-    /// Stops the writers.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -115,7 +107,6 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// No process listens: the request had no effect.
@@ -135,7 +126,6 @@ pub(super) struct Settled {
     pub(super) node: usize,
 }
 
-/// Connections to all nodes.
 pub(super) struct Client<'a> {
     pub(super) shared: &'a Shared,
     connections: Vec<Option<Connection>>,

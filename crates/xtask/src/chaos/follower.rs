@@ -15,7 +15,6 @@ use crate::json::member;
 const FEED_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Type of the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A line per change, over one connection.
@@ -24,7 +23,6 @@ pub(super) enum Kind {
     Longpoll,
 }
 
-/// State of a follower.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// Update sequence at which the next feed starts.
@@ -35,7 +33,6 @@ pub(super) struct Seen {
     pub(super) feeds: u64,
 }
 
-/// A client that follows the changes.
 pub(super) struct Follower<'a> {
     shared: &'a Shared,
     kind: Kind,

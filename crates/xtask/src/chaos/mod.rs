@@ -35,15 +35,12 @@ const WRITERS: usize = 6;
 /// Maximum pause of a writer between two writes in the long form.
 const WRITE_INTERVAL_MS: u64 = 100;
 
-/// Duration of the short form.
 const SHORT_SECONDS: u64 = 60;
 
-/// Command-line options.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     seconds: u64,
     seed: Option<u64>,
-    /// True for the long form, with a standby.
     is_long: bool,
 }
 
@@ -81,7 +78,6 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally>
     if built.holds() { run(workspace, options) } else { Ok(built) }
 }
 
-/// Result of the clients of a database.
 #[derive(Default)]
 struct Written {
     docs: Vec<Doc>,
@@ -148,7 +144,6 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     Ok(Tally::of(acknowledged, violations.len() as u64))
 }
 
-/// Creates the databases, the views and the replication.
 fn prepare(shared: &Shared, front: &str) -> Result<()> {
     let mut client = Client::new(shared, 0);
     let design = check::design("");

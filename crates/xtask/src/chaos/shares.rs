@@ -5,7 +5,6 @@ use super::client::{Answer, Client, Shared};
 
 const COUNT: &str = "settee_engine_commits_shared_total";
 
-/// Counts reported by the nodes.
 #[derive(Debug)]
 pub(super) struct Shares {
     /// The last count of each node.

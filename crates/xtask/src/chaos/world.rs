@@ -14,16 +14,13 @@ use crate::workspace::Workspace;
 
 const NODES: usize = 3;
 
-/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// A node is killed and restarted.
     KillNode,
     /// A node is stopped in order and restarted.
     StopNode,
     /// The primary is killed with all its processes and restarted.
     KillPrimary,
-    /// The standby is killed and restarted.
     KillStandby,
     /// The primary is killed, the standby is promoted, and the former primary becomes the standby.
     Promote,
@@ -105,7 +102,6 @@ impl Fault {
         }
     }
 
-    /// Chooses a fault at random.
     pub(super) fn choose(random: &mut Random, has_standby: bool) -> Self {
         let faults = if has_standby { LONG } else { SHORT };
         let mut rest = random.below(faults.iter().map(|(_, weight)| weight).sum());
@@ -118,7 +114,6 @@ impl Fault {
     }
 }
 
-/// All processes.
 pub(super) struct World {
     pub(super) nodes: Nodes,
     primary: Instance,
@@ -222,7 +217,6 @@ impl World {
         self.primary.be_synchronous()
     }
 
-    /// Ensures that everything runs at the end.
     pub(super) fn rest(&mut self) -> Result<()> {
         for server in &mut self.nodes.servers {
             if server.has_ended()? {
@@ -233,7 +227,6 @@ impl World {
         Ok(())
     }
 
-    /// The name of the current primary.
     pub(super) fn primary(&self) -> &'static str {
         self.primary.name()
     }

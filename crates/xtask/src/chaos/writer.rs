@@ -12,7 +12,6 @@ use crate::json::{member, number};
 /// Maximum number of revisions of a document, so that all of them stay in its history.
 const REVISIONS_MAX: usize = 500;
 
-/// Number of documents of a bulk write.
 const BULK: usize = 20;
 
 /// Interval of writes in step, and the time until these writers switch to the next node.
@@ -21,19 +20,16 @@ const STAY_MS: u64 = 10_000;
 
 const ATTACHMENT_BYTES: u64 = 3000;
 
-/// A document and its acknowledged state.
 #[derive(Clone, Debug)]
 pub(super) struct Doc {
     pub(super) id: String,
     /// All its revisions, the oldest first.
     pub(super) revs: Vec<String>,
     pub(super) is_deleted: bool,
-    /// The number in its body.
     pub(super) number: u64,
     pub(super) has_attachment: bool,
 }
 
-/// Counts of a writer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) acknowledged: u64,
@@ -67,7 +63,6 @@ pub(super) enum Pace {
     InStep,
 }
 
-/// The bytes of the attachment of a document.
 pub(super) fn attachment(id: &str) -> Vec<u8> {
     let seed = id.bytes().fold(7_u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)));
     (0..ATTACHMENT_BYTES).map(|at| (seed.wrapping_mul(at | 1) >> 13) as u8).collect()
@@ -82,7 +77,6 @@ impl Doc {
         self.revs.last().map_or("", String::as_str)
     }
 
-    /// The body of its next revision.
     fn body(&self, number: u64) -> String {
         let mut body = format!("{{\"_id\":\"{}\",\"n\":{number},\"group\":{}", self.id, number % 7);
         if !self.revs.is_empty() {
@@ -160,7 +154,6 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Changes or deletes one of its documents.
     fn change(&mut self, deletes: bool) {
         let count = self.docs.len() as u64;
         if count == 0 {

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-/// Timeout of a connection to a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A listener. It exists until the process ends.

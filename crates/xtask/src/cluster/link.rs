@@ -28,9 +28,7 @@ pub(crate) struct Link {
 
 #[derive(Default)]
 struct State {
-    /// Delay of each piece.
     delay_us: AtomicU64,
-    /// Open connections by their number.
     connections: Mutex<HashMap<u64, Connection>>,
     made: AtomicU64,
     silence: Mutex<Silence>,
@@ -183,7 +181,6 @@ fn hand_over(pieces: &mpsc::Receiver<(Instant, Vec<u8>)>, mut to: TcpStream) {
 mod tests {
     use super::*;
 
-    /// A link to an echo server.
     fn echo() -> Link {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let link = Link::to(listener.local_addr().unwrap().port()).unwrap();

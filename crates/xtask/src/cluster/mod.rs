@@ -28,7 +28,6 @@ const KEEPER: &str = r#"data="$1"; shift
 cat >/dev/null
 kill -TERM $server 2>/dev/null; wait $server; rm -rf "$data""#;
 
-/// Command-line options.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     nodes: usize,
@@ -61,7 +60,6 @@ fn settings(storage: &str, number: usize, port: u16) -> [String; 3] {
     ]
 }
 
-/// Servers on one store.
 pub(crate) struct Nodes {
     pub(crate) servers: Vec<Server>,
     pub(crate) front: Front,

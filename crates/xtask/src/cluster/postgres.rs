@@ -60,12 +60,10 @@ impl Instance {
         Ok(Self { name, directory, port, programs, user, child: None, further: &[] })
     }
 
-    /// Adds settings for the next start.
     pub(crate) fn set(&mut self, settings: &'static [&'static str]) {
         self.further = settings;
     }
 
-    /// Initializes an empty database and starts it.
     pub(crate) fn begin(&mut self) -> Result<()> {
         let mut command = self.program("initdb");
         command.args(["-U", "settee", "-A", "trust", "-E", "UTF8", "--locale=C", "-D"]).arg(self.data());
@@ -142,7 +140,6 @@ impl Instance {
         Ok(())
     }
 
-    /// Output of a statement.
     pub(crate) fn sql(&self, statement: &str) -> Result<String> {
         let mut command = self.program("psql");
         command.arg("-h").arg(&self.directory).args(["-p", &self.port.to_string(), "-U", "settee", "-d", "postgres"]);
@@ -162,13 +159,11 @@ impl Instance {
         self.directory.join("data")
     }
 
-    /// Its current processes.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let child = self.child.as_ref().map(Child::id);
         child.into_iter().chain(child.into_iter().flat_map(children)).collect()
     }
 
-    /// Directory for files of its programs.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -192,7 +187,6 @@ impl Drop for Instance {
     }
 }
 
-/// Child processes of a process.
 fn children(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = threads.filter_map(|thread| fs::read_to_string(Path::join(&thread.path(), "children")).ok());

@@ -12,7 +12,6 @@ const INEXACT: &str = "inexact";
 const LATER: &str = "later";
 const NODES: &str = "nodes";
 
-/// The parsed file.
 #[derive(Debug, Default)]
 pub(super) struct Expectations {
     /// Areas in their order, each with its known failures and their reasons.
@@ -81,7 +80,6 @@ impl Expectations {
         Self { is_for_nodes: nodes > 1, ..self }
     }
 
-    /// The reason of a known failure.
     pub(super) fn known(&self, scenario: &str) -> Option<&str> {
         let nodes = Some(&self.nodes).filter(|_| self.is_for_nodes);
         let known = self.areas.iter().map(|(_, known)| known).chain(nodes).find_map(|known| known.get(scenario));

@@ -8,7 +8,6 @@ const SHOWN_LINES: usize = 30;
 /// Maximum number of characters of a difference in a drafted line.
 const DRAFT_LEN: usize = 160;
 
-/// Verdict on the result of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Passed,
@@ -27,7 +26,6 @@ impl Verdict {
     }
 }
 
-/// A scenario and its verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Judged {
     pub(super) area: String,
@@ -36,7 +34,6 @@ pub(super) struct Judged {
 }
 
 impl Judged {
-    /// A message about an unexpected result.
     pub(super) fn surprise(&self) -> Option<String> {
         match &self.verdict {
             Verdict::Failed(text) => {

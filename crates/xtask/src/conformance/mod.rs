@@ -34,27 +34,21 @@ const EXPECTATIONS: &str = "conformance/expectations.toml";
 /// Requirement of scenarios that were recorded without the older text search.
 const WITHOUT_SEARCH: &str = "no_text_search";
 
-/// Command-line options.
 #[derive(Debug)]
 pub(crate) struct Options {
     /// The areas to replay; all expected ones if empty.
     areas: Vec<String>,
-    /// URL of a running server.
     url: Option<String>,
-    /// Store of the started server.
     storage: Storage,
     /// Number of servers on the same data, which get requests in rotation.
     nodes: usize,
-    /// Number of concurrently replayed scenarios.
     jobs: usize,
     /// True to print lines for the list of known failures.
     draft: bool,
 }
 
-/// Store of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Storage {
-    /// A data directory.
     Directory,
     /// A PostgreSQL that is started for the run.
     Postgres,
@@ -102,9 +96,7 @@ impl Storage {
     }
 }
 
-/// Servers for the scenarios.
 struct Servers {
-    /// URL for requests.
     url: String,
     main: Vec<Server>,
     /// A server without the older text search, for scenarios that require it to be disabled.
@@ -262,14 +254,12 @@ fn stop(server: &mut Server, held: bool) -> Tally {
     server::stopped_tally(&stopped)
 }
 
-/// The program that plays scenarios.
 struct Replay {
     folder: PathBuf,
     url: String,
     /// A server without the older text search.
     plain_url: Option<String>,
     jobs: usize,
-    /// Path of its report.
     report: PathBuf,
 }
 

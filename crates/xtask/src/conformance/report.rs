@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result};
 
-/// Result of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Case {
     pub(super) area: String,
@@ -16,13 +15,10 @@ pub(super) struct Case {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Passed,
-    /// Description of the difference.
     Failed(String),
-    /// The unmet requirement.
     Skipped(String),
 }
 
-/// The cases of a report, in its order.
 pub(super) fn parse(xml: &str) -> Result<Vec<Case>> {
     xml.split("<testcase ").skip(1).map(case).collect()
 }

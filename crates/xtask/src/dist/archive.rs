@@ -10,7 +10,6 @@ pub(crate) fn folder() -> String {
     format!("settee-{VERSION}-x86_64-linux")
 }
 
-/// The file's name.
 pub(crate) fn name() -> String {
     format!("{}.tar.gz", folder())
 }

@@ -14,14 +14,12 @@ use crate::workspace::Workspace;
 /// The version of the workspace, which is also that of this program.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Metadata of a release.
 #[derive(Clone, Debug)]
 pub(crate) struct Release {
     /// The commit, with `-dirty` if the checkout has uncommitted changes.
     pub(crate) commit: String,
     /// Time of the commit in seconds of the epoch, used as the time of all files in packages.
     pub(crate) time: u64,
-    /// The time as text.
     pub(crate) date: String,
     /// Base URL of the packages, without a slash at the end.
     pub(crate) url: String,
@@ -47,7 +45,6 @@ impl Release {
     }
 }
 
-/// Contents of packages.
 pub(crate) struct Contents {
     pub(crate) release: Release,
     pub(crate) program: Vec<u8>,

@@ -16,7 +16,6 @@ const AFTER_REMOVAL: &str = include_str!("../../../../packaging/deb/postrm");
 /// The user, for `systemd-sysusers`.
 const USER: &str = "u settee - \"Settee\" /var/lib/settee\n";
 
-/// The file's name.
 pub(crate) fn name() -> String {
     format!("settee_{VERSION}_amd64.deb")
 }

@@ -4,7 +4,6 @@ use crate::dist::archive;
 use crate::dist::contents::{Release, VERSION};
 use crate::dist::text::quoted;
 
-/// The file's name.
 pub(crate) const NAME: &str = "settee.rb";
 
 pub(crate) fn make(release: &Release, checksum: &str) -> String {

@@ -18,7 +18,6 @@ const ENVIRONMENT: [&str; 4] = [
     "SETTEE_CHTTPD__BIND_ADDRESS=0.0.0.0",
 ];
 
-/// The file's name.
 pub(crate) fn name() -> String {
     format!("settee-{VERSION}-image.tar")
 }
@@ -27,7 +26,6 @@ pub(crate) fn make(contents: &Contents) -> Result<Vec<u8>> {
     layout(contents)?.tar(contents.release.time)
 }
 
-/// Root file system of the container.
 fn root(contents: &Contents) -> Tree {
     let mut tree = Tree::default();
     tree.program("usr/bin/settee", contents.program.as_slice());

@@ -29,18 +29,15 @@ use contents::{Contents, Release, VERSION};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// Name of the list of checksums.
 const SUMS: &str = "SHA256SUMS";
 
 /// The name of the file for `docker compose`.
 const COMPOSE: &str = "compose.yaml";
 
-/// The name of the `tar.gz`.
 pub(crate) fn archive_name() -> String {
     archive::name()
 }
 
-/// Command-line options.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     attempt: bool,
@@ -67,7 +64,6 @@ impl Options {
     }
 }
 
-/// A package, or a file published with the packages.
 struct Made {
     name: String,
     bytes: Vec<u8>,

@@ -6,7 +6,6 @@ use anyhow::Result;
 use crate::dist::contents::{Contents, VERSION};
 use crate::dist::tree::Tree;
 
-/// The file's name.
 pub(crate) fn name() -> String {
     format!("settee-{VERSION}.tgz")
 }

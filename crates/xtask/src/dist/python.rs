@@ -32,7 +32,6 @@ for place in PLACES:
 sys.exit(\"settee: the program is not in \" + \" nor in \".join(PLACES))
 ";
 
-/// The file's name.
 pub(crate) fn name() -> String {
     format!("settee-{VERSION}-py3-none-{PLATFORMS}.whl")
 }

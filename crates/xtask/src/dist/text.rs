@@ -13,7 +13,6 @@ pub(crate) fn sha256_base64(bytes: &[u8]) -> String {
     BASE64URL_NOPAD.encode(&Sha256::digest(bytes))
 }
 
-/// A string of JSON.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for letter in text.chars() {

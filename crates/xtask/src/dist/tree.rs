@@ -8,11 +8,9 @@ use anyhow::{Context as _, Result};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// Owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Root,
-    /// The user and group with this id.
     User(u64),
 }
 
@@ -63,7 +61,6 @@ impl Tree {
         })
     }
 
-    /// Total size of the files.
     pub(crate) fn bytes(&self) -> usize {
         self.files().map(|(_, _, content)| content.len()).sum()
     }

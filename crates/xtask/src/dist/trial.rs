@@ -22,7 +22,6 @@ use crate::setup;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
-/// Privileges required by a trial.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rights {
     Any,
@@ -34,7 +33,6 @@ struct Trial {
     name: &'static str,
     rights: Rights,
     programs: &'static [&'static str],
-    /// Installs the package.
     install: fn(&Place) -> Result<Installed>,
     /// Checks the remains after the server has run.
     remove: fn(&Place) -> Result<()>,
@@ -61,7 +59,6 @@ const TRIALS: &[Trial] = &[
     Trial { name: "formula", rights: Rights::Any, programs: &["ruby", "tar"], install: brew, remove: nothing },
 ];
 
-/// Directory and port of a trial.
 struct Place {
     packages: PathBuf,
     /// Empty at the start.
@@ -70,7 +67,6 @@ struct Place {
     port: u16,
 }
 
-/// An installed server that can be started.
 struct Installed {
     command: Command,
     access: Access,

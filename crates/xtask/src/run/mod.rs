@@ -22,7 +22,6 @@ const FIRST_BUILD_CPU_MINUTES: [usize; 2] = [22, 50];
 /// Minimum duration with any number of processors, because libraries depend on each other.
 const FIRST_BUILD_MINUTES_MIN: usize = 4;
 
-/// Command-line options.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     data: String,

@@ -10,10 +10,8 @@ use crate::workspace::Workspace;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// An existing program.
 pub(super) struct Package {
     pub(super) program: PathBuf,
-    /// Path of the package or program.
     found: PathBuf,
     /// The commit that it was built from, if known.
     commit: Option<String>,
@@ -22,7 +20,6 @@ pub(super) struct Package {
 }
 
 impl Package {
-    /// Message that offers the package.
     pub(super) fn offer(&self) -> String {
         let found = self.found.display();
         match (&self.commit, &self.here) {

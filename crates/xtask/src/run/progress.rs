@@ -67,7 +67,6 @@ fn finished(line: &str) -> Option<&str> {
     line.split_once("\"package_id\":\"")?.1.split('"').next()
 }
 
-/// Number of compiled files of RocksDB.
 fn objects(builds: &Path) -> usize {
     let named = |folder: &Path| -> Vec<PathBuf> {
         std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
@@ -88,7 +87,6 @@ fn objects(builds: &Path) -> usize {
     count
 }
 
-/// Output of the progress lines.
 struct Display {
     began: Instant,
     pause: Duration,

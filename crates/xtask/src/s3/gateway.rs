@@ -59,7 +59,6 @@ impl Gateway {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Number and total size of the objects.
     pub(super) fn figures(&self) -> (u64, u64) {
         count(&self.root.join(BUCKET))
     }

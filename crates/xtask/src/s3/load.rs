@@ -10,7 +10,6 @@ use anyhow::{Context as _, Result, ensure};
 use crate::attack::client::{Connection, split};
 use crate::json::member;
 
-/// The database.
 pub(super) const DATABASE: &str = "orders";
 
 /// A write: its start and its acknowledgement in microseconds of the Unix epoch, and the resulting revision.
@@ -25,7 +24,6 @@ struct Write {
 /// The documents of a writer: ids and revisions.
 pub(super) type State = BTreeMap<String, String>;
 
-/// The writes of one writer.
 #[derive(Default)]
 pub(super) struct Writer {
     writes: Vec<Write>,

@@ -25,18 +25,14 @@ use load::{DATABASE, Writer, documents, now_us};
 
 const WRITERS: usize = 4;
 
-/// Number of random seconds.
 const MOMENTS: usize = 10;
 
 /// Time limit until the last write is in the bucket.
 const SHIP_LIMIT: Duration = Duration::from_secs(30);
 
-/// Command-line options.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Duration of the writes.
     seconds: u64,
-    /// Interval between backups.
     interval: u64,
 }
 
@@ -216,7 +212,6 @@ fn judge(writers: &[Writer], second: u64, found: &BTreeMap<usize, load::State>, 
     holds
 }
 
-/// Pseudo-random numbers.
 fn randoms(seed: u64) -> impl Iterator<Item = u64> {
     let mut state = seed | 1;
     println!("seed {seed}");

@@ -71,7 +71,6 @@ pub(super) fn yardstick(stage: &Stage<'_>, length: Duration, network: Duration) 
     commits(stage, length, network, (DOCUMENT, CLIENTS))
 }
 
-/// Commits per second.
 fn commits(stage: &Stage<'_>, length: Duration, network: Duration, label: (&str, usize)) -> Result<f64> {
     stage.postgres.sql(TABLES)?;
     stage.rest()?;

@@ -12,7 +12,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::load::{document, mixed};
 use crate::attack::client::head;
 
-/// Timeout of a response.
 const IO_TIMEOUT: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 /// Size of a read, and initial capacity for a response. Most responses are shorter.
@@ -24,7 +23,6 @@ pub(super) struct Crowd(Vec<Client>);
 
 struct Client {
     stream: TcpStream,
-    /// Header with credentials.
     authorization: String,
     database: String,
     random: u64,
@@ -108,7 +106,6 @@ impl Crowd {
 }
 
 impl Client {
-    /// Starts to write a new document.
     fn ask(&mut self) -> Result<()> {
         let id = format!("{:016x}{:016x}", mixed(&mut self.random), mixed(&mut self.random));
         let (line, body) = (format!("PUT /{}/{id}", self.database), document(self.written, None));

@@ -15,7 +15,6 @@ use crate::json::number;
 /// Number of clients that write single documents.
 pub(super) const CLIENTS: usize = 40;
 
-/// Number of clients that write batches.
 const LOADERS: usize = 4;
 pub(super) const BATCH: u64 = 1000;
 
@@ -25,7 +24,6 @@ const DATABASES: usize = 8;
 /// Time before the measurement, in which nodes open their databases and connect to each other.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// Type of the writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// One document per request.
@@ -34,7 +32,6 @@ pub(super) enum Kind {
     Bulk,
 }
 
-/// Distribution over databases and nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spread {
     /// All into one database, through all nodes.
@@ -79,15 +76,11 @@ impl Spread {
     }
 }
 
-/// Result of a measurement.
 #[derive(Default)]
 pub(super) struct Measured {
-    /// Number of documents during the measurement.
     documents: u64,
-    /// Number of documents from the start.
     pub(super) written: u64,
     seconds: f64,
-    /// Durations of the requests in milliseconds.
     latencies: Vec<f64>,
 }
 
@@ -96,14 +89,12 @@ impl Measured {
         self.documents as f64 / self.seconds
     }
 
-    /// Durations of the requests in milliseconds, ascending.
     pub(super) fn latencies(&self) -> Vec<f64> {
         let mut latencies = self.latencies.clone();
         latencies.sort_by(f64::total_cmp);
         latencies
     }
 
-    /// Adds the result of another round.
     pub(super) fn add(&mut self, mut other: Self) {
         self.documents += other.documents;
         self.written += other.written;
@@ -161,7 +152,6 @@ pub(super) fn ask(address: SocketAddr, line: &str, authorization: &str, right: &
     Ok(text)
 }
 
-/// A client that writes batches.
 struct Loader<'a> {
     address: SocketAddr,
     authorization: &'a str,

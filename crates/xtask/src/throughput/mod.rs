@@ -28,7 +28,6 @@ use stage::{Stage, Used};
 /// third within a few seconds.
 const ROUNDS: u32 = 4;
 
-/// Part of the measurement that can be selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Bare,
@@ -40,7 +39,6 @@ enum Part {
 const PARTS: [(&str, Part); 4] =
     [("bare", Part::Bare), ("writes", Part::Writes), ("bulk", Part::Bulk), ("views", Part::Views)];
 
-/// Command-line options.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
     parts: Vec<Part>,
@@ -95,7 +93,6 @@ impl Options {
     }
 }
 
-/// Measures, and prints a table.
 pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally> {
     ensure!(Scratch::is_there(), "{MISSING}");
     let built = build::build(workspace)?;

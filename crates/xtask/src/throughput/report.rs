@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
-/// Target of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Asked {
     Nothing,
-    /// A rate per second.
     Rate(f64),
     /// A share of the rate of a bare client over the same network.
     OfBare(f64, f64),
 }
 
-/// A figure.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     name: String,
@@ -46,14 +43,12 @@ impl Row {
     }
 }
 
-/// All figures of a run.
 #[derive(Default)]
 pub(super) struct Report {
     rows: Vec<Row>,
 }
 
 impl Report {
-    /// Adds a figure and prints it immediately.
     pub(super) fn add(&mut self, row: Row) {
         println!("{}", self.line(&row));
         self.rows.push(row);

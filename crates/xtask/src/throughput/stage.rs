@@ -45,7 +45,6 @@ impl<'a> Stage<'a> {
         if network.is_zero() { self.postgres.port() } else { self.link.port() }
     }
 
-    /// Starts nodes on new tables.
     pub(super) fn nodes(&self, count: usize, network: Duration) -> Result<Nodes> {
         let number = self.schemas.get();
         if number > 0 {
@@ -72,12 +71,10 @@ impl<'a> Stage<'a> {
 /// other endings.
 const COUNTED: [&str; 3] = ["settee_engine_commits_total", "settee_engine_conflicts_total", "settee_engine_polls"];
 
-/// Resources used by nodes and PostgreSQL.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Used {
     /// Processor seconds of all nodes, of PostgreSQL, and of the clients.
     pub(super) processors: [f64; 3],
-    /// Maximum memory of a node, in bytes.
     pub(super) memory: u64,
     /// Counters of the nodes, in the order of [`COUNTED`].
     pub(super) counts: [u64; 3],
@@ -127,7 +124,6 @@ pub(super) fn addresses(nodes: &Nodes) -> Result<Vec<(SocketAddr, String)>> {
     nodes.servers.iter().map(|server| split(&server.url())).collect()
 }
 
-/// The sums of the counters of all nodes.
 fn counts(nodes: &Nodes) -> Result<[u64; COUNTED.len()]> {
     let mut sums = [0; COUNTED.len()];
     for (address, authorization) in addresses(nodes)? {

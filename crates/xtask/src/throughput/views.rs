@@ -15,7 +15,6 @@ const DATABASE: &str = "rows";
 /// Timeout of requests for an index, which exceeds that of other requests.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Number of concurrent loaders.
 const LOADERS: u64 = 4;
 
 /// Loads documents once; each network has an index of its own.

@@ -8,7 +8,6 @@ use super::{Finding, Severity};
 pub(super) const FILE: &str = "crates/xtask/tidy-allow.txt";
 const RULE: &str = "exception";
 
-/// The exceptions of the file.
 pub(super) struct Allowed {
     entries: Vec<Entry>,
 }

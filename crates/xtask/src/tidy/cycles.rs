@@ -12,13 +12,11 @@ use super::{Finding, Severity};
 const RULE: &str = "import-cycle";
 const HERE: &str = "crates/xtask/src/tidy/cycles.rs";
 
-/// Maximum number of modules of a cycle.
 const MODULES_MAX: usize = 3;
 
 /// Crates with a larger cycle, with its number of modules.
 const GROWN: &[(&str, usize)] = &[("mango", 4), ("storage-rocksdb", 5)];
 
-/// The modules that each module imports.
 type Imports<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

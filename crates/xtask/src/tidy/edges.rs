@@ -11,7 +11,6 @@ const ARCHITECTURE: &str = "ARCHITECTURE.md";
 /// The prefix of package names, which folders lack.
 const PREFIX: &str = "settee-";
 
-/// Permitted imports of one crate within this workspace.
 struct Row {
     name: &'static str,
     imports: &'static [&'static str],

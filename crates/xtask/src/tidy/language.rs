@@ -20,7 +20,6 @@ const RULE: &str = "language";
 /// Name of the area of the pages in `docs` and in the root directory.
 const DOCS: &str = "docs";
 
-/// Files that list the expressions.
 const LISTS: &[&str] = &["crates/xtask/src/tidy/language.rs", "docs/internals/glossary.md"];
 
 /// Limits of comment words are multiples of this number, so that single words do not change them.
@@ -152,18 +151,14 @@ const NAMES: &[&str] = &[
     "everybody_",
 ];
 
-/// Numbers of an area.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Numbers {
-    /// Expressions to replace.
     expressions: u64,
     /// Documentation comments that start with a question word.
     questions: u64,
-    /// Words of comments, or of pages.
     words: u64,
 }
 
-/// Limits, or numbers, by the name of their area.
 type Areas = BTreeMap<String, Numbers>;
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -202,7 +197,6 @@ const fn rounded(words: u64) -> u64 {
     words.next_multiple_of(WORDS_STEP)
 }
 
-/// Counts every area of the tree.
 fn measure(tree: &Tree) -> Areas {
     let mut areas = Areas::new();
     for (name, _, text) in tree.sources().filter(|(_, path, _)| !LISTS.contains(path)) {

@@ -1,7 +1,6 @@
 //! The dependencies in a `Cargo.toml` ([`dependencies`]). Parses only the syntax that this workspace uses: tables of
 //! dependencies, dotted keys and the `package` member; no other TOML.
 
-/// Purpose of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// For the crate itself, or its build script.
@@ -10,7 +9,6 @@ pub(super) enum Kind {
     Dev,
 }
 
-/// One named dependency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dependency {
     pub(super) name: String,
@@ -19,7 +17,6 @@ pub(super) struct Dependency {
     pub(super) line: usize,
 }
 
-/// All dependencies that a manifest names, in its order.
 pub(super) fn dependencies(text: &str) -> Vec<Dependency> {
     let mut found: Vec<Dependency> = Vec::new();
     let mut section = Section::Other;

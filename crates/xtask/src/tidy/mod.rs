@@ -8,6 +8,7 @@ mod allowed;
 mod cycles;
 mod edges;
 mod files;
+mod http_reference;
 mod language;
 mod manifest;
 mod prose;
@@ -32,7 +33,6 @@ enum Severity {
     Warning,
 }
 
-/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
     severity: Severity,
@@ -42,7 +42,6 @@ struct Finding {
     path: String,
     /// Line number, counted from 1; 0 for the file as a whole.
     line: usize,
-    /// Description of the violation and advice.
     message: String,
 }
 
@@ -90,6 +89,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings.extend(cycles::check(tree));
     findings.extend(language::check(tree));
     findings.extend(references::check(tree));
+    findings.extend(http_reference::check(tree));
     let (allowed, mut problems) = Allowed::parse(tree.text(allowed::FILE).unwrap_or_default());
     problems.extend(allowed.apply(&mut findings));
     findings.extend(problems);

@@ -1,27 +1,26 @@
 //! [`Token`]: Rust source as words and punctuation, without comments, the text of strings, and code that is compiled
 //! for tests only. Sufficient to find names; grammar is not parsed.
 
-/// A word or a punctuation mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token<'a> {
-    /// An identifier, `::`, a single other character, or `"` for any literal string.
+    /// An identifier, `::`, a single other character, or `"` for any literal string ([`with_strings`] keeps its text).
     pub(super) text: &'a str,
     /// Line number, counted from 1.
     pub(super) line: usize,
 }
 
-/// All tokens of a source.
 pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
-    let mut lexer = Lexer { rest: source, line: 1, found: Vec::new() };
-    while !lexer.rest.is_empty() {
-        lexer.step();
-    }
-    lexer.found
+    Lexer::new(source, false).all()
+}
+
+/// All tokens of a source. Literal strings have their text, with its quotes.
+pub(super) fn with_strings(source: &str) -> Vec<Token<'_>> {
+    Lexer::new(source, true).all()
 }
 
 /// Returns the line comments and string literals of a source, with their marks, and their line numbers.
 pub(super) fn texts(source: &str) -> Vec<(&str, usize)> {
-    let mut lexer = Lexer { rest: source, line: 1, found: Vec::new() };
+    let mut lexer = Lexer::new(source, false);
     let mut texts = Vec::new();
     while !lexer.rest.is_empty() {
         let (before, line) = (lexer.rest, lexer.line);
@@ -37,10 +36,22 @@ pub(super) fn texts(source: &str) -> Vec<(&str, usize)> {
 struct Lexer<'a> {
     rest: &'a str,
     line: usize,
+    keeps_strings: bool,
     found: Vec<Token<'a>>,
 }
 
 impl<'a> Lexer<'a> {
+    fn new(source: &'a str, keeps_strings: bool) -> Self {
+        Self { rest: source, line: 1, keeps_strings, found: Vec::new() }
+    }
+
+    fn all(mut self) -> Vec<Token<'a>> {
+        while !self.rest.is_empty() {
+            self.step();
+        }
+        self.found
+    }
+
     fn step(&mut self) {
         let rest = self.rest;
         let first = rest.chars().next().expect("the caller checked that something is left");
@@ -49,7 +60,8 @@ impl<'a> Lexer<'a> {
         } else if rest.starts_with("/*") {
             self.skip(block_comment_len(rest));
         } else if let Some(len) = string_len(rest) {
-            self.found.push(Token { text: "\"", line: self.line });
+            let text = if self.keeps_strings { &rest[..len] } else { "\"" };
+            self.found.push(Token { text, line: self.line });
             self.skip(len);
         } else if first == '\'' {
             self.skip(quote_len(rest));
@@ -175,13 +187,12 @@ pub(super) fn without_tests<'a>(tokens: &[Token<'a>]) -> (Vec<Token<'a>>, Vec<&'
     (kept, modules)
 }
 
-/// True if the tokens start with these texts.
 pub(super) fn starts_with(tokens: &[Token<'_>], texts: &[&str]) -> bool {
     tokens.len() >= texts.len() && tokens.iter().zip(texts).all(|(token, text)| token.text == *text)
 }
 
 /// The index of the bracket that closes the one at `open`.
-fn closing(tokens: &[Token<'_>], open: usize) -> usize {
+pub(super) fn closing(tokens: &[Token<'_>], open: usize) -> usize {
     let mut depth = 0_usize;
     for (index, token) in tokens.iter().enumerate().skip(open) {
         match token.text {

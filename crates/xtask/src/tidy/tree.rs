@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use super::{allowed, language};
+use super::{allowed, http_reference, language};
 
 /// Texts by their path from the root of the checkout, with `/` between folders.
 #[derive(Debug, Default)]
@@ -20,7 +20,8 @@ impl Tree {
         let mut tree = Self::default();
         tree.read_folder(root, "crates")?;
         tree.read_folder(root, "docs")?;
-        for path in ["ARCHITECTURE.md", "COMPAT.md", "CONTRIBUTING.md", "README.md", allowed::FILE, language::FILE] {
+        let pages = ["ARCHITECTURE.md", "COMPAT.md", "CONTRIBUTING.md", "README.md"];
+        for path in pages.into_iter().chain([allowed::FILE, language::FILE, http_reference::ROUTES]) {
             let file = root.join(path);
             if file.is_file() {
                 let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;

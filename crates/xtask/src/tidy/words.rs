@@ -15,7 +15,6 @@ struct Rule {
     /// Sequences of tokens that sources must not contain.
     phrases: &'static [&'static [&'static str]],
     crates: Crates,
-    /// Rule for tests.
     tests: Tests,
     /// The reason, and what to do instead.
     advice: &'static str,

@@ -74,7 +74,6 @@ fn note_gone(model: &mut Model, before: BTreeMap<String, Vec<Stored>>, view: &Re
     model.forgotten.extend(gone.map(|stored| (stored.body_seq, stored.size)));
 }
 
-/// Purges some documents in one commit.
 pub(super) fn purge(random: &mut Random, database: &Arc<Database>, model: &mut Model) {
     let before = all_bodies(&database.read().unwrap(), model);
     let purges: Vec<Purge> = (0..1 + random.below(8)).map(|_| random_purge(random, model)).collect();

@@ -12,7 +12,6 @@ use crate::params::{Query, Raw};
 /// Default length of a fragment, as in Lucene.
 const FRAGMENT_CHARACTERS: usize = 100;
 
-/// Default number of groups.
 const DEFAULT_GROUPS: usize = 10;
 
 /// Parameters that are not yet validated against the index.
@@ -28,7 +27,6 @@ pub(crate) struct Collected<'a> {
     highlight: Highlighting,
 }
 
-/// Collects the parameters of a GET.
 pub(crate) fn from_query<'a>(query: &Query, settings: &'a dyn Settings) -> Result<Collected<'a>, Error> {
     let mut collected = Collected::new(settings);
     query.raw().try_for_each(|(name, raw)| collected.set(name, raw))?;

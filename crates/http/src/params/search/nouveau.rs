@@ -28,7 +28,6 @@ pub(crate) fn from_body(body: Value<'_>, query: &Query) -> Result<SearchParams, 
     Ok(params)
 }
 
-/// The source of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Address,

@@ -11,7 +11,6 @@ use crate::Error;
 /// Maximum small integer of Erlang: CouchDB's row limit if none is set.
 const MAX_LIMIT: u64 = 576_460_752_303_423_487;
 
-/// The kind of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Documents of a database of this layout.
@@ -22,7 +21,6 @@ pub(crate) enum Kind {
     Reducing(Layout),
 }
 
-/// The grouping of view rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Grouping {
     Exact,
@@ -104,7 +102,6 @@ impl ViewParams {
         }
     }
 
-    /// Returns the reduction of validated parameters.
     pub(super) fn reduction(&self) -> Reduce {
         match (self.reduce, self.grouping()) {
             (Some(false), _) => Reduce::Off,

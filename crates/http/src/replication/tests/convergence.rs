@@ -11,19 +11,16 @@ use tokio::sync::watch;
 
 use super::*;
 
-/// Number of rounds at scale 1.
 const ROUNDS: u64 = 25;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Faults of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrong {
     /// The request is not sent.
     Before,
     /// The request takes effect, but its response is lost.
     After,
-    /// The response is truncated.
     Cut,
     /// This exchange and all later ones hang.
     Stall,
@@ -211,7 +208,6 @@ async fn databases_converge() {
     }
 }
 
-/// Creates a database with documents of all kinds.
 async fn varied() -> World {
     let world = World::new().await;
     world.databases(&["a", "b"]).await;

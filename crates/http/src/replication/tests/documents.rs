@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// Returns the state members of a document.
 fn replication_members(json: &Json) -> Vec<(String, String)> {
     let members = json.value().members().filter_map(|(name, value)| {
         let name = name.as_str()?.into_owned();

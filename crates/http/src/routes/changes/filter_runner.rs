@@ -23,7 +23,6 @@ use crate::{Error, bridge};
 use settee_service::Functions;
 use settee_service::revisions::{write_leaves, write_revisions};
 
-/// Maximum number of documents in a batch.
 const BATCH_DOCUMENTS: usize = 200;
 
 /// Number of documents in the first batch, which is small because the speed of the function is unknown.
@@ -35,10 +34,8 @@ const BATCH_TIME: Duration = Duration::from_millis(100);
 
 const GROWTH: u32 = 8;
 
-/// Maximum number of bytes in a batch.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Returns the filter function of a feed.
 pub(super) async fn function(
     request: &Request,
     database: &Arc<Database>,
@@ -59,21 +56,18 @@ pub(super) async fn function(
     .await
 }
 
-/// A row that passed the filter.
 struct Passed {
     seen: Seen,
     rev: Rev,
     stored: Stored,
 }
 
-/// A scan of the changes that pass the filter.
 pub(super) struct FilterRunner<'a> {
     view: &'a ReadView,
     changes: Changes<'a>,
     filter: &'a FunctionFilter,
     needs: Needs,
     slice: Slice,
-    /// Number of documents of the next batch.
     size: usize,
     /// The last sequence that was filtered.
     filtered: Option<u64>,
@@ -110,7 +104,6 @@ impl<'a> FilterRunner<'a> {
         })
     }
 
-    /// Returns the next row that passes.
     pub(super) fn next(&mut self) -> Result<Next, Error> {
         loop {
             if let Some(row) = self.passed.pop_front() {

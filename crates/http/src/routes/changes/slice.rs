@@ -8,14 +8,12 @@ use tokio::time::Instant;
 /// this time.
 const LENGTH: Duration = Duration::from_millis(500);
 
-/// A time limit for reading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slice {
     end: Option<Instant>,
 }
 
 impl Slice {
-    /// Starts a slice of [`LENGTH`].
     pub(super) fn start() -> Self {
         Self { end: Some(Instant::now() + LENGTH) }
     }

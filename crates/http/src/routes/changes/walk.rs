@@ -20,9 +20,7 @@ pub(super) struct Seen {
     pub(super) id: String,
     pub(super) deleted: bool,
     pub(super) leaves: Leaves,
-    /// The revisions in the row.
     pub(super) revs: Vec<Rev>,
-    /// Approximate size of the document.
     pub(super) size: usize,
 }
 
@@ -51,9 +49,7 @@ impl Seen {
     }
 }
 
-/// The next step of a scan.
 pub(super) enum Next {
-    /// A row that passes.
     Row(Seen),
     /// The slice is over. All rows up to this sequence were returned.
     Pause(u64),
@@ -65,9 +61,7 @@ pub(super) enum Next {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
     pub(super) style: Style,
-    /// Documents, for the response or for a selector.
     pub(super) documents: bool,
-    /// Ids of conflicting revisions.
     pub(super) conflicts: bool,
     /// `_conflicts` in winners that a selector or a function receives.
     pub(super) seen_conflicts: bool,
@@ -108,7 +102,6 @@ struct Together<'a> {
     source: Source<'a>,
     ahead: VecDeque<Found>,
     current: Option<Found>,
-    /// Number of rows in the next batch.
     size: usize,
 }
 

@@ -77,7 +77,6 @@ pub(crate) async fn analyze(mut request: Request) -> Answer {
     analyzed(&request, text, move || Ok(Analyzer::named(Dialect::Nouveau, &analyzer, None)?)).await
 }
 
-/// Returns the analyzer and the text of a body.
 fn analysis(body: &Json) -> Result<(String, String), Error> {
     if !body.value().is_object() {
         return Err(Error::bad_request("Request body must be a JSON object"));

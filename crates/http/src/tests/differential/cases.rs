@@ -12,7 +12,6 @@ use crate::tests::node::{Ask, World};
 /// Longer than any operation that ends. The clock of these tests is simulated.
 const ENDLESS: Duration = Duration::from_secs(3600);
 
-/// Status, error and reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) status: u16,

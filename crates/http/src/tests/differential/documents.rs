@@ -6,7 +6,6 @@ use crate::tests::node::World;
 
 const REV: &str = "1-967a00dff5e02add41819138abb3284d";
 
-/// Parameters of `GET` and `PUT` of a document.
 const DOC: &[Parameter] = &[
     Parameter::new("rev", &[REV]),
     Parameter::new("open_revs", &["all"]),

@@ -38,7 +38,6 @@ type Request = (String, Vec<String>, String);
 
 type Table = BTreeMap<Section, BTreeMap<Request, Answer>>;
 
-/// State of one scenario.
 #[derive(Default)]
 struct Learner {
     /// Content that each database has received so far.
@@ -114,7 +113,6 @@ fn sent(step: Value<'_>) -> Option<(Vec<String>, String)> {
     Some((sent, json.or_else(|| text(step, "body_text")).unwrap_or_default()))
 }
 
-/// Replaces the database names of a scenario.
 fn plain(name: &str) -> String {
     name.replace("{db}", "db").replace("{db2}", "db").replace("{db3}", "db")
 }
@@ -163,7 +161,6 @@ fn learned(scenarios: &Path) -> Table {
     table
 }
 
-/// Formats the table.
 fn show(table: &Table) -> String {
     let mut out = String::new();
     for ((endpoint, given), requests) in table {

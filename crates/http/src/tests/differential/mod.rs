@@ -24,7 +24,6 @@ use self::cases::{Answer, Asked};
 use super::check_file;
 use super::node::World;
 
-/// A request and its possible faults.
 struct Endpoint {
     /// Method and path. `{n}` is replaced by a new number in each request.
     line: &'static str,
@@ -38,7 +37,6 @@ struct Endpoint {
     afterwards: &'static [&'static str],
 }
 
-/// A parameter of the query string.
 struct Parameter {
     name: &'static str,
     /// Valid values, in addition to those that are tried with every parameter.
@@ -53,7 +51,6 @@ struct Parameter {
 /// Selection of the validated values of a repeated parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reads {
-    /// Each value.
     All,
     /// The first value only.
     First,
@@ -71,7 +68,6 @@ impl Parameter {
         Self { stage, reads, ..self }
     }
 
-    /// Returns its valid values, then odd ones.
     fn values(&self) -> impl Iterator<Item = &'static str> {
         let right = self.right;
         right.iter().chain(ODD.iter().filter(|value| !right.contains(value))).copied()
@@ -237,7 +233,6 @@ fn first_fault<'a>(endpoint: &Endpoint, first: &'a Sample<'_>, second: &'a Sampl
     }
 }
 
-/// Responses, each with its requests.
 #[derive(Default)]
 struct Groups(Vec<(Answer, Vec<String>)>);
 

@@ -23,7 +23,6 @@ const PLACES: u64 = 16;
 /// Maximum wait of a call for the end of others.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Workers with loaded design documents.
 pub(in crate::language) struct DesignWorkers {
     pool: Arc<Pool>,
     settings: PoolSettings,
@@ -34,12 +33,10 @@ pub(in crate::language) struct DesignWorkers {
 struct State {
     /// Ordered by last use, the most recent last.
     idle: Vec<Taught>,
-    /// Running calls by client.
     calls: Shares,
     lists: Shares,
 }
 
-/// Kind of function for which a worker is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     Call,
@@ -55,7 +52,6 @@ pub(super) struct Taught {
     pub(super) rested: bool,
 }
 
-/// Identifies a design document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) database: u64,
@@ -115,7 +111,6 @@ impl Taught {
         self.known.iter().any(|(known, _)| known == key)
     }
 
-    /// Returns the slot of a loaded design document.
     fn place(&mut self, key: &Key) -> Option<u64> {
         let index = self.known.iter().position(|(known, _)| known == key)?;
         let entry = self.known.remove(index);

@@ -27,7 +27,6 @@ fn alone() -> JavaScript {
     JavaScript::new(missing_program, PoolSettings::default()).with_evaluator(Evaluator::Native)
 }
 
-/// Returns the result of a language for some documents.
 pub(super) fn outcome(language: &JavaScript, source: &MapSource, documents: &[&str]) -> Result<Emissions, RunError> {
     let mut output = Emissions::new();
     let mut program = language.program(source, Limits::default()).unwrap_or_else(|error| panic!("{source:?}: {error}"));

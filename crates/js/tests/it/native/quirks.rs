@@ -5,7 +5,6 @@ use settee_design::{CompileError, Language as _, Limits, MapSource};
 use super::super::{check, language, native_language};
 use super::engines;
 
-/// Checks the rows of a source, and its engine.
 #[track_caller]
 fn check_on(engine: &str, source: &str, document: &str, expected: &str) {
     check(source, document, expected);

@@ -6,7 +6,6 @@ use settee_design::Limits;
 use super::super::{check, run};
 use super::engines;
 
-/// Checks the rows of a native source.
 #[track_caller]
 fn check_native(source: &str, document: &str, expected: &str) {
     check(source, document, expected);

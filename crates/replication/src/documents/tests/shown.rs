@@ -56,7 +56,6 @@ fn documents_at_rest_as_a_table() {
 /// Word that occurs in no other part of a document.
 const SECRET: &str = "GEHEIM";
 
-/// Returns an endpoint that contains secrets.
 fn endpoint(random: &mut Random) -> String {
     let url = match random.below(6) {
         0 => format!("http://u:{SECRET}@host/db"),

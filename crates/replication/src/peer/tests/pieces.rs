@@ -27,7 +27,6 @@ fn peer(content_type: &'static str, text: &'static str, lengths: Vec<usize>) -> 
     scripted.peer("\"http://host/db\"")
 }
 
-/// Returns the content of a normal or continuous feed, as text.
 async fn feed(peer: &Peer, continuous: bool) -> Result<Vec<String>, PeerError> {
     let query = ChangesQuery::of(&spec("a", "b", if continuous { "\"continuous\":true" } else { "" }));
     let mut feed = peer.changes(&query, &Json::trusted(b"0".to_vec())).await?;

@@ -76,7 +76,6 @@ fn faded(burden: u64) -> u64 {
     (burden as f64 * 0.98) as u64
 }
 
-/// All jobs, in the order in which they were added.
 struct Naive {
     jobs: Vec<Known>,
     max_jobs: usize,

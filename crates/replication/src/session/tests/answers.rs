@@ -65,7 +65,6 @@ async fn assert_nothing_lost(server: &Arc<Server>, context: &str) {
     assert!(target.writes.values().all(|count| *count == 1), "{context}: {:?}", target.writes);
 }
 
-/// Returns the alterations of one kind of answers, by outcome.
 async fn outcomes(side: &str, kind: &'static str, count: u64, table: &mut String) {
     let mut by_outcome: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for change in HARMFUL {

@@ -33,7 +33,6 @@ fn write_some(server: &Server, random: &mut Random, name: &str) {
     }
 }
 
-/// Random options.
 fn options(random: &mut Random, last_seq: u64) -> Spec {
     let mut members = vec![format!("\"worker_batch_size\":{}", 1 + random.below(6_u64))];
     if random.one_in(3) {

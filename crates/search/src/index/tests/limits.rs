@@ -19,7 +19,6 @@ fn hostile_index() -> Index {
     index
 }
 
-/// Number of documents.
 const DOCUMENTS: u32 = 400;
 
 fn many_documents() -> Vec<(String, Vec<Field>)> {
@@ -36,7 +35,6 @@ fn many_documents() -> Vec<(String, Vec<Field>)> {
     (0..DOCUMENTS).map(document).collect()
 }
 
-/// Returns an expensive search of each type.
 fn hostile(index: &Index) -> Vec<(&'static str, Request)> {
     let of = |query: &str| request(index, query, "").unwrap();
     let near = crate::Nearest {

@@ -32,7 +32,6 @@ pub(super) fn index_on(engine: Arc<dyn Engine>, definition: Definition) -> Index
     Index::new(engine, SHARD, definition, Arc::new(new_token), Arc::new(Caches::new(1 << 20, 1 << 20)))
 }
 
-/// Verifies all files of an index.
 pub(super) fn verified(index: &Index) -> Result<()> {
     crate::verify(index.inner.shelf.engine(), SHARD)
 }
@@ -61,7 +60,6 @@ pub(super) fn kept(field: Field) -> Field {
     Field { options: FieldOptions { store: true, ..field.options }, ..field }
 }
 
-/// Writes documents and commits.
 pub(super) fn write(index: &Index, documents: &[(&str, Vec<Field>)]) {
     let mut writer = index.writer(0).unwrap().unwrap();
     for (id, fields) in documents {

@@ -28,7 +28,6 @@ fn change(database: &Arc<Database>, random: &mut Random, changes: usize) {
     }
 }
 
-/// Compares the existing index with a rebuilt one.
 fn compare(world: &World, database: &Arc<Database>, seed: u64) {
     let (known, rebuilt) = (design("f"), design("anew"));
     assert_eq!(world.all(database, &known), world.all(database, &rebuilt), "seed {seed}");

@@ -12,7 +12,6 @@ use super::*;
 use crate::indexes::SearchError;
 use crate::indexes::definition::SearchIndex;
 
-/// Returns two processes on a database with documents.
 fn worlds(documents: usize) -> [World; 2] {
     let worlds = Store::new().two().map(World::over);
     let database = worlds[0].create(Layout::Whole);
@@ -27,13 +26,11 @@ fn write_some(database: &Arc<Database>, numbers: std::ops::Range<usize>) {
     }
 }
 
-/// Returns the database as the next request uses it.
 fn database(world: &World) -> Arc<Database> {
     world.catalog.engine().catch_up().unwrap();
     world.catalog.database("db").unwrap()
 }
 
-/// Returns the number of documents found.
 fn count(world: &World) -> u64 {
     let database = database(world);
     world.search(&database, &design("f"), Query::term("default", "fox")).unwrap().total_hits

@@ -61,7 +61,6 @@ impl Piece {
     }
 }
 
-/// The unpacked contents of a piece.
 pub(super) struct Read(Vec<u8>);
 
 impl Read {

@@ -14,10 +14,8 @@ use crate::backup::remote::{self, Store};
 use crate::descriptors::Descriptors;
 use crate::{backends, time};
 
-/// Target of a point-in-time restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// The end of the log.
     Newest,
     /// A time in microseconds of the Unix epoch.
     Time(u64),
@@ -53,7 +51,6 @@ impl Moment {
 /// The backup and the part of the log that lead to a target time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// The backup to start from.
     backup: String,
     moment: Moment,
     log: Logged,
@@ -102,7 +99,6 @@ fn goes_on(store: &Store, through: Through, younger: Option<&str>) -> anyhow::Re
 }
 
 impl Route {
-    /// Creates the data directory `data`.
     pub(crate) fn run(&self, store: &Store, data: &Path) -> anyhow::Result<Manifest> {
         remote::restore(store, &self.backup, data, &mut |aside| {
             let engine = backends::open(aside, Descriptors::claim()?.engine)?;

@@ -23,12 +23,10 @@ const IDLE_US: u64 = 60_000_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stream {
     pub(crate) id: String,
-    /// Position of its start.
     pub(crate) begins: LogPosition,
 }
 
 impl Stream {
-    /// Creates a stream that starts now.
     pub(crate) fn begin(engine: &dyn Engine) -> anyhow::Result<Self> {
         let mut random = [0; 4];
         environment::random(&mut random);
@@ -41,7 +39,6 @@ fn log(engine: &dyn Engine) -> anyhow::Result<&dyn CommitLog> {
     engine.log().context("the engine keeps no log")
 }
 
-/// Outcome of an upload of new commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shipped {
     /// All commits were sent.
@@ -50,7 +47,6 @@ pub(crate) enum Shipped {
     Restarted,
 }
 
-/// Upload of a log to a store.
 pub(crate) struct Shipper {
     store: Store,
     engine: Arc<dyn Engine>,

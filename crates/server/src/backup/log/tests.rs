@@ -20,7 +20,6 @@ use crate::control::Checkpoint;
 use crate::{backends, environment};
 use settee_http::Backups as _;
 
-/// A server whose log is shipped to a bucket.
 struct Sent {
     fixture: Fixture,
     bucket: Bucket,

@@ -39,7 +39,6 @@ const BACKUPS: &str = "backups";
 /// Name of the object that holds the name of the newest full backup.
 const FULL: &str = "full";
 
-/// Extent of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
     /// Only files that the newest backup does not have.
@@ -67,7 +66,6 @@ pub(crate) fn run(store: &Store, data: &Path, effort: Effort) -> anyhow::Result<
     upload(store, &sources(held.directory(), &data)?, begun_us, None, effort, &|_| false)
 }
 
-/// All files of a backup.
 pub(crate) fn sources(engine: &Path, data: &Path) -> anyhow::Result<Vec<Source>> {
     let mut sources = files::below(engine, Path::new(ENGINE))?;
     sources.extend(files::configuration(data)?);
@@ -173,7 +171,6 @@ pub(crate) fn last_full(store: &Store) -> anyhow::Result<Option<u64>> {
     Ok(name.and_then(|name| time::parse(&name)))
 }
 
-/// The manifest of a backup.
 pub(crate) fn manifest(store: &Store, name: &str) -> anyhow::Result<Manifest> {
     let text = store.get(&format!("{BACKUPS}/{name}"))?;
     let text = text.with_context(|| format!("there is no backup {name} in {}", store.shown()))?;
@@ -181,7 +178,6 @@ pub(crate) fn manifest(store: &Store, name: &str) -> anyhow::Result<Manifest> {
     manifest.with_context(|| format!("the backup {name} in {} cannot be used", store.shown()))
 }
 
-/// The name of the newest backup.
 pub(crate) fn newest(store: &Store) -> anyhow::Result<String> {
     ensure!(store.check()?, "there are no backups in {}", store.shown());
     names(store)?.pop().with_context(|| format!("there is no complete backup in {}", store.shown()))

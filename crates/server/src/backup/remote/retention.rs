@@ -20,7 +20,6 @@ const UNREFERENCED_AGE_S: u64 = 86_400;
 pub(crate) struct Removed {
     pub(crate) backups: usize,
     pub(crate) files: usize,
-    /// Number of pieces of logs.
     pub(crate) pieces: usize,
 }
 

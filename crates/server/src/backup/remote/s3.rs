@@ -19,7 +19,6 @@ use super::store::Store;
 use crate::environment;
 use crate::site;
 
-/// Scheme of the URL of a bucket.
 const SCHEME: &str = "s3://";
 
 const REGION: &str = "us-east-1";
@@ -36,15 +35,12 @@ pub(crate) struct Place {
     /// Endpoint of the bucket; AWS if missing.
     pub(crate) endpoint: Option<String>,
     pub(crate) region: Option<String>,
-    /// The id and the secret of an access key.
     pub(crate) access_key: Option<(String, String)>,
     /// Certificates to trust instead of the public authorities.
     pub(crate) authorities: Option<PathBuf>,
-    /// File with the encryption key.
     pub(crate) key_file: Option<PathBuf>,
 }
 
-/// True if `text` is the URL of a bucket.
 pub(crate) fn is_url(text: &str) -> bool {
     text.starts_with(SCHEME)
 }

@@ -21,7 +21,6 @@ use super::seal::{Key, Sealing};
 /// Size of the parts of an upload. Shorter objects are sent in one request. S3 accepts at most 10,000 parts.
 const PART_BYTES: usize = 16 << 20;
 
-/// Number of parts that are sent concurrently.
 const PARTS: usize = 3;
 
 /// Maximum size of an object that is read into memory.
@@ -34,7 +33,6 @@ pub(crate) struct Store {
     objects: Arc<dyn ObjectStore>,
     runtime: Runtime,
     key: Option<Key>,
-    /// Name for messages.
     shown: String,
 }
 
@@ -47,7 +45,6 @@ pub(in crate::backup) struct Listed {
 }
 
 impl Store {
-    /// Creates the store below `prefix`.
     pub(super) fn new(
         objects: Arc<dyn ObjectStore>,
         prefix: &str,
@@ -70,8 +67,7 @@ impl Store {
     }
 
     /// Returns true if the store has backups that are encrypted with this key, or unencrypted if there is none.
-    ///
-    /// # Errors If the store has backups with another key, or only one of both is encrypted.
+    /// Returns an error if the store has backups with another key, or if only one of both is encrypted.
     pub(crate) fn check(&self) -> anyhow::Result<bool> {
         let Some(about) = self.get_plain(ABOUT)? else { return Ok(false) };
         let about = Json::parse(&about).ok().with_context(|| format!("{ABOUT} in {} is not JSON", self.shown))?;

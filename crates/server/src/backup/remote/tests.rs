@@ -201,7 +201,6 @@ fn retention_removes_old_backups_and_their_exclusive_files() {
     assert!(has(&data, "a") && has(&data, "c"));
 }
 
-/// Number of distinct files of a backup.
 fn fs_files(store: &Store, name: &str) -> usize {
     let entries = manifest(store, name).unwrap().entries;
     entries.iter().map(|entry| entry.sha256.clone()).collect::<BTreeSet<_>>().len()

@@ -19,7 +19,6 @@ impl Columns {
         Self { names: names.into_iter().collect(), known: HashSet::new() }
     }
 
-    /// Adds the members of a document that have no column yet.
     pub(super) fn add(&mut self, document: Value<'_>) -> anyhow::Result<()> {
         for (name, _) in document.members().filter(|(name, _)| !name.is_string("_attachments")) {
             let name = name.as_str().unwrap_or_default();

@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use super::tally::Tally;
 
-/// Interval of progress updates on a terminal.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Number of updates for each line in a log.
 const LINES: u32 = 10;
 
 pub(super) async fn report_progress(tally: Arc<Tally>, read: Arc<AtomicU64>, length: Option<u64>) {

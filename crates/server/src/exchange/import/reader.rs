@@ -15,7 +15,6 @@ use super::super::{Format, csv, input};
 use super::refused::Refusals;
 use super::tally::Tally;
 
-/// Size from which a batch is sent.
 const BATCH_BYTES: usize = 2 << 20;
 
 pub(super) struct Options {
@@ -25,7 +24,6 @@ pub(super) struct Options {
     pub(super) batch: usize,
 }
 
-/// Documents that are sent together.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     /// The number of its first row.
@@ -36,7 +34,6 @@ pub(super) struct Batch {
     bytes: usize,
 }
 
-/// A document to be written.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Document {
     pub(super) line: u64,
@@ -44,7 +41,6 @@ pub(super) struct Document {
     pub(super) text: Vec<u8>,
 }
 
-/// An input with a detected format.
 pub(super) struct Input {
     rows: Rows<Box<dyn std::io::BufRead + Send>>,
     options: Options,
@@ -56,7 +52,6 @@ pub(super) struct Input {
     since_row: Arc<AtomicU64>,
 }
 
-/// Opens a file and detects its format.
 pub(super) fn open(path: &Path, options: Options) -> anyhow::Result<Input> {
     let mut input = input::open(path)?;
     let head = input::fill(&mut *input.content).with_context(|| format!("{} cannot be read", path.display()))?;

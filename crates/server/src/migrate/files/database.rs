@@ -20,10 +20,8 @@ use crate::migrate::database::{CLOSED, Setup, set_up};
 use crate::migrate::{Job, Kind, local};
 use crate::site::Site;
 
-/// Maximum number of leaves in a batch.
 const BATCH: usize = 500;
 
-/// Size from which a batch is sent.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Number of batches of a file that are written concurrently.
@@ -32,12 +30,9 @@ const IN_FLIGHT: usize = 3;
 /// Maximum number of items of a list that are named; all are counted.
 const SHOWN: usize = 1000;
 
-/// Result of the import of a database.
 #[derive(Debug, Default)]
 pub(super) struct Imported {
-    /// Number of revisions that the target accepted.
     pub(super) written: u64,
-    /// Number of written local documents.
     pub(super) local: u64,
     pub(super) refused: Listed,
     pub(super) lost: Listed,
@@ -79,7 +74,6 @@ impl Imported {
     }
 }
 
-/// The documents of a pass over a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pass {
     /// All except design documents.
@@ -223,7 +217,6 @@ async fn import_shard(
     Ok((Arc::clone(shard), mark, imported, is_damaged))
 }
 
-/// Work for the target, in the order of the file.
 enum Work {
     Batch(Vec<Leaf>),
     Related(Arc<Leaf>),
@@ -348,7 +341,6 @@ struct Batch {
     bytes: usize,
 }
 
-/// The receiver is closed.
 struct Closed;
 
 impl Batch {

@@ -8,9 +8,7 @@ use crate::migrate::progress::{Printer, duration};
 pub(in crate::migrate) struct Board {
     databases: usize,
     done: AtomicU64,
-    /// Number of documents to read.
     expected: AtomicU64,
-    /// Number of documents that were read.
     passed: AtomicU64,
     printer: Printer,
 }
@@ -21,7 +19,6 @@ impl Board {
         Arc::new(Self { databases, done, expected, passed, printer: Printer::start() })
     }
 
-    /// Adds the documents of a file.
     pub(super) fn expect(&self, documents: u64) {
         self.expected.fetch_add(documents, Relaxed);
     }
@@ -31,12 +28,10 @@ impl Board {
         let _ = self.expected.fetch_update(Relaxed, Relaxed, |expected| Some(expected.saturating_sub(documents)));
     }
 
-    /// Records that a document was read.
     pub(in crate::migrate) fn pass(&self, documents: u64) {
         self.passed.fetch_add(documents, Relaxed);
     }
 
-    /// Marks a database as complete.
     pub(super) fn done(&self) {
         self.done.fetch_add(1, Relaxed);
     }

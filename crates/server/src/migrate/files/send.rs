@@ -16,7 +16,6 @@ use crate::environment;
 /// Maximum number of attempts to write a leaf with attachments.
 const MAX_ATTEMPTS: u32 = 3;
 
-/// Result of the writing of some leaves.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) count: u64,

@@ -59,7 +59,6 @@ impl Content {
 /// Contents by id and revision.
 pub(super) type Found = HashMap<(String, String), Content>;
 
-/// Compares these leaves of the source with those of the target.
 pub(super) async fn compare(source: &Peer, target: &Peer, batch: &[Leaves], report: &mut Report) -> anyhow::Result<()> {
     if batch.is_empty() {
         return Ok(());

@@ -18,7 +18,6 @@ use crate::migrate::files::{self, Board, Options};
 use crate::migrate::{Job, Kind, local};
 use crate::site::Site;
 
-/// A document of a file, with the contents of its leaves.
 struct Found {
     leaves: Leaves,
     contents: Vec<(String, Content)>,

@@ -14,7 +14,6 @@ use crate::server::{Directory, Server, program, run, serve};
 use crate::{Client, design, number, rows, save, text, wait_for};
 use small::SmallDisk;
 
-/// Compiles a library for `LD_PRELOAD`.
 pub(crate) fn preload(source: &str, directory: &Directory) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it").join(source);
     let library = directory.path().join(source.with_extension("so").file_name().unwrap());

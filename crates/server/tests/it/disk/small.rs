@@ -69,13 +69,11 @@ impl SmallDisk {
         Server::start_as(&self.directory, &mut self.enter(&server))
     }
 
-    /// Used space.
     pub(crate) fn used_mebibytes(&self) -> u64 {
         let figures = rustix::fs::statvfs(self.here()).unwrap();
         ((figures.f_blocks - figures.f_bfree) * figures.f_frsize) >> 20
     }
 
-    /// Uses all remaining space.
     pub(crate) fn fill(&self) {
         let mut file = File::create(self.other()).unwrap();
         while file.write_all(&[1; 4096]).is_ok() {}

@@ -100,7 +100,6 @@ fn answers(client: &mut Client, layout: u64) -> String {
     response
 }
 
-/// Writes the archive of this layout.
 fn make() {
     let directory = Directory::new();
     let server = Server::start(&directory);

@@ -65,7 +65,6 @@ impl Import {
     }
 }
 
-/// Text that is equal for equal values.
 fn canonical(value: Value<'_>) -> String {
     if value.is_object() {
         let members: BTreeMap<String, String> =

@@ -20,7 +20,6 @@ const BOB: &str = "Basic Ym9iOnNlY3JldA==";
 /// Number of databases that only make the run longer.
 const BULK: usize = 8;
 
-/// Documents in each.
 const BULK_DOCUMENTS: usize = 1500;
 
 struct Pair {

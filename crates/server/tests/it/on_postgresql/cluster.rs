@@ -19,14 +19,12 @@ fn text(reply: &Reply) -> String {
     String::from_utf8(reply.body.clone()).unwrap()
 }
 
-/// A server on the PostgreSQL with this node name.
 pub(crate) fn node(directory: &Directory, url: &str, name: &str) -> Command {
     let mut command = serve(directory);
     command.args(["--storage", url, "--node-name", name]).env("COUCHDB_USER", "ann").env("COUCHDB_PASSWORD", "pw");
     command
 }
 
-/// Two servers.
 struct Two {
     directories: [Directory; 2],
     servers: Vec<Server>,

@@ -70,14 +70,12 @@ const KINDS: [Kind; 3] = [
     },
 ];
 
-/// Path of a program, if it is installed.
 fn installed(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
     folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// The configuration in the manual.
 fn of_manual(title: &str) -> &'static str {
     let (_, rest) = MANUAL.split_once(&format!("\n{title}")).or_else(|| MANUAL.split_once(title)).unwrap();
     let (_, rest) = rest.split_once("\n```").unwrap();
@@ -130,7 +128,6 @@ impl Proxy {
         Client::connect(self.address).with(ADMIN)
     }
 
-    /// The name of the node that answers.
     fn serving_node(&self) -> String {
         let reply = self.client().get("/_node/_local/_config/cluster/node").expect(200);
         reply.text().trim().trim_matches('"').to_owned()

@@ -16,7 +16,6 @@ fn body(reply: &Reply) -> String {
     String::from_utf8(reply.body.clone()).unwrap()
 }
 
-/// The output of a program that ends with an error.
 fn refusal(command: &mut Command) -> String {
     let output = run(command);
     assert!(!output.status.success());

@@ -8,7 +8,6 @@ use crate::scratch::Scratch;
 use crate::server::{Directory, Server};
 use crate::{Client, Reply, save, wait_for};
 
-/// Maximum duration of any request.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// Sends a request and returns its response, which must arrive within the limit.

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 
 use settee_model::testing::Random;
 
-/// An event, as `recorder.c` writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Create { inode: u64, path: PathBuf },

@@ -29,7 +29,6 @@ impl History {
         }
     }
 
-    /// The names that start with `prefix`.
     pub(crate) fn names(&self, prefix: &str) -> Vec<String> {
         self.0.keys().filter(|name| name.starts_with(prefix)).cloned().collect()
     }

@@ -141,7 +141,6 @@ fn start(directory: &Directory, data: &Path, prepare: impl FnOnce(&mut Command))
     Server::start_as(directory, &mut command)
 }
 
-/// The server to be recorded.
 struct Life {
     directory: Directory,
     root: PathBuf,
@@ -283,7 +282,6 @@ impl Life {
         fs::File::options().append(true).open(&self.record).unwrap().write_all(&event).unwrap();
     }
 
-    /// The length of the record.
     fn now(&self) -> u64 {
         fs::metadata(&self.record).unwrap().len()
     }

@@ -10,7 +10,6 @@ use super::nodes::until;
 use crate::proxy::Proxy;
 use crate::{numbered, open, schema_of, server, step, steps, token};
 
-/// Maximum wait of any request.
 const LIMIT: Duration = Duration::from_secs(2);
 
 const SHARD: Shard = Shard(1);

@@ -22,7 +22,6 @@ pub(super) const ALL: &[Attack] = &[
     Attack { slower_max: 20.0, act: Some(pool_of_writers), ..attack("pool-of-writers", POOL) },
 ];
 
-/// Number of connections of the pool.
 const POOL: usize = 100;
 
 /// Opens more idle connections than permitted, and later connects further clients.

@@ -58,7 +58,6 @@ pub(super) const NUMBERS: [&str; 20] = [
     "1325376000000",
 ];
 
-/// A random JSON value.
 fn value(random: &mut Random, depth: usize, out: &mut String) {
     match random.below(if depth > 2 { 6 } else { 10 }) {
         0 => out.push_str(random.pick(&["true", "false", "null"])),

@@ -8,12 +8,10 @@ use settee_model::testing::Random;
 
 use super::documents::{NAMES, NUMBERS, STRINGS};
 
-/// Generator of random functions.
 pub(crate) struct Writer<'r> {
     random: &'r mut Random,
     out: String,
     variables: Vec<String>,
-    /// Names of variables that contain functions.
     functions: Vec<String>,
     next: usize,
     loops: usize,

@@ -90,7 +90,6 @@ impl Writer<'_> {
         self.functions = called;
     }
 
-    /// Declares or assigns a variable that contains a function.
     pub(super) fn function_variable(&mut self, depth: usize) {
         if !self.functions.is_empty() && self.random.chance(30) {
             let name = self.functions[self.random.below(self.functions.len())].clone();
