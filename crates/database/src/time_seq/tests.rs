@@ -119,9 +119,13 @@ fn no_change_since_a_date_is_left_out() {
         assert_eq!(total, world.update_seq);
         let known: Vec<u64> = world.commits.iter().map(|(now_s, _)| *now_s).collect();
         for now_s in known {
-            for time_s in
-                [now_s.saturating_sub(1), now_s, now_s + 1, now_s + random.below(INTERVAL_S), now_s + random.below(2 * step)]
-            {
+            for time_s in [
+                now_s.saturating_sub(1),
+                now_s,
+                now_s + 1,
+                now_s + random.below(INTERVAL_S),
+                now_s + random.below(2 * step),
+            ] {
                 let (before, first) = (world.before(time_s), world.first_since(time_s));
                 assert!(first.is_none_or(|first| before < first), "{before} {first:?} {time_s}");
             }

@@ -2,6 +2,7 @@
 //! dropping the affected shards removes the damage. `SETTEE_TEST_SCALE=10` tries ten places of each kind of file.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use settee_model::testing::scaled;
 use settee_storage::{
     Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Shard, StorageError,
 };
@@ -156,7 +156,7 @@ fn check_gets(engine: &RocksEngine, expected: &Contents, hurt: &BTreeSet<(u64, K
 }
 
 fn hurt_in_use(kind: &str, damage: fn(&Path, &mut Random) -> String) {
-    let places = scaled(1);
+    let places: u64 = env::var("SETTEE_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1);
     let origin = tempfile::tempdir().unwrap();
     let mut random = Random(5);
     let expected = {
