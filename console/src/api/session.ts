@@ -75,7 +75,7 @@ export async function refresh(): Promise<void> {
   const session = await get<{ userCtx: Session }>('_session').then(({ userCtx }) => userCtx).catch((error: unknown) => {
     if (!(error instanceof ApiError) || error.status === 0) throw error;
     closed = true;
-    return { name: null, roles: [] } as Session;
+    return { name: null, roles: [] };
   });
   const told = await greeting;
   const vendor = told?.vendor?.name ?? 'CouchDB';
