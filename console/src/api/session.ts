@@ -72,7 +72,7 @@ export async function refresh(): Promise<void> {
   }
   // Both requests are sent at once: each costs a round trip.
   const greeting = get<Root>('').catch(() => undefined);
-  const session = await get<{ userCtx: Session }>('_session').then(({ userCtx }) => userCtx).catch((error: unknown) => {
+  const session = await get<{ userCtx: Session }>('_session').then(({ userCtx }) => userCtx).catch((error: unknown): Session => {
     if (!(error instanceof ApiError) || error.status === 0) throw error;
     closed = true;
     return { name: null, roles: [] };
