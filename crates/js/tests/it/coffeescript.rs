@@ -45,8 +45,8 @@ fn map_functions_run() {
 #[test]
 fn the_example_of_the_documentation_runs() {
     let page = include_str!("../../../../docs/languages.md");
-    let lines = page.lines().skip_while(|line| *line != "    (doc) ->");
-    let example: Vec<&str> = lines.map_while(|line| line.strip_prefix("    ")).collect();
+    let lines = page.lines().skip_while(|line| *line != "(doc) ->");
+    let example: Vec<&str> = lines.take_while(|line| *line != "```").collect();
     let rows = rows(&example.join("\n"), None, r#"{"date":"2016","tags":["a","b"]}"#);
     assert_eq!(rows, r#"[[0,0,["a","2016"],null],[0,0,["b","2016"],null]]"#);
 }

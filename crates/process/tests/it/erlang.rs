@@ -72,8 +72,8 @@ fn published_functions_run_unchanged() {
 #[test]
 fn the_example_of_the_documentation_runs() {
     let page = include_str!("../../../../docs/languages.md");
-    let lines = page.lines().skip_while(|line| !line.starts_with("    fun({Doc}) ->"));
-    let example: Vec<&str> = lines.take_while(|line| line.starts_with("    ")).collect();
+    let lines = page.lines().skip_while(|line| !line.starts_with("fun({Doc}) ->"));
+    let example: Vec<&str> = lines.take_while(|line| *line != "```").collect();
     assert_eq!(example.len(), 6);
     check(&example.join("\n"), r#"{"tags":["a","b"]}"#, r#"[[0,0,"a",1],[0,0,"b",1]]"#);
 }
