@@ -126,9 +126,18 @@ function bucket() {
   return new Promise((resolve) => server.listen(0, '127.0.0.1', () => resolve({ server, objects, state, url: `http://127.0.0.1:${server.address().port}` })));
 }
 
+/** A port that was free a moment ago. */
+function freePort() {
+  const probe = createServer();
+  return new Promise((resolve) => probe.listen(0, '127.0.0.1', () => {
+    const { port } = probe.address();
+    probe.close(() => resolve(port));
+  }));
+}
+
 test('backups are set up, started and followed', { timeout: 120_000, skip }, async (t) => {
   const { server, objects, state, url } = await bucket();
-  const { address, stop } = await startServer();
+  const { address, stop } = await startServer({ port: await freePort() });
   t.after(() => {
     stop();
     server.close();

@@ -57,14 +57,15 @@ export async function made(method, path, body, headers) {
 }
 
 /**
- * Starts a server of its own with the program SETTEE_BINARY. Settings are `section/key=value`. Without `admin` it has no administrator.
+ * Starts a server of its own with the program SETTEE_BINARY. Settings are `section/key=value`. Without `admin` it has no administrator. With `port` it listens there
+ * after a restart as well.
  * Returns its address and a function that ends it.
  */
-export async function startServer({ settings = [], admin = true } = {}) {
+export async function startServer({ settings = [], admin = true, port = 0 } = {}) {
   const data = mkdtempSync(join(tmpdir(), 'settee-console-'));
   const env = { ...process.env, COUCHDB_USER: NAME, COUCHDB_PASSWORD: PASSWORD };
   if (!admin) for (const name of ['COUCHDB_USER', 'COUCHDB_PASSWORD']) delete env[name];
-  const child = spawn(process.env.SETTEE_BINARY, ['serve', '--bind', '127.0.0.1', '--port', '0', '--data', data, ...settings.flatMap((setting) => ['--set', setting])], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(process.env.SETTEE_BINARY, ['serve', '--bind', '127.0.0.1', '--port', String(port), '--data', data, ...settings.flatMap((setting) => ['--set', setting])], { env, stdio: ['ignore', 'pipe', 'pipe'] });
   const stop = () => {
     child.kill('SIGKILL');
     rmSync(data, { recursive: true, force: true });
