@@ -84,8 +84,7 @@ fn rest(workspace: &Workspace, gate: &mut Gate) {
     if gate.step("compile tests", &[], || build_tests(workspace)) {
         gate.step("long loops", &[], || run_tests(workspace, "test-long", LONG, Some(LONG_SCALE)));
         let daemons = ["postgresql", "nginx-light", "haproxy", "caddy"];
-        let filter = [ON_POSTGRESQL, "--test-threads=4"];
-        gate.step("nodes", &daemons, || run_tests(workspace, "test-nodes", &filter, None));
+        gate.step("nodes", &daemons, || run_tests(workspace, "test-nodes", &[ON_POSTGRESQL], None));
         gate.step("test on PostgreSQL", &["postgresql"], || on_postgres::command(workspace, &[]));
         let on_postgres = |nodes| move || conformance::run_on_postgres(workspace, nodes);
         gate.step("conformance on PostgreSQL", &["python3", "postgresql"], on_postgres(1));

@@ -288,7 +288,9 @@ fn a_container_reads_its_start_parameters() {
     let is_variable = |name: &str| name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
     let mut variables: Vec<(String, String)> =
         lines.filter(|(name, _)| is_variable(name)).map(|(name, text)| (name.to_owned(), value(text))).collect();
-    let image = IMAGE.lines().find_map(|line| line.strip_prefix("ENV SETTEE_DATA=/data ")).unwrap();
+    // Without the directories and the user of the image.
+    let of_volume = "ENV SETTEE_DATA=/opt/couchdb/data/settee SETTEE_CONFIG=/opt/couchdb/etc SETTEE_USER=5984:5984 ";
+    let image = IMAGE.lines().find_map(|line| line.strip_prefix(of_volume)).unwrap();
     let of_image = image.split_whitespace().filter_map(|variable| variable.split_once('='));
     variables.extend(of_image.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let directory = Directory::new();
