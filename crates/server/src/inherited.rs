@@ -1,9 +1,9 @@
 //! A volume of CouchDB's image: [`notice`] reports its files, and [`drop_root`] makes it writable.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, lchown};
+use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
@@ -35,7 +35,7 @@ fn user(text: &str) -> Option<(u32, u32)> {
 }
 
 /// If this process is root and SETTEE_USER is set, creates the data directory for that user and executes this program
-/// again as that user.
+/// again as that user. Files in the directory may belong to another program, so an owner is changed only while it is empty.
 pub(crate) fn drop_root(data: &Path) -> anyhow::Result<()> {
     let Some(wanted) = environment::text("SETTEE_USER") else { return Ok(()) };
     if !rustix::process::geteuid().is_root() {
@@ -48,30 +48,15 @@ pub(crate) fn drop_root(data: &Path) -> anyhow::Result<()> {
     };
     durable::create_directories(data)
         .with_context(|| format!("the data directory {} cannot be created", data.display()))?;
-    // Root never changes files that the server may have created.
-    if fs::metadata(data)?.uid() != uid {
-        give(data, uid, gid)?;
-    }
+    let is_empty = || Ok(fs::read_dir(data)?.next().is_none());
+    is_empty()
+        .and_then(|is_empty| if is_empty { chown(data, Some(uid), Some(gid)) } else { Ok(()) })
+        .with_context(|| format!("the data directory {} cannot be given to {wanted}", data.display()))?;
     let program = std::env::current_exe().context("the path of this program cannot be determined")?;
     become_user(Uid::from_raw(uid), Gid::from_raw(gid))
         .with_context(|| format!("the server cannot run as {wanted}: start it as another user than root"))?;
     let error = Command::new(&program).args(std::env::args_os().skip(1)).exec();
     Err(error).with_context(|| format!("{} cannot be executed as {wanted}", program.display()))
-}
-
-/// Changes the owner of a directory and of its content, without following links.
-fn give(path: &Path, uid: u32, gid: u32) -> anyhow::Result<()> {
-    let mut pending: Vec<PathBuf> = vec![path.to_owned()];
-    while let Some(path) = pending.pop() {
-        let failed = || format!("the owner of {} cannot be changed", path.display());
-        lchown(&path, Some(uid), Some(gid)).with_context(failed)?;
-        if fs::symlink_metadata(&path).with_context(failed)?.is_dir() {
-            for entry in fs::read_dir(&path).with_context(failed)? {
-                pending.push(entry.with_context(failed)?.path());
-            }
-        }
-    }
-    Ok(())
 }
 
 fn become_user(uid: Uid, gid: Gid) -> rustix::io::Result<()> {

@@ -159,8 +159,7 @@ fn a_server_that_is_started_as_root_continues_as_its_user() {
     let mut command = Command::new(&program);
     command.args(["serve", "--port", "0"]).env("SETTEE_DATA", container.path("data/settee"));
     command.env("SETTEE_USER", "5984:5984").env_remove("COUCHDB_USER").env_remove("COUCHDB_PASSWORD");
-    fs::create_dir(container.path("data/settee")).unwrap();
-    container.write("data/settee/local.ini", "[chttpd_auth]\niterations = 10\n");
+    command.env("SETTEE_CHTTPD_AUTH__ITERATIONS", "10");
     let server = container.start(&mut command);
     let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
@@ -170,10 +169,22 @@ fn a_server_that_is_started_as_root_continues_as_its_user() {
     );
     assert_eq!((line("Groups:"), line("CapEff:")), ("5984".to_owned(), "0000000000000000".to_owned()));
     server.client().put("/db", "").expect(201);
-    for file in ["data/settee", "data/settee/local.ini", "data/settee/engine"] {
+    for file in ["data/settee", "data/settee/engine"] {
         assert_eq!(fs::metadata(container.path(file)).unwrap().uid(), 5984, "{file}");
     }
     drop(server);
+    // Of another program's directory nothing is changed.
+    for file in ["data/other/x.couch", "data/else/x"] {
+        let file = container.path(file);
+        fs::create_dir(file.parent().unwrap()).unwrap();
+        fs::write(&file, "x").unwrap();
+        let refused = run(command.env("SETTEE_DATA", file.parent().unwrap()));
+        assert!(!refused.status.success(), "{refused:?}");
+        for path in [file.as_path(), file.parent().unwrap()] {
+            assert_eq!(fs::metadata(path).unwrap().uid(), 0, "{}", path.display());
+        }
+        assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
+    }
     let wrong = run(command.env("SETTEE_USER", "root"));
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("SETTEE_USER=root is no user"), "{wrong:?}");
 }
