@@ -1,9 +1,7 @@
 //! The backups that the server writes: their state, and a request for one.
 
-use std::fmt::Write as _;
-
 use hyper::StatusCode;
-use settee_model::json::write_string;
+use settee_model::json::{write_array, write_string};
 
 use super::server::require_node;
 use crate::Error;
@@ -16,7 +14,7 @@ use crate::respond::{self, Answer};
 pub(super) async fn state(request: Request) -> Answer {
     require_node(&request)?;
     let state = request.node.operation.backups.as_ref().map(|backups| backups.state());
-    Ok(respond::json(StatusCode::OK, text(state.as_ref()).into_bytes()))
+    Ok(respond::json(StatusCode::OK, text(state.as_ref())))
 }
 
 /// `POST /_node/{node}/_backup`: does not wait for the backup. HTML forms cannot send the required content type.
@@ -30,42 +28,41 @@ pub(super) async fn start(request: Request) -> Answer {
     Ok(respond::ok(StatusCode::ACCEPTED))
 }
 
-fn text(state: Option<&BackupState>) -> String {
+fn text(state: Option<&BackupState>) -> Vec<u8> {
     let Some(BackupState { location, interval_ms, next_ms, running, attempts, stored }) = state else {
-        return "{\"configured\":false}".to_owned();
+        return br#"{"configured":false}"#.to_vec();
     };
+    let mut out = br#"{"configured":true,"location":"#.to_vec();
+    write_string(&mut out, location);
     let next = next_ms.map_or_else(|| "null".to_owned(), |ms| ms.to_string());
-    let mut out = format!(
-        "{{\"configured\":true,\"location\":{},\"interval_ms\":{interval_ms},\"next_ms\":{next},\"running\":{},\"attempts\":[",
-        quoted(location),
-        running.as_ref().map_or_else(|| "null".to_owned(), progress_text)
-    );
-    let attempts: Vec<String> = attempts.iter().map(attempt_text).collect();
-    let stored: Vec<String> = stored.iter().map(|name| quoted(name)).collect();
-    let _ = write!(out, "{}],\"stored\":[{}]}}", attempts.join(","), stored.join(","));
+    let running = running.as_ref().map_or_else(|| "null".to_owned(), progress_text);
+    let head = format!(r#","interval_ms":{interval_ms},"next_ms":{next},"running":{running},"attempts":"#);
+    out.extend_from_slice(head.as_bytes());
+    write_array(&mut out, attempts, write_attempt);
+    out.extend_from_slice(br#","stored":"#);
+    write_array(&mut out, stored, |out, name| write_string(out, name));
+    out.push(b'}');
     out
 }
 
 fn progress_text(progress: &BackupProgress) -> String {
     let BackupProgress { started_ms, total_files, files, sent_bytes } = progress;
-    format!(
-        "{{\"started_ms\":{started_ms},\"total_files\":{total_files},\"files\":{files},\"sent_bytes\":{sent_bytes}}}"
-    )
+    format!(r#"{{"started_ms":{started_ms},"total_files":{total_files},"files":{files},"sent_bytes":{sent_bytes}}}"#)
 }
 
-fn attempt_text(attempt: &BackupAttempt) -> String {
+fn write_attempt(out: &mut Vec<u8>, attempt: &BackupAttempt) {
     let BackupAttempt { started_ms, ended_ms, outcome } = attempt;
-    let outcome = match outcome {
-        Ok(BackupSize { bytes, sent_bytes }) => format!("\"bytes\":{bytes},\"sent_bytes\":{sent_bytes}"),
-        Err(error) => format!("\"error\":{}", quoted(error)),
-    };
-    format!("{{\"started_ms\":{started_ms},\"ended_ms\":{ended_ms},{outcome}}}")
-}
-
-fn quoted(text: &str) -> String {
-    let mut out = Vec::new();
-    write_string(&mut out, text);
-    String::from_utf8_lossy(&out).into_owned()
+    out.extend_from_slice(format!(r#"{{"started_ms":{started_ms},"ended_ms":{ended_ms},"#).as_bytes());
+    match outcome {
+        Ok(BackupSize { bytes, sent_bytes }) => {
+            out.extend_from_slice(format!(r#""bytes":{bytes},"sent_bytes":{sent_bytes}"#).as_bytes());
+        }
+        Err(error) => {
+            out.extend_from_slice(br#""error":"#);
+            write_string(out, error);
+        }
+    }
+    out.push(b'}');
 }
 
 #[cfg(test)]
@@ -75,7 +72,7 @@ mod tests {
 
     #[test]
     fn the_state_is_json() {
-        assert_eq!(text(None), "{\"configured\":false}");
+        assert_eq!(text(None), br#"{"configured":false}"#);
         let size = BackupSize { bytes: 9, sent_bytes: 4 };
         let attempts = [(1, Ok(size)), (3, Err("no \"bucket\"".to_owned()))]
             .map(|(started_ms, outcome)| BackupAttempt { started_ms, ended_ms: started_ms + 1, outcome });
@@ -92,7 +89,7 @@ mod tests {
             + r#""running":{"started_ms":5,"total_files":3,"files":1,"sent_bytes":2},"attempts":["#
             + r#"{"started_ms":1,"ended_ms":2,"bytes":9,"sent_bytes":4},"#
             + r#"{"started_ms":3,"ended_ms":4,"error":"no \"bucket\""}],"stored":["a"]}"#;
-        assert_eq!(text(Some(&state)), expected);
+        assert_eq!(String::from_utf8_lossy(&text(Some(&state))), expected);
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 
 use hyper::StatusCode;
 use settee_database::Work;
-use settee_model::json::write_string;
+use settee_model::json::{write_array, write_string};
 use settee_service::threads;
 
 use super::cluster::Range;
@@ -18,12 +18,11 @@ pub(super) async fn intervals(request: Request) -> Answer {
     let intervals = bridge::blocking(move || Ok(database.read()?.changes_by_time()?)).await?;
     let mut out = format!(r#"{{"time_seq":{{"{}":{{"#, Range::of(0, 1)).into_bytes();
     write_string(&mut out, &request.node.identity.node);
-    out.extend_from_slice(b":[");
-    for (index, (time_s, changes)) in intervals.into_iter().enumerate() {
-        let separator = if index > 0 { "," } else { "" };
-        out.extend_from_slice(format!(r#"{separator}["{}",{changes}]"#, date::format(time_s)).as_bytes());
-    }
-    out.extend_from_slice(b"]}}}");
+    out.push(b':');
+    write_array(&mut out, intervals, |out, (time_s, changes)| {
+        out.extend_from_slice(format!(r#"["{}",{changes}]"#, date::format(time_s)).as_bytes());
+    });
+    out.extend_from_slice(b"}}}");
     Ok(respond::json(StatusCode::OK, out))
 }
 
