@@ -1,4 +1,4 @@
-// Properties of every page that need no server state: widths, and a slow network.
+// Properties of every page that need no server state: the keyboard, widths, and a slow network.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { CONSOLE, freshName, http, launch, openPage, seed } from './support.mjs';
@@ -17,6 +17,66 @@ after(async () => {
   await http('DELETE', db);
 });
 
+/** Presses at most; no page has more elements. */
+const PRESSES_MAX = 400;
+const BATCH = 20;
+
+/** Notes the elements that get the focus, and those of them without a visible mark. */
+function watchFocus() {
+  globalThis.focusSeen = { reached: new Set(), unmarked: [], isRound: false };
+  // Within an editor Tab indents, and Escape releases it: another test covers this.
+  addEventListener('keydown', (event) => { if (event.target.closest?.('.cm-content')) event.stopImmediatePropagation(); }, { capture: true });
+  addEventListener('focusin', ({ target }) => {
+    const seen = globalThis.focusSeen;
+    if (seen.reached.has(target)) {
+      seen.isRound = true;
+      return;
+    }
+    seen.reached.add(target);
+    const isMarked = (element) => {
+      const { outlineStyle, outlineWidth, boxShadow } = getComputedStyle(element);
+      return (outlineStyle !== 'none' && parseFloat(outlineWidth) > 0) || boxShadow !== 'none';
+    };
+    const box = target.closest('.editor, .virtual, .palette') ?? target;
+    if (!isMarked(target) && !isMarked(box)) seen.unmarked.push(target.outerHTML.slice(0, 120));
+  });
+}
+
+/** Elements that Tab must reach, and that it did not reach or that have no visible focus. Rows of lists are operated from the list. */
+async function unreachable(page) {
+  await page.evaluate(() => {
+    document.activeElement?.blur();
+    globalThis.focusSeen = { reached: new Set(), unmarked: [], isRound: false };
+  });
+  for (let pressed = 0; pressed < PRESSES_MAX; pressed += BATCH) {
+    await Promise.all(Array.from({ length: BATCH }, () => page.keyboard.press('Tab')));
+    if (await page.evaluate(() => globalThis.focusSeen.isRound)) break;
+  }
+  return page.evaluate(() => {
+    const { reached, unmarked } = globalThis.focusSeen;
+    const scope = document.querySelector('dialog[open]') ?? document;
+    const all = [...scope.querySelectorAll('a[href], button, input, select, textarea, [tabindex="0"]')];
+    const missed = all.filter((element) => element.tabIndex >= 0 && !element.disabled && element.checkVisibility({ visibilityProperty: true }) && element.type !== 'file'
+      && !element.closest('.cm-editor, [inert]') && !reached.has(element));
+    return { missed: missed.map((element) => element.outerHTML.slice(0, 120)), unmarked };
+  });
+}
+
+test('Tab reaches every control of every page, and the focus is visible', { timeout: 400_000 }, async () => {
+  const page = await openPage(browser);
+  await page.evaluate(watchFocus);
+  const found = {};
+  for (const [name, address, ready] of pages(db)) {
+    await page.evaluate((hash) => { location.hash = hash; }, address);
+    await page.locator(ready).first().waitFor();
+    await page.waitForFunction(() => !document.querySelector('.skeleton'));
+    const { missed, unmarked } = await unreachable(page);
+    if (missed.length + unmarked.length > 0) found[name] = { missed, unmarked };
+  }
+  assert.deepEqual(found, {});
+  await page.context().close();
+});
+
 test('the editor of a document fills the page', { timeout: 60_000 }, async () => {
   const page = await openPage(browser, { start: `#/db/${db}/doc/exact` });
   await page.locator('.cm-content').waitFor();
@@ -26,12 +86,22 @@ test('the editor of a document fills the page', { timeout: 60_000 }, async () =>
   await page.context().close();
 });
 
+test('Escape, then Tab leaves an editor', { timeout: 60_000 }, async () => {
+  const page = await openPage(browser, { start: `#/db/${db}/doc/exact` });
+  const editor = page.locator('.cm-content');
+  await editor.focus();
+  await page.keyboard.press('Tab');
+  assert.ok(await editor.evaluate((element) => element === document.activeElement), 'Tab indents');
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Tab');
+  assert.ok(await editor.evaluate((element) => element !== document.activeElement), 'the focus leaves');
+  await page.context().close();
+});
+
 test('no page is wider than the screen: phone, tablet, 1400 and 2560 pixels', { timeout: 240_000 }, async () => {
   const page = await openPage(browser);
   const found = [];
-  // `activity` is 14 pixels too wide on a phone.
-  const tried = pages(db).filter(([name]) => name !== 'activity');
-  for (const [name, address, ready] of tried) {
+  for (const [name, address, ready] of pages(db)) {
     await page.evaluate((hash) => { location.hash = hash; }, address);
     await page.locator(ready).first().waitFor();
     for (const width of [360, 768, 1400, 2560]) {

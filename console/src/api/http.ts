@@ -61,7 +61,7 @@ export async function getBlob(path: string, signal?: AbortSignal): Promise<Blob>
   return response.blob();
 }
 
-/** The policy of this page. Its server sends it, whichever server the page works with. */
+/** The policy of this page. The server of the console sends it, also when the page works with another server. */
 export async function pagePolicy(): Promise<string> {
   const response = await fetch(location.href.split('#')[0] ?? '', { method: 'HEAD', cache: 'no-store' });
   return response.headers.get('content-security-policy') ?? '';
