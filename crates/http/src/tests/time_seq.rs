@@ -68,7 +68,7 @@ async fn intervals_are_listed_and_discarded() {
 async fn members_read_times_and_administrators_discard_them() {
     let world = world().await;
     world.node.make_users_database().await.unwrap();
-    for name in ["member", "chief", "stranger"] {
+    for name in ["member", "chief", "outsider"] {
         let document = format!(r#"{{"name":"{name}","type":"user","roles":[],"password":"pw"}}"#);
         world.admin(&format!("PUT /_users/org.couchdb.user:{name}"), &document).await;
     }
@@ -76,7 +76,7 @@ async fn members_read_times_and_administrators_discard_them() {
     world.admin("PUT /db/_security", security).await;
     let status = async |name: &str, line: &str| world.ask(Ask::new(line).basic(name, "pw")).await.status.as_u16();
     assert_eq!(world.ask(Ask::new("GET /db/_time_seq")).await.status, 401);
-    for (name, reads, discards) in [("stranger", 403, 403), ("member", 200, 403), ("chief", 200, 200)] {
+    for (name, reads, discards) in [("outsider", 403, 403), ("member", 200, 403), ("chief", 200, 200)] {
         assert_eq!(status(name, "GET /db/_time_seq").await, reads, "{name}");
         assert_eq!(status(name, "DELETE /db/_time_seq").await, discards, "{name}");
     }
