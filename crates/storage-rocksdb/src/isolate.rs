@@ -82,8 +82,8 @@ fn isolate(path: &Path, reason: &str) -> Result<bool> {
     let mut blobs: Vec<String> = named.iter().filter(|name| name.ends_with(".blob")).cloned().collect();
     if found.is_empty() && blobs.is_empty() {
         // With a damaged manifest the files in use are unknown, and the error does not mean that any of them is
-        // damaged.
-        if reason.contains("MANIFEST-") {
+        // damaged. A named sorted file without damage has been replaced by a compaction since.
+        if reason.contains("MANIFEST-") || !named.is_empty() {
             return Ok(false);
         }
         // Errors of large values name no file. A search for it would be slow and is not needed.
@@ -148,8 +148,21 @@ fn named(text: &str) -> BTreeSet<String> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::RocksEngine;
+
+    #[test]
+    fn an_error_of_a_replaced_file_is_no_damage() {
+        let directory = tempfile::tempdir().unwrap();
+        drop(RocksEngine::open(directory.path(), &Options::default()).unwrap());
+        let reason = "IO error: No such file or directory: While open a file for random read: /d/000099.sst";
+        assert!(!isolate(directory.path(), reason).unwrap());
+        assert!(Holes::load(directory.path()).unwrap().is_empty());
+        assert!(isolate(directory.path(), "Corruption: CRC mismatch").unwrap());
+        assert!(Holes::load(directory.path()).unwrap().has_blobs());
+    }
 
     #[test]
     fn files_are_named_by_messages() {
