@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import sys
 import unittest
@@ -64,8 +65,8 @@ class PythonTest(Configured):
     def test_the_example_of_the_documentation(self):
         page = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "languages.md")
         with open(page, encoding="utf-8") as file:
-            blocks = ["\n".join(line[4:] for line in block.splitlines()) for block in file.read().split("\n\n")]
-        by_month, total = [block for block in blocks if block.startswith("def ")]
+            example = re.search("^```\n(def .*?)^```$", file.read(), re.DOTALL | re.MULTILINE).group(1)
+        by_month, total = re.split(r"\n+(?=def )", example)
         expected = self.months()
         self.save("d", {"language": "python", "views": {"v": {"map": by_month, "reduce": total}}})
         self.assertEqual(self.view("d/v", group=True), expected)
