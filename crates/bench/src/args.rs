@@ -66,6 +66,8 @@ pub(crate) enum Command {
     Writes(WritesArgs),
     /// Reading: documents, `_all_docs`, view ranges, grouped queries
     Reads(ReadsArgs),
+    /// The cost of one request of each kind: latency, processor time, context switches, distance to the floor
+    Requests(RequestsArgs),
     /// The cost of operations while a database grows
     Grow(GrowArgs),
     /// Authentication: passwords, cookies, tokens; and a flood of wrong passwords
@@ -224,6 +226,20 @@ pub(crate) struct ReadsArgs {
     #[arg(long, default_value_t = 100)]
     pub(crate) page: u64,
     /// Clients in the cell that reads single documents concurrently
+    #[arg(long, default_value_t = 10)]
+    pub(crate) clients: usize,
+}
+
+/// Options of `requests`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct RequestsArgs {
+    /// Number of documents
+    #[arg(long, default_value_t = 100_000)]
+    pub(crate) docs: u64,
+    /// Requests of each client in each cell
+    #[arg(long, default_value_t = 1_000)]
+    pub(crate) requests: u64,
+    /// Clients in the cells with several ones
     #[arg(long, default_value_t = 10)]
     pub(crate) clients: usize,
 }

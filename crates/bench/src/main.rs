@@ -7,6 +7,8 @@
 mod args;
 mod auth;
 mod client;
+mod cost;
+mod floor;
 mod generate;
 mod grow;
 mod index;
@@ -16,6 +18,7 @@ mod memory;
 mod progress;
 mod reads;
 mod report;
+mod requests;
 mod rest;
 mod results;
 mod statistics;
@@ -37,12 +40,13 @@ use crate::index::Index;
 use crate::load::Load;
 use crate::measure::{Limit, Registry, Target, drive, remove_databases};
 use crate::reads::Reads;
+use crate::requests::Requests;
 use crate::results::{Results, ServerName};
 use crate::views::Views;
 use crate::writes::Writes;
 use anyhow::{Context, Result, bail};
 use clap::Parser as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -68,7 +72,8 @@ fn main() -> ExitCode {
 /// error if a URL cannot be used, a server cannot be reached, or a report cannot be written.
 fn run(args: BenchArgs) -> Result<ExitCode> {
     let BenchArgs { command, common } = args;
-    let plan = Plan::new(&command, common.seed);
+    let directory = common.dir.clone().unwrap_or_else(|| PathBuf::from("."));
+    let plan = Plan::new(&command, common.seed, &directory);
     let mut results = Results { seed: common.seed, ..Results::default() };
     let servers = match command {
         Command::Yardstick(_) => Vec::new(),
@@ -82,7 +87,6 @@ fn run(args: BenchArgs) -> Result<ExitCode> {
     // An unreachable server is reported before the yardstick, which runs for a minute.
     runtime.block_on(greet(&servers, &mut results))?;
     if common.with_yardstick || plan.yardstick {
-        let directory = common.dir.clone().unwrap_or_else(|| PathBuf::from("."));
         yardstick::measure(&directory, &plan.limits(), &mut results)?;
     }
     let finished = runtime.block_on(measure_all(&plan, &common, servers, &mut results));
@@ -102,12 +106,13 @@ struct Plan {
     views: Vec<Views>,
     writes: Vec<Writes>,
     reads: Vec<Reads>,
+    requests: Vec<Requests>,
     grow: Vec<Grow>,
     auth: Vec<Auth>,
 }
 
 impl Plan {
-    fn new(command: &Command, seed: u64) -> Plan {
+    fn new(command: &Command, seed: u64, directory: &Path) -> Plan {
         let mut plan = Plan::default();
         match command {
             Command::Load(args) => plan.load(args.clone(), seed),
@@ -115,6 +120,9 @@ impl Plan {
             Command::Views(args) => plan.views(args, seed),
             Command::Writes(args) => plan.writes.push(Writes { args: args.clone(), seed }),
             Command::Reads(args) => plan.reads(args.clone(), seed),
+            Command::Requests(args) => {
+                plan.requests.push(Requests { args: args.clone(), seed, directory: directory.to_owned() });
+            }
             Command::Grow(args) => plan.grow.push(Grow { args: args.clone(), seed }),
             Command::Auth(args) => plan.auth.push(Auth { args: args.clone() }),
             Command::Yardstick(args) => {
@@ -181,6 +189,7 @@ impl Plan {
         drive(&self.views, targets, runs, results).await;
         drive(&self.writes, targets, runs, results).await;
         drive(&self.reads, targets, runs, results).await;
+        drive(&self.requests, targets, runs, results).await;
         drive(&self.grow, targets, runs, results).await;
         drive(&self.auth, targets, runs, results).await;
     }
