@@ -242,6 +242,11 @@ fn with_large_values(mut column: rocksdb::Options, options: &Options) -> rocksdb
 /// Tree nodes are read one by one and have several KB each.
 fn index_nodes(options: &Options, cache: &Cache) -> rocksdb::Options {
     let mut column = column(options, &table(cache, 16 * KIB));
+    // A load writes nodes in the order of their keys, so the files of the first level are disjoint and their number does
+    // not slow reads. Half of the load would otherwise be written at the rate of a stalled writer, and so would all
+    // other writes.
+    column.set_level_zero_slowdown_writes_trigger(256);
+    column.set_level_zero_stop_writes_trigger(512);
     // The keys of nodes are short, and flushes compete with the threads that build an index, so data is compressed by
     // compactions only.
     column.set_compression_per_level(&[DBCompressionType::None, DBCompressionType::Lz4]);
