@@ -11,6 +11,7 @@ use tantivy::index::SegmentComponent;
 use tantivy::indexer::merge_filtered_segments;
 use tantivy::{DocId, Segment, SegmentReader};
 
+use super::bloom::Bloom;
 use super::segment;
 use super::writer::{Part, Writer};
 use crate::error::{Error, Result};
@@ -87,23 +88,30 @@ impl Writer {
         let target = Files::of(&self.inner.shelf, &Record::default(), false);
         let none = segments.iter().map(|_| None).collect();
         let merged = merge_filtered_segments(&segments, index.settings().clone(), none, target.clone())?;
-        let metas = merged.searchable_segment_metas()?;
-        let meta = metas.first().ok_or_else(|| Error::Corrupt("a merge without a result".to_owned()))?;
-        let id = meta.id().uuid_string();
+        let found = merged.searchable_segments()?;
+        let segment = found.first().ok_or_else(|| Error::Corrupt("a merge without a result".to_owned()))?;
+        let bloom = self.filter_of(segment)?;
+        let (id, meta) = (segment.id().uuid_string(), segment.meta());
         self.merge_vectors(&index, chosen, &target, &id)?;
         let files = target.named(&id);
         files.iter().for_each(|file| self.files.adopt(file.clone()));
-        let mut blooms = Some(Vec::new());
-        for &at in chosen.iter().rev() {
-            let part = self.take_segment(at);
-            blooms = blooms.zip(part.blooms).map(|(mut all, some)| {
-                all.extend(some);
-                all
-            });
-        }
+        chosen.iter().rev().for_each(|&at| self.take_segment(at));
         let record = SegmentRecord { id, docs: meta.max_doc(), deleted: 0, deleted_at: 0, slots: 0, files };
-        self.push_segment(record, Part { blooms, ..Part::default() });
+        self.push_segment(record, Part { bloom: Some(bloom), ..Part::default() });
         Ok(())
+    }
+
+    /// Returns the filter for the ids of a segment, and stores it.
+    fn filter_of(&self, segment: &Segment) -> Result<Bloom> {
+        let reader = SegmentReader::open(segment)?;
+        let ids = reader.inverted_index(self.layout.id)?;
+        let mut bloom = Bloom::with_room(reader.max_doc() as usize);
+        let mut ids = ids.terms().stream().map_err(Error::from_io)?;
+        while ids.advance() {
+            bloom.add(ids.key());
+        }
+        bloom.write(segment.index().directory(), &segment.id().uuid_string())?;
+        Ok(bloom)
     }
 }
 

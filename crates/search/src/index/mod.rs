@@ -5,15 +5,17 @@ mod merge;
 mod reader;
 mod schema;
 mod segment;
+mod strings;
 mod writer;
 
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use settee_storage::{Engine, Shard, StorageError};
+use settee_storage::{Engine, Shard, StorageError, Version};
 
 pub(crate) use self::reader::{Reader, SegmentValues};
 pub(crate) use self::schema::{Layout, column};
+pub(crate) use self::strings::Strings;
 pub use self::writer::Writer;
 use crate::analysis::{Analyzers, Dialect};
 use crate::answer::Answer;
@@ -23,7 +25,7 @@ use crate::limits::SearchLimits;
 use crate::query::Query;
 use crate::request::Request;
 use crate::search;
-use crate::store::{Caches, NewToken, Shelf, SlotKind};
+use crate::store::{Caches, FileRecord, NewToken, Shelf, SlotKind};
 use crate::syntax::{self, Grammar, Locale};
 use crate::vectors::VectorField;
 
@@ -66,6 +68,9 @@ pub(crate) struct Inner {
     reader: Mutex<Option<Arc<Reader>>>,
     /// All readers that a search may still use.
     pub(crate) live: Mutex<Vec<Weak<Reader>>>,
+    /// The version after the last commit of this process, and the files that it left for readers. A shard with another
+    /// version may have any leftovers.
+    left: Mutex<Option<(Version, Vec<FileRecord>)>>,
 }
 
 impl Index {
@@ -79,7 +84,7 @@ impl Index {
         caches: Arc<Caches>,
     ) -> Self {
         let shelf = Arc::new(Shelf::new(engine, shard, new_token, caches));
-        Self { inner: Arc::new(Inner { shelf, definition, reader: Mutex::default(), live: Mutex::default() }) }
+        Self { inner: Arc::new(Inner { shelf, definition, reader: Mutex::default(), live: Mutex::default(), left: Mutex::default() }) }
     }
 
     #[must_use]
@@ -190,7 +195,7 @@ impl Inner {
         if let Some(reader) = kept.as_ref().filter(|reader| *reader.record() == record) {
             return Ok(Arc::clone(reader));
         }
-        let reader = Arc::new(Reader::open(&self.shelf, &self.definition, record)?);
+        let reader = Arc::new(Reader::open(&self.shelf, &self.definition, record, kept.as_deref())?);
         let mut live = self.live.lock();
         live.retain(|reader| reader.strong_count() > 0);
         live.push(Arc::downgrade(&reader));

@@ -4,17 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tantivy::columnar::StrColumn;
 use tantivy::query::Bm25StatisticsProvider;
 use tantivy::schema::Field;
 use tantivy::store::StoreReader;
 use tantivy::{DocId, Searcher, SegmentReader, Term};
 
 use super::schema::{ID, Layout};
-use super::{Definition, segment};
+use super::{Definition, Strings, segment};
 use crate::error::{Error, Result};
 use crate::field::StoredValue;
-use crate::store::{Files, Record, Shelf};
+use crate::store::{Files, Record, SegmentRecord, Shelf};
 use crate::vectors::VectorFile;
 
 /// Opened files of vectors, by the numbers of segment and slot; `None` where there is no file.
@@ -22,7 +21,7 @@ type OpenedVectors = HashMap<(usize, usize), Option<Arc<VectorFile>>>;
 
 /// Ids and stored fields of the documents of a segment.
 pub(crate) struct SegmentValues {
-    pub(crate) ids: StrColumn,
+    pub(crate) ids: Strings,
     store: StoreReader,
 }
 
@@ -39,17 +38,29 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn open(shelf: &Arc<Shelf>, definition: &Definition, record: Record) -> Result<Self> {
+    /// Opens the segments of a record. Those that `previous` has too are shared with it.
+    pub(super) fn open(
+        shelf: &Arc<Shelf>,
+        definition: &Definition,
+        record: Record,
+        previous: Option<&Self>,
+    ) -> Result<Self> {
         let layout = Layout::new(record.slots.clone());
         let index = layout.open(Files::of(shelf, &record, true), definition)?;
         let searcher = index.reader_builder().reload_policy(tantivy::ReloadPolicy::Manual).try_into()?.searcher();
-        let segments = record
-            .segments
-            .iter()
-            .map(|segment| Ok(SegmentReader::open(&segment::open(&index, segment)?)?))
-            .collect::<Result<_>>()?;
+        let previous = previous.filter(|previous| previous.record.slots == record.slots);
+        let open = |segment: &SegmentRecord| match previous.and_then(|previous| previous.shared(segment)) {
+            Some(opened) => Ok(opened),
+            None => Ok(SegmentReader::open(&segment::open(&index, segment)?)?),
+        };
+        let segments = record.segments.iter().map(open).collect::<Result<_>>()?;
         let (vectors, longest_vectors) = (Mutex::default(), shelf.longest_vectors());
         Ok(Self { record, layout, segments, searcher, index, vectors, longest_vectors })
+    }
+
+    fn shared(&self, segment: &SegmentRecord) -> Option<SegmentReader> {
+        let at = self.record.segments.iter().position(|known| known == segment)?;
+        self.segments.get(at).cloned()
     }
 
     pub(crate) fn record(&self) -> &Record {
@@ -69,7 +80,7 @@ impl Reader {
     }
 
     pub(crate) fn values(&self, segment: usize) -> Result<SegmentValues> {
-        let ids = self.segments[segment].fast_fields().str(ID)?;
+        let ids = Strings::open(&self.segments[segment], ID)?;
         let ids = ids.ok_or_else(|| Error::Corrupt("a segment has no ids".to_owned()))?;
         let store = self.segments[segment].get_store_reader(4).map_err(Error::from_io)?;
         Ok(SegmentValues { ids, store })

@@ -80,7 +80,9 @@ impl Growing {
         self.writer.finalize()?;
         let (index, id) = (self.segment.index(), self.segment.id().uuid_string());
         write_vectors(index.directory(), &id, layout, definition, self.vectors)?;
-        let bloom = Bloom::of(self.ids.keys().map(String::as_str));
+        let mut bloom = Bloom::with_room(self.ids.len());
+        self.ids.keys().for_each(|id| bloom.add(id.as_bytes()));
+        bloom.write(index.directory(), &id)?;
         Ok(Grown { segment: self.segment.with_max_doc(docs), dead: self.dead, bloom })
     }
 }

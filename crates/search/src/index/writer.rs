@@ -60,8 +60,8 @@ pub(super) struct Part {
     pub(super) reader: Option<SegmentReader>,
     /// Live documents, if some were deleted since the last commit.
     pub(super) alive: Option<BitSet>,
-    /// Bloom filters of its documents, if available.
-    pub(super) blooms: Option<Vec<Arc<Bloom>>>,
+    /// The filter of its ids, once it was needed.
+    pub(super) bloom: Option<Bloom>,
 }
 
 impl Writer {
@@ -74,12 +74,14 @@ impl Writer {
         };
         inner.shelf.begin(found.version, record.next_file.max(first_file));
         let layout = Layout::new(record.slots.clone());
-        let files = Files::of(&inner.shelf, &record, false);
+        let files = Files::of(&inner.shelf, &record, true);
         let index = layout.open(files.clone(), &inner.definition)?;
         let mut kinds: HashMap<String, Vec<SlotKind>> = HashMap::new();
         for slot in &record.slots {
             kinds.entry(slot.name.clone()).or_default().push(slot.kind);
         }
+        let left = inner.left.lock().take().filter(|(version, _)| *version == found.version);
+        let must_clear = left.is_none();
         let writer = Self {
             slots: record.slots.clone(),
             parts: record.segments.iter().map(|_| Part::default()).collect(),
@@ -87,7 +89,7 @@ impl Writer {
             waiting: Vec::new(),
             waiting_bytes: 0,
             growing: None,
-            obsolete: Vec::new(),
+            obsolete: left.map_or_else(Vec::new, |(_, files)| files),
             inner,
             record,
             kinds,
@@ -95,7 +97,9 @@ impl Writer {
             index,
             files,
         };
-        writer.clear_leftovers()?;
+        if must_clear {
+            writer.clear_leftovers()?;
+        }
         Ok(Some(writer))
     }
 
@@ -172,7 +176,9 @@ impl Writer {
         self.record.next_file = self.inner.shelf.next_file();
         self.record.slots.clone_from(&self.slots);
         self.was_entry = self.inner.shelf.publish(&self.record, self.was_entry)?;
-        self.sweep()
+        self.sweep()?;
+        *self.inner.left.lock() = Some((self.inner.shelf.version(), self.obsolete.clone()));
+        Ok(())
     }
 
     fn wait(&mut self, change: Change) -> Result<()> {
@@ -271,10 +277,9 @@ impl Writer {
 
     fn delete_stored(&mut self, id: &str) -> Result<()> {
         for (part, record) in self.parts.iter_mut().zip(&self.record.segments) {
-            if part.blooms.as_ref().is_some_and(|blooms| !blooms.iter().any(|bloom| bloom.may_have(id))) {
-                continue;
+            if part.may_have(&self.index, record, id)? {
+                part.delete(&self.index, record, &Term::from_field_text(self.layout.id, id))?;
             }
-            part.delete(&self.index, record, &Term::from_field_text(self.layout.id, id))?;
         }
         Ok(())
     }
@@ -284,7 +289,7 @@ impl Writer {
         let Grown { segment, dead, bloom } = growing.finish(&self.layout, &self.inner.definition)?;
         let meta = segment.meta();
         let (id, docs) = (meta.id().uuid_string(), meta.max_doc());
-        let mut part = Part { blooms: Some(vec![Arc::new(bloom)]), ..Part::default() };
+        let mut part = Part { bloom: Some(bloom), ..Part::default() };
         if !dead.is_empty() {
             let mut alive = BitSet::with_max_value_and_full(docs);
             dead.into_iter().for_each(|doc| alive.remove(doc));
@@ -302,10 +307,10 @@ impl Writer {
     }
 
     /// Removes a segment. Its files are removed once no search reads them.
-    pub(super) fn take_segment(&mut self, at: usize) -> Part {
+    pub(super) fn take_segment(&mut self, at: usize) {
         let segment = self.record.segments.remove(at);
         self.obsolete.extend(segment.files);
-        self.parts.remove(at)
+        self.parts.remove(at);
     }
 
     pub(super) fn store_deletes(&mut self) -> Result<()> {
@@ -353,7 +358,7 @@ impl Writer {
         readers.flat_map(|reader| reader.record().files().map(|file| file.number).collect::<Vec<_>>()).collect()
     }
 
-    /// Removes files that were unpublished or obsolete at a crash.
+    /// Removes files that were unpublished or obsolete at a crash, or that another process left.
     fn clear_leftovers(&self) -> Result<()> {
         let mut used = self.files_being_read();
         used.extend(self.record.files().map(|file| file.number));
@@ -378,6 +383,13 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Part {
+    fn may_have(&mut self, index: &tantivy::Index, record: &SegmentRecord, id: &str) -> Result<bool> {
+        if self.bloom.is_none() {
+            self.bloom = Bloom::open(index.directory(), record)?;
+        }
+        self.bloom.as_ref().map_or(Ok(true), |bloom| bloom.may_have(id))
+    }
+
     fn delete(&mut self, index: &tantivy::Index, record: &SegmentRecord, term: &Term) -> Result<()> {
         let reader = match &mut self.reader {
             Some(reader) => reader,

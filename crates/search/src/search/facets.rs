@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use tantivy::columnar::{Cardinality, Column, StrColumn};
+use tantivy::columnar::{Cardinality, Column};
 use tantivy::{DocId, SegmentReader};
 
 use super::order;
 use crate::error::{Error, Result};
-use crate::index::Reader;
+use crate::index::{Reader, Strings};
 use crate::limits::SearchLimits;
 use crate::request::{Range, Request};
 use crate::store::SlotKind;
@@ -36,7 +36,7 @@ pub(super) struct Facets<'a> {
 }
 
 pub(super) struct OfSegment<'a> {
-    strings: Vec<(usize, StrColumn, Vec<u64>)>,
+    strings: Vec<(usize, Strings, Vec<u64>)>,
     numbers: Vec<Numbers<'a>>,
     ords: Vec<u64>,
 }
@@ -75,10 +75,10 @@ impl<'a> Facets<'a> {
         let mut opened = OfSegment { strings: Vec::new(), numbers: Vec::new(), ords: Vec::new() };
         for (at, name) in self.columns.iter().enumerate() {
             if let Some(name) = name
-                && let Some(column) = segment.fast_fields().str(name)?
+                && let Some(column) = Strings::open(segment, name)?
             {
-                self.limits.charge(column.num_terms() * size_of::<u64>())?;
-                let counts = vec![0; column.num_terms()];
+                self.limits.charge(column.dictionary().num_terms() * size_of::<u64>())?;
+                let counts = vec![0; column.dictionary().num_terms()];
                 opened.strings.push((at, column, counts));
             }
         }
@@ -144,7 +144,7 @@ impl OfSegment<'_> {
             if column.ords().get_cardinality() == Cardinality::Multivalued {
                 // A repeated value of a document is counted once.
                 self.ords.clear();
-                self.ords.extend(column.term_ords(doc));
+                self.ords.extend(column.ords_of(doc));
                 steps += self.ords.len();
                 self.ords.sort_unstable();
                 self.ords.dedup();

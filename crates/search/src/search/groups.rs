@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use tantivy::columnar::StrColumn;
 use tantivy::{DocId, Score, SegmentReader};
 
 use super::order::{self, Keys};
@@ -11,7 +10,7 @@ use super::show::Shower;
 use super::top::Candidate;
 use crate::answer::{Group, OrderValue};
 use crate::error::{Error, Result};
-use crate::index::Reader;
+use crate::index::{Reader, Strings};
 use crate::limits::SearchLimits;
 use crate::request::{Grouping, Request, Sort};
 
@@ -45,7 +44,7 @@ type Grown = (Option<String>, u64, Vec<Candidate>, Vec<OrderValue>);
 
 pub(super) struct OfSegment<'a> {
     limits: &'a SearchLimits,
-    column: Option<StrColumn>,
+    column: Option<Strings>,
     keys: Keys,
     group_keys: Keys,
     limit: usize,
@@ -81,7 +80,7 @@ impl<'a> Groups<'a> {
     }
 
     pub(super) fn open(&self, reader: &Reader, segment: &SegmentReader) -> Result<OfSegment<'a>> {
-        let column = self.column.as_ref().map(|name| segment.fast_fields().str(name)).transpose()?.flatten();
+        let column = self.column.as_ref().map(|name| Strings::open(segment, name)).transpose()?.flatten();
         Ok(OfSegment {
             limits: self.limits,
             column,
@@ -129,7 +128,7 @@ impl<'a> Groups<'a> {
 
 impl OfSegment<'_> {
     pub(super) fn offer(&mut self, doc: DocId, score: Score) -> Result<()> {
-        let by = self.column.as_ref().and_then(|column| column.term_ords(doc).min());
+        let by = self.column.as_ref().and_then(|column| column.ords_of(doc).min());
         let first = self.group_keys.of(doc, score);
         let group = match self.groups.entry(by) {
             Entry::Occupied(group) => group.into_mut(),
@@ -160,11 +159,7 @@ impl OfSegment<'_> {
         for (by, mut group) in self.groups {
             steps.take(1 + group.docs.len())?;
             let by = match (by, &self.column) {
-                (Some(ord), Some(column)) => {
-                    let mut text = String::new();
-                    column.ord_to_str(ord, &mut text).map_err(Error::from_io)?;
-                    Some(text)
-                }
+                (Some(ord), Some(column)) => Some(column.text(ord)?),
                 _ => None,
             };
             group.docs.sort_unstable_by(|one, other| one.0.cmp(&other.0));

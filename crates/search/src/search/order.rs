@@ -3,13 +3,13 @@
 
 use std::cmp::Ordering;
 
-use tantivy::columnar::{Column, StrColumn};
+use tantivy::columnar::Column;
 use tantivy::{DocId, Score, SegmentReader};
 
 use crate::answer::OrderValue;
 use crate::error::{Error, Result};
 use crate::field::FieldKind;
-use crate::index::Reader;
+use crate::index::{Reader, Strings};
 use crate::limits::SearchLimits;
 use crate::request::{Sort, SortBy};
 use crate::store::SlotKind;
@@ -60,7 +60,7 @@ pub(super) struct Keys {
 
 enum Key {
     Score,
-    Strings(StrColumn),
+    Strings(Strings),
     Numbers(Column<f64>),
     Distance {
         longitude: Column<f64>,
@@ -135,7 +135,7 @@ impl Key {
     fn open(reader: &Reader, segment: &SegmentReader, by: &SortBy) -> Result<Self> {
         let layout = reader.layout();
         let strings = |name: &str| -> Result<Self> {
-            let column = layout.strings(name).map(|column| segment.fast_fields().str(&column)).transpose()?.flatten();
+            let column = layout.strings(name).map(|column| Strings::open(segment, &column)).transpose()?.flatten();
             Ok(column.map_or(Self::Nothing, Self::Strings))
         };
         let column = |name: &str| -> Result<Option<Column<f64>>> {
@@ -199,11 +199,7 @@ impl Key {
         Ok(match self {
             Self::Score => OrderValue::Score(score),
             Self::Strings(column) => match least_ord(column, doc) {
-                Some(ord) => {
-                    let mut text = String::new();
-                    column.ord_to_str(ord, &mut text).map_err(Error::from_io)?;
-                    OrderValue::String(text)
-                }
+                Some(ord) => OrderValue::String(column.text(ord)?),
                 None => OrderValue::Null,
             },
             Self::Numbers(_) | Self::Distance { .. } | Self::Zero => OrderValue::Double(self.double(doc)),
@@ -228,12 +224,12 @@ impl Key {
     }
 }
 
-fn least_ord(column: &StrColumn, doc: DocId) -> Option<u64> {
-    column.term_ords(doc).min()
+fn least_ord(column: &Strings, doc: DocId) -> Option<u64> {
+    column.ords_of(doc).min()
 }
 
 /// Returns the position of a string among those of a segment, and true if it exists.
-fn place_of(column: &StrColumn, text: &str) -> Result<(u64, bool)> {
+fn place_of(column: &Strings, text: &str) -> Result<(u64, bool)> {
     let dictionary = column.dictionary();
     if let Some(ord) = dictionary.term_ord(text).map_err(Error::from_io)? {
         return Ok((ord, true));

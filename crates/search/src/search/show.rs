@@ -98,9 +98,7 @@ fn bytes_of(stored: &[(String, StoredValue)]) -> usize {
 
 impl SegmentValues {
     fn id(&self, doc: tantivy::DocId) -> Result<String> {
-        let mut id = String::new();
         let ord = self.ids.ords().first(doc).ok_or_else(|| Error::Corrupt("a document without id".to_owned()))?;
-        self.ids.ord_to_str(ord, &mut id).map_err(Error::from_io)?;
-        Ok(id)
+        self.ids.text(ord)
     }
 }

@@ -83,6 +83,11 @@ impl Shelf {
         *self.next_file.lock() = next_file;
     }
 
+    /// The version after the last commit of the writer.
+    pub(crate) fn version(&self) -> Version {
+        *self.version.lock()
+    }
+
     pub(crate) fn next_file(&self) -> u64 {
         *self.next_file.lock()
     }
