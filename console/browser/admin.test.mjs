@@ -69,7 +69,7 @@ flow('a replication is stored, looked at and deleted', `#/replication/new?source
   await page.locator('[data-editor="Selector"] .cm-content').click();
   await page.keyboard.press('Control+a');
   await page.keyboard.insertText('{"state": "paid"}');
-  await page.getByLabel('Id of its document').fill(target);
+  await page.getByLabel('Document id').fill(target);
   await page.getByRole('button', { name: 'Replicate' }).click();
   const row = page.getByRole('row', { name: new RegExp(target) });
   await row.getByText('completed').waitFor();
@@ -114,13 +114,13 @@ flow('a replication that fails says why, and begins again', '#/replication', asy
   await row.getByText(/crashing|failed|error/).first().waitFor();
   await page.getByRole('button', { name: `Actions on ${id}` }).click();
   await page.getByRole('button', { name: 'Restart' }).click();
-  await page.getByText('The replication is restarted.').waitFor();
+  await page.getByText('The replication was restarted.').waitFor();
   const { _rev } = await made('GET', `_replicator/${id}`);
   await http('DELETE', `_replicator/${id}?rev=${_rev}`);
 });
 
 flow('a key of the configuration is found, changed and taken back', '#/config', async (page) => {
-  await page.getByLabel('Search keys and meanings').fill('slow_request');
+  await page.getByLabel('Search keys and descriptions').fill('slow_request');
   const item = page.locator('.key-item', { hasText: 'slow_request_ms' });
   await item.getByText('[log]').waitFor();
   await item.locator('input').fill('0');
@@ -154,12 +154,12 @@ flow('CORS is set in a form', '#/config/cors', async (page) => {
 
 flow('the dashboard plots, the server tells of itself, and the log runs', '#/dashboard', async (page) => {
   await page.locator('.plot canvas').first().waitFor();
-  await page.getByRole('img', { name: /^Requests a second: Requests (?!nothing)/ }).waitFor();
+  await page.getByRole('img', { name: /^Requests a second: Requests (?!no data)/ }).waitFor();
   await page.getByRole('link', { name: 'Server' }).click();
   await page.getByText('The server has an administrator').waitFor();
   await page.getByRole('heading', { name: 'Versions' }).waitFor();
   await page.getByRole('link', { name: 'Logs' }).first().click();
-  await page.getByLabel('Lines with').fill('/_up');
+  await page.getByLabel('Lines that contain').fill('/_up');
   await made('GET', '_up');
   await page.locator('.log').getByText('/_up').first().waitFor();
 });
@@ -176,7 +176,7 @@ flow('a build is seen while it runs, paused and resumed', '#/activity', async (p
     await made('POST', `${name}/_design/slow/_build`, { action: 'start' });
     const build = page.locator('.build', { hasText: name });
     await build.getByRole('button', { name: 'Pause' }).click();
-    const paused = page.locator('.card', { has: page.getByRole('heading', { name: 'Paused here' }) });
+    const paused = page.locator('.card', { has: page.getByRole('heading', { name: 'Paused in this session' }) });
     await paused.getByText('paused', { exact: true }).waitFor();
     assert.equal((await made('GET', `${name}/_design/slow/_build`)).status, 'paused');
     await paused.getByRole('button', { name: 'Resume' }).click();

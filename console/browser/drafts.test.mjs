@@ -24,7 +24,7 @@ after(async () => {
 
 const flow = flows(() => browser);
 const editor = (page, label) => page.locator(`[data-editor="${label}"] .cm-content`);
-const RESTORED = /^Restored what you typed/;
+const RESTORED = /^Restored an unsaved draft/;
 
 /** Types at the end of the first line with `mark` in it. */
 async function type(page, label, mark, text) {
@@ -79,7 +79,7 @@ flow('other pages, the way back and a reload keep the text', `#/db/${db}/doc/doc
   await type(page, 'JSON of doc-1', '"typed": 1,', ' "later": 2,');
   await page.reload();
   await editor(page, 'JSON of doc-1').getByText('"later": 2,').waitFor();
-  await page.getByRole('button', { name: 'Discard it' }).click();
+  await page.getByRole('button', { name: 'Discard the draft' }).click();
   await editor(page, 'JSON of doc-1').getByText('"typed": 1,').waitFor({ state: 'detached' });
   await page.reload();
   await editor(page, 'JSON of doc-1').getByText('"n": 1').waitFor();
@@ -112,7 +112,7 @@ for (const [where, leaves] of [['in the editor', false], ['in another tab of the
     await page.keyboard.type(' "second": 2,');
     if (leaves) await page.getByRole('link', { name: 'Revisions' }).click();
     save.release();
-    await page.getByText(/^Saved as 2-.*without what you typed since then/).waitFor();
+    await page.getByText(/^Saved as 2-.*without your later changes/).waitFor();
     if (leaves) await page.getByRole('link', { name: 'Document', exact: true }).click();
     await editor(page, `JSON of ${id}`).getByText('"second": 2,').waitFor();
     await page.getByText('not saved').waitFor();
@@ -133,7 +133,7 @@ flow('text typed while a function is saved stays', `#/db/${db}/design/d?part=fil
   await save.seen;
   await page.keyboard.type(' // second');
   save.release();
-  await page.getByText('without what you typed since then').waitFor();
+  await page.getByText('without your later changes').waitFor();
   await editor(page, 'filters/f').getByText('// second').waitFor();
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await page.getByText(/^filters\/f is saved\.$/).waitFor();
@@ -164,7 +164,7 @@ for (const [id, how] of [['doc-4', 'the dialog opens by itself'], ['doc-5', 'the
     await page.context().clearCookies();
     await page.keyboard.press('Control+s');
     const dialog = page.getByRole('dialog');
-    await dialog.getByText('Your session has ended').waitFor();
+    await dialog.getByText('Your session has expired').waitFor();
     if (how.startsWith('the button')) {
       await dialog.getByRole('button', { name: 'Not now' }).click();
       await editor(page, `JSON of ${id}`).getByText('"typed": 1,').waitFor();
@@ -212,7 +212,7 @@ test('a browser that crashes: the text is there again, and a conflict is shown',
     await again.getByRole('button', { name: 'Save', exact: true }).click();
     await again.getByText('Saved as 2-').waitFor();
     await goTo(again, `#/db/${db}/doc/doc-7`);
-    await again.getByText('The document has changed since this text was typed').waitFor();
+    await again.getByText('The document has changed since you edited it').waitFor();
     await again.getByRole('button', { name: 'Compare' }).click();
     await again.locator('.diff').getByText('theirs').waitFor();
     await again.getByRole('button', { name: 'Take theirs' }).click();
@@ -237,8 +237,8 @@ const FIELDS = [
   ['new user', '#/users?do=create', 'field', 'Roles'],
   ['security, a name', `#/db/${db}/settings`, 'field', 'Users that are admins'],
   ['revision limit', `#/db/${db}/settings`, 'number', 'Revision ids kept for each document'],
-  ['purge', `#/db/${db}/settings`, 'field', 'Ids, one a line'],
-  ['replication, a database', '#/replication/new', 'field', 'Id of its document'],
+  ['purge', `#/db/${db}/settings`, 'field', 'Ids, one per line'],
+  ['replication, a database', '#/replication/new', 'field', 'Document id'],
 ];
 
 for (const [name, hash, kind, label] of FIELDS) {

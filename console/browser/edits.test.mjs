@@ -33,7 +33,7 @@ flow('a form and the JSON edit the same text', `#/db/${db}/doc/form?as=both`, as
   await page.keyboard.press('End');
   await page.keyboard.type(' "typed": tru');
   await form.waitFor({ state: 'detached' });
-  await page.getByText('The form continues when the JSON is corrected.').waitFor();
+  await page.getByText('The form is available when the JSON is corrected.').waitFor();
   await page.keyboard.type('e,');
   await form.getByLabel('typed', { exact: true }).selectOption('false');
   await json.getByText('"typed": false').waitFor();
@@ -55,7 +55,7 @@ flow('a form and the JSON edit the same text', `#/db/${db}/doc/form?as=both`, as
   await form.getByRole('button', { name: 'Remove lines[1]', exact: true }).click();
   // A draft keeps edits of the form as well.
   await page.reload();
-  await page.getByText(/^Restored what you typed/).waitFor();
+  await page.getByText(/^Restored an unsaved draft/).waitFor();
   assert.equal(await form.getByLabel('tags[0]', { exact: true }).inputValue(), 'red');
   await form.getByLabel('tags[0]', { exact: true }).press('Control+s');
   await page.getByText('Saved as 2-').waitFor();
@@ -131,7 +131,7 @@ flow('the effective permissions of a user are shown for each database', '#/users
   const row = dialog.getByRole('row').filter({ has: page.getByRole('link', { name: db, exact: true }) });
   await row.getByText('reads and writes', { exact: true }).waitFor();
   await row.getByText('role sales').waitFor();
-  await dialog.getByText('The server has no request that answers as another user.').waitFor();
+  await dialog.getByText('The server has no request that returns the permissions of another user.').waitFor();
   // The server agrees.
   const asUser = (path) => fetch(`${ORIGIN}/${path}`, { headers: { authorization: `Basic ${Buffer.from(`${name}:secret`).toString('base64')}` } });
   assert.equal((await asUser(db)).status, 200);

@@ -62,7 +62,7 @@ flow('a database is made, found and deleted by its typed name', '#/databases', a
   await page.waitForURL(/q=made/);
   await page.getByRole('button', { name: `Actions on ${name}` }).click();
   await page.getByRole('button', { name: 'Delete', exact: true }).click();
-  const last = page.getByRole('button', { name: 'Delete for ever' });
+  const last = page.getByRole('button', { name: 'Delete permanently' });
   assert.equal(await last.isDisabled(), true);
   await page.getByLabel(`Type ${name} to confirm`).fill(name);
   await last.click();
@@ -121,7 +121,7 @@ flow('several documents are selected and deleted', `#/db/${db}?q=${encodeURIComp
 
 flow('documents by keys', `#/db/${db}`, async (page) => {
   await page.getByRole('button', { name: 'Keys' }).click();
-  await page.getByLabel('Ids, one a line').fill('torn\nexact\nnone');
+  await page.getByLabel('Ids, one per line').fill('torn\nexact\nnone');
   await page.getByRole('button', { name: 'Show' }).click();
   await page.getByRole('link', { name: 'torn' }).waitFor();
   await page.getByText('not_found').waitFor();
@@ -372,7 +372,7 @@ flow('permissions, the revision limit and maintenance', `#/db/${db}/settings`, a
   assert.equal(await made('GET', `${db}/_revs_limit`), 500);
   await page.getByRole('button', { name: 'Compact' }).click();
   await page.getByText('Compaction is started.').waitFor();
-  await page.getByLabel('Ids, one a line').fill('order-0000400');
+  await page.getByLabel('Ids, one per line').fill('order-0000400');
   await page.getByRole('button', { name: 'Purge …' }).click();
   await page.getByLabel('Type purge to confirm').fill('purge');
   await page.getByRole('dialog').getByRole('button', { name: 'Purge' }).click();

@@ -168,7 +168,7 @@ flow('the schema shows fields, types, frequency and examples', `#/db/${db}/schem
   await row('total').getByText('number', { exact: true }).waitFor();
   await row('lines[].sku').getByText('string', { exact: true }).waitFor();
   await row('lines').getByText('array', { exact: true }).waitFor();
-  await page.getByLabel('Fields with').fill('cit');
+  await page.getByLabel('Fields that contain').fill('cit');
   await row('total').waitFor({ state: 'detached' });
   await row('city').getByRole('link', { name: 'Query' }).click();
   await page.getByText('25 documents').waitFor();

@@ -113,7 +113,7 @@ flow('a search index is made, analyzed, saved and queried', `#/db/${db}/designs`
   await editor(page, 'Index function of cities').getByText('doc.title').first().waitFor();
   await retype(page, 'Index function of cities', "function (doc) { if (doc.city) { index('text', 'default', doc.city + ' harbours', {store: true}); index('string', 'state', doc.state); } }");
   await page.getByLabel('Default analyzer').fill('english');
-  await page.getByLabel('Analyzers of single fields').fill('state: keyword');
+  await page.getByLabel('Analyzers by field').fill('state: keyword');
   await page.getByLabel('Text to analyze').fill('Running harbours');
   await page.getByRole('status', { name: 'Terms' }).getByText('harbour', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Save', exact: true }).click();
@@ -132,7 +132,7 @@ flow('a search index is made, analyzed, saved and queried', `#/db/${db}/designs`
 flow('an index of the older search keeps its analyzers per field', '#/databases', async (page) => {
   await made('PUT', `${db}/_design/older`, { indexes: { words: { analyzer: { name: 'perfield', default: 'english', fields: { shelf: 'keyword' } }, index: "function (doc) { if (doc.city) index('default', doc.city, {store: true}); }", extra: 1.50 } } });
   await goTo(page, `#/db/${db}/design/older?part=indexes%2Fwords`);
-  assert.equal(await page.getByLabel('Analyzers of single fields').inputValue(), 'shelf: keyword');
+  assert.equal(await page.getByLabel('Analyzers by field').inputValue(), 'shelf: keyword');
   await page.getByLabel('Default analyzer').fill('standard');
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await page.getByText('indexes/words is saved.').waitFor();

@@ -103,7 +103,7 @@ test('names without an address are refused, and nothing is sent for them', { tim
   const page = await openPage(browser);
   const sent = [];
   page.on('request', (request) => { if (!request.url().includes('/_utils/')) sent.push(`${request.method()} ${new URL(request.url()).pathname}`); });
-  for (const [hash, text] of [['doc/..', 'A browser cannot send the name “..”'], ['doc/%2e', 'A browser cannot send the name “.”'], ['doc', 'names no document'], ['doc/_security', 'a name of the server']]) {
+  for (const [hash, text] of [['doc/..', 'A browser cannot send the name “..”'], ['doc/%2e', 'A browser cannot send the name “.”'], ['doc', 'contains no document id'], ['doc/_security', 'is reserved']]) {
     await page.evaluate((next) => { location.hash = next; }, `#/db/${at}/${hash}`);
     await page.getByRole('alert').getByText(text).waitFor();
   }

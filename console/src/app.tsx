@@ -1,4 +1,4 @@
-/** The frame of all pages: navigation, the way back, the finder, the session. Which page is shown follows from the address. */
+/** The frame of all pages: navigation, breadcrumbs, command palette and session. The address determines the page. */
 import { Component, type ComponentChildren, type ComponentType } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { whenLoggedOut } from './api/http.ts';
@@ -34,7 +34,7 @@ const PLACES: Place[] = [
   { text: 'Backups', icon: 'history', page: 'backups', admin: true },
 ];
 
-/** The pages. Each is loaded at its first visit. */
+/** The pages, which are loaded at the first visit. */
 const LOADERS: Record<string, Loader> = {
   databases: () => import('./pages/databases.tsx').then((module) => module.Databases),
   db: () => import('./pages/db.tsx').then((module) => module.Database),
@@ -52,11 +52,11 @@ const LOADERS: Record<string, Loader> = {
   setup: () => import('./pages/setup.tsx').then((module) => module.Setup),
 };
 
-/** Loads the code of the addressed page while the session is requested. */
+/** Loads the code of the page concurrently with the requests of the session. */
 export function preload(): void {
   const [place = 'databases', , part] = route().path;
   const loading = place === 'db' ? preloadPart(part) : LOADERS[place]?.();
-  // An error is shown when the page is rendered.
+  // Rendering the page reports the error.
   loading?.catch(() => {});
 }
 
@@ -86,7 +86,7 @@ export function App() {
   }, []);
   const at = useRoute();
   const { path, query } = at;
-  // Servers send browsers to session.html with the way back in the query.
+  // Servers redirect browsers to session.html with the return address in the query.
   const isLogin = closed || path[0] === 'login' || wantsLogin();
   const title = isLogin ? 'Log in' : titleOf(at);
   useEffect(() => { document.title = `${title} – ${server || 'Settee'}`; }, [title]);
@@ -97,7 +97,7 @@ export function App() {
   return <Shell />;
 }
 
-/** Leads from another server back to that of the console. */
+/** Link to the list of servers on the server of the console. */
 function Home() {
   return <Button icon="server" onClick={() => goTo('', ['servers'])}>Servers of {location.host}</Button>;
 }
@@ -115,14 +115,14 @@ function Shell() {
   const isFirst = useRef(true);
   useEffect(() => {
     setMenu(false);
-    // With the keyboard the user continues at the start of the new page.
+    // Keyboard users continue at the start of the new page.
     if (!isFirst.current && !(document.activeElement instanceof HTMLInputElement)) page.current?.focus({ preventScroll: true });
     isFirst.current = false;
     page.current?.scrollTo(0, 0);
   }, [key]);
   return (
     <div class="shell">
-      <a class="skip" href="#content" onClick={(event) => { event.preventDefault(); page.current?.focus(); }}>To the content</a>
+      <a class="skip" href="#content" onClick={(event) => { event.preventDefault(); page.current?.focus(); }}>Skip to content</a>
       {menu && <button type="button" class="veil" aria-label="Close the menu" onClick={() => setMenu(false)} />}
       <Side place={place} open={menu} />
       <div class="main">
@@ -154,7 +154,7 @@ function Side({ place, open }: { place: string; open: boolean }) {
   );
 }
 
-/** The server of the page, and a way to the others. */
+/** Menu of servers. */
 function Servers() {
   const names = useSignal(others);
   if (names.length === 0 && server === '') return null;
@@ -188,7 +188,7 @@ function ThemeButton() {
   useEffect(() => onTheme(() => bump((n) => n + 1)), []);
   const dark = isDark();
   const chosen = theme();
-  return <Button kind="quiet" icon={dark ? 'sun' : 'moon'} label={`${dark ? 'Light' : 'Dark'} colours${chosen === 'system' ? ' (now as the system)' : ''}`} onClick={() => setTheme(dark ? 'light' : 'dark')} />;
+  return <Button kind="quiet" icon={dark ? 'sun' : 'moon'} label={`${dark ? 'Light' : 'Dark'} colours${chosen === 'system' ? ' (currently as the system)' : ''}`} onClick={() => setTheme(dark ? 'light' : 'dark')} />;
 }
 
 function Crumbs({ at }: { at: Route }) {
@@ -201,7 +201,7 @@ function Crumbs({ at }: { at: Route }) {
     if (at.path[4]) steps.push([at.path[4], at.path]);
   }
   return (
-    <nav class="crumbs" aria-label="Where you are">
+    <nav class="crumbs" aria-label="Breadcrumb">
       {server !== '' && <Tag kind="accent">{server}</Tag>}
       <ol>
         {steps.map(([text, path], index) => (
@@ -235,7 +235,7 @@ function Content({ place }: { place: string }) {
   return <Skeleton />;
 }
 
-/** An error of the console's own keeps the rest usable. */
+/** Error boundary, so that the frame remains usable if a page throws. */
 class Guard extends Component<{ children: ComponentChildren }, { error?: Error }> {
   override state: { error?: Error } = {};
   static override getDerivedStateFromError(error: Error) {

@@ -9,7 +9,7 @@ import { begin } from './ui/theme.ts';
 begin();
 preload();
 const place = document.getElementById('app');
-// Until here the page shows the skeleton of index.html.
+// Replaces the skeleton of index.html.
 if (place) {
   place.replaceChildren();
   render(<App />, place);

@@ -1,8 +1,8 @@
-/** What a user may do in each database, by the rules of `_security`. The server is not asked as that user: it has no request for that. */
+/** Permissions of a user in each database. They are computed from `_security`, because the server has no request that returns them. */
 import { get } from './http.ts';
 import { path, query } from './paths.ts';
 
-/** Databases that are read at most. */
+/** Maximum number of databases that are read. */
 export const ACCESS_DBS_MAX = 500;
 const CONCURRENT = 6;
 
@@ -21,7 +21,7 @@ export type Right = 'server admin' | 'admin' | 'member' | 'open' | 'none';
 export interface Access {
   db: string;
   right: Right;
-  /** The entry that grants it: a name or a role. */
+  /** The entry of the security object that grants the permission. */
   because: string;
 }
 
@@ -41,7 +41,7 @@ function match(user: { name: string; roles: string[] }, group: Group = {}): stri
   return role === undefined ? undefined : `role ${role}`;
 }
 
-/** The rights in the first databases, and whether there are more. */
+/** Returns the permissions in the first `ACCESS_DBS_MAX` databases. `isCut` is true if the server has more databases. */
 export async function accessOf(user: { name: string; roles: string[] }, signal: AbortSignal): Promise<{ rights: Access[]; isCut: boolean }> {
   const names = await get<string[]>(`_all_dbs${query({ limit: ACCESS_DBS_MAX + 1 })}`, signal);
   const dbs = names.slice(0, ACCESS_DBS_MAX);

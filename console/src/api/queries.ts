@@ -1,20 +1,20 @@
-/** Mango queries that were run, and those that are saved under a name. They are kept in this browser, for each server and database. */
+/** Recent Mango queries and named saved ones. They are stored in `localStorage` for each server and database. */
 import { root } from './paths.ts';
 
 export interface KeptQuery {
   text: string;
-  /** Absent for queries that are only recent. */
+  /** Undefined for recent queries. */
   name?: string;
 }
 
 const RECENT_MAX = 30;
 const SAVED_MAX = 200;
-/** Longer texts are not kept. */
+/** Longer queries are not stored. */
 const TEXT_MAX = 20_000;
 
 const keyOf = (db: string) => `settee-queries ${root()} ${db}`;
 
-/** Saved queries first, then the recent ones, the newest first in both. */
+/** Returns the saved queries, then the recent ones, each sorted by time in descending order. */
 export function keptQueries(db: string): KeptQuery[] {
   try {
     const found: unknown = JSON.parse(localStorage.getItem(keyOf(db)) ?? '[]');
@@ -24,7 +24,7 @@ export function keptQueries(db: string): KeptQuery[] {
   }
 }
 
-/** The list with a query in it, as the newest of its kind. One of the same text or name is replaced. */
+/** Returns the list with a query added as the newest of its kind. A query with the same text or name is replaced. */
 export function withQuery(all: readonly KeptQuery[], query: KeptQuery): KeptQuery[] {
   const others = all.filter(({ name, text }) => (query.name === undefined ? name !== undefined || text !== query.text : name !== query.name));
   const saved = others.filter(({ name }) => name !== undefined);
@@ -36,7 +36,7 @@ function write(db: string, all: KeptQuery[]): void {
   try {
     localStorage.setItem(keyOf(db), JSON.stringify(all));
   } catch {
-    // Without storage, or without space in it, queries are not kept.
+    // Queries are not stored if `localStorage` is unavailable or full.
   }
 }
 

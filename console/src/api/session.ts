@@ -1,4 +1,3 @@
-/** The user and the server of the page, and the features of that server. */
 import { signal } from '../ui/signal.ts';
 import { draftsReady, ownDrafts } from './drafts.ts';
 import { ApiError, get, otherServers, send } from './http.ts';
@@ -21,24 +20,24 @@ export interface Welcome {
 export interface World {
   session: Session;
   welcome: Welcome | undefined;
-  /** False until both were asked for. */
+  /** False until the session and the server information are loaded. */
   ready: boolean;
-  /** Nothing can be asked without logging in. */
+  /** True if the server answers unauthenticated requests with an error. */
   closed: boolean;
-  /** The address names a server that the policy of the page does not permit. */
+  /** True if the policy of the page does not permit the server in the address. */
   unknown: boolean;
 }
 
 export const world = signal<World>({ session: { name: null, roles: [] }, welcome: undefined, ready: false, closed: false, unknown: false });
 
-/** The names of the other servers that the page may work with. */
+/** Names of the other servers that the policy permits. */
 export const others = signal<string[]>([]);
 
-/** True after the session of the user has ended without a logout. The page stays, and asks for the password over it. */
+/** True after the session has expired. The page remains open, and the login form is shown over it. */
 export const expired = signal(false);
-/** True while the form of the login is shown over the page. */
+/** True while the login form is shown over the page. */
 export const loginOpen = signal(false);
-/** Counts logins: what a page shows is asked for again after each. */
+/** Number of logins. Pages reload their data when it changes. */
 export const logins = signal(0);
 
 export function isAdmin(): boolean {
@@ -65,31 +64,31 @@ export async function refresh(): Promise<void> {
     others.value = names;
     return names;
   });
-  // No request and no password is sent to a server that the administrator of the console has not named.
+  // Requests and passwords must not be sent to a server that the administrator of the console has not permitted.
   if (server !== '' && !(await listed).includes(server)) {
     world.value = { ...world.value, ready: true, unknown: true };
     return;
   }
-  // Both requests are sent at once: each costs a round trip.
-  const greeting = get<Root>('').catch(() => undefined);
+  // Both requests are sent concurrently, because each costs a round trip.
+  const rootRequest = get<Root>('').catch(() => undefined);
   const session = await get<{ userCtx: Session }>('_session').then(({ userCtx }) => userCtx).catch((error: unknown): Session => {
     if (!(error instanceof ApiError) || error.status === 0) throw error;
     closed = true;
     return { name: null, roles: [] };
   });
-  const told = await greeting;
-  const vendor = told?.vendor?.name ?? 'CouchDB';
-  const welcome = told && {
+  const found = await rootRequest;
+  const vendor = found?.vendor?.name ?? 'CouchDB';
+  const welcome = found && {
     vendor,
-    version: told.vendor?.version ?? told.version ?? '',
-    uuid: told.uuid ?? '',
-    features: told.features ?? [],
+    version: found.vendor?.version ?? found.version ?? '',
+    uuid: found.uuid ?? '',
+    features: found.features ?? [],
     isSettee: /settee/i.test(vendor),
   };
   await drafts;
   ownDrafts(root(), session.name ?? '');
   expired.value = false;
-  // Users of another server log in first: its public parts alone are of no use here.
+  // Another server always requires a login, because the console needs more than its public endpoints.
   const isOutside = server !== '' && session.name === null && !session.roles.includes('_admin');
   world.value = { session, welcome, ready: true, closed: closed || isOutside || welcome === undefined, unknown: false };
 }
@@ -102,7 +101,7 @@ export async function login(name: string, password: string): Promise<void> {
   logins.value += 1;
 }
 
-/** Another server gets the password with each request, because its cookies do not reach this page. */
+/** Stores the password for all requests, because this page cannot use cookies of another server. */
 async function loginElsewhere(name: string, password: string): Promise<void> {
   keepLogin(name, password);
   try {
@@ -115,7 +114,7 @@ async function loginElsewhere(name: string, password: string): Promise<void> {
 
 let checking = false;
 
-/** After an answer 401: if the session is over, the login opens over the page. A user without rights gets 401 as well. */
+/** Called after a response with status 401. Opens the login form if the session has expired; a missing permission also causes 401. */
 export async function checkSession(isWrite: boolean): Promise<void> {
   if (world.value.session.name === null || checking) return;
   if (expired.value) {
@@ -124,9 +123,9 @@ export async function checkSession(isWrite: boolean): Promise<void> {
   }
   checking = true;
   try {
-    const isOver = await get<{ userCtx: Session }>('_session').then(({ userCtx }) => userCtx.name === null, (error: unknown) => error instanceof ApiError && error.status === 401);
-    expired.value = isOver;
-    if (isOver) loginOpen.value = true;
+    const hasExpired = await get<{ userCtx: Session }>('_session').then(({ userCtx }) => userCtx.name === null, (error: unknown) => error instanceof ApiError && error.status === 401);
+    expired.value = hasExpired;
+    if (hasExpired) loginOpen.value = true;
   } finally {
     checking = false;
   }

@@ -12,12 +12,12 @@ export function Access({ user, onClose }: { user: { name: string; roles: string[
   const asked = useAsk((signal) => accessOf(user, signal), [user.name]);
   return (
     <Dialog title={`Effective permissions of ${user.name}`} wide onClose={onClose}>
-      <Notice><p>Calculated from the permissions of each database and the roles of the user. The server has no request that answers as another user. Validation functions, settings such as require_valid_user, and the rules of _users and _replicator can restrict more.</p></Notice>
+      <Notice><p>Calculated from the permissions of each database and the roles of the user. The server has no request that returns the permissions of another user. Validation functions, settings such as require_valid_user, and the rules of _users and _replicator can impose further restrictions.</p></Notice>
       <Problem error={asked.error} again={asked.again} />
       {!asked.data && !asked.error && <Skeleton lines={4} />}
       {asked.data && <div class="table-wrap refusals" tabIndex={0} role="region" aria-label="Effective permissions"><table>
         <caption class="unseen">Effective permissions</caption>
-        <thead><tr><th scope="col">Database</th><th scope="col">The user</th><th scope="col">Because of</th></tr></thead>
+        <thead><tr><th scope="col">Database</th><th scope="col">Permission</th><th scope="col">Granted by</th></tr></thead>
         <tbody>{asked.data.rights.map(({ db, right, because }) => <tr key={db}><td><Link to={['db', db, 'settings']}>{db}</Link></td><td><Tag kind={right === 'none' ? 'plain' : right === 'open' ? 'warn' : 'good'}>{TEXTS[right]}</Tag></td><td>{because}</td></tr>)}</tbody>
       </table></div>}
       {asked.data?.isCut && <p class="note">The first {number(ACCESS_DBS_MAX)} databases.</p>}

@@ -1,4 +1,3 @@
-/** The name, the roles and the password of the user. */
 import { useState } from 'preact/hooks';
 import { setConfig } from '../api/config.ts';
 import { send } from '../api/http.ts';
@@ -14,7 +13,7 @@ export function Account() {
   const [password, setPassword] = useState('');
   const [again, setAgain] = useState('');
   const { busy, error, run } = useAction();
-  // Unless the security of _users lets them, users do not reach their own document.
+  // Users may be unable to read their own document, depending on the security object of _users.
   const own = useAsk((signal) => (session.name === null || isAdmin() ? Promise.resolve(true) : send('GET', userPath(session.name), { signal }).then(() => true, () => false)), [session.name]);
   if (session.name === null) return <Empty icon="user" title="You are not logged in" action={<LinkButton to={['login']} kind="primary">Log in</LinkButton>} />;
   const name = session.name;
@@ -30,7 +29,7 @@ export function Account() {
       await login(name, password);
       setPassword('');
       setAgain('');
-      say('The password is changed.');
+      say('The password was changed.');
     });
   };
   return (

@@ -1,4 +1,4 @@
-/** Long work as it happens: index builds with their rate, compactions, replications. */
+/** Background tasks: index builds with their rate, compactions, replications. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { build, order } from '../api/design.ts';
 import { get } from '../api/http.ts';
@@ -39,7 +39,6 @@ interface Rated {
   series: Series;
   done: number;
   at: number;
-  /** The last row that was seen, for a moment after the work has ended. */
   paused: boolean;
 }
 
@@ -72,13 +71,13 @@ export function Activity() {
         {asked.data && shown.length === 0 && <Empty icon="activity" title="No task is running">Index builds, compactions and replications appear here while they run.</Empty>}
         {shown.map((task) => <One key={keyOf(task)} task={task} rated={rates.current.get(keyOf(task))} onPaused={() => setPaused((old) => [...old.filter((each) => keyOf(each) !== keyOf(task)), task])} />)}
       </Card>
-      {paused.length > 0 && <Card flush title="Paused here">{paused.map((task) => <Paused key={keyOf(task)} task={task} onGone={() => setPaused((old) => old.filter((each) => each !== task))} />)}</Card>}
+      {paused.length > 0 && <Card flush title="Paused in this session">{paused.map((task) => <Paused key={keyOf(task)} task={task} onGone={() => setPaused((old) => old.filter((each) => each !== task))} />)}</Card>}
     </>
   );
 }
 
 const ddocOf = (task: Task) => task.design_document?.replace('_design/', '') ?? '';
-/** Servers of several shards name one. */
+/** Removes the path of the shard, which servers with several shards return. */
 const dbOf = (task: Task) => (task.database ?? '').replace(/^shards\/[^/]+\//, '').replace(/\.\d{10}$/, '');
 
 function One({ task, rated, onPaused }: { task: Task; rated: Rated | undefined; onPaused: () => void }) {

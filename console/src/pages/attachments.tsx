@@ -1,4 +1,4 @@
-/** Files of a document: dropped in, looked at, downloaded. What they hold is shown as text or as a picture and never run. */
+/** Attachments of a document. Previews show text or images and never execute content. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { offer } from '../api/export.ts';
 import { getBlob, send } from '../api/http.ts';
@@ -105,7 +105,7 @@ function Preview({ db, doc, stub, onClose }: { db: string; doc: Loaded; stub: St
   );
 }
 
-/** A link to another server carries no login, so the picture is read first. */
+/** Loads the picture by a request, because an image URL of another server is requested without credentials. */
 function RemotePicture({ path, name }: { path: string; name: string }) {
   const asked = useAsk((signal) => getBlob(path, signal), [path]);
   const [url, setUrl] = useState<string>();

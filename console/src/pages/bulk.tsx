@@ -1,4 +1,4 @@
-/** Deletes several documents, after a preview, and takes that back. */
+/** Dialog that deletes several documents, with a preview and undo. */
 import { post } from '../api/http.ts';
 import { path } from '../api/paths.ts';
 import { restore, type Deletion } from '../api/undo.ts';
@@ -10,7 +10,7 @@ import { cell } from './documents.tsx';
 export interface Doomed {
   id: string;
   rev: string;
-  /** Absent where only the revision is loaded. */
+  /** Undefined if only the revision is loaded. */
   text: string | undefined;
 }
 
@@ -35,7 +35,7 @@ export function DeleteMany({ db, docs, onClose, onDone }: { db: string; docs: Do
   };
   return (
     <Confirm title={`Delete ${plural(docs.length, 'document')}?`} verb="Delete" act={act} onClose={onClose} wide>
-      <p>Each gets a deletion as its newest revision. Deletions replicate like other changes.</p>
+      <p>Each deletion is a new revision, which replicates like other changes.</p>
       <Preview docs={docs} />
     </Confirm>
   );
@@ -44,12 +44,11 @@ export function DeleteMany({ db, docs, onClose, onDone }: { db: string; docs: Do
 function undo(db: string, deletions: Deletion[], onDone: () => void): void {
   restore(db, deletions).then((failed) => {
     const count = deletions.length - failed.length;
-    say(failed.length === 0 ? `${plural(count, 'document')} restored.` : `${plural(count, 'document')} restored, ${number(failed.length)} not: their revisions are compacted, or another client has changed them.`);
+    say(failed.length === 0 ? `${plural(count, 'document')} restored.` : `${plural(count, 'document')} restored, ${number(failed.length)} not: their revisions were compacted, or another client has changed them.`);
     onDone();
-  }, (error: Error) => say(`The documents are not restored: ${error.message}`));
+  }, (error: Error) => say(`The documents were not restored: ${error.message}`));
 }
 
-/** The documents with their most common members. */
 function Preview({ docs }: { docs: Doomed[] }) {
   const shown = docs.slice(0, PREVIEW);
   const members = shown.map(({ text }) => (text === undefined ? new Map<string, string>() : fields(text)));

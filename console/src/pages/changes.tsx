@@ -1,4 +1,4 @@
-/** What changed, newest first, and live: the feed is asked again as soon as it has answered. */
+/** The changes of a database, the newest first, followed by long polls. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { changesSource } from '../api/export.ts';
 import { filters } from '../api/choices.ts';
@@ -18,7 +18,7 @@ interface Change {
   id: string;
   revs: string[];
   deleted: boolean;
-  /** It arrived after the page was opened. */
+  /** True if the change arrived after the page was opened. */
   fresh: boolean;
 }
 
@@ -56,7 +56,7 @@ export function Changes({ db }: DbPage) {
       const first = await send('GET', path`${db}/_changes` + query({ ...params, descending: true, limit: PAGE }), { signal });
       const begun = read(first.text, false);
       setList(begun.changes);
-      // In descending order the newest change is the first; the feed goes on behind it.
+      // The first change in descending order is the newest one; the feed continues after it.
       last.current = begun.changes[0]?.seq ?? 'now';
       while (live === '1' && !signal.aborted) {
         const { text } = await send('GET', path`${db}/_changes` + query({ ...params, feed: 'longpoll', since: last.current, limit: PAGE, timeout: 50_000 }), { signal });
@@ -81,7 +81,7 @@ export function Changes({ db }: DbPage) {
       <Problem error={error} again={() => bump(turn + 1)} />
       <Card flush>
         {!list && !error && <Skeleton />}
-        {list?.length === 0 && <Empty icon="history" title="No changes yet">{live === '1' ? 'They appear here as they happen.' : ''}</Empty>}
+        {list?.length === 0 && <Empty icon="history" title="No changes yet">{live === '1' ? 'New changes appear here.' : ''}</Empty>}
         {list && list.length > 0 && (
           <div class="table-wrap"><table aria-live={live === '1' ? 'polite' : undefined}>
             <caption class="unseen">Changes, newest first</caption>
@@ -101,7 +101,7 @@ export function Changes({ db }: DbPage) {
   );
 }
 
-/** A document stands in the feed once, at its newest change. */
+/** Merges new changes. A feed contains each document once, at its newest change. */
 function merge(fresh: Change[], old: Change[]): Change[] {
   const ids = new Set(fresh.map(({ id }) => id));
   return [...fresh.toReversed(), ...old.filter(({ id }) => !ids.has(id))].slice(0, SHOWN_MAX);

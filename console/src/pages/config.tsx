@@ -1,4 +1,4 @@
-/** The configuration by section, each key with its meaning and default where the server tells them; and CORS as a form. */
+/** The configuration by section, with descriptions and defaults if the server returns them, and a form for CORS. */
 import { useState } from 'preact/hooks';
 import { CORS_HEADERS, CORS_METHODS, type Cors, type Setting, corsOf, readConfig, readSettings, setConfig, setCors, unsetConfig } from '../api/config.ts';
 import { setParams, useDialog, useParam, useRoute } from '../router.ts';
@@ -21,7 +21,7 @@ export function Config() {
   const isCors = path[1] === 'cors';
   return (
     <>
-      <PageHead title="Configuration" note="Of the node that answers. Changes are written to its configuration file."><CopyAs request={{ method: 'GET', path: '_node/_local/_config' }} /></PageHead>
+      <PageHead title="Configuration" note="Configuration of the node that serves this page. Changes are written to its configuration file."><CopyAs request={{ method: 'GET', path: '_node/_local/_config' }} /></PageHead>
       <Tabs label="Parts of the configuration" items={[{ text: 'All keys', to: ['config'], current: !isCors }, { text: 'CORS', to: ['config', 'cors'], current: isCors }]} />
       {isCors ? <CorsForm /> : <Keys />}
     </>
@@ -45,7 +45,7 @@ function Keys() {
   const shown = all.filter((entry) => (hay === '' ? entry.section === section : `${entry.section} ${entry.key} ${entry.value ?? ''} ${entry.setting?.doc ?? ''}`.toLowerCase().includes(hay)));
   return (
     <>
-      <div class="toolbar"><div class="grow"><Field label="Search keys and meanings" hideLabel type="search" value={typed} onValue={(q) => setParams({ q }, true)} placeholder="Search keys, values and meanings" /></div><Button icon="plus" onClick={() => setDialog('add')}>Add a key</Button></div>
+      <div class="toolbar"><div class="grow"><Field label="Search keys and descriptions" hideLabel type="search" value={typed} onValue={(q) => setParams({ q }, true)} placeholder="Search keys, values and descriptions" /></div><Button icon="plus" onClick={() => setDialog('add')}>Add a key</Button></div>
       <div class="config">
         <nav aria-label="Sections">{sections.map((name) => <Link key={name} to={['config']} query={{ section: name }} aria-current={hay === '' && name === section ? 'true' : undefined}>{name}</Link>)}</nav>
         <Card flush title={hay === '' ? `[${section}]` : plural(shown.length, 'key')}>
@@ -66,16 +66,16 @@ function entries(sections: Record<string, Record<string, string>>, settings: Set
   return [...set, ...implied].sort((a, b) => (a.key < b.key ? -1 : 1));
 }
 
-/** Keys whose values are passwords and keys: they are never shown, and never part of a draft. */
+/** Names of configuration keys with secret values, which are never shown and never stored in drafts. */
 const SECRET = /secret|password|passwd|token|hmac|_key$|^key$/i;
 
-/** Values of keys that have a fixed set of them. */
+/** Possible values of configuration keys. */
 const VALUES: Record<string, string[]> = {
   'log/level': ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency', 'none'], 'log/writer': ['stderr', 'file', 'syslog', 'journald'],
   'chttpd_auth/password_scheme': ['pbkdf2', 'simple'], 'chttpd_auth/same_site': ['none', 'lax', 'strict'],
 };
 
-const APPLIES = { 'at-once': '', 'after-restart': 'applies after a restart', nowhere: 'kept, and not used by this server' };
+const APPLIES = { 'at-once': '', 'after-restart': 'applies after a restart', nowhere: 'stored, but not used by this server' };
 
 function Key({ entry, withSection, again }: { entry: Entry; withSection: boolean; again: () => void }) {
   const { section, key, value, setting } = entry;

@@ -1,4 +1,4 @@
-/** Conflicting revisions side by side, and one click to keep one of them. */
+/** Comparison of conflicting revisions, and resolution of a conflict. */
 import { post } from '../api/http.ts';
 import { path } from '../api/paths.ts';
 import { diff, pairs } from '../json/diff.ts';
@@ -27,7 +27,7 @@ export function Difference({ left, right, leftName, rightName }: { left: string;
   );
 }
 
-/** Without the revision, which always differs. */
+/** Returns the text without the revision id, which always differs. */
 function body(doc: Loaded): string {
   return format(withMembers(doc.text, { _rev: undefined }));
 }
@@ -39,7 +39,7 @@ export function Conflicts({ db, doc, again }: { db: string; doc: Loaded; again: 
   const { busy, error, run } = useAction();
   if (chosen === '') return <Empty icon="check" title="No conflicts">All replicas agree on this document.</Empty>;
   const keep = (rev: string) => void run(async () => {
-    // The other branches end with a deletion each; what is left wins everywhere.
+    // All other leaves are deleted, so that the kept revision wins on all replicas.
     const losers = [doc.rev, ...doc.conflicts].filter((each) => each !== rev);
     const outcomes = await post<{ error?: string; reason?: string }[]>(path`${db}/_bulk_docs`, { docs: losers.map((_rev) => ({ _id: doc.id, _rev, _deleted: true })) });
     const failed = outcomes.find((outcome) => outcome.error !== undefined);
@@ -51,7 +51,7 @@ export function Conflicts({ db, doc, again }: { db: string; doc: Loaded; again: 
     <div class="stack">
       <div class="toolbar">
         {doc.conflicts.length > 1 && <Select label="Compare with" value={chosen} onValue={(value) => setOther(value)} options={doc.conflicts} />}
-        <span class="note grow">{plural(doc.conflicts.length + 1, 'revision')} without a common successor. All servers show the same one of them.</span>
+        <span class="note grow">{plural(doc.conflicts.length + 1, 'revision')} in conflict. All servers select the same winner.</span>
       </div>
       <Problem error={error ?? asked.error} />
       {!asked.data && !asked.error && <Skeleton />}
@@ -61,7 +61,7 @@ export function Conflicts({ db, doc, again }: { db: string; doc: Loaded; again: 
           <div class="actions">
             <Button kind="primary" icon="check" busy={busy} onClick={() => keep(doc.rev)}>Keep the left</Button>
             <Button icon="check" busy={busy} onClick={() => keep(chosen)}>Keep the right</Button>
-            <span class="note">To merge them by hand, save a merged text in the editor first, then keep the left.</span>
+            <span class="note">To merge the revisions, save a merged text in the editor first, then keep the left.</span>
           </div>
         </>
       )}

@@ -1,4 +1,4 @@
-/** The state of the server: live from `_prometheus`, `_system` and the tasks; hours from the server's history. */
+/** Metrics of the server: current ones from `_prometheus`, `_system` and the tasks, earlier ones from the history of the server. */
 import { useEffect, useState } from 'preact/hooks';
 import { type History, type Plots, plots, plotsOf } from '../api/history.ts';
 import { type Sample, type Series, rate, readMetrics, total } from '../api/prometheus.ts';
@@ -14,7 +14,7 @@ import { bytes, duration, millis, number, plural, short } from '../ui/words.ts';
 const EVERY_MS = 2000;
 const POINTS = 300;
 
-/** Windows that the server's history fills, and their seconds. */
+/** Windows that are filled from the history of the server, in seconds. */
 const HISTORY: Record<string, number> = { hour: 3600, day: 86_400 };
 
 interface Reading {
@@ -50,7 +50,7 @@ function record(to: Plots, before: Reading | undefined, now: Reading, disk: numb
   to.disk.push(time, [disk]);
 }
 
-/** What was plotted last: a later visit of the page continues it. */
+/** Points of earlier visits of the page, which a later visit continues. */
 const kept: { plots: Plots; last: Reading | undefined } = { plots: plots(POINTS), last: undefined };
 
 export function Dashboard() {
@@ -85,16 +85,16 @@ export function Dashboard() {
   const plotsNow = seconds === undefined ? kept.plots : (history.data ?? plots(0));
   return (
     <>
-      <PageHead title="Dashboard" note={seconds === undefined ? `Read every ${EVERY_MS / 1000} seconds while this page is open` : 'A sample of each minute since the server started'}>
+      <PageHead title="Dashboard" note={seconds === undefined ? `Read every ${EVERY_MS / 1000} seconds while this page is open` : 'One sample per minute since the server started'}>
         <Segments label="Time shown" value={window_} onValue={setWindow} options={[['30', '1 min'], ['150', '5 min'], ['300', '10 min'], ['hour', '1 h'], ['day', '24 h']]} />
         <CopyAs request={{ method: 'GET', path: '_node/_local/_prometheus' }} />
       </PageHead>
       <Card><dl class="stats">
-        <Stat label="Up for" value={duration(system?.uptime ?? total(samples, 'couchdb_uptime_seconds'))} />
-        <Stat label="Requests so far" value={short(total(samples, 'couchdb_httpd_requests_total') ?? 0)} />
+        <Stat label="Uptime" value={duration(system?.uptime ?? total(samples, 'couchdb_uptime_seconds'))} />
+        <Stat label="Requests" value={short(total(samples, 'couchdb_httpd_requests_total') ?? 0)} />
         <Stat label="Memory" value={bytes(memory(system))} />
         <Stat label="On disk" value={bytes(disk.data)} />
-        <Stat label="Watching changes" value={number(total(samples, 'couchdb_httpd_clients_requesting_changes_total') ?? total(samples, 'couchdb_httpd_clients_requesting_changes') ?? 0)} />
+        <Stat label="Changes feeds" value={number(total(samples, 'couchdb_httpd_clients_requesting_changes_total') ?? total(samples, 'couchdb_httpd_clients_requesting_changes') ?? 0)} />
         <Stat label="Replication lag" value={jobs.data && jobs.data.jobs.length > 0 ? plural(lag ?? 0, 'change') : '–'} note={jobs.data?.jobs.length === 0 ? 'No replication is running' : undefined} />
         {slow !== undefined && <Stat label="Slow requests" value={<Link to={['slow']}>{number(slow)}</Link>} />}
       </dl></Card>
@@ -114,7 +114,7 @@ export function Dashboard() {
 
 function tail(series: Series, span: number, _turn: number) {
   const [times, ...values] = series.data();
-  // By time: the page may not have been open throughout.
+  // Selected by time, because samples are missing while the page is closed.
   const start = (times.at(-1) ?? 0) - span;
   const from = times.findIndex((time) => time >= start);
   return [times.slice(from), ...values.map((list) => list.slice(from))] as [number[], ...(number | null)[][]];

@@ -1,4 +1,4 @@
-/** The databases with their sizes, sorted by any figure. The table grows while it is scrolled. */
+/** The list of databases with their sizes, which can be sorted by each column. The table grows while it is scrolled. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { createDatabase } from '../api/config.ts';
 import { NAMES_MAX, databaseNames, readFigures, sortDatabases, type Info, type SortKey } from '../api/databases.ts';
@@ -13,10 +13,10 @@ import { useCommands } from '../ui/palette.tsx';
 import { useAction, useAsk, useSettled } from '../ui/use.ts';
 import { bytes, number, plural } from '../ui/words.ts';
 
-/** Rows that are added to the table when its end comes into view. */
+/** Number of rows that are added when the end of the table becomes visible. */
 const PAGE = 100;
 
-/** The figures of these databases, as they arrive. They are read again when `turn` changes. */
+/** Reads the figures of databases in batches. They are read again when `turn` changes. */
 function useFigures(names: string[], turn: unknown): { figures: ReadonlyMap<string, Info | undefined>; missing: number; error: Error | undefined } {
   const [state, set] = useState({ turn, figures: new Map<string, Info | undefined>() });
   const [error, setError] = useState<Error>();
@@ -49,7 +49,7 @@ export function Databases() {
   const all = asked.data?.slice(0, NAMES_MAX) ?? [];
   const key = sort as SortKey;
   const shown = (figures: ReadonlyMap<string, Info | undefined>) => sortDatabases(all, figures, key, order === 'down').slice(0, count);
-  // A sort by a figure needs the figures of all databases.
+  // Sorting by a figure requires the figures of all databases.
   const { figures, missing, error } = useFigures(key === 'name' ? shown(new Map()) : all, asked.data);
   const rows = shown(figures);
   const refused = asked.error instanceof ApiError && [401, 403].includes(asked.error.status);
@@ -81,7 +81,7 @@ export function Databases() {
   );
 }
 
-/** Calls `onSeen` when the end of the list comes close to the visible part. */
+/** Calls `onSeen` when the end of the list is close to the visible part. */
 function Sentinel({ onSeen }: { onSeen: () => void }) {
   const at = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -94,7 +94,7 @@ function Sentinel({ onSeen }: { onSeen: () => void }) {
 
 const COLUMNS: [SortKey, string, string][] = [['name', 'Name', ''], ['docs', 'Documents', 'num'], ['deleted', 'Deleted', 'num hide-small'], ['data', 'Data', 'num hide-small'], ['disk', 'On disk', 'num']];
 
-/** The head of a column: the arrow shows the order, and a click changes it. Figures sort from the largest first. */
+/** Head of a sortable column. The first click on a figure sorts in descending order. */
 function SortHead({ name, text, kind, sort, order }: { name: SortKey; text: string; kind: string; sort: SortKey; order: string }) {
   const isOn = sort === name;
   const first = name === 'name' ? 'up' : 'down';
@@ -136,11 +136,11 @@ function Line({ name, info, onDelete }: { name: string; info: Info | undefined; 
   );
 }
 
-/** For users who may not see the list. */
+/** Form for users who are not permitted to list the databases. */
 function OpenByName() {
   const [name, setName] = useState('');
   return (
-    <Card title="Open a database" note="The list of databases is for administrators. You can open those that you are a member of by name.">
+    <Card title="Open a database" note="Only administrators can list databases. Enter the name of a database of which you are a member.">
       <form class="row end" onSubmit={(event) => { event.preventDefault(); go(['db', name]); }}>
         <div class="grow"><Field label="Name" value={name} onValue={setName} required mono /></div>
         <Button kind="primary" type="submit">Open</Button>
@@ -184,7 +184,7 @@ export function DeleteDatabase({ name, onClose, onDone }: { name: string; onClos
     onDone();
   };
   return (
-    <Confirm title={`Delete ${name}?`} verb="Delete for ever" typed={name} act={act} onClose={onClose}>
+    <Confirm title={`Delete ${name}?`} verb="Delete permanently" typed={name} act={act} onClose={onClose}>
       <p>This deletes {info.data ? plural(info.data.doc_count, 'document') : 'all documents'}, the views and their indexes. It cannot be undone.</p>
     </Confirm>
   );

@@ -1,4 +1,4 @@
-/** One database: its head, its tabs, and the page within. */
+/** The frame of the pages of one database: head and tabs. */
 import type { ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { get } from '../api/http.ts';
@@ -23,7 +23,7 @@ export interface DbInfo {
 export interface DbPage {
   db: string;
   info: DbInfo | undefined;
-  /** Asks again for the head. */
+  /** Loads the information about the database again. */
   again: () => void;
 }
 

@@ -1,4 +1,4 @@
-/** The functions of one design document, each with an editor. What is not shown here stays as it was written. */
+/** Editors of the functions of one design document. The text of other members is not modified. */
 import { useState } from 'preact/hooks';
 import { MAP, REDUCES, saveText } from '../api/design.ts';
 import { send } from '../api/http.ts';
@@ -27,7 +27,7 @@ const STARTS: Record<Kind | 'validate_doc_update', string> = {
   validate_doc_update: 'function (newDoc, oldDoc, userCtx, secObj) {\n  if (!newDoc.type) throw({ forbidden: "A document needs a type." });\n}',
 };
 
-/** The names of all functions: `views/by_type`, `filters/mine`, `validate_doc_update`. */
+/** Returns the names of all functions: `views/by_type`, `filters/mine`, `validate_doc_update`. */
 function parts(text: string): string[] {
   const root = parse(text);
   const found = KINDS.flatMap((kind) => (member(root, kind)?.keys ?? []).filter((name) => name !== 'lib').map((name) => `${kind}/${name}`));
@@ -85,7 +85,7 @@ interface PartProps {
 }
 
 function Function({ db, ddoc, text, part, onSaved, again }: PartProps & { part: string; onSaved: (text: string) => void }) {
-  // Names may have slashes themselves.
+  // Names may contain slashes.
   const slash = part.indexOf('/');
   const at = slash < 0 ? [part] : [part.slice(0, slash), part.slice(slash + 1)];
   const [kind, name = ''] = at;
@@ -94,7 +94,7 @@ function Function({ db, ddoc, text, part, onSaved, again }: PartProps & { part: 
   const codeLanguage = language === 'javascript' ? 'javascript' : language === 'query' ? 'json' : 'text';
   const source = stringAt(text, isView ? [...at, 'map'] : at);
   const oldReduce = isView ? stringAt(text, [...at, 'reduce']) : undefined;
-  // A function has no revision of its own: its old text says what was typed on.
+  // A function has no revision, so its text is the base of the draft.
   const mapped = useDraft(['design', db, ddoc, part], source ?? '', source ?? '');
   const reduced = useDraft(['design', db, ddoc, part, 'reduce'], oldReduce ?? '', oldReduce ?? '');
   const [code, reduce] = [mapped.text, reduced.text];
@@ -109,7 +109,7 @@ function Function({ db, ddoc, text, part, onSaved, again }: PartProps & { part: 
   if (source === undefined) return <Notice>This design document has no function {part}.</Notice>;
   const save = () => void run(async () => {
     const [code, reduce] = [mapped.now(), reduced.now()];
-    // Other functions of the document may have been saved since the page asked for it.
+    // Other functions of the document may have been saved since the page was loaded.
     const newest = (await send('GET', designPath(db, ddoc))).text;
     const isSame = [isView ? [...at, 'map'] : at, [...at, 'reduce']].every((each) => getAt(newest, each) === getAt(text, each));
     if (!isSame) {
@@ -123,13 +123,13 @@ function Function({ db, ddoc, text, part, onSaved, again }: PartProps & { part: 
     onSaved(withMembers(body, { _rev: JSON.stringify(rev) }));
     mapped.saved(code, { base: code, rebase: (typed) => typed });
     reduced.saved(reduce, { base: reduce, rebase: (typed) => typed });
-    say(isLater ? `${part} is saved, without what you typed since then.` : `${part} is saved.`);
+    say(isLater ? `${part} is saved, without your later changes.` : `${part} is saved.`);
     again();
   });
   return (
     <div class="stack">
-      {isView && <Notice>A changed map function rebuilds its index; other views keep theirs. <Link to={['db', db, 'playground']} query={{ ddoc, name }}>Try it in the playground</Link> first.</Notice>}
-      {isStale && !busy ? <Notice kind="warn"><p>The function has changed since this text was typed.</p><p><Button onClick={discard}>Discard mine</Button></p></Notice> : <Restored found={mapped.restored ?? reduced.restored} onDiscard={discard} />}
+      {isView && <Notice>Saving a changed map function rebuilds its index. Indexes of other views are kept. <Link to={['db', db, 'playground']} query={{ ddoc, name }}>Try it in the playground</Link> first.</Notice>}
+      {isStale && !busy ? <Notice kind="warn"><p>The function has changed since you edited it.</p><p><Button onClick={discard}>Discard mine</Button></p></Notice> : <Restored found={mapped.restored ?? reduced.restored} onDiscard={discard} />}
       <Card title={isView ? 'Map' : part}><Editor label={isView ? `Map function of ${name}` : part} language={codeLanguage} value={code} onValue={mapped.setText} onSave={save} lines={[8, 28]} /></Card>
       {isView && language !== 'query' && <Card title="Reduce"><Reduce label={`Reduce function of ${name}`} value={reduce} onValue={reduced.setText} onSave={save} language={codeLanguage} /></Card>}
       <Problem error={error} />
@@ -142,7 +142,7 @@ function Function({ db, ddoc, text, part, onSaved, again }: PartProps & { part: 
         discard();
         setParams({ part: undefined });
         again();
-      }}><p>{isView ? 'This deletes its index.' : 'Requests that name it fail from then on.'}</p></Confirm>}
+      }}><p>{isView ? 'This also deletes its index.' : 'Requests that use this function will fail.'}</p></Confirm>}
     </div>
   );
 }

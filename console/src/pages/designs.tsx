@@ -1,4 +1,4 @@
-/** All design documents of a database: what is in them, how large their indexes are and how their builds go on. */
+/** The design documents of a database with their functions, index sizes and builds. */
 import { useState } from 'preact/hooks';
 import { readConfig } from '../api/config.ts';
 import { type DesignDoc, build, designs, hasViews, indexInfo, isMango, order } from '../api/design.ts';
@@ -73,7 +73,7 @@ function One({ db, design }: { db: string; design: DesignDoc }) {
 
 const STATUS = { current: 'good', lagging: 'warn', building: 'accent', paused: 'warn', resting: 'bad' } as const;
 
-/** The state of a build, and what can be ordered. Without it, on servers that do not tell, whether the index is worked on. */
+/** State of an index build and a menu that controls it. Shows nothing on servers that do not report builds. */
 export function BuildState({ db, ddoc }: { db: string; ddoc: string }) {
   const asked = useAsk((signal) => build(db, ddoc, signal), [db, ddoc], 1500);
   const { busy, run } = useAction();
@@ -115,7 +115,7 @@ function Create({ db, onClose }: { db: string; onClose: () => void }) {
   return (
     <Dialog title="New design document" onClose={onClose}>
       <form class="stack" onSubmit={submit}>
-        <Field label="Name" value={name} onValue={setName} required autofocus mono hint="Without _design/ before it." />
+        <Field label="Name" value={name} onValue={setName} required autofocus mono hint="Without the prefix _design/." />
         <ChoiceField label="Language" value={language} onValue={setLanguage} choices={languages.data ?? ['javascript']} required mono hint="The language of the functions." />
         <Problem error={error} />
         <div class="actions end"><Button onClick={onClose}>Cancel</Button><Button kind="primary" type="submit" busy={busy}>Create</Button></div>

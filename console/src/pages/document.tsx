@@ -1,4 +1,4 @@
-/** One document: its text, conflicts, revisions and attachments. The text is what the server stores, number for number. */
+/** One document: its text, conflicts, revisions and attachments. The text is never converted to values, so numbers are not rounded. */
 import { useEffect, useState } from 'preact/hooks';
 import { draft, keep } from '../api/drafts.ts';
 import { deletionOf, restore, type Deletion } from '../api/undo.ts';
@@ -23,7 +23,7 @@ import { StringEditor } from './string-editor.tsx';
 export interface Loaded {
   id: string;
   rev: string;
-  /** As it is edited: without what was asked for besides. */
+  /** The document without `_conflicts` and `_revs_info`. */
   text: string;
   conflicts: string[];
   revs: { rev: string; status: string }[];
@@ -50,7 +50,7 @@ export async function load(db: string, id: string, rev: string, signal?: AbortSi
 export function Document(page: DbPage) {
   const { path } = useRoute();
   const id = path[3] ?? '';
-  if (!isDocumentId(id)) return <Problem error={new Error(id === '' ? 'The address names no document.' : `${id} is a name of the server and no document.`)} />;
+  if (!isDocumentId(id)) return <Problem error={new Error(id === '' ? 'The address contains no document id.' : `${id} is reserved and not a document id.`)} />;
   return <One {...page} id={id} />;
 }
 
@@ -93,10 +93,10 @@ function One({ db, id }: DbPage & { id: string }) {
   );
 }
 
-/** The newest revision in a text that was typed on the revision before; other text stays as it is. */
+/** Returns a function that replaces the revision `old` in a text by `rev`. Texts with another revision are not changed. */
 const withRev = (old: string | undefined, rev: string) => (text: string) => text.replace(/("_rev"\s*:\s*)"([^"]*)"/, (whole, name: string, found: string) => (found === old ? `${name}${JSON.stringify(rev)}` : whole));
 
-/** Their revision, and their attachments: a text that names no new data for attachments must not remove theirs. */
+/** Returns the text based on the stored revision. It keeps the stored attachments unless it contains new attachment data. */
 function over(theirs: Loaded, text: string): string {
   const mine = member(parse(text), '_attachments');
   const own = member(parse(theirs.text), '_attachments');
@@ -113,11 +113,11 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
   const put = async (sent: string, body: string) => {
     const answer = await send('PUT', docPath(db, doc.id), { body });
     const { rev } = JSON.parse(answer.text) as { rev: string };
-    // The text may have changed while the request was on its way.
+    // The text may have changed during the request.
     const isLater = draft(['doc', db, doc.id])?.text !== sent;
     onSaved({ ...doc, rev, text: format(withMembers(body, { _rev: JSON.stringify(rev) })) });
     edited.saved(sent, { base: rev, rebase: withRev(stringOf(body, member(parse(body), '_rev')), rev) });
-    say(isLater ? `Saved as ${rev}, without what you typed since then.` : `Saved as ${rev}.`);
+    say(isLater ? `Saved as ${rev}, without your later changes.` : `Saved as ${rev}.`);
     setTheirs(undefined);
     again();
   };
@@ -125,7 +125,7 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
     if (readOnly || busy) return;
     void run(async () => {
       try {
-        // The newest text: a key may be pressed before the page shows the one before it.
+        // `now` returns the newest text; `text` may not be rendered yet.
         const sent = edited.now();
         await put(sent, sent);
       } catch (problem) {
@@ -162,7 +162,7 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
         <span class="note">{bytes(text.length)}{isChanged ? ' · not saved' : ''} <span class="hide-small">· <kbd>Ctrl S</kbd> saves</span></span>
       </div>
       {edited.isStale && !busy
-        ? <Notice kind="warn"><p>The document has changed since this text was typed: it is now {doc.rev}.</p><p class="row"><Button onClick={() => setTheirs(doc)}>Compare</Button><Button onClick={edited.discard}>Discard mine</Button></p></Notice>
+        ? <Notice kind="warn"><p>The document has changed since you edited it. Its revision is now {doc.rev}.</p><p class="row"><Button onClick={() => setTheirs(doc)}>Compare</Button><Button onClick={edited.discard}>Discard mine</Button></p></Notice>
         : <Restored found={edited.restored} onDiscard={edited.discard} />}
       <Problem error={error} />
       <Sides label={`JSON of ${doc.id}`} edited={edited} readOnly={readOnly} onSave={save} />
@@ -171,13 +171,12 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
   );
 }
 
-/** JSON, form or both; the address keeps the choice. */
 function SideChoice() {
   const [side, setSide] = useParam('as', 'json');
   return <Segments label="Edit as" value={side} onValue={(next) => setSide(next, true)} options={[['json', 'JSON'], ['form', 'Form'], ['both', 'Both']]} />;
 }
 
-/** The text of a document as JSON and as a form. Both edit the same draft. */
+/** The JSON editor and the form of a document, which edit the same draft. */
 function Sides({ label, edited, readOnly = false, isNew = false, onSave }: { label: string; edited: Drafted; readOnly?: boolean; isNew?: boolean; onSave: () => void }) {
   const [side] = useParam('as', 'json');
   const onKeyDown = (event: KeyboardEvent) => {
@@ -218,7 +217,7 @@ function Revisions({ db, doc, again }: { db: string; doc: Loaded; again: () => v
         </ul>
       </nav>
       <div class="stack">
-        {available.length < 2 && <Notice>Only the current revision is stored here: compaction removes older ones. Revisions are not a version history.</Notice>}
+        {available.length < 2 && <Notice>Only the current revision is stored, because compaction removes older ones. Revisions are not a version history.</Notice>}
         <Problem error={other.error} />
         {other.data && other.data.rev !== doc.rev && <Difference left={other.data.text} right={doc.text} leftName={other.data.rev} rightName={`Current, ${doc.rev}`} />}
         {other.data && <div class="actions"><LinkButton to={['db', db, 'doc', doc.id]} query={{ rev: other.data.rev }} icon="file">Open this revision</LinkButton>{other.data.rev !== doc.rev && <Button icon="history" busy={busy} onClick={() => { if (other.data) revert(other.data); }}>Restore this text</Button>}</div>}
@@ -256,19 +255,19 @@ function Clone({ db, id, onClose }: { db: string; id: string; onClose: () => voi
 function undo(db: string, deletion: Deletion): void {
   const { id } = deletion;
   restore(db, [deletion]).then((failed) => {
-    if (failed.length > 0) say(`${id} is not restored: its revision is compacted, or another client has changed the document.`);
+    if (failed.length > 0) say(`${id} was not restored: its revision was compacted, or another client has changed the document.`);
     else {
       say(`${id} is restored.`);
       go(['db', db, 'doc', id]);
     }
-  }, (error: Error) => say(`${id} is not restored: ${error.message}`));
+  }, (error: Error) => say(`${id} was not restored: ${error.message}`));
 }
 
-/** In place of a document that is deleted. */
+/** Shown in place of a deleted document. */
 function Deleted({ db, id, again }: { db: string; id: string; again: () => void }) {
   const { busy, error, run } = useAction();
   const act = () => void run(async () => {
-    if ((await restore(db, [await deletionOf(db, id)])).length > 0) throw new Error('The revision before the deletion is compacted.');
+    if ((await restore(db, [await deletionOf(db, id)])).length > 0) throw new Error('The revision before the deletion was compacted.');
     say(`${id} is restored.`);
     again();
   });
@@ -287,12 +286,12 @@ function Remove({ db, doc, onClose }: { db: string; doc: Loaded; onClose: () => 
   return (
     <Confirm title="Delete this document?" verb="Delete" act={act} onClose={onClose}>
       <p class="break"><strong>{doc.id}</strong></p>
-      {doc.conflicts.length > 0 && <p>It has conflicting revisions: one of them becomes the current one.</p>}
+      {doc.conflicts.length > 0 && <p>The document has conflicting revisions. One of them becomes the current revision.</p>}
     </Confirm>
   );
 }
 
-/** A text typed for a document that exists by now. */
+/** Adds the revision to a text that was edited while the document was created. */
 const withNewRev = (text: string, rev: string) => text.replace('{', `{\n  "_rev": ${JSON.stringify(rev)},`);
 
 export function NewDocument({ db, info }: DbPage) {
@@ -326,7 +325,7 @@ export function NewDocument({ db, info }: DbPage) {
     <>
       <PageHead title="New document" note={<>In <Link to={['db', db]}>{db}</Link>. The server generates the id of a document without _id.</>} />
       <div class="doc-area fills">
-        <div class="actions"><Button kind="primary" icon="check" busy={busy} onClick={save}>Create</Button><Button onClick={() => { try { edited.setText(format(edited.now())); } catch { /* The editor marks what is wrong. */ } }}>Format</Button><SideChoice /></div>
+        <div class="actions"><Button kind="primary" icon="check" busy={busy} onClick={save}>Create</Button><Button onClick={() => { try { edited.setText(format(edited.now())); } catch { /* The editor marks the error. */ } }}>Format</Button><SideChoice /></div>
         <Restored found={edited.restored} onDiscard={edited.discard} />
         <Problem error={error} />
         <Sides label="JSON of the new document" edited={edited} isNew onSave={save} />

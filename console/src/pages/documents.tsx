@@ -1,4 +1,4 @@
-/** The documents of a database by id: as a table of their members, as JSON, or their revisions only. */
+/** The documents of a database by id, as a table of their members, as JSON, or as a list of revisions. */
 import { useMemo, useRef, useState } from 'preact/hooks';
 import { answerSource, rowSource } from '../api/export.ts';
 import { query } from '../api/paths.ts';
@@ -22,11 +22,11 @@ import { PartitionField, usePartition } from './partition.tsx';
 
 type Look = 'table' | 'json' | 'meta';
 const COLUMNS_MAX = 7;
-/** Members that are offered as columns. */
+/** Maximum number of members in the choice of columns. */
 const CHOICES_MAX = 200;
 const CARD_HEIGHT = 172;
 const ROW_HEIGHT = 34;
-/** What the first page should have with documents in it. */
+/** Target size of the first page if it includes documents. */
 const FIRST_BYTES = 200_000;
 
 export function Documents({ db, info, again }: DbPage) {
@@ -46,7 +46,7 @@ export function Documents({ db, info, again }: DbPage) {
   const range = prefix === '' ? {} : descending
     ? { startkey: JSON.stringify(`${prefix}\ufff0`), endkey: JSON.stringify(prefix) }
     : { startkey: JSON.stringify(prefix), endkey: JSON.stringify(`${prefix}\ufff0`) };
-  // The kept position belongs to the earlier list only.
+  // The position in the address applies to the initial list only.
   const list = `${prefix} ${order} ${keys} ${partition.name}`;
   const first = useRef(list);
   if (first.current !== list) begin.current = '';
@@ -82,7 +82,7 @@ export function Documents({ db, info, again }: DbPage) {
         <PartitionField db={db} info={info} />
         <div class="grow"><Field label="Documents whose ids begin with" hideLabel type="search" value={typed} onValue={(value) => setParams({ q: value, from: undefined }, true)} placeholder="Ids that begin with …" mono /></div>
         <Segments label="Order of ids" value={order} onValue={setOrder} options={ORDERS} />
-        <Button icon="filter" onClick={() => setDialog('keys')}>{keys === '' ? 'Keys' : 'Keys are set'}</Button>
+        <Button icon="filter" onClick={() => setDialog('keys')}>{keys === '' ? 'Keys' : 'Keys (set)'}</Button>
         {look === 'table' && <Button icon="table" onClick={() => setDialog('columns')}>Columns</Button>}
         <Export name={partition.name === '' ? db : `${db}-${partition.name}`} source={() => (keys === '' ? rowSource(`${partition.path}/_all_docs`, { include_docs: true, descending: descending || undefined, ...range }, ({ doc }) => doc) : answerSource(`${partition.path}/_all_docs${query({ include_docs: true, keys })}`, ({ doc }) => doc))} />
         <CopyAs request={request} />
@@ -131,11 +131,11 @@ interface ListProps {
   picked: Map<string, string>;
   toggle: (row: Row) => void;
   top: (index: number) => void;
-  /** Columns in place of the most common members. */
+  /** The chosen columns; empty for the most common members. */
   chosen: string[];
 }
 
-/** Parsed members of rows, as long as the rows are there. */
+/** Cache of the parsed members of rows. */
 const known = new WeakMap<Row, Map<string, string>>();
 
 export function membersOf(row: Row): Map<string, string> {
@@ -147,7 +147,7 @@ export function membersOf(row: Row): Map<string, string> {
   return found;
 }
 
-/** A member's text in a cell: strings without their quotes. */
+/** Returns the text of a cell. Strings have no quotes, and long values are cut. */
 export function cell(text: string | undefined): string {
   if (text === undefined) return '';
   const short = text.length > 300 ? `${text.slice(0, 300)}…` : text;
@@ -155,7 +155,7 @@ export function cell(text: string | undefined): string {
   return plain(text, parse(text));
 }
 
-/** The members of the loaded documents, the most common first. */
+/** Returns the member names of the loaded documents, the most common first. */
 function useCommon(look: string, paged: ListProps['paged']): string[] {
   return useMemo(() => (look === 'table' ? columns(paged.rows.slice(0, 100).map(membersOf), CHOICES_MAX) : []), [look, paged.rows.length > 0 ? paged.rows[0] : undefined, paged.rows.length > 100]);
 }
@@ -206,7 +206,7 @@ function IdLink({ db, row }: { db: string; row: Row }) {
   return <Link to={['db', db, 'doc', row.id]} tabIndex={-1} title={row.id} class="mono">{row.id}</Link>;
 }
 
-/** Lines of a document that fit a card; of large ones only the beginning is looked at. */
+/** Returns the first lines of a document. Large documents are cut instead of formatted. */
 function preview(doc: string): string {
   if (doc.length > 20_000) return doc.slice(0, 1200);
   return format(doc).split('\n').slice(0, 8).join('\n');
@@ -231,7 +231,7 @@ function Keys({ keys, onKeys, onClose }: { keys: string; onKeys: (keys: string) 
   return (
     <Dialog title="Documents by keys" onClose={onClose}>
       <form class="stack" onSubmit={submit}>
-        <TextArea label="Ids, one a line" value={text} onValue={setText} rows={8} mono hint="The list has the same order." />
+        <TextArea label="Ids, one per line" value={text} onValue={setText} rows={8} mono hint="The documents are listed in this order." />
         <div class="actions end"><Button onClick={() => onKeys('')}>All documents</Button><Button kind="primary" type="submit">Show</Button></div>
       </form>
     </Dialog>

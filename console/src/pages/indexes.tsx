@@ -1,4 +1,3 @@
-/** The Mango indexes of a database, and the definition of a new one. */
 import { useState } from 'preact/hooks';
 import { send } from '../api/http.ts';
 import { path } from '../api/paths.ts';
@@ -35,14 +34,14 @@ export function Indexes({ db, indexes, again, onNew }: { db: string; indexes: In
       {doomed && <Confirm title="Delete this index?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => {
         await send('DELETE', path`${db}/_index/${doomed.ddoc ?? ''}/${doomed.type}/${doomed.name}`);
         again();
-      }}><p>Queries that use it read every document from then on.</p></Confirm>}
+      }}><p>Queries that use this index will read every document.</p></Confirm>}
     </Card>
   );
 }
 
 const text = (value: object) => JSON.stringify(value, null, 2);
 
-/** Definitions to start from. The body of the request is edited as a whole, so every option of the server can be set. */
+/** Templates. The user edits the complete body of the request, so that all options of the server are available. */
 export const DEFINITIONS: Record<string, string> = {
   json: text({ index: { fields: ['type', 'date'] }, ddoc: 'queries', name: 'by-type-and-date', type: 'json' }),
   partial: text({ index: { fields: ['date'], partial_filter_selector: { state: { $ne: 'archived' } } }, ddoc: 'queries', name: 'not-archived-by-date', type: 'json' }),

@@ -1,4 +1,3 @@
-/** Logging in, where that is needed or wished. */
 import { useState } from 'preact/hooks';
 import { ApiError } from '../api/http.ts';
 import { expired, login, loginOpen, world } from '../api/session.ts';
@@ -22,7 +21,7 @@ export function Login({ back }: { back: string | null }) {
   );
 }
 
-/** Asks for the password over the page, which keeps what was typed into it. */
+/** Login form over the page, which keeps its unsaved text. */
 export function LoginDialog() {
   const isOpen = useSignal(loginOpen);
   const isOver = useSignal(expired);
@@ -30,7 +29,7 @@ export function LoginDialog() {
   const close = () => { loginOpen.value = false; };
   return (
     <Dialog title="Log in" onClose={close}>
-      {isOver && <p>Your session has ended. The page keeps what you typed; log in to continue.</p>}
+      {isOver && <p>Your session has expired. Log in to continue; unsaved text on the page is kept.</p>}
       <LoginForm user={isOver ? (world.value.session.name ?? '') : ''} onDone={close}><Button onClick={close}>Not now</Button></LoginForm>
     </Dialog>
   );
@@ -59,7 +58,7 @@ function LoginForm({ user = '', onDone, children }: { user?: string; onDone: () 
   );
 }
 
-/** Returns to the previous page: within the console, or the page of this server that sent the browser here. */
+/** Returns to the previous page of the console, or to the page of this server that redirected the browser. */
 function leave(back: string | null): void {
   const asked = new URLSearchParams(location.search).get('return');
   if (location.pathname.endsWith('/session.html')) {

@@ -1,4 +1,4 @@
-/** The end of the server's log, live, and the requests that took long. */
+/** The end of the server's log, and slow requests. */
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, send } from '../api/http.ts';
 import { setParams, useParam } from '../router.ts';
@@ -8,11 +8,11 @@ import { useAsk } from '../ui/use.ts';
 import { bytes, millis, number } from '../ui/words.ts';
 
 const BYTES = 200_000;
-/** The end counts as in view up to this distance. */
+/** Distance from the end at which the log is still followed. */
 const END_PX = 40;
 const LEVELS = ['debug', 'info', 'notice', 'warning', 'error'];
 
-/** Settee has the log of version 1 again; other servers have none to read. */
+/** Reads the log. Only Settee and CouchDB 1.x provide `_log`. */
 async function readLog(bytes: number, signal: AbortSignal): Promise<string[]> {
   const { text } = await send('GET', `_log?bytes=${bytes}`, { signal, headers: { Accept: 'text/plain, */*' } });
   return text.split('\n').filter((line) => line !== '');
@@ -21,7 +21,7 @@ async function readLog(bytes: number, signal: AbortSignal): Promise<string[]> {
 export const levelOf = (line: string) => /^\[(\w+)\]/.exec(line)?.[1] ?? /"level":"(\w+)"/.exec(line)?.[1] ?? 'info';
 
 function Missing() {
-  return <Card><Empty icon="logs" title="This server does not show its log">The section [log] of the configuration names the place where the server writes it. Only Settee shows its log here.</Empty></Card>;
+  return <Card><Empty icon="logs" title="This server does not show its log">The section [log] of the configuration determines where the server writes its log. Only Settee provides it over HTTP.</Empty></Card>;
 }
 
 const isMissing = (error: Error | undefined) => error instanceof ApiError && [400, 404, 405].includes(error.status);
@@ -31,7 +31,7 @@ export function Logs() {
   const [least, setLeast] = useParam('level', 'debug');
   const [live, setLive] = useParam('live', '1');
   const box = useRef<HTMLDivElement>(null);
-  // The view follows the end until the reader scrolls up, and again once the end is in view.
+  // True while the end is visible: new lines then scroll into view.
   const [follows, setFollows] = useState(true);
   const asked = useAsk((signal) => readLog(BYTES, signal), [], live === '1' ? 2000 : 0);
   const lines = (asked.data ?? []).filter((line) => LEVELS.indexOf(levelOf(line)) >= LEVELS.indexOf(least) && line.toLowerCase().includes(q.toLowerCase()));
@@ -48,7 +48,7 @@ export function Logs() {
       {isMissing(asked.error) ? <Missing /> : (
         <>
           <div class="toolbar">
-            <div class="grow"><Field label="Lines with" value={q} onValue={(value) => setParams({ q: value }, true)} type="search" placeholder="a request id, a path …" /></div>
+            <div class="grow"><Field label="Lines that contain" value={q} onValue={(value) => setParams({ q: value }, true)} type="search" placeholder="a request id, a path …" /></div>
             <Select label="From level" value={least} onValue={setLeast} options={LEVELS} />
             <Check label="Live" checked={live === '1'} onChecked={(on) => setLive(on ? '1' : '0')} />
             {!follows && <Button icon="down" onClick={toEnd}>To the end</Button>}
@@ -67,13 +67,13 @@ interface SlowRequest {
   target: string;
   ms: number;
   route: string;
-  /** Entries of the store that were read, and their bytes; older servers do not say. */
+  /** Number of entries read from the store. Undefined for older servers. */
   entries?: number;
   read?: number;
   line: string;
 }
 
-/** Lines that the server writes about requests beyond `[log] slow_request_ms`. */
+/** Parses the log lines about requests that exceeded `[log] slow_request_ms`. */
 export function slowRequests(lines: string[]): SlowRequest[] {
   return lines.filter((line) => line.includes('a slow request')).flatMap((line) => {
     const of = (name: string) => new RegExp(`${name}[=:]"?([^\\s",]+)`).exec(line.replaceAll('":', '=').replaceAll('="', '="'))?.[1];
@@ -116,7 +116,7 @@ export function Slow() {
   );
 }
 
-/** What a request reads from follows from its kind; of queries the plan says more. */
+/** The kind of data that a request reads, with a link to the view or the plan of the query. */
 function Reads({ request }: { request: SlowRequest }) {
   const [db = '', ...rest] = (request.target.split('?')[0] ?? '').replace(/^\//, '').split('/').map((part) => decodeURIComponent(part));
   if (rest[0] === '_design' && rest[2] === '_view') return <span class="row"><Tag>index</Tag><Link to={['db', db, 'view', rest[1] ?? '', rest[3] ?? '']}>Open the view</Link></span>;

@@ -1,4 +1,4 @@
-/** A view that is not stored yet: functions on the left, their results for a sample on the right, after each key. */
+/** The playground: functions on the left and their results for a sample of documents on the right, updated after each key stroke. */
 import { useEffect, useState } from 'preact/hooks';
 import { designs, MAP, saveText } from '../api/design.ts';
 import { ApiError, send } from '../api/http.ts';
@@ -20,9 +20,9 @@ import { Reduce } from './design.tsx';
 interface Trial {
   engine: string;
   language: string;
-  /** Why not natively. */
+  /** Reason why the native evaluator does not run the function. */
   engine_reason?: string | undefined;
-  /** Of documents that the native function left to the interpreter: how many, by reason. */
+  /** Number of bail-outs (documents transferred from the native evaluator to the interpreter) by reason. */
   bail_outs?: Record<string, number> | undefined;
   documents: number;
   total_rows: number;
@@ -51,18 +51,18 @@ export function Playground({ db }: DbPage) {
   const code = mapped.text;
   const by = reduced.text === 'none' ? '' : reduced.text;
   const isTyped = code !== start || reduced.text !== (typeof view?.reduce === 'string' ? view.reduce : 'none');
-  // The old function is there before anything is asked.
+  // The stored function must be loaded before the first request.
   const isReady = ddoc === '' || known.data !== undefined;
   const body = JSON.stringify({ map: code, ...(by === '' ? {} : { reduce: by }), sample: Number(sample) });
   const settled = useSettled(body, 300);
-  // Browsers limit how often the address changes: it follows the text, and the text never follows it.
+  // The address follows the settled text, because browsers limit the rate of address changes.
   useEffect(() => {
     if (!isReady || !isTyped || settled !== body) return;
     setParams({ map: code, reduce: reduced.text }, true);
     mapped.linked(code);
     reduced.linked(reduced.text);
   }, [settled, isReady]);
-  // `settled` says when to ask; what is asked is the newest.
+  // `settled` triggers the request, which sends the newest text.
   const asked = useAsk(async (signal) => {
     if (!isReady) return undefined;
     const { text } = await send('POST', path`${db}/_view_test`, { body, signal });
@@ -93,7 +93,7 @@ export function Playground({ db }: DbPage) {
   );
 }
 
-/** All but the rows and the reduction, which hold what users wrote. */
+/** Parses all members except the rows and the reduction, whose values must remain text. */
 function trial(text: string): Trial {
   const root = parse(text);
   const of = (name: string): unknown => {
@@ -117,11 +117,11 @@ function Outcome({ text, trial, reduces }: { text: string; trial: Trial; reduces
       <Card>
         <div class="row spread"><h2>On {number(trial.documents)} documents</h2><Tag kind={isNative ? 'good' : 'plain'}>{isNative ? 'runs natively' : `runs in ${trial.engine}`}</Tag></div>
         <dl class="stats">
-          <div class="stat"><dt>a document</dt><dd>{trial.per_document.map_us.toFixed(1)} µs</dd></div>
+          <div class="stat"><dt>per document</dt><dd>{trial.per_document.map_us.toFixed(1)} µs</dd></div>
           <div class="stat"><dt>rows</dt><dd>{number(trial.total_rows)}</dd></div>
-          <div class="stat"><dt>rows a document</dt><dd>{trial.per_document.rows.toFixed(2)}</dd></div>
-          <div class="stat"><dt>a document has</dt><dd>{bytes(trial.per_document.bytes)}</dd></div>
-          {reduces && <div class="stat"><dt>reducing</dt><dd>{(trial.reduce_us / 1000).toFixed(1)} ms</dd></div>}
+          <div class="stat"><dt>rows per document</dt><dd>{trial.per_document.rows.toFixed(2)}</dd></div>
+          <div class="stat"><dt>document size</dt><dd>{bytes(trial.per_document.bytes)}</dd></div>
+          {reduces && <div class="stat"><dt>reduce</dt><dd>{(trial.reduce_us / 1000).toFixed(1)} ms</dd></div>}
         </dl>
         {!isNative && trial.language === 'javascript' && (
           <p class="note">Not natively{trial.engine_reason === undefined ? '' : <>: <strong>{trial.engine_reason}</strong></>}. Functions of a common subset (emit, conditions, members, loops, common methods of strings, numbers, arrays and dates) run natively, much faster.</p>

@@ -1,17 +1,15 @@
-/** The dialog of saved and recent queries, and of templates. */
 import { useState } from 'preact/hooks';
 import { TEMPLATES, forgetQuery, keepQuery, keptQueries, type KeptQuery } from '../api/queries.ts';
 import { Button, Dialog, Field, say } from '../ui/kit.tsx';
 
 interface QueriesProps {
   db: string;
-  /** The query in the editor. */
   text: string;
   onChoose: (text: string) => void;
   onClose: () => void;
 }
 
-/** The selector of a query in one line, as far as it can be read. */
+/** Returns the selector of a query in one line. The text need not be valid JSON. */
 function summary(text: string): string {
   return text.replace(/\s+/g, ' ').replace(/^\{ ?"selector": ?/, '').slice(0, 160);
 }

@@ -1,4 +1,4 @@
-/** Mango queries: the selector, its results, the plan with the index that serves it, and the indexes of the database. */
+/** Mango queries: editor, results, plan and indexes. */
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { findSource } from '../api/export.ts';
 import { get, send } from '../api/http.ts';
@@ -38,7 +38,7 @@ interface Found {
   ms: number;
 }
 
-/** The request that goes out: as it was typed, with statistics and the place to go on. */
+/** Returns the body of the request: the query as typed, with execution statistics and the bookmark. */
 function asked(text: string, bookmark: string | undefined): string {
   const root = parse(text);
   const extra = [
@@ -89,19 +89,19 @@ export function Query({ db, info }: DbPage) {
           <PartitionField db={db} info={info} />
           <Builder text={text} names={sample.data ?? []} onText={setText} />
           <Editor label="Mango query" language="json" value={text} onValue={setText} problems={jsonProblems} onSave={() => ask()} lines={[10, 24]} complete={() => [...OPERATORS, ...(sample.data ?? [])]} />
-          <div class="actions"><Button kind="primary" icon="play" busy={busy} onClick={() => ask()}>Find</Button><Button onClick={() => void run(async () => { setParams({ q: text, show: 'plan' }); edited.linked(text); await explain(text); })}>Explain</Button><Button kind="quiet" onClick={() => { try { setText(format(text)); } catch { /* The editor marks what is wrong. */ } }}>Format</Button><span class="note hide-small"><kbd>Ctrl Enter</kbd> finds</span></div>
+          <div class="actions"><Button kind="primary" icon="play" busy={busy} onClick={() => ask()}>Find</Button><Button onClick={() => void run(async () => { setParams({ q: text, show: 'plan' }); edited.linked(text); await explain(text); })}>Explain</Button><Button kind="quiet" onClick={() => { try { setText(format(text)); } catch { /* The editor marks the error. */ } }}>Format</Button><span class="note hide-small"><kbd>Ctrl Enter</kbd> finds</span></div>
         </Card>
         <Restored found={edited.restored} onDiscard={edited.discard} />
         <Problem error={error} />
         {wanted && wanted.length > 0 && (
-          <Notice kind="warn"><p>No index serves this query, so the server reads every document. An index on <strong>{wanted.join(', ')}</strong> serves it.</p><p><Button busy={busy} icon="plus" onClick={() => makeIndex(wanted)}>Create this index</Button></p></Notice>
+          <Notice kind="warn"><p>No index can be used for this query, so the server reads every document. Create an index on <strong>{wanted.join(', ')}</strong> to avoid this.</p><p><Button busy={busy} icon="plus" onClick={() => makeIndex(wanted)}>Create this index</Button></p></Notice>
         )}
         <Indexes db={db} indexes={indexes.data} again={indexes.again} onNew={() => setDialog('index')} />
       </div>
       <div class="stack">
         <div class="row spread"><Segments label="Show" value={tab} onValue={setTab} options={[['docs', 'Documents'], ['json', 'JSON'], ['plan', 'Plan']]} />{found && <div class="actions"><Button disabled={found.docs.length === 0} onClick={() => setDialog('edit')}>Edit all</Button><Export name={`${db}-query`} source={() => findSource(`${partition.path}/_find`, edited.now())} /></div>}</div>
-        {tab === 'plan' ? (explained ? <Plan explained={explained} stats={found?.stats} /> : <Card><Empty icon="branch" title="No plan yet">Explain a query to see the index that serves it.</Empty></Card>)
-          : found ? <Results db={db} found={found} look={tab} busy={busy} hasAdvice={wanted !== undefined && wanted.length > 0} onMore={() => ask(found.bookmark)} /> : <Card><Empty icon="filter" title="No query has run">A selector names fields and conditions on their values. Ctrl-Space in the editor lists operators and fields.</Empty></Card>}
+        {tab === 'plan' ? (explained ? <Plan explained={explained} stats={found?.stats} /> : <Card><Empty icon="branch" title="No plan yet">Explain a query to see the index that it uses.</Empty></Card>)
+          : found ? <Results db={db} found={found} look={tab} busy={busy} hasAdvice={wanted !== undefined && wanted.length > 0} onMore={() => ask(found.bookmark)} /> : <Card><Empty icon="filter" title="No query has run">A selector consists of fields and conditions on their values. Ctrl-Space in the editor lists operators and fields.</Empty></Card>}
       </div>
       {dialog === 'queries' && <Queries db={db} text={text} onChoose={(chosen) => { setText(chosen); setDialog(''); }} onClose={() => setDialog('')} />}
       {dialog === 'edit' && found && <EditMany db={db} chosen={{ find: `${partition.path}/_find`, query: found.asked }} names={sample.data ?? []} onClose={() => setDialog('')} onDone={() => ask()} />}
@@ -134,7 +134,7 @@ function Results({ db, found, look, busy, hasAdvice, onMore }: { db: string; fou
     <>
       {found.warning && !(hasAdvice && found.warning.includes('index')) && <Notice kind="warn">{found.warning}</Notice>}
       <Card flush title={plural(found.docs.length, 'document')} note={`${stats ? `${number(stats.total_docs_examined)} documents and ${number(stats.total_keys_examined)} keys examined · ` : ''}answered in ${millis(found.ms)}`}>
-        {found.docs.length === 0 && <Empty icon="search" title="No document matches">Relax the selector, or read the plan.</Empty>}
+        {found.docs.length === 0 && <Empty icon="search" title="No document matches">Change the selector, or read the plan.</Empty>}
         {look === 'json' && found.docs.map((doc, index) => <div key={index}><p class="inner"><Id db={db} id={ids[index]} /></p><pre class="json">{doc.length > 20_000 ? doc.slice(0, 2000) : format(doc)}</pre></div>)}
         {look !== 'json' && found.docs.length > 0 && (
           <div class="table-wrap" tabIndex={0} role="region" aria-label="Documents found"><table class="one-line">
@@ -154,7 +154,7 @@ interface Sort {
   descending: boolean;
 }
 
-/** Sorts the documents that are on the page; a third click returns to the order of the server. */
+/** Sorts the loaded documents. A third click restores the order of the server. */
 function SortHead({ name, sort, onSort }: { name: string; sort: Sort | undefined; onSort: (sort: Sort | undefined) => void }) {
   const isOn = sort?.name === name;
   const next = !isOn ? { name, descending: false } : sort.descending ? undefined : { name, descending: true };

@@ -1,4 +1,3 @@
-/** A new replication. */
 import { useState } from 'preact/hooks';
 import { filters } from '../api/choices.ts';
 import { creating, get, send } from '../api/http.ts';
@@ -25,8 +24,8 @@ export interface End {
 const END: End = { kind: 'here', name: '', url: '', auth: 'none', user: '' };
 
 /**
- * The source or target in the document of a replication. `here` is the address of a database of this server where the server
- * takes no bare names. Without its password a login fails, and failed logins lock the account out: none is sent.
+ * Returns the source or target for the document of a replication. `here` returns the URL of a database of this server and must be given
+ * if the server does not accept names. Throws if the password is missing, because failed logins may lock out the account.
  */
 export function describeEnd(end: End, password: string, here?: (name: string) => string): string | { url: string; auth?: object; headers?: object } {
   if (end.kind === 'here' && !here) return end.name;
@@ -38,7 +37,7 @@ export function describeEnd(end: End, password: string, here?: (name: string) =>
   return { url, auth: { basic: { username: end.user, password } } };
 }
 
-/** A URL and the name and password that were typed into it. */
+/** Splits credentials from a URL. Returns undefined if the URL has none. */
 export function splitUrl(typed: string): { url: string; user: string; password: string } | undefined {
   const found = /^(https?:\/\/)([^/?#@:]+)(?::([^/?#@]*))?@(.+)$/i.exec(typed);
   if (!found) return undefined;
@@ -46,7 +45,7 @@ export function splitUrl(typed: string): { url: string; user: string; password: 
   return { url: `${found[1] ?? ''}${found[4] ?? ''}`, user: decode(found[2] ?? ''), password: decode(found[3] ?? '') };
 }
 
-/** True if the server replicates databases of its own by name, with the rights of the user who asks. */
+/** True if the server accepts names of its databases and replicates them with the permissions of the requesting user. */
 const takesNames = () => world.value.welcome?.isSettee === true;
 
 export function NewReplication() {
@@ -71,17 +70,17 @@ export function NewReplication() {
         ...(filter === 'ids' ? { doc_ids: ids.split('\n').map((line) => line.trim()).filter((line) => line !== '') } : {}),
         ...(filter === 'function' ? { filter: named } : {}),
       };
-      // The selector keeps its numbers as they are written.
+      // The selector is inserted as text, so that its numbers are not rounded.
       const text = filter === 'selector' ? `{"selector":${compact(selector)},${JSON.stringify(body).slice(1)}` : JSON.stringify(body);
       if (stored === 'stored') {
         await (id === '' ? send('POST', '_replicator', { body: text }) : creating(`The replication ${id}`, () => send('PUT', docPath('_replicator', id), { body: text })));
         form.discard();
-        say('The replication is stored and starts.');
+        say('The replication is stored and will start.');
         go(['replication']);
       } else {
         const outcome = JSON.parse((await send('POST', '_replicate', { body: text })).text) as { history?: { docs_written: number }[]; no_changes?: boolean };
         form.discard();
-        say(outcome.no_changes ? 'The target has all changes already.' : outcome.history ? `${plural(outcome.history[0]?.docs_written ?? 0, 'document')} copied.` : 'The replication runs.');
+        say(outcome.no_changes ? 'The target already has all changes.' : outcome.history ? `${plural(outcome.history[0]?.docs_written ?? 0, 'document')} copied.` : 'The replication was started.');
         go(['replication'], { show: 'jobs' });
       }
     });
@@ -97,15 +96,15 @@ export function NewReplication() {
       <div class="grid-2 even">
         <Card title="Documents">
           <Select label="Filter" value={filter} onValue={(filter) => form.set({ filter })} options={[['none', 'none: all documents'], ['selector', 'selector'], ['ids', 'list of ids'], ['function', 'filter function']]} />
-          {filter === 'ids' && <TextArea label="Ids, one a line" value={ids} onValue={(ids) => form.set({ ids })} mono />}
+          {filter === 'ids' && <TextArea label="Ids, one per line" value={ids} onValue={(ids) => form.set({ ids })} mono />}
           {filter === 'selector' && <Editor label="Selector" language="json" value={selector} onValue={(selector) => form.set({ selector })} problems={jsonProblems} lines={[5, 14]} />}
           {filter === 'function' && <ChoiceField label="Filter function" value={named} onValue={(named) => form.set({ named })} choices={known.data ?? []} mono placeholder="ddoc/filter" required />}
         </Card>
         <Card title="Options">
-          <Check label="Continuous" checked={continuous} onChecked={(continuous) => form.set({ continuous })} hint="Copies every later change, until the replication is deleted." />
+          <Check label="Continuous" checked={continuous} onChecked={(continuous) => form.set({ continuous })} hint="Copies later changes until the replication is deleted." />
           <Segments label="Kind of replication" value={stored} onValue={(stored) => form.set({ stored })} options={[['stored', 'Stored'], ['once', 'Transient']]} />
-          <p class="note">{stored === 'stored' ? 'A document in _replicator. The replication continues after a restart. Only administrators can read its passwords.' : 'The replication ends when the server stops.'}</p>
-          {stored === 'stored' && <Field label="Id of its document" value={id} onValue={(id) => form.set({ id })} mono hint="Leave it empty to let the server generate one." />}
+          <p class="note">{stored === 'stored' ? 'Stored as a document in _replicator. The replication continues after a restart. Only administrators can read its passwords.' : 'The replication ends when the server stops.'}</p>
+          {stored === 'stored' && <Field label="Document id" value={id} onValue={(id) => form.set({ id })} mono hint="Leave it empty to let the server generate one." />}
         </Card>
       </div>
       <Problem error={error} />
@@ -137,7 +136,7 @@ function EndCard({ title, end, password, onEnd, create }: { title: string; end: 
         : <Field label="URL of the database" type="url" value={end.url} onValue={setUrl} placeholder="https://couch.example.com/db" required mono />}
       {found !== '' && <p class="note" role="status">{found}</p>}
       {create}
-      {!needsLogin && <p class="note">The replication runs with your rights; it needs no password.</p>}
+      {!needsLogin && <p class="note">The replication runs with your permissions and needs no password.</p>}
       {needsLogin && <Select label="Credentials" value={end.auth} onValue={(auth) => onEnd({ auth: auth as End['auth'] })} options={[['none', 'none'], ['basic', 'name and password'], ['bearer', 'token (JWT)']]} />}
       {needsLogin && end.auth === 'basic' && <div class="grid-2 even"><Field label={`User (${title.toLowerCase()})`} value={end.user} onValue={(user) => onEnd({ user })} autocomplete="off" required /><Field label={`Password (${title.toLowerCase()})`} type="password" value={password} onValue={(typed) => onEnd({}, typed)} autocomplete="new-password" required /></div>}
       {needsLogin && end.auth === 'bearer' && <Field label={`Token (${title.toLowerCase()})`} type="password" value={password} onValue={(typed) => onEnd({}, typed)} autocomplete="off" required />}

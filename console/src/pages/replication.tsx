@@ -1,4 +1,4 @@
-/** Replications: those that are stored and those that run, with what went wrong, and new ones. */
+/** Stored and running replications with their errors. */
 import { useState } from 'preact/hooks';
 import { createDatabase } from '../api/config.ts';
 import { ApiError, get, send } from '../api/http.ts';
@@ -61,11 +61,11 @@ function List() {
   const { error, run } = useAction();
   const isMissing = docs.error instanceof ApiError && docs.error.status === 404;
   const retry = (doc: StoredDoc) => void run(async () => {
-    // A write of the document restarts the replication.
+    // Writing the document restarts the replication.
     const at = docPath(doc.database, doc.doc_id);
     const { text } = await send('GET', at);
     await send('PUT', at, { body: withMembers(text, { _replication_state: undefined, _replication_state_time: undefined, _replication_state_reason: undefined, _replication_id: undefined }) });
-    say('The replication is restarted.');
+    say('The replication was restarted.');
     docs.again();
   });
   return (
@@ -149,7 +149,7 @@ function Details({ shown, onClose }: { shown: StoredDoc | Job; onClose: () => vo
   const hidden = { ...shown, source: withoutPassword(shown.source), target: withoutPassword(shown.target) };
   return (
     <Dialog title={shown.doc_id ?? shown.id ?? 'Replication'} wide onClose={onClose}>
-      {shown.doc_id && shown.database && <p><Link to={['db', shown.database, 'doc', shown.doc_id]}>Open its document</Link></p>}
+      {shown.doc_id && shown.database && <p><Link to={['db', shown.database, 'doc', shown.doc_id]}>Open the document</Link></p>}
       {isJob && <div class="table-wrap"><table><caption class="unseen">History</caption><tbody>{shown.history.map((event, index) => <tr key={index}><td class="tight">{new Date(event.timestamp).toLocaleString()}</td><td class="tight"><Tag kind={STATES[event.type] ?? 'plain'}>{event.type}</Tag></td><td>{event.reason}</td></tr>)}</tbody></table></div>}
       <Json text={JSON.stringify(hidden, null, 2)} label="Details" />
     </Dialog>

@@ -1,4 +1,4 @@
-/** The fields of the documents of a database, from a sample of them. */
+/** The fields of the documents of a database, determined from a sample. */
 import { send } from '../api/http.ts';
 import { path, query } from '../api/paths.ts';
 import { readRows } from '../json/rows.ts';
@@ -10,10 +10,10 @@ import { useAsk } from '../ui/use.ts';
 import { number, plural } from '../ui/words.ts';
 import type { DbInfo, DbPage } from './db.tsx';
 
-/** Places in the order of ids where documents are read: ids often tell documents of different kinds apart. */
+/** Number of positions in the order of ids at which documents are sampled, because ids often depend on the kind of document. */
 const PLACES = 5;
 
-/** Documents from several places of the database, without design documents. */
+/** Reads documents at several positions, without design documents. */
 async function sample(db: string, info: DbInfo, size: number, signal: AbortSignal): Promise<Summary> {
   const each = Math.ceil(size / PLACES);
   const skips = info.doc_count <= size ? [0] : Array.from({ length: PLACES }, (_, place) => Math.floor((place * (info.doc_count - each)) / (PLACES - 1)));
@@ -31,13 +31,13 @@ export function Schema({ db, info }: DbPage) {
   return (
     <>
       <div class="toolbar">
-        <div class="grow"><Field label="Fields with" value={typed} onValue={(q) => setParams({ q }, true)} type="search" placeholder="a part of the name" /></div>
+        <div class="grow"><Field label="Fields that contain" value={typed} onValue={(q) => setParams({ q }, true)} type="search" placeholder="a part of the name" /></div>
         <Select label="Sample" value={size} onValue={setSize} options={[['100', '100 documents'], ['500', '500 documents'], ['2000', '2,000 documents']]} />
         <CopyAs request={{ method: 'GET', path: path`${db}/_all_docs` + query({ include_docs: true, limit: size }) }} />
       </div>
       <Problem error={asked.error} again={asked.again} />
       {!asked.data && !asked.error && <Skeleton lines={10} />}
-      {asked.data?.isPartial && <Notice kind="warn">The documents have more fields than the page lists. Member names may be data.</Notice>}
+      {asked.data?.isPartial && <Notice kind="warn">The documents have more fields than are listed. Their member names may be data.</Notice>}
       {asked.data?.documents === 0 && <Card><Empty icon="table" title="No documents to read">The schema is read from the documents of the database.</Empty></Card>}
       {asked.data && asked.data.documents > 0 && <Fields db={db} fields={shown} documents={asked.data.documents} />}
     </>
@@ -46,7 +46,7 @@ export function Schema({ db, info }: DbPage) {
 
 function Fields({ db, fields, documents }: { db: string; fields: FieldSummary[]; documents: number }) {
   return (
-    <Card flush title={plural(fields.length, 'field')} note={`From ${plural(documents, 'document')} of several parts of the database`}>
+    <Card flush title={plural(fields.length, 'field')} note={`From ${plural(documents, 'document')} sampled at several positions`}>
       <div class="table-wrap" tabIndex={0} role="region" aria-label="Fields"><table>
         <caption class="unseen">Fields</caption>
         <thead><tr><th scope="col">Field</th><th scope="col">Types</th><th scope="col">Documents</th><th scope="col" class="hide-small">Examples</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
@@ -59,7 +59,7 @@ function Fields({ db, fields, documents }: { db: string; fields: FieldSummary[];
 function Line({ db, field, documents }: { db: string; field: FieldSummary; documents: number }) {
   const values = [...field.types.values()].reduce((sum, count) => sum + count, 0);
   const percent = (100 * field.documents) / documents;
-  // A field within an array takes an operator of its own.
+  // Fields within arrays need $elemMatch, so no query is offered for them.
   const selector = field.path.includes('[]') ? undefined : JSON.stringify({ selector: { [field.path]: { $exists: true } }, limit: 25 }, null, 2);
   return (
     <tr>

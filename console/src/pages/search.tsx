@@ -1,4 +1,4 @@
-/** Full text, on servers that have it. */
+/** Full-text search, on servers that support it. */
 import { useState } from 'preact/hooks';
 import { searchSource } from '../api/export.ts';
 import { send } from '../api/http.ts';
@@ -22,7 +22,7 @@ interface Choice {
   kind: '_search' | '_nouveau';
 }
 
-/** The search indexes that the design documents define. */
+/** Returns the search indexes of all design documents. */
 async function choices(db: string, signal: AbortSignal): Promise<Choice[]> {
   const { text } = await send('GET', pathOf`${db}/_design_docs?include_docs=true`, { signal });
   return readRows(text).rows.flatMap(({ doc, id }) => {
@@ -33,7 +33,7 @@ async function choices(db: string, signal: AbortSignal): Promise<Choice[]> {
   });
 }
 
-/** What tells an index from all others: both kinds may have one of the same name. */
+/** Returns a unique name. It includes the kind, because both kinds may have an index of the same name. */
 const nameOf = ({ ddoc, index, kind }: Choice) => `${ddoc}/${kind}/${index}`;
 
 export function Search({ db, info }: DbPage) {
@@ -66,7 +66,7 @@ export function Search({ db, info }: DbPage) {
   );
 }
 
-/** What a search found, the best first; more on demand. */
+/** The hits of a search, with a button that loads more. */
 function Hits({ db, path, first, ms }: { db: string; path: string; first: string; ms: number }) {
   const [texts, setTexts] = useState([first]);
   const action = useAction();

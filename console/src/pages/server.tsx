@@ -1,4 +1,4 @@
-/** The node: what it is, what it runs, and who else belongs to its cluster. */
+/** Information about the node and its cluster, and checks. */
 import { get } from '../api/http.ts';
 import { world } from '../api/session.ts';
 import { Card, Link, PageHead, Problem, Skeleton, Tag } from '../ui/kit.tsx';
@@ -13,7 +13,7 @@ interface Check {
   note: string;
 }
 
-/** What Fauxton calls "verify installation", without changing anything. */
+/** Read-only counterpart of "verify installation" in Fauxton. */
 async function checks(signal: AbortSignal): Promise<Check[]> {
   const up = await get<{ status: string }>('_up', signal).then(({ status }): Check => ({ text: 'The server is up', state: status === 'ok' ? 'good' : 'warn', note: status }), (error: Error): Check => ({ text: 'The server is up', state: 'bad', note: error.message }));
   const system = await Promise.all(['_users', '_replicator'].map((name) => get(name, signal).then((): Check => ({ text: `${name} exists`, state: 'good', note: '' }), (): Check => ({ text: `${name} is missing`, state: 'warn', note: name === '_users' ? 'users cannot be created' : 'replications cannot be stored' }))));
@@ -21,7 +21,7 @@ async function checks(signal: AbortSignal): Promise<Check[]> {
   return [up, admin, ...system];
 }
 
-/** A tree of values as lines: `memory / resident`. */
+/** Shows a tree of values as lines with names such as `memory / resident`. */
 function Facts({ of }: { of: Record<string, unknown> }) {
   const lines: [string, string][] = [];
   const walk = (value: unknown, name: string) => {

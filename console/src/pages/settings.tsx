@@ -1,4 +1,4 @@
-/** What a database is like, who may use it, and its maintenance. */
+/** Figures, permissions and maintenance of a database. */
 import { useState } from 'preact/hooks';
 import { people } from '../api/choices.ts';
 import { get, post, put, send } from '../api/http.ts';
@@ -78,9 +78,9 @@ function Permissions({ db }: { db: string }) {
   });
   const { isChanged } = edited;
   return (
-    <Card title="Permissions" note={isOpen ? 'Without members, every client that reaches the server may read and write here.' : 'Members read and write; admins also change design documents and this page.'}>
+    <Card title="Permissions" note={isOpen ? 'Without members, every client that can connect to the server can read and write this database.' : 'Members read and write; admins also change design documents and this page.'}>
       {isOpen && <Tag kind="warn">open to all clients</Tag>}
-      {edited.isStale && !busy ? <Notice kind="warn"><p>The permissions have changed since these were typed.</p><p><Button onClick={edited.discard}>Discard mine</Button></p></Notice> : <Restored found={edited.restored} onDiscard={edited.discard} />}
+      {edited.isStale && !busy ? <Notice kind="warn"><p>The permissions have changed since you edited them.</p><p><Button onClick={edited.discard}>Discard mine</Button></p></Notice> : <Restored found={edited.restored} onDiscard={edited.discard} />}
       {(['admins', 'members'] as const).map((group) => (
         <div key={group} class="stack small">
           <h3>{group === 'admins' ? 'Admins' : 'Members'}</h3>
@@ -158,7 +158,7 @@ function Maintenance({ db, running, again }: { db: string; running: boolean; aga
   );
 }
 
-/** Purging forgets revisions, as if they had never been: they do not replicate as deletions. */
+/** Purging removes revisions without tombstones, so it does not replicate. */
 function Purge({ db, again }: { db: string; again: () => void }) {
   const form = useForm(['purge', db], { ids: '' });
   const { ids } = form.value;
@@ -172,12 +172,12 @@ function Purge({ db, again }: { db: string; again: () => void }) {
       const revs = leaves.flatMap(({ ok }) => (ok ? [ok._rev] : []));
       if (revs.length > 0) found[id] = revs;
     }
-    if (Object.keys(found).length === 0) throw new Error('The database has none of these documents.');
+    if (Object.keys(found).length === 0) throw new Error('None of these documents exists in the database.');
     setWanted(found);
   });
   return (
     <Card title="Purge documents" note="Purging cannot be undone. Other replicas keep their copies, and a replication from them brings the documents back.">
-      <TextArea label="Ids, one a line" value={ids} onValue={(typed) => form.set({ ids: typed })} rows={3} mono />
+      <TextArea label="Ids, one per line" value={ids} onValue={(typed) => form.set({ ids: typed })} rows={3} mono />
       <Restored found={form.restored} onDiscard={form.discard} />
       <Problem error={error} />
       <div class="actions"><Button kind="danger" busy={busy} disabled={ids.trim() === ''} onClick={look}>Purge …</Button></div>

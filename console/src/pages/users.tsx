@@ -1,4 +1,3 @@
-/** Users of `_users` with their roles, and the administrators of the server. */
 import { useState } from 'preact/hooks';
 import { people } from '../api/choices.ts';
 import { createDatabase, readConfig, setConfig, unsetConfig } from '../api/config.ts';
@@ -79,7 +78,7 @@ export function Users() {
       {dialog === 'create' && <Edit onClose={() => setDialog('')} onDone={asked.again} />}
       {edited && <Edit user={edited} onClose={() => setEdited(undefined)} onDone={asked.again} />}
       {examined && <Access user={examined} onClose={() => setExamined(undefined)} />}
-      {doomed && <Confirm title="Delete this user?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => { await send('DELETE', `${userPath(doomed.name)}${query({ rev: doomed._rev })}`); asked.again(); }}><p>{doomed.name} can no longer log in. Open sessions end at the next check.</p></Confirm>}
+      {doomed && <Confirm title="Delete this user?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => { await send('DELETE', `${userPath(doomed.name)}${query({ rev: doomed._rev })}`); asked.again(); }}><p>{doomed.name} can no longer log in. Open sessions end with their next request.</p></Confirm>}
     </>
   );
 }

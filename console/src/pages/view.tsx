@@ -1,4 +1,4 @@
-/** The rows of a view by key, or its groups as a table and as a plot. */
+/** The rows of a view by key, or its groups as a table or a chart. */
 import { useRef, useState } from 'preact/hooks';
 import { designs } from '../api/design.ts';
 import { answerSource, rowObject, rowSource } from '../api/export.ts';
@@ -20,7 +20,7 @@ import type { DbPage } from './db.tsx';
 import { PartitionField, usePartition } from './partition.tsx';
 import { MapErrors } from './map-errors.tsx';
 
-/** Maximum number of groups that are drawn or listed. */
+/** Maximum number of groups in the table or the chart. */
 const GROUPS_MAX = 500;
 
 export function View({ db, info }: DbPage) {
@@ -99,7 +99,7 @@ interface RowsProps {
 function Rows({ db, path, params, descending, keys, ready }: RowsProps) {
   const [from] = useParam('from');
   const begin = useRef(from);
-  // The kept position belongs to the earlier list only.
+  // The position in the address applies to the initial list only.
   const list = `${JSON.stringify(keys)} ${String(descending)}`;
   const first = useRef(list);
   if (first.current !== list) begin.current = '';
@@ -174,7 +174,7 @@ function Groups({ path, params, look }: { path: string; params: Record<string, s
   );
 }
 
-/** Numbers of a group: the value itself, or the members of `_stats`. */
+/** Returns the numbers in the value of a group: the value itself, or members such as those of `_stats`. */
 function figures(row: Row): Record<string, number> {
   const value: unknown = JSON.parse(row.value);
   if (typeof value === 'number') return { value };

@@ -1,4 +1,4 @@
-/** Lines or bars over time or keys, by uPlot, which is loaded with the first plot. */
+/** Line and bar charts. uPlot is loaded with the first chart. */
 import { useEffect, useRef } from 'preact/hooks';
 import type uPlot from 'uplot';
 import { onTheme } from './theme.ts';
@@ -11,10 +11,10 @@ interface ChartProps {
   data: Data;
   format: (value: number) => string;
   height?: number;
-  /** Names for 0, 1, 2 … along the axis; without them it is time. */
+  /** Labels of the x values 0, 1, 2 …; without them the x axis is time. */
   ticks?: string[];
   bars?: boolean;
-  /** Seconds that are shown at least. */
+  /** Minimum length of the time axis in seconds. */
   span?: number;
 }
 
@@ -50,7 +50,7 @@ export function Chart({ label, names, data, format, height = 160, ticks, bars = 
   useEffect(() => plot.current?.setData(data as uPlot.AlignedData), [data]);
   const newest = names.map((name, index) => {
     const value = data[index + 1]?.findLast((each) => each !== null);
-    return `${name} ${value === undefined || value === null ? 'nothing yet' : format(value)}`;
+    return `${name} ${value === undefined || value === null ? 'no data' : format(value)}`;
   });
   return (
     <figure class="chart">

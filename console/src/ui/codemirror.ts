@@ -1,6 +1,6 @@
 /**
- * CodeMirror as this console uses it. It lives in a shadow root: there its styles are style sheets that a script makes, which
- * the content security policy allows, and not elements with text in them, which it does not.
+ * Configuration of CodeMirror. The editor is created in a shadow root, because CodeMirror then uses constructed style sheets, which the
+ * content security policy permits; elsewhere it inserts `<style>` elements, which the policy blocks.
  */
 import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap, type CompletionContext } from '@codemirror/autocomplete';
 import { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirror/commands';
@@ -65,7 +65,7 @@ const LOOK = EditorView.theme({
   '.cm-searchMatch': { backgroundColor: 'var(--selection)' },
 });
 
-/** From this size on only the visible part is coloured, and the text is checked when it is saved. */
+/** Texts above this length are edited without line wrapping, highlighted matches and linting, because these features process the whole text. */
 const LARGE = 1_000_000;
 
 export function create(host: HTMLElement, wanted: Wanted): Editor {
@@ -77,7 +77,7 @@ export function create(host: HTMLElement, wanted: Wanted): Editor {
     state: EditorState.create({ doc: wanted.text, extensions: [...extensions(wanted, isLarge), EditorView.updateListener.of((update) => {
       if (!update.docChanged) return;
       const text = update.state.doc.toString();
-      // What was set from outside is known there.
+      // `set` caused this update.
       if (text === known) return;
       known = text;
       wanted.changed(text);
@@ -96,7 +96,7 @@ export function create(host: HTMLElement, wanted: Wanted): Editor {
   };
 }
 
-/** The part that differs: cursor, selection and history of the rest stay. */
+/** Returns the smallest change between two texts, so that cursor and selection outside of it are kept. */
 function change(old: string, text: string): { from: number; to: number; insert: string } {
   const most = Math.min(old.length, text.length);
   let from = 0;

@@ -1,4 +1,4 @@
-/** Texts and forms whose unsaved changes are kept as drafts, and the notice that says so. */
+/** Hooks for texts and forms whose unsaved changes are stored as drafts, and the notice about a restored draft. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { draft, fullKey, isAtRisk, keep, onDraft, type Draft } from '../api/drafts.ts';
 import { Button, Notice } from './kit.tsx';
@@ -8,26 +8,26 @@ export interface Drafted {
   text: string;
   setText: (text: string) => void;
   isChanged: boolean;
-  /** The version that the text was typed on differs from the one on the page. */
+  /** True if the draft is based on another version than the loaded one. */
   isStale: boolean;
-  /** The draft of an earlier visit, for `Restored`. */
+  /** The draft that existed when the editor was opened. */
   restored: Draft | undefined;
   discard: () => void;
-  /** The newest text, also after the component has gone. */
+  /** Returns the newest text, also after the component is unmounted. */
   now: () => string;
-  /** Keeps this text as typed on that version. */
+  /** Replaces text and base of the draft. */
   move: (text: string, base: string) => void;
-  /** What was sent is saved as `next`: text typed since the request stays unsaved. */
+  /** Must be called after `sent` was saved. Text that was typed since the request remains a draft, based on `next`. */
   saved: (sent: string, next?: { base: string; rebase: (text: string) => string }) => void;
 }
 
-/** The text of an editor: `original`, or what was typed over it. `base` is the version of the original. */
+/** Returns the text of an editor: the draft, or `original` without one. `base` is the version of `original`. */
 export function useDraft(key: string[], original: string, base: string): Drafted {
   const name = fullKey(key);
   const [, bump] = useState(0);
   useEffect(() => onDraft(key, () => bump((n) => n + 1)), [name]);
   const found = draft(key);
-  // Only what was there when the editor appeared was restored; what is typed now needs no notice.
+  // A draft counts as restored only if it existed when the editor was opened.
   const early = useRef<{ name: string; found: Draft | undefined }>();
   if (early.current?.name !== name) early.current = { name, found };
   if (!found) early.current.found = undefined;
@@ -47,7 +47,7 @@ export function useDraft(key: string[], original: string, base: string): Drafted
 export interface Linked {
   text: string;
   setText: (text: string) => void;
-  /** The address now has this text. */
+  /** Must be called after the address was set to this text. */
   linked: (text: string) => void;
   now: () => string;
   restored: Draft | undefined;
@@ -55,8 +55,8 @@ export interface Linked {
 }
 
 /**
- * Text that is also in the address, once it is asked for. `inAddress` is empty without it. An address that the text was not typed
- * on comes from a link, and counts more than the draft.
+ * Returns text that is also stored in the address after it was submitted; `inAddress` is empty if the address has no text. If the draft
+ * is not based on the text in the address, the address comes from a link and takes precedence.
  */
 export function useLinkedDraft(key: string[], inAddress: string, start: string): Linked {
   const kept = useDraft(key, start, inAddress);
@@ -69,7 +69,7 @@ export function useLinkedDraft(key: string[], inAddress: string, start: string):
       const found = draft(key);
       return found && (inAddress === '' || found.base === inAddress) ? found.text : inAddress || start;
     },
-    // Text that the address has was asked for: nothing of it was left behind.
+    // Text in the address was submitted, so no notice is needed.
     restored: counts && kept.text !== inAddress ? kept.restored : undefined,
     discard: kept.discard,
   };
@@ -83,7 +83,7 @@ export interface Form<T> {
   discard: () => void;
 }
 
-/** The fields of a form, kept as one draft. `secrets` are kept in memory only, and not after the form is left. */
+/** Returns the fields of a form, which are stored as one draft. `secrets` are kept in memory until the form is closed. */
 export function useForm<T extends object>(key: string[], original: T, secrets: (keyof T)[] = []): Form<T> {
   const plain = (value: T) => JSON.stringify({ ...value, ...Object.fromEntries(secrets.map((name) => [name, original[name]])) });
   const kept = useDraft(key, plain(original), plain(original));
@@ -110,18 +110,18 @@ function read<T>(text: string): Partial<T> {
   }
 }
 
-/** Says that text of an earlier visit is shown. */
+/** Notice about a restored draft. */
 export function Restored({ found, onDiscard, children }: { found: Draft | undefined; onDiscard: () => void; children?: preact.ComponentChildren }) {
   if (!found) return null;
   return (
     <Notice kind="warn">
-      <p>Restored what you typed {ago(new Date(found.at))} and did not save. {children}</p>
-      <p><Button onClick={onDiscard}>Discard it</Button></p>
+      <p>Restored an unsaved draft, last changed {ago(new Date(found.at))}. {children}</p>
+      <p><Button onClick={onDiscard}>Discard the draft</Button></p>
     </Notice>
   );
 }
 
-/** The browser asks before the page is closed. */
+/** Makes the browser ask for confirmation before the page is closed. */
 export function useUnloadGuard(isOn: boolean): void {
   useEffect(() => {
     if (!isOn) return;

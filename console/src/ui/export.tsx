@@ -1,4 +1,3 @@
-/** The menu that exports the list on the page, and the progress of an export. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { download, exportAs, type Source } from '../api/export.ts';
 import { FORMATS, type ExportFormat } from '../json/export.ts';

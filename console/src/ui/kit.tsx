@@ -1,4 +1,4 @@
-/** The parts that all pages are made of. */
+/** Components that all pages share. */
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, advice } from '../api/http.ts';
@@ -18,7 +18,7 @@ interface ButtonProps extends Omit<JSX.HTMLAttributes<HTMLButtonElement>, 'icon'
   busy?: boolean;
   disabled?: boolean;
   type?: 'button' | 'submit';
-  /** The name of a button that shows only its icon. */
+  /** Accessible name of a button without text. */
   label?: string;
 }
 
@@ -106,10 +106,10 @@ export function Segments({ label, value, options, onValue }: { label: string; va
   );
 }
 
-/** The orders of a list by key, for `Segments`: the pressed one is the state. */
+/** Options of `Segments` for the order of a list. */
 export const ORDERS: [string, string][] = [['up', 'Ascending'], ['down', 'Descending']];
 
-/** Tabs are links: each has an address. */
+/** Tabs are links, because each tab has an address. */
 export function Tabs({ label, items }: { label: string; items: { text: Children; to: string[]; query?: Query; current: boolean }[] }) {
   return (
     <nav class="tabs" aria-label={label}>
@@ -184,7 +184,7 @@ export function Problem({ error, again }: { error: Error | undefined; again?: ()
   );
 }
 
-/** A sentence in which backticks set off code, as messages of the server have them. */
+/** Renders a message of the server, in which backticks enclose code. */
 export function Sentence({ text }: { text: string }) {
   return <>{text.split(/`([^`]+)`/).map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part))}</>;
 }
@@ -210,7 +210,7 @@ export function Stat({ label, value, note }: { label: string; value: Children; n
   return <div class="stat"><dt>{label}</dt><dd>{value}</dd>{note && <dd class="note">{note}</dd>}</div>;
 }
 
-/** A dialog of the browser's own: it keeps the focus, and Escape closes it. */
+/** A modal `<dialog>`, in which the browser traps the focus and which Escape closes. */
 export function Dialog({ title, onClose, children, wide }: { title: string; onClose: () => void; children: Children; wide?: boolean }) {
   const ref = useRef<HTMLDialogElement>(null);
   const id = useId();
@@ -234,7 +234,7 @@ interface ConfirmProps {
   title: string;
   children: Children;
   verb: string;
-  /** What has to be typed first, where much would be lost. */
+  /** Text that the user must type to confirm. */
   typed?: string;
   act: () => Promise<unknown>;
   onClose: () => void;
@@ -271,7 +271,7 @@ export function Confirm({ title, children, verb, typed, act, onClose, wide = fal
   );
 }
 
-/** An action that a message offers. */
+/** Action in a toast. */
 interface Offer {
   text: string;
   act: () => void;
@@ -302,7 +302,7 @@ export async function copyText(text: string, what: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // Without TLS browsers have no clipboard for pages.
+    // Browsers provide the clipboard API only in secure contexts.
     const area = document.createElement('textarea');
     area.value = text;
     document.body.append(area);

@@ -1,6 +1,6 @@
 /**
- * Rows by key, a page at a time in both directions: each page begins at the key where the last one ended, so that the
- * millionth costs what the first did. Only a window of the rows is kept.
+ * Pagination by key in both directions. Each page starts at the last key of the previous one, so the cost of a page does not depend on
+ * its position. At most `ROWS_MAX` rows are kept.
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { send } from '../api/http.ts';
@@ -9,15 +9,15 @@ import { readRows, type Row } from '../json/rows.ts';
 
 export interface Ask {
   path: string;
-  /** Parameters besides the range: `include_docs`, `reduce` … */
+  /** Parameters other than the range: `include_docs`, `reduce` … */
   params: Record<string, string | boolean | undefined>;
   descending: boolean;
-  /** The range, in JSON. */
+  /** Range of keys, in JSON. */
   startkey?: string | undefined;
   endkey?: string | undefined;
-  /** Where in it to begin. */
+  /** Position of the first page within the range. */
   from?: { key: string; id?: string | undefined } | undefined;
-  /** Rows of a page at first; later ones follow the size of the answers. */
+  /** Number of rows of the first page. The limit of later pages is adapted to the size of the responses. */
   limit: number;
 }
 
@@ -26,23 +26,23 @@ export interface Paged {
   rows: Row[];
   shift: number;
   total: number | undefined;
-  /** The rank of the first row that is here, where the server tells. */
+  /** Offset of the first loaded row, if the server returns it. */
   offset: number | undefined;
   atLast: boolean;
   error: Error | undefined;
   loading: boolean;
-  /** How long the newest request took. */
+  /** Duration of the last request. */
   ms: number | undefined;
   near: (end: 'first' | 'last') => void;
   again: () => void;
-  /** Shows this in place of the row of the same document: the outcome of a write. */
+  /** Replaces the row of the same document after a write. */
   put: (row: Row) => void;
 }
 
 const ROWS_MAX = 3000;
 const PAGE_MIN = 10;
 const PAGE_MAX = 200;
-/** What an answer should have, so that it comes soon. */
+/** Target size of a response. */
 const ANSWER_BYTES = 300_000;
 
 interface State {
@@ -56,7 +56,7 @@ interface State {
 
 const NOTHING: State = { rows: [], shift: 0, total: undefined, offset: undefined, atFirst: false, atLast: false };
 
-/** How many rows at this end have its key and document: so many are passed over to go on. */
+/** Returns the number of rows at this end with the same key and document; the next page must skip them. */
 function ties(rows: Row[], from: number, step: number): number {
   let count = 0;
   for (let at = from; at >= 0 && at < rows.length && rows[at]?.key === rows[from]?.key && rows[at]?.id === rows[from]?.id; at += step) count += 1;

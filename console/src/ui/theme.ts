@@ -1,4 +1,4 @@
-/** The theme: that of the system until the user chooses one. */
+/** The colour theme: that of the system until the user selects one. */
 export type Theme = 'system' | 'light' | 'dark';
 
 const KEY = 'settee-theme';

@@ -1,4 +1,4 @@
-/** Requests of a component to the server: once, repeated by hand, or every few seconds while the page is visible. */
+/** Hooks for requests to the server and for actions. */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { logins } from '../api/session.ts';
 import { useSignal } from './signal.ts';
@@ -8,11 +8,14 @@ export interface Asked<T> {
   error: Error | undefined;
   loading: boolean;
   again: () => void;
-  /** Shows this instead, until the server is asked again: what a write has made of it. */
+  /** Replaces the data until the next request, for the result of a write. */
   put: (data: T) => void;
 }
 
-/** `old`: what is shown while a new question waits for its answer, as for each letter of a search. */
+/**
+ * Sends a request when `deps` change, when `again` is called, after a login, and every `everyMs` milliseconds while the page is visible.
+ * `old` determines if the data of the previous `deps` are shown until the response arrives.
+ */
 export function useAsk<T>(ask: (signal: AbortSignal) => Promise<T>, deps: unknown[], everyMs = 0, old: 'gone' | 'shown' = 'gone'): Asked<T> {
   const [state, set] = useState<{ data: T | undefined; error: Error | undefined; loading: boolean }>({ data: undefined, error: undefined, loading: true });
   const [turn, bump] = useState(0);
@@ -22,7 +25,7 @@ export function useAsk<T>(ask: (signal: AbortSignal) => Promise<T>, deps: unknow
   const known = useRef<unknown[]>(deps);
   useEffect(() => {
     const control = new AbortController();
-    // What belongs to another question is no answer to this one.
+    // Data of other `deps` must not be shown as the result of this request.
     const isSame = old === 'shown' || known.current.every((dep, index) => Object.is(dep, deps[index]));
     known.current = deps;
     set((before) => ({ data: isSame ? before.data : undefined, error: isSame ? before.error : undefined, loading: true }));
@@ -49,7 +52,7 @@ export function useAsk<T>(ask: (signal: AbortSignal) => Promise<T>, deps: unknow
   return { ...state, again, put };
 }
 
-/** The value, once it has not changed for a while. */
+/** Returns the value after it has not changed for `ms` milliseconds. */
 export function useSettled<T>(value: T, ms: number): T {
   const [settled, set] = useState(value);
   useEffect(() => {
@@ -59,7 +62,7 @@ export function useSettled<T>(value: T, ms: number): T {
   return settled;
 }
 
-/** An action of a button: it runs once at a time, and says what went wrong. */
+/** Runs the action of a button. `run` resolves to false if the action fails; the error is in `error`. */
 export function useAction(): { busy: boolean; error: Error | undefined; run: (act: () => Promise<unknown>) => Promise<boolean>; clear: () => void } {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<Error>();

@@ -1,6 +1,6 @@
 /**
- * A list of which only what is seen is in the page. Rows have one height. Where the list ends, more is asked for (`onNear`):
- * the list may grow at both ends while it is scrolled, and keeps what is seen in its place.
+ * A virtual list: only the visible rows are in the DOM. All rows have the same height. `onNear` is called close to an end, and the list
+ * may grow at both ends; the scroll position is adjusted so that visible rows do not move.
  */
 import type { ComponentChildren } from 'preact';
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
@@ -11,17 +11,17 @@ interface VirtualProps {
   height: number;
   row: (index: number, active: boolean) => ComponentChildren;
   head?: ComponentChildren;
-  /** Grows by one with each row that came before the first, falls with each that went. */
+  /** Number of rows added before the first row minus the number of rows removed there. */
   shift?: number;
   onNear?: (end: 'first' | 'last') => void;
   onTop?: (index: number) => void;
   onOpen?: (index: number) => void;
   onPick?: (index: number) => void;
-  /** F2 on a row. */
+  /** Called for F2 on a row. */
   onEdit?: (index: number) => void;
 }
 
-/** Rows beyond what is seen, on both sides. */
+/** Number of rendered rows above and below the visible part. */
 const SPARE = 12;
 
 export function Virtual({ label, count, height, row, head, shift = 0, onNear, onTop, onOpen, onPick, onEdit }: VirtualProps) {
@@ -73,7 +73,7 @@ export function Virtual({ label, count, height, row, head, shift = 0, onNear, on
     F2: () => { if (active >= 0) onEdit?.(active); },
   };
   const onKeyDown = (event: KeyboardEvent) => {
-    // Within a row (a link, a box) keys have their own meaning.
+    // Keys on a focused link or checkbox within a row keep their default action.
     const step = steps[event.key];
     if (event.target !== box.current || !step || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
