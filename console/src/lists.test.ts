@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { sortDatabases, type Info } from './api/databases.ts';
 import { exportAs } from './api/export.ts';
-import { withQuery, type KeptQuery } from './api/queries.ts';
+import { withQuery, type StoredQuery } from './api/queries.ts';
 import { fromFauxton } from './fauxton.ts';
 import { addColumns, csvHead, csvRow } from './json/export.ts';
 import { compareValues } from './json/rows.ts';
@@ -59,7 +59,7 @@ test('a schema counts documents, types and examples', () => {
 });
 
 test('stored queries: saved before recent, the newest first, without duplicates', () => {
-  let all: KeptQuery[] = [];
+  let all: StoredQuery[] = [];
   for (const query of [{ text: '1' }, { text: '2' }, { text: '1' }, { text: '3', name: 'mine' }, { text: '4', name: 'mine' }]) all = withQuery(all, query);
   expect(all).toEqual([{ text: '4', name: 'mine' }, { text: '1' }, { text: '2' }]);
 });

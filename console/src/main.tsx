@@ -4,13 +4,13 @@ import './styles/base.css';
 import './styles/layout.css';
 import './styles/parts.css';
 import { App, preload } from './app.tsx';
-import { begin } from './ui/theme.ts';
+import { startTheme } from './ui/theme.ts';
 
-begin();
+startTheme();
 preload();
-const place = document.getElementById('app');
+const container = document.getElementById('app');
 // Replaces the skeleton of index.html.
-if (place) {
-  place.replaceChildren();
-  render(<App />, place);
+if (container) {
+  container.replaceChildren();
+  render(<App />, container);
 }

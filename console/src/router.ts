@@ -15,8 +15,8 @@ export interface Route {
 export type Query = Record<string, string | undefined>;
 
 export function parseHash(hash: string): Route {
-  const asked = split(hash);
-  return translate(asked) ?? asked;
+  const requested = split(hash);
+  return translate(requested) ?? requested;
 }
 
 function split(hash: string): Route {
@@ -52,7 +52,7 @@ export function href(path: string[], query: Query = {}, on = server): string {
 const listeners = new Set<() => void>();
 let current = parseHash('');
 /** The fragment from which `current` was read. */
-let settled = '';
+let settledHash = '';
 
 /** Reads the address. An address of Fauxton is replaced by that of its page; another server reloads the console. */
 function read(): void {
@@ -60,11 +60,11 @@ function read(): void {
     location.reload();
     return;
   }
-  const asked = split(location.hash);
-  const translated = translate(asked);
-  current = translated ?? asked;
+  const requested = split(location.hash);
+  const translated = translate(requested);
+  current = translated ?? requested;
   if (translated) history.replaceState(null, '', href(translated.path, Object.fromEntries(translated.query)));
-  settled = location.hash;
+  settledHash = location.hash;
 }
 
 function changed(): void {
@@ -83,7 +83,7 @@ const DIALOG = 'do';
 /** Navigates to a page. `route()` returns the new route afterwards. */
 export function go(path: string[], query: Query = {}): void {
   // The history must not contain an address with an open dialog.
-  if (current.query.has(DIALOG) && location.hash === settled) setParams({ [DIALOG]: undefined }, true);
+  if (current.query.has(DIALOG) && location.hash === settledHash) setParams({ [DIALOG]: undefined }, true);
   visit(href(path, query));
 }
 
@@ -122,7 +122,7 @@ export function setParams(changes: Query, replace = false): void {
   const target = href(current.path, Object.fromEntries(query));
   if (target === location.hash) return;
   // The browser has navigated and its event is pending: a state of the old page must not replace the new address.
-  if (replace && location.hash !== settled) return;
+  if (replace && location.hash !== settledHash) return;
   if (!replace) {
     visit(target);
     return;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { describeEnd, splitUrl } from '../pages/replicate.tsx';
+import { describeEndpoint, splitUrl } from '../pages/replicate.tsx';
 import { suggestion, type Explained } from '../pages/explain.tsx';
 import { levelOf, slowRequests } from '../pages/logs.tsx';
 import { href, parseHash } from '../router.ts';
@@ -8,7 +8,7 @@ import { bytes, duration, short, withoutPassword } from '../ui/words.ts';
 import { copyAs } from './copy.ts';
 import { ApiError } from './http.ts';
 import { NoAddress, address, attachmentPath, designPath, docPath, isDocumentId, path, query, userPath } from './paths.ts';
-import { NOTHING_SENT, batches, storeBatch } from './upload.ts';
+import { NO_PROGRESS, batches, storeBatch } from './upload.ts';
 import type { Refusal } from '../json/import.ts';
 import { Series, rate, readMetrics, total } from './prometheus.ts';
 
@@ -117,14 +117,14 @@ test('sources and targets of replications', () => {
   const end = { kind: 'here' as const, name: 'a', url: '', auth: 'none' as const, user: '' };
   const away = { ...end, kind: 'elsewhere' as const, url: 'https://x/db' };
   const here = (name: string) => `http://h/${name}`;
-  expect(describeEnd({ ...end, auth: 'basic', user: 'u' }, 'p')).toBe('a');
-  expect(describeEnd(end, '', here)).toBe('http://h/a');
-  expect(describeEnd({ ...end, auth: 'basic', user: 'u' }, 'p', here)).toEqual({ url: 'http://h/a', auth: { basic: { username: 'u', password: 'p' } } });
-  expect(describeEnd({ ...away, auth: 'bearer' }, 't')).toEqual({ url: 'https://x/db', headers: { Authorization: 'Bearer t' } });
+  expect(describeEndpoint({ ...end, auth: 'basic', user: 'u' }, 'p')).toBe('a');
+  expect(describeEndpoint(end, '', here)).toBe('http://h/a');
+  expect(describeEndpoint({ ...end, auth: 'basic', user: 'u' }, 'p', here)).toEqual({ url: 'http://h/a', auth: { basic: { username: 'u', password: 'p' } } });
+  expect(describeEndpoint({ ...away, auth: 'bearer' }, 't')).toEqual({ url: 'https://x/db', headers: { Authorization: 'Bearer t' } });
   for (const auth of ['basic', 'bearer'] as const) {
-    for (const [each, base] of [[end, here], [away, undefined], [away, here]] as const) expect(() => describeEnd({ ...each, auth, user: 'u' }, '', base)).toThrow('is missing');
+    for (const [each, base] of [[end, here], [away, undefined], [away, here]] as const) expect(() => describeEndpoint({ ...each, auth, user: 'u' }, '', base)).toThrow('is missing');
   }
-  expect(() => describeEnd({ ...away, auth: 'basic' }, 'p')).toThrow('name of the user');
+  expect(() => describeEndpoint({ ...away, auth: 'basic' }, 'p')).toThrow('name of the user');
 });
 
 test('names and passwords in the URL of a replication become its credentials', () => {
@@ -143,7 +143,7 @@ describe('uploads that are refused in part', () => {
   const sources = (count: number) => Array.from({ length: count }, (_, index) => ({ line: index + 1, text: `{"_id":"${index + 1}"}` }));
   const numbers = (docs: string[]) => docs.map((text) => Number((JSON.parse(text) as { _id: string })._id));
   const run = async (count: number, post: (ids: number[]) => { error?: string; reason?: string }[]) => {
-    const progress = { ...NOTHING_SENT, refused: [] as Refusal[] };
+    const progress = { ...NO_PROGRESS, refused: [] as Refusal[] };
     let requests = 0;
     await storeBatch(sources(count), (docs) => { requests += 1; return Promise.resolve().then(() => post(numbers(docs))); }, progress);
     return { ...progress, requests, lines: progress.refused.map(({ line }) => line) };
@@ -175,7 +175,7 @@ describe('uploads that are refused in part', () => {
   });
 
   test.each([0, 401, 404, 429, 500, 503])('with %i the upload stops and can continue', async (status) => {
-    const progress = { ...NOTHING_SENT, refused: [] as Refusal[] };
+    const progress = { ...NO_PROGRESS, refused: [] as Refusal[] };
     await expect(storeBatch(sources(9), () => Promise.reject(new ApiError(status, 'x', 'x')), progress)).rejects.toThrow('x');
     expect(progress).toMatchObject({ done: 0, saved: 0, refused: [] });
   });

@@ -55,7 +55,7 @@ export function build(db: string, ddoc: string, signal?: AbortSignal): Promise<B
   });
 }
 
-export const order = (db: string, ddoc: string, action: 'start' | 'pause' | 'resume' | 'cancel') => post(`${designPath(db, ddoc)}/_build`, { action });
+export const controlBuild = (db: string, ddoc: string, action: 'start' | 'pause' | 'resume' | 'cancel') => post(`${designPath(db, ddoc)}/_build`, { action });
 
 export function hasViews(design: DesignDoc): boolean {
   return Object.keys(design.views ?? {}).some((name) => name !== 'lib');

@@ -39,7 +39,7 @@ export function fullKey(key: string[]): string {
 }
 
 /** Selects the server and the user whose drafts are read and written. After a session has expired, its user remains the owner. */
-export function ownDrafts(server: string, user: string): void {
+export function setDraftOwner(server: string, user: string): void {
   const next = `${server} ${user}`;
   if (next === owner) return;
   owner = next;
@@ -51,7 +51,7 @@ export function draft(key: string[]): Draft | undefined {
 }
 
 /** Stores a draft, or removes it if `next` is undefined. */
-export function keep(key: string[], next: { text: string; base: string } | undefined): void {
+export function storeDraft(key: string[], next: { text: string; base: string } | undefined): void {
   const name = fullKey(key);
   if (next) drafts.set(name, { ...next, at: Date.now() });
   else if (!drafts.delete(name)) return;

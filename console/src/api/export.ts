@@ -117,9 +117,9 @@ async function csvFile(parts: Blob[], columns: string[]): Promise<BlobPart[]> {
   return file;
 }
 
-export const download = (file: Blob, name: string, format: ExportFormat) => offer(file, `${name.replaceAll(/[^\w.-]+/g, '-')}.${ENDINGS[format]}`);
+export const download = (file: Blob, name: string, format: ExportFormat) => downloadFile(file, `${name.replaceAll(/[^\w.-]+/g, '-')}.${ENDINGS[format]}`);
 
-export function offer(file: Blob, name: string): void {
+export function downloadFile(file: Blob, name: string): void {
   const url = URL.createObjectURL(file);
   const link = document.createElement('a');
   link.href = url;

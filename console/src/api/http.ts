@@ -25,10 +25,10 @@ export interface Options {
   signal?: AbortSignal | undefined;
 }
 
-let onLoggedOut: (isWrite: boolean) => void = () => {};
+let unauthorizedListener: (isWrite: boolean) => void = () => {};
 /** Registers the function that is called after each response with status 401. `isWrite` is false for GET requests. */
-export function whenLoggedOut(act: (isWrite: boolean) => void): void {
-  onLoggedOut = act;
+export function onUnauthorized(act: (isWrite: boolean) => void): void {
+  unauthorizedListener = act;
 }
 
 export async function send(method: string, path: string, options: Options = {}): Promise<Answer> {
@@ -76,7 +76,7 @@ function refusal(response: Response, text: string, method: string): ApiError {
   } catch {
     // The response of a proxy need not be JSON.
   }
-  if (response.status === 401) onLoggedOut(method !== 'GET');
+  if (response.status === 401) unauthorizedListener(method !== 'GET');
   const reason = typeof body.reason === 'string' ? body.reason : text.slice(0, 300) || response.statusText;
   return new ApiError(response.status, typeof body.error === 'string' ? body.error : response.statusText, reason);
 }

@@ -1,7 +1,7 @@
 /** Recent Mango queries and named saved ones. They are stored in `localStorage` for each server and database. */
 import { root } from './paths.ts';
 
-export interface KeptQuery {
+export interface StoredQuery {
   text: string;
   /** Undefined for recent queries. */
   name?: string;
@@ -15,24 +15,24 @@ const TEXT_MAX = 20_000;
 const keyOf = (db: string) => `settee-queries ${root()} ${db}`;
 
 /** Returns the saved queries, then the recent ones, each sorted by time in descending order. */
-export function keptQueries(db: string): KeptQuery[] {
+export function storedQueries(db: string): StoredQuery[] {
   try {
     const found: unknown = JSON.parse(localStorage.getItem(keyOf(db)) ?? '[]');
-    return Array.isArray(found) ? (found as KeptQuery[]).filter(({ text }) => typeof text === 'string') : [];
+    return Array.isArray(found) ? (found as StoredQuery[]).filter(({ text }) => typeof text === 'string') : [];
   } catch {
     return [];
   }
 }
 
 /** Returns the list with a query added as the newest of its kind. A query with the same text or name is replaced. */
-export function withQuery(all: readonly KeptQuery[], query: KeptQuery): KeptQuery[] {
+export function withQuery(all: readonly StoredQuery[], query: StoredQuery): StoredQuery[] {
   const others = all.filter(({ name, text }) => (query.name === undefined ? name !== undefined || text !== query.text : name !== query.name));
   const saved = others.filter(({ name }) => name !== undefined);
   const recent = others.filter(({ name }) => name === undefined);
   return query.name === undefined ? [...saved, query, ...recent.slice(0, RECENT_MAX - 1)] : [query, ...saved.slice(0, SAVED_MAX - 1), ...recent];
 }
 
-function write(db: string, all: KeptQuery[]): void {
+function write(db: string, all: StoredQuery[]): void {
   try {
     localStorage.setItem(keyOf(db), JSON.stringify(all));
   } catch {
@@ -40,17 +40,17 @@ function write(db: string, all: KeptQuery[]): void {
   }
 }
 
-export function keepQuery(db: string, query: KeptQuery): void {
-  if (query.text.length <= TEXT_MAX) write(db, withQuery(keptQueries(db), query));
+export function storeQuery(db: string, query: StoredQuery): void {
+  if (query.text.length <= TEXT_MAX) write(db, withQuery(storedQueries(db), query));
 }
 
-export function forgetQuery(db: string, query: KeptQuery): void {
-  write(db, keptQueries(db).filter(({ name, text }) => name !== query.name || text !== query.text));
+export function removeQuery(db: string, query: StoredQuery): void {
+  write(db, storedQueries(db).filter(({ name, text }) => name !== query.name || text !== query.text));
 }
 
-const template = (name: string, query: object): KeptQuery => ({ name, text: JSON.stringify(query, null, 2) });
+const template = (name: string, query: object): StoredQuery => ({ name, text: JSON.stringify(query, null, 2) });
 
-export const TEMPLATES: KeptQuery[] = [
+export const TEMPLATES: StoredQuery[] = [
   template('All documents', { selector: { _id: { $gt: null } }, limit: 25 }),
   template('Equality', { selector: { type: 'order', state: 'open' }, limit: 25 }),
   template('Range, sorted', { selector: { date: { $gte: '2024-01-01', $lt: '2025-01-01' } }, sort: [{ date: 'asc' }], limit: 25 }),

@@ -58,7 +58,7 @@ export function authorization(): Record<string, string> {
 }
 
 /** Stores credentials until the tab is closed. Without a name the credentials are removed. */
-export function keepLogin(name?: string, password = ''): void {
+export function storeLogin(name?: string, password = ''): void {
   if (name === undefined) sessionStorage.removeItem(LOGIN + server);
   else sessionStorage.setItem(LOGIN + server, `Basic ${btoa(String.fromCharCode(...new TextEncoder().encode(`${name}:${password}`)))}`);
 }

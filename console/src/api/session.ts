@@ -1,8 +1,8 @@
 import { signal } from '../ui/signal.ts';
-import { draftsReady, ownDrafts } from './drafts.ts';
+import { draftsReady, setDraftOwner } from './drafts.ts';
 import { ApiError, get, otherServers, send } from './http.ts';
 import { root } from './paths.ts';
-import { keepLogin, server } from './servers.ts';
+import { storeLogin, server } from './servers.ts';
 
 export interface Session {
   name: string | null;
@@ -17,7 +17,7 @@ export interface Welcome {
   isSettee: boolean;
 }
 
-export interface World {
+export interface SessionState {
   session: Session;
   welcome: Welcome | undefined;
   /** False until the session and the server information are loaded. */
@@ -28,10 +28,10 @@ export interface World {
   unknown: boolean;
 }
 
-export const world = signal<World>({ session: { name: null, roles: [] }, welcome: undefined, ready: false, closed: false, unknown: false });
+export const sessionState = signal<SessionState>({ session: { name: null, roles: [] }, welcome: undefined, ready: false, closed: false, unknown: false });
 
 /** Names of the other servers that the policy permits. */
-export const others = signal<string[]>([]);
+export const permittedServers = signal<string[]>([]);
 
 /** True after the session has expired. The page remains open, and the login form is shown over it. */
 export const expired = signal(false);
@@ -41,12 +41,12 @@ export const loginOpen = signal(false);
 export const logins = signal(0);
 
 export function isAdmin(): boolean {
-  return world.value.session.roles.includes('_admin');
+  return sessionState.value.session.roles.includes('_admin');
 }
 
 /** True on a server without an administrator, where every client has all permissions. */
 export function isParty(): boolean {
-  return world.value.session.name === null && isAdmin();
+  return sessionState.value.session.name === null && isAdmin();
 }
 
 interface Root {
@@ -61,12 +61,12 @@ export async function refresh(): Promise<void> {
   let closed = false;
   const drafts = draftsReady();
   const listed = otherServers().then((names) => {
-    others.value = names;
+    permittedServers.value = names;
     return names;
   });
   // Requests and passwords must not be sent to a server that the administrator of the console has not permitted.
   if (server !== '' && !(await listed).includes(server)) {
-    world.value = { ...world.value, ready: true, unknown: true };
+    sessionState.value = { ...sessionState.value, ready: true, unknown: true };
     return;
   }
   // Both requests are sent concurrently, because each costs a round trip.
@@ -86,28 +86,28 @@ export async function refresh(): Promise<void> {
     isSettee: /settee/i.test(vendor),
   };
   await drafts;
-  ownDrafts(root(), session.name ?? '');
+  setDraftOwner(root(), session.name ?? '');
   expired.value = false;
   // Another server always requires a login, because the console needs more than its public endpoints.
   const isOutside = server !== '' && session.name === null && !session.roles.includes('_admin');
-  world.value = { session, welcome, ready: true, closed: closed || isOutside || welcome === undefined, unknown: false };
+  sessionState.value = { session, welcome, ready: true, closed: closed || isOutside || welcome === undefined, unknown: false };
 }
 
 export async function login(name: string, password: string): Promise<void> {
   if (server === '') await send('POST', '_session', { body: JSON.stringify({ name, password }) });
-  else await loginElsewhere(name, password);
+  else await loginToOtherServer(name, password);
   await refresh();
   loginOpen.value = false;
   logins.value += 1;
 }
 
 /** Stores the password for all requests, because this page cannot use cookies of another server. */
-async function loginElsewhere(name: string, password: string): Promise<void> {
-  keepLogin(name, password);
+async function loginToOtherServer(name: string, password: string): Promise<void> {
+  storeLogin(name, password);
   try {
     await get('_session');
   } catch (error) {
-    keepLogin();
+    storeLogin();
     throw error;
   }
 }
@@ -116,7 +116,7 @@ let checking = false;
 
 /** Called after a response with status 401. Opens the login form if the session has expired; a missing permission also causes 401. */
 export async function checkSession(isWrite: boolean): Promise<void> {
-  if (world.value.session.name === null || checking) return;
+  if (sessionState.value.session.name === null || checking) return;
   if (expired.value) {
     if (isWrite) loginOpen.value = true;
     return;
@@ -133,6 +133,6 @@ export async function checkSession(isWrite: boolean): Promise<void> {
 
 export async function logout(): Promise<void> {
   if (server === '') await send('DELETE', '_session');
-  else keepLogin();
+  else storeLogin();
   await refresh();
 }

@@ -14,7 +14,7 @@ export interface Progress {
   refused: Refusal[];
 }
 
-export const NOTHING_SENT: Progress = { done: 0, saved: 0, refused: [] };
+export const NO_PROGRESS: Progress = { done: 0, saved: 0, refused: [] };
 
 export type Post = (docs: string[]) => Promise<{ id?: string; error?: string; reason?: string }[]>;
 

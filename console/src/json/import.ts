@@ -1,5 +1,5 @@
 /** Readers of files with documents: JSON (an array, `{"docs": […]}`, rows of `_all_docs`, or one document), NDJSON and CSV. */
-import { JsonError, compact, member, parse, place, raw, stringOf } from './text.ts';
+import { JsonError, compact, member, parse, positionOf, raw, stringOf } from './text.ts';
 
 export type Format = 'JSON' | 'NDJSON' | 'CSV';
 
@@ -76,7 +76,7 @@ function readJson(text: string): Import {
     }
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
-    const { line, column } = place(text, error.at);
+    const { line, column } = positionOf(text, error.at);
     problems.push({ line, id: undefined, reason: `${error.message}, at column ${column}. The file is one JSON value, so none of its documents can be read.` });
   }
   return { format: 'JSON', docs, problems };

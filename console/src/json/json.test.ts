@@ -4,7 +4,7 @@ import { getAt, setAt } from './edit.ts';
 import { csvRecords, guess, readFile } from './import.ts';
 import { documentProblems, jsonProblems } from './problems.ts';
 import { columns, fields, readDocs, readRows } from './rows.ts';
-import { JsonError, compact, format, parse, place, withMembers } from './text.ts';
+import { JsonError, compact, format, parse, positionOf, withMembers } from './text.ts';
 
 describe('JSON keeps its text', () => {
   const texts = ['0', '-0', '1.50', '1e2', '12345678901234567890', '0.1000000000000000055511151231257827', '"\\u00e9\\/"', '[]', '{}', 'true', 'null', '[1.0,{"a":[]},"x"]', '{"a":1,"a":2}'];
@@ -58,8 +58,8 @@ describe('JSON keeps its text', () => {
   });
 
   test('positions are converted to line and column', () => {
-    expect(place('a\nbc', 3)).toEqual({ line: 2, column: 2 });
-    expect(place('abc', 0)).toEqual({ line: 1, column: 1 });
+    expect(positionOf('a\nbc', 3)).toEqual({ line: 2, column: 2 });
+    expect(positionOf('abc', 0)).toEqual({ line: 1, column: 1 });
   });
 });
 

@@ -204,7 +204,7 @@ export function withMembers(text: string, changes: Record<string, string | undef
 }
 
 /** Returns the line and column of an offset, both from 1. */
-export function place(text: string, at: number): { line: number; column: number } {
+export function positionOf(text: string, at: number): { line: number; column: number } {
   const before = text.slice(0, at);
   const line = before.split('\n').length;
   return { line, column: at - before.lastIndexOf('\n') };

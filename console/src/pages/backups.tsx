@@ -2,9 +2,9 @@
 import { useState } from 'preact/hooks';
 import { backups, restart, startBackup, type Attempt, type Backups } from '../api/backup.ts';
 import { setConfig } from '../api/config.ts';
-import { Button, Card, Confirm, Empty, Field, Json, Meter, Notice, PageHead, Problem, Skeleton, Stat, Tag, say } from '../ui/kit.tsx';
+import { Button, Card, Confirm, Empty, Field, Json, Meter, Notice, PageHead, Problem, Skeleton, Stat, Tag, showToast } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAction, useAsk } from '../ui/use.ts';
+import { useAction, useRequest } from '../ui/use.ts';
 import { ago, bytes, duration, number, plural } from '../ui/words.ts';
 
 const EVERY_MS = 1500;
@@ -12,23 +12,23 @@ const EVERY_MS = 1500;
 const SHOWN = 20;
 
 export function BackupsPage() {
-  const asked = useAsk(backups, [], EVERY_MS);
+  const result = useRequest(backups, [], EVERY_MS);
   const { busy, error, run } = useAction();
-  const state = asked.data;
+  const state = result.data;
   const start = () => void run(async () => {
     await startBackup();
-    say('A backup was started.');
-    asked.again();
+    showToast('A backup was started.');
+    result.again();
   });
   return (
     <>
       <PageHead title="Backups" note={state?.configured ? state.location : undefined}>
         {state?.configured && <><Button kind="primary" icon="play" busy={busy || state.running !== null} onClick={start}>Back up now</Button><CopyAs request={{ method: 'POST', path: '_node/_local/_backup', body: '{}' }} /></>}
       </PageHead>
-      <Problem error={asked.error} again={asked.again} />
+      <Problem error={result.error} again={result.again} />
       <Problem error={error} />
-      {asked.loading && !state && !asked.error && <Card flush><Skeleton /></Card>}
-      {!asked.loading && !state && !asked.error && <Card flush><Empty icon="history" title="This server reports no backups">Settee writes backups of all databases into an S3 bucket. Back up other servers with their own tools or by replication.</Empty></Card>}
+      {result.loading && !state && !result.error && <Card flush><Skeleton /></Card>}
+      {!result.loading && !state && !result.error && <Card flush><Empty icon="history" title="This server reports no backups">Settee writes backups of all databases into an S3 bucket. Back up other servers with their own tools or by replication.</Empty></Card>}
       {state?.configured === false && <Unset />}
       {state?.configured && <State state={state} />}
     </>
@@ -119,7 +119,7 @@ function Unset() {
           {isSaved && <Notice>The settings are stored. They apply after a restart of the server.</Notice>}
           <div class="actions"><Button kind="primary" type="submit" busy={busy}>Save</Button>{isSaved && <Button icon="refresh" onClick={() => setAsked(true)}>Restart the server</Button>}</div>
         </form>
-        {isAsked && <Confirm title="Restart the server?" verb="Restart" onClose={() => setAsked(false)} act={async () => { await restart(); say('The server is restarting.'); }}>
+        {isAsked && <Confirm title="Restart the server?" verb="Restart" onClose={() => setAsked(false)} act={async () => { await restart(); showToast('The server is restarting.'); }}>
           <p>Open requests are completed first. Clients reconnect after a few seconds. The backups start with the new process.</p>
         </Confirm>}
       </Card>

@@ -12,7 +12,7 @@ const OPERATORS: [string, string][] = [
 ];
 
 /** Condition of a new query, which matches every document. */
-const EVERYTHING = '{"$gt":null}';
+const MATCH_ALL = '{"$gt":null}';
 
 /** Converts typed text to JSON. Text that is not JSON becomes a string. A list is JSON or separated by commas. */
 export function conditionValue(operator: string, typed: string): string {
@@ -28,8 +28,8 @@ export function conditionValue(operator: string, typed: string): string {
 
 /** Returns the query with a condition added to its selector. */
 export function withCondition(query: string, field: string, operator: string, value: string): string {
-  const everything = getAt(query, ['selector', '_id']);
-  const start = field !== '_id' && everything !== undefined && compact(everything) === EVERYTHING ? setAt(query, ['selector', '_id'], undefined) : query;
+  const idCondition = getAt(query, ['selector', '_id']);
+  const start = field !== '_id' && idCondition !== undefined && compact(idCondition) === MATCH_ALL ? setAt(query, ['selector', '_id'], undefined) : query;
   const old = getAt(start, ['selector', field]);
   const isCondition = old !== undefined && parse(old).kind === 'object' && (parse(old).keys ?? []).every((key) => key.startsWith('$'));
   const base = old === undefined ? '{}' : isCondition ? old : `{"$eq":${old}}`;

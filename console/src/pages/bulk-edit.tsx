@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { idsOfQuery, loadTexts, saveTexts, texts, type Outcome } from '../api/bulk.ts';
 import { effect, namesOf, refusal, type Change, type Effect, type Kind } from '../json/bulk.ts';
 import { ChoiceField } from '../ui/choice.tsx';
-import { Button, Dialog, Field, Notice, Problem, Segments, Tag, say } from '../ui/kit.tsx';
+import { Button, Dialog, Field, Notice, Problem, Segments, Tag, showToast } from '../ui/kit.tsx';
 import { useAction } from '../ui/use.ts';
 import { number, plural } from '../ui/words.ts';
 
@@ -12,7 +12,7 @@ const VALUE_CHARS = 80;
 const KINDS: [Kind, string][] = [['set', 'Set'], ['remove', 'Remove'], ['rename', 'Rename']];
 
 /** Ids of selected documents, or a query all of whose documents are edited. */
-export type Chosen = { ids: string[] } | { find: string; query: string };
+export type EditTarget = { ids: string[] } | { find: string; query: string };
 
 interface Planned {
   id: string;
@@ -22,7 +22,7 @@ interface Planned {
 
 interface EditProps {
   db: string;
-  chosen: Chosen;
+  chosen: EditTarget;
   /** Suggested field names. */
   names: string[];
   onClose: () => void;
@@ -54,7 +54,7 @@ export function EditMany({ db, chosen, names, onClose, onDone }: EditProps) {
     const before = new Map(plan?.map(({ id, text }) => [id, text]));
     const undone = await saveTexts(db, texts(before, outcomes ?? []));
     const failed = undone.filter((each) => each.error !== undefined);
-    say(failed.length === 0 ? `${plural(undone.length, 'document')} restored.` : `${plural(undone.length - failed.length, 'document')} restored, ${number(failed.length)} not: another client has changed them.`);
+    showToast(failed.length === 0 ? `${plural(undone.length, 'document')} restored.` : `${plural(undone.length - failed.length, 'document')} restored, ${number(failed.length)} not: another client has changed them.`);
     onDone();
     onClose();
   });

@@ -5,7 +5,7 @@ import { docPath } from '../api/paths.ts';
 import { getAt, setAt, typedValue } from '../json/edit.ts';
 import type { Row } from '../json/rows.ts';
 import { member, parse, plain, stringOf, withMembers } from '../json/text.ts';
-import { Problem, say } from '../ui/kit.tsx';
+import { Problem, showToast } from '../ui/kit.tsx';
 import { useAction } from '../ui/use.ts';
 
 /** Position of the edited cell. */
@@ -58,8 +58,8 @@ function Input({ db, row, name, onEdit, onSaved }: Omit<CellProps, 'isEdited'>) 
       const saved = await saveMember(db, row, name, typedValue(old, typed));
       onSaved(saved);
       onEdit(step);
-      const undo = () => { saveMember(db, saved, name, old).then(onSaved, (problem: Error) => say(`${name} was not restored: ${problem.message}`)); };
-      say(`${name} of ${row.id ?? ''} is saved as ${stringOf(saved.doc ?? '', member(parse(saved.doc ?? '{}'), '_rev')) ?? ''}.`, { text: 'Undo', act: undo });
+      const undo = () => { saveMember(db, saved, name, old).then(onSaved, (problem: Error) => showToast(`${name} was not restored: ${problem.message}`)); };
+      showToast(`${name} of ${row.id ?? ''} is saved as ${stringOf(saved.doc ?? '', member(parse(saved.doc ?? '{}'), '_rev')) ?? ''}.`, { text: 'Undo', act: undo });
     }).then((isSaved) => { isLeft.current = isSaved; });
   };
   const onKeyDown = (event: KeyboardEvent) => {

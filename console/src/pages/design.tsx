@@ -8,8 +8,8 @@ import { member, parse, plain, withMembers } from '../json/text.ts';
 import { go, setParams, useParam, useRoute } from '../router.ts';
 import { Restored, useDraft, useForm } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
-import { Button, Card, Confirm, Field, Link, LinkButton, Notice, Problem, Select, Skeleton, say } from '../ui/kit.tsx';
-import { useAction, useAsk } from '../ui/use.ts';
+import { Button, Card, Confirm, Field, Link, LinkButton, Notice, Problem, Select, Skeleton, showToast } from '../ui/kit.tsx';
+import { useAction, useRequest } from '../ui/use.ts';
 import { BuildState } from './designs.tsx';
 import type { DbPage } from './db.tsx';
 import { SEARCH_STARTS, SearchIndex, newSearchIndex, type SearchKind } from './search-index.tsx';
@@ -48,10 +48,10 @@ export function Design({ db }: DbPage) {
   const { path: at } = useRoute();
   const ddoc = at[3] ?? '';
   const [part] = useParam('part');
-  const asked = useAsk(async (signal) => (await send('GET', designPath(db, ddoc), { signal })).text, [db, ddoc]);
-  if (asked.error) return <Problem error={asked.error} again={asked.again} />;
-  if (asked.data === undefined) return <Skeleton />;
-  const names = parts(asked.data);
+  const result = useRequest(async (signal) => (await send('GET', designPath(db, ddoc), { signal })).text, [db, ddoc]);
+  if (result.error) return <Problem error={result.error} again={result.again} />;
+  if (result.data === undefined) return <Skeleton />;
+  const names = parts(result.data);
   const chosen = part || names[0] || 'new';
   return (
     <>
@@ -64,9 +64,9 @@ export function Design({ db }: DbPage) {
           {names.map((name) => <Link key={name} to={['db', db, 'design', ddoc]} query={{ part: name }} aria-current={name === chosen ? 'true' : undefined}>{name}</Link>)}
           <Link to={['db', db, 'design', ddoc]} query={{ part: 'new' }} aria-current={chosen === 'new' ? 'true' : undefined}>+ new function</Link>
         </nav>
-        {chosen === 'new' ? <New db={db} ddoc={ddoc} text={asked.data} again={asked.again} />
-          : searchPart(chosen) ? <SearchIndex key={chosen} db={db} ddoc={ddoc} text={asked.data} {...searchPart(chosen) as SearchPart} onSaved={asked.put} again={asked.again} />
-          : <Function key={chosen} db={db} ddoc={ddoc} text={asked.data} part={chosen} onSaved={asked.put} again={asked.again} />}
+        {chosen === 'new' ? <New db={db} ddoc={ddoc} text={result.data} again={result.again} />
+          : searchPart(chosen) ? <SearchIndex key={chosen} db={db} ddoc={ddoc} text={result.data} {...searchPart(chosen) as SearchPart} onSaved={result.put} again={result.again} />
+          : <Function key={chosen} db={db} ddoc={ddoc} text={result.data} part={chosen} onSaved={result.put} again={result.again} />}
       </div>
     </>
   );
@@ -98,7 +98,7 @@ function Function({ db, ddoc, text, part, onSaved, again }: PartProps & { part: 
   const mapped = useDraft(['design', db, ddoc, part], source ?? '', source ?? '');
   const reduced = useDraft(['design', db, ddoc, part, 'reduce'], oldReduce ?? '', oldReduce ?? '');
   const [code, reduce] = [mapped.text, reduced.text];
-  const [asking, setAsking] = useState(false);
+  const [confirming, setConfirming] = useState(false);
   const { busy, error, run } = useAction();
   const isChanged = source !== undefined && (mapped.isChanged || reduced.isChanged);
   const isStale = mapped.isStale || reduced.isStale;
@@ -123,7 +123,7 @@ function Function({ db, ddoc, text, part, onSaved, again }: PartProps & { part: 
     onSaved(withMembers(body, { _rev: JSON.stringify(rev) }));
     mapped.saved(code, { base: code, rebase: (typed) => typed });
     reduced.saved(reduce, { base: reduce, rebase: (typed) => typed });
-    say(isLater ? `${part} is saved, without your later changes.` : `${part} is saved.`);
+    showToast(isLater ? `${part} is saved, without your later changes.` : `${part} is saved.`);
     again();
   });
   return (
@@ -135,9 +135,9 @@ function Function({ db, ddoc, text, part, onSaved, again }: PartProps & { part: 
       <Problem error={error} />
       <div class="row spread">
         <div class="actions"><Button kind="primary" icon="check" busy={busy} disabled={!isChanged} onClick={save}>Save</Button>{isChanged && <Button kind="quiet" onClick={discard}>Undo all</Button>}{isView && language !== 'query' && <LinkButton to={['db', db, 'view', ddoc, name]} icon="table">Rows</LinkButton>}</div>
-        <Button kind="danger" icon="trash" onClick={() => setAsking(true)}>Delete {isView ? 'view' : 'function'}</Button>
+        <Button kind="danger" icon="trash" onClick={() => setConfirming(true)}>Delete {isView ? 'view' : 'function'}</Button>
       </div>
-      {asking && <Confirm title={`Delete ${part}?`} verb="Delete" onClose={() => setAsking(false)} act={async () => {
+      {confirming && <Confirm title={`Delete ${part}?`} verb="Delete" onClose={() => setConfirming(false)} act={async () => {
         await saveText(db, ddoc, setAt(text, at, undefined));
         discard();
         setParams({ part: undefined });
@@ -159,8 +159,8 @@ export function Reduce({ label, value, onValue, onSave, language }: { label: str
 }
 
 function New({ db, ddoc, text, again }: PartProps) {
-  const [wanted] = useParam('kind');
-  const form = useForm(['new function', db, ddoc, wanted], { kind: wanted in STARTS ? wanted : 'views', name: '' });
+  const [requestedKind] = useParam('kind');
+  const form = useForm(['new function', db, ddoc, requestedKind], { kind: requestedKind in STARTS ? requestedKind : 'views', name: '' });
   const { kind, name } = form.value;
   const { busy, error, run } = useAction();
   const isValidation = kind === 'validate_doc_update';

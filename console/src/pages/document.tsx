@@ -1,18 +1,18 @@
 /** One document: its text, conflicts, revisions and attachments. The text is never converted to values, so numbers are not rounded. */
 import { useEffect, useState } from 'preact/hooks';
-import { draft, keep } from '../api/drafts.ts';
+import { draft, storeDraft } from '../api/drafts.ts';
 import { deletionOf, restore, type Deletion } from '../api/undo.ts';
 import { ApiError, creating, get, send } from '../api/http.ts';
 import { docPath, idPath, isDocumentId, path as pathOf, query } from '../api/paths.ts';
 import { documentProblems } from '../json/problems.ts';
 import { format, member, parse, plain, raw, stringOf, withMembers } from '../json/text.ts';
 import { go, useDialog, useParam, useRoute } from '../router.ts';
-import { Restored, useDraft, type Drafted } from '../ui/draft.tsx';
+import { Restored, useDraft, type DraftState } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
-import { Button, Card, Confirm, Dialog, Empty, Field, Link, LinkButton, Notice, PageHead, Problem, Segments, Skeleton, Tabs, Tag, say } from '../ui/kit.tsx';
+import { Button, Card, Confirm, Dialog, Empty, Field, Link, LinkButton, Notice, PageHead, Problem, Segments, Skeleton, Tabs, Tag, showToast } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useCommands } from '../ui/palette.tsx';
-import { useAction, useAsk } from '../ui/use.ts';
+import { useAction, useRequest } from '../ui/use.ts';
 import { bytes } from '../ui/words.ts';
 import { Attachments, type Stub } from './attachments.tsx';
 import type { DbPage } from './db.tsx';
@@ -51,16 +51,16 @@ export function Document(page: DbPage) {
   const { path } = useRoute();
   const id = path[3] ?? '';
   if (!isDocumentId(id)) return <Problem error={new Error(id === '' ? 'The address contains no document id.' : `${id} is reserved and not a document id.`)} />;
-  return <One {...page} id={id} />;
+  return <DocumentPage {...page} id={id} />;
 }
 
-function One({ db, id }: DbPage & { id: string }) {
+function DocumentPage({ db, id }: DbPage & { id: string }) {
   const [tab] = useParam('tab', 'edit');
   const [rev] = useParam('rev');
   const [dialog, setDialog] = useDialog();
-  const asked = useAsk((signal) => load(db, id, rev, signal), [db, id, rev]);
-  const doc = asked.data;
-  const isDeleted = asked.error instanceof ApiError && asked.error.status === 404 && asked.error.reason === 'deleted';
+  const result = useRequest((signal) => load(db, id, rev, signal), [db, id, rev]);
+  const doc = result.data;
+  const isDeleted = result.error instanceof ApiError && result.error.status === 404 && result.error.reason === 'deleted';
   const isDesign = id.startsWith('_design/');
   useCommands([
     { text: 'Clone this document', where: 'Action', icon: 'copy', act: () => setDialog('clone') },
@@ -81,12 +81,12 @@ function One({ db, id }: DbPage & { id: string }) {
         { text: 'Revisions', ...to('revisions') },
         { text: <>Attachments {doc && doc.attachments.length > 0 && <Tag>{doc.attachments.length}</Tag>}</>, ...to('attachments') },
       ]} />
-      {isDeleted ? <Deleted db={db} id={id} again={asked.again} /> : <Problem error={asked.error} again={asked.again} />}
-      {!doc && !asked.error && <Skeleton lines={10} />}
-      {doc && tab === 'edit' && <Edit key={`${id} ${rev}`} db={db} doc={doc} readOnly={rev !== ''} onSaved={asked.put} again={asked.again} />}
-      {doc && tab === 'conflicts' && <Conflicts db={db} doc={doc} again={asked.again} />}
-      {doc && tab === 'revisions' && <Revisions db={db} doc={doc} again={asked.again} />}
-      {doc && tab === 'attachments' && <Attachments db={db} doc={doc} again={asked.again} />}
+      {isDeleted ? <Deleted db={db} id={id} again={result.again} /> : <Problem error={result.error} again={result.again} />}
+      {!doc && !result.error && <Skeleton lines={10} />}
+      {doc && tab === 'edit' && <Edit key={`${id} ${rev}`} db={db} doc={doc} readOnly={rev !== ''} onSaved={result.put} again={result.again} />}
+      {doc && tab === 'conflicts' && <Conflicts db={db} doc={doc} again={result.again} />}
+      {doc && tab === 'revisions' && <Revisions db={db} doc={doc} again={result.again} />}
+      {doc && tab === 'attachments' && <Attachments db={db} doc={doc} again={result.again} />}
       {dialog === 'clone' && <Clone db={db} id={id} onClose={() => setDialog('')} />}
       {dialog === 'delete' && doc && <Remove db={db} doc={doc} onClose={() => setDialog('')} />}
     </>
@@ -97,7 +97,7 @@ function One({ db, id }: DbPage & { id: string }) {
 const withRev = (old: string | undefined, rev: string) => (text: string) => text.replace(/("_rev"\s*:\s*)"([^"]*)"/, (whole, name: string, found: string) => (found === old ? `${name}${JSON.stringify(rev)}` : whole));
 
 /** Returns the text based on the stored revision. It keeps the stored attachments unless it contains new attachment data. */
-function over(theirs: Loaded, text: string): string {
+function rebaseOnto(theirs: Loaded, text: string): string {
   const mine = member(parse(text), '_attachments');
   const own = member(parse(theirs.text), '_attachments');
   const files = mine && /"data"\s*:/.test(raw(text, mine)) ? {} : { _attachments: own && raw(theirs.text, own) };
@@ -117,7 +117,7 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
     const isLater = draft(['doc', db, doc.id])?.text !== sent;
     onSaved({ ...doc, rev, text: format(withMembers(body, { _rev: JSON.stringify(rev) })) });
     edited.saved(sent, { base: rev, rebase: withRev(stringOf(body, member(parse(body), '_rev')), rev) });
-    say(isLater ? `Saved as ${rev}, without your later changes.` : `Saved as ${rev}.`);
+    showToast(isLater ? `Saved as ${rev}, without your later changes.` : `Saved as ${rev}.`);
     setTheirs(undefined);
     again();
   };
@@ -141,9 +141,9 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
         <Difference left={theirs.text} right={text} leftName={`Stored, ${theirs.rev}`} rightName="Yours" />
         <Problem error={error} />
         <div class="actions">
-          <Button kind="primary" busy={busy} onClick={() => void run(() => put(text, over(theirs, text)))}>Save mine over theirs</Button>
+          <Button kind="primary" busy={busy} onClick={() => void run(() => put(text, rebaseOnto(theirs, text)))}>Save mine over theirs</Button>
           <Button onClick={() => { edited.discard(); setTheirs(undefined); again(); }}>Take theirs</Button>
-          <Button onClick={() => void run(async () => { await Promise.resolve(edited.move(format(over(theirs, text)), theirs.rev)); setTheirs(undefined); again(); })}>Continue editing</Button>
+          <Button onClick={() => void run(async () => { await Promise.resolve(edited.replace(format(rebaseOnto(theirs, text)), theirs.rev)); setTheirs(undefined); again(); })}>Continue editing</Button>
         </div>
       </div>
     );
@@ -177,7 +177,7 @@ function SideChoice() {
 }
 
 /** The JSON editor and the form of a document, which edit the same draft. */
-function Sides({ label, edited, readOnly = false, isNew = false, onSave }: { label: string; edited: Drafted; readOnly?: boolean; isNew?: boolean; onSave: () => void }) {
+function Sides({ label, edited, readOnly = false, isNew = false, onSave }: { label: string; edited: DraftState; readOnly?: boolean; isNew?: boolean; onSave: () => void }) {
   const [side] = useParam('as', 'json');
   const onKeyDown = (event: KeyboardEvent) => {
     if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== 's') return;
@@ -195,14 +195,14 @@ function Sides({ label, edited, readOnly = false, isNew = false, onSave }: { lab
 function Revisions({ db, doc, again }: { db: string; doc: Loaded; again: () => void }) {
   const { busy, error, run } = useAction();
   const revert = (old: Loaded) => void run(async () => {
-    const answer = await send('PUT', docPath(db, doc.id), { body: over(doc, old.text) });
-    say(`The text of ${old.rev} is saved as ${(JSON.parse(answer.text) as { rev: string }).rev}.`);
+    const answer = await send('PUT', docPath(db, doc.id), { body: rebaseOnto(doc, old.text) });
+    showToast(`The text of ${old.rev} is saved as ${(JSON.parse(answer.text) as { rev: string }).rev}.`);
     again();
   });
   const [shown, setShown] = useParam('show');
   const available = doc.revs.filter(({ status }) => status === 'available');
   const chosen = shown || available[1]?.rev || '';
-  const other = useAsk((signal) => (chosen === '' ? Promise.resolve(undefined) : load(db, doc.id, chosen, signal)), [db, doc.id, chosen]);
+  const other = useRequest((signal) => (chosen === '' ? Promise.resolve(undefined) : load(db, doc.id, chosen, signal)), [db, doc.id, chosen]);
   return (
     <div class="config">
       <nav aria-label="Revisions">
@@ -237,7 +237,7 @@ function Clone({ db, id, onClose }: { db: string; id: string; onClose: () => voi
     event.preventDefault();
     void run(async () => {
       await creating(`The document ${name}`, () => send('COPY', docPath(db, id), { headers: { Destination: idPath(name) } }));
-      say(`Cloned as ${name}.`);
+      showToast(`Cloned as ${name}.`);
       go(['db', db, 'doc', name]);
     });
   };
@@ -255,12 +255,12 @@ function Clone({ db, id, onClose }: { db: string; id: string; onClose: () => voi
 function undo(db: string, deletion: Deletion): void {
   const { id } = deletion;
   restore(db, [deletion]).then((failed) => {
-    if (failed.length > 0) say(`${id} was not restored: its revision was compacted, or another client has changed the document.`);
+    if (failed.length > 0) showToast(`${id} was not restored: its revision was compacted, or another client has changed the document.`);
     else {
-      say(`${id} is restored.`);
+      showToast(`${id} is restored.`);
       go(['db', db, 'doc', id]);
     }
-  }, (error: Error) => say(`${id} was not restored: ${error.message}`));
+  }, (error: Error) => showToast(`${id} was not restored: ${error.message}`));
 }
 
 /** Shown in place of a deleted document. */
@@ -268,7 +268,7 @@ function Deleted({ db, id, again }: { db: string; id: string; again: () => void 
   const { busy, error, run } = useAction();
   const act = () => void run(async () => {
     if ((await restore(db, [await deletionOf(db, id)])).length > 0) throw new Error('The revision before the deletion was compacted.');
-    say(`${id} is restored.`);
+    showToast(`${id} is restored.`);
     again();
   });
   return (
@@ -279,8 +279,8 @@ function Deleted({ db, id, again }: { db: string; id: string; again: () => void 
 function Remove({ db, doc, onClose }: { db: string; doc: Loaded; onClose: () => void }) {
   const act = async () => {
     await send('DELETE', docPath(db, doc.id) + query({ rev: doc.rev }));
-    keep(['doc', db, doc.id], undefined);
-    say(`${doc.id} is deleted.`, { text: 'Undo', act: () => undo(db, { id: doc.id, old: doc.rev }) });
+    storeDraft(['doc', db, doc.id], undefined);
+    showToast(`${doc.id} is deleted.`, { text: 'Undo', act: () => undo(db, { id: doc.id, old: doc.rev }) });
     go(['db', db]);
   };
   return (
@@ -302,11 +302,11 @@ export function NewDocument({ db, info }: DbPage) {
   const edited = useDraft(key, start, '');
   const { busy, error, run } = useAction();
   useEffect(() => {
-    const begin = (id: string) => {
+    const startWith = (id: string) => {
       const full = info?.props?.partitioned ? `${partition}:${id}` : id;
       setStart(`{\n  "_id": ${JSON.stringify(kind === 'local' ? `_local/${id}` : full)}\n}`);
     };
-    get<{ uuids: string[] }>('_uuids').then(({ uuids }) => begin(uuids[0] ?? '')).catch(() => begin(''));
+    get<{ uuids: string[] }>('_uuids').then(({ uuids }) => startWith(uuids[0] ?? '')).catch(() => startWith(''));
   }, [db, kind]);
   const create = (id: string, text: string) => (member(parse(text), '_rev') ? send('PUT', docPath(db, id), { body: text }) : creating(`The document ${id}`, () => send('PUT', docPath(db, id), { body: text })));
   const save = () => void run(async () => {
@@ -314,12 +314,12 @@ export function NewDocument({ db, info }: DbPage) {
     const node = parse(text);
     const id = stringOf(text, member(node, '_id'));
     const answer = id === undefined || id === '' ? await send('POST', pathOf`${db}`, { body: withMembers(text, { _id: undefined }) }) : await create(id, text);
-    const made = JSON.parse(answer.text) as { id: string; rev: string };
+    const created = JSON.parse(answer.text) as { id: string; rev: string };
     const typed = draft(key)?.text ?? text;
-    if (typed !== text) keep(['doc', db, made.id], { text: withNewRev(typed, made.rev), base: made.rev });
+    if (typed !== text) storeDraft(['doc', db, created.id], { text: withNewRev(typed, created.rev), base: created.rev });
     edited.discard();
-    say(`${made.id} is created.`);
-    go(['db', db, 'doc', made.id]);
+    showToast(`${created.id} is created.`);
+    go(['db', db, 'doc', created.id]);
   });
   return (
     <>

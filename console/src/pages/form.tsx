@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { TYPES, add, converted, isNumber, move, remove, rename, setValue, typeOf, type Path, type ValueType } from '../json/form.ts';
 import { documentProblems } from '../json/problems.ts';
-import { JsonError, parse, place, plain, raw, type Node } from '../json/text.ts';
+import { JsonError, parse, positionOf, plain, raw, type Node } from '../json/text.ts';
 import { Icon } from '../ui/icons.tsx';
 import { Button, Field, Notice, Select } from '../ui/kit.tsx';
 import { number, plural } from '../ui/words.ts';
@@ -60,7 +60,7 @@ function parsed(text: string): { root?: Node; problem?: string } {
     return root.kind === 'object' ? { root } : { problem: 'A document must be an object.' };
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
-    return { problem: `Line ${place(text, error.at).line}: ${error.message}.` };
+    return { problem: `Line ${positionOf(text, error.at).line}: ${error.message}.` };
   }
 }
 

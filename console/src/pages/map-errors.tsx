@@ -2,7 +2,7 @@
 import { post } from '../api/http.ts';
 import { path } from '../api/paths.ts';
 import { Link, Notice, Sentence } from '../ui/kit.tsx';
-import { useAsk } from '../ui/use.ts';
+import { useRequest } from '../ui/use.ts';
 import { number, plural } from '../ui/words.ts';
 
 interface Outcome {
@@ -14,13 +14,13 @@ const SAMPLE = 200;
 
 /** Runs the function on a sample of the documents. Shows nothing on servers without `_view_test`. */
 export function MapErrors({ db, ddoc, name, map }: { db: string; ddoc: string; name: string; map: string }) {
-  const asked = useAsk((signal) => post<Outcome>(path`${db}/_view_test`, { map, sample: SAMPLE }, signal).catch(() => undefined), [db, map]);
-  const [first] = asked.data?.errors ?? [];
-  if (!asked.data || !first) return null;
-  const count = new Set(asked.data.errors.map(({ id }) => id)).size;
+  const result = useRequest((signal) => post<Outcome>(path`${db}/_view_test`, { map, sample: SAMPLE }, signal).catch(() => undefined), [db, map]);
+  const [first] = result.data?.errors ?? [];
+  if (!result.data || !first) return null;
+  const count = new Set(result.data.errors.map(({ id }) => id)).size;
   return (
     <Notice kind="warn">
-      <p>The map function throws for {number(count)} of {plural(asked.data.documents, 'sampled document')}. They have no rows in the view.</p>
+      <p>The map function throws for {number(count)} of {plural(result.data.documents, 'sampled document')}. They have no rows in the view.</p>
       <p><strong><Sentence text={first.reason} /></strong>{first.id !== null && <>, in the document <Link to={['db', db, 'doc', first.id]}>{first.id}</Link></>}. <Link to={['db', db, 'playground']} query={{ ddoc, name }}>Open the playground</Link> to see all errors.</p>
     </Notice>
   );

@@ -2,7 +2,7 @@
 import { partitionInfo, partitionPath, partitions } from '../api/partitions.ts';
 import { setParams, useParam } from '../router.ts';
 import { ChoiceField } from '../ui/choice.tsx';
-import { useAsk, useSettled } from '../ui/use.ts';
+import { useRequest, useSettled } from '../ui/use.ts';
 import { bytes, plural } from '../ui/words.ts';
 import type { DbInfo } from './db.tsx';
 
@@ -25,8 +25,8 @@ export function PartitionField({ db, info, required = false }: { db: string; inf
   const [typed] = useParam('partition');
   const partition = usePartition(db, info);
   const isPartitioned = info?.props?.partitioned === true;
-  const known = useAsk((signal) => (isPartitioned ? partitions(db, signal).catch(() => []) : Promise.resolve([])), [db, isPartitioned]);
-  const figures = useAsk((signal) => (partition.name === '' ? Promise.resolve(undefined) : partitionInfo(db, partition.name, signal).catch(() => undefined)), [db, partition.name]);
+  const known = useRequest((signal) => (isPartitioned ? partitions(db, signal).catch(() => []) : Promise.resolve([])), [db, isPartitioned]);
+  const figures = useRequest((signal) => (partition.name === '' ? Promise.resolve(undefined) : partitionInfo(db, partition.name, signal).catch(() => undefined)), [db, partition.name]);
   if (!isPartitioned) return null;
   const hint = figures.data ? `${plural(figures.data.doc_count, 'document')}, ${bytes(figures.data.sizes.external)}` : required && typed === '' ? 'Views of this design document require a partition.' : undefined;
   return (

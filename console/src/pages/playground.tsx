@@ -10,9 +10,9 @@ import { go, setParams, useDialog, useParam } from '../router.ts';
 import { ChoiceField } from '../ui/choice.tsx';
 import { Restored, useLinkedDraft } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
-import { Button, Card, Dialog, Empty, Field, Json, Link, Notice, Problem, Select, Skeleton, Tag, say } from '../ui/kit.tsx';
+import { Button, Card, Dialog, Empty, Field, Json, Link, Notice, Problem, Select, Skeleton, Tag, showToast } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAction, useAsk, useSettled } from '../ui/use.ts';
+import { useAction, useRequest, useSettled } from '../ui/use.ts';
 import { bytes, number, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
 import { Reduce } from './design.tsx';
@@ -43,7 +43,7 @@ export function Playground({ db }: DbPage) {
   const [linkedReduce] = useParam('reduce');
   const [sample, setSample] = useParam('sample', '100');
   const [dialog, setDialog] = useDialog();
-  const known = useAsk((signal) => (ddoc === '' ? Promise.resolve([]) : designs(db, signal)), [db, ddoc]);
+  const known = useRequest((signal) => (ddoc === '' ? Promise.resolve([]) : designs(db, signal)), [db, ddoc]);
   const view = known.data?.find(({ _id }) => _id === `_design/${ddoc}`)?.views?.[name];
   const start = typeof view?.map === 'string' ? view.map : MAP;
   const mapped = useLinkedDraft(['playground', db, ddoc, name], linkedMap, start);
@@ -63,7 +63,7 @@ export function Playground({ db }: DbPage) {
     reduced.linked(reduced.text);
   }, [settled, isReady]);
   // `settled` triggers the request, which sends the newest text.
-  const asked = useAsk(async (signal) => {
+  const result = useRequest(async (signal) => {
     if (!isReady) return undefined;
     const { text } = await send('POST', path`${db}/_view_test`, { body, signal });
     return { text, trial: trial(text) };
@@ -73,7 +73,7 @@ export function Playground({ db }: DbPage) {
     mapped.discard();
     reduced.discard();
   };
-  const missing = asked.error instanceof ApiError && (asked.error.status === 404 || asked.error.status === 405 || (asked.error.status === 400 && /_view_test/.test(asked.error.reason)));
+  const missing = result.error instanceof ApiError && (result.error.status === 404 || result.error.status === 405 || (result.error.status === 400 && /_view_test/.test(result.error.reason)));
   if (missing) return <Card><Empty icon="flask" title="This server has no playground">Only Settee runs functions that are not stored. Views are edited under <Link to={['db', db, 'designs']}>Views</Link>.</Empty></Card>;
   return (
     <div class="play">
@@ -87,7 +87,7 @@ export function Playground({ db }: DbPage) {
           <div class="actions end">{isTyped && <Button kind="quiet" onClick={discard}>Undo all</Button>}<Button kind="primary" icon="check" onClick={() => setDialog('save')}>Save as a view</Button></div>
         </div>
       </div>
-      <div class="stack"><Restored found={mapped.restored ?? reduced.restored} onDiscard={discard} /><Problem error={asked.error} />{asked.data ? <Outcome text={asked.data.text} trial={asked.data.trial} reduces={by !== ''} /> : !asked.error && <Skeleton lines={10} />}</div>
+      <div class="stack"><Restored found={mapped.restored ?? reduced.restored} onDiscard={discard} /><Problem error={result.error} />{result.data ? <Outcome text={result.data.text} trial={result.data.trial} reduces={by !== ''} /> : !result.error && <Skeleton lines={10} />}</div>
       {dialog === 'save' && <Save db={db} ddoc={ddoc} name={name} map={code} reduce={by} onClose={() => setDialog('')} onSaved={discard} />}
     </div>
   );
@@ -157,7 +157,7 @@ function BailOuts({ found }: { found: [string, number][] }) {
 function Save({ db, ddoc, name, map, reduce, onClose, onSaved }: { db: string; ddoc: string; name: string; map: string; reduce: string; onClose: () => void; onSaved: () => void }) {
   const [design, setDesign] = useState(ddoc);
   const [view, setView] = useState(name);
-  const known = useAsk((signal) => designs(db, signal).catch(() => []), [db]);
+  const known = useRequest((signal) => designs(db, signal).catch(() => []), [db]);
   const { busy, error, run } = useAction();
   useEffect(() => { setDesign(ddoc); setView(name); }, [ddoc, name]);
   const submit = (event: Event) => {
@@ -171,7 +171,7 @@ function Save({ db, ddoc, name, map, reduce, onClose, onSaved }: { db: string; d
       if (reduce !== '' || getAt(body, ['views', view, 'reduce']) !== undefined) body = setAt(body, ['views', view, 'reduce'], reduce === '' ? undefined : JSON.stringify(reduce));
       await saveText(db, design, body);
       onSaved();
-      say(`${design}/${view} is saved; the server builds its index.`);
+      showToast(`${design}/${view} is saved; the server builds its index.`);
       go(['db', db, 'view', design, view]);
     });
   };

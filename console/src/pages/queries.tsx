@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
-import { TEMPLATES, forgetQuery, keepQuery, keptQueries, type KeptQuery } from '../api/queries.ts';
-import { Button, Dialog, Field, say } from '../ui/kit.tsx';
+import { TEMPLATES, removeQuery, storeQuery, storedQueries, type StoredQuery } from '../api/queries.ts';
+import { Button, Dialog, Field, showToast } from '../ui/kit.tsx';
 
 interface QueriesProps {
   db: string;
@@ -15,18 +15,18 @@ function summary(text: string): string {
 }
 
 export function Queries({ db, text, onChoose, onClose }: QueriesProps) {
-  const [kept, setKept] = useState(() => keptQueries(db));
+  const [kept, setKept] = useState(() => storedQueries(db));
   const [name, setName] = useState('');
   const save = (event: Event) => {
     event.preventDefault();
-    keepQuery(db, { name, text });
-    setKept(keptQueries(db));
+    storeQuery(db, { name, text });
+    setKept(storedQueries(db));
     setName('');
-    say(`The query ${name} is saved in this browser.`);
+    showToast(`The query ${name} is saved in this browser.`);
   };
-  const forget = (query: KeptQuery) => {
-    forgetQuery(db, query);
-    setKept(keptQueries(db));
+  const forget = (query: StoredQuery) => {
+    removeQuery(db, query);
+    setKept(storedQueries(db));
   };
   const list = { onChoose, onForget: forget };
   return (
@@ -42,7 +42,7 @@ export function Queries({ db, text, onChoose, onClose }: QueriesProps) {
   );
 }
 
-function QueryList({ title, queries, empty, onChoose, onForget }: { title: string; queries: KeptQuery[]; empty?: string; onChoose: (text: string) => void; onForget?: (query: KeptQuery) => void }) {
+function QueryList({ title, queries, empty, onChoose, onForget }: { title: string; queries: StoredQuery[]; empty?: string; onChoose: (text: string) => void; onForget?: (query: StoredQuery) => void }) {
   return (
     <section class="stack small" aria-label={title}>
       <h3>{title}</h3>

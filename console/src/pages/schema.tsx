@@ -6,17 +6,17 @@ import { schemaOf, type FieldSummary, type Schema as Summary } from '../json/sch
 import { setParams, useParam } from '../router.ts';
 import { Card, Empty, Field, Link, Meter, Notice, Problem, Select, Skeleton, Tag } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAsk } from '../ui/use.ts';
+import { useRequest } from '../ui/use.ts';
 import { number, plural } from '../ui/words.ts';
 import type { DbInfo, DbPage } from './db.tsx';
 
 /** Number of positions in the order of ids at which documents are sampled, because ids often depend on the kind of document. */
-const PLACES = 5;
+const POSITIONS = 5;
 
 /** Reads documents at several positions, without design documents. */
 async function sample(db: string, info: DbInfo, size: number, signal: AbortSignal): Promise<Summary> {
-  const each = Math.ceil(size / PLACES);
-  const skips = info.doc_count <= size ? [0] : Array.from({ length: PLACES }, (_, place) => Math.floor((place * (info.doc_count - each)) / (PLACES - 1)));
+  const each = Math.ceil(size / POSITIONS);
+  const skips = info.doc_count <= size ? [0] : Array.from({ length: POSITIONS }, (_, position) => Math.floor((position * (info.doc_count - each)) / (POSITIONS - 1)));
   const limit = skips.length === 1 ? size : each;
   const answers = await Promise.all(skips.map((skip) => send('GET', path`${db}/_all_docs` + query({ include_docs: true, limit, skip }), { signal })));
   const docs = new Map(answers.flatMap(({ text }) => readRows(text).rows).flatMap(({ id, doc }): [string, string][] => (id === undefined || doc === undefined || id.startsWith('_design/') ? [] : [[id, doc]])));
@@ -26,8 +26,8 @@ async function sample(db: string, info: DbInfo, size: number, signal: AbortSigna
 export function Schema({ db, info }: DbPage) {
   const [size, setSize] = useParam('sample', '500');
   const [typed] = useParam('q');
-  const asked = useAsk((signal) => (info === undefined ? Promise.resolve(undefined) : sample(db, info, Number(size), signal)), [db, info === undefined, size]);
-  const shown = asked.data?.fields.filter(({ path: name }) => name.toLowerCase().includes(typed.toLowerCase())) ?? [];
+  const result = useRequest((signal) => (info === undefined ? Promise.resolve(undefined) : sample(db, info, Number(size), signal)), [db, info === undefined, size]);
+  const shown = result.data?.fields.filter(({ path: name }) => name.toLowerCase().includes(typed.toLowerCase())) ?? [];
   return (
     <>
       <div class="toolbar">
@@ -35,11 +35,11 @@ export function Schema({ db, info }: DbPage) {
         <Select label="Sample" value={size} onValue={setSize} options={[['100', '100 documents'], ['500', '500 documents'], ['2000', '2,000 documents']]} />
         <CopyAs request={{ method: 'GET', path: path`${db}/_all_docs` + query({ include_docs: true, limit: size }) }} />
       </div>
-      <Problem error={asked.error} again={asked.again} />
-      {!asked.data && !asked.error && <Skeleton lines={10} />}
-      {asked.data?.isPartial && <Notice kind="warn">The documents have more fields than are listed. Their member names may be data.</Notice>}
-      {asked.data?.documents === 0 && <Card><Empty icon="table" title="No documents to read">The schema is read from the documents of the database.</Empty></Card>}
-      {asked.data && asked.data.documents > 0 && <Fields db={db} fields={shown} documents={asked.data.documents} />}
+      <Problem error={result.error} again={result.again} />
+      {!result.data && !result.error && <Skeleton lines={10} />}
+      {result.data?.isPartial && <Notice kind="warn">The documents have more fields than are listed. Their member names may be data.</Notice>}
+      {result.data?.documents === 0 && <Card><Empty icon="table" title="No documents to read">The schema is read from the documents of the database.</Empty></Card>}
+      {result.data && result.data.documents > 0 && <Fields db={db} fields={shown} documents={result.data.documents} />}
     </>
   );
 }

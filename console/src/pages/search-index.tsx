@@ -9,8 +9,8 @@ import { setParams } from '../router.ts';
 import { ChoiceField } from '../ui/choice.tsx';
 import { Restored, useDraft } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
-import { Button, Card, Confirm, Field, Link, Notice, Problem, TextArea, say } from '../ui/kit.tsx';
-import { useAction, useAsk } from '../ui/use.ts';
+import { Button, Card, Confirm, Field, Link, Notice, Problem, TextArea, showToast } from '../ui/kit.tsx';
+import { useAction, useRequest } from '../ui/use.ts';
 import { plural } from '../ui/words.ts';
 
 /** Member of a design document that contains search indexes. */
@@ -77,7 +77,7 @@ export function SearchIndex({ db, ddoc, text, kind, name, onSaved, again }: Sear
   const part = `${kind}/${name}`;
   const stored = getAt(text, [kind, name]);
   const edited = useDraft(['design', db, ddoc, part], stored ?? '{}', stored ?? '');
-  const [asking, setAsking] = useState(false);
+  const [confirming, setConfirming] = useState(false);
   const { busy, error, run } = useAction();
   if (stored === undefined) return <Notice>This design document has no search index {name}.</Notice>;
   const definition = edited.text;
@@ -93,7 +93,7 @@ export function SearchIndex({ db, ddoc, text, kind, name, onSaved, again }: Sear
     const rev = await saveText(db, ddoc, body);
     onSaved(withMembers(body, { _rev: JSON.stringify(rev) }));
     edited.saved(sent, { base: sent, rebase: (typed) => typed });
-    say(`${part} is saved.`);
+    showToast(`${part} is saved.`);
     again();
   });
   return (
@@ -104,10 +104,10 @@ export function SearchIndex({ db, ddoc, text, kind, name, onSaved, again }: Sear
       <Problem error={error} />
       <div class="row spread">
         <div class="actions"><Button kind="primary" icon="check" busy={busy} disabled={!edited.isChanged} onClick={save}>Save</Button>{edited.isChanged && <Button kind="quiet" onClick={edited.discard}>Undo all</Button>}</div>
-        <Button kind="danger" icon="trash" onClick={() => setAsking(true)}>Delete search index</Button>
+        <Button kind="danger" icon="trash" onClick={() => setConfirming(true)}>Delete search index</Button>
       </div>
       <QueryBox db={db} ddoc={ddoc} kind={kind} name={name} isChanged={edited.isChanged} />
-      {asking && <Confirm title={`Delete ${part}?`} verb="Delete" onClose={() => setAsking(false)} act={async () => {
+      {confirming && <Confirm title={`Delete ${part}?`} verb="Delete" onClose={() => setConfirming(false)} act={async () => {
         await saveText(db, ddoc, setAt(text, [kind, name], undefined));
         edited.discard();
         setParams({ part: undefined });
@@ -124,7 +124,7 @@ function AnalyzerCard({ kind, definition, onChange }: { kind: SearchKind; defini
   const [sample, setSample] = useState('');
   const set = (next: Partial<Analyzers>) => onChange(writeAnalyzers(kind, definition, { ...analyzers, fields: lines, ...next }));
   const analyzer = analyzers.main || 'standard';
-  const tokens = useAsk((signal) => (sample === '' ? Promise.resolve(undefined) : post<{ tokens: string[] }>(kind === 'nouveau' ? '_nouveau_analyze' : '_search_analyze', { analyzer, text: sample }, signal)), [sample, analyzer, kind]);
+  const tokens = useRequest((signal) => (sample === '' ? Promise.resolve(undefined) : post<{ tokens: string[] }>(kind === 'nouveau' ? '_nouveau_analyze' : '_search_analyze', { analyzer, text: sample }, signal)), [sample, analyzer, kind]);
   return (
     <Card title="Analyzers" note="An analyzer splits a text into the terms that searches match.">
       <div class="grid-2">

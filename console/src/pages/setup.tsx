@@ -4,7 +4,7 @@ import { CORS_HEADERS, CORS_METHODS, SYSTEM_DATABASES, createDatabase, setConfig
 import { ApiError } from '../api/http.ts';
 import { isAdmin, isParty, login } from '../api/session.ts';
 import { go } from '../router.ts';
-import { Button, Card, Check, Empty, Field, LinkButton, PageHead, Problem, say } from '../ui/kit.tsx';
+import { Button, Card, Check, Empty, Field, LinkButton, PageHead, Problem, showToast } from '../ui/kit.tsx';
 import { useAction } from '../ui/use.ts';
 
 export function Setup() {
@@ -43,7 +43,7 @@ export function Setup() {
       setStep('Creating the administrator …');
       await setConfig('admins', name, password);
       await login(name, password);
-      say('The server is set up.');
+      showToast('The server is set up.');
       go(['databases']);
     });
   };

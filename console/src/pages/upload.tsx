@@ -1,11 +1,11 @@
 /** Upload of a file: preview of its documents and progress. The file is read in the browser. */
 import { useRef, useState } from 'preact/hooks';
-import { NOTHING_SENT, batches, postTo, storeBatch, assignIds, type Progress } from '../api/upload.ts';
+import { NO_PROGRESS, batches, postTo, storeBatch, assignIds, type Progress } from '../api/upload.ts';
 import { readFile, type Import, type Refusal } from '../json/import.ts';
 import { columns, fields } from '../json/rows.ts';
 import { parse, member, stringOf } from '../json/text.ts';
 import { useUnloadGuard } from '../ui/draft.tsx';
-import { Button, Card, Empty, LinkButton, Meter, Problem, say } from '../ui/kit.tsx';
+import { Button, Card, Empty, LinkButton, Meter, Problem, showToast } from '../ui/kit.tsx';
 import { signal, useSignal, type Signal } from '../ui/signal.ts';
 import { useAction } from '../ui/use.ts';
 import { bytes, number, plural } from '../ui/words.ts';
@@ -13,7 +13,7 @@ import type { DbPage } from './db.tsx';
 import { cell } from './documents.tsx';
 
 /** State of an upload, which continues while another page is shown. */
-interface Chosen extends Import {
+interface UploadState extends Import {
   name: string;
   size: number;
   sent: Progress | undefined;
@@ -26,20 +26,20 @@ const PREVIEW = 20;
 /** Maximum number of refusals in the table. The downloaded list is complete. */
 const SHOWN_REFUSALS = 500;
 
-const uploads = new Map<string, Signal<Chosen | undefined>>();
+const uploads = new Map<string, Signal<UploadState | undefined>>();
 
-function uploadOf(db: string): Signal<Chosen | undefined> {
-  const found = uploads.get(db) ?? signal<Chosen | undefined>(undefined);
+function uploadOf(db: string): Signal<UploadState | undefined> {
+  const found = uploads.get(db) ?? signal<UploadState | undefined>(undefined);
   uploads.set(db, found);
   return found;
 }
 
-async function upload(db: string, at: Signal<Chosen | undefined>): Promise<void> {
+async function upload(db: string, at: Signal<UploadState | undefined>): Promise<void> {
   const chosen = at.value;
   if (!chosen || chosen.busy) return;
   const control = new AbortController();
-  const progress: Progress = { ...(chosen.sent ?? NOTHING_SENT), refused: [...(chosen.sent?.refused ?? [])] };
-  const show = (change: Partial<Chosen>) => { if (at.value?.docs === chosen.docs) at.value = { ...at.value, sent: { ...progress }, ...change }; };
+  const progress: Progress = { ...(chosen.sent ?? NO_PROGRESS), refused: [...(chosen.sent?.refused ?? [])] };
+  const show = (change: Partial<UploadState>) => { if (at.value?.docs === chosen.docs) at.value = { ...at.value, sent: { ...progress }, ...change }; };
   show({ busy: true, error: undefined, control });
   try {
     for (const batch of batches(chosen.docs.slice(progress.done))) {
@@ -49,7 +49,7 @@ async function upload(db: string, at: Signal<Chosen | undefined>): Promise<void>
       show({});
     }
     show({ busy: false });
-    if (!control.signal.aborted) say(`${plural(progress.saved, 'document')} saved.`);
+    if (!control.signal.aborted) showToast(`${plural(progress.saved, 'document')} saved.`);
   } catch (error) {
     show({ busy: false, error: control.signal.aborted ? undefined : (error as Error) });
   }

@@ -12,7 +12,7 @@ import { Button, Card, Check, Empty, Field, Link, LinkButton, ORDERS, Problem, S
 import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { usePager } from '../ui/pager.ts';
-import { useAsk } from '../ui/use.ts';
+import { useRequest } from '../ui/use.ts';
 import { Virtual } from '../ui/virtual.tsx';
 import { millis, number, plural, short } from '../ui/words.ts';
 import { BuildState } from './designs.tsx';
@@ -33,7 +33,7 @@ export function View({ db, info }: DbPage) {
   const [order] = useParam('order', 'up');
   const [docs] = useParam('docs');
   const [stable] = useParam('update', 'true');
-  const known = useAsk((signal) => designs(db, signal), [db]);
+  const known = useRequest((signal) => designs(db, signal), [db]);
   const design = known.data?.find(({ _id }) => _id === `_design/${ddoc}`);
   const definition = design?.views?.[name];
   const reduces = definition?.reduce !== undefined;
@@ -68,7 +68,7 @@ export function View({ db, info }: DbPage) {
       {isPartitioned && partition.name === '' && <Card><Empty icon="table" title="Choose a partition">This view is partitioned: a request reads one partition.</Empty></Card>}
       {isPartitioned && partition.name === '' ? null : shape === 'rows'
         ? <Rows db={db} path={base} params={{ reduce: reduces ? false : undefined, include_docs: docs === '1' || undefined, update: common.update }} descending={order === 'down'} keys={keys} ready={isReady} />
-        : <Groups path={base} params={shape === 'sum' ? { ...common } : { ...group, ...common, limit: GROUPS_MAX }} look={shape} />}
+        : <Groups path={base} params={shape === 'sum' ? { ...common } : { ...group, ...common, limit: GROUPS_MAX }} display={shape} />}
     </>
   );
 }
@@ -98,12 +98,12 @@ interface RowsProps {
 
 function Rows({ db, path, params, descending, keys, ready }: RowsProps) {
   const [from] = useParam('from');
-  const begin = useRef(from);
+  const startPosition = useRef(from);
   // The position in the address applies to the initial list only.
   const list = `${JSON.stringify(keys)} ${String(descending)}`;
   const first = useRef(list);
-  if (first.current !== list) begin.current = '';
-  const scrolled = begin.current === '' ? {} : { from: at(begin.current) };
+  if (first.current !== list) startPosition.current = '';
+  const scrolled = startPosition.current === '' ? {} : { from: at(startPosition.current) };
   const paged = usePager(ready ? { path, params, descending, ...keys, ...scrolled, limit: 50 } : undefined, [path, JSON.stringify(params), descending, JSON.stringify(keys), ready]);
   const withDocs = params['include_docs'] === true;
   const template = `minmax(160px, 1fr) minmax(160px, 1fr) ${innerWidth < 720 ? 140 : 240}px ${withDocs ? 'minmax(260px, 2fr)' : ''}`;
@@ -147,19 +147,19 @@ function at(text: string): { key: string; id?: string } | undefined {
   }
 }
 
-function Groups({ path, params, look }: { path: string; params: Record<string, string | boolean | number | undefined>; look: string }) {
+function Groups({ path, params, display }: { path: string; params: Record<string, string | boolean | number | undefined>; display: string }) {
   const [all, setAll] = useState(false);
-  const asked = useAsk(async (signal) => {
+  const result = useRequest(async (signal) => {
     const answer = await send('GET', path + query(params), { signal });
     return { ...readRows(answer.text), ms: answer.ms };
   }, [path, JSON.stringify(params)]);
-  if (asked.error) return <Problem error={asked.error} again={asked.again} />;
-  if (!asked.data) return <Skeleton lines={8} />;
-  const { rows, ms } = asked.data;
+  if (result.error) return <Problem error={result.error} again={result.again} />;
+  if (!result.data) return <Skeleton lines={8} />;
+  const { rows, ms } = result.data;
   const foot = <p class="list-foot"><span>{rows.length === GROUPS_MAX ? 'The first ' : ''}{plural(rows.length, 'group')}</span><span>answered in {millis(ms)}</span></p>;
   if (rows.length === 0) return <Card><Empty icon="chart" title="No groups">The view has no rows in this range of keys.</Empty></Card>;
-  if (look === 'sum') return <Card title="Total of all rows"><pre class="json">{format(rows[0]?.value ?? 'null')}</pre><p class="note">answered in {millis(ms)}</p></Card>;
-  if (look === 'chart') return <><Drawn rows={rows} />{foot}</>;
+  if (display === 'sum') return <Card title="Total of all rows"><pre class="json">{format(rows[0]?.value ?? 'null')}</pre><p class="note">answered in {millis(ms)}</p></Card>;
+  if (display === 'chart') return <><GroupChart rows={rows} />{foot}</>;
   const shown = all ? rows : rows.slice(0, 200);
   return (
     <>
@@ -183,7 +183,7 @@ function figures(row: Row): Record<string, number> {
   return Object.fromEntries(entries.filter((entry): entry is [string, number] => typeof entry[1] === 'number'));
 }
 
-export function Drawn({ rows }: { rows: Row[] }) {
+export function GroupChart({ rows }: { rows: Row[] }) {
   const [kind, setKind] = useParam('plot', 'bars');
   const [figure, setFigure] = useParam('figure');
   const values = rows.map(figures);

@@ -50,7 +50,7 @@ export function useWidths(db: string): [Widths, (name: string, width: number) =>
 }
 
 /** Edge of a column, which is dragged or moved with the arrow keys. */
-export function Grip({ name, width, onWidth }: { name: string; width: number | undefined; onWidth: (width: number) => void }) {
+export function ResizeHandle({ name, width, onWidth }: { name: string; width: number | undefined; onWidth: (width: number) => void }) {
   const start = useRef<{ x: number; width: number }>();
   const down = (event: PointerEvent) => {
     const at = event.currentTarget as HTMLElement;

@@ -22,18 +22,18 @@ export function Editor({ label, value, onValue, language, readOnly = false, line
   const hint = useId();
   // Texts that the editor reported and the page has not rendered yet. Rendering may lag behind typing, so an older
   // value must not replace the text in the editor.
-  const told = useRef<string[]>([]);
+  const reported = useRef<string[]>([]);
   // The editor is created once and reads the current properties from here.
   const latest = useRef({ onValue, onSave, problems, value, complete });
   latest.current = { onValue, onSave, problems, value, complete };
   useEffect(() => {
-    let gone = false;
+    let disposed = false;
     import('./codemirror.ts').then(({ create }) => {
-      if (gone || !host.current) return;
+      if (disposed || !host.current) return;
       editor.current = create(host.current, {
         label, language, readOnly, text: latest.current.value,
         changed: (text) => {
-          told.current.push(text);
+          reported.current.push(text);
           latest.current.onValue?.(text);
         },
         save: () => latest.current.onSave?.(),
@@ -42,16 +42,16 @@ export function Editor({ label, value, onValue, language, readOnly = false, line
       });
     }).catch(() => setFailed(true));
     return () => {
-      gone = true;
+      disposed = true;
       editor.current?.destroy();
       editor.current = undefined;
     };
   }, [language, readOnly, label]);
   useEffect(() => {
-    const at = told.current.lastIndexOf(value);
-    if (at >= 0) told.current = told.current.slice(at + 1);
+    const at = reported.current.lastIndexOf(value);
+    if (at >= 0) reported.current = reported.current.slice(at + 1);
     else {
-      told.current = [];
+      reported.current = [];
       editor.current?.set(value);
     }
   }, [value]);

@@ -170,13 +170,13 @@ export function Skeleton({ lines = 6 }: { lines?: number }) {
 
 export function Problem({ error, again }: { error: Error | undefined; again?: () => void }) {
   if (!error) return null;
-  const told = error instanceof ApiError && error.status > 0 ? `${error.status} ${error.error}` : undefined;
+  const status = error instanceof ApiError && error.status > 0 ? `${error.status} ${error.error}` : undefined;
   const help = advice(error);
   return (
     <div class="problem-box" role="alert">
       <Icon name="warning" />
       <div>
-        <p><strong><Sentence text={error.message} /></strong>{told && <span class="code-tag">{told}</span>}</p>
+        <p><strong><Sentence text={error.message} /></strong>{status && <span class="code-tag">{status}</span>}</p>
         {help && <p>{help}</p>}
       </div>
       {again && <Button icon="refresh" onClick={again}>Try again</Button>}
@@ -272,30 +272,30 @@ export function Confirm({ title, children, verb, typed, act, onClose, wide = fal
 }
 
 /** Action in a toast. */
-interface Offer {
+interface ToastAction {
   text: string;
   act: () => void;
 }
 
-const SHOWN_MS = 5000;
-const SHOWN_WITH_OFFER_MS = 15_000;
+const TOAST_MS = 5000;
+const TOAST_WITH_ACTION_MS = 15_000;
 
-const toast = signal<{ text: string; turn: number; offer: Offer | undefined } | undefined>(undefined);
-let turns = 0;
+const toast = signal<{ text: string; id: number; action: ToastAction | undefined } | undefined>(undefined);
+let toastId = 0;
 
-export function say(text: string, offer?: Offer): void {
-  turns += 1;
-  toast.value = { text, turn: turns, offer };
+export function showToast(text: string, action?: ToastAction): void {
+  toastId += 1;
+  toast.value = { text, id: toastId, action };
 }
 
 export function Toast() {
   const shown = useSignal(toast);
   useEffect(() => {
     if (!shown) return;
-    const timer = setTimeout(() => { toast.value = undefined; }, shown.offer ? SHOWN_WITH_OFFER_MS : SHOWN_MS);
+    const timer = setTimeout(() => { toast.value = undefined; }, shown.action ? TOAST_WITH_ACTION_MS : TOAST_MS);
     return () => clearTimeout(timer);
-  }, [shown?.turn]);
-  return <div class="toast-place" role="status" aria-live="polite">{shown && <div class="toast">{shown.text}{shown.offer && <button type="button" onClick={() => { toast.value = undefined; shown.offer?.act(); }}>{shown.offer.text}</button>}</div>}</div>;
+  }, [shown?.id]);
+  return <div class="toast-place" role="status" aria-live="polite">{shown && <div class="toast">{shown.text}{shown.action && <button type="button" onClick={() => { toast.value = undefined; shown.action?.act(); }}>{shown.action.text}</button>}</div>}</div>;
 }
 
 export async function copyText(text: string, what: string): Promise<void> {
@@ -310,7 +310,7 @@ export async function copyText(text: string, what: string): Promise<void> {
     document.execCommand('copy');
     area.remove();
   }
-  say(`${what} copied.`);
+  showToast(`${what} copied.`);
 }
 
 export function Json({ text, label }: { text: string; label?: string }) {

@@ -7,7 +7,7 @@ import { send } from '../api/http.ts';
 import { query as queryOf } from '../api/paths.ts';
 import { readRows, type Row } from '../json/rows.ts';
 
-export interface Ask {
+export interface PageRequest {
   path: string;
   /** Parameters other than the range: `include_docs`, `reduce` … */
   params: Record<string, string | boolean | undefined>;
@@ -54,7 +54,7 @@ interface State {
   atLast: boolean;
 }
 
-const NOTHING: State = { rows: [], shift: 0, total: undefined, offset: undefined, atFirst: false, atLast: false };
+const EMPTY: State = { rows: [], shift: 0, total: undefined, offset: undefined, atFirst: false, atLast: false };
 
 /** Returns the number of rows at this end with the same key and document; the next page must skip them. */
 function ties(rows: Row[], from: number, step: number): number {
@@ -63,30 +63,30 @@ function ties(rows: Row[], from: number, step: number): number {
   return count;
 }
 
-export function usePager(ask: Ask | undefined, deps: unknown[]): Paged {
-  const [state, setState] = useState<State>(NOTHING);
+export function usePager(request: PageRequest | undefined, deps: unknown[]): Paged {
+  const [state, setState] = useState<State>(EMPTY);
   const [error, setError] = useState<Error>();
   const [loading, setLoading] = useState(true);
   const [ms, setMs] = useState<number>();
-  const [turn, bump] = useState(0);
-  const now = useRef({ state: NOTHING, ask, busy: false, limit: ask?.limit ?? PAGE_MAX, control: new AbortController() });
+  const [reloads, bump] = useState(0);
+  const now = useRef({ state: EMPTY, request, busy: false, limit: request?.limit ?? PAGE_MAX, control: new AbortController() });
   const load = useCallback(async (end: 'first' | 'last', isStart = false) => {
     const at = now.current;
-    if (at.busy || !at.ask) return;
+    if (at.busy || !at.request) return;
     at.busy = true;
     setLoading(true);
     setError(undefined);
     const control = at.control;
     try {
-      const { rows: known } = at.state;
+      const { rows: loaded } = at.state;
       const forward = end === 'last';
-      const edge = forward ? known.at(-1) : known[0];
+      const edge = forward ? loaded.at(-1) : loaded[0];
       const range = isStart || !edge
-        ? { startkey: at.ask.from?.key ?? at.ask.startkey, startkey_docid: at.ask.from?.id, endkey: at.ask.endkey }
-        : { startkey: edge.key, startkey_docid: edge.id, skip: ties(known, forward ? known.length - 1 : 0, forward ? -1 : 1), endkey: forward ? at.ask.endkey : at.ask.startkey };
-      const descending = at.ask.descending === forward;
+        ? { startkey: at.request.from?.key ?? at.request.startkey, startkey_docid: at.request.from?.id, endkey: at.request.endkey }
+        : { startkey: edge.key, startkey_docid: edge.id, skip: ties(loaded, forward ? loaded.length - 1 : 0, forward ? -1 : 1), endkey: forward ? at.request.endkey : at.request.startkey };
+      const descending = at.request.descending === forward;
       const limit = at.limit;
-      const answer = await send('GET', at.ask.path + queryOf({ ...at.ask.params, ...range, limit, descending: descending || undefined }), { signal: control.signal });
+      const answer = await send('GET', at.request.path + queryOf({ ...at.request.params, ...range, limit, descending: descending || undefined }), { signal: control.signal });
       const found = readRows(answer.text);
       if (control.signal.aborted) return;
       setMs(answer.ms);
@@ -104,11 +104,11 @@ export function usePager(ask: Ask | undefined, deps: unknown[]): Paged {
   }, []);
   useEffect(() => {
     const control = new AbortController();
-    now.current = { state: { ...NOTHING, atFirst: ask?.from === undefined }, ask, busy: false, limit: ask?.limit ?? PAGE_MAX, control };
+    now.current = { state: { ...EMPTY, atFirst: request?.from === undefined }, request, busy: false, limit: request?.limit ?? PAGE_MAX, control };
     setState(now.current.state);
     void load('last', true);
     return () => control.abort();
-  }, [...deps, turn]);
+  }, [...deps, reloads]);
   const near = useCallback((end: 'first' | 'last') => {
     const { state: at, busy } = now.current;
     if (busy || at.rows.length === 0 || (end === 'last' ? at.atLast : at.atFirst)) return;
@@ -124,11 +124,11 @@ export function usePager(ask: Ask | undefined, deps: unknown[]): Paged {
 
 function append(old: State, rows: Row[], atLast: boolean, isStart: boolean, found: { total: number | undefined; offset: number | undefined }): State {
   const all = [...old.rows, ...rows];
-  const gone = Math.max(0, all.length - ROWS_MAX);
+  const dropped = Math.max(0, all.length - ROWS_MAX);
   const offset = isStart ? found.offset : old.offset;
   return {
-    rows: all.slice(gone), shift: old.shift - gone, total: found.total ?? old.total, offset: offset === undefined ? undefined : offset + gone,
-    atFirst: old.atFirst && gone === 0, atLast,
+    rows: all.slice(dropped), shift: old.shift - dropped, total: found.total ?? old.total, offset: offset === undefined ? undefined : offset + dropped,
+    atFirst: old.atFirst && dropped === 0, atLast,
   };
 }
 

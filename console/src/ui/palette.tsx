@@ -3,11 +3,11 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/ho
 import { get } from '../api/http.ts';
 import { path, query } from '../api/paths.ts';
 import { server } from '../api/servers.ts';
-import { isAdmin, others } from '../api/session.ts';
+import { isAdmin, permittedServers } from '../api/session.ts';
 import { go, goTo, route } from '../router.ts';
 import { Icon, type IconName } from './icons.tsx';
 import { signal, useSignal } from './signal.ts';
-import { useAsk, useSettled } from './use.ts';
+import { useRequest, useSettled } from './use.ts';
 
 export interface Command {
   text: string;
@@ -65,10 +65,10 @@ export function match(text: string, typed: string): number | undefined {
 
 export function Palette() {
   const open = useSignal(paletteOpen);
-  return open ? <Opened /> : null;
+  return open ? <PaletteDialog /> : null;
 }
 
-function Opened() {
+function PaletteDialog() {
   const dialog = useRef<HTMLDialogElement>(null);
   const [typed, setTyped] = useState('');
   const [at, setAt] = useState(0);
@@ -80,10 +80,10 @@ function Opened() {
     dialog.current?.showModal();
     return () => dialog.current?.close();
   }, []);
-  const databases = useAsk(async (signal) => (settled === '' && !isAdmin() ? [] : await get<string[]>(`_all_dbs${query(near(settled))}`, signal).catch(() => [])), [settled], 0, 'shown');
-  const documents = useAsk(async (signal) => {
+  const databases = useRequest(async (signal) => (settled === '' && !isAdmin() ? [] : await get<string[]>(`_all_dbs${query(prefixRange(settled))}`, signal).catch(() => [])), [settled], 0, 'shown');
+  const documents = useRequest(async (signal) => {
     if (here === undefined || settled === '') return [];
-    const found = await get<{ rows: { id: string }[] }>(path`${here}/_all_docs` + query(near(settled)), signal).catch(() => ({ rows: [] }));
+    const found = await get<{ rows: { id: string }[] }>(path`${here}/_all_docs` + query(prefixRange(settled)), signal).catch(() => ({ rows: [] }));
     return found.rows.map((row) => row.id);
   }, [settled, here], 0, 'shown');
   const own = useSignal(pageCommands);
@@ -92,7 +92,7 @@ function Opened() {
     const fixed = [
       ...own,
       ...(here === undefined ? [] : DB_PAGES.map(([text, icon, page]) => to(text, here, icon, 'db', here, page))),
-      ...[...(server === '' ? [] : ['']), ...others.value.filter((name) => name !== server)].map((name): Command => ({ text: name || location.host, where: 'Server', icon: 'server', act: () => goTo(name, ['databases']) })),
+      ...[...(server === '' ? [] : ['']), ...permittedServers.value.filter((name) => name !== server)].map((name): Command => ({ text: name || location.host, where: 'Server', icon: 'server', act: () => goTo(name, ['databases']) })),
       ...(isAdmin() ? [{ text: 'Servers', where: 'Page', icon: 'server' as const, act: () => goTo('', ['servers']) }] : []),
       ...PAGES.filter(([, , , admin]) => !admin || isAdmin()).map(([text, icon, path]) => to(text, 'Page', icon, ...path)),
     ];
@@ -145,6 +145,6 @@ function Opened() {
 }
 
 /** Returns the parameters of a range read of names with a prefix, whose cost does not depend on the number of names. */
-function near(typed: string): Record<string, string | number> {
+function prefixRange(typed: string): Record<string, string | number> {
   return { limit: 8, ...(typed === '' ? {} : { startkey: JSON.stringify(typed), endkey: JSON.stringify(`${typed}\ufff0`) }) };
 }

@@ -30,7 +30,7 @@ export function onTheme(act: () => void): () => void {
   return () => void listeners.delete(act);
 }
 
-export function begin(): void {
+export function startTheme(): void {
   apply();
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', apply);
 }

@@ -22,14 +22,14 @@ interface VirtualProps {
 }
 
 /** Number of rendered rows above and below the visible part. */
-const SPARE = 12;
+const OVERSCAN = 12;
 
 export function Virtual({ label, count, height, row, head, shift = 0, onNear, onTop, onOpen, onPick, onEdit }: VirtualProps) {
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });
   const [active, setActive] = useState(-1);
   const before = useRef(shift);
-  const look = useCallback(() => {
+  const measure = useCallback(() => {
     const at = box.current;
     if (at) setView({ top: at.scrollTop, height: at.clientHeight });
   }, []);
@@ -39,19 +39,19 @@ export function Virtual({ label, count, height, row, head, shift = 0, onNear, on
     if (delta === 0 || !box.current) return;
     box.current.scrollTop += delta * height;
     setActive((old) => (old < 0 ? old : old + delta));
-    look();
-  }, [shift, height, look]);
+    measure();
+  }, [shift, height, measure]);
   useEffect(() => {
-    const observer = new ResizeObserver(look);
+    const observer = new ResizeObserver(measure);
     if (box.current) observer.observe(box.current);
     return () => observer.disconnect();
-  }, [look]);
-  const first = Math.max(0, Math.floor(view.top / height) - SPARE);
-  const last = Math.min(count, Math.ceil((view.top + view.height) / height) + SPARE);
+  }, [measure]);
+  const first = Math.max(0, Math.floor(view.top / height) - OVERSCAN);
+  const last = Math.min(count, Math.ceil((view.top + view.height) / height) + OVERSCAN);
   useEffect(() => {
     if (count === 0) return;
-    if (last + SPARE >= count) onNear?.('last');
-    if (first <= SPARE) onNear?.('first');
+    if (last + OVERSCAN >= count) onNear?.('last');
+    if (first <= OVERSCAN) onNear?.('first');
     onTop?.(Math.min(count - 1, Math.floor(view.top / height)));
   }, [first, last, count]);
   const move = (to: number) => {
@@ -84,7 +84,7 @@ export function Virtual({ label, count, height, row, head, shift = 0, onNear, on
     shown.push(<div key={index - shift} class="virtual-row" style={{ top: `${index * height}px`, height: `${height}px` }}>{row(index, index === active)}</div>);
   }
   return (
-    <div ref={box} class="virtual" tabIndex={0} role="region" aria-label={label} onScroll={look} onKeyDown={onKeyDown}>
+    <div ref={box} class="virtual" tabIndex={0} role="region" aria-label={label} onScroll={measure} onKeyDown={onKeyDown}>
       {head && <div class="virtual-head">{head}</div>}
       <div class="virtual-body" style={{ height: `${count * height}px` }}>{shown}</div>
     </div>
