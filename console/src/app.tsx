@@ -34,7 +34,6 @@ const NAVIGATION: NavigationItem[] = [
   { text: 'Backups', icon: 'history', page: 'backups', admin: true },
 ];
 
-/** The pages, which are loaded at the first visit. */
 const LOADERS: Record<string, Loader> = {
   databases: () => import('./pages/databases.tsx').then((module) => module.Databases),
   db: () => import('./pages/db.tsx').then((module) => module.Database),
@@ -154,7 +153,6 @@ function Sidebar({ section, open }: { section: string; open: boolean }) {
   );
 }
 
-/** Menu of servers. */
 function Servers() {
   const names = useSignal(permittedServers);
   if (names.length === 0 && server === '') return null;

@@ -36,7 +36,6 @@ function decode(part: string): string {
   }
 }
 
-/** Returns the page for an address of Fauxton, or undefined for other addresses. */
 function translate(route: Route): Route | undefined {
   const target = fromFauxton(route.path, route.query);
   return target && { path: target.path, query: new URLSearchParams(target.query) };

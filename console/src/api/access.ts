@@ -2,7 +2,6 @@
 import { get } from './http.ts';
 import { path, query } from './paths.ts';
 
-/** Maximum number of databases that are read. */
 export const ACCESS_DBS_MAX = 500;
 const CONCURRENT = 6;
 

@@ -66,7 +66,6 @@ export async function pagePolicy(): Promise<string> {
   return response.headers.get('content-security-policy') ?? '';
 }
 
-/** Returns the names of the other servers that the policy permits. */
 export const otherServers = (): Promise<string[]> => pagePolicy().then(serversOf, () => []);
 
 function refusal(response: Response, text: string, method: string): ApiError {

@@ -3,7 +3,6 @@ import { root } from './paths.ts';
 
 export interface StoredQuery {
   text: string;
-  /** Undefined for recent queries. */
   name?: string;
 }
 

@@ -30,12 +30,10 @@ export interface SessionState {
 
 export const sessionState = signal<SessionState>({ session: { name: null, roles: [] }, welcome: undefined, ready: false, closed: false, unknown: false });
 
-/** Names of the other servers that the policy permits. */
 export const permittedServers = signal<string[]>([]);
 
 /** True after the session has expired. The page remains open, and the login form is shown over it. */
 export const expired = signal(false);
-/** True while the login form is shown over the page. */
 export const loginOpen = signal(false);
 /** Number of logins. Pages reload their data when it changes. */
 export const logins = signal(0);

@@ -6,7 +6,6 @@ export const FORMATS: ExportFormat[] = ['JSON', 'NDJSON', 'CSV'];
 export const TYPES: Record<ExportFormat, string> = { JSON: 'application/json', NDJSON: 'application/x-ndjson', CSV: 'text/csv' };
 export const ENDINGS: Record<ExportFormat, string> = { JSON: 'json', NDJSON: 'ndjson', CSV: 'csv' };
 
-/** Returns the object on one line. */
 export const line = (text: string) => (text.includes('\n') ? compact(text) : text.trim());
 
 const quoted = (text: string) => (/[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);

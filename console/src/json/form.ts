@@ -53,7 +53,6 @@ export function rename(text: string, path: Path, name: string): string {
   return rebuild(text, path.slice(0, -1), (entries) => entries.map((entry, index) => (index === path.at(-1) ? { ...entry, name: entry.name.replace(/^"(?:[^"\\]|\\.)*"/, () => JSON.stringify(name)) } : entry)));
 }
 
-/** Adds an item to an array, or a member with this name to an object. */
 export function add(text: string, container: Path, name: string, type: ValueType): string {
   return rebuild(text, container, (entries, isObject) => {
     const like = entries.at(-1);
@@ -61,7 +60,6 @@ export function add(text: string, container: Path, name: string, type: ValueType
   });
 }
 
-/** Moves a child `by` positions within its container. */
 export function move(text: string, path: Path, by: number): string {
   return rebuild(text, path.slice(0, -1), (entries) => {
     const from = path.at(-1) ?? 0;
@@ -108,7 +106,6 @@ function rebuild(text: string, path: Path, change: (entries: Entry[], isObject: 
   return keepFormat(text, root, text.slice(0, node.start + 1) + inner + text.slice(node.end - 1));
 }
 
-/** Formats the new text if the old one was formatted. */
 function keepFormat(old: string, root: Node, text: string): string {
   return format(old, root) === old.trimEnd() ? format(text) : text;
 }

@@ -3,7 +3,6 @@ import { JsonError, compact, member, parse, positionOf, raw, stringOf } from './
 
 export type Format = 'JSON' | 'NDJSON' | 'CSV';
 
-/** A document of the file. */
 export interface Source {
   /** Number of its first line, from 1. */
   line: number;

@@ -4,11 +4,9 @@ import { parse, plain, raw, type Node } from './text.ts';
 export type FieldType = 'string' | 'number' | 'boolean' | 'null' | 'object' | 'array';
 
 export interface FieldSummary {
-  /** Members are joined by dots; `[]` stands for the elements of an array. */
+  /** Members are joined by dots; `[]` denotes the elements of an array. */
   path: string;
-  /** Number of documents that have the field. */
   documents: number;
-  /** Number of values of each type. */
   types: Map<FieldType, number>;
   examples: string[];
 }

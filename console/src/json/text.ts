@@ -176,7 +176,6 @@ export function format(text: string, node: Node = parse(text), indent = ''): str
   return `${open}\n${lines.join(',\n')}\n${indent}${close}`;
 }
 
-/** Returns the value without white space. */
 export function compact(text: string, node: Node = parse(text)): string {
   const children = node.children;
   if (children === undefined) return raw(text, node);

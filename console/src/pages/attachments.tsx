@@ -17,7 +17,6 @@ export interface Stub {
   revpos: number;
 }
 
-/** Maximum size of the preview of a text. */
 const PREVIEW_BYTES = 200_000;
 
 export function Attachments({ db, doc, again }: { db: string; doc: Loaded; again: () => void }) {

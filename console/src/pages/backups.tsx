@@ -8,7 +8,6 @@ import { useAction, useRequest } from '../ui/use.ts';
 import { ago, bytes, duration, number, plural } from '../ui/words.ts';
 
 const EVERY_MS = 1500;
-/** Maximum number of stored backups in the list. */
 const SHOWN = 20;
 
 export function BackupsPage() {
@@ -82,7 +81,6 @@ function Attempts({ attempts }: { attempts: Attempt[] }) {
   );
 }
 
-/** Settings of the section `[backup]` in the form. */
 const KEYS: { key: string; label: string; hint: string; required?: boolean; secret?: boolean }[] = [
   { key: 'url', label: 'Bucket and prefix', hint: 's3://bucket/prefix, with a prefix for each server', required: true },
   { key: 'endpoint', label: 'Endpoint', hint: 'https://host:port of the service; empty for AWS' },

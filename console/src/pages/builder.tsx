@@ -26,7 +26,6 @@ export function conditionValue(operator: string, typed: string): string {
   }
 }
 
-/** Returns the query with a condition added to its selector. */
 export function withCondition(query: string, field: string, operator: string, value: string): string {
   const idCondition = getAt(query, ['selector', '_id']);
   const start = field !== '_id' && idCondition !== undefined && compact(idCondition) === MATCH_ALL ? setAt(query, ['selector', '_id'], undefined) : query;

@@ -23,7 +23,6 @@ interface Planned {
 interface EditProps {
   db: string;
   chosen: EditTarget;
-  /** Suggested field names. */
   names: string[];
   onClose: () => void;
   onDone: () => void;
@@ -93,7 +92,6 @@ const short = (text: string | undefined) => (text === undefined ? '–' : text.l
 
 function Preview({ plan, field }: { plan: Planned[]; field: string }) {
   const of = (kind: Effect['kind']) => plan.filter(({ effect }) => effect.kind === kind).length;
-  // Changed documents come first, then skipped ones.
   const order = ['changed', 'skipped', 'same'];
   const shown = plan.toSorted((a, b) => order.indexOf(a.effect.kind) - order.indexOf(b.effect.kind)).slice(0, SHOWN);
   return (

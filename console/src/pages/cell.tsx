@@ -8,7 +8,6 @@ import { member, parse, plain, stringOf, withMembers } from '../json/text.ts';
 import { Problem, showToast } from '../ui/kit.tsx';
 import { useAction } from '../ui/use.ts';
 
-/** Position of the edited cell. */
 export interface CellAt {
   id: string;
   name: string;

@@ -69,7 +69,6 @@ function entries(sections: Record<string, Record<string, string>>, settings: Set
 /** Names of configuration keys with secret values, which are never shown and never stored in drafts. */
 const SECRET = /secret|password|passwd|token|hmac|_key$|^key$/i;
 
-/** Possible values of configuration keys. */
 const VALUES: Record<string, string[]> = {
   'log/level': ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency', 'none'], 'log/writer': ['stderr', 'file', 'syslog', 'journald'],
   'chttpd_auth/password_scheme': ['pbkdf2', 'simple'], 'chttpd_auth/same_site': ['none', 'lax', 'strict'],

@@ -14,7 +14,7 @@ export function Difference({ left, right, leftName, rightName }: { left: string;
   const changed = rows.filter(([a, b]) => a !== b).length;
   return (
     <Card flush title={changed === 0 ? 'No difference' : `${plural(changed, 'line')} ${changed === 1 ? 'differs' : 'differ'}`}>
-      <div class="diff" role="region" tabIndex={0} aria-label={`${leftName} beside ${rightName}`}>
+      <div class="diff" role="region" tabIndex={0} aria-label={`${leftName} compared with ${rightName}`}>
         <div class="note">{leftName}</div><div class="note">{rightName}</div>
         {rows.map(([a, b], index) => (
           <>

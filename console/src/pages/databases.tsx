@@ -136,7 +136,6 @@ function Line({ name, info, onDelete }: { name: string; info: Info | undefined; 
   );
 }
 
-/** Form for users who are not permitted to list the databases. */
 function OpenByName() {
   const [name, setName] = useState('');
   return (

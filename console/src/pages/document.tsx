@@ -263,7 +263,6 @@ function undo(db: string, deletion: Deletion): void {
   }, (error: Error) => showToast(`${id} was not restored: ${error.message}`));
 }
 
-/** Shown in place of a deleted document. */
 function Deleted({ db, id, again }: { db: string; id: string; again: () => void }) {
   const { busy, error, run } = useAction();
   const act = () => void run(async () => {

@@ -22,7 +22,6 @@ import { PartitionField, usePartition } from './partition.tsx';
 
 type Display = 'table' | 'json' | 'meta';
 const COLUMNS_MAX = 7;
-/** Maximum number of members in the choice of columns. */
 const CHOICES_MAX = 200;
 const CARD_HEIGHT = 172;
 const ROW_HEIGHT = 34;

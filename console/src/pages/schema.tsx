@@ -13,7 +13,6 @@ import type { DbInfo, DbPage } from './db.tsx';
 /** Number of positions in the order of ids at which documents are sampled, because ids often depend on the kind of document. */
 const POSITIONS = 5;
 
-/** Reads documents at several positions, without design documents. */
 async function sample(db: string, info: DbInfo, size: number, signal: AbortSignal): Promise<Summary> {
   const each = Math.ceil(size / POSITIONS);
   const skips = info.doc_count <= size ? [0] : Array.from({ length: POSITIONS }, (_, position) => Math.floor((position * (info.doc_count - each)) / (POSITIONS - 1)));

@@ -13,7 +13,6 @@ import { Button, Card, Confirm, Field, Link, Notice, Problem, TextArea, showToas
 import { useAction, useRequest } from '../ui/use.ts';
 import { plural } from '../ui/words.ts';
 
-/** Member of a design document that contains search indexes. */
 export type SearchKind = 'nouveau' | 'indexes';
 
 export const SEARCH_STARTS: Record<SearchKind, string> = {
@@ -21,7 +20,6 @@ export const SEARCH_STARTS: Record<SearchKind, string> = {
   indexes: "function (doc) {\n  if (typeof doc.title === 'string') {\n    index('default', doc.title, { store: true });\n  }\n}",
 };
 
-/** Returns the definition of a new index. */
 export const newSearchIndex = (kind: SearchKind) => JSON.stringify(kind === 'nouveau' ? { default_analyzer: 'standard', index: SEARCH_STARTS.nouveau } : { analyzer: 'standard', index: SEARCH_STARTS.indexes });
 
 const ANALYZERS = [
@@ -65,7 +63,6 @@ export function writeAnalyzers(kind: SearchKind, definition: string, { main, fie
 interface SearchIndexProps {
   db: string;
   ddoc: string;
-  /** Text of the design document. */
   text: string;
   kind: SearchKind;
   name: string;

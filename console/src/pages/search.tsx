@@ -22,7 +22,6 @@ interface Choice {
   kind: '_search' | '_nouveau';
 }
 
-/** Returns the search indexes of all design documents. */
 async function choices(db: string, signal: AbortSignal): Promise<Choice[]> {
   const { text } = await send('GET', pathOf`${db}/_design_docs?include_docs=true`, { signal });
   return readRows(text).rows.flatMap(({ doc, id }) => {
@@ -66,7 +65,6 @@ export function Search({ db, info }: DbPage) {
   );
 }
 
-/** The hits of a search, with a button that loads more. */
 function Hits({ db, path, first, ms }: { db: string; path: string; first: string; ms: number }) {
   const [texts, setTexts] = useState([first]);
   const action = useAction();

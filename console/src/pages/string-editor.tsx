@@ -5,7 +5,6 @@ import { Button, Dialog, Select, TextArea } from '../ui/kit.tsx';
 import { number, plural } from '../ui/words.ts';
 
 export interface StringAt {
-  /** Path of the string, such as `lines[0].text`. */
   path: string;
   node: Node;
 }

@@ -20,7 +20,6 @@ import type { DbPage } from './db.tsx';
 import { PartitionField, usePartition } from './partition.tsx';
 import { MapErrors } from './map-errors.tsx';
 
-/** Maximum number of groups in the table or the chart. */
 const GROUPS_MAX = 500;
 
 export function View({ db, info }: DbPage) {

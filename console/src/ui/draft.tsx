@@ -15,7 +15,6 @@ export interface DraftState {
   discard: () => void;
   /** Returns the newest text, also after the component is unmounted. */
   now: () => string;
-  /** Replaces text and base of the draft. */
   replace: (text: string, base: string) => void;
   /** Must be called after `sent` was saved. Text that was typed since the request remains a draft, based on `next`. */
   saved: (sent: string, next?: { base: string; rebase: (text: string) => string }) => void;
@@ -110,7 +109,6 @@ function read<T>(text: string): Partial<T> {
   }
 }
 
-/** Notice about a restored draft. */
 export function Restored({ found, onDiscard, children }: { found: Draft | undefined; onDiscard: () => void; children?: preact.ComponentChildren }) {
   if (!found) return null;
   return (

@@ -271,7 +271,6 @@ export function Confirm({ title, children, verb, typed, act, onClose, wide = fal
   );
 }
 
-/** Action in a toast. */
 interface ToastAction {
   text: string;
   act: () => void;

@@ -73,7 +73,6 @@ export function Menu({ label, icon, text, items, said }: { label: string; icon: 
   );
 }
 
-/** Menu that copies a request as code for other clients. */
 export function CopyAs({ request }: { request: Shown }) {
   const items = CLIENTS.map((client) => ({ text: `Copy as ${client}`, icon: 'copy' as const, act: () => void copyText(copyAs(client, request), client) }));
   return <Menu label="Copy this request" icon="code" text="Copy as" items={items} />;

@@ -17,7 +17,6 @@ export interface Command {
 }
 
 export const paletteOpen = signal(false);
-/** Actions of the current page. */
 export const pageCommands = signal<Command[]>([]);
 
 export function useCommands(commands: Command[], deps: unknown[]): void {
