@@ -1,5 +1,4 @@
-# The few commands of everyday work. Each is a thin name for `cargo xtask`; see CONTRIBUTING.md.
-# CARGO_TARGET_DIR is honoured where it is set. Everything is built in the release profile, so that
+# Commands for development. Each calls `cargo xtask`; see CONTRIBUTING.md. All builds use the release profile, so that
 # RocksDB's C++ is compiled once (docs/adr/04-build-and-tests.md).
 
 CARGO ?= cargo
@@ -19,29 +18,29 @@ setup: ## Check for (and as root on Debian or Ubuntu install) the packages that 
 run: setup ## Build and start a server: PORT (5984) on loopback, its data in DATA (./data)
 	@$(XTASK) run --data $(DATA) --port $(PORT)
 
-cluster: ## Build and start three nodes on a PostgreSQL of the machine's packages, and a proxy on PORT (5984)
+cluster: ## Build and start three nodes with the installed PostgreSQL and a proxy on PORT (5984)
 	@$(XTASK) setup --for cluster
 	@$(XTASK) cluster --port $(PORT)
 
-dist: setup ## Make packages in dist/; ARGS=--try installs each in an empty place and tries it
+dist: setup ## Make packages in dist/; ARGS=--try installs and tests each in an empty root directory
 	@$(XTASK) dist $(ARGS)
 
 test: ## Format, lints, unit and integration tests, docs, one replay of the scenarios, README; ARGS=--allow-missing
 	@$(XTASK) setup --for test $(if $(findstring --allow-missing,$(ARGS)),|| true)
 	@$(XTASK) ci --quick $(ARGS)
 
-test-all: ## The same and PostgreSQL, two nodes, chaos, attacks, clients, the console in Chromium; ARGS=--allow-missing
+test-all: ## `test`, and PostgreSQL, two nodes, chaos, attacks, clients, the console in Chromium; ARGS=--allow-missing
 	@$(XTASK) setup --for test-all $(if $(findstring --allow-missing,$(ARGS)),|| true)
 	@$(XTASK) ci $(ARGS)
 
-conformance: ## Replay the recorded answers of CouchDB; AREA=views plays one area
+conformance: ## Replay the recorded scenarios of CouchDB; AREA=views replays one area
 	@$(XTASK) setup --for test
 	@$(XTASK) conformance $(if $(AREA),--area $(AREA))
 
-bench: setup ## Run the benchmarks; ARGS are those of `settee-bench`
+bench: setup ## Run the benchmarks; ARGS are passed to `settee-bench`
 	@$(XTASK) bench $(ARGS)
 
-lint: setup ## Lints and tidy
+lint: setup ## Run the lints and tidy
 	@$(XTASK) lint
 
 fmt: ## Format the code

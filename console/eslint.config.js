@@ -1,6 +1,6 @@
 import tseslint from 'typescript-eslint';
 
-// Preact makes text of what is given to it; these ways around that are closed.
+// Preact escapes text; these properties would bypass the escaping.
 const MARKUP = ['innerHTML', 'outerHTML', 'dangerouslySetInnerHTML', 'insertAdjacentHTML', 'srcdoc'];
 
 export default tseslint.config(
@@ -16,8 +16,8 @@ export default tseslint.config(
       '@typescript-eslint/no-implied-eval': 'error',
       'no-restricted-properties': ['error', { object: 'document', property: 'write' }],
       'no-restricted-syntax': ['error', ...MARKUP.flatMap((name) => [
-        { selector: `MemberExpression[property.name="${name}"]`, message: 'What is stored becomes text, never markup.' },
-        { selector: `JSXAttribute[name.name="${name}"]`, message: 'What is stored becomes text, never markup.' },
+        { selector: `MemberExpression[property.name="${name}"]`, message: 'Stored data must be rendered as text, not as markup.' },
+        { selector: `JSXAttribute[name.name="${name}"]`, message: 'Stored data must be rendered as text, not as markup.' },
       ])],
       '@typescript-eslint/no-unused-vars': ['error', { argsIgnorePattern: '^_' }],
       '@typescript-eslint/only-throw-error': 'error',

@@ -3,12 +3,12 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { defineConfig, type Plugin } from 'vite';
 
-/** Writes each file of the build beside itself as gzip: what the server embeds and sends. */
+/** Writes a gzip copy of each file of the build. The server embeds and sends the copies. */
 function compressed(): Plugin {
   return {
     name: 'compressed',
     apply: 'build',
-    // Once the files are written: until then parts of the build still change them.
+    // After the files are written, because other plugins change them until then.
     writeBundle({ dir }, bundle) {
       if (dir === undefined) throw new Error('the build has no directory');
       for (const name of Object.keys(bundle)) {
@@ -19,20 +19,20 @@ function compressed(): Plugin {
   };
 }
 
-// Names within the pages are relative, so that they work below every prefix.
+// Links within the pages are relative, so that they work below any prefix.
 export default defineConfig({
   base: './',
   esbuild: { jsx: 'automatic', jsxImportSource: 'preact' },
   build: {
     target: 'es2022',
     assetsDir: 'assets',
-    // A file of its own for each: inlined ones would need exceptions in the content security policy.
+    // Assets are not inlined, because inlined ones would need exceptions in the content security policy.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 1000,
   },
   plugins: [compressed()],
-  // `COUCHDB_URL=http://127.0.0.1:5984 npm run dev` works on any server.
+  // `COUCHDB_URL=http://127.0.0.1:5984 npm run dev` uses any CouchDB-compatible server.
   server: {
     proxy: {
       '^/(?!_utils/)': { target: process.env['COUCHDB_URL'] ?? 'http://127.0.0.1:5984', changeOrigin: true },

@@ -3,9 +3,10 @@
 
     python3 fuzz/differential.py --left http://admin:pw@127.0.0.1:15984 --right http://admin:pw@127.0.0.1:5984 --requests 20000 [--seed N]
 
-Requests form stories. A story makes a database of its own, plays 60 requests and compares the documents and changes at its end. It is drawn
-from the seed and its number alone: `--seed N --story K` plays one again, `--verbose` prints each request of it. The databases are called
-df…; the servers should hold nothing of value. Exit code 1 if there was a difference that `differential/accepted.py` does not list.
+Requests are grouped into stories. A story creates its own database, sends 60 requests and then compares the documents and changes.
+It depends only on the seed and its number: `--seed N --story K` repeats one story, `--verbose` prints each of its requests. The
+names of the databases begin with df; use servers without valuable data. The exit code is 1 if a difference occurred that
+`differential/accepted.py` does not list.
 """
 
 import argparse
@@ -62,7 +63,7 @@ class Server:
             headers["Authorization"] = "Basic " + base64.b64encode(self.logins[login].encode()).decode()
         headers.setdefault("Accept", "application/json")
         body = self.fill(body, revs).encode("utf-8", "surrogatepass") if body is not None else None
-        # A connection for each request: some answers to HEAD have a body, which would be taken for the next answer.
+        # One connection per request, because some answers to HEAD have a body, which would be read as the next answer.
         connection = http.client.HTTPConnection(self.url.hostname, self.url.port, timeout=READ_TIMEOUT)
         try:
             connection.putrequest(method, url, skip_accept_encoding=True)
@@ -81,7 +82,7 @@ class Server:
 
 
 def read(response):
-    """Reads an answer to its end, or for READ_TIMEOUT when it has none, also if heartbeats arrive."""
+    """Reads an answer to its end, but for READ_TIMEOUT at most, because feeds do not end."""
     deadline = time.monotonic() + READ_TIMEOUT
     headers = {}
     for name, value in response.getheaders():
@@ -105,7 +106,7 @@ class Run:
         self.servers, self.options = (left, right), options
         self.classes, self.known, self.crashes = {}, collections.Counter(), {}
         self.requests, self.last_new = 0, 0
-        # True after a change of settings or a purge in the current story: CouchDB counts them in the update sequence.
+        # True after a change of settings or a purge in the current story, because CouchDB counts these in the update sequence.
         self.renumbered = False
 
     def both(self, request, revs):
@@ -131,7 +132,7 @@ class Run:
             self.classes[signature] += 1
 
     def play(self, story):
-        """Plays a story. It ends early when the answers to a write differ, because the databases then differ too."""
+        """Runs a story. The story ends early if the answers to a write differ, because the databases then differ too."""
         draw = random.Random(f"{self.options.seed}/{story}")
         partitioned = draw.random() < 0.15
         name = f"df{self.options.seed}s{story}"
@@ -159,7 +160,7 @@ class Run:
             learn(answers[0], revs)
             if answers[0].status in (200, 201, 202) and re.search(r"_purge$|_limit$|_security$", request.route) and request.method in WRITES:
                 self.renumbered = True
-            # Generated ids differ, and so does their place among the others.
+            # Generated ids differ, and so does their position in the order of ids.
             if request.method == "POST" and answers[0].status in (201, 202) and generated(answers[0]) != generated(answers[1]):
                 break
             # A batched edit of a revision that does not exist is answered alike, but only CouchDB stores it.
@@ -180,12 +181,12 @@ class Run:
 
 
 def generated(answer):
-    """Returns the ids of 32 hexadecimal digits in an answer, which are those of a server."""
+    """Returns the ids of 32 hexadecimal digits in an answer, which a server has generated."""
     return re.findall(rb'"id":"[0-9a-f]{32}"', answer.body)
 
 
 def learn(answer, revs):
-    """Remembers the revisions of an answer to a write."""
+    """Adds the revisions in an answer to a write to `revs`."""
     if answer.status not in (200, 201, 202):
         return
     try:
@@ -199,17 +200,17 @@ def learn(answer, revs):
 
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--left", required=True, help="the server that is right")
-    options.add_argument("--right", required=True, help="the server to compare with it")
+    options.add_argument("--left", required=True, help="URL of the reference server")
+    options.add_argument("--right", required=True, help="URL of the server to compare")
     options.add_argument("--requests", type=int, default=20_000)
     options.add_argument("--seed", type=int, default=time.time_ns() % 2 ** 24)
-    options.add_argument("--story", type=int, help="play this story only")
+    options.add_argument("--story", type=int, help="run only this story")
     options.add_argument("--verbose", action="store_true")
     options = options.parse_args()
     print(f"seed {options.seed}", flush=True)
     run = Run(Server(options.left), Server(options.right), options)
     for server in run.servers:
-        # Stories send wrong passwords; a locked account would answer everything else with 403 on both servers.
+        # Stories send wrong passwords. With lockout enabled both servers would then answer all other requests with 403.
         if server.send("PUT", "/_node/_local/_config/chttpd_auth_lockout/mode", {"Content-Type": "application/json"}, '"off"').status != 200:
             sys.exit(f"{server.here} does not accept the administrator")
         server.send("PUT", "/_users/org.couchdb.user:df-user", {"Content-Type": "application/json"}, json.dumps({"name": "df-user", "password": "pw", "roles": [], "type": "user"}))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Sends requests without sense to a server for a time and reports every answer that should not be: 500, none, a late one.
+"""Sends random invalid requests to a server and reports faults: a status of 500, no answer, or an answer after more than 20 s.
 
     python3 fuzz/nonsense.py --url http://admin:pw@127.0.0.1:5984 --seconds 600 [--seed N]
 
-The server should hold nothing of value. Routes come from crates/http/src/tests/routes.txt; parameters, headers and bodies are
-drawn from pieces that parsers stumble over. Exit code 1 if anything was found; the seed is printed.
+Use a server without valuable data. Routes come from crates/http/src/tests/routes.txt; parameters, headers and bodies are
+drawn from values that are difficult to parse. The exit code is 1 if a fault was found; the seed is printed.
 """
 
 import argparse
@@ -18,8 +18,8 @@ import time
 import urllib.parse
 
 ROUTES = pathlib.Path(__file__).parent.parent / "crates/http/src/tests/routes.txt"
-# These end the server, its settings or the patience of whoever waits for it.
-SPARED = ("_restart", "_config", "_reload", "_replicate", "_cluster_setup", "_node")
+# Excluded, because these requests stop the server, change its settings or wait for other servers.
+EXCLUDED = ("_restart", "_config", "_reload", "_replicate", "_cluster_setup", "_node")
 TEXTS = ["", "0", "1", "-1", "18446744073709551616", "1e400", "null", "true", "false", '"a"', '"\\ud800"', "[]", "[1,[2]]",
          "{}", '{"a":{"$gt":null}}', "a" * 5000, "%00", "\u00e9\u4e2d", "now", "0-g", "1-abc", "1-" + "f" * 32, "_local",
          "..", "a/b", "normal", "longpoll", "ok", "all", "lazy", '["a",{}]', "[" * 200, '{"a":' * 150]
@@ -33,9 +33,9 @@ MEMBERS = ["_id", "_rev", "_deleted", "_attachments", "_revisions", "docs", "key
            "validate_doc_update", "filters", "updates", "shows", "lists", "rewrites", "sample", "documents", "action", "admins", "members"]
 SCALARS = [None, True, False, 0, 1, -1, 1.5, 1e308, 2 ** 64, "", "a", "_x", "_design/d", "1-" + "0" * 32, "function(doc){emit(doc._id)}",
            "function(k,v,r){return v}", "_sum", "javascript", "query", "erlang", "wasm", "x" * 3000, "\u0000", "\u4e2d"]
-# Answers 500 that are meant, with their reasons: CouchDB's own status for a parameter of lists of indexes and for a rewrite rule
-# without a target; attachments that were stored as gzip and are none, which nobody can unpack for a client that does not take gzip.
-MEANT = [b"invalid_list_index_params", b"invalid_rewrite_target", b"an attachment is not readable"]
+# Reasons of expected answers with status 500: CouchDB's status for a parameter of the list of indexes and for a rewrite rule
+# without a target; attachments stored as gzip that are not valid gzip and are requested by a client without gzip support.
+EXPECTED = [b"invalid_list_index_params", b"invalid_rewrite_target", b"an attachment is not readable"]
 NAMES = ["db", "db", "db", "other", "_users", "none", "A", "a" * 300, "db%2Fx", "_replicator"]
 IDS = ["a", "b", "_design/d", "_local/l", "_design%2Fd", "%00", "a%2Fb", "x" * 600, "_x", "\u4e2d", "d", "v", "f"]
 
@@ -103,7 +103,7 @@ def main():
     url = urllib.parse.urlsplit(options.url)
     login = base64.b64encode(f"{url.username}:{url.password}".encode()).decode()
     routes = [line.split()[0] for line in ROUTES.read_text().splitlines() if line.startswith("/")]
-    routes = [route for route in dict.fromkeys(routes) if not any(name in route for name in SPARED)]
+    routes = [route for route in dict.fromkeys(routes) if not any(name in route for name in EXCLUDED)]
     draw, statuses, found = random.Random(options.seed), collections.Counter(), 0
     print(f"seed {options.seed}, {len(routes)} routes")
     connection, end = None, time.monotonic() + options.seconds
@@ -126,18 +126,18 @@ def main():
             answer = connection.getresponse()
             status, text = answer.status, answer.read()
             if status == 500 and method == "HEAD":
-                # Only GET has the reason.
+                # An answer to HEAD contains no reason.
                 connection.request("GET", path, headers=headers)
                 text = connection.getresponse().read()
-            is_meant = any(reason in text for reason in MEANT)
-            complaint = f"{status} {text[:300]!r}" if status == 500 and not is_meant else None
+            is_expected = any(reason in text for reason in EXPECTED)
+            complaint = f"{status} {text[:300]!r}" if status == 500 and not is_expected else None
         except (http.client.HTTPException, OSError) as error:
             status, connection = type(error).__name__, None
-            # What breaks off because the request was not read to its end is no finding; silence is.
+            # A timeout is a fault. A closed connection is not, because the server need not read the rest of a refused request.
             complaint = repr(error) if isinstance(error, TimeoutError) else None
         statuses[status] += 1
         if complaint is None and time.monotonic() - began > 20:
-            complaint = "late"
+            complaint = "timeout: answered after more than 20 s"
         if complaint:
             found += 1
             print(f"{complaint}\n  {method} {path} {headers} {body!r}"[:1500])

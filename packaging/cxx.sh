@@ -8,13 +8,13 @@ plain() {
   for compiler in clang++ c++ g++; do
     if command -v "$compiler" >/dev/null 2>&1; then exec "$compiler" "$@"; fi
   done
-  echo "cxx.sh: there is no C++ compiler; on Debian: apt-get install g++" >&2
+  echo "cxx.sh: no C++ compiler found; on Debian: apt-get install g++" >&2
   exit 127
 }
 
 command -v clang++ >/dev/null 2>&1 || plain "$@"
 
-# The object and the source, if this is a file of RocksDB.
+# Sets object and source if the compiled file belongs to RocksDB.
 object='' source='' previous=''
 for argument in "$@"; do
   case "$argument" in rocksdb/*.cc) source="$argument" ;; esac
@@ -23,8 +23,8 @@ for argument in "$@"; do
 done
 if [ -z "$source" ] || [ -z "$object" ] || [ ! -f rocksdb/db/db_impl/db_impl.h ]; then exec clang++ "$@"; fi
 
-# The precompiled headers are stored beside the objects. Compilers that start at the same time each write a temporary file;
-# the last rename wins.
+# The precompiled headers are stored next to the objects. Concurrent compilers each write a temporary file; the last rename
+# wins.
 compiled="$(dirname "$object")/headers.pch"
 if [ ! -f "$compiled" ]; then
   temporary="$compiled.$$"

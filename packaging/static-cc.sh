@@ -1,6 +1,6 @@
 #!/bin/sh
-# The linker of static.sh. RocksDB's crate asks for a shared libstdc++, and rustc then says -Bdynamic, after which a program that is
-# linked with -static needs shared libraries all the same. This leaves that out where -static is asked for.
+# The linker of static.sh. RocksDB's crate requests a shared libstdc++, for which rustc passes -Bdynamic, and a program that is
+# linked with -static then needs shared libraries. This script removes -Bdynamic if -static is present.
 case " $* " in
 *" -static "*)
     for argument; do

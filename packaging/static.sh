@@ -1,18 +1,16 @@
 #!/bin/sh
-# Builds a settee for x86-64 Linux that needs no shared library: glibc, libstdc++ and RocksDB are linked in.
+# Builds a settee for x86-64 Linux that needs no shared library: glibc, libstdc++ and RocksDB are linked statically.
 #
-#   packaging/static.sh [FILE]     FILE is where the program goes (static/settee in cargo's target directory)
+#   packaging/static.sh [FILE]     FILE: path of the program (default: static/settee in cargo's target directory)
 #
-# Needs what every build needs (packages g++, clang, libclang-dev, make; Node.js 20.19 with npm) and libc6-dev, which brings
-# the static glibc, as the package of Debian and Ubuntu does. Everything but the last crate is what `make run` compiles as
-# well: what of it is there is used, RocksDB above all (docs/adr/20-operation-and-packages.md).
-#
-# With musl instead of glibc a C++ compiler for musl is needed, which distributions do not have; that was not tried.
+# Requires the packages of every build (g++, clang, libclang-dev, make; Node.js 20.19 with npm) and libc6-dev, which contains
+# the static glibc on Debian and Ubuntu. All crates except the last one are shared with `make run`, so RocksDB is not compiled
+# again (docs/adr/20-operation-and-packages.md). musl is not supported, because distributions have no C++ compiler for it.
 set -eu
 cd "$(dirname "$0")/.."
 directory=${CARGO_TARGET_DIR:-target}
 file=${1:-$directory/static/settee}
-# These flags are for the last crate and the linker only, so nothing else is compiled for them.
+# `cargo rustc` applies these flags to the last crate only, so the other crates are not compiled again.
 cargo rustc --release --locked --package settee-server --features wasm --bin settee --target-dir "$directory" -- \
     -C target-feature=+crt-static -C relocation-model=static -C strip=symbols \
     -C linker="$PWD/packaging/static-cc.sh"
@@ -23,7 +21,7 @@ if ldd "$program" 2>/dev/null | grep -q '=>'; then
     exit 1
 fi
 mkdir -p "$(dirname "$file")"
-# By another name first: the old one may be running.
+# Copied to a temporary name and renamed, because the old program may be running.
 cp "$program" "$file.new"
 mv -f "$file.new" "$file"
 "$file" --version

@@ -1,5 +1,5 @@
-// A foreign server for tests: PouchDB in leveldb behind express-pouchdb. `node foreign-server.js DIRECTORY PORT`
-// prints its port once it listens.
+// A replication peer that is not Settee: PouchDB in leveldb behind express-pouchdb. `node foreign-server.js DIRECTORY PORT`
+// prints the port as soon as the server listens.
 'use strict';
 
 const path = require('node:path');

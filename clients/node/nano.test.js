@@ -1,4 +1,4 @@
-// nano, the Node client of the CouchDB project. It has no call for COPY; couchdb-python's suite has.
+// nano, the Node client of the CouchDB project. It has no function for COPY, which the suite of couchdb-python tests.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -8,7 +8,7 @@ const { text } = require('node:stream/consumers');
 const nano = require('nano');
 const { SERVER, event, freshName, http, ids, status, suite } = require('./support.js');
 
-// What the server does not have yet. An entry whose test passes breaks the run: delete it then.
+// Tests that are expected to fail, with reasons. An entry whose test passes fails the run.
 const NOT_YET = {
   'server: updates of databases': '_db_updates is absent',
 };
@@ -184,7 +184,7 @@ test('views: ranges, keys, groups, reductions', async () => {
   await assert.rejects(db.view('d', 'never'), status(404));
 });
 
-test('views: queries where CouchDB 3 has no place for them', async () => {
+test('views: queries in the body of a view request are refused, as by CouchDB 3', async () => {
   const db = await withView();
   await assert.rejects(db.view('d', 'js', { queries: [{ key: 'even' }] }), status(400));
 });
@@ -237,7 +237,7 @@ test('attachments: multipart', async () => {
   const parts = [
     { name: 'b.bin', data: BINARY, content_type: 'application/octet-stream' },
     { name: 't.txt', data: 'plain text', content_type: 'text/plain' },
-    // Texts are sent compressed.
+    // multipart.get returns text types compressed, so this part has another type.
     { name: 'other', data: 'something else', content_type: 'application/x-other' },
   ];
   const made = await db.multipart.insert({ a: 1 }, parts, 'x');
@@ -260,7 +260,7 @@ test('changes: reader from the start, in batches', async (t) => {
   assert.equal(new Set(batches.flat()).size, 6);
 });
 
-test('changes: reader that waits', async () => {
+test('changes: reader of new changes', async () => {
   const { db } = await withDocuments();
   const { last_seq: since } = await db.changes({ since: 'now' });
   const reader = db.changesReader.start({ since, includeDocs: true });
@@ -269,7 +269,7 @@ test('changes: reader that waits', async () => {
   const change = await changed;
   assert.deepEqual([change.id, change.doc.later], ['later', true]);
   const ended = event(reader, 'end');
-  // nano says that it was interrupted.
+  // Stopping the reader makes nano emit an error.
   reader.removeAllListeners('error').on('error', () => {});
   db.changesReader.stop();
   await ended;

@@ -1,11 +1,11 @@
-// PouchDB's adapter `http`: every call of its interface that reaches the server.
+// PouchDB's adapter `http`: every function that sends requests to the server.
 'use strict';
 
 const assert = require('node:assert/strict');
 const { createHash } = require('node:crypto');
 const { event, http, ids, local, remote, status, suite, until } = require('./support.js');
 
-// What the server does not have yet. An entry whose test passes breaks the run: delete it then.
+// Tests that are expected to fail, with reasons. An entry whose test passes fails the run.
 const NOT_YET = {};
 
 const test = suite(NOT_YET);
@@ -43,7 +43,7 @@ async function withConflicts(t) {
   return db;
 }
 
-test('a database is made, described and destroyed', async (t) => {
+test('a database is created, described and destroyed', async (t) => {
   const db = remote(t);
   const info = await db.info();
   assert.equal(info.adapter, 'http');
@@ -59,7 +59,7 @@ test('a database is made, described and destroyed', async (t) => {
   await assert.rejects(http('GET', db.name), /404/);
 });
 
-test('skip_setup: a database that is absent is not made', async (t) => {
+test('skip_setup: a missing database is not created', async (t) => {
   const db = remote(t, { skip_setup: true });
   const info = await db.info();
   assert.equal(info.error, 'not_found');
@@ -85,7 +85,7 @@ test('documents are put, read, updated and removed', async (t) => {
   assert.match((await db.put({ _id: 'a', again: 1 })).rev, /^4-/);
 });
 
-test('post: the id is made', async (t) => {
+test('post: the id is generated', async (t) => {
   const db = remote(t);
   const { id, rev } = await db.post({ value: 1 });
   assert.deepEqual(await db.get(id), { _id: id, _rev: rev, value: 1 });
@@ -100,7 +100,7 @@ test('ids of all kinds', async (t) => {
   await assert.rejects(db.put({ _id: '_reserved' }), status(400));
 });
 
-test('force: an update without a rev makes a conflict', async (t) => {
+test('force: an update of an old revision creates a conflict', async (t) => {
   const db = remote(t);
   const { rev } = await db.put({ _id: 'a', value: 1 });
   await db.put({ _id: 'a', _rev: rev, value: 2 });
@@ -109,7 +109,7 @@ test('force: an update without a rev makes a conflict', async (t) => {
   assert.equal([doc._rev, ...doc._conflicts].filter((leaf) => leaf === forced.rev).length, 1);
 });
 
-test('bulkDocs: results row by row', async (t) => {
+test('bulkDocs: one result for each document', async (t) => {
   const { db, revs } = await withDocuments(t, 3);
   const rows = await db.bulkDocs([
     { _id: 'doc0', _rev: revs[0], changed: true },
@@ -268,7 +268,7 @@ test('changes: options', async (t) => {
   const docs = await db.changes({ include_docs: true, limit: 2 });
   for (const row of docs.results) assert.equal(row.doc._rev, row.changes[0].rev);
 
-  // In pages, as PouchDB fetches large feeds.
+  // PouchDB fetches the feed in pages of this size.
   assert.deepEqual(ids((await db.changes({ batch_size: 3 })).results), ids(all.results));
 });
 
@@ -325,15 +325,15 @@ test('changes: filter function of the client', async (t) => {
   assert.deepEqual(ids(results), ['doc4']);
 });
 
-test('changes: live, until it is cancelled', async (t) => {
+test('changes: live until cancelled', async (t) => {
   const { db } = await withDocuments(t, 2);
   const seen = [];
   const feed = db.changes({ live: true, since: 0, include_docs: true });
   t.after(() => feed.cancel());
   feed.on('change', (change) => seen.push(change));
-  await until(feed, ['change'], () => seen.length === 2, 'the changes before');
+  await until(feed, ['change'], () => seen.length === 2, 'the existing changes');
   const { rev } = await db.put({ _id: 'later', value: 1 });
-  await until(feed, ['change'], () => seen.at(-1).id === 'later', 'a change while it waits');
+  await until(feed, ['change'], () => seen.at(-1).id === 'later', 'a change after the feed is idle');
   assert.equal(seen.at(-1).doc.value, 1);
   await db.remove('later', rev);
   await until(feed, ['change'], () => seen.at(-1).deleted === true, 'a deletion');
@@ -406,7 +406,7 @@ test('query: persisted views', async (t) => {
   await assert.rejects(db.query('sales/never'), status(404));
 });
 
-test('query: a view follows its documents', async (t) => {
+test('query: a view is updated after changes of documents', async (t) => {
   const db = await withView(t);
   const sum = async (options) => (await db.query('sales/month', options)).rows[0].value;
   assert.equal(await sum(), 18);
@@ -468,7 +468,7 @@ test('attachments: put, get, remove', async (t) => {
   assert.deepEqual(Buffer.from(await db.getAttachment('a', 'folder/ü b.bin')), BINARY);
 
   const doc = await db.get('a');
-  // CouchDB's digest of a text is that of its compressed form.
+  // CouchDB computes the digest of a text from its compressed form.
   assert.match(doc._attachments['t.txt'].digest, /^md5-[\w+/]{22}==$/);
   assert.deepEqual(doc._attachments, {
     't.txt': {
@@ -496,7 +496,7 @@ test('attachments: put, get, remove', async (t) => {
   assert.equal((await db.get('a'))._attachments, undefined);
 });
 
-test('attachments: inline, several, with stubs kept', async (t) => {
+test('attachments: several inline, kept by stubs', async (t) => {
   const db = remote(t);
   const { rev } = await db.put({
     _id: 'a',
@@ -523,7 +523,7 @@ test('attachments: inline, several, with stubs kept', async (t) => {
   assert.deepEqual(Object.keys((await db.get('a'))._attachments).sort(), ['b.bin', 'empty']);
 });
 
-test('attachments: a stub of nothing and bad base64 are refused', async (t) => {
+test('attachments: a stub of a missing attachment and invalid base64 are refused', async (t) => {
   const db = remote(t);
   await assert.rejects(
     db.put({ _id: 'a', _attachments: { 'x.txt': { content_type: 'text/plain', stub: true, digest: md5(TEXT), length: 1, revpos: 1 } } }),
@@ -532,7 +532,7 @@ test('attachments: a stub of nothing and bad base64 are refused', async (t) => {
   await assert.rejects(http('PUT', `${db.name}/b`, { _attachments: { x: { content_type: 'text/plain', data: '%%%' } } }), /400/);
 });
 
-test('attachments: the same edit makes the same revision on both sides', async (t) => {
+test('attachments: the same edit creates the same revision in two databases', async (t) => {
   const doc = { _id: 'a', value: 1, _attachments: { 'b.bin': { content_type: 'image/png', data: BINARY } } };
   const db = remote(t);
   const other = remote(t);
@@ -576,7 +576,7 @@ test('find: selectors', async (t) => {
     [{ name: { $regex: '^.{5}$' } }, ['p2', 'p3']],
     [{ age: { $in: [36, 87] } }, ['p1', 'p4']],
     [{ $not: { name: 'Ada' } }, ['p2', 'p3', 'p4', 'p5']],
-    // The negation of a comparison is the opposite one, which a missing field does not pass either.
+    // The negation of a comparison is the opposite comparison, which a missing field does not match either.
     [{ $not: { age: { $gte: 50 } } }, ['p1']],
     [{ _id: { $gt: 'p2', $lte: 'p4' } }, ['p3', 'p4']],
   ];

@@ -1,12 +1,12 @@
-// PouchDB's replication, to and from a database in memory and one in leveldb: the replicator runs in
-// this process, the server is the peer.
+// PouchDB's replication with databases in memory and in leveldb. The replicator runs in this process and the server is the
+// peer.
 'use strict';
 
 const assert = require('node:assert/strict');
 const { createHash } = require('node:crypto');
 const { PouchDB, event, ids, local, remote, startServer, suite, until } = require('./support.js');
 
-// What the server does not have yet. An entry whose test passes breaks the run: delete it then.
+// Tests that are expected to fail, with reasons. An entry whose test passes fails the run.
 const NOT_YET = {};
 
 const test = suite(NOT_YET);
@@ -27,8 +27,8 @@ async function fill(db, docs) {
   assert.deepEqual(failed, []);
 }
 
-// Every leaf of every document, with its body and its attachments. The digests of texts differ: CouchDB
-// takes that of the compressed form; and PouchDB's `revpos` is that of the revision it was sent.
+// Returns every leaf of every document, with its body and its attachments. Digests of texts are omitted, because CouchDB
+// computes them from the compressed form, and `revpos`, because PouchDB sets it to the generation of the received revision.
 async function contents(db) {
   const { results } = await db.changes({ since: 0, style: 'all_docs' });
   const leaves = {};
@@ -46,7 +46,7 @@ async function contents(db) {
   return leaves;
 }
 
-// Ids, winners, and bodies: less than `contents`, in one request.
+// Returns the winners with their bodies in one request.
 async function winners(db) {
   return (await db.allDocs({ include_docs: true })).rows.map(({ doc: { _attachments, ...doc } }) => doc);
 }
@@ -58,7 +58,7 @@ async function assertSame(one, other) {
   assert.deepEqual(await winners(one), await winners(other));
 }
 
-// Lets both sides edit the same documents, so that each has a conflict afterwards.
+// Edits the document in both databases, so that a replication creates a conflict.
 async function editBoth(one, other, id, change) {
   for (const [side, db] of [['one', one], ['other', other]]) {
     const doc = await db.get(id);
@@ -67,7 +67,7 @@ async function editBoth(one, other, id, change) {
 }
 
 for (const adapter of ['memory', 'leveldb']) {
-  test(`${adapter}: there and back`, async (t) => {
+  test(`${adapter}: push and pull`, async (t) => {
     const [here, there, back] = [local(t, adapter), remote(t), local(t, adapter)];
     await fill(here, documents(30));
     const pushed = await here.replicate.to(there);
@@ -95,14 +95,14 @@ for (const adapter of ['memory', 'leveldb']) {
     assert.equal((await there.get('doc00005')).resurrected, true);
   });
 
-  test(`${adapter}: conflicts made on both sides`, async (t) => {
+  test(`${adapter}: conflicts created on both sides`, async (t) => {
     const [here, there] = [local(t, adapter), remote(t)];
     await fill(here, documents(8));
     await here.sync(there);
     for (let at = 0; at < 6; at += 1) {
       await editBoth(here, there, `doc0000${at}`, (side) => ({ side, at: at * 10 }));
     }
-    // The longer branch wins; a live one wins over a deleted one.
+    // The longest branch wins, and a branch that is not deleted wins against a deleted one.
     await there.put({ ...(await there.get('doc00001')), longer: true });
     await there.remove(await there.get('doc00002'));
     await here.remove(await here.get('doc00003'));
@@ -117,7 +117,7 @@ for (const adapter of ['memory', 'leveldb']) {
       assert.deepEqual(one, other);
     }
 
-    // Resolved there, the conflict is gone here too.
+    // The replication also resolves the conflict in the local database.
     const loser = await there.get('doc00004', { conflicts: true });
     await there.remove('doc00004', loser._conflicts[0]);
     await here.sync(there);
@@ -164,7 +164,7 @@ for (const adapter of ['memory', 'leveldb']) {
     const [here, there] = [local(t, adapter), remote(t)];
     await here.put({ _id: 'a', _attachments: { 'shared.txt': { content_type: 'text/plain', data: TEXT } } });
     await here.sync(there);
-    // Under one name PouchDB would take the winner's for both: it asks for an attachment without the revision.
+    // Different names, because PouchDB requests an attachment without the revision and would get the winner's twice.
     await here.putAttachment('a', 'here.txt', (await here.get('a'))._rev, Buffer.from('here'), 'text/plain');
     await there.putAttachment('a', 'there.txt', (await there.get('a'))._rev, Buffer.from('there'), 'text/plain');
     await here.sync(there);
@@ -182,7 +182,7 @@ for (const adapter of ['memory', 'leveldb']) {
     assert.deepEqual(await texts(here), await texts(there));
   });
 
-  test(`${adapter}: ${MANY} documents, then nothing is read again`, async (t) => {
+  test(`${adapter}: ${MANY} documents; a second replication reads none`, async (t) => {
     const requests = [];
     const [here, there, back] = [local(t, adapter), remote(t, { requests }), local(t, adapter)];
     await fill(here, documents(MANY));
@@ -244,11 +244,11 @@ for (const adapter of ['memory', 'leveldb']) {
     t.after(() => sync.cancel());
     const count = async (db) => (await db.info()).doc_count;
     const arrived = (total) => async () => (await count(here)) === total && (await count(there)) === total;
-    await until(sync, ['change', 'paused'], arrived(6), 'what was there before');
+    await until(sync, ['change', 'paused'], arrived(6), 'the existing documents');
     await there.put({ _id: 'later, there' });
     await until(sync, ['change', 'paused'], arrived(7), 'a document of the server');
     await here.put({ _id: 'later, here' });
-    await until(sync, ['change', 'paused'], arrived(8), 'a document of this side');
+    await until(sync, ['change', 'paused'], arrived(8), 'a document of the local database');
     await there.remove(await there.get('here00000'));
     await until(sync, ['change', 'paused'], arrived(7), 'a deletion');
     const completed = event(sync, 'complete');
@@ -267,7 +267,7 @@ test('between two databases of the server', async (t) => {
   await assertSame(one, other);
 });
 
-test('design documents come along and work', async (t) => {
+test('replicated design documents work', async (t) => {
   const [here, there] = [local(t), remote(t)];
   await fill(here, documents(9));
   await here.put({ _id: '_design/d', views: { at: { map: 'function (doc) { emit(doc.at % 3, doc.at); }', reduce: '_sum' } } });
@@ -277,7 +277,7 @@ test('design documents come along and work', async (t) => {
 });
 
 for (const direction of ['push', 'pull']) {
-  test(`${direction}: goes on after the server was killed in the middle`, async (t) => {
+  test(`${direction}: continues after the server was killed during the replication`, async (t) => {
     const server = await startServer(t);
     const total = 600;
     const here = local(t);

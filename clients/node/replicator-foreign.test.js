@@ -1,5 +1,5 @@
-// The server's replicator with a foreign server: PouchDB behind express-pouchdb. It reads from there, writes
-// there, and goes on after that server was away.
+// The server's replicator with a peer that is not Settee: PouchDB behind express-pouchdb. It pulls, pushes, and continues
+// after the peer was unavailable.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -9,18 +9,18 @@ const path = require('node:path');
 const { isDeepStrictEqual } = require('node:util');
 const { SERVER, databaseUrl, freshName, http, remote, scratchDirectory, suite } = require('./support.js');
 
-// What the server does not have yet. An entry whose test passes breaks the run: delete it then.
+// Tests that are expected to fail, with reasons. An entry whose test passes fails the run.
 const NOT_YET = {
   'a compressible attachment is pushed':
-    'it arrives compressed and marked so, as from CouchDB, and express-pouchdb does not know the mark',
+    'it is sent compressed with `encoding`, as by CouchDB, and express-pouchdb does not support `encoding`',
 };
 
-// A replication that failed rests for half a minute and more.
+// The replicator retries a failed replication after half a minute or more.
 const test = suite(NOT_YET, 120_000);
 
 const BINARY = Buffer.from(Array.from({ length: 200_000 }, (_, at) => (at * 7 + (at >> 9)) % 256));
 
-// A foreign server in a process of its own, at the same address each time it is started.
+// A peer in its own process. It must be restarted with the port of its first start to keep its address.
 async function foreign(t) {
   const directory = scratchDirectory();
   let child;
@@ -38,7 +38,6 @@ async function foreign(t) {
       child.kill('SIGKILL');
       await once(child, 'exit');
     },
-    // A database there.
     database: () => remote(t, { server: server.url }),
   };
   t.after(() => server.kill());
@@ -54,7 +53,7 @@ async function fill(db, count, prefix = 'doc') {
   assert.deepEqual(failed, []);
 }
 
-// Every leaf of every document, and the bytes of the winners' attachments.
+// Returns every leaf of every document, and the bytes of the winners' attachments.
 async function contents(db) {
   const leaves = {};
   const { results } = await db.changes({ since: 0, style: 'all_docs' });
@@ -70,14 +69,14 @@ async function contents(db) {
   return leaves;
 }
 
-// Says which documents differ, and not how: they may be large.
+// Reports only the ids of documents that differ, because documents may be large.
 function assertSame(one, other) {
   assert.deepEqual(Object.keys(one).sort(), Object.keys(other).sort());
   const differ = Object.keys(one).filter((id) => !isDeepStrictEqual(one[id], other[id]));
   assert.deepEqual(differ, []);
 }
 
-// Something of everything: conflicts, deletions, attachments, histories.
+// Writes documents with conflicts, deletions, attachments and several revisions.
 async function variety(db, { compressible = true } = {}) {
   await fill(db, 150);
   const first = await db.get('doc1');
@@ -106,7 +105,7 @@ async function variety(db, { compressible = true } = {}) {
 async function until(holds, what) {
   const limit = Date.now() + 60_000;
   while (!(await holds())) {
-    assert.ok(Date.now() < limit, `waited too long until ${what}`);
+    assert.ok(Date.now() < limit, `timeout: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }
@@ -134,9 +133,9 @@ test('the server pushes to a foreign server', async (t) => {
   assertSame(await contents(db), await contents(here));
   await here.put({ _id: 'later' });
   const again = await replicate({ source: new URL(here.name).pathname.slice(1), target: db.name });
-  // Counters go on over sessions, as in CouchDB.
+  // Counters accumulate over sessions, as in CouchDB.
   const written = again.history[0].docs_written - result.history[0].docs_written;
-  assert.deepEqual([again.ok, written], [true, 1], 'it goes on where it had stopped');
+  assert.deepEqual([again.ok, written], [true, 1], 'it continues from the checkpoint');
 });
 
 test('a compressible attachment is pushed', async (t) => {
@@ -148,7 +147,7 @@ test('a compressible attachment is pushed', async (t) => {
   assert.equal((await db.getAttachment('a', 't')).toString(), 'a text '.repeat(99));
 });
 
-test('some documents only', async (t) => {
+test('doc_ids: only these documents are replicated', async (t) => {
   const db = (await foreign(t)).database();
   await fill(db, 10);
   const here = remote(t);
@@ -157,7 +156,7 @@ test('some documents only', async (t) => {
   assert.deepEqual((await here.allDocs()).rows.map((row) => row.id), ['doc3', 'doc4']);
 });
 
-test('documents keep two servers alike, also after one was away', async (t) => {
+test('documents in _replicator keep two servers in sync, also after an outage of one', async (t) => {
   const server = await foreign(t);
   const db = server.database();
   await db.info();
@@ -177,15 +176,15 @@ test('documents keep two servers alike, also after one was away', async (t) => {
   }
   await db.put({ _id: 'from-there' });
   await here.put({ _id: 'from-here' });
-  await until(() => found(here, 'from-there'), 'it was pulled');
-  await until(() => found(db, 'from-here'), 'it was pushed');
+  await until(() => found(here, 'from-there'), 'from-there is pulled');
+  await until(() => found(db, 'from-here'), 'from-here is pushed');
   await server.kill();
   await here.put({ _id: 'while-away' });
   await server.start(server.port);
   await db.put({ _id: 'unseen' });
-  await until(() => found(db, 'while-away'), 'it was pushed after a rest');
-  await until(() => found(here, 'unseen'), 'it was pulled after a rest');
-  // The other server looks as if it had been made anew, so each replication began once more.
+  await until(() => found(db, 'while-away'), 'while-away is pushed by a retry');
+  await until(() => found(here, 'unseen'), 'unseen is pulled by a retry');
+  // A restarted peer has another instance_start_time, so each replication restarts.
   const running = async () => {
     const { docs: states } = await http('GET', `${SERVER}/_scheduler/docs?states=running`);
     return docs.every(({ _id }) => states.some((state) => state.doc_id === _id));

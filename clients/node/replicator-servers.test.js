@@ -1,5 +1,5 @@
-// Two servers that replicate over a bad line: it is cut, it is slow, it says no, and one of the servers is
-// killed. In the end both hold the same.
+// Two servers replicate over a faulty connection: it is cut, it is slow, it returns errors, and one of the servers is killed.
+// At the end both contain the same documents.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -7,13 +7,13 @@ const { once } = require('node:events');
 const net = require('node:net');
 const { SERVER, freshName, http, remote, startServer, suite } = require('./support.js');
 
-// What the server does not have yet. An entry whose test passes breaks the run: delete it then.
+// Tests that are expected to fail, with reasons. An entry whose test passes fails the run.
 const NOT_YET = {};
 
-// A replication that failed rests for half a minute and more.
+// The replicator retries a failed replication after half a minute or more.
 const test = suite(NOT_YET, 120_000);
 
-// Pseudo-random numbers, so that a run can be repeated.
+// Returns a pseudo-random generator, so that a run can be repeated with its seed.
 function numbers(seed) {
   let state = seed;
   return (bound) => {
@@ -22,8 +22,8 @@ function numbers(seed) {
   };
 }
 
-// A line to `port`. `line.cutAfter()` says after how many bytes each new connection breaks, `line.status`
-// answers every request so, `line.chunk` sends so many bytes every 10 ms.
+// Starts a proxy to `port`. `line.cutAfter()` returns the number of bytes after which a new connection is cut.
+// `line.status` is the status of every response, if set. `line.chunk` is the number of bytes that are sent every 10 ms.
 async function startLine(t, port) {
   const sockets = new Set();
   const line = { cutAfter: () => Infinity, status: null, chunk: null, connections: 0 };
@@ -33,7 +33,7 @@ async function startLine(t, port) {
     near.on('error', () => {});
     near.on('close', () => sockets.delete(near));
     if (line.status) {
-      const body = '{"error":"line","reason":"a bad line"}';
+      const body = '{"error":"line","reason":"injected error"}';
       const answer = `HTTP/1.1 ${line.status} No\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n`;
       near.once('data', () => near.end(answer + body));
       return;
@@ -123,7 +123,7 @@ async function alike(one, other, limitMs = 100_000) {
   }
 }
 
-test('over a line that is cut again and again', async (t) => {
+test('over a connection that is cut repeatedly', async (t) => {
   const seed = Number(process.env.SEED ?? Date.now() % 1_000_000);
   t.diagnostic(`SEED=${seed}`);
   const random = numbers(seed);
@@ -144,7 +144,7 @@ test('over a line that is cut again and again', async (t) => {
   assert.equal(Buffer.from(_attachments.a.data, 'base64').length, 3000);
 });
 
-test('over a slow line', async (t) => {
+test('over a slow connection', async (t) => {
   const both = await pair(t);
   both.line.chunk = 4000;
   await write(both.here, 'h', 60);
@@ -152,8 +152,8 @@ test('over a slow line', async (t) => {
   assert.equal((await alike(both.here, both.there)).length, 60);
 });
 
-test('a line that says no for a while', async (t) => {
-  // At the same time, because after some answers a replication rests for half a minute.
+test('over a connection that returns errors for a second', async (t) => {
+  // Concurrently, because after some errors the replicator waits for half a minute.
   await Promise.all(
     [403, 429, 500, 503].map(async (status) => {
       const both = await pair(t);
@@ -166,7 +166,7 @@ test('a line that says no for a while', async (t) => {
   );
 });
 
-test('while the other server is killed and starts again', async (t) => {
+test('while the peer is killed and restarted', async (t) => {
   const both = await pair(t);
   await write(both.here, 'h', 300);
   await keepAlike(t, both);

@@ -1,6 +1,5 @@
-// What all suites share: tests with a strict list of what is not there yet (`suite`), databases of
-// their own (`databaseUrl`), PouchDB with its adapters, and a second server that may be stopped
-// (`startServer`). Nothing here knows what a test is about.
+// Shared by all suites: tests with a strict list of expected failures (`suite`), fresh databases (`databaseUrl`), PouchDB
+// with its adapters, and a second server that can be killed (`startServer`).
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -20,9 +19,9 @@ const LIMIT_MS = 30_000;
 const SERVER = process.env.SETTEE_URL;
 assert.ok(SERVER, 'SETTEE_URL must name a server, with the name and password of an admin');
 
-// A feed that nobody ended would keep this process alive for ever.
+// An open feed would keep this process alive indefinitely.
 setTimeout(() => {
-  console.error('the suite did not end');
+  console.error('timeout of the suite');
   process.exit(1);
 }, 240_000).unref();
 
@@ -31,11 +30,11 @@ process.on('exit', () => fs.rmSync(scratch, { recursive: true, force: true }));
 
 let names = 0;
 
-// Declares tests. `notYet` maps the name of a test that the server cannot pass yet to the reason. Such
-// a test must fail; one that passes, and an entry without a test, fail the run.
+// Returns a function that declares tests. `notYet` maps the names of tests that are expected to fail to the reasons. A listed
+// test that passes, and an entry without a test, fail the run.
 function suite(notYet, limitMs = LIMIT_MS) {
   const unused = new Set(Object.keys(notYet));
-  after(() => assert.deepEqual([...unused], [], 'entries of the list that name no test'));
+  after(() => assert.deepEqual([...unused], [], 'entries of NOT_YET without a test'));
   return (name, body) => {
     unused.delete(name);
     const reason = notYet[name];
@@ -45,16 +44,16 @@ function suite(notYet, limitMs = LIMIT_MS) {
       return;
     }
     test(`${name} (not yet: ${reason})`, { timeout }, async (t) => {
-      await assert.rejects(within(body(t), name, limitMs), () => true, 'this passes: delete its line in the list');
+      await assert.rejects(within(body(t), name, limitMs), () => true, 'the test passes: delete its entry in NOT_YET');
     });
   };
 }
 
-// `promise`, or an error once it takes too long: a feed that stays silent then fails its own test only.
+// Rejects after a timeout, so that a feed without events fails only its own test.
 async function within(promise, what, limitMs = LIMIT_MS) {
   let timer;
   const limit = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no end of "${what}" within ${limitMs} ms`)), limitMs);
+    timer = setTimeout(() => reject(new Error(`timeout of "${what}" after ${limitMs} ms`)), limitMs);
   });
   try {
     return await Promise.race([promise, limit]);
@@ -68,19 +67,19 @@ function freshName(prefix = 'clients') {
   return `${prefix}-${process.pid}-${names}`;
 }
 
-// A directory that is removed at the end.
+// Creates a directory that is removed when the process exits.
 function scratchDirectory() {
   const directory = path.join(scratch, freshName('directory'));
   fs.mkdirSync(directory);
   return directory;
 }
 
-// The address of a database that nobody else uses and that does not exist yet.
+// Returns the URL of a database that does not exist yet and that no other test uses.
 function databaseUrl(server = SERVER) {
   return `${server}/${freshName()}`;
 }
 
-// A database of the server through PouchDB's adapter `http`. `requests` fills with `METHOD /path`.
+// Returns a PouchDB with the adapter `http`, which appends `METHOD /path` of each request to `requests`.
 function remote(t, { server = SERVER, url = databaseUrl(server), requests = [], ...options } = {}) {
   const db = new PouchDB(url, {
     fetch: (address, request) => {
@@ -90,7 +89,7 @@ function remote(t, { server = SERVER, url = databaseUrl(server), requests = [], 
     },
     ...options,
   });
-  // One that was destroyed cannot be closed.
+  // PouchDB cannot close a destroyed database.
   t.after(() => db._destroyed || db.close());
   return db;
 }
@@ -100,14 +99,13 @@ const LOCAL = {
   leveldb: () => new PouchDB(path.join(scratch, freshName()), { adapter: 'leveldb' }),
 };
 
-// A PouchDB of this process.
 function local(t, adapter = 'memory') {
   const db = LOCAL[adapter]();
   t.after(() => db.close());
   return db;
 }
 
-// A request without any client library; answers the parsed body.
+// Sends a request without a client library and returns the parsed body. Fails if the status is not 2xx.
 async function http(method, address, body) {
   const url = new URL(address);
   const credentials = Buffer.from(`${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`);
@@ -132,7 +130,7 @@ async function freePort() {
   return port;
 }
 
-// A server with data of its own that can be killed and started again at the same address.
+// Starts a server with its own data, which can be killed and restarted at the same address.
 async function startServer(t) {
   const binary = process.env.SETTEE_BINARY;
   assert.ok(binary, 'SETTEE_BINARY must be the path of the server program');
@@ -142,7 +140,7 @@ async function startServer(t) {
   const server = {
     url: `http://admin:pw@127.0.0.1:${port}`,
     async start() {
-      // Its predecessor was perhaps killed only now, and holds the data as long as it is there.
+      // The previous process may still be exiting, and locks the data directory until then.
       if (child && child.exitCode === null && child.signalCode === null) await once(child, 'exit');
       child = spawn(binary, ['serve', '--bind', '127.0.0.1', '--port', String(port), '--data', data], {
         env: { ...process.env, COUCHDB_USER: 'admin', COUCHDB_PASSWORD: 'pw' },
@@ -156,7 +154,6 @@ async function startServer(t) {
       assert.ok(printed.includes(`:${port}/`), `the server ended before it listened: ${printed}`);
       child.stdout.resume();
     },
-    // Without a chance to tidy up, as a crash would.
     async kill() {
       if (!child || child.exitCode !== null || child.signalCode !== null) return;
       child.kill('SIGKILL');
@@ -168,26 +165,26 @@ async function startServer(t) {
   return server;
 }
 
-// Resolves with the first argument of an event, rejects on `error`.
+// Resolves with the first argument of an event; rejects on `error` or after a timeout.
 async function event(emitter, name) {
   const [value] = await within(once(emitter, name), `event ${name}`);
   return value;
 }
 
-// Resolves once `holds()` does, asked again after every one of the named events.
+// Resolves when `holds()` returns true; the condition is checked at the start and after each of the named events.
 function until(emitter, names, holds, what) {
   return within(
     new Promise((resolve, reject) => {
-      const look = async () => {
+      const check = async () => {
         try {
           if (await holds()) resolve();
         } catch (error) {
           reject(error);
         }
       };
-      for (const name of names) emitter.on(name, look);
+      for (const name of names) emitter.on(name, check);
       emitter.on('error', reject);
-      look();
+      check();
     }),
     what,
   );

@@ -1,4 +1,4 @@
-// HTTP/2 with prior knowledge, by Node's own client and by curl: one connection for everything.
+// HTTP/2 with prior knowledge, with Node's own client and with curl: all requests share one connection.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -44,7 +44,7 @@ test('documents over one connection', async (t) => {
   assert.deepEqual([missing.status, missing.json.error], [404, 'not_found']);
 });
 
-test('more feeds than a browser has connections', async (t) => {
+test('more concurrent feeds than the connection limit of a browser', async (t) => {
   const session = connect(t);
   const db = `/${freshName('h2')}`;
   await ask(session, 'PUT', db);
@@ -56,13 +56,13 @@ test('more feeds than a browser has connections', async (t) => {
   });
   await Promise.all(feeds.map((feed) => once(feed, 'response')));
   await ask(session, 'PUT', `${db}/news`, {});
-  // A feed without rows begins with an empty line.
+  // An idle feed sends an empty line first.
   const line = (feed) => new Promise((resolve) => feed.on('data', (text) => text.trim() && resolve(text)));
   const lines = await Promise.all(feeds.map(line));
   assert.ok(lines.every((line) => JSON.parse(line).id === 'news'));
 });
 
-test('an attachment of some megabytes both ways', async (t) => {
+test('upload and download of an attachment of 5 MB', async (t) => {
   const session = connect(t);
   const db = `/${freshName('h2')}`;
   await ask(session, 'PUT', db);

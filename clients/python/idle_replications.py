@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What memory many continuous replications take that have nothing to do.
+"""Measures the memory of many idle continuous replications.
 
     python3 clients/python/idle_replications.py target/release/settee [--jobs 5000] [--seconds 60] [--set replicator/max_jobs=5000]
 
-Starts two servers on free ports with empty directories: all sources and targets are on the second, and documents in the first one's
-`_replicator` replicate between them over loopback. Prints the resident memory of both while nothing happens. One
-open file for each job and server is needed (`ulimit -n`).
+Starts two servers on free ports with empty data directories. All sources and targets are databases of the second server, and
+documents in `_replicator` of the first server replicate between them over loopback. Prints the resident memory of both servers
+while the replications are idle. Each server needs one open file per job (`ulimit -n`).
 """
 
 import argparse
@@ -58,7 +58,7 @@ def main():
                 peer.ask("PUT", f"/s{index}/d", {})
             for index in range((args.jobs + SOURCES - 1) // SOURCES):
                 peer.ask("PUT", f"/t{index}")
-            print(f"without jobs: {server.resident_mb()} MB, the other side {peer.resident_mb()} MB")
+            print(f"without jobs: {server.resident_mb()} MB, peer {peer.resident_mb()} MB")
             base = peer.url.replace("http://", "http://admin:pw@")
             docs = [
                 {"source": f"{base}/s{job % SOURCES}", "target": f"{base}/t{job // SOURCES}", "continuous": True}
@@ -70,7 +70,7 @@ def main():
                 time.sleep(5)
                 jobs = server.ask("GET", "/_node/_local/_stats/couch_replicator/jobs")
                 counts = ", ".join(f"{jobs[kind]['value']} {kind}" for kind in ("total", "running", "crashed"))
-                print(f"jobs: {counts}; {server.resident_mb()} MB, the other side {peer.resident_mb()} MB", flush=True)
+                print(f"jobs: {counts}; {server.resident_mb()} MB, peer {peer.resident_mb()} MB", flush=True)
         finally:
             for ended in (server, peer):
                 ended.process.kill()

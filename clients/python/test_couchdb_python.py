@@ -1,4 +1,4 @@
-"""couchdb-python, whose last release is of 2018, as scripts of that age still use it."""
+"""couchdb-python, which older scripts still use. Its last release was in 2018."""
 
 import base64
 import faulthandler
@@ -12,12 +12,12 @@ from couchdb.design import ViewDefinition
 from couchdb.http import PreconditionFailed, ResourceConflict, ResourceNotFound, ServerError, Session, Unauthorized
 from couchdb.mapping import Document, IntegerField, ListField, TextField, ViewField
 
-# What the server does not have yet. A test that passes although it is named here breaks the run.
+# Tests that are expected to fail, with reasons. A listed test that passes fails the run.
 NOT_YET = {}
 
 TEXT = "Grüße aus 東京\n".encode()
 BINARY = bytes((at * 11 + (at >> 8)) % 256 for at in range(50_000))
-# No call may hang: a silent feed fails its own test only.
+# So that a feed without rows fails only its own test.
 TIMEOUT_S = 30
 
 faulthandler.dump_traceback_later(240, exit=True)
@@ -28,7 +28,7 @@ def connect(url=os.environ["SETTEE_URL"]):
 
 
 class Client(unittest.TestCase):
-    """A fresh database in `self.db`."""
+    """Creates a fresh database in `self.db`."""
 
     def setUp(self):
         self.server = connect()
@@ -130,7 +130,7 @@ class DocumentsTest(Client):
         self.assertEqual(self.db["_design/d"]["value"], 3)
 
     def test_etags(self):
-        """The client keeps answers and asks for them with If-None-Match."""
+        """The client caches responses and revalidates them with If-None-Match."""
         self.db["a"] = {"value": 1}
         first = self.db["a"]
         self.assertEqual(self.db["a"], first)
@@ -318,7 +318,7 @@ class AttachmentsTest(Client):
         self.assertEqual(list(self.db["a"]["_attachments"]), ["b.bin"])
 
     def test_files(self):
-        """Sent in chunks, without a length."""
+        """The client sends files in chunks, without Content-Length."""
         doc = {"_id": "a"}
         self.db.save(doc)
         self.db.put_attachment(doc, io.BytesIO(BINARY), "b.bin", "application/octet-stream")
@@ -343,7 +343,7 @@ class ChangesTest(Client):
         self.assertEqual(len(self.db.changes(limit=3)["results"]), 3)
 
     def test_continuous(self):
-        """The client takes every chunk of the answer for whole lines."""
+        """The client requires that each chunk of the response consists of complete lines."""
         self.fill()
         feed = self.db.changes(feed="continuous", heartbeat=100, include_docs=True)
         seen = [next(feed) for _ in range(10)]
@@ -374,7 +374,7 @@ class ChangesTest(Client):
 
 
 def expect_failures():
-    """Applies `NOT_YET`, whose keys are `Class.test_name`."""
+    """Marks the tests in `NOT_YET`, whose keys are `Class.test_name`."""
     for name in NOT_YET:
         case, _, test = name.partition(".")
         setattr(globals()[case], test, unittest.expectedFailure(getattr(globals()[case], test)))

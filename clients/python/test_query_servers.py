@@ -1,4 +1,4 @@
-"""Design documents in other languages: couchpy under CPython and PyPy, Erlang, CoffeeScript, configured over HTTP."""
+"""Design documents in Python (couchpy under CPython and PyPy), Erlang and CoffeeScript, configured over HTTP."""
 
 import json
 import os
@@ -16,22 +16,22 @@ ADMIN_ONLY = "fun(_, _, {Ctx}, _) -> case lists:member(<<\"_admin\">>, couch_uti
 
 
 def needs(program, package):
-    """Skips a test class whose program is missing if SETTEE_ALLOW_MISSING is set; otherwise its tests run and fail."""
+    """Skips a test class if its program is missing and SETTEE_ALLOW_MISSING is set. Without the variable its tests run and fail."""
     missing = not shutil.which(program) and "SETTEE_ALLOW_MISSING" in os.environ
     return unittest.skipIf(missing, f"{program} is missing: install the Debian package {package}")
 
 
 class Configured(test_couchdb_python.Client):
-    """A database, and settings that are taken back."""
+    """A fresh database, and settings that are restored after each test."""
 
     def configure(self, section, key, value):
         resource = self.server.resource("_config", section, key)
-        # This client takes a text for JSON already.
+        # put_json sends a string unchanged, so the value must be JSON.
         _, _, old = resource.put_json(body=json.dumps(value))
         self.addCleanup(lambda: resource.put_json(body=json.dumps(old)))
 
     def save(self, name, design):
-        # The client writes the revision into what it saves.
+        # A copy, because the client writes the revision into the object.
         self.db[f"_design/{name}"] = dict(design)
 
     def view(self, path, **options):
@@ -89,7 +89,7 @@ class PythonTest(Configured):
         self.assertEqual((status, error), (400, "compilation_error"))
         self.assertIn("Compilation of the map function in the 'v' view failed: ", reason)
 
-    def test_validations_need_a_server_that_has_them(self):
+    def test_validations_need_a_query_server_that_supports_them(self):
         self.save("d", {"language": "python", "validate_doc_update": "def f(new, old, context):\n  return 1\n"})
         with self.assertRaises(couchdb.ServerError) as refused:
             self.db["a"] = {}
@@ -149,7 +149,7 @@ class ErlangTest(Configured):
         self.assertEqual(self.view("scores/own", group=True), expected)
         self.assertEqual(self.view("scores/sum", group=True), expected)
 
-    def test_off_it_is_unknown(self):
+    def test_erlang_is_unknown_if_it_is_disabled(self):
         self.configure("native_query_servers", "enable_erlang_query_server", "false")
         self.save("d", {"language": "erlang", "views": {"v": {"map": self.MAP}}})
         with self.assertRaises(couchdb.ServerError) as refused:

@@ -1,4 +1,4 @@
-// Every address of Fauxton leads to the page that shows the same.
+// Addresses of Fauxton are translated to the corresponding pages.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { freshName, http, launch, openPage, seed } from './support.mjs';
@@ -19,7 +19,7 @@ after(async () => {
 const at = `#/db/${db}`;
 const old = `#/database/${db}`;
 
-/** Routes of Fauxton 1.3, and the addresses here. */
+/** Routes of Fauxton 1.3 and the corresponding addresses of this console. */
 const ADDRESSES = [
   ['#/', '#/'],
   ['#/index.html', '#/databases'],
@@ -96,27 +96,27 @@ const ADDRESSES = [
   [`${old}/_partition/x/_design/orders/_search/orders/edit`, `${at}/design/orders?part=indexes%2Forders&partition=x`],
 ];
 
-test('every address of Fauxton leads to its page', { timeout: 80_000 }, async () => {
+test('every address of Fauxton is translated to its page', { timeout: 80_000 }, async () => {
   const page = await openPage(browser, { start: '#/databases' });
   await page.getByRole('table').waitFor();
   const found = await page.evaluate(async (addresses) => {
     const all = [];
-    for (const asked of addresses) {
-      const taken = new Promise((resolve) => addEventListener('hashchange', resolve, { once: true }));
-      location.hash = asked;
-      await taken;
+    for (const address of addresses) {
+      const changed = new Promise((resolve) => addEventListener('hashchange', resolve, { once: true }));
+      location.hash = address;
+      await changed;
       const at = location.hash;
       await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
-      all.push([asked, at, document.title]);
+      all.push([address, at, document.title]);
     }
     return all;
-  }, ADDRESSES.map(([asked]) => asked));
-  const isThere = (found, expected) => found === expected || (expected.startsWith(at) && found.startsWith(expected));
-  assert.deepEqual(found.filter(([, there, title], index) => !isThere(there, ADDRESSES[index][1]) || title.startsWith('Not found')), []);
+  }, ADDRESSES.map(([address]) => address));
+  const isExpected = (actual, expected) => actual === expected || (expected.startsWith(at) && actual.startsWith(expected));
+  assert.deepEqual(found.filter(([, actual, title], index) => !isExpected(actual, ADDRESSES[index][1]) || title.startsWith('Not found')), []);
   await page.context().close();
 });
 
-test('an address of Fauxton is replaced: Back does not return to it', { timeout: 40_000 }, async () => {
+test('an address of Fauxton is replaced in the history', { timeout: 40_000 }, async () => {
   const page = await openPage(browser, { start: `${old}/_design/orders/_view/by_city` });
   await page.getByRole('heading', { name: 'orders/by_city' }).waitFor();
   assert.ok(page.url().endsWith(`${at}/view/orders/by_city`), page.url());

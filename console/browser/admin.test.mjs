@@ -1,7 +1,7 @@
-// What administrators do with a server, in a browser.
+// Pages for administrators of a server.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { NAME, ORIGIN, flows, freshName, http, launch, made, openPage, seed, startServer } from './support.mjs';
+import { NAME, ORIGIN, flows, freshName, http, launch, httpOk, openPage, seed, startServer } from './support.mjs';
 
 let browser;
 const db = freshName('admin');
@@ -18,7 +18,7 @@ after(async () => {
 
 const flow = flows(() => browser);
 
-flow('a user is made, changed and deleted', '#/users', async (page) => {
+flow('a user is created, changed and deleted', '#/users', async (page) => {
   const name = freshName('user');
   await page.getByRole('button', { name: 'Create user' }).click();
   await page.getByRole('textbox', { name: 'Name', exact: true }).fill(name);
@@ -51,31 +51,31 @@ flow('an administrator is added and removed', '#/users', async (page) => {
   assert.equal((await http('GET', '_node/_local/_config/admins/second')).status, 404);
 });
 
-flow('the charts of the last day are those of the server', '#/dashboard', async (page) => {
+flow('the charts of the last day show the history of the server', '#/dashboard', async (page) => {
   await page.getByRole('button', { name: '24 h' }).click();
   // The first sample is taken when the server starts.
   await page.getByRole('img', { name: /^Memory: Memory [\d.]+ [KMG]?B/ }).waitFor();
   assert.match(page.url(), /window=day/);
 });
 
-flow('a replication is stored, looked at and deleted', `#/replication/new?source=${db}`, async (page) => {
+flow('a replication is stored, inspected and deleted', `#/replication/new?source=${db}`, async (page) => {
   const target = freshName('copy');
   const to = page.locator('.card', { has: page.getByRole('heading', { name: 'To', exact: true }) });
   await to.getByLabel('Database').fill(target);
   await page.getByLabel('Create the target if it is missing').check();
-  // Databases of this server need no password: they are given by name.
+  // Databases of this server are specified by name and need no password.
   assert.equal(await page.locator('input[type="password"]').count(), 0);
   await page.getByLabel('Filter').selectOption('selector');
   await page.locator('[data-editor="Selector"] .cm-content').click();
   await page.keyboard.press('Control+a');
   await page.keyboard.insertText('{"state": "paid"}');
-  await page.getByLabel('Id of its document').fill(target);
+  await page.getByLabel('Document id').fill(target);
   await page.getByRole('button', { name: 'Replicate' }).click();
   const row = page.getByRole('row', { name: new RegExp(target) });
   await row.getByText('completed').waitFor();
-  const { rows } = await made('GET', `${target}/_all_docs?include_docs=true`);
+  const { rows } = await httpOk('GET', `${target}/_all_docs?include_docs=true`);
   assert.ok(rows.length > 0 && rows.every(({ doc }) => doc.state === 'paid'));
-  const stored = await made('GET', `_replicator/${target}`);
+  const stored = await httpOk('GET', `_replicator/${target}`);
   assert.deepEqual([stored.source, stored.target], [db, target]);
   await page.getByRole('button', { name: `Actions on ${target}` }).click();
   await page.getByRole('button', { name: 'Details' }).click();
@@ -88,9 +88,9 @@ flow('a replication is stored, looked at and deleted', `#/replication/new?source
   await http('DELETE', target);
 });
 
-flow('a replication elsewhere is not sent without its password', '#/replication/new', async (page) => {
-  const asked = [];
-  page.on('request', (request) => { if (!['GET', 'HEAD'].includes(request.method())) asked.push(request.url()); });
+flow('a replication with another server is not sent without its password', '#/replication/new', async (page) => {
+  const writes = [];
+  page.on('request', (request) => { if (!['GET', 'HEAD'].includes(request.method())) writes.push(request.url()); });
   for (const title of ['From', 'To']) {
     const card = page.locator('.card', { has: page.getByRole('heading', { name: title, exact: true }) });
     await card.getByRole('button', { name: 'Another server' }).click();
@@ -100,35 +100,35 @@ flow('a replication elsewhere is not sent without its password', '#/replication/
   }
   await page.getByRole('button', { name: 'Replicate' }).click();
   assert.equal(await page.locator('input:invalid').count(), 2);
-  // Also where a script takes the browser's own check away.
+  // Without the validation of the browser, the console reports the missing password.
   await page.evaluate(() => { document.querySelector('form').noValidate = true; });
   await page.getByRole('button', { name: 'Replicate' }).click();
   await page.getByRole('alert').getByText('The password of admin is missing.').waitFor();
-  assert.deepEqual(asked, []);
+  assert.deepEqual(writes, []);
 });
 
-flow('a replication that fails says why, and begins again', '#/replication', async (page) => {
+flow('a failed replication shows its error and can be restarted', '#/replication', async (page) => {
   const id = freshName('broken');
-  await made('PUT', `_replicator/${id}`, { source: `${ORIGIN}/none-${id}`, target: `${ORIGIN}/none2-${id}` });
+  await httpOk('PUT', `_replicator/${id}`, { source: `${ORIGIN}/none-${id}`, target: `${ORIGIN}/none2-${id}` });
   const row = page.getByRole('row', { name: new RegExp(`none-${id}`) });
   await row.getByText(/crashing|failed|error/).first().waitFor();
   await page.getByRole('button', { name: `Actions on ${id}` }).click();
   await page.getByRole('button', { name: 'Restart' }).click();
-  await page.getByText('The replication is restarted.').waitFor();
-  const { _rev } = await made('GET', `_replicator/${id}`);
+  await page.getByText('The replication was restarted.').waitFor();
+  const { _rev } = await httpOk('GET', `_replicator/${id}`);
   await http('DELETE', `_replicator/${id}?rev=${_rev}`);
 });
 
-flow('a key of the configuration is found, changed and taken back', '#/config', async (page) => {
-  await page.getByLabel('Search keys and meanings').fill('slow_request');
+flow('a configuration key is found, changed and reset', '#/config', async (page) => {
+  await page.getByLabel('Search keys and descriptions').fill('slow_request');
   const item = page.locator('.key-item', { hasText: 'slow_request_ms' });
   await item.getByText('[log]').waitFor();
   await item.locator('input').fill('0');
   await item.getByRole('button', { name: 'Save' }).click();
   await item.getByText('changed').waitFor();
-  assert.equal(await made('GET', '_node/_local/_config/log/slow_request_ms'), '0');
-  // With that limit every request is slow.
-  await made('GET', `${db}/_design/orders/_view/by_city?limit=1`);
+  assert.equal(await httpOk('GET', '_node/_local/_config/log/slow_request_ms'), '0');
+  // With a limit of 0 every request is slow.
+  await httpOk('GET', `${db}/_design/orders/_view/by_city?limit=1`);
   await page.evaluate(() => { location.hash = '#/slow'; });
   await page.getByRole('row', { name: /by_city/ }).first().waitFor();
   await page.evaluate(() => { location.hash = '#/config?q=slow_request'; });
@@ -152,45 +152,45 @@ flow('CORS is set in a form', '#/config/cors', async (page) => {
   await page.waitForFunction(() => !document.querySelector('button[aria-busy]'));
 });
 
-flow('the dashboard plots, the server tells of itself, and the log runs', '#/dashboard', async (page) => {
+flow('the dashboard, the page of the server and the log show current data', '#/dashboard', async (page) => {
   await page.locator('.plot canvas').first().waitFor();
-  await page.getByRole('img', { name: /^Requests a second: Requests (?!nothing)/ }).waitFor();
+  await page.getByRole('img', { name: /^Requests a second: Requests (?!no data)/ }).waitFor();
   await page.getByRole('link', { name: 'Server' }).click();
   await page.getByText('The server has an administrator').waitFor();
   await page.getByRole('heading', { name: 'Versions' }).waitFor();
   await page.getByRole('link', { name: 'Logs' }).first().click();
-  await page.getByLabel('Lines with').fill('/_up');
-  await made('GET', '_up');
+  await page.getByLabel('Lines that contain').fill('/_up');
+  await httpOk('GET', '_up');
   await page.locator('.log').getByText('/_up').first().waitFor();
 });
 
-flow('a build is seen while it runs, paused and resumed', '#/activity', async (page) => {
+flow('a running build is listed, paused and resumed', '#/activity', async (page) => {
   const name = freshName('building');
-  // With this budget a background build rests for minutes after its first batch, and stops at once: neither a fast nor a busy machine matters.
-  await made('PUT', '_node/_local/_config/ken/bytes_per_second', '"1"');
+  // With this budget a background build waits for minutes after its first batch, so the test does not depend on the speed of the machine.
+  await httpOk('PUT', '_node/_local/_config/ken/bytes_per_second', '"1"');
   try {
-    await made('PUT', name, {});
-    await made('POST', `${name}/_bulk_docs`, { docs: Array.from({ length: 3000 }, (_, index) => ({ _id: String(index), n: index })) });
-    await made('PUT', `${name}/_design/slow`, { views: { slow: { map: 'function (doc) { emit(doc.n, null); }' } } });
+    await httpOk('PUT', name, {});
+    await httpOk('POST', `${name}/_bulk_docs`, { docs: Array.from({ length: 3000 }, (_, index) => ({ _id: String(index), n: index })) });
+    await httpOk('PUT', `${name}/_design/slow`, { views: { slow: { map: 'function (doc) { emit(doc.n, null); }' } } });
     // No client waits for the index, because builds for waiting clients have no budget.
-    await made('POST', `${name}/_design/slow/_build`, { action: 'start' });
+    await httpOk('POST', `${name}/_design/slow/_build`, { action: 'start' });
     const build = page.locator('.build', { hasText: name });
     await build.getByRole('button', { name: 'Pause' }).click();
-    const paused = page.locator('.card', { has: page.getByRole('heading', { name: 'Paused here' }) });
+    const paused = page.locator('.card', { has: page.getByRole('heading', { name: 'Paused in this session' }) });
     await paused.getByText('paused', { exact: true }).waitFor();
-    assert.equal((await made('GET', `${name}/_design/slow/_build`)).status, 'paused');
+    assert.equal((await httpOk('GET', `${name}/_design/slow/_build`)).status, 'paused');
     await paused.getByRole('button', { name: 'Resume' }).click();
     await paused.waitFor({ state: 'detached' });
     await build.getByRole('button', { name: 'Cancel' }).click();
     await build.waitFor({ state: 'detached' });
-    assert.equal((await made('GET', `${name}/_design/slow/_build`)).status, 'resting');
+    assert.equal((await httpOk('GET', `${name}/_design/slow/_build`)).status, 'resting');
   } finally {
     await http('DELETE', '_node/_local/_config/ken/bytes_per_second');
     await http('DELETE', name);
   }
 });
 
-test('the first minutes of a server', { timeout: 40_000, skip: !process.env.SETTEE_BINARY }, async () => {
+test('initial setup of a server', { timeout: 40_000, skip: !process.env.SETTEE_BINARY }, async () => {
   const { address, stop } = await startServer({ admin: false });
   try {
     const page = await openPage(browser, { user: null, base: `${address}/_utils/` });
@@ -218,8 +218,8 @@ test('the first minutes of a server', { timeout: 40_000, skip: !process.env.SETT
 
 test('a user without permissions sees the permitted actions', { timeout: 40_000 }, async () => {
   const name = freshName('plain');
-  await made('PUT', `_users/org.couchdb.user:${name}`, { name, password: 'secret', roles: [], type: 'user' });
-  await made('PUT', `${db}/_security`, { admins: { names: [], roles: [] }, members: { names: [name], roles: [] } });
+  await httpOk('PUT', `_users/org.couchdb.user:${name}`, { name, password: 'secret', roles: [], type: 'user' });
+  await httpOk('PUT', `${db}/_security`, { admins: { names: [], roles: [] }, members: { names: [name], roles: [] } });
   const page = await openPage(browser, { user: name, password: 'secret' });
   assert.equal(await page.getByRole('link', { name: 'Configuration' }).count(), 0);
   await page.getByRole('textbox', { name: 'Name', exact: true }).fill(db);

@@ -1,7 +1,7 @@
-// Defects that were found in use: each test shows that one does not return.
+// Regression tests of defects that users found.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { flows, freshName, http, launch, made, openPage, orders, seed } from './support.mjs';
+import { flows, freshName, http, launch, httpOk, openPage, orders, seed } from './support.mjs';
 
 let browser;
 const db = freshName('defects');
@@ -32,7 +32,7 @@ flow('the page of a deleted document is left, and Back does not reopen the dialo
   assert.equal(await page.getByRole('dialog').count(), 0);
 });
 
-flow('Back closes nothing twice: dialogs add no entry to the history', '#/server', async (page) => {
+flow('dialogs add no entry to the history', '#/server', async (page) => {
   await page.getByRole('heading', { name: 'This node' }).waitFor();
   await goTo(page, '#/databases');
   await page.getByRole('button', { name: 'Create database' }).click();
@@ -46,7 +46,7 @@ flow('Back closes nothing twice: dialogs add no entry to the history', '#/server
   assert.equal(await page.getByRole('dialog').count(), 0);
 });
 
-flow('the log starts at its end, stays there, and leaves a reader who scrolls up', '#/logs?level=debug', async (page) => {
+flow('the log follows its end, and stops following when the user scrolls up', '#/logs?level=debug', async (page) => {
   const atEnd = () => page.waitForFunction(() => { const log = document.querySelector('.log'); return log && log.scrollHeight > log.clientHeight && log.scrollHeight - log.scrollTop - log.clientHeight < 2; });
   await page.locator('.log div').first().waitFor();
   await atEnd();
@@ -59,7 +59,7 @@ flow('the log starts at its end, stays there, and leaves a reader who scrolls up
   await atEnd();
 });
 
-flow('the plan of a query is one line, or one column, and no arrow leads nowhere', `#/db/${db}/query?show=plan&q=${encodeURIComponent('{"selector":{"city":"Oslo"}}')}`, async (page) => {
+flow('the plan of a query is in one row or in one column', `#/db/${db}/query?show=plan&q=${encodeURIComponent('{"selector":{"city":"Oslo"}}')}`, async (page) => {
   await page.locator('.plan-step').last().waitFor();
   for (const width of [1400, 1000, 400]) {
     await page.setViewportSize({ width, height: 900 });
@@ -69,13 +69,13 @@ flow('the plan of a query is one line, or one column, and no arrow leads nowhere
   }
 });
 
-flow('no replication is no figure', '#/dashboard', async (page) => {
+flow('without replications the dashboard shows no replication lag', '#/dashboard', async (page) => {
   const stat = page.locator('.stat', { hasText: 'Replication lag' });
   await stat.waitFor();
   assert.ok(!/replication/.test((await stat.locator('dd').first().innerText()).toLowerCase()));
 });
 
-flow('the title of the tab is that of the page', '#/databases', async (page) => {
+flow('the browser tab has the title of the page', '#/databases', async (page) => {
   for (const [hash, title] of [
     ['#/users', 'Users'], [`#/db/${db}`, db], ['#/config', 'Configuration'], ['#/config/cors', 'CORS'], [`#/db/${db}/doc/exact`, 'exact'], ['#/replication/new', 'New replication'], [`#/db/${db}/designs`, `Views of ${db}`],
     ['#/server', 'Server'], ['#/nothing', 'Not found'], ['#/login', 'Log in'], ['#/databases', 'Databases'],
@@ -97,11 +97,11 @@ test('all tabs are visible on a phone', { timeout: 40_000 }, async () => {
   await page.context().close();
 });
 
-flow('one is singular', '#/databases', async (page) => {
+flow('counts of one are in the singular', '#/databases', async (page) => {
   const name = freshName('single');
-  await made('PUT', name, {});
+  await httpOk('PUT', name, {});
   try {
-    await made('PUT', `${name}/only`, { n: 1 });
+    await httpOk('PUT', `${name}/only`, { n: 1 });
     await goTo(page, `#/db/${name}`);
     await page.locator('.list-foot').getByText('1 document,').waitFor();
     await page.locator('.page-head').getByText('1 document ·').waitFor();
@@ -113,22 +113,22 @@ flow('one is singular', '#/databases', async (page) => {
   }
 });
 
-flow('code in messages is set as code', '#/databases', async (page) => {
+flow('code in messages is rendered as code', '#/databases', async (page) => {
   const name = freshName('empty');
-  await made('PUT', name, {});
+  await httpOk('PUT', name, {});
   await goTo(page, `#/db/${name}/search`);
   await page.locator('.empty code', { hasText: 'nouveau' }).waitFor();
   assert.ok(!(await page.locator('#content').innerText()).includes('`'));
   await http('DELETE', name);
 });
 
-flow('a name that is in use is named as such', '#/users', async (page) => {
+flow('a name that is in use is reported', '#/users', async (page) => {
   const name = freshName('taken');
-  await made('PUT', `_users/org.couchdb.user:${name}`, { name, password: 'secret', roles: ['sales'], type: 'user' });
+  await httpOk('PUT', `_users/org.couchdb.user:${name}`, { name, password: 'secret', roles: ['sales'], type: 'user' });
   await page.getByRole('button', { name: 'Create user' }).click();
   await page.getByRole('textbox', { name: 'Name', exact: true }).fill(name);
   await page.getByLabel('Password', { exact: true }).fill('other');
-  // Roles that other users have are suggested.
+  // Roles of other users are suggested.
   await page.getByRole('group', { name: 'Suggested by other users' }).getByRole('button', { name: 'sales' }).click();
   assert.equal(await page.getByLabel('Roles', { exact: true }).inputValue(), 'sales');
   await page.getByRole('button', { name: 'Save' }).click();
@@ -137,7 +137,7 @@ flow('a name that is in use is named as such', '#/users', async (page) => {
   await page.getByLabel('Name').fill('orders');
   await page.getByRole('button', { name: 'Create', exact: true }).click();
   await page.getByRole('alert').getByText('The design document orders exists already.').waitFor();
-  const { _rev } = await made('GET', `_users/org.couchdb.user:${name}`);
+  const { _rev } = await httpOk('GET', `_users/org.couchdb.user:${name}`);
   await http('DELETE', `_users/org.couchdb.user:${name}?rev=${_rev}`);
 });
 
@@ -145,9 +145,9 @@ test('many databases are counted, sorted by size and scrolled', { timeout: 120_0
   const prefix = freshName('many');
   const names = Array.from({ length: 260 }, (_, index) => `${prefix}-${String(index).padStart(3, '0')}`);
   const batches = Array.from({ length: 10 }, (_, batch) => names.filter((_name, index) => index % 10 === batch));
-  await Promise.all(batches.map(async (batch) => { for (const name of batch) await made('PUT', name, {}); }));
-  await made('POST', `${names[255]}/_bulk_docs`, { docs: orders(500) });
-  await made('POST', `${names[7]}/_bulk_docs`, { docs: orders(50) });
+  await Promise.all(batches.map(async (batch) => { for (const name of batch) await httpOk('PUT', name, {}); }));
+  await httpOk('POST', `${names[255]}/_bulk_docs`, { docs: orders(500) });
+  await httpOk('POST', `${names[7]}/_bulk_docs`, { docs: orders(50) });
   const page = await openPage(browser, { start: `#/databases?q=${prefix}` });
   const link = (index) => page.getByRole('link', { name: names[index], exact: true });
   await page.getByRole('status').getByText('260 databases match').waitFor();
@@ -169,7 +169,7 @@ test('many databases are counted, sorted by size and scrolled', { timeout: 120_0
   await Promise.all(batches.map(async (batch) => { for (const name of batch) await http('DELETE', name); }));
 });
 
-flow('fields suggest what the server has', `#/db/${db}/changes`, async (page) => {
+flow('fields suggest values of the server', `#/db/${db}/changes`, async (page) => {
   await page.locator('datalist option[value="orders/paid"]').waitFor({ state: 'attached' });
   await goTo(page, `#/replication/new?source=${db}`);
   await page.getByLabel('Filter').selectOption('function');
@@ -179,27 +179,27 @@ flow('fields suggest what the server has', `#/db/${db}/changes`, async (page) =>
 });
 
 flow('secrets of the configuration are not shown', '#/config?section=chttpd_auth', async (page) => {
-  const { secret } = await made('GET', '_node/_local/_config/chttpd_auth');
+  const { secret } = await httpOk('GET', '_node/_local/_config/chttpd_auth');
   await page.locator('.key-item', { hasText: 'secret' }).first().waitFor();
   if (secret) assert.ok(!(await page.content()).includes(secret));
   for (const field of await page.locator('.key-item').filter({ has: page.locator('.name', { hasText: /^secret$/ }) }).locator('input').all()) assert.equal(await field.getAttribute('type'), 'password');
 });
 
 flow('the charts of the dashboard continue after another page', '#/dashboard', async (page) => {
-  await page.getByRole('img', { name: /^Requests a second: Requests (?!nothing)/ }).waitFor();
+  await page.getByRole('img', { name: /^Requests a second: Requests (?!no data)/ }).waitFor();
   await page.getByRole('link', { name: 'Server' }).click();
   await page.getByRole('heading', { name: 'This node' }).waitFor();
   await page.goBack();
-  // A rate needs two readings: the first one after the return has the last one before it.
-  await page.getByRole('img', { name: /^Requests a second: Requests (?!nothing)/ }).waitFor({ timeout: 1900 });
+  // A rate needs two samples, so the chart shows one immediately only if the samples before the navigation are kept.
+  await page.getByRole('img', { name: /^Requests a second: Requests (?!no data)/ }).waitFor({ timeout: 1900 });
 });
 
-flow('a view whose function throws says so', '#/databases', async (page) => {
+flow('a view whose map function throws shows a notice', '#/databases', async (page) => {
   const name = freshName('throws');
-  await made('PUT', name, {});
+  await httpOk('PUT', name, {});
   try {
-    await made('POST', `${name}/_bulk_docs`, { docs: [{ _id: 'a', n: { m: 1 } }, { _id: 'b' }] });
-    await made('PUT', `${name}/_design/d`, { views: { v: { map: 'function (doc) { emit(doc.n.m, null); }' }, sound: { map: 'function (doc) { emit(doc._id, null); }' } } });
+    await httpOk('POST', `${name}/_bulk_docs`, { docs: [{ _id: 'a', n: { m: 1 } }, { _id: 'b' }] });
+    await httpOk('PUT', `${name}/_design/d`, { views: { v: { map: 'function (doc) { emit(doc.n.m, null); }' }, sound: { map: 'function (doc) { emit(doc._id, null); }' } } });
     await goTo(page, `#/db/${name}/view/d/v`);
     await page.getByText('The map function throws for 1 of 2 sampled documents.').waitFor();
     await page.locator('.notice').getByRole('link', { name: 'b', exact: true }).waitFor();
@@ -211,7 +211,7 @@ flow('a view whose function throws says so', '#/databases', async (page) => {
   }
 });
 
-flow('a sort control shows its state', `#/db/${db}/view/orders/by_city`, async (page) => {
+flow('the order control shows its state', `#/db/${db}/view/orders/by_city`, async (page) => {
   const rows = page.getByRole('region', { name: 'Rows of the view' });
   await rows.getByText('"Berlin"').first().waitFor();
   const order = page.getByRole('group', { name: 'Order of keys' });

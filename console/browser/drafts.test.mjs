@@ -1,10 +1,10 @@
-// Typed text that is not saved: it outlives every way to leave an editor.
+// Drafts: unsaved text survives navigation, reloads, expired sessions and crashes.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { CONSOLE, NAME, PASSWORD, crash, flows, freshName, http, launch, launchLasting, login, made, watch } from './support.mjs';
+import { CONSOLE, NAME, PASSWORD, crash, flows, freshName, http, launch, launchWithProfile, login, httpOk, watch } from './support.mjs';
 
 let browser;
 const db = freshName('drafts');
@@ -13,9 +13,9 @@ const DESIGN = { views: { a: { map: 'function (doc) { emit(doc.a); }' }, b: { ma
 before(async () => {
   browser = await launch();
   for (const name of ['_users', '_replicator']) await http('PUT', name, {});
-  await made('PUT', db, {});
-  await made('POST', `${db}/_bulk_docs`, { docs: Array.from({ length: 20 }, (_, index) => ({ _id: `doc-${index}`, n: index })) });
-  await made('PUT', `${db}/_design/d`, DESIGN);
+  await httpOk('PUT', db, {});
+  await httpOk('POST', `${db}/_bulk_docs`, { docs: Array.from({ length: 20 }, (_, index) => ({ _id: `doc-${index}`, n: index })) });
+  await httpOk('PUT', `${db}/_design/d`, DESIGN);
 });
 after(async () => {
   await browser?.close();
@@ -24,9 +24,9 @@ after(async () => {
 
 const flow = flows(() => browser);
 const editor = (page, label) => page.locator(`[data-editor="${label}"] .cm-content`);
-const RESTORED = /^Restored what you typed/;
+const RESTORED = /^Restored an unsaved draft/;
 
-/** Types at the end of the first line with `mark` in it. */
+/** Types at the end of the first line that contains `mark`. */
 async function type(page, label, mark, text) {
   await editor(page, label).getByText(mark).first().click();
   await page.keyboard.press('End');
@@ -48,10 +48,10 @@ flow('tab changes within a document keep the text', `#/db/${db}/doc/doc-0`, asyn
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByText('Saved as 2-').waitFor();
   await page.getByText('not saved').waitFor({ state: 'detached' });
-  assert.equal((await made('GET', `${db}/doc-0`)).typed, 1);
+  assert.equal((await httpOk('GET', `${db}/doc-0`)).typed, 1);
 });
 
-flow('another function of a design document and back keeps the text', `#/db/${db}/design/d?part=views%2Fa`, async (page) => {
+flow('switching between functions of a design document keeps the text', `#/db/${db}/design/d?part=views%2Fa`, async (page) => {
   await type(page, 'Map function of a', 'emit', ' // typed');
   await page.getByRole('link', { name: 'views/b' }).click();
   await editor(page, 'Map function of b').getByText('doc.b').waitFor();
@@ -65,11 +65,11 @@ flow('another function of a design document and back keeps the text', `#/db/${db
   assert.equal(await page.getByLabel('Reduce by').inputValue(), '_sum');
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByText('views/b is saved.').waitFor();
-  const { views } = await made('GET', `${db}/_design/d`);
+  const { views } = await httpOk('GET', `${db}/_design/d`);
   assert.ok(views.a.map.endsWith('// typed') && views.b.reduce === '_sum', JSON.stringify(views));
 });
 
-flow('other pages, the way back and a reload keep the text', `#/db/${db}/doc/doc-1`, async (page) => {
+flow('navigation to another page, Back and a reload keep the text', `#/db/${db}/doc/doc-1`, async (page) => {
   await type(page, 'JSON of doc-1', '"_rev"', ' "typed": 1,');
   await page.getByRole('link', { name: 'Databases' }).first().click();
   await page.getByRole('heading', { name: 'Databases' }).waitFor();
@@ -79,22 +79,22 @@ flow('other pages, the way back and a reload keep the text', `#/db/${db}/doc/doc
   await type(page, 'JSON of doc-1', '"typed": 1,', ' "later": 2,');
   await page.reload();
   await editor(page, 'JSON of doc-1').getByText('"later": 2,').waitFor();
-  await page.getByRole('button', { name: 'Discard it' }).click();
+  await page.getByRole('button', { name: 'Discard the draft' }).click();
   await editor(page, 'JSON of doc-1').getByText('"typed": 1,').waitFor({ state: 'detached' });
   await page.reload();
   await editor(page, 'JSON of doc-1').getByText('"n": 1').waitFor();
   assert.equal(await page.getByText(RESTORED).count(), 0);
 });
 
-/** Holds the next write of a document back until the returned function is called. */
-async function held(page, pattern) {
+/** Delays the next PUT request until `release` is called. `seen` resolves when the request is sent. */
+async function delayedWrite(page, pattern) {
   let release;
-  let see;
+  let reportSeen;
   const gate = new Promise((resolve) => { release = resolve; });
-  const seen = new Promise((resolve) => { see = resolve; });
+  const seen = new Promise((resolve) => { reportSeen = resolve; });
   await page.route(pattern, async (route) => {
     if (route.request().method() !== 'PUT') return route.fallback();
-    see();
+    reportSeen();
     await gate;
     await route.continue();
     await page.unroute(pattern);
@@ -103,50 +103,50 @@ async function held(page, pattern) {
 }
 
 for (const [where, leaves] of [['in the editor', false], ['in another tab of the page', true]]) {
-  flow(`text typed while a save is on its way stays, and is not marked saved: ${where}`, `#/db/${db}/doc/doc-${leaves ? 3 : 2}`, async (page) => {
+  flow(`text typed during a save is kept and marked as not saved: ${where}`, `#/db/${db}/doc/doc-${leaves ? 3 : 2}`, async (page) => {
     const id = `doc-${leaves ? 3 : 2}`;
-    const save = await held(page, new RegExp(`/${db}/${id}$`));
+    const save = await delayedWrite(page, new RegExp(`/${db}/${id}$`));
     await type(page, `JSON of ${id}`, '"_rev"', ' "first": 1,');
     await page.keyboard.press('Control+s');
     await save.seen;
     await page.keyboard.type(' "second": 2,');
     if (leaves) await page.getByRole('link', { name: 'Revisions' }).click();
     save.release();
-    await page.getByText(/^Saved as 2-.*without what you typed since then/).waitFor();
+    await page.getByText(/^Saved as 2-.*without your later changes/).waitFor();
     if (leaves) await page.getByRole('link', { name: 'Document', exact: true }).click();
     await editor(page, `JSON of ${id}`).getByText('"second": 2,').waitFor();
     await page.getByText('not saved').waitFor();
-    const stored = await made('GET', `${db}/${id}`);
+    const stored = await httpOk('GET', `${db}/${id}`);
     assert.deepEqual([stored.first, stored.second], [1, undefined]);
-    // What is left can be saved on the new revision.
+    // The remaining draft is based on the new revision and can be saved.
     await page.getByRole('button', { name: 'Save', exact: true }).click();
     await page.getByText(/^Saved as 3-\w+\.$/).waitFor();
     await page.getByText('not saved').waitFor({ state: 'detached' });
-    assert.equal((await made('GET', `${db}/${id}`)).second, 2);
+    assert.equal((await httpOk('GET', `${db}/${id}`)).second, 2);
   });
 }
 
-flow('text typed while a function is saved stays', `#/db/${db}/design/d?part=filters%2Ff`, async (page) => {
-  const save = await held(page, new RegExp(`/${db}/_design/d$`));
+flow('text typed during the save of a function is kept', `#/db/${db}/design/d?part=filters%2Ff`, async (page) => {
+  const save = await delayedWrite(page, new RegExp(`/${db}/_design/d$`));
   await type(page, 'filters/f', 'return', ' // first');
   await page.keyboard.press('Control+s');
   await save.seen;
   await page.keyboard.type(' // second');
   save.release();
-  await page.getByText('without what you typed since then').waitFor();
+  await page.getByText('without your later changes').waitFor();
   await editor(page, 'filters/f').getByText('// second').waitFor();
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await page.getByText(/^filters\/f is saved\.$/).waitFor();
-  assert.ok((await made('GET', `${db}/_design/d`)).filters.f.endsWith('// first // second'));
+  assert.ok((await httpOk('GET', `${db}/_design/d`)).filters.f.endsWith('// first // second'));
 });
 
-flow('text typed while a new document is created stays', `#/db/${db}/new`, async (page) => {
+flow('text typed during the creation of a document is kept', `#/db/${db}/new`, async (page) => {
   await editor(page, 'JSON of the new document').getByText('"_id"').waitFor();
   const id = freshName('made');
   await editor(page, 'JSON of the new document').click();
   await page.keyboard.press('Control+a');
   await page.keyboard.insertText(`{"_id": "${id}", "a": 1}`);
-  const save = await held(page, new RegExp(`/${db}/${id}$`));
+  const save = await delayedWrite(page, new RegExp(`/${db}/${id}$`));
   await page.keyboard.press('Control+s');
   await save.seen;
   await page.keyboard.press('ArrowLeft');
@@ -155,16 +155,16 @@ flow('text typed while a new document is created stays', `#/db/${db}/new`, async
   await editor(page, `JSON of ${id}`).getByText('"b": 2').waitFor();
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await page.getByText('Saved as 2-').waitFor();
-  assert.equal((await made('GET', `${db}/${id}`)).b, 2);
+  assert.equal((await httpOk('GET', `${db}/${id}`)).b, 2);
 });
 
-for (const [id, how] of [['doc-4', 'the dialog opens by itself'], ['doc-5', 'the button of the header']]) {
-  flow(`a session that ends: ${how}, and the text stays`, `#/db/${db}/doc/${id}`, async (page) => {
+for (const [id, how] of [['doc-4', 'the dialog opens automatically'], ['doc-5', 'the button of the header']]) {
+  flow(`login after the session has expired keeps the text: ${how}`, `#/db/${db}/doc/${id}`, async (page) => {
     await type(page, `JSON of ${id}`, '"_rev"', ' "typed": 1,');
     await page.context().clearCookies();
     await page.keyboard.press('Control+s');
     const dialog = page.getByRole('dialog');
-    await dialog.getByText('Your session has ended').waitFor();
+    await dialog.getByText('Your session has expired').waitFor();
     if (how.startsWith('the button')) {
       await dialog.getByRole('button', { name: 'Not now' }).click();
       await editor(page, `JSON of ${id}`).getByText('"typed": 1,').waitFor();
@@ -180,30 +180,30 @@ for (const [id, how] of [['doc-4', 'the dialog opens by itself'], ['doc-5', 'the
     await editor(page, `JSON of ${id}`).getByText('"typed": 1,').waitFor();
     await page.getByRole('button', { name: 'Save', exact: true }).click();
     await page.getByText('Saved as 2-').waitFor();
-    assert.equal((await made('GET', `${db}/${id}`)).typed, 1);
+    assert.equal((await httpOk('GET', `${db}/${id}`)).typed, 1);
   });
 }
 
-test('a browser that crashes: the text is there again, and a conflict is shown', { timeout: 60_000 }, async () => {
+test('after a crash of the browser the text is restored, and a conflict is shown', { timeout: 60_000 }, async () => {
   const profile = mkdtempSync(join(tmpdir(), 'settee-profile-'));
   try {
-    const first = await launchLasting(profile);
+    const first = await launchWithProfile(profile);
     await login(first);
     const page = watch(await first.newPage());
     await page.goto(`${CONSOLE}#/db/${db}/doc/doc-6`);
     await type(page, 'JSON of doc-6', '"_rev"', ' "typed": 1,');
     await goTo(page, `#/db/${db}/doc/doc-7`);
     await type(page, 'JSON of doc-7', '"_rev"', ' "typed": 1,');
-    // The end of the write is the last event that a page can wait for.
+    // Waits until both drafts are committed to IndexedDB.
     await page.waitForFunction(async (text) => {
       const open = indexedDB.open('settee-drafts');
       const found = await new Promise((resolve) => { open.onsuccess = () => { const all = open.result.transaction('drafts').objectStore('drafts').getAll(); all.onsuccess = () => resolve(all.result); }; });
       return found.length === 2 && found.every((draft) => draft.text.includes(text));
     }, '"typed": 1,');
     await crash(first, profile);
-    const doc = await made('GET', `${db}/doc-7`);
-    await made('PUT', `${db}/doc-7`, { ...doc, n: 'theirs' });
-    const second = await launchLasting(profile);
+    const doc = await httpOk('GET', `${db}/doc-7`);
+    await httpOk('PUT', `${db}/doc-7`, { ...doc, n: 'theirs' });
+    const second = await launchWithProfile(profile);
     await login(second);
     const again = watch(await second.newPage());
     await again.goto(`${CONSOLE}#/db/${db}/doc/doc-6`);
@@ -212,7 +212,7 @@ test('a browser that crashes: the text is there again, and a conflict is shown',
     await again.getByRole('button', { name: 'Save', exact: true }).click();
     await again.getByText('Saved as 2-').waitFor();
     await goTo(again, `#/db/${db}/doc/doc-7`);
-    await again.getByText('The document has changed since this text was typed').waitFor();
+    await again.getByText('The document has changed since you edited it').waitFor();
     await again.getByRole('button', { name: 'Compare' }).click();
     await again.locator('.diff').getByText('theirs').waitFor();
     await again.getByRole('button', { name: 'Take theirs' }).click();
@@ -224,7 +224,7 @@ test('a browser that crashes: the text is there again, and a conflict is shown',
   }
 });
 
-/** Fields and editors: where they are, how text gets into them, and where it is read afterwards. */
+/** Fields and editors: name of the test, address, kind and label. */
 const FIELDS = [
   ['new document', `#/db/${db}/new`, 'editor', 'JSON of the new document'],
   ['design function', `#/db/${db}/design/d?part=views%2Fb`, 'editor', 'Map function of b'],
@@ -237,12 +237,12 @@ const FIELDS = [
   ['new user', '#/users?do=create', 'field', 'Roles'],
   ['security, a name', `#/db/${db}/settings`, 'field', 'Users that are admins'],
   ['revision limit', `#/db/${db}/settings`, 'number', 'Revision ids kept for each document'],
-  ['purge', `#/db/${db}/settings`, 'field', 'Ids, one a line'],
-  ['replication, a database', '#/replication/new', 'field', 'Id of its document'],
+  ['purge', `#/db/${db}/settings`, 'field', 'Ids, one per line'],
+  ['replication, a database', '#/replication/new', 'field', 'Document id'],
 ];
 
 for (const [name, hash, kind, label] of FIELDS) {
-  flow(`what was typed stays, over another page and a reload: ${name}`, hash, async (page) => {
+  flow(`unsaved text survives navigation and a reload: ${name}`, hash, async (page) => {
     const box = kind === 'editor' ? editor(page, label) : page.getByLabel(label, { exact: true }).first();
     const text = kind === 'number' ? '4321' : `typed${name.replaceAll(/\W/g, '')}`;
     const isThere = async () => {
@@ -264,14 +264,14 @@ for (const [name, hash, kind, label] of FIELDS) {
     await isThere();
     await page.reload();
     await isThere();
-    // The address of the playground has the text itself.
+    // No notice: the address of the playground contains the text, and the field of a name has none.
     if (!['security, a name', 'playground'].includes(name)) await page.getByText(RESTORED).first().waitFor();
-    // A syntax error that the playground reports is no fault of the page.
+    // The playground reports a syntax error in the typed text, which is expected.
     if (name === 'playground') page.problems.splice(0);
   });
 }
 
-flow('passwords are not kept', '#/users?do=create', async (page) => {
+flow('passwords are not stored in drafts', '#/users?do=create', async (page) => {
   await page.getByLabel('Password', { exact: true }).fill('do-not-keep-this');
   await page.getByLabel('Roles').fill('kept');
   await goTo(page, '#/replication/new');

@@ -1,7 +1,7 @@
-// The form beside the JSON, edits of many documents, and effective permissions.
+// The form of a document, bulk edits, and effective permissions.
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { ORIGIN, flows, freshName, http, launch, made, seed } from './support.mjs';
+import { ORIGIN, flows, freshName, http, launch, httpOk, seed } from './support.mjs';
 
 let browser;
 const db = freshName('edits');
@@ -10,7 +10,7 @@ before(async () => {
   browser = await launch();
   await http('PUT', '_users', {});
   await seed(db, 300);
-  await made('PUT', `${db}/form`, '{"_id":"form","big":12345678901234567890,"price":1.50,"name":"Sofa","lines":[{"sku":"a"},{"sku":"b"}],"ok":true}');
+  await httpOk('PUT', `${db}/form`, '{"_id":"form","big":12345678901234567890,"price":1.50,"name":"Sofa","lines":[{"sku":"a"},{"sku":"b"}],"ok":true}');
 });
 after(async () => {
   await browser?.close();
@@ -28,16 +28,16 @@ flow('a form and the JSON edit the same text', `#/db/${db}/doc/form?as=both`, as
   await json.getByText('Couch \\"two\\"').waitFor();
   await form.getByLabel('lines[1].sku', { exact: true }).fill('c');
   await json.getByText('"sku": "c"').waitFor();
-  // The other way: the form follows what is typed as JSON, also past an error.
+  // The form follows changes of the JSON, also after a syntax error.
   await json.getByText('"price"').click();
   await page.keyboard.press('End');
   await page.keyboard.type(' "typed": tru');
   await form.waitFor({ state: 'detached' });
-  await page.getByText('The form continues when the JSON is corrected.').waitFor();
+  await page.getByText('The form is available when the JSON is corrected.').waitFor();
   await page.keyboard.type('e,');
   await form.getByLabel('typed', { exact: true }).selectOption('false');
   await json.getByText('"typed": false').waitFor();
-  // What is no number does not reach the document.
+  // Text that is not a number is not written to the document.
   await form.getByLabel('price', { exact: true }).fill('2.');
   await form.getByText('The document keeps 1.50.').waitFor();
   await form.getByLabel('price', { exact: true }).fill('2.50');
@@ -53,9 +53,9 @@ flow('a form and the JSON edit the same text', `#/db/${db}/doc/form?as=both`, as
   await form.getByLabel('tags[0]', { exact: true }).fill('red');
   await form.getByRole('button', { name: 'Move lines[0] down', exact: true }).click();
   await form.getByRole('button', { name: 'Remove lines[1]', exact: true }).click();
-  // A draft keeps edits of the form as well.
+  // Edits in the form are stored in the draft.
   await page.reload();
-  await page.getByText(/^Restored what you typed/).waitFor();
+  await page.getByText(/^Restored an unsaved draft/).waitFor();
   assert.equal(await form.getByLabel('tags[0]', { exact: true }).inputValue(), 'red');
   await form.getByLabel('tags[0]', { exact: true }).press('Control+s');
   await page.getByText('Saved as 2-').waitFor();
@@ -65,7 +65,7 @@ flow('a form and the JSON edit the same text', `#/db/${db}/doc/form?as=both`, as
   assert.deepEqual({ name, lines, fine, tags, typed }, { name: 'Couch "two"', lines: [{ sku: 'c' }], fine: 'true', tags: ['red'], typed: false });
 });
 
-flow('a new document is made in a form', `#/db/${db}/new?as=form`, async (page) => {
+flow('a document is created with the form', `#/db/${db}/new?as=form`, async (page) => {
   const form = page.getByRole('group', { name: 'Fields of the document' });
   const id = freshName('made');
   await form.getByLabel('_id', { exact: true }).fill(id);
@@ -78,7 +78,7 @@ flow('a new document is made in a form', `#/db/${db}/new?as=form`, async (page) 
   assert.ok((await http('GET', `${db}/${id}`)).text.includes('"n":0.10'));
 });
 
-flow('selected documents are edited after a preview, and that is taken back', `#/db/${db}?q=order-00001`, async (page) => {
+flow('selected documents are edited after a preview, and the edit is undone', `#/db/${db}?q=order-00001`, async (page) => {
   for (const id of ['order-0000100', 'order-0000101', 'order-0000102']) await page.getByLabel(`Select ${id}`).check();
   await page.getByRole('button', { name: 'Edit', exact: true }).click();
   const dialog = page.getByRole('dialog');
@@ -87,24 +87,24 @@ flow('selected documents are edited after a preview, and that is taken back', `#
   await dialog.getByRole('button', { name: 'Preview' }).click();
   await dialog.getByText('3 documents will change, 0 already match.').waitFor();
   await dialog.getByRole('row', { name: /order-0000101/ }).getByText('"archived"').waitFor();
-  const before = await made('GET', `${db}/order-0000101`);
-  // Another client changes one of them between the preview and the edit.
-  const theirs = await made('GET', `${db}/order-0000102`);
-  await made('PUT', `${db}/order-0000102`, { ...theirs, total: 1 });
+  const before = await httpOk('GET', `${db}/order-0000101`);
+  // Another client changes one of the documents between the preview and the edit.
+  const theirs = await httpOk('GET', `${db}/order-0000102`);
+  await httpOk('PUT', `${db}/order-0000102`, { ...theirs, total: 1 });
   await dialog.getByRole('button', { name: 'Change 3 documents' }).click();
   await dialog.getByText('2 documents saved, 1 refused.').waitFor();
   await dialog.getByRole('row', { name: /order-0000102/ }).getByText('conflict', { exact: true }).waitFor();
-  assert.equal((await made('GET', `${db}/order-0000101`)).state, 'archived');
+  assert.equal((await httpOk('GET', `${db}/order-0000101`)).state, 'archived');
   await dialog.getByRole('button', { name: 'Undo' }).click();
   await page.getByText('2 documents restored.').waitFor();
-  const { _rev, ...restored } = await made('GET', `${db}/order-0000101`);
+  const { _rev, ...restored } = await httpOk('GET', `${db}/order-0000101`);
   const { _rev: old, ...expected } = before;
   assert.deepEqual([restored, _rev.split('-')[0], old.split('-')[0]], [expected, '3', '1']);
-  assert.equal((await made('GET', `${db}/order-0000102`)).total, 1);
+  assert.equal((await httpOk('GET', `${db}/order-0000102`)).total, 1);
 });
 
-flow('all documents that a query finds are edited', `#/db/${db}/query?q=${encodeURIComponent('{"selector":{"city":"Oslo"},"fields":["_id","city"],"limit":5}')}`, async (page) => {
-  const oslo = (await made('POST', `${db}/_find`, { selector: { city: 'Oslo' }, limit: 1000 })).docs;
+flow('all documents that match a query are edited', `#/db/${db}/query?q=${encodeURIComponent('{"selector":{"city":"Oslo"},"fields":["_id","city"],"limit":5}')}`, async (page) => {
+  const oslo = (await httpOk('POST', `${db}/_find`, { selector: { city: 'Oslo' }, limit: 1000 })).docs;
   await page.getByText('5 documents', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Edit all' }).click();
   const dialog = page.getByRole('dialog');
@@ -115,15 +115,15 @@ flow('all documents that a query finds are edited', `#/db/${db}/query?q=${encode
   await dialog.getByRole('button', { name: `Change ${oslo.length} documents` }).click();
   await dialog.getByText(`${oslo.length} documents saved.`).waitFor();
   await dialog.getByRole('button', { name: 'Close' }).last().click();
-  const renamed = (await made('POST', `${db}/_find`, { selector: { city: 'Oslo' }, limit: 1000 })).docs;
+  const renamed = (await httpOk('POST', `${db}/_find`, { selector: { city: 'Oslo' }, limit: 1000 })).docs;
   assert.ok(oslo.length > 20 && renamed.length === oslo.length && renamed.every((doc) => doc.lines === undefined && doc.items.length === 1));
 });
 
 flow('the effective permissions of a user are shown for each database', '#/users', async (page) => {
   const name = freshName('viewer');
-  await made('PUT', `_users/org.couchdb.user:${name}`, { name, password: 'secret', roles: ['sales'], type: 'user' });
-  const security = await made('GET', `${db}/_security`);
-  await made('PUT', `${db}/_security`, { admins: { names: [], roles: ['_admin'] }, members: { names: [], roles: ['sales'] } });
+  await httpOk('PUT', `_users/org.couchdb.user:${name}`, { name, password: 'secret', roles: ['sales'], type: 'user' });
+  const security = await httpOk('GET', `${db}/_security`);
+  await httpOk('PUT', `${db}/_security`, { admins: { names: [], roles: ['_admin'] }, members: { names: [], roles: ['sales'] } });
   await page.getByLabel('Users whose names begin with').fill(name);
   await page.getByRole('button', { name: `Actions on ${name}` }).click();
   await page.getByRole('button', { name: 'Effective permissions' }).click();
@@ -131,15 +131,15 @@ flow('the effective permissions of a user are shown for each database', '#/users
   const row = dialog.getByRole('row').filter({ has: page.getByRole('link', { name: db, exact: true }) });
   await row.getByText('reads and writes', { exact: true }).waitFor();
   await row.getByText('role sales').waitFor();
-  await dialog.getByText('The server has no request that answers as another user.').waitFor();
-  // The server agrees.
+  await dialog.getByText('The server has no request that returns the permissions of another user.').waitFor();
+  // The response of the server to requests of the user matches.
   const asUser = (path) => fetch(`${ORIGIN}/${path}`, { headers: { authorization: `Basic ${Buffer.from(`${name}:secret`).toString('base64')}` } });
   assert.equal((await asUser(db)).status, 200);
-  await made('PUT', `${db}/_security`, { admins: { names: [], roles: ['_admin'] }, members: { names: ['other'], roles: [] } });
+  await httpOk('PUT', `${db}/_security`, { admins: { names: [], roles: ['_admin'] }, members: { names: ['other'], roles: [] } });
   await dialog.getByRole('button', { name: 'Close' }).click();
   await page.getByRole('button', { name: `Actions on ${name}` }).click();
   await page.getByRole('button', { name: 'Effective permissions' }).click();
   await row.getByText('nothing', { exact: true }).waitFor();
   assert.equal((await asUser(db)).status, 403);
-  await made('PUT', `${db}/_security`, security);
+  await httpOk('PUT', `${db}/_security`, security);
 });

@@ -1,10 +1,10 @@
-// What people do with databases and documents, in a browser.
+// Pages of databases and documents.
 import assert from 'node:assert/strict';
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { NAME, PASSWORD, flows, freshName, http, launch, made, openPage, orders, seed } from './support.mjs';
+import { NAME, PASSWORD, flows, freshName, http, launch, httpOk, openPage, orders, seed } from './support.mjs';
 
 let browser;
 const db = freshName('flows');
@@ -18,10 +18,9 @@ after(async () => {
   await http('DELETE', db);
 });
 
-/** A test with a page of its own, which must have no problems. */
 const flow = flows(() => browser);
 
-/** The text of an editor, through its shadow root. */
+/** Locates the text of an editor in its shadow root. */
 const editor = (page, label) => page.locator(`[data-editor="${label}"] .cm-content`);
 
 async function retype(page, label, text) {
@@ -30,7 +29,7 @@ async function retype(page, label, text) {
   await page.keyboard.insertText(text);
 }
 
-test('logging in by hand, and out', { timeout: 40_000 }, async () => {
+test('login and logout', { timeout: 40_000 }, async () => {
   const page = await openPage(browser, { user: null, start: `#/login?back=${encodeURIComponent(`#/db/${db}`)}` });
   await page.getByLabel('Name').fill(NAME);
   await page.getByLabel('Password').fill('wrong');
@@ -46,7 +45,7 @@ test('logging in by hand, and out', { timeout: 40_000 }, async () => {
   await page.context().close();
 });
 
-flow('a database is made, found and deleted by its typed name', '#/databases', async (page) => {
+flow('a database is created, found, and deleted after its name is typed', '#/databases', async (page) => {
   const name = freshName('made');
   await page.getByRole('button', { name: 'Create database' }).first().click();
   await page.getByRole('textbox', { name: 'Name' }).fill('Wrong Name');
@@ -55,14 +54,14 @@ flow('a database is made, found and deleted by its typed name', '#/databases', a
   await page.getByLabel('Partitioned').check();
   await page.getByRole('button', { name: 'Create', exact: true }).click();
   await page.getByText('No documents yet').waitFor();
-  assert.equal((await made('GET', name)).props.partitioned, true);
+  assert.equal((await httpOk('GET', name)).props.partitioned, true);
   await page.goto(page.url().replace(/#.*/, '#/databases'));
   await page.getByLabel('Databases whose names begin with').fill(name.slice(0, -1));
   await page.getByRole('link', { name, exact: true }).waitFor();
   await page.waitForURL(/q=made/);
   await page.getByRole('button', { name: `Actions on ${name}` }).click();
   await page.getByRole('button', { name: 'Delete', exact: true }).click();
-  const last = page.getByRole('button', { name: 'Delete for ever' });
+  const last = page.getByRole('button', { name: 'Delete permanently' });
   assert.equal(await last.isDisabled(), true);
   await page.getByLabel(`Type ${name} to confirm`).fill(name);
   await last.click();
@@ -70,7 +69,7 @@ flow('a database is made, found and deleted by its typed name', '#/databases', a
   assert.equal((await http('GET', name)).status, 404);
 });
 
-flow('documents are listed in three ways, and the address keeps it', `#/db/${db}`, async (page) => {
+flow('documents are listed in three formats, and the address contains the format', `#/db/${db}`, async (page) => {
   const table = page.getByRole('region', { name: 'Documents' });
   await table.getByText('customer', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'JSON', exact: true }).click();
@@ -89,11 +88,11 @@ flow('documents are listed in three ways, and the address keeps it', `#/db/${db}
   await table.getByText('customer', { exact: true }).waitFor();
 });
 
-flow('a list is scrolled by the keyboard to its end, and the way back opens there', `#/db/${db}?view=meta`, async (page) => {
+flow('a list is scrolled to its end with the keyboard, and a reload restores the position', `#/db/${db}?view=meta`, async (page) => {
   const list = page.getByRole('region', { name: 'Documents' });
   await list.getByRole('link', { name: 'order-0000000' }).waitFor();
   await list.focus();
-  for (let turn = 0; turn < 30 && (await list.getByRole('link', { name: 'order-0000599' }).count()) === 0; turn += 1) {
+  for (let press = 0; press < 30 && (await list.getByRole('link', { name: 'order-0000599' }).count()) === 0; press += 1) {
     await page.keyboard.press('End');
     await page.waitForFunction(() => !document.querySelector('.list-foot')?.textContent.includes('loading'));
   }
@@ -101,9 +100,9 @@ flow('a list is scrolled by the keyboard to its end, and the way back opens ther
   await page.waitForURL(/from=order-/);
   await page.reload();
   await list.getByRole('link', { name: 'order-0000599' }).waitFor();
-  // Upwards what came before is loaded.
+  // Scrolling up loads the earlier rows.
   await list.focus();
-  for (let turn = 0; turn < 40 && (await list.getByRole('link', { name: 'exact' }).count()) === 0; turn += 1) {
+  for (let press = 0; press < 40 && (await list.getByRole('link', { name: 'exact' }).count()) === 0; press += 1) {
     await page.keyboard.press('Home');
     await page.waitForFunction(() => !document.querySelector('.list-foot')?.textContent.includes('loading'));
   }
@@ -121,14 +120,14 @@ flow('several documents are selected and deleted', `#/db/${db}?q=${encodeURIComp
 
 flow('documents by keys', `#/db/${db}`, async (page) => {
   await page.getByRole('button', { name: 'Keys' }).click();
-  await page.getByLabel('Ids, one a line').fill('torn\nexact\nnone');
+  await page.getByLabel('Ids, one per line').fill('torn\nexact\nnone');
   await page.getByRole('button', { name: 'Show' }).click();
   await page.getByRole('link', { name: 'torn' }).waitFor();
   await page.getByText('not_found').waitFor();
   await page.waitForURL((url) => decodeURIComponent(url.href).includes('keys=["torn","exact","none"]'));
 });
 
-flow('a document is edited, and its numbers stay as they are', `#/db/${db}/doc/exact`, async (page) => {
+flow('a document is edited, and its numbers keep their text', `#/db/${db}/doc/exact`, async (page) => {
   const label = 'JSON of exact';
   await editor(page, label).getByText('1.50').waitFor();
   await editor(page, label).getByText('Numbers are kept').dblclick();
@@ -140,12 +139,12 @@ flow('a document is edited, and its numbers stay as they are', `#/db/${db}/doc/e
   for (const kept of ['12345678901234567890', '1.50', '1e-7', '1e300']) assert.ok(text.includes(kept), text);
 });
 
-flow('what is no JSON is marked, and not lost on the way out', `#/db/${db}/doc/order-0000300`, async (page) => {
+flow('invalid JSON is marked, and kept when the page is left', `#/db/${db}/doc/order-0000300`, async (page) => {
   const label = 'JSON of order-0000300';
   await retype(page, label, '{"a": }');
   await page.locator(`[data-editor="${label}"] .cm-lintRange-error`).first().waitFor();
   await page.getByRole('button', { name: 'Save' }).click();
-  // By its place: the number alone may be part of the database's name.
+  // Only in the alert, because the name of the database may contain the number.
   await page.getByRole('alert').getByText('400 bad_request').waitFor();
   await page.getByRole('link', { name: 'Databases' }).first().click();
   await page.getByRole('heading', { name: 'Databases' }).waitFor();
@@ -156,15 +155,15 @@ flow('what is no JSON is marked, and not lost on the way out', `#/db/${db}/doc/o
 flow('a save that conflicts shows both texts', `#/db/${db}/doc/order-0000301`, async (page) => {
   const label = 'JSON of order-0000301';
   await editor(page, label).getByText('order-0000301').waitFor();
-  const theirs = await made('GET', `${db}/order-0000301`);
-  await made('PUT', `${db}/order-0000301`, { ...theirs, city: 'Accra' });
+  const theirs = await httpOk('GET', `${db}/order-0000301`);
+  await httpOk('PUT', `${db}/order-0000301`, { ...theirs, city: 'Accra' });
   await retype(page, label, JSON.stringify({ ...theirs, city: 'Bern' }));
   await page.keyboard.press('Control+s');
   await page.getByText('This document was saved by another client').waitFor();
   await page.locator('.diff').getByText('Accra').waitFor();
   await page.getByRole('button', { name: 'Save mine over theirs' }).click();
   await page.getByText('Saved as 3-').waitFor();
-  assert.equal((await made('GET', `${db}/order-0000301`)).city, 'Bern');
+  assert.equal((await httpOk('GET', `${db}/order-0000301`)).city, 'Bern');
 });
 
 flow('a conflict is resolved with one click', `#/db/${db}/doc/torn`, async (page) => {
@@ -173,13 +172,13 @@ flow('a conflict is resolved with one click', `#/db/${db}/doc/torn`, async (page
   await page.locator('.diff').getByText('from Lima').waitFor();
   await page.getByRole('button', { name: 'Keep the right' }).click();
   await page.getByText('All replicas agree').waitFor();
-  const doc = await made('GET', `${db}/torn?conflicts=true`);
+  const doc = await httpOk('GET', `${db}/torn?conflicts=true`);
   assert.deepEqual([doc.price, doc._conflicts], [120, undefined]);
 });
 
 flow('older revisions are compared', `#/db/${db}/doc/order-0000302`, async (page) => {
-  const doc = await made('GET', `${db}/order-0000302`);
-  await made('PUT', `${db}/order-0000302`, { ...doc, city: 'Changed' });
+  const doc = await httpOk('GET', `${db}/order-0000302`);
+  await httpOk('PUT', `${db}/order-0000302`, { ...doc, city: 'Changed' });
   await page.reload();
   await page.getByRole('link', { name: 'Revisions' }).click();
   await page.locator('.diff').getByText('Changed').waitFor();
@@ -187,7 +186,7 @@ flow('older revisions are compared', `#/db/${db}/doc/order-0000302`, async (page
   await page.getByText('an older revision').waitFor();
 });
 
-flow('a document is made, cloned and deleted', `#/db/${db}/new`, async (page) => {
+flow('a document is created, cloned and deleted', `#/db/${db}/new`, async (page) => {
   await editor(page, 'JSON of the new document').getByText('_id').waitFor();
   await retype(page, 'JSON of the new document', '{"_id": "a/b c?d", "n": 1.0}');
   await page.getByRole('button', { name: 'Create' }).click();
@@ -202,7 +201,7 @@ flow('a document is made, cloned and deleted', `#/db/${db}/new`, async (page) =>
   assert.deepEqual([(await http('GET', `${db}/a%20clone`)).status, (await http('GET', `${db}/${encodeURIComponent('a/b c?d')}`)).status], [404, 200]);
 });
 
-flow('attachments are dropped in, looked at and deleted', `#/db/${db}/doc/files?tab=attachments`, async (page) => {
+flow('attachments are uploaded, previewed, downloaded and deleted', `#/db/${db}/doc/files?tab=attachments`, async (page) => {
   await page.getByText('square.png').waitFor();
   const chosen = page.waitForEvent('filechooser');
   await page.getByRole('button', { name: 'Choose files' }).click();
@@ -220,10 +219,10 @@ flow('attachments are dropped in, looked at and deleted', `#/db/${db}/doc/files?
   await page.getByRole('button', { name: 'Delete b.bin' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
   await page.getByRole('row', { name: /b\.bin/ }).waitFor({ state: 'detached' });
-  assert.deepEqual(Object.keys((await made('GET', `${db}/files`))._attachments).sort(), ['new one.txt', 'notes.txt', 'square.png']);
+  assert.deepEqual(Object.keys((await httpOk('GET', `${db}/files`))._attachments).sort(), ['new one.txt', 'notes.txt', 'square.png']);
 });
 
-flow('a CSV file is looked at, then stored', `#/db/${db}/upload`, async (page) => {
+flow('a CSV file is previewed and uploaded', `#/db/${db}/upload`, async (page) => {
   const chosen = page.waitForEvent('filechooser');
   await page.getByRole('button', { name: 'Choose a file' }).click();
   const rows = Array.from({ length: 700 }, (_, index) => `csv-${index},${index}.50,"a, b"`);
@@ -237,10 +236,10 @@ flow('a CSV file is looked at, then stored', `#/db/${db}/upload`, async (page) =
 
 flow('every valid line of a file is stored, and every other line is listed', '#/databases', async (page) => {
   const name = freshName('import');
-  await made('PUT', name, {});
+  await httpOk('PUT', name, {});
   try {
-    await made('PUT', `${name}/_design/rules`, { validate_doc_update: 'function (doc) { if (doc.forbidden) throw({ forbidden: "not this one" }); }' });
-    await made('PUT', `${name}/id-900`, { here: true });
+    await httpOk('PUT', `${name}/_design/rules`, { validate_doc_update: 'function (doc) { if (doc.forbidden) throw({ forbidden: "not this one" }); }' });
+    await httpOk('PUT', `${name}/id-900`, { here: true });
     const bad = new Map([
       [5, ['{"_id": "id-5", broken', /member is expected|A comma/]], [9, ['[1, 2]', /object/]], [701, [JSON.stringify({ _id: '_bad' }), /underscore|reserved/i]], [702, [JSON.stringify({ _id: '' }), /id/i]],
       [703, [JSON.stringify({ _id: 'id-703', _bad: 1 }), /_bad/]], [900, [JSON.stringify({ _id: 'id-900' }), /conflict/]], [1000, [JSON.stringify({ _id: 'id-1000', forbidden: true }), /not this one/]],
@@ -250,12 +249,12 @@ flow('every valid line of a file is stored, and every other line is listed', '#/
     await page.goto(page.url().replace(/#.*/, `#/db/${name}/upload`));
     const chosen = page.waitForEvent('filechooser');
     await page.getByRole('button', { name: 'Choose a file' }).click();
-    // From the disk: a buffer of this size goes to the browser slowly.
+    // From a file, because transferring a buffer of this size to the browser is slow.
     const folder = mkdtempSync(join(tmpdir(), 'settee-import-'));
     writeFileSync(join(folder, 'lines.ndjson'), lines.join('\n'));
     await (await chosen).setFiles(join(folder, 'lines.ndjson'));
     await page.getByRole('button', { name: 'Save 1,998' }).click();
-    // The upload goes on while another page is shown, and its outcome is there afterwards.
+    // The upload continues while another page is shown, and the page shows the result afterwards.
     await page.getByRole('link', { name: 'Databases' }).first().click();
     await page.getByRole('heading', { name: 'Databases' }).waitFor();
     await page.goBack();
@@ -268,7 +267,7 @@ flow('every valid line of a file is stored, and every other line is listed', '#/
       assert.match(reason, expected, `line ${line}`);
       assert.equal(id, /"_id":\s*"([^"]+)"/.exec(text)?.[1] ?? (Number(line) === 702 ? '' : 'none'), `line ${line}`);
     }
-    assert.equal((await made('GET', name)).doc_count, 2000 - bad.size + 2);
+    assert.equal((await httpOk('GET', name)).doc_count, 2000 - bad.size + 2);
     const list = page.waitForEvent('download');
     await page.getByRole('button', { name: 'Download the list' }).click();
     assert.equal((await list).suggestedFilename(), 'lines.ndjson.refused.ndjson');
@@ -277,7 +276,7 @@ flow('every valid line of a file is stored, and every other line is listed', '#/
   }
 });
 
-flow('a view is made, queried, grouped and drawn', `#/db/${db}/designs`, async (page) => {
+flow('a view is created, queried, grouped and shown as a chart', `#/db/${db}/designs`, async (page) => {
   await page.getByRole('button', { name: 'New design document' }).click();
   await page.getByLabel('Name').fill('made');
   await page.getByRole('button', { name: 'Create' }).click();
@@ -311,7 +310,7 @@ flow('a build is paused and resumed', `#/db/${db}/designs`, async (page) => {
   await card.getByText('current', { exact: true }).waitFor();
 });
 
-flow('the playground answers after each key', `#/db/${db}/playground`, async (page) => {
+flow('the playground runs the functions after each key stroke', `#/db/${db}/playground`, async (page) => {
   await page.getByText('µs').first().waitFor();
   await retype(page, 'Map function', 'function (doc) { if (doc.type === "order") emit(doc.city, doc.total); }');
   await page.getByRole('cell', { name: '"Berlin"' }).first().waitFor();
@@ -334,7 +333,7 @@ flow('the playground answers after each key', `#/db/${db}/playground`, async (pa
   await page.getByRole('region', { name: 'Rows of the view' }).getByText('"Berlin"').first().waitFor();
 });
 
-flow('a query is asked, explained, and gets the index that it lacks', `#/db/${db}/query`, async (page) => {
+flow('a query is run and explained, and the suggested index is created', `#/db/${db}/query`, async (page) => {
   await retype(page, 'Mango query', '{"selector": {"city": "Oslo", "total": {"$gt": 100}}, "limit": 10}');
   await page.getByRole('button', { name: 'Find' }).click();
   await page.getByText('10 documents').waitFor();
@@ -352,7 +351,7 @@ flow('a query is asked, explained, and gets the index that it lacks', `#/db/${db
 flow('changes appear as they happen', `#/db/${db}/changes`, async (page) => {
   await page.getByRole('row', { name: /_design\/|order-|csv-|files|played/ }).first().waitFor();
   const id = freshName('live');
-  await made('PUT', `${db}/${id}`, orders(1)[0] && { state: 'paid' });
+  await httpOk('PUT', `${db}/${id}`, orders(1)[0] && { state: 'paid' });
   const row = page.getByRole('row', { name: new RegExp(id) });
   await row.getByText('new').waitFor();
   await page.getByLabel('Filter').fill('orders/paid');
@@ -365,14 +364,14 @@ flow('permissions, the revision limit and maintenance', `#/db/${db}/settings`, a
   await page.keyboard.press('Enter');
   await page.getByRole('button', { name: 'Save permissions' }).click();
   await page.getByText('Permissions are saved.').waitFor();
-  assert.deepEqual((await made('GET', `${db}/_security`)).members.names, ['anna']);
+  assert.deepEqual((await httpOk('GET', `${db}/_security`)).members.names, ['anna']);
   await page.getByLabel('Revision ids kept for each document').fill('500');
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await page.getByText('The limit is saved.').waitFor();
-  assert.equal(await made('GET', `${db}/_revs_limit`), 500);
+  assert.equal(await httpOk('GET', `${db}/_revs_limit`), 500);
   await page.getByRole('button', { name: 'Compact' }).click();
   await page.getByText('Compaction is started.').waitFor();
-  await page.getByLabel('Ids, one a line').fill('order-0000400');
+  await page.getByLabel('Ids, one per line').fill('order-0000400');
   await page.getByRole('button', { name: 'Purge …' }).click();
   await page.getByLabel('Type purge to confirm').fill('purge');
   await page.getByRole('dialog').getByRole('button', { name: 'Purge' }).click();
@@ -380,7 +379,7 @@ flow('permissions, the revision limit and maintenance', `#/db/${db}/settings`, a
   assert.equal((await http('GET', `${db}/order-0000400`)).body.reason, 'missing');
 });
 
-flow('with the keyboard alone: the palette leads to a document', '#/databases', async (page) => {
+flow('the palette opens a document with the keyboard only', '#/databases', async (page) => {
   await page.getByRole('heading', { name: 'Databases' }).waitFor();
   await page.keyboard.press('Control+k');
   await page.keyboard.type(db);
@@ -404,15 +403,15 @@ flow('requests are copied for other clients', `#/db/${db}/view/orders/by_city`, 
   }
 });
 
-flow('texts are found through either kind of index', '#/databases', async (page) => {
+flow('both kinds of search indexes find documents', '#/databases', async (page) => {
   const name = freshName('texts');
-  await made('PUT', name, {});
+  await httpOk('PUT', name, {});
   try {
-    await made('PUT', `${name}/_design/texts`, {
+    await httpOk('PUT', `${name}/_design/texts`, {
       nouveau: { words: { index: "function(doc) { if (doc.t) index('text', 'default', doc.t, {store: true}); }" } },
       indexes: { words: { index: "function(doc) { if (doc.t) index('default', doc.t, {store: true}); }" } },
     });
-    await made('POST', `${name}/_bulk_docs`, { docs: [{ _id: 'one', t: 'a green sofa' }, { _id: 'two', t: 'a red armchair' }, { _id: 'three', t: 'green cushions' }] });
+    await httpOk('POST', `${name}/_bulk_docs`, { docs: [{ _id: 'one', t: 'a green sofa' }, { _id: 'two', t: 'a red armchair' }, { _id: 'three', t: 'green cushions' }] });
     await page.goto(page.url().replace(/#.*/, `#/db/${name}/search`));
     await page.getByLabel('Lucene query').fill('green AND NOT cushions');
     await page.getByRole('button', { name: 'Search', exact: true }).click();
@@ -422,7 +421,7 @@ flow('texts are found through either kind of index', '#/databases', async (page)
     await page.getByLabel('Lucene query').fill('arm*');
     await page.getByRole('button', { name: 'Search', exact: true }).click();
     await page.getByRole('link', { name: 'two', exact: true }).waitFor();
-    await made('POST', `${name}/_bulk_docs`, { docs: Array.from({ length: 120 }, (_, index) => ({ _id: `stool-${index}`, t: 'a stool' })) });
+    await httpOk('POST', `${name}/_bulk_docs`, { docs: Array.from({ length: 120 }, (_, index) => ({ _id: `stool-${index}`, t: 'a stool' })) });
     await page.getByLabel('Lucene query').fill('stool');
     await page.getByRole('button', { name: 'Search', exact: true }).click();
     await page.getByText('120 documents').waitFor();
@@ -434,7 +433,7 @@ flow('texts are found through either kind of index', '#/databases', async (page)
     await page.getByLabel('Lucene query').fill('(green');
     await page.getByRole('button', { name: 'Search', exact: true }).click();
     await page.getByText('Cannot parse').waitFor();
-    // The refusal is what was asked for.
+    // The refusal is expected.
     page.problems.splice(0);
   } finally {
     await http('DELETE', name);

@@ -1,8 +1,8 @@
-// Exports of lists, and deletions and edits that are taken back.
+// Exports of lists, and undo of deletions and edits.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before } from 'node:test';
-import { flows, freshName, http, launch, made, orders, seed } from './support.mjs';
+import { flows, freshName, http, launch, httpOk, orders, seed } from './support.mjs';
 
 let browser;
 const db = freshName('lists');
@@ -11,7 +11,7 @@ const COUNT = 2300;
 before(async () => {
   browser = await launch();
   await seed(db, COUNT);
-  await made('POST', `${db}/_bulk_docs`, { docs: [{ _id: 'zz-last', text: 'a "quoted", line\nand another', only: [1, { a: 2 }] }] });
+  await httpOk('POST', `${db}/_bulk_docs`, { docs: [{ _id: 'zz-last', text: 'a "quoted", line\nand another', only: [1, { a: 2 }] }] });
 });
 after(async () => {
   await browser?.close();
@@ -29,9 +29,9 @@ async function exported(page, format) {
   return { name: found.suggestedFilename(), text: readFileSync(await found.path(), 'utf8') };
 }
 
-flow('documents are exported whole, in three formats', `#/db/${db}`, async (page) => {
+flow('all documents are exported in three formats', `#/db/${db}`, async (page) => {
   await page.getByRole('region', { name: 'Documents' }).getByRole('link').first().waitFor();
-  const total = (await made('GET', db)).doc_count;
+  const total = (await httpOk('GET', db)).doc_count;
   const lines = await exported(page, 'NDJSON');
   assert.equal(lines.name, `${db}.ndjson`);
   const docs = lines.text.trimEnd().split('\n').map((line) => JSON.parse(line));
@@ -44,7 +44,7 @@ flow('documents are exported whole, in three formats', `#/db/${db}`, async (page
   const [head, ...rows] = csv.text.split('\n');
   assert.ok(head.startsWith('_id,_rev') && head.includes('only'), head);
   assert.ok(rows.find((row) => row.startsWith('exact,')).includes('12345678901234567890'));
-  // A cell with a line break takes two lines.
+  // A cell with a line break occupies two lines.
   assert.ok(csv.text.includes('"a ""quoted"", line\nand another"') && csv.text.includes('"[1,{""a"":2}]"'));
   await page.getByLabel('Documents whose ids begin with').fill('order-00022');
   await page.waitForURL(/q=order-00022/);
@@ -72,10 +72,10 @@ flow('rows, groups, results, hits and changes are exported', `#/db/${db}/view/or
   await goTo(page, `#/db/${db}/changes`);
   await page.getByRole('table').waitFor();
   const changes = (await exported(page, 'NDJSON')).text.trimEnd().split('\n').map((line) => JSON.parse(line));
-  assert.equal(new Set(changes.map(({ id }) => id)).size, (await made('GET', db)).doc_count);
+  assert.equal(new Set(changes.map(({ id }) => id)).size, (await httpOk('GET', db)).doc_count);
 });
 
-flow('a deletion is taken back, at once and later', `#/db/${db}/doc/files`, async (page) => {
+flow('a deletion is undone from the toast and from the page of the document', `#/db/${db}/doc/files`, async (page) => {
   const remove = async () => {
     await page.getByRole('button', { name: 'Delete' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
@@ -93,21 +93,21 @@ flow('a deletion is taken back, at once and later', `#/db/${db}/doc/files`, asyn
   await page.getByText('This document is deleted').waitFor();
   await page.getByRole('button', { name: 'Restore it' }).click();
   await page.locator('.cm-content').getByText('With files').waitFor();
-  assert.equal(Object.keys((await made('GET', `${db}/files`))._attachments).length, 2);
+  assert.equal(Object.keys((await httpOk('GET', `${db}/files`))._attachments).length, 2);
 });
 
-flow('an edit is taken back', `#/db/${db}/doc/order-0000005`, async (page) => {
-  const old = await made('GET', `${db}/order-0000005`);
-  await made('PUT', `${db}/order-0000005`, { ...old, city: 'Wrong' });
+flow('an older revision is restored', `#/db/${db}/doc/order-0000005`, async (page) => {
+  const old = await httpOk('GET', `${db}/order-0000005`);
+  await httpOk('PUT', `${db}/order-0000005`, { ...old, city: 'Wrong' });
   await page.reload();
   await page.getByRole('link', { name: 'Revisions' }).click();
   await page.locator('.diff').getByText('Wrong').waitFor();
   await page.getByRole('button', { name: 'Restore this text' }).click();
   await page.getByText(/is saved as 3-/).waitFor();
-  assert.equal((await made('GET', `${db}/order-0000005`)).city, old.city);
+  assert.equal((await httpOk('GET', `${db}/order-0000005`)).city, old.city);
 });
 
-flow('a bulk deletion is previewed and taken back', `#/db/${db}?q=${encodeURIComponent('order-00001')}`, async (page) => {
+flow('a bulk deletion is previewed and undone', `#/db/${db}?q=${encodeURIComponent('order-00001')}`, async (page) => {
   for (const id of ['order-0000100', 'order-0000101', 'order-0000102']) await page.getByLabel(`Select ${id}`).check();
   await page.getByRole('button', { name: 'Delete' }).click();
   const preview = page.getByRole('region', { name: 'Documents to delete' });
@@ -118,12 +118,12 @@ flow('a bulk deletion is previewed and taken back', `#/db/${db}?q=${encodeURICom
   assert.equal((await http('GET', `${db}/order-0000101`)).status, 404);
   await page.getByRole('button', { name: 'Undo' }).click();
   await page.getByText('3 documents restored.').waitFor();
-  const { _id, _rev, ...restored } = await made('GET', `${db}/order-0000101`);
+  const { _id, _rev, ...restored } = await httpOk('GET', `${db}/order-0000101`);
   const { _id: id, ...expected } = orders(1, 101)[0];
   assert.deepEqual([_id, _rev.split('-')[0], restored], [id, '3', expected]);
 });
 
-flow('columns are chosen, resized and kept', `#/db/${db}`, async (page) => {
+flow('columns are chosen and resized, and a reload keeps both', `#/db/${db}`, async (page) => {
   const list = page.getByRole('region', { name: 'Documents' });
   const head = (name) => list.locator('.grid-row.head > span', { hasText: new RegExp(`^${name}$`) });
   await head('city').waitFor();
@@ -150,7 +150,7 @@ flow('columns are chosen, resized and kept', `#/db/${db}`, async (page) => {
   assert.equal(Math.round((await head('big').boundingBox()).width - before), 50);
 });
 
-flow('the documents that a query finds are sorted by a click', `#/db/${db}/query?q=${encodeURIComponent('{"selector":{"city":"Oslo"},"fields":["_id","total"],"limit":20}')}`, async (page) => {
+flow('results of a query are sorted by a click', `#/db/${db}/query?q=${encodeURIComponent('{"selector":{"city":"Oslo"},"fields":["_id","total"],"limit":20}')}`, async (page) => {
   const found = page.getByRole('region', { name: 'Documents found' });
   await found.getByRole('button', { name: 'total' }).click();
   await found.locator('th[aria-sort="ascending"]').waitFor();
@@ -168,38 +168,38 @@ flow('the schema shows fields, types, frequency and examples', `#/db/${db}/schem
   await row('total').getByText('number', { exact: true }).waitFor();
   await row('lines[].sku').getByText('string', { exact: true }).waitFor();
   await row('lines').getByText('array', { exact: true }).waitFor();
-  await page.getByLabel('Fields with').fill('cit');
+  await page.getByLabel('Fields that contain').fill('cit');
   await row('total').waitFor({ state: 'detached' });
   await row('city').getByRole('link', { name: 'Query' }).click();
   await page.getByText('25 documents').waitFor();
 });
 
-flow('a member is edited in its cell, and taken back', `#/db/${db}?q=${encodeURIComponent('order-000015')}`, async (page) => {
+flow('a member is edited in its cell, and the edit is undone', `#/db/${db}?q=${encodeURIComponent('order-000015')}`, async (page) => {
   const row = page.locator('.grid-row.body', { hasText: 'order-0000150' });
-  const { city, total } = await made('GET', `${db}/order-0000150`);
+  const { city, total } = await httpOk('GET', `${db}/order-0000150`);
   await row.getByText(city, { exact: true }).dblclick();
   await page.getByLabel('city of order-0000150').fill('Bergen');
   await page.keyboard.press('Tab');
   await page.getByText('city of order-0000150 is saved').waitFor();
-  // Tab goes on to the next cell, and F2 starts on a row.
+  // Tab edits the next cell, and F2 edits the selected row.
   await page.keyboard.press('Escape');
   await row.getByText('Bergen').waitFor();
-  const saved = await made('GET', `${db}/order-0000150`);
+  const saved = await httpOk('GET', `${db}/order-0000150`);
   assert.deepEqual([saved.city, saved.total, saved._rev.split('-')[0]], ['Bergen', total, '2']);
   await page.getByRole('button', { name: 'Undo' }).click();
   await row.getByText(city, { exact: true }).waitFor();
-  assert.equal((await made('GET', `${db}/order-0000150`)).city, city);
+  assert.equal((await httpOk('GET', `${db}/order-0000150`)).city, city);
   await page.getByRole('region', { name: 'Documents' }).focus();
   await page.keyboard.press('ArrowDown');
   await page.keyboard.press('F2');
   await page.getByLabel('type of order-0000150').waitFor();
   await page.keyboard.press('Escape');
-  // Another client was faster: the refusal is shown, and nothing is lost.
-  const theirs = await made('GET', `${db}/order-0000151`);
-  await made('PUT', `${db}/order-0000151`, { ...theirs, city: 'Accra' });
+  // After a conflict with another client, the refusal is shown and the change of that client is kept.
+  const theirs = await httpOk('GET', `${db}/order-0000151`);
+  await httpOk('PUT', `${db}/order-0000151`, { ...theirs, city: 'Accra' });
   await page.locator('.grid-row.body', { hasText: 'order-0000151' }).getByText(theirs.city, { exact: true }).dblclick();
   await page.getByLabel('city of order-0000151').fill('Bern');
   await page.keyboard.press('Enter');
   await page.getByRole('alert').getByText('Document update conflict').waitFor();
-  assert.equal((await made('GET', `${db}/order-0000151`)).city, 'Accra');
+  assert.equal((await httpOk('GET', `${db}/order-0000151`)).city, 'Accra');
 });

@@ -1,23 +1,23 @@
-// Indexes, kept queries and partitions.
+// Indexes, stored queries and partitions.
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { flows, freshName, http, launch, made, seed } from './support.mjs';
+import { flows, freshName, http, launch, httpOk, seed } from './support.mjs';
 
 let browser;
 const db = freshName('mango');
-const parted = freshName('parted');
+const partitioned = freshName('partitioned');
 
 before(async () => {
   browser = await launch();
   await seed(db, 200);
-  await made('PUT', `${parted}?partitioned=true`, {});
-  await made('POST', `${parted}/_bulk_docs`, { docs: ['north', 'south'].flatMap((part) => Array.from({ length: 5 }, (_, index) => ({ _id: `${part}:${index}`, part, n: index, words: `a ${part}ern sofa` }))) });
-  await made('PUT', `${parted}/_design/d`, { views: { by_n: { map: 'function (doc) { emit(doc.n, doc.part); }' } }, nouveau: { words: { index: "function (doc) { index('text', 'default', doc.words, {store: true}); }" } } });
+  await httpOk('PUT', `${partitioned}?partitioned=true`, {});
+  await httpOk('POST', `${partitioned}/_bulk_docs`, { docs: ['north', 'south'].flatMap((part) => Array.from({ length: 5 }, (_, index) => ({ _id: `${part}:${index}`, part, n: index, words: `a ${part}ern sofa` }))) });
+  await httpOk('PUT', `${partitioned}/_design/d`, { views: { by_n: { map: 'function (doc) { emit(doc.n, doc.part); }' } }, nouveau: { words: { index: "function (doc) { index('text', 'default', doc.words, {store: true}); }" } } });
 });
 after(async () => {
   await browser?.close();
   await http('DELETE', db);
-  await http('DELETE', parted);
+  await http('DELETE', partitioned);
 });
 
 const flow = flows(() => browser);
@@ -30,7 +30,7 @@ async function retype(page, label, text) {
   await page.keyboard.insertText(text);
 }
 
-flow('an index is defined by hand: JSON, partial and named', `#/db/${db}/query`, async (page) => {
+flow('a partial JSON index is defined by its JSON', `#/db/${db}/query`, async (page) => {
   await page.getByRole('button', { name: 'New index' }).click();
   await page.getByLabel('Start from').selectOption('partial');
   await editor(page, 'Definition of the index').getByText('partial_filter_selector').waitFor();
@@ -39,12 +39,12 @@ flow('an index is defined by hand: JSON, partial and named', `#/db/${db}/query`,
   await page.getByText('The index large is created.').waitFor();
   await page.getByRole('dialog').waitFor({ state: 'detached' });
   await page.getByRole('listitem').filter({ hasText: 'city, total' }).getByText('partial').waitFor();
-  const { indexes } = await made('GET', `${db}/_index`);
+  const { indexes } = await httpOk('GET', `${db}/_index`);
   const found = indexes.find(({ name }) => name === 'large');
   assert.deepEqual([found.ddoc, found.def.fields, found.def.partial_filter_selector], ['_design/by-hand', [{ city: 'asc' }, { total: 'asc' }], { total: { $gt: 12.5 } }]);
 });
 
-flow('a text index is defined by hand, and an error of the server is shown', `#/db/${db}/query?do=index`, async (page) => {
+flow('a text index is defined by its JSON, and an error of the server is shown', `#/db/${db}/query?do=index`, async (page) => {
   await page.getByLabel('Start from').selectOption('text');
   await editor(page, 'Definition of the index').getByText('"title"').waitFor();
   await retype(page, 'Definition of the index', '{"index": {"fields": "city"}, "type": "text"}');
@@ -71,7 +71,7 @@ flow('queries are recent, saved and started from templates', `#/db/${db}/query`,
   await list('Saved').getByText('my states').waitFor();
   await page.keyboard.press('Escape');
   await retype(page, 'Mango query', '{"selector": {"city": "Rome"}}');
-  // Of a later visit as well.
+  // Saved queries survive a reload.
   await page.reload();
   await page.getByRole('button', { name: 'Queries' }).click();
   await list('Saved').getByRole('button', { name: /^my states/ }).click();
@@ -81,7 +81,7 @@ flow('queries are recent, saved and started from templates', `#/db/${db}/query`,
   await list('Saved').getByText('my states').waitFor({ state: 'detached' });
 });
 
-flow('a partition is chosen for documents, views, queries and searches', `#/db/${parted}`, async (page) => {
+flow('a partition is chosen for documents, views, queries and searches', `#/db/${partitioned}`, async (page) => {
   const documents = page.getByRole('region', { name: 'Documents' });
   await documents.getByRole('link', { name: 'south:0' }).waitFor();
   await page.locator('datalist option[value="south"]').waitFor({ state: 'attached' });
@@ -90,20 +90,20 @@ flow('a partition is chosen for documents, views, queries and searches', `#/db/$
   await documents.getByRole('link', { name: 'north:0' }).waitFor();
   await page.getByText('5 documents, ').waitFor();
   await page.waitForURL(/partition=north/);
-  await goTo(page, `#/db/${parted}/view/d/by_n`);
+  await goTo(page, `#/db/${partitioned}/view/d/by_n`);
   await page.getByText('Choose a partition').waitFor();
   await page.getByLabel('Partition').fill('south');
   const rows = page.getByRole('region', { name: 'Rows of the view' });
   await rows.getByRole('link', { name: 'south:4' }).waitFor();
   assert.equal(await rows.getByRole('link', { name: 'north:4' }).count(), 0);
-  await goTo(page, `#/db/${parted}/query?partition=north&q=${encodeURIComponent('{"selector":{"n":{"$gt":2}}}')}`);
+  await goTo(page, `#/db/${partitioned}/query?partition=north&q=${encodeURIComponent('{"selector":{"n":{"$gt":2}}}')}`);
   await page.getByText('2 documents', { exact: true }).waitFor();
-  await goTo(page, `#/db/${parted}/search?partition=south&q=sofa`);
+  await goTo(page, `#/db/${partitioned}/search?partition=south&q=sofa`);
   await page.getByRole('link', { name: 'south:1', exact: true }).waitFor();
   assert.equal(await page.getByRole('link', { name: 'north:1', exact: true }).count(), 0);
 });
 
-flow('a search index is made, analyzed, saved and queried', `#/db/${db}/designs`, async (page) => {
+flow('a search index is created, analyzed, saved and queried', `#/db/${db}/designs`, async (page) => {
   await page.getByRole('button', { name: 'New design document' }).click();
   await page.getByLabel('Name').fill('texts-by-hand');
   await page.getByRole('button', { name: 'Create', exact: true }).click();
@@ -113,12 +113,12 @@ flow('a search index is made, analyzed, saved and queried', `#/db/${db}/designs`
   await editor(page, 'Index function of cities').getByText('doc.title').first().waitFor();
   await retype(page, 'Index function of cities', "function (doc) { if (doc.city) { index('text', 'default', doc.city + ' harbours', {store: true}); index('string', 'state', doc.state); } }");
   await page.getByLabel('Default analyzer').fill('english');
-  await page.getByLabel('Analyzers of single fields').fill('state: keyword');
+  await page.getByLabel('Analyzers by field').fill('state: keyword');
   await page.getByLabel('Text to analyze').fill('Running harbours');
   await page.getByRole('status', { name: 'Terms' }).getByText('harbour', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await page.getByText('nouveau/cities is saved.').waitFor();
-  const { nouveau } = await made('GET', `${db}/_design/texts-by-hand`);
+  const { nouveau } = await httpOk('GET', `${db}/_design/texts-by-hand`);
   assert.deepEqual([nouveau.cities.default_analyzer, nouveau.cities.field_analyzers], ['english', { state: 'keyword' }]);
   await page.getByLabel('Lucene query').fill('lima AND harbour AND state:sent');
   await page.getByRole('button', { name: 'Search', exact: true }).click();
@@ -130,13 +130,13 @@ flow('a search index is made, analyzed, saved and queried', `#/db/${db}/designs`
 });
 
 flow('an index of the older search keeps its analyzers per field', '#/databases', async (page) => {
-  await made('PUT', `${db}/_design/older`, { indexes: { words: { analyzer: { name: 'perfield', default: 'english', fields: { shelf: 'keyword' } }, index: "function (doc) { if (doc.city) index('default', doc.city, {store: true}); }", extra: 1.50 } } });
+  await httpOk('PUT', `${db}/_design/older`, { indexes: { words: { analyzer: { name: 'perfield', default: 'english', fields: { shelf: 'keyword' } }, index: "function (doc) { if (doc.city) index('default', doc.city, {store: true}); }", extra: 1.50 } } });
   await goTo(page, `#/db/${db}/design/older?part=indexes%2Fwords`);
-  assert.equal(await page.getByLabel('Analyzers of single fields').inputValue(), 'shelf: keyword');
+  assert.equal(await page.getByLabel('Analyzers by field').inputValue(), 'shelf: keyword');
   await page.getByLabel('Default analyzer').fill('standard');
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await page.getByText('indexes/words is saved.').waitFor();
-  const { indexes } = await made('GET', `${db}/_design/older`);
+  const { indexes } = await httpOk('GET', `${db}/_design/older`);
   assert.deepEqual(indexes.words.analyzer, { name: 'perfield', default: 'standard', fields: { shelf: 'keyword' } });
   await page.getByLabel('Lucene query').fill('oslo');
   await page.getByRole('button', { name: 'Search', exact: true }).click();
@@ -144,7 +144,7 @@ flow('an index of the older search keeps its analyzers per field', '#/databases'
 });
 
 flow('a long string is edited as text', '#/databases', async (page) => {
-  await made('PUT', `${db}/long`, '{"_id":"long","big":12345678901234567890,"lines":[{"text":"first\\nsecond \\"quoted\\""}],"short":"x"}');
+  await httpOk('PUT', `${db}/long`, '{"_id":"long","big":12345678901234567890,"lines":[{"text":"first\\nsecond \\"quoted\\""}],"short":"x"}');
   await goTo(page, `#/db/${db}/doc/long`);
   await editor(page, 'JSON of long').getByText('quoted').waitFor();
   await page.getByRole('button', { name: 'Edit a string' }).click();

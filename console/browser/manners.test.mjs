@@ -1,9 +1,9 @@
-// Properties of every page: stored data never runs, axe finds nothing, and other servers and prefixes work.
+// Properties of every page: stored data is never executed, accessibility (axe), other servers and prefixes.
 import assert from 'node:assert/strict';
 import { createServer, request as httpRequest } from 'node:http';
 import { after, before, test } from 'node:test';
 import axe from 'axe-core';
-import { CONSOLE, NAME, ORIGIN, PASSWORD, freshName, http, launch, made, openPage, orders, seed } from './support.mjs';
+import { CONSOLE, NAME, ORIGIN, PASSWORD, freshName, http, launch, httpOk, openPage, orders, seed } from './support.mjs';
 import { pages } from './pages.mjs';
 
 let browser;
@@ -24,7 +24,7 @@ async function settle(page, ready) {
   await page.waitForFunction(() => !document.querySelector('.skeleton'));
 }
 
-/** What axe finds by the rules of WCAG 2.2 A and AA. */
+/** Returns the violations of WCAG 2.2 A and AA that axe reports. */
 async function violations(page) {
   await page.evaluate(axe.source);
   return page.evaluate(async () => {
@@ -34,7 +34,7 @@ async function violations(page) {
 }
 
 for (const [theme, width] of [['light', 1400], ['dark', 1400], ['light', 400], ['dark', 400]]) {
-  test(`axe finds nothing on any page, ${theme}, ${width} pixels`, { timeout: 240_000 }, async () => {
+  test(`axe reports no violation on any page, ${theme}, ${width} pixels`, { timeout: 240_000 }, async () => {
     const page = await openPage(browser, { theme, width });
     const found = {};
     for (const [name, address, ready] of pages(db)) {
@@ -51,7 +51,7 @@ for (const [theme, width] of [['light', 1400], ['dark', 1400], ['light', 400], [
   });
 }
 
-test('axe finds nothing in dialogs, menus and the palette', { timeout: 60_000 }, async () => {
+test('axe reports no violation in dialogs, menus and the palette', { timeout: 60_000 }, async () => {
   for (const theme of ['light', 'dark']) {
     const page = await openPage(browser, { theme, start: '#/databases?do=create' });
     await page.getByRole('dialog').waitFor();
@@ -73,41 +73,41 @@ test('axe finds nothing in dialogs, menus and the palette', { timeout: 60_000 },
   }
 });
 
-test('nothing that is stored is run or becomes markup', { timeout: 90_000 }, async () => {
+test('stored data is neither executed nor rendered as markup', { timeout: 90_000 }, async () => {
   const evil = '<img src=x onerror=alert(1)><script>alert(2)</script>';
   const name = freshName('evil');
-  await made('PUT', name, {});
+  await httpOk('PUT', name, {});
   const id = `"><svg/onload=alert(3)>${evil}`;
   const url = `${name}/${encodeURIComponent(id)}`;
   const attack = { [evil]: evil, link: 'javascript:alert(4)', nested: { [`'"><b>`]: [evil] }, constructor: evil, '<b>field</b>': `{{constructor.constructor('alert(5)')()}}` };
-  const { rev } = await made('PUT', url, attack);
-  await made('PUT', `${url}/${encodeURIComponent(`${evil}.html`)}?rev=${rev}`, '<script>alert(6)</script>', { 'content-type': 'text/html' });
-  const { _rev } = await made('GET', url);
-  await made('PUT', `${url}/${encodeURIComponent('picture.svg')}?rev=${_rev}`, `<svg xmlns="http://www.w3.org/2000/svg" onload="alert(7)"><script>alert(8)</script></svg>`, { 'content-type': 'image/svg+xml' });
-  await made('POST', `${name}/_bulk_docs`, { new_edits: false, docs: [{ _id: id, _rev: '1-ffffffffffffffffffffffffffffffff', text: evil }] });
+  const { rev } = await httpOk('PUT', url, attack);
+  await httpOk('PUT', `${url}/${encodeURIComponent(`${evil}.html`)}?rev=${rev}`, '<script>alert(6)</script>', { 'content-type': 'text/html' });
+  const { _rev } = await httpOk('GET', url);
+  await httpOk('PUT', `${url}/${encodeURIComponent('picture.svg')}?rev=${_rev}`, `<svg xmlns="http://www.w3.org/2000/svg" onload="alert(7)"><script>alert(8)</script></svg>`, { 'content-type': 'image/svg+xml' });
+  await httpOk('POST', `${name}/_bulk_docs`, { new_edits: false, docs: [{ _id: id, _rev: '1-ffffffffffffffffffffffffffffffff', text: evil }] });
   const ddoc = `_design/${encodeURIComponent(evil)}`;
-  await made('PUT', `${name}/${ddoc}`, { views: { [evil]: { map: `function (doc) { log("${evil.replaceAll('"', "'")}"); emit(${JSON.stringify(evil)}, ${JSON.stringify(evil)}); }`, reduce: '_count' } }, filters: { [evil]: 'function () { return true; }' } });
+  await httpOk('PUT', `${name}/${ddoc}`, { views: { [evil]: { map: `function (doc) { log("${evil.replaceAll('"', "'")}"); emit(${JSON.stringify(evil)}, ${JSON.stringify(evil)}); }`, reduce: '_count' } }, filters: { [evil]: 'function () { return true; }' } });
   const user = `_users/org.couchdb.user:${encodeURIComponent(evil + name)}`;
-  const { rev: userRev } = await made('PUT', user, { name: evil + name, password: 'x', roles: [evil], type: 'user' });
-  await made('PUT', `_node/_local/_config/console_test/${encodeURIComponent(evil)}`, JSON.stringify(evil));
+  const { rev: userRev } = await httpOk('PUT', user, { name: evil + name, password: 'x', roles: [evil], type: 'user' });
+  await httpOk('PUT', `_node/_local/_config/console_test/${encodeURIComponent(evil)}`, JSON.stringify(evil));
   const page = await openPage(browser);
   const enc = encodeURIComponent;
   const at = `#/db/${name}`;
-  const places = [
+  const addresses = [
     '#/databases', at, `${at}?view=json`, `${at}?q=${enc(evil)}`, `${at}/doc/${enc(id)}`, `${at}/doc/${enc(id)}?tab=conflicts`, `${at}/doc/${enc(id)}?tab=revisions`, `${at}/doc/${enc(id)}?tab=attachments`,
     `${at}/designs`, `${at}/design/${enc(evil)}`, `${at}/view/${enc(evil)}/${enc(evil)}`, `${at}/view/${enc(evil)}/${enc(evil)}?show=groups`, `${at}/view/${enc(evil)}/${enc(evil)}?show=chart`,
     `${at}/query?q=${enc('{"selector":{"link":{"$exists":true}}}')}`, `${at}/changes`, `${at}/playground?ddoc=${enc(evil)}&name=${enc(evil)}`, `${at}/settings`, '#/users', '#/config?section=console_test', '#/logs',
     `#/db/${enc(evil)}`, `#/${enc(evil)}`, `#/login?back=${enc('javascript:alert(9)')}`,
   ];
-  for (const [turn, place] of places.entries()) {
-    // With another query the page is loaded anew.
-    await page.goto(`${CONSOLE}?${turn}${place}`);
+  for (const [visit, address] of addresses.entries()) {
+    // Another query makes the browser load the page again.
+    await page.goto(`${CONSOLE}?${visit}${address}`);
     await page.locator('#content, form').first().waitFor();
     await page.waitForFunction(() => !document.querySelector('.skeleton'));
-    const made = await page.evaluate(() => [...document.querySelectorAll('#app img[src="x"], #app b, #app [onerror], #app [onload], #app script, #app a[href^="javascript:"]')].map((node) => node.outerHTML.slice(0, 200)));
-    assert.deepEqual(made, [], place);
+    const injected = await page.evaluate(() => [...document.querySelectorAll('#app img[src="x"], #app b, #app [onerror], #app [onload], #app script, #app a[href^="javascript:"]')].map((node) => node.outerHTML.slice(0, 200)));
+    assert.deepEqual(injected, [], address);
   }
-  // Previews of what was attached.
+  // Previews of attachments.
   await page.goto(`${CONSOLE}?preview${at}/doc/${enc(id)}?tab=attachments`);
   for (const file of [/html/, /picture/]) {
     await page.getByRole('row', { name: file }).getByRole('button', { name: 'Preview' }).click();
@@ -123,13 +123,13 @@ test('nothing that is stored is run or becomes markup', { timeout: 90_000 }, asy
   await http('DELETE', `_node/_local/_config/console_test/${encodeURIComponent(evil)}`);
 });
 
-/** The same server under a prefix, and as much like CouchDB 3.5 as its answers can be made: without what only Settee has. */
-function stranger(prefix, isForeign) {
-  const ours = /^\/(?:_log|_node\/[^/]+\/_(?:log|settings|backup)|[^/]+\/_view_test|[^/]+\/_design\/[^/]+\/_build)(?:\?|$)/;
+/** Starts a proxy that serves the same server under a prefix. If `isForeign`, it imitates CouchDB 3.5: endpoints that only Settee has return 404. */
+function startProxy(prefix, isForeign) {
+  const setteeOnly = /^\/(?:_log|_node\/[^/]+\/_(?:log|settings|backup)|[^/]+\/_view_test|[^/]+\/_design\/[^/]+\/_build)(?:\?|$)/;
   return new Promise((resolve) => {
     const server = createServer((incoming, outgoing) => {
       const path = incoming.url.startsWith(prefix) ? incoming.url.slice(prefix.length) || '/' : undefined;
-      if (path === undefined || (isForeign && ours.test(path))) {
+      if (path === undefined || (isForeign && setteeOnly.test(path))) {
         outgoing.writeHead(404, { 'content-type': 'application/json' }).end('{"error":"not_found","reason":"missing"}');
         return;
       }
@@ -137,20 +137,20 @@ function stranger(prefix, isForeign) {
         outgoing.writeHead(200, { 'content-type': 'application/json' }).end('{"couchdb":"Welcome","version":"3.5.0","git_sha":"11f0d3643","uuid":"x","features":["search","access-ready","partitioned"],"vendor":{"name":"The Apache Software Foundation"}}');
         return;
       }
-      const asked = httpRequest(ORIGIN + path, { method: incoming.method, headers: incoming.headers }, (answer) => {
+      const forwarded = httpRequest(ORIGIN + path, { method: incoming.method, headers: incoming.headers }, (answer) => {
         outgoing.writeHead(answer.statusCode, answer.headers);
         answer.pipe(outgoing);
       });
-      asked.on('error', () => outgoing.destroy());
-      outgoing.on('close', () => asked.destroy());
-      incoming.pipe(asked);
+      forwarded.on('error', () => outgoing.destroy());
+      outgoing.on('close', () => forwarded.destroy());
+      incoming.pipe(forwarded);
     });
     server.listen(0, '127.0.0.1', () => resolve(server));
   });
 }
 
 test('behind a prefix', { timeout: 60_000 }, async (t) => {
-  const server = await stranger('/some/couch', false);
+  const server = await startProxy('/some/couch', false);
   t.after(() => { server.close(); server.closeAllConnections(); });
   const page = await openPage(browser, { user: null, base: `http://127.0.0.1:${server.address().port}/some/couch/_utils/`, start: `#/db/${db}/doc/exact` });
   await page.getByRole('textbox', { name: 'Name' }).or(page.getByRole('button', { name: 'Log in' })).first().click();
@@ -165,12 +165,12 @@ test('behind a prefix', { timeout: 60_000 }, async (t) => {
   await page.context().close();
 });
 
-test('on a server that is not Settee, what it lacks is hidden', { timeout: 90_000 }, async (t) => {
-  const server = await stranger('', true);
+test('on another server than Settee, unsupported features are hidden', { timeout: 90_000 }, async (t) => {
+  const server = await startProxy('', true);
   t.after(() => { server.close(); server.closeAllConnections(); });
   const page = await openPage(browser, { base: `http://127.0.0.1:${server.address().port}/_utils/` });
   for (const [name, address, ready] of pages(db)) {
-    // These say that the server does not have them.
+    // These pages report that the server does not support them.
     if (['playground', 'logs', 'slow', 'login'].includes(name)) continue;
     await page.evaluate((hash) => { location.hash = hash; }, address);
     await settle(page, ready);
@@ -186,24 +186,24 @@ test('on a server that is not Settee, what it lacks is hidden', { timeout: 90_00
   await page.context().close();
 });
 
-test('addresses of Fauxton lead to the same places', { timeout: 30_000 }, async () => {
+test('an address of Fauxton opens the corresponding page', { timeout: 30_000 }, async () => {
   const page = await openPage(browser, { start: `#/database/${db}/_all_docs` });
   await page.getByRole('region', { name: 'Documents' }).waitFor();
   await page.context().close();
 });
 
-test('the first page is there within a second, and a large document can be edited', { timeout: 90_000 }, async () => {
+test('the first page loads within a second, and a large document can be edited', { timeout: 90_000 }, async () => {
   const name = freshName('large');
-  await made('PUT', name, {});
+  await httpOk('PUT', name, {});
   const page = await openPage(browser, { start: '#/databases' });
   await page.getByRole('table').waitFor();
   const times = [];
-  for (let turn = 0; turn < 3; turn += 1) {
-    // Cold: nothing of the last visit is used.
+  for (let visit = 0; visit < 3; visit += 1) {
+    // With an empty cache.
     const session = await page.context().newCDPSession(page);
     await session.send('Network.clearBrowserCache');
     const began = Date.now();
-    await page.goto(`${CONSOLE}?${turn}#/databases`);
+    await page.goto(`${CONSOLE}?${visit}#/databases`);
     await page.getByRole('table').waitFor();
     times.push(Date.now() - began);
   }
@@ -215,7 +215,7 @@ test('the first page is there within a second, and a large document can be edite
   const lines = Array.from({ length: 40_000 }, (_, index) => ({ index, text: `line ${index} ${'x'.repeat(80)}`, price: 1.5 }));
   const text = JSON.stringify({ lines }).replaceAll('1.5}', '1.50}');
   assert.ok(text.length > 5_000_000, `${text.length}`);
-  await made('PUT', `${name}/large`, text);
+  await httpOk('PUT', `${name}/large`, text);
   const began = Date.now();
   await page.goto(`${CONSOLE}?large#/db/${name}/doc/large`);
   const editor = page.locator('[data-editor="JSON of large"] .cm-content');
@@ -237,17 +237,17 @@ test('the first page is there within a second, and a large document can be edite
   await http('DELETE', name);
 });
 
-// A million documents take a minute to write; SETTEE_CONSOLE_DOCS says how many there are to be.
+// SETTEE_CONSOLE_DOCS is the number of documents; writing a million takes a minute.
 test('a large database is scrolled and searched without a slow request', { timeout: 400_000 }, async () => {
   const count = Number(process.env.SETTEE_CONSOLE_DOCS ?? 30_000);
   const name = freshName('many');
-  await made('PUT', name, {});
-  for (let from = 0; from < count; from += 10_000) await made('POST', `${name}/_bulk_docs`, { docs: orders(Math.min(10_000, count - from), from) });
+  await httpOk('PUT', name, {});
+  for (let from = 0; from < count; from += 10_000) await httpOk('POST', `${name}/_bulk_docs`, { docs: orders(Math.min(10_000, count - from), from) });
   const page = await openPage(browser, { start: `#/db/${name}` });
   const list = page.getByRole('region', { name: 'Documents' });
   await list.getByRole('link', { name: 'order-0000000' }).waitFor();
   const idle = () => page.waitForFunction(() => !document.querySelector('.list-foot')?.textContent.includes('loading'));
-  for (let turn = 0; turn < 40; turn += 1) {
+  for (let press = 0; press < 40; press += 1) {
     await list.focus();
     await page.keyboard.press('End');
     await idle();
@@ -266,6 +266,6 @@ test('a large database is scrolled and searched without a slow request', { timeo
   assert.deepEqual(page.problems, []);
   await page.context().close();
   await http('DELETE', name);
-  // The machine of the gate does other things as well: what takes this long is no accident.
+  // The limit is higher in CI, because the machine has other load.
   assert.ok(slowest[0].all < (process.env.CI === 'true' ? 1500 : 300), JSON.stringify(slowest));
 });

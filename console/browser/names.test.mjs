@@ -1,29 +1,29 @@
-// Hostile names: no page, link or request leaves the object that it names.
+// Hostile names: no page, link or request addresses another object than the named one.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { CONSOLE, flows, freshName, http, launch, made, openPage } from './support.mjs';
+import { CONSOLE, flows, freshName, http, launch, httpOk, openPage } from './support.mjs';
 
 let browser;
 const db = `${freshName('names')}/a+b$(c)`;
 const victim = freshName('payroll');
 const enc = encodeURIComponent;
 const at = enc(db);
-/** Names as attackers and careless programs choose them; `payroll` would be a database beside this one. */
+/** Names that need escaping, and names of path traversal to the database `victim`. */
 const NAMES = [`../../${victim}`, `../${victim}`, 'a/b', '%2e%2e', '%2F..%2F', 'a?rev=1#x', 'a b+c&d=e', '\\..\\x', 'ü/名前', '//evil.example/x', ';:@', '"<b>\''];
 
 before(async () => {
   browser = await launch();
   for (const name of ['_users', '_replicator']) await http('PUT', name, {});
-  await made('PUT', victim, {});
-  await made('PUT', `${victim}/kept`, {});
-  await made('PUT', at, {});
+  await httpOk('PUT', victim, {});
+  await httpOk('PUT', `${victim}/kept`, {});
+  await httpOk('PUT', at, {});
   for (const name of NAMES) {
-    const { rev } = await made('PUT', `${at}/${enc(name)}`, { name });
-    await made('PUT', `${at}/${enc(name)}/${enc(name)}?rev=${rev}`, 'contents', { 'content-type': 'text/plain' });
+    const { rev } = await httpOk('PUT', `${at}/${enc(name)}`, { name });
+    await httpOk('PUT', `${at}/${enc(name)}/${enc(name)}?rev=${rev}`, 'contents', { 'content-type': 'text/plain' });
     const map = 'function (doc) { emit(doc._id, 1); }';
-    await made('PUT', `${at}/_design/${enc(name)}`, { views: { [name]: { map, reduce: '_count' } }, filters: { [name]: 'function () { return true; }' }, nouveau: { [name]: { index: 'function (doc) { index("string", "a", doc.name); }' } } });
+    await httpOk('PUT', `${at}/_design/${enc(name)}`, { views: { [name]: { map, reduce: '_count' } }, filters: { [name]: 'function () { return true; }' }, nouveau: { [name]: { index: 'function (doc) { index("string", "a", doc.name); }' } } });
   }
-  await made('POST', `${at}/_index`, { index: { fields: ['name'] }, name: NAMES[0], ddoc: NAMES[2] + 'x' });
+  await httpOk('POST', `${at}/_index`, { index: { fields: ['name'] }, name: NAMES[0], ddoc: NAMES[2] + 'x' });
 });
 after(async () => {
   await browser?.close();
@@ -32,7 +32,7 @@ after(async () => {
 
 const flow = flows(() => browser);
 
-/** Fails for what is neither the console, nor this database, nor a part of the server that pages ask for. */
+/** Returns the URL if it belongs neither to the console, nor to this database, nor to an endpoint of the server; otherwise undefined. */
 function outside(url) {
   if (url.startsWith('blob:') || url.startsWith('data:')) return undefined;
   const { origin, pathname } = new URL(url);
@@ -44,31 +44,31 @@ function outside(url) {
   return isKnown && isOwn ? undefined : url;
 }
 
-test('every link, download and request of every page names its own object', { timeout: 240_000 }, async () => {
+test('every link, download and request of every page addresses its own object', { timeout: 240_000 }, async () => {
   const page = await openPage(browser);
-  const asked = [];
-  page.on('request', (request) => asked.push(request.url()));
+  const requests = [];
+  page.on('request', (request) => requests.push(request.url()));
   const here = `#/db/${at}`;
   const perName = (name) => [
     `${here}/doc/${enc(name)}`, `${here}/doc/${enc(name)}?tab=attachments`, `${here}/doc/${enc(name)}?tab=revisions`, `${here}/doc/${enc(`_design/${name}`)}`,
     `${here}/design/${enc(name)}?part=${enc(`views/${name}`)}`, `${here}/view/${enc(name)}/${enc(name)}`, `${here}/view/${enc(name)}/${enc(name)}?show=groups`,
     `${here}/search?index=${enc(`${name}/_nouveau/${name}`)}&q=${enc('a:b')}`, `${here}/playground?ddoc=${enc(name)}&name=${enc(name)}`,
   ];
-  const places = [here, `${here}?view=json`, `${here}/designs`, `${here}/query`, `${here}/changes?live=0`, `${here}/settings`, ...NAMES.flatMap(perName)];
+  const addresses = [here, `${here}?view=json`, `${here}/designs`, `${here}/query`, `${here}/changes?live=0`, `${here}/settings`, ...NAMES.flatMap(perName)];
   const wrong = [];
-  for (const place of places) {
-    await page.evaluate((hash) => { location.hash = hash; }, place);
+  for (const address of addresses) {
+    await page.evaluate((hash) => { location.hash = hash; }, address);
     await page.waitForFunction(() => document.querySelector('#content h1, #content h2, #content .toolbar') && !document.querySelector('.skeleton'));
     const links = await page.evaluate(() => [...document.querySelectorAll('#app [href], #app [src]')].map((node) => node.href || node.src));
-    wrong.push(...links.map(outside).filter((url) => url !== undefined).map((url) => `${place}: link ${url}`));
+    wrong.push(...links.map(outside).filter((url) => url !== undefined).map((url) => `${address}: link ${url}`));
   }
-  wrong.push(...asked.map(outside).filter((url) => url !== undefined).map((url) => `request ${url}`));
+  wrong.push(...requests.map(outside).filter((url) => url !== undefined).map((url) => `request ${url}`));
   assert.deepEqual([...new Set(wrong)], []);
-  assert.ok(asked.length > places.length, `${asked.length}`);
+  assert.ok(requests.length > addresses.length, `${requests.length}`);
   await page.context().close();
 });
 
-flow('an attachment ../../payroll is previewed, downloaded and deleted, and the database payroll stays', `#/db/${at}/doc/${enc(NAMES[0])}?tab=attachments`, async (page) => {
+flow('an attachment ../../payroll is previewed, downloaded and deleted, and the database payroll is not changed', `#/db/${at}/doc/${enc(NAMES[0])}?tab=attachments`, async (page) => {
   const name = NAMES[0];
   await page.getByRole('button', { name: 'Preview' }).click();
   await page.getByRole('dialog').getByText('contents').waitFor();
@@ -81,7 +81,7 @@ flow('an attachment ../../payroll is previewed, downloaded and deleted, and the 
   await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
   await page.getByText('No attachments').waitFor();
   assert.equal((await http('GET', `${victim}/kept`)).status, 200);
-  assert.equal((await made('GET', `${at}/${enc(name)}`))._attachments, undefined);
+  assert.equal((await httpOk('GET', `${at}/${enc(name)}`))._attachments, undefined);
 });
 
 flow('a document with a hostile id is saved and deleted', `#/db/${at}/doc/${enc(NAMES[1])}`, async (page) => {
@@ -91,19 +91,19 @@ flow('a document with a hostile id is saved and deleted', `#/db/${at}/doc/${enc(
   await page.keyboard.type(' "more": 1,');
   await page.keyboard.press('Control+s');
   await page.getByText('Saved as 3-').waitFor();
-  assert.equal((await made('GET', `${at}/${enc(id)}`)).more, 1);
+  assert.equal((await httpOk('GET', `${at}/${enc(id)}`)).more, 1);
   await page.getByRole('button', { name: 'Delete', exact: true }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
   await page.getByText('is deleted.').waitFor();
   assert.deepEqual([(await http('GET', `${at}/${enc(id)}`)).status, (await http('GET', `${victim}/kept`)).status], [404, 200]);
 });
 
-test('names without an address are refused, and nothing is sent for them', { timeout: 60_000 }, async () => {
-  await made('POST', `${at}/_bulk_docs`, { docs: [{ _id: '..' }, { _id: '.' }] });
+test('names without an address are refused without a request', { timeout: 60_000 }, async () => {
+  await httpOk('POST', `${at}/_bulk_docs`, { docs: [{ _id: '..' }, { _id: '.' }] });
   const page = await openPage(browser);
   const sent = [];
   page.on('request', (request) => { if (!request.url().includes('/_utils/')) sent.push(`${request.method()} ${new URL(request.url()).pathname}`); });
-  for (const [hash, text] of [['doc/..', 'A browser cannot send the name “..”'], ['doc/%2e', 'A browser cannot send the name “.”'], ['doc', 'names no document'], ['doc/_security', 'a name of the server']]) {
+  for (const [hash, text] of [['doc/..', 'A browser cannot send the name “..”'], ['doc/%2e', 'A browser cannot send the name “.”'], ['doc', 'contains no document id'], ['doc/_security', 'is reserved']]) {
     await page.evaluate((next) => { location.hash = next; }, `#/db/${at}/${hash}`);
     await page.getByRole('alert').getByText(text).waitFor();
   }

@@ -1,4 +1,4 @@
-// Every page of the console: its name, where it is, and what is there once it shows what it has to.
+// Every page of the console: name, address, and a selector of its loaded content.
 const QUERY = encodeURIComponent('{\n  "selector": {\n    "state": "paid",\n    "total": { "$gt": 500 }\n  },\n  "limit": 25\n}');
 
 export function pages(db) {

@@ -1,4 +1,4 @@
-// Properties of every page that need no server state: the keyboard, widths, and a slow network.
+// Properties of every page: keyboard, widths, and a slow network.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { CONSOLE, freshName, http, launch, openPage, seed } from './support.mjs';
@@ -17,14 +17,14 @@ after(async () => {
   await http('DELETE', db);
 });
 
-/** Presses at most; no page has more elements. */
+/** Maximum number of key presses per page; no page has more focusable elements. */
 const PRESSES_MAX = 400;
 const BATCH = 20;
 
-/** Records the elements that receive the focus, and those of them without a visible mark. */
+/** Records the elements that receive the focus, and those without a visible focus indicator. */
 function watchFocus() {
   globalThis.focusSeen = { reached: new Set(), unmarked: [], isRound: false };
-  // Within an editor Tab indents, and Escape releases it: another test covers this.
+  // Tab indents in an editor; another test covers leaving an editor.
   const isEditor = (event) => event.composedPath().some((element) => element.classList?.contains('cm-content'));
   addEventListener('keydown', (event) => { if (isEditor(event)) event.stopImmediatePropagation(); }, { capture: true });
   addEventListener('focusin', ({ target }) => {
@@ -42,7 +42,7 @@ function watchFocus() {
   });
 }
 
-/** Elements that Tab must reach, and that it did not reach or that have no visible focus. Rows of lists are operated from the list. */
+/** Returns the controls that Tab did not reach and those without a visible focus indicator. */
 async function unreachable(page) {
   await page.evaluate(() => {
     document.activeElement?.blur();

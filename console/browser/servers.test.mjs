@@ -1,8 +1,8 @@
-// One window for several servers, and the backups that a server writes.
+// Several servers in one window, and backups.
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, before, test } from 'node:test';
-import { CONSOLE, NAME, PASSWORD, freshName, http, launch, made, openPage, startServer } from './support.mjs';
+import { CONSOLE, NAME, PASSWORD, freshName, http, launch, httpOk, openPage, startServer } from './support.mjs';
 
 const skip = !process.env.SETTEE_BINARY;
 const POLICY = '_node/_local/_config/csp/utils_header_value';
@@ -12,8 +12,8 @@ let browser;
 before(async () => { browser = await launch(); });
 after(async () => { await browser?.close(); });
 
-/** Asks a server that a test has started. */
-async function ask(address, method, path, body) {
+/** Sends a request to a server that a test has started. */
+async function send(address, method, path, body) {
   const response = await fetch(`${address}/${path}`, { method, headers: basic, body: body === undefined ? undefined : JSON.stringify(body) });
   const text = await response.text();
   assert.ok(response.ok, `${method} ${path}: ${response.status} ${text}`);
@@ -27,13 +27,13 @@ test('another server is added, used and removed in one window', { timeout: 120_0
   const name = address.replace('//', '');
   const [here, there] = [freshName('here'), freshName('there')];
   try {
-    await made('PUT', here, {});
-    await ask(address, 'PUT', there, {});
-    await ask(address, 'PUT', `${there}/a`, { where: 'there' });
+    await httpOk('PUT', here, {});
+    await send(address, 'PUT', there, {});
+    await send(address, 'PUT', `${there}/a`, { where: 'there' });
     const page = await openPage(browser, { start: '#/servers' });
     const row = (text) => page.getByRole('row', { name: new RegExp(text) });
 
-    // A server that is not listed gets no request.
+    // No request is sent to a server that is not listed.
     const foreign = [];
     page.on('request', (request) => { if (request.url().startsWith(address)) foreign.push(request.url()); });
     await page.getByText('No other servers').waitFor();
@@ -56,7 +56,7 @@ test('another server is added, used and removed in one window', { timeout: 120_0
     assert.equal(await row(here).count(), 0);
     assert.ok((await page.title()).includes(name), await page.title());
 
-    // A write reaches the other server, and links keep it.
+    // Writes are sent to the other server, and links contain it.
     await page.getByRole('link', { name: there }).click();
     await page.getByRole('region', { name: 'Documents' }).getByRole('link', { name: 'a', exact: true }).click();
     await page.locator('.cm-content').getByText('"there"').click();
@@ -64,10 +64,10 @@ test('another server is added, used and removed in one window', { timeout: 120_0
     await page.keyboard.type(', "more": 1');
     await page.keyboard.press('Control+s');
     await page.getByText('Saved as 2-').waitFor();
-    assert.equal((await ask(address, 'GET', `${there}/a`)).more, 1);
+    assert.equal((await send(address, 'GET', `${there}/a`)).more, 1);
     assert.ok(page.url().includes('#/~'), page.url());
 
-    // The menu leads back, and the login of the other server is kept.
+    // The menu returns to the first server, and the login to the other server is kept.
     await page.getByTitle('Change the server').first().click();
     await page.getByRole('button', { name: new URL(CONSOLE).host }).click();
     await row(here).waitFor();
@@ -96,7 +96,7 @@ test('another server is added, used and removed in one window', { timeout: 120_0
   }
 });
 
-/** The requests of S3 that backups use, with the objects in memory. While `isClosed`, every request is refused. */
+/** Starts an S3 server with the requests that backups use. Objects are in memory. While `isClosed` is set, every request is refused. */
 function bucket() {
   const objects = new Map();
   const state = { isClosed: false };
@@ -126,7 +126,7 @@ function bucket() {
   return new Promise((resolve) => server.listen(0, '127.0.0.1', () => resolve({ server, objects, state, url: `http://127.0.0.1:${server.address().port}` })));
 }
 
-/** A port that was free a moment ago. */
+/** Returns an unused port. Another process may take it before the caller does. */
 function freePort() {
   const probe = createServer();
   return new Promise((resolve) => probe.listen(0, '127.0.0.1', () => {
@@ -135,7 +135,7 @@ function freePort() {
   }));
 }
 
-test('backups are set up, started and followed', { timeout: 120_000, skip }, async (t) => {
+test('backups are configured and started, and their state is shown', { timeout: 120_000, skip }, async (t) => {
   const { server, objects, state, url } = await bucket();
   const { address, stop } = await startServer({ port: await freePort() });
   t.after(() => {
@@ -152,7 +152,7 @@ test('backups are set up, started and followed', { timeout: 120_000, skip }, asy
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Restart' }).click();
 
-  // The new process writes its first backup at once.
+  // The new process writes its first backup immediately.
   const attempts = page.getByRole('region', { name: 'Attempts' });
   await attempts.getByText('written').first().waitFor({ timeout: 40_000 });
   assert.equal([...objects.keys()].filter((name) => name.startsWith('one/backups/')).length, 1);
@@ -161,7 +161,7 @@ test('backups are set up, started and followed', { timeout: 120_000, skip }, asy
   await attempts.getByText('written').nth(1).waitFor({ timeout: 20_000 });
   assert.equal([...objects.keys()].filter((name) => name.startsWith('one/backups/')).length, 2);
 
-  // A failure is shown with its reason.
+  // A failed attempt is listed.
   state.isClosed = true;
   await page.getByRole('button', { name: 'Back up now' }).click();
   await attempts.getByText('failed').waitFor({ timeout: 40_000 });

@@ -1,4 +1,4 @@
-// A browser for tests, a server to test, and data in it. The server is where SETTEE_URL says, with an administrator's name and password.
+// Browser, server and test data. SETTEE_URL is the URL of the server with name and password of an administrator.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
@@ -11,7 +11,7 @@ const given = new URL(process.env.SETTEE_URL ?? 'http://admin:pw@127.0.0.1:5984'
 export const NAME = decodeURIComponent(given.username);
 export const PASSWORD = decodeURIComponent(given.password);
 export const ORIGIN = given.origin;
-/** Where the console is; another place than the server's when a proxy stands between. */
+/** URL of the console. It differs from that of the server if a proxy is used. */
 export const CONSOLE = process.env.CONSOLE_URL ?? `${ORIGIN}/_utils/`;
 
 const ARGS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
@@ -22,12 +22,12 @@ export function launch() {
   return chromium.launch({ executablePath, args: ARGS, env });
 }
 
-/** A browser whose data outlives it. */
-export function launchLasting(profile) {
+/** Launches a browser with a persistent profile. */
+export function launchWithProfile(profile) {
   return chromium.launchPersistentContext(profile, { executablePath, args: ARGS, env, viewport: { width: 1400, height: 900 }, reducedMotion: 'reduce' });
 }
 
-/** Kills the browser of this profile, which gets no chance to write anything. */
+/** Kills the browser of this profile without a shutdown. */
 export async function crash(context, profile) {
   const closed = new Promise((resolve) => context.once('close', resolve));
   const host = readlinkSync(join(profile, 'SingletonLock'));
@@ -38,7 +38,7 @@ export async function crash(context, profile) {
 
 const basic = `Basic ${Buffer.from(`${NAME}:${PASSWORD}`).toString('base64')}`;
 
-/** Asks the server itself, as the administrator. */
+/** Sends a request to the server as the administrator. */
 export async function http(method, path, body, headers = {}) {
   const text = body === undefined || typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body);
   const response = await fetch(`${ORIGIN}/${path}`, { method, body: text, headers: { authorization: basic, 'content-type': 'application/json', ...headers } });
@@ -50,16 +50,16 @@ export async function http(method, path, body, headers = {}) {
   }
 }
 
-export async function made(method, path, body, headers) {
+/** Sends a request that must succeed, and returns the parsed body. */
+export async function httpOk(method, path, body, headers) {
   const answer = await http(method, path, body, headers);
   assert.ok(answer.status < 300, `${method} ${path}: ${answer.status} ${answer.text.slice(0, 300)}`);
   return answer.body;
 }
 
 /**
- * Starts a server of its own with the program SETTEE_BINARY. Settings are `section/key=value`. Without `admin` it has no administrator. With `port` it listens there
- * after a restart as well.
- * Returns its address and a function that ends it.
+ * Starts a server with the program SETTEE_BINARY and an empty data directory. Settings are `section/key=value`. Without `admin` it has no
+ * administrator. A given `port` is kept across a restart. Returns the address and a function that stops the server.
  */
 export async function startServer({ settings = [], admin = true, port = 0 } = {}) {
   const data = mkdtempSync(join(tmpdir(), 'settee-console-'));
@@ -89,10 +89,10 @@ export async function startServer({ settings = [], admin = true, port = 0 } = {}
   }
 }
 
-/** A page that is logged in. `problems` fills with what no page may do: exceptions, and loads that its policy refuses. */
+/** Opens a page with a session. `problems` collects exceptions, errors and violations of the content security policy. */
 export async function openPage(browser, { theme = 'light', width = 1400, height = 900, user = NAME, password = PASSWORD, start = '#/databases', base = CONSOLE } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, reducedMotion: 'reduce', acceptDownloads: true });
-  // Chromium itself wants to style what is pasted into an editable element, is kept from it, and nothing is lost.
+  // Chromium itself tries to style text that is pasted into an editable element. The policy blocks this without consequences.
   await context.addInitScript(() => document.addEventListener('securitypolicyviolation', (event) => {
     if (!event.composedPath()[0]?.closest?.('.cm-content')) console.error(`refused: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`);
   }));
@@ -107,7 +107,7 @@ export async function login(context, { base = CONSOLE, user = NAME, password = P
   assert.equal(answer.status(), 200, await answer.text());
 }
 
-/** Collects what no page may do. */
+/** Collects exceptions, errors and dialogs of a page in `problems`. */
 export function watch(page) {
   page.setDefaultTimeout(10_000);
   page.problems = [];
@@ -123,8 +123,8 @@ export function watch(page) {
 }
 
 /**
- * Declares flows: actions of a user from the page `start` on, after which the page must have no problems. On a machine that is busy with
- * other things one may fail that is right: it is tried a second time, and its first failure told.
+ * Returns a function that declares tests of user actions. Each test has its own page, opened at `start`, which must have no problems at the
+ * end. A failed test is retried once, because timeouts can expire on a loaded machine; the first failure is reported.
  */
 export function flows(browser) {
   const once = async (start, body) => {
@@ -143,16 +143,16 @@ export function flows(browser) {
     try {
       await once(start, body);
     } catch (error) {
-      context.diagnostic(`tried again: ${error.message}`);
+      context.diagnostic(`retry after: ${error.message}`);
       await once(start, body);
     }
   });
 }
 
-let turn = 0;
-export function freshName(what) {
-  turn += 1;
-  return `${what}-${process.pid}-${Date.now().toString(36)}-${turn}`;
+let names = 0;
+export function freshName(prefix) {
+  names += 1;
+  return `${prefix}-${process.pid}-${Date.now().toString(36)}-${names}`;
 }
 
 const CITIES = ['Berlin', 'Lagos', 'Lima', 'Oslo', 'Quito', 'Rome', 'Seoul', 'Tunis'];
@@ -181,20 +181,20 @@ export const DESIGN = {
   filters: { paid: 'function (doc, req) {\n  return doc.state === "paid";\n}' },
 };
 
-/** A database with orders, views of them, a conflict and attachments. */
+/** Creates a database with orders, views, indexes, a conflict and attachments. */
 export async function seed(name, count = 400) {
-  await made('PUT', name, {});
-  for (let from = 0; from < count; from += 5000) await made('POST', `${name}/_bulk_docs`, { docs: orders(Math.min(5000, count - from), from) });
-  await made('PUT', `${name}/${encodeURIComponent(DESIGN._id)}`.replace('%2F', '/'), DESIGN);
-  await made('POST', `${name}/_index`, { index: { fields: ['state', 'placed'] }, name: 'by-state', ddoc: 'queries' });
+  await httpOk('PUT', name, {});
+  for (let from = 0; from < count; from += 5000) await httpOk('POST', `${name}/_bulk_docs`, { docs: orders(Math.min(5000, count - from), from) });
+  await httpOk('PUT', `${name}/${encodeURIComponent(DESIGN._id)}`.replace('%2F', '/'), DESIGN);
+  await httpOk('POST', `${name}/_index`, { index: { fields: ['state', 'placed'] }, name: 'by-state', ddoc: 'queries' });
   const exact = '{"_id":"exact","big":12345678901234567890,"price":1.50,"small":1e-7,"name":"Numbers are kept"}';
-  await made('PUT', `${name}/exact`, exact);
-  await made('POST', `${name}/_bulk_docs`, { new_edits: false, docs: [
+  await httpOk('PUT', `${name}/exact`, exact);
+  await httpOk('POST', `${name}/_bulk_docs`, { new_edits: false, docs: [
     { _id: 'torn', _rev: '1-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', title: 'Sofa', price: 120, colour: 'green' },
     { _id: 'torn', _rev: '1-bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb', title: 'Sofa', price: 140, colour: 'green', note: 'from Lima' },
   ] });
-  const { rev } = await made('PUT', `${name}/files`, { title: 'With files' });
-  const second = await made('PUT', `${name}/files/notes.txt?rev=${rev}`, 'A settee is a small couch.\n', { 'content-type': 'text/plain' });
+  const { rev } = await httpOk('PUT', `${name}/files`, { title: 'With files' });
+  const second = await httpOk('PUT', `${name}/files/notes.txt?rev=${rev}`, 'A settee is a small couch.\n', { 'content-type': 'text/plain' });
   const png = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAABAAAAAQCAIAAACQkWg2AAAAIUlEQVR42mNgGAWjYBSMglEwCkbBKBgFo2AUjIJRMAoGPwAQEAABOQj0FQAAAABJRU5ErkJggg==', 'base64');
-  await made('PUT', `${name}/files/square.png?rev=${second.rev}`, new Uint8Array(png), { 'content-type': 'image/png' });
+  await httpOk('PUT', `${name}/files/square.png?rev=${second.rev}`, new Uint8Array(png), { 'content-type': 'image/png' });
 }

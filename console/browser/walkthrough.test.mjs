@@ -1,4 +1,4 @@
-// The walk-through of the documentation: its commands are executed as they are, and its page is used in two browsers.
+// The walk-through of the documentation: its commands are executed unchanged except for the ports, and its page is used in two browsers.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -21,7 +21,7 @@ function freePort() {
   });
 }
 
-/** The commands of the page, with other ports. */
+/** Returns the commands of the page with other ports. */
 function commands(ports) {
   const page = readFileSync(join(DOCS, 'walkthrough.md'), 'utf8');
   const blocks = [...page.matchAll(/^```sh walkthrough\n(.*?)^```$/gms)].map(([, block]) => block);
@@ -29,19 +29,19 @@ function commands(ports) {
   return ports.reduce((text, [from, to]) => text.replaceAll(from, String(to)), blocks.join(''));
 }
 
-/** Runs a script and resolves at its last line; what it started continues. The log is the text of a failure. */
+/** Runs a script. `ended` resolves after its last line; processes that it started continue. */
 function run(script, folder) {
   const env = { ...process.env, PATH: `${dirname(BINARY)}${delimiter}${process.env.PATH}`, HOME: folder, npm_config_cache: process.env.npm_config_cache ?? join(process.env.HOME, '.npm'), npm_config_prefer_offline: 'true' };
   delete env.SETTEE_DATA;
   const child = spawn('bash', ['-c', `set -euo pipefail\n${script}\necho; echo the end\nwait`], { cwd: folder, env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
   let log = '';
   const ended = new Promise((resolve, reject) => {
-    const hear = (chunk) => {
+    const collect = (chunk) => {
       log += chunk;
       if (log.includes('the end\n')) resolve();
     };
-    child.stdout.setEncoding('utf8').on('data', hear);
-    child.stderr.setEncoding('utf8').on('data', hear);
+    child.stdout.setEncoding('utf8').on('data', collect);
+    child.stderr.setEncoding('utf8').on('data', collect);
     child.once('exit', (code) => reject(new Error(`the script ended with ${code}: ${log}`)));
   });
   return { child, ended };
@@ -58,7 +58,7 @@ function stop(child) {
   });
 }
 
-test('the walk-through ends with a page that synchronises', { timeout: 180_000 }, async () => {
+test('the page of the walk-through synchronises two browsers', { timeout: 180_000 }, async () => {
   const folder = mkdtempSync(join(tmpdir(), 'settee-walkthrough-'));
   const [couch, pages] = [await freePort(), await freePort()];
   const script = commands([['5984', couch], ['8000', pages]]);

@@ -1,28 +1,28 @@
-/** The frame of all pages: navigation, the way back, the finder, the session. Which page is shown follows from the address. */
+/** The frame of all pages: navigation, breadcrumbs, command palette and session. The address determines the page. */
 import { Component, type ComponentChildren, type ComponentType } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { whenLoggedOut } from './api/http.ts';
+import { onUnauthorized } from './api/http.ts';
 import { server } from './api/servers.ts';
-import { checkSession, expired, isAdmin, isParty, loginOpen, logout, others, refresh, world } from './api/session.ts';
+import { checkSession, expired, isAdmin, isParty, loginOpen, logout, permittedServers, refresh, sessionState } from './api/session.ts';
 import { Login, LoginDialog } from './pages/login.tsx';
 import { go, goTo, route, useRoute, type Route } from './router.ts';
 import { titleOf } from './titles.ts';
 import { Icon, Logo, type IconName } from './ui/icons.tsx';
-import { Button, Link, Problem, Skeleton, Tag, Toast, say } from './ui/kit.tsx';
+import { Button, Link, Problem, Skeleton, Tag, Toast, showToast } from './ui/kit.tsx';
 import { Menu } from './ui/menu.tsx';
 import { Palette, paletteOpen } from './ui/palette.tsx';
 import { useSignal } from './ui/signal.ts';
 import { isDark, onTheme, setTheme, theme } from './ui/theme.ts';
 
 type Loader = () => Promise<ComponentType>;
-interface Place {
+interface NavigationItem {
   text: string;
   icon: IconName;
   page: string;
   admin: boolean;
 }
 
-const PLACES: Place[] = [
+const NAVIGATION: NavigationItem[] = [
   { text: 'Databases', icon: 'database', page: 'databases', admin: false },
   { text: 'Dashboard', icon: 'dashboard', page: 'dashboard', admin: true },
   { text: 'Activity', icon: 'activity', page: 'activity', admin: true },
@@ -34,7 +34,6 @@ const PLACES: Place[] = [
   { text: 'Backups', icon: 'history', page: 'backups', admin: true },
 ];
 
-/** The pages. Each is loaded at its first visit. */
 const LOADERS: Record<string, Loader> = {
   databases: () => import('./pages/databases.tsx').then((module) => module.Databases),
   db: () => import('./pages/db.tsx').then((module) => module.Database),
@@ -52,11 +51,11 @@ const LOADERS: Record<string, Loader> = {
   setup: () => import('./pages/setup.tsx').then((module) => module.Setup),
 };
 
-/** Loads the code of the addressed page while the session is requested. */
+/** Loads the code of the page concurrently with the requests of the session. */
 export function preload(): void {
-  const [place = 'databases', , part] = route().path;
-  const loading = place === 'db' ? preloadPart(part) : LOADERS[place]?.();
-  // An error is shown when the page is rendered.
+  const [section = 'databases', , part] = route().path;
+  const loading = section === 'db' ? preloadPart(part) : LOADERS[section]?.();
+  // Rendering the page reports the error.
   loading?.catch(() => {});
 }
 
@@ -66,7 +65,7 @@ async function preloadPart(part: string | undefined): Promise<unknown> {
 }
 
 export function App() {
-  const { ready, closed, unknown } = useSignal(world);
+  const { ready, closed, unknown } = useSignal(sessionState);
   const [error, setError] = useState<Error>();
   const load = () => {
     setError(undefined);
@@ -74,7 +73,7 @@ export function App() {
   };
   useEffect(() => {
     load();
-    whenLoggedOut((isWrite) => void checkSession(isWrite));
+    onUnauthorized((isWrite) => void checkSession(isWrite));
     const onKeyDown = (event: KeyboardEvent) => {
       if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === 'k') {
         event.preventDefault();
@@ -86,7 +85,7 @@ export function App() {
   }, []);
   const at = useRoute();
   const { path, query } = at;
-  // Servers send browsers to session.html with the way back in the query.
+  // Servers redirect browsers to session.html with the return address in the query.
   const isLogin = closed || path[0] === 'login' || wantsLogin();
   const title = isLogin ? 'Log in' : titleOf(at);
   useEffect(() => { document.title = `${title} – ${server || 'Settee'}`; }, [title]);
@@ -97,38 +96,38 @@ export function App() {
   return <Shell />;
 }
 
-/** Leads from another server back to that of the console. */
+/** Link to the list of servers on the server of the console. */
 function Home() {
   return <Button icon="server" onClick={() => goTo('', ['servers'])}>Servers of {location.host}</Button>;
 }
 
 function wantsLogin(): boolean {
-  return location.pathname.endsWith('/session.html') && world.value.session.name === null;
+  return location.pathname.endsWith('/session.html') && sessionState.value.session.name === null;
 }
 
 function Shell() {
   const at = useRoute();
   const [menu, setMenu] = useState(false);
   const page = useRef<HTMLElement>(null);
-  const place = at.path[0] ?? 'databases';
-  const key = at.path.slice(0, place === 'db' ? 4 : 2).join('/');
+  const section = at.path[0] ?? 'databases';
+  const key = at.path.slice(0, section === 'db' ? 4 : 2).join('/');
   const isFirst = useRef(true);
   useEffect(() => {
     setMenu(false);
-    // With the keyboard the user continues at the start of the new page.
+    // Keyboard users continue at the start of the new page.
     if (!isFirst.current && !(document.activeElement instanceof HTMLInputElement)) page.current?.focus({ preventScroll: true });
     isFirst.current = false;
     page.current?.scrollTo(0, 0);
   }, [key]);
   return (
     <div class="shell">
-      <a class="skip" href="#content" onClick={(event) => { event.preventDefault(); page.current?.focus(); }}>To the content</a>
+      <a class="skip" href="#content" onClick={(event) => { event.preventDefault(); page.current?.focus(); }}>Skip to content</a>
       {menu && <button type="button" class="veil" aria-label="Close the menu" onClick={() => setMenu(false)} />}
-      <Side place={place} open={menu} />
+      <Sidebar section={section} open={menu} />
       <div class="main">
-        <Top at={at} onMenu={() => setMenu(!menu)} />
+        <TopBar at={at} onMenu={() => setMenu(!menu)} />
         <main class="page" ref={page} id="content" tabIndex={-1}>
-          <Guard key={key}><Content place={place} /></Guard>
+          <ErrorBoundary key={key}><Content section={section} /></ErrorBoundary>
         </main>
       </div>
       <Palette />
@@ -138,15 +137,15 @@ function Shell() {
   );
 }
 
-function Side({ place, open }: { place: string; open: boolean }) {
-  const { welcome } = useSignal(world);
+function Sidebar({ section, open }: { section: string; open: boolean }) {
+  const { welcome } = useSignal(sessionState);
   return (
     <aside class={`side ${open ? 'open' : ''}`} aria-label="Console">
       <Link class="brand" to={['databases']}><Logo /><span>{welcome?.isSettee === false ? welcome.vendor.replace(/^The /, '') : 'Settee'}</span></Link>
       <Servers />
       <nav aria-label="Main">
-        {PLACES.filter(({ admin }) => !admin || isAdmin()).map(({ text, icon, page }) => (
-          <Link key={page} to={[page]} aria-current={place === page || (page === 'databases' && place === 'db') || (page === 'logs' && place === 'slow') ? 'page' : undefined}><Icon name={icon} />{text}</Link>
+        {NAVIGATION.filter(({ admin }) => !admin || isAdmin()).map(({ text, icon, page }) => (
+          <Link key={page} to={[page]} aria-current={section === page || (page === 'databases' && section === 'db') || (page === 'logs' && section === 'slow') ? 'page' : undefined}><Icon name={icon} />{text}</Link>
         ))}
       </nav>
       <p class="side-foot">{welcome ? `${welcome.vendor.replace(/^The /, '')} ${welcome.version}` : ''}</p>
@@ -154,30 +153,29 @@ function Side({ place, open }: { place: string; open: boolean }) {
   );
 }
 
-/** The server of the page, and a way to the others. */
 function Servers() {
-  const names = useSignal(others);
+  const names = useSignal(permittedServers);
   if (names.length === 0 && server === '') return null;
   const items = ['', ...names].filter((name) => name !== server).map((name) => ({ text: name || location.host, icon: 'server' as const, act: () => goTo(name, ['databases']) }));
   return <div class="side-server"><Menu label="Change the server" icon="server" text={server || location.host} items={[...items, { text: 'Servers …', icon: 'gear', act: () => goTo('', ['servers']) }]} /></div>;
 }
 
-function Top({ at, onMenu }: { at: Route; onMenu: () => void }) {
-  const { session } = useSignal(world);
-  const isOver = useSignal(expired);
+function TopBar({ at, onMenu }: { at: Route; onMenu: () => void }) {
+  const { session } = useSignal(sessionState);
+  const hasExpired = useSignal(expired);
   return (
     <header class="top">
       <div class="menu-button"><Button kind="quiet" icon="menu" label="Menu" onClick={onMenu} /></div>
-      <Crumbs at={at} />
+      <Breadcrumbs at={at} />
       <button type="button" class="finder" onClick={() => { paletteOpen.value = true; }}>
         <Icon name="search" /><span class="words">Go to …</span><span class="unseen">a page, database or document</span><kbd aria-hidden="true">Ctrl K</kbd>
       </button>
       <ThemeButton />
-      {session.name === null || isOver
+      {session.name === null || hasExpired
         ? <Button kind={isParty() ? 'quiet' : 'primary'} icon={isParty() ? 'lock' : 'user'} onClick={() => { if (isParty()) go(['setup']); else loginOpen.value = true; }}>{isParty() ? 'Set up' : 'Log in'}</Button>
         : <Menu label={`Session of ${session.name}`} icon="user" items={[
             { text: 'Your account', icon: 'user', act: () => go(['account']) },
-            { text: 'Log out', icon: 'lock', act: () => void logout().then(() => { say('You are logged out.'); go(['login']); }) },
+            { text: 'Log out', icon: 'lock', act: () => void logout().then(() => { showToast('You are logged out.'); go(['login']); }) },
           ]} said={<>Logged in as <strong>{session.name}</strong>{session.roles.length > 0 && <><br />{session.roles.join(', ')}</>}</>} />}
     </header>
   );
@@ -188,20 +186,20 @@ function ThemeButton() {
   useEffect(() => onTheme(() => bump((n) => n + 1)), []);
   const dark = isDark();
   const chosen = theme();
-  return <Button kind="quiet" icon={dark ? 'sun' : 'moon'} label={`${dark ? 'Light' : 'Dark'} colours${chosen === 'system' ? ' (now as the system)' : ''}`} onClick={() => setTheme(dark ? 'light' : 'dark')} />;
+  return <Button kind="quiet" icon={dark ? 'sun' : 'moon'} label={`${dark ? 'Light' : 'Dark'} colours${chosen === 'system' ? ' (currently as the system)' : ''}`} onClick={() => setTheme(dark ? 'light' : 'dark')} />;
 }
 
-function Crumbs({ at }: { at: Route }) {
-  const [place = 'databases', name, sub, third] = at.path;
-  const title = PLACES.find(({ page }) => page === place)?.text ?? { setup: 'Set up', slow: 'Slow requests', account: 'Account', servers: 'Servers' }[place];
-  const steps: [ComponentChildren, string[]][] = place === 'db' ? [['Databases', ['databases']], [name, ['db', name ?? '']]] : [[title ?? 'Not found', [place]]];
-  if (place === 'db' && sub === 'doc' && third) steps.push([third, at.path]);
-  else if (place === 'db' && (sub === 'design' || sub === 'view') && third) {
+function Breadcrumbs({ at }: { at: Route }) {
+  const [section = 'databases', name, sub, third] = at.path;
+  const title = NAVIGATION.find(({ page }) => page === section)?.text ?? { setup: 'Set up', slow: 'Slow requests', account: 'Account', servers: 'Servers' }[section];
+  const steps: [ComponentChildren, string[]][] = section === 'db' ? [['Databases', ['databases']], [name, ['db', name ?? '']]] : [[title ?? 'Not found', [section]]];
+  if (section === 'db' && sub === 'doc' && third) steps.push([third, at.path]);
+  else if (section === 'db' && (sub === 'design' || sub === 'view') && third) {
     steps.push([`_design/${third}`, ['db', name ?? '', 'design', third]]);
     if (at.path[4]) steps.push([at.path[4], at.path]);
   }
   return (
-    <nav class="crumbs" aria-label="Where you are">
+    <nav class="crumbs" aria-label="Breadcrumb">
       {server !== '' && <Tag kind="accent">{server}</Tag>}
       <ol>
         {steps.map(([text, path], index) => (
@@ -214,29 +212,29 @@ function Crumbs({ at }: { at: Route }) {
 
 const loaded = new Map<string, ComponentType>();
 
-function Content({ place }: { place: string }) {
+function Content({ section }: { section: string }) {
   const [, bump] = useState(0);
   const [error, setError] = useState<Error>();
-  const known = loaded.get(place);
+  const loadedPage = loaded.get(section);
   useEffect(() => {
     setError(undefined);
-    if (loaded.has(place)) return;
-    LOADERS[place]?.().then((page) => {
-      loaded.set(place, page);
+    if (loaded.has(section)) return;
+    LOADERS[section]?.().then((page) => {
+      loaded.set(section, page);
       bump((n) => n + 1);
     }).catch(setError);
-  }, [place]);
+  }, [section]);
   if (error) return <Problem error={error} again={() => location.reload()} />;
-  if (known) {
-    const Page = known;
+  if (loadedPage) {
+    const Page = loadedPage;
     return <Page />;
   }
-  if (!LOADERS[place]) return <div class="stack"><h1>This page does not exist</h1><p><Link to={['databases']}>To the databases</Link></p></div>;
+  if (!LOADERS[section]) return <div class="stack"><h1>This page does not exist</h1><p><Link to={['databases']}>To the databases</Link></p></div>;
   return <Skeleton />;
 }
 
-/** An error of the console's own keeps the rest usable. */
-class Guard extends Component<{ children: ComponentChildren }, { error?: Error }> {
+/** Error boundary, so that the frame remains usable if a page throws. */
+class ErrorBoundary extends Component<{ children: ComponentChildren }, { error?: Error }> {
   override state: { error?: Error } = {};
   static override getDerivedStateFromError(error: Error) {
     return { error };

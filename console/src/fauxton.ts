@@ -1,15 +1,14 @@
-/** Addresses of Fauxton, as bookmarks and documentation have them, and the pages of this console that show the same. */
+/** Translation of Fauxton addresses, which bookmarks and documentation contain, to pages of this console. */
 
-/** A page of the console: the segments of its path, and its parameters. */
 export interface Target {
   path: string[];
   query?: Record<string, string>;
 }
 
-/** Parameters of a list in Fauxton and their names here; the values are JSON in both. */
+/** Names of list parameters in Fauxton and in this console. The values are JSON in both. */
 const LIST_PARAMS: Record<string, string> = { startkey: 'start', start_key: 'start', endkey: 'end', end_key: 'end', keys: 'keys' };
 
-/** Returns the page for an address of Fauxton; undefined if the address is not one of them. */
+/** Returns the page for an address of Fauxton, or undefined for other addresses. */
 export function fromFauxton(path: string[], query: URLSearchParams): Target | undefined {
   const [first = '', second, third] = path;
   switch (first) {
@@ -44,7 +43,7 @@ function replication(kind: string | undefined, name: string | undefined): Target
   }
 }
 
-/** A page of one database; `rest` is what follows the name of the database. */
+/** `rest` is the path after the name of the database. */
 function database(db: string, rest: string[], query: URLSearchParams): Target {
   if (rest[0] === '_partition' && rest[1] !== undefined) {
     const target = database(db, rest.slice(2), query);

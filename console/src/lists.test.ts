@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { sortDatabases, type Info } from './api/databases.ts';
 import { exportAs } from './api/export.ts';
-import { withQuery, type KeptQuery } from './api/queries.ts';
+import { withQuery, type StoredQuery } from './api/queries.ts';
 import { fromFauxton } from './fauxton.ts';
 import { addColumns, csvHead, csvRow } from './json/export.ts';
 import { compareValues } from './json/rows.ts';
@@ -58,8 +58,8 @@ test('a schema counts documents, types and examples', () => {
   expect([of('list[].x')?.documents, of('list[].x')?.examples]).toEqual([1, ['1', 's']]);
 });
 
-test('kept queries: the newest first, saved ones before recent ones, each once', () => {
-  let all: KeptQuery[] = [];
+test('stored queries: saved before recent, the newest first, without duplicates', () => {
+  let all: StoredQuery[] = [];
   for (const query of [{ text: '1' }, { text: '2' }, { text: '1' }, { text: '3', name: 'mine' }, { text: '4', name: 'mine' }]) all = withQuery(all, query);
   expect(all).toEqual([{ text: '4', name: 'mine' }, { text: '1' }, { text: '2' }]);
 });
@@ -68,11 +68,11 @@ describe('analyzers of a search index', () => {
   test.each([
     ['nouveau', '{"default_analyzer":"english","field_analyzers":{"a":"keyword"},"index":"f"}'], ['nouveau', '{"index":"f"}'],
     ['indexes', '{"analyzer":"english","index":"f"}'], ['indexes', '{"analyzer":{"name":"perfield","default":"english","fields":{"a":"keyword"}},"index":"f"}'],
-  ] as const)('%s %s is written as it was read', (kind, definition) => {
+  ] as const)('%s %s is not modified by reading and writing', (kind, definition) => {
     expect(JSON.parse(writeAnalyzers(kind, definition, readAnalyzers(kind, definition)))).toEqual(JSON.parse(definition));
   });
 
-  test('lines that name no analyzer yet are left out', () => {
+  test('lines without an analyzer are ignored', () => {
     expect(writeAnalyzers('nouveau', '{"index":"f","x":1.0}', { main: 'standard', fields: 'a: keyword\nb:\nc' })).toBe('{"default_analyzer":"standard","field_analyzers":{"a":"keyword"},"index":"f","x":1.0}');
   });
 });
@@ -87,7 +87,7 @@ test('conditions are written into a selector', () => {
   expect([conditionValue('$in', 'a, 2'), conditionValue('$in', '[1]'), conditionValue('$in', '1'), conditionValue('$exists', ''), conditionValue('$eq', 'Oslo')]).toEqual(['["a",2]', '[1]', '[1]', 'true', '"Oslo"']);
 });
 
-test('a typed value keeps the type of a string, and is JSON otherwise', () => {
+test('a typed value remains a string or is read as JSON', () => {
   for (const [old, typed, expected] of [['"a"', '5', '"5"'], ['"a"', '', '""'], ['1', '1.50', '1.50'], ['1', 'x', '"x"'], ['1', '', undefined], [undefined, '[1.0]', '[1.0]']] as const) expect(typedValue(old, typed)).toBe(expected);
 });
 
@@ -95,7 +95,7 @@ test('strings of a document, the longest first', () => {
   expect(stringsOf('{"_id":"abcdefgh","a":"xy","b":{"c":["1","123"]}}').map(({ path }) => path)).toEqual(['b.c[1]', 'a', 'b.c[0]']);
 });
 
-test('addresses of Fauxton keep names with slashes, and others are no addresses of Fauxton', () => {
+test('addresses of Fauxton may contain names with slashes, and other addresses are not translated', () => {
   expect(parseHash('#/database/a%2Fb/c%2Fd/conflicts')).toMatchObject({ path: ['db', 'a/b', 'doc', 'c/d'] });
   for (const path of [['databases'], ['db', 'x'], ['replication'], ['replication', 'new'], ['setup'], ['login'], []]) expect(fromFauxton(path, new URLSearchParams())).toBeUndefined();
 });

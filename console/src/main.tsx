@@ -4,13 +4,13 @@ import './styles/base.css';
 import './styles/layout.css';
 import './styles/parts.css';
 import { App, preload } from './app.tsx';
-import { begin } from './ui/theme.ts';
+import { startTheme } from './ui/theme.ts';
 
-begin();
+startTheme();
 preload();
-const place = document.getElementById('app');
-// Until here the page shows the skeleton of index.html.
-if (place) {
-  place.replaceChildren();
-  render(<App />, place);
+const container = document.getElementById('app');
+// Replaces the skeleton of index.html.
+if (container) {
+  container.replaceChildren();
+  render(<App />, container);
 }

@@ -1,6 +1,6 @@
 /**
- * The address of the console: a path and a query after the `#`, so that it works below every prefix and needs nothing of the server.
- * The address determines what a page shows; `useParam` keeps a state of a page in it.
+ * Routing by the URL fragment, which contains a path and a query, so that the console works below any prefix without support by the
+ * server. The address determines the content of a page; `useParam` stores a state of a page in it.
  */
 import { useEffect, useState } from 'preact/hooks';
 import { segment } from './api/paths.ts';
@@ -15,15 +15,15 @@ export interface Route {
 export type Query = Record<string, string | undefined>;
 
 export function parseHash(hash: string): Route {
-  const asked = split(hash);
-  return translate(asked) ?? asked;
+  const requested = split(hash);
+  return translate(requested) ?? requested;
 }
 
 function split(hash: string): Route {
   const text = hash.replace(/^#\/?/, '');
   const mark = text.indexOf('?');
   const path = (mark < 0 ? text : text.slice(0, mark)).split('/').filter((part) => part !== '').map(decode);
-  // `serverOf` reads the server.
+  // The segment of the server, which `serverOf` reads.
   if (path[0]?.startsWith(MARK)) path.shift();
   return { path, query: new URLSearchParams(mark < 0 ? '' : text.slice(mark + 1)) };
 }
@@ -36,7 +36,6 @@ function decode(part: string): string {
   }
 }
 
-/** The page here for an address of Fauxton; undefined for every other route. */
 function translate(route: Route): Route | undefined {
   const target = fromFauxton(route.path, route.query);
   return target && { path: target.path, query: new URLSearchParams(target.query) };
@@ -51,20 +50,20 @@ export function href(path: string[], query: Query = {}, on = server): string {
 
 const listeners = new Set<() => void>();
 let current = parseHash('');
-/** The hash that `current` was read from. */
-let settled = '';
+/** The fragment from which `current` was read. */
+let settledHash = '';
 
-/** Reads the address. One of Fauxton is replaced by that of the page it leads to. */
+/** Reads the address. An address of Fauxton is replaced by that of its page; another server reloads the console. */
 function read(): void {
   if (serverOf(location.hash) !== server) {
     location.reload();
     return;
   }
-  const asked = split(location.hash);
-  const translated = translate(asked);
-  current = translated ?? asked;
+  const requested = split(location.hash);
+  const translated = translate(requested);
+  current = translated ?? requested;
   if (translated) history.replaceState(null, '', href(translated.path, Object.fromEntries(translated.query)));
-  settled = location.hash;
+  settledHash = location.hash;
 }
 
 function changed(): void {
@@ -77,23 +76,23 @@ if (typeof addEventListener !== 'undefined') {
   addEventListener('hashchange', changed);
 }
 
-/** The parameter that names the open dialog. */
+/** Parameter with the name of the open dialog. */
 const DIALOG = 'do';
 
-/** Goes to a page. The route is the new one when this returns. */
+/** Navigates to a page. `route()` returns the new route afterwards. */
 export function go(path: string[], query: Query = {}): void {
-  // The history must not lead back into a dialog.
-  if (current.query.has(DIALOG) && location.hash === settled) setParams({ [DIALOG]: undefined }, true);
+  // The history must not contain an address with an open dialog.
+  if (current.query.has(DIALOG) && location.hash === settledHash) setParams({ [DIALOG]: undefined }, true);
   visit(href(path, query));
 }
 
-/** Sets the address and takes it over at once: the event of the browser arrives later. */
+/** Sets the address and reads it immediately, because the browser's event is asynchronous. */
 function visit(target: string): void {
   location.hash = target.slice(1);
   changed();
 }
 
-/** Goes to a page of another server, or to that of the console (an empty name). */
+/** Navigates to a page of another server. An empty name selects the server of the console. */
 export function goTo(name: string, path: string[]): void {
   location.hash = href(path, {}, name).slice(1);
 }
@@ -112,7 +111,7 @@ export function useRoute(): Route {
   return current;
 }
 
-/** Changes parameters of the address; `replace`: without a step in the history, as for what follows each key stroke. */
+/** Changes parameters of the address. Use `replace` for frequent changes, because it adds no entry to the history. */
 export function setParams(changes: Query, replace = false): void {
   const query = new URLSearchParams(current.query);
   for (const [name, value] of Object.entries(changes)) {
@@ -121,8 +120,8 @@ export function setParams(changes: Query, replace = false): void {
   }
   const target = href(current.path, Object.fromEntries(query));
   if (target === location.hash) return;
-  // The browser has another address already and its event is pending: a state of the old page must not replace it.
-  if (replace && location.hash !== settled) return;
+  // The browser has navigated and its event is pending: a state of the old page must not replace the new address.
+  if (replace && location.hash !== settledHash) return;
   if (!replace) {
     visit(target);
     return;
@@ -131,13 +130,13 @@ export function setParams(changes: Query, replace = false): void {
   changed();
 }
 
-/** A state that is kept in the address. */
+/** A state that is stored in a parameter of the address. */
 export function useParam(name: string, fallback = ''): [string, (value: string, replace?: boolean) => void] {
   const value = useRoute().query.get(name) ?? fallback;
   return [value, (next, replace = false) => setParams({ [name]: next === fallback ? undefined : next }, replace)];
 }
 
-/** The open dialog of a page, kept in the address. Opening and closing one adds no entry to the history, so Back never reopens it. */
+/** The open dialog of a page, stored in the address. Opening and closing add no entry to the history, so Back never reopens a dialog. */
 export function useDialog(): [string, (name: string) => void] {
   const [name, setName] = useParam(DIALOG);
   return [name, (next) => setName(next, true)];

@@ -1,4 +1,4 @@
-/** The title of the tab for each address. It follows the address at once, not the page that is still loading. */
+/** Titles of the browser tab. They depend on the address only, so that they are correct while the page is loading. */
 import type { Route } from './router.ts';
 
 const PAGES: Record<string, string> = {

@@ -1,4 +1,4 @@
-"""Compares two answers after replacing what cannot be the same twice: sequences, sizes, times, ids of servers."""
+"""Compares two answers after replacing values that differ between servers: sequences, sizes, times, ids of servers."""
 
 import json
 import re
@@ -85,7 +85,7 @@ def header(name, answer, here):
     if name == "content-type":
         text = re.sub(r"boundary=.*", "boundary", text)
     if name == "location":
-        # The second pattern is the id that a server has generated.
+        # The first pattern matches an id that the server has generated.
         text = re.sub(r"/[0-9a-f]{32}$", "/UUID", re.sub(r"^https?://[^/]*", "", text))
     if name == "etag" and not re.fullmatch(r'"\d+-[0-9a-f]{32}"', text):
         return "(hash)" if text else ""
@@ -119,7 +119,7 @@ def body_difference(left, right):
         other = re.search(r'boundary="?([^";]*)', right.headers["content-type"][0])[1].encode()
         mine, theirs = left.body.replace(boundary, b"BOUNDARY"), right.body.replace(other, b"BOUNDARY")
         mine, theirs = (re.sub(rb"boundary=\"[^\"]*\"|--[0-9a-f]{32}", b"BOUNDARY", text) for text in (mine, theirs))
-        # Line ends before the first part and after the last one are no part of the content.
+        # Line breaks before the first part and after the last part do not belong to the content.
         mine, theirs = (text.replace(b"--BOUNDARYBOUNDARY", b"--BOUNDARY").strip() for text in (mine, theirs))
         return f"multipart {left.status}: bodies" if mine != theirs else None
     try:

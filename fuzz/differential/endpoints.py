@@ -40,7 +40,7 @@ class Request:
 
 
 def bound(item, identified):
-    """Returns the body with the placeholders of revisions naming the document that they stand beside."""
+    """Returns the body with the id of the enclosing document added to the placeholders of revisions."""
     if isinstance(item, str):
         for name in ("{rev}", "{old}", "{other}"):
             item = item.replace(name, name[:-1] + ":" + identified + "}")
@@ -240,7 +240,7 @@ def reshard_body(draw, shape):
 
 def reshard_job_body(draw, shape):
     job = {"type": "split"} if draw.random() < 0.6 else {}
-    # No combination starts a job on a CouchDB.
+    # No combination of these values starts a job on a CouchDB.
     for name, choices in {"node": [1, None, "x@y.z"], "shard": [1, "x", None, "shards/00000000-7fffffff/none-{db}.1"], "db": [1, None, "none-{db}", ""],
                           "range": [1, "x", "00000001-00000000", "0000000x-00000002", None], "type": ["x", 1]}.items():
         if draw.random() < 0.25:
@@ -364,7 +364,7 @@ def one(draw, partitioned):
         name = draw.choice(list(HEADERS))
         headers[name] = draw.choice(HEADERS[name])
         odd_of.append(name)
-    # A form of a page in a browser is refused on purpose, so Origin goes with requests that only read.
+    # Settee deliberately refuses forms from other origins, so only reading requests have the header Origin.
     if "Origin" in headers and method not in ("GET", "HEAD"):
         del headers["Origin"]
     login = draw.choices(["admin", "user", "none"], [90, 5, 5])[0]

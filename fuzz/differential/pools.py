@@ -85,7 +85,7 @@ ODD = [None, True, 0, -1, 1.5, "", "x", [], {}, ["x"], {"x": 1}, [1], [[]], [Non
 
 
 def odd(draw):
-    """Returns a value of a type that a member probably does not accept."""
+    """Returns a value whose type most members do not accept."""
     return draw.choice(ODD)
 
 
@@ -123,7 +123,7 @@ def broken_text(draw):
 
 
 def damaged(draw, body):
-    """Replaces, removes or adds one member at any depth."""
+    """Returns the body with one member replaced, removed or added at any depth."""
     places = []
 
     def walk(item):

@@ -1,4 +1,4 @@
-"""The databases that stories start with: documents with conflicts, deletions and attachments, design documents with each kind of function."""
+"""The initial databases of stories: documents with conflicts, deletions and attachments, design documents with each kind of function."""
 
 import json
 
@@ -36,7 +36,7 @@ def documents():
 
 
 def setup(partitioned):
-    """Returns the requests that make the database of a story, as (method, path, body)."""
+    """Returns the requests that create the database of a story, as (method, path, body)."""
     docs, replicated = documents()
     if partitioned:
         docs = [doc | {"_id": "p:" + doc["_id"] if not doc["_id"].startswith("_") else doc["_id"]} for doc in docs] + [{"_id": "p:1", "n": 1}, {"_id": "p:2", "n": 2, "a": "a"}, {"_id": "q:1", "n": 3}]

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { rightOf } from './access.ts';
+import { permissionOf } from './access.ts';
 
 const anna = { name: 'anna', roles: ['sales'] };
 
@@ -12,10 +12,10 @@ test.each([
   [{ admins: { names: ['anna'] }, members: { names: ['bob'] } }, 'admin'],
   [{ admins: { roles: ['sales'] } }, 'admin'],
   [{ admins: { names: ['bob'] }, members: { names: ['bob'] } }, 'none'],
-] as const)('%j', (security, right) => {
-  expect(rightOf(anna, security as never).right).toBe(right);
+] as const)('%j', (security, permission) => {
+  expect(permissionOf(anna, security as never).permission).toBe(permission);
 });
 
 test('an administrator of the server may do everything', () => {
-  expect(rightOf({ name: 'root', roles: ['_admin'] }, { members: { names: ['bob'] } }).right).toBe('server admin');
+  expect(permissionOf({ name: 'root', roles: ['_admin'] }, { members: { names: ['bob'] } }).permission).toBe('server admin');
 });

@@ -1,8 +1,7 @@
-/** What a user may do in each database, by the rules of `_security`. The server is not asked as that user: it has no request for that. */
+/** Permissions of a user in each database. They are computed from `_security`, because the server has no request that returns them. */
 import { get } from './http.ts';
 import { path, query } from './paths.ts';
 
-/** Databases that are read at most. */
 export const ACCESS_DBS_MAX = 500;
 const CONCURRENT = 6;
 
@@ -16,23 +15,23 @@ export interface Security {
   members?: Group;
 }
 
-export type Right = 'server admin' | 'admin' | 'member' | 'open' | 'none';
+export type Permission = 'server admin' | 'admin' | 'member' | 'open' | 'none';
 
 export interface Access {
   db: string;
-  right: Right;
-  /** The entry that grants it: a name or a role. */
+  permission: Permission;
+  /** The entry of the security object that grants the permission. */
   because: string;
 }
 
-export function rightOf(user: { name: string; roles: string[] }, security: Security): Omit<Access, 'db'> {
-  if (user.roles.includes('_admin')) return { right: 'server admin', because: 'role _admin' };
+export function permissionOf(user: { name: string; roles: string[] }, security: Security): Omit<Access, 'db'> {
+  if (user.roles.includes('_admin')) return { permission: 'server admin', because: 'role _admin' };
   const admin = match(user, security.admins);
-  if (admin !== undefined) return { right: 'admin', because: admin };
+  if (admin !== undefined) return { permission: 'admin', because: admin };
   const { names = [], roles = [] } = security.members ?? {};
-  if (names.length + roles.length === 0) return { right: 'open', because: 'the database has no members' };
+  if (names.length + roles.length === 0) return { permission: 'open', because: 'the database has no members' };
   const member = match(user, security.members);
-  return member === undefined ? { right: 'none', because: 'no entry names the user or a role' } : { right: 'member', because: member };
+  return member === undefined ? { permission: 'none', because: 'no entry names the user or a role' } : { permission: 'member', because: member };
 }
 
 function match(user: { name: string; roles: string[] }, group: Group = {}): string | undefined {
@@ -41,18 +40,18 @@ function match(user: { name: string; roles: string[] }, group: Group = {}): stri
   return role === undefined ? undefined : `role ${role}`;
 }
 
-/** The rights in the first databases, and whether there are more. */
-export async function accessOf(user: { name: string; roles: string[] }, signal: AbortSignal): Promise<{ rights: Access[]; isCut: boolean }> {
+/** Returns the permissions in the first `ACCESS_DBS_MAX` databases. `isCut` is true if the server has more databases. */
+export async function accessOf(user: { name: string; roles: string[] }, signal: AbortSignal): Promise<{ permissions: Access[]; isCut: boolean }> {
   const names = await get<string[]>(`_all_dbs${query({ limit: ACCESS_DBS_MAX + 1 })}`, signal);
   const dbs = names.slice(0, ACCESS_DBS_MAX);
-  const rights: Access[] = [];
+  const permissions: Access[] = [];
   let next = 0;
   const work = async () => {
     for (let at = next++; at < dbs.length; at = next++) {
       const db = dbs[at] ?? '';
-      rights[at] = { db, ...rightOf(user, await get<Security>(path`${db}/_security`, signal)) };
+      permissions[at] = { db, ...permissionOf(user, await get<Security>(path`${db}/_security`, signal)) };
     }
   };
   await Promise.all(Array.from({ length: CONCURRENT }, work));
-  return { rights, isCut: names.length > ACCESS_DBS_MAX };
+  return { permissions, isCut: names.length > ACCESS_DBS_MAX };
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { describeEnd, splitUrl } from '../pages/replicate.tsx';
+import { describeEndpoint, splitUrl } from '../pages/replicate.tsx';
 import { suggestion, type Explained } from '../pages/explain.tsx';
 import { levelOf, slowRequests } from '../pages/logs.tsx';
 import { href, parseHash } from '../router.ts';
@@ -8,7 +8,7 @@ import { bytes, duration, short, withoutPassword } from '../ui/words.ts';
 import { copyAs } from './copy.ts';
 import { ApiError } from './http.ts';
 import { NoAddress, address, attachmentPath, designPath, docPath, isDocumentId, path, query, userPath } from './paths.ts';
-import { NOTHING_SENT, batches, storeBatch } from './upload.ts';
+import { NO_PROGRESS, batches, storeBatch } from './upload.ts';
 import type { Refusal } from '../json/import.ts';
 import { Series, rate, readMetrics, total } from './prometheus.ts';
 
@@ -22,7 +22,7 @@ describe('addresses', () => {
     expect(parseHash(hash).path).toEqual(path);
   });
 
-  test('hold states', () => {
+  test('contain parameters', () => {
     const hash = href(['db', 'x'], { q: 'a&b=c', none: undefined, empty: '' });
     expect(hash).toBe('#/db/x?q=a%26b%3Dc');
     expect(parseHash(hash).query.get('q')).toBe('a&b=c');
@@ -78,12 +78,12 @@ describe('numbers of the server', () => {
     expect(rate(30, 10, 2)).toBeUndefined();
     expect(rate(undefined, 10, 2)).toBeUndefined();
   });
-  test('of the newest times only', () => {
+  test('of the newest points only', () => {
     const series = new Series(['a'], 2);
     for (const at of [1, 2, 3]) series.push(at, [at * 10]);
     expect(series.data()).toEqual([[2, 3], [20, 30]]);
   });
-  test('in words', () => {
+  test('are formatted with units', () => {
     expect([bytes(0), bytes(999), bytes(1500), bytes(2_000_000), bytes(undefined)]).toEqual(['0 B', '999 B', '1.5 KB', '2.0 MB', '–']);
     expect([duration(0.5), duration(61), duration(4000), duration(200_000)]).toEqual(['500 ms', '61 s', '67 min', '2 days']);
     expect(short(1234)).toBe('1.2K');
@@ -94,37 +94,37 @@ describe('numbers of the server', () => {
 test('slow requests are read from the log', () => {
   const line = '[warning] 2026-01-01T00:00:00.000000Z nonode@nohost <0.0.0> ab12 a slow request request="ab12" method=GET target="/db/_design/d/_view/v?x=1" duration_ms=1234 route="/{db}/_design/{ddoc}/_view/{view}"';
   expect(slowRequests(['[info] other', line])).toEqual([{ method: 'GET', target: '/db/_design/d/_view/v?x=1', ms: 1234, route: '/{db}/_design/{ddoc}/_view/{view}', line }]);
-  const told = line + ' reads=3 entries=20010 read_bytes=4000123';
-  expect(slowRequests([told])).toMatchObject([{ ms: 1234, entries: 20010, read: 4000123 }]);
+  const withCosts = line + ' reads=3 entries=20010 read_bytes=4000123';
+  expect(slowRequests([withCosts])).toMatchObject([{ ms: 1234, entries: 20010, read: 4000123 }]);
   expect(levelOf(line)).toBe('warning');
 });
 
-test('the palette finds letters in order', () => {
+test('the palette matches letters in their order', () => {
   expect(match('New replication', 'rep')).toBe(4);
   expect(match('Users', 'usr')).toBeGreaterThan(0);
   expect(match('Users', 'xyz')).toBeUndefined();
   expect(match('Logs', '')).toBe(0);
 });
 
-test('indexes that are suggested have equal members first', () => {
+test('a suggested index begins with the fields that are compared for equality', () => {
   const explained = (selector: unknown, type = 'special') => ({ index: { ddoc: null, name: '_all_docs', type, def: {} }, selector }) as Explained;
   expect(suggestion(explained({ $and: [{ total: { $gt: 1 } }, { state: { $eq: 'paid' } }] }))).toEqual(['state', 'total']);
   expect(suggestion(explained({ _id: { $gt: null } }))).toEqual([]);
   expect(suggestion(explained({ a: { $eq: 1 } }, 'json'))).toEqual([]);
 });
 
-test('ends of replications', () => {
+test('sources and targets of replications', () => {
   const end = { kind: 'here' as const, name: 'a', url: '', auth: 'none' as const, user: '' };
   const away = { ...end, kind: 'elsewhere' as const, url: 'https://x/db' };
   const here = (name: string) => `http://h/${name}`;
-  expect(describeEnd({ ...end, auth: 'basic', user: 'u' }, 'p')).toBe('a');
-  expect(describeEnd(end, '', here)).toBe('http://h/a');
-  expect(describeEnd({ ...end, auth: 'basic', user: 'u' }, 'p', here)).toEqual({ url: 'http://h/a', auth: { basic: { username: 'u', password: 'p' } } });
-  expect(describeEnd({ ...away, auth: 'bearer' }, 't')).toEqual({ url: 'https://x/db', headers: { Authorization: 'Bearer t' } });
+  expect(describeEndpoint({ ...end, auth: 'basic', user: 'u' }, 'p')).toBe('a');
+  expect(describeEndpoint(end, '', here)).toBe('http://h/a');
+  expect(describeEndpoint({ ...end, auth: 'basic', user: 'u' }, 'p', here)).toEqual({ url: 'http://h/a', auth: { basic: { username: 'u', password: 'p' } } });
+  expect(describeEndpoint({ ...away, auth: 'bearer' }, 't')).toEqual({ url: 'https://x/db', headers: { Authorization: 'Bearer t' } });
   for (const auth of ['basic', 'bearer'] as const) {
-    for (const [each, base] of [[end, here], [away, undefined], [away, here]] as const) expect(() => describeEnd({ ...each, auth, user: 'u' }, '', base)).toThrow('is missing');
+    for (const [each, base] of [[end, here], [away, undefined], [away, here]] as const) expect(() => describeEndpoint({ ...each, auth, user: 'u' }, '', base)).toThrow('is missing');
   }
-  expect(() => describeEnd({ ...away, auth: 'basic' }, 'p')).toThrow('name of the user');
+  expect(() => describeEndpoint({ ...away, auth: 'basic' }, 'p')).toThrow('name of the user');
 });
 
 test('names and passwords in the URL of a replication become its credentials', () => {
@@ -133,7 +133,7 @@ test('names and passwords in the URL of a replication become its credentials', (
   for (const plain of ['https://h/db', 'https://h/a@b', 'ftp', 'https://h/db?x=a:b@c']) expect(splitUrl(plain)).toBeUndefined();
 });
 
-test('uploads go in batches by number and size', () => {
+test('uploads are split into batches by number and size', () => {
   const docs = Array.from({ length: 1200 }, () => ({ text: '{}' }));
   expect([...batches(docs)].map((batch) => batch.length)).toEqual([500, 500, 200]);
   expect([...batches([{ text: 'x'.repeat(1_500_000) }, { text: 'y'.repeat(1_500_000) }])].length).toBe(2);
@@ -143,7 +143,7 @@ describe('uploads that are refused in part', () => {
   const sources = (count: number) => Array.from({ length: count }, (_, index) => ({ line: index + 1, text: `{"_id":"${index + 1}"}` }));
   const numbers = (docs: string[]) => docs.map((text) => Number((JSON.parse(text) as { _id: string })._id));
   const run = async (count: number, post: (ids: number[]) => { error?: string; reason?: string }[]) => {
-    const progress = { ...NOTHING_SENT, refused: [] as Refusal[] };
+    const progress = { ...NO_PROGRESS, refused: [] as Refusal[] };
     let requests = 0;
     await storeBatch(sources(count), (docs) => { requests += 1; return Promise.resolve().then(() => post(numbers(docs))); }, progress);
     return { ...progress, requests, lines: progress.refused.map(({ line }) => line) };
@@ -161,27 +161,27 @@ describe('uploads that are refused in part', () => {
     expect(found.requests).toBeLessThan(60);
   });
 
-  test('a limit of the bytes of a request alone refuses none', async () => {
+  test('a limit of the request size refuses no document', async () => {
     expect(await run(500, (ids) => {
       if (ids.length > 100) throw new ApiError(413, 'too_large', 'the request is too large');
       return stored(ids);
     })).toMatchObject({ done: 500, saved: 500, lines: [] });
   });
 
-  test('rows with errors and missing rows are named', async () => {
+  test('rows with errors and missing rows are reported', async () => {
     const found = await run(4, () => [{}, { error: 'conflict', reason: 'Document update conflict.' }, { error: 'forbidden' }]);
     expect(found).toMatchObject({ done: 4, saved: 1, lines: [2, 3, 4] });
-    expect(found.refused.map(({ reason }) => reason)).toEqual(['Document update conflict.', 'forbidden', 'The server gives no outcome for this document.']);
+    expect(found.refused.map(({ reason }) => reason)).toEqual(['Document update conflict.', 'forbidden', 'The server returned no result for this document.']);
   });
 
   test.each([0, 401, 404, 429, 500, 503])('with %i the upload stops and can continue', async (status) => {
-    const progress = { ...NOTHING_SENT, refused: [] as Refusal[] };
+    const progress = { ...NO_PROGRESS, refused: [] as Refusal[] };
     await expect(storeBatch(sources(9), () => Promise.reject(new ApiError(status, 'x', 'x')), progress)).rejects.toThrow('x');
     expect(progress).toMatchObject({ done: 0, saved: 0, refused: [] });
   });
 });
 
-/** Names that a server stores, or that an attacker hopes it does. */
+/** Names that need escaping, and names that an attacker could use for path traversal or injection. */
 const HOSTILE = ['../../payroll', '..', '.', '../', './', '/', '//', 'a/b', '%2F', '%2e%2e', '%', '%%', 'a?b=c', 'a#b', 'a b', 'a+b', 'a&b', 'a=b', '\\', '..\\..\\x', ';', ':', '@h', '//evil.example/x', 'http://evil.example', 'ü', '名前', '😀', '\u0000', '\n', '\t', '\r\nX: y', '\u202e', '"', "'", '<b>', '_design/x', '_local/x', '_design/../x', '_security', '_all_docs', '', ' ', '\ud800', 'a\udc00b', 'x'.repeat(3000)];
 
 describe('names in paths', () => {
@@ -193,7 +193,7 @@ describe('names in paths', () => {
     return Array.from({ length: next(8) }, () => parts[next(parts.length)]).join('');
   };
   const names = [...HOSTILE, ...Array.from({ length: 2000 }, (_, index) => random(index))];
-  /** Every builder, with the segments that its path must have. */
+  /** The functions that build paths, with the expected segments. */
   const BUILDERS: [string, (name: string) => string, (name: string) => string[]][] = [
     ['a database', (name) => path`${name}`, (name) => [name]],
     ['a part of a database', (name) => path`${name}/_all_docs`, (name) => [name, '_all_docs']],
@@ -214,14 +214,14 @@ describe('names in paths', () => {
         url = new URL(address(build(name), base));
       } catch (error) {
         expect(error).toBeInstanceOf(NoAddress);
-        // Nothing but what a browser would drop is refused.
+        // Only names are refused that a browser would drop from the path.
         expect(expected(name).some((part) => ['', '.', '..'].includes(part)), JSON.stringify(name)).toBe(true);
         continue;
       }
       expect([url.host, url.search, url.hash]).toEqual(['h:1', '', '']);
       const sent = url.pathname.slice('/prefix/'.length).split('/');
       expect(sent.length, JSON.stringify(name)).toBe(expected(name).length);
-      // Half of a surrogate pair is no text: it only has to match no other name.
+      // A lone surrogate cannot be decoded.
       if (/\p{Surrogate}/u.test(name)) continue;
       expect(sent.map(decodeURIComponent)).toEqual(expected(name));
     }
@@ -246,11 +246,11 @@ describe('names in paths', () => {
     expect(docPath('db', '_security')).toBe('db/%5Fsecurity');
   });
 
-  test('no path is built beside these functions', () => {
+  test('no other function builds paths', () => {
     for (const [file, text] of Object.entries(SOURCES)) {
       if (file.endsWith('/paths.ts') || file.endsWith('.test.ts')) continue;
       expect(text.includes('encodeURIComponent'), file).toBe(false);
-      // A name within a path without `path` before its backtick.
+      // Finds names in template strings that are not tagged with `path`.
       for (const [whole] of text.matchAll(/(?:send\('\w+', |(?<!\.)\b(?:get|post|put)(?:<[^`]*>)?\(|path: )`[^`]*`/g)) {
         const inner = [...whole.matchAll(/\$\{([^}]*)/g)].map(([, code]) => code ?? '');
         expect(inner.every((code) => /^(?:query\(|range$|partition\.path$|segment\(|path|designPath\(|docPath\(|ROOT|at$|pathOf|attachmentPath\(|userPath\(|near|BYTES|bytes)/.test(code)), `${file}: ${whole}`).toBe(true);

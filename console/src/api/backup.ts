@@ -1,4 +1,4 @@
-/** The backups that the server writes itself. Times are milliseconds of the Unix epoch. */
+/** Scheduled backups of the server. Times are milliseconds of the Unix epoch. */
 import { ApiError, get, post, send } from './http.ts';
 
 const PATH = '_node/_local/_backup';
@@ -23,7 +23,7 @@ export interface Backups {
   stored: string[];
 }
 
-/** The state of the backups; undefined on a server that has none. */
+/** Returns the state of the backups, or undefined if the server does not support them. */
 export async function backups(signal: AbortSignal): Promise<Backups | undefined> {
   try {
     return await get<Backups>(PATH, signal);
@@ -33,7 +33,6 @@ export async function backups(signal: AbortSignal): Promise<Backups | undefined>
   }
 }
 
-/** Starts a backup at once. */
 export const startBackup = () => post(PATH, {});
 
 export async function restart(): Promise<void> {

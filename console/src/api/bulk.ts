@@ -1,10 +1,9 @@
-/** Reads and writes many documents. */
 import { readDocs, readRows } from '../json/rows.ts';
 import { member, parse, stringOf, withMembers } from '../json/text.ts';
 import { send } from './http.ts';
 import { path } from './paths.ts';
 
-/** Documents and characters that one edit holds; its undo holds them as well. */
+/** Limits of one bulk edit, because the edit and its undo keep all documents in memory. */
 export const EDIT_DOCS_MAX = 10_000;
 export const EDIT_CHARS_MAX = 50_000_000;
 const PORTION = 500;
@@ -17,7 +16,7 @@ export interface Outcome {
   reason?: string;
 }
 
-/** The ids of all documents that a Mango query finds; `find` is the path of `_find`. The limit, fields and sort of the query are ignored. */
+/** Returns the ids of all documents that a Mango query matches; `find` is the path of `_find`. The limit, fields and sort of the query are ignored. */
 export async function idsOfQuery(find: string, text: string): Promise<string[]> {
   const ids: string[] = [];
   let bookmark: string | undefined;
@@ -36,7 +35,7 @@ export interface Text {
   text: string;
 }
 
-/** The newest texts. Deleted and missing documents are left out. */
+/** Returns the winning revisions. Deleted and missing documents are omitted. */
 export async function loadTexts(db: string, ids: string[]): Promise<Text[]> {
   const found: Text[] = [];
   let chars = 0;
@@ -52,7 +51,7 @@ export async function loadTexts(db: string, ids: string[]): Promise<Text[]> {
   return found;
 }
 
-/** Saves texts in portions. A portion that fails as a whole gives each of its documents the error. */
+/** Saves documents in batches. If the request of a batch fails, each of its documents has the error as its outcome. */
 export async function saveTexts(db: string, docs: Text[], onDone: (count: number) => void = () => {}): Promise<Outcome[]> {
   const outcomes: Outcome[] = [];
   for (let from = 0; from < docs.length;) {
@@ -71,7 +70,7 @@ export async function saveTexts(db: string, docs: Text[], onDone: (count: number
   return outcomes;
 }
 
-/** The texts before an edit, on the revisions that the edit made. */
+/** Returns the texts before an edit with the revisions that the edit created, so that saving them undoes the edit. */
 export const texts = (before: Map<string, string>, outcomes: Outcome[]): Text[] =>
   outcomes.flatMap(({ id, rev, error }) => {
     const text = before.get(id);

@@ -1,4 +1,4 @@
-/** Values that the server has for a field: users, roles, filter functions. A server that does not answer leaves the list empty. */
+/** Suggestions for fields: users, roles, filter functions. The lists are empty if a request fails. */
 import { designs } from './design.ts';
 import { get } from './http.ts';
 import { query } from './paths.ts';
@@ -13,7 +13,7 @@ export interface People {
 
 const sorted = (names: Iterable<string>) => [...new Set(names)].sort();
 
-/** The first users of `_users`, and their roles. */
+/** Returns the first `USERS_READ` users and their roles. */
 export async function people(signal: AbortSignal): Promise<People> {
   const range = { include_docs: true, limit: USERS_READ, startkey: JSON.stringify(PREFIX), endkey: JSON.stringify(`${PREFIX}\ufff0`) };
   const found = await get<{ rows: { doc?: { name?: string; roles?: string[] } }[] }>(`_users/_all_docs${query(range)}`, signal).catch(() => ({ rows: [] }));
@@ -21,7 +21,7 @@ export async function people(signal: AbortSignal): Promise<People> {
   return { names: sorted(users.flatMap(({ name }) => (name === undefined ? [] : [name]))), roles: sorted(users.flatMap(({ roles }) => roles ?? [])) };
 }
 
-/** The filter functions of a database, as `ddoc/filter`. */
+/** Returns the filter functions of a database as `ddoc/filter`. */
 export async function filters(db: string, signal: AbortSignal): Promise<string[]> {
   const found = await designs(db, signal).catch(() => []);
   return found.flatMap(({ _id, filters }) => Object.keys(filters ?? {}).map((name) => `${_id.slice('_design/'.length)}/${name}`));

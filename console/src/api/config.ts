@@ -1,4 +1,4 @@
-/** The configuration of the node that answers. */
+/** Configuration of the node that receives the request. */
 import { get, put, send } from './http.ts';
 import { path } from './paths.ts';
 
@@ -10,7 +10,7 @@ const keyPath = (section: string, key: string) => `${ROOT}/${path`${section}/${k
 
 export const readConfig = (signal?: AbortSignal) => get<Sections>(ROOT, signal);
 
-/** When the change counts, if the server says so: `at-once`, `after-restart` or `nowhere`. */
+/** Returns when the change takes effect (`at-once`, `after-restart` or `nowhere`), or null if the server does not report it. */
 export async function setConfig(section: string, key: string, value: string): Promise<string | null> {
   const answer = await send('PUT', keyPath(section, key), { body: JSON.stringify(value) });
   return answer.headers.get('x-settee-applies');
@@ -20,7 +20,7 @@ export async function unsetConfig(section: string, key: string): Promise<void> {
   await send('DELETE', keyPath(section, key));
 }
 
-/** What a key means; Settee tells, other servers do not. */
+/** Description of a configuration key. Only Settee returns descriptions. */
 export interface Setting {
   section: string;
   key: string;
@@ -60,7 +60,7 @@ export async function setCors(cors: Cors): Promise<void> {
   await setConfig('cors', 'credentials', String(cors.credentials));
   await setConfig('cors', 'headers', cors.headers || CORS_HEADERS);
   await setConfig('cors', 'methods', cors.methods || CORS_METHODS);
-  // Last, so that no page gets in by settings of before.
+  // Last, because CORS must not be enabled with the previous origins.
   await setConfig('chttpd', 'enable_cors', String(cors.enabled));
 }
 

@@ -1,4 +1,4 @@
-/** A request in the words of other clients: for "copy as". */
+/** Requests as code for other clients, for "copy as". */
 import { isDropped, root } from './paths.ts';
 
 export interface Shown {
@@ -17,7 +17,7 @@ export function copyAs(client: Client, request: Shown, url: (path: string) => st
   return client === 'PouchDB' ? pouch(request, url(db), rest, params) : nano(request, url(''), db, rest, params);
 }
 
-/** For a POSIX shell: within single quotes nothing means anything. */
+/** Quotes a text for a POSIX shell, which interprets no character within single quotes. */
 function quote(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }

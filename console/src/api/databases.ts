@@ -1,4 +1,3 @@
-/** The databases of the server: their names, and the figures of those that are shown. */
 import { ApiError, get, post } from './http.ts';
 import { path, query } from './paths.ts';
 
@@ -10,17 +9,17 @@ export interface Info {
   compact_running?: boolean;
 }
 
-/** Databases that are listed at most; more are found by the first letters of their names. */
+/** Maximum number of databases in the list. A prefix selects among more databases. */
 export const NAMES_MAX = 20_000;
-/** Keys that a server accepts in one request of `_dbs_info`. */
+/** Maximum number of keys in one request of `_dbs_info`. */
 const BATCH = 100;
 
-/** The names that start with `prefix`, in order: at most one more than `NAMES_MAX`. */
+/** Returns the sorted names that start with `prefix`. One more than `NAMES_MAX` are returned if the list is incomplete. */
 export function databaseNames(prefix: string, signal?: AbortSignal): Promise<string[]> {
   return get<string[]>(`_all_dbs${query({ limit: NAMES_MAX + 1, startkey: prefix && JSON.stringify(prefix), endkey: prefix && JSON.stringify(`${prefix}\ufff0`) })}`, signal);
 }
 
-/** Reads the figures of databases in batches. Databases that the user may not read have none. */
+/** Reads counts and sizes of databases in batches. They are undefined for databases that the user is not permitted to read. */
 export async function readFigures(names: string[], signal: AbortSignal, onBatch: (found: Map<string, Info | undefined>) => void): Promise<void> {
   for (let from = 0; from < names.length && !signal.aborted; from += BATCH) onBatch(await batch(names.slice(from, from + BATCH), signal));
 }
@@ -30,7 +29,7 @@ async function batch(names: string[], signal: AbortSignal): Promise<Map<string, 
     const found = await post<{ key: string; info?: Info }[]>('_dbs_info', { keys: names }, signal);
     return new Map(found.map(({ key, info }) => [key, info]));
   } catch (error) {
-    // Servers before 2.2 lack the request, and some refuse it to users who are no administrators.
+    // CouchDB before 2.2 has no `_dbs_info`, and some servers permit it to administrators only.
     if (!(error instanceof ApiError) || ![400, 401, 403, 404, 405].includes(error.status)) throw error;
     return new Map(await Promise.all(names.map(async (name): Promise<[string, Info | undefined]> => [name, await get<Info>(path`${name}`, signal).catch(() => undefined)])));
   }
@@ -42,7 +41,7 @@ const FIGURE: Record<Exclude<SortKey, 'name'>, (info: Info) => number> = {
   docs: (info) => info.doc_count, deleted: (info) => info.doc_del_count, data: (info) => info.sizes.external, disk: (info) => info.sizes.file,
 };
 
-/** Sorts names that are in order already. Databases without figures come last. */
+/** Sorts databases; `names` must be sorted by name. Databases without figures are last. */
 export function sortDatabases(names: string[], figures: ReadonlyMap<string, Info | undefined>, key: SortKey, descending: boolean): string[] {
   if (key === 'name') return descending ? names.toReversed() : names;
   const of = (name: string) => {

@@ -1,4 +1,3 @@
-/** Design documents: their functions, indexes and builds. */
 import { ApiError, get, post, send } from './http.ts';
 import { designPath, path } from './paths.ts';
 
@@ -48,7 +47,7 @@ export async function designs(db: string, signal?: AbortSignal): Promise<DesignD
 
 export const indexInfo = (db: string, ddoc: string, signal?: AbortSignal) => get<IndexInfo>(`${designPath(db, ddoc)}/_info`, signal);
 
-/** Only Settee tells of builds, and only to who may maintain the database. */
+/** Returns undefined on other servers than Settee and for users who are not permitted to maintain the database. */
 export function build(db: string, ddoc: string, signal?: AbortSignal): Promise<Build | undefined> {
   return get<Build>(`${designPath(db, ddoc)}/_build`, signal).then((state) => (state.status ? state : undefined)).catch((error: unknown) => {
     if (error instanceof ApiError && error.status >= 400 && error.status < 500) return undefined;
@@ -56,7 +55,7 @@ export function build(db: string, ddoc: string, signal?: AbortSignal): Promise<B
   });
 }
 
-export const order = (db: string, ddoc: string, action: 'start' | 'pause' | 'resume' | 'cancel') => post(`${designPath(db, ddoc)}/_build`, { action });
+export const controlBuild = (db: string, ddoc: string, action: 'start' | 'pause' | 'resume' | 'cancel') => post(`${designPath(db, ddoc)}/_build`, { action });
 
 export function hasViews(design: DesignDoc): boolean {
   return Object.keys(design.views ?? {}).some((name) => name !== 'lib');
@@ -64,7 +63,6 @@ export function hasViews(design: DesignDoc): boolean {
 
 export const isMango = (design: DesignDoc) => design.language === 'query';
 
-/** Every built-in reduce, for menus. */
 export const REDUCES = ['_sum', '_count', '_stats', '_approx_count_distinct', '_first', '_last'];
 
 export const MAP = 'function (doc) {\n  emit(doc._id, 1);\n}';

@@ -1,45 +1,45 @@
 /**
- * Typed text that is not saved yet. Every editor reads its text from here, so the text outlives the component, the page and,
- * in IndexedDB, the browser. A draft names the version of the object that it was typed on, which shows a conflict later.
+ * Drafts: edited text that is not saved on the server. Editors read their text from here, so that the text survives the
+ * component, the page and, in IndexedDB, the browser. A draft contains the version of the object that was edited, to detect conflicts.
  */
 export interface Draft {
   text: string;
-  /** The version that the text was typed on: a revision, or the old text of what has none. */
+  /** Version of the edited object: the revision, or the original text of objects without revisions. */
   base: string;
-  /** When it was last changed, in milliseconds of the Unix epoch. */
+  /** Time of the last change in milliseconds of the Unix epoch. */
   at: number;
 }
 
 type Stored = Draft & { key: string };
 
-/** The longest text that is kept on disk; the servers' documents are smaller by default. */
+/** Maximum length of a draft in IndexedDB. Documents are smaller with the default settings of servers. */
 export const DRAFT_CHARS_MAX = 10_000_000;
-/** All drafts of a browser together; the oldest ones are removed beyond it. */
+/** Limit of the total length of all drafts. The oldest drafts are removed if it is exceeded. */
 const ALL_CHARS_MAX = 40_000_000;
-/** A draft that was not touched for this long is removed. */
+/** Drafts that were not changed for this time are removed. */
 const KEPT_MS = 30 * 86_400_000;
-/** The pause between two writes of a draft is this long for each million characters. */
+/** Pause between two writes for each million characters written. */
 const PAUSE_MS_PER_MILLION = 1000;
 const STORE = 'drafts';
 const DATABASE = 'settee-drafts';
-/** Where a page that is closed leaves what IndexedDB has not taken yet. */
+/** Prefix of the `localStorage` keys of drafts that were not yet written to IndexedDB when the page was closed. */
 const RESCUE = 'settee-drafts-rescue ';
 
 const drafts = new Map<string, Draft>();
 const listeners = new Map<string, Set<() => void>>();
-/** Keys whose newest state is not on disk yet. */
+/** Keys of drafts whose last change is not in IndexedDB. */
 const dirty = new Set<string>();
 let disk: IDBDatabase | undefined;
 let writing = false;
 let owner = '';
 
-/** Drafts belong to a server and to the user who typed them. */
+/** Returns a key with the server and the user, because each user of a server has separate drafts. */
 export function fullKey(key: string[]): string {
   return JSON.stringify([owner, ...key]);
 }
 
-/** Says whose drafts are read and written from now on. The user of an expired session stays the owner. */
-export function ownDrafts(server: string, user: string): void {
+/** Selects the server and the user whose drafts are read and written. After a session has expired, its user remains the owner. */
+export function setDraftOwner(server: string, user: string): void {
   const next = `${server} ${user}`;
   if (next === owner) return;
   owner = next;
@@ -50,8 +50,8 @@ export function draft(key: string[]): Draft | undefined {
   return drafts.get(fullKey(key));
 }
 
-/** Keeps a draft, or removes it (`undefined`). */
-export function keep(key: string[], next: { text: string; base: string } | undefined): void {
+/** Stores a draft, or removes it if `next` is undefined. */
+export function storeDraft(key: string[], next: { text: string; base: string } | undefined): void {
   const name = fullKey(key);
   if (next) drafts.set(name, { ...next, at: Date.now() });
   else if (!drafts.delete(name)) return;
@@ -70,17 +70,17 @@ export function onDraft(key: string[], listener: () => void): () => void {
   };
 }
 
-/** A store that does not answer must not keep the console from being shown. */
-const READY_MS = 1000;
+/** Timeout of IndexedDB at the start, because a blocked store must not prevent the console from opening. */
+const READY_TIMEOUT_MS = 1000;
 let ready: Promise<unknown> | undefined;
 
-/** Waits until the drafts of earlier visits are read; the first call starts that. */
+/** Resolves when the stored drafts are loaded or after the timeout. The first call starts loading. */
 export function draftsReady(): Promise<unknown> {
-  ready ??= Promise.race([loadDrafts(), new Promise((resolve) => setTimeout(resolve, READY_MS))]);
+  ready ??= Promise.race([loadDrafts(), new Promise((resolve) => setTimeout(resolve, READY_TIMEOUT_MS))]);
   return ready;
 }
 
-/** Reads the drafts of earlier visits. Without IndexedDB drafts live as long as the page. */
+/** Loads the stored drafts. Without IndexedDB drafts are lost when the page is closed. */
 async function loadDrafts(): Promise<void> {
   try {
     disk = await opened();
@@ -89,21 +89,21 @@ async function loadDrafts(): Promise<void> {
   } catch {
     disk = undefined;
   }
-  rescue();
+  restoreRescued();
   for (const key of outdated(drafts, Date.now())) {
     drafts.delete(key);
     dirty.add(key);
   }
-  addEventListener('pagehide', leave);
+  addEventListener('pagehide', saveBeforeClose);
   await write();
 }
 
-/** The drafts that are too old, and the oldest beyond what all may have together. */
-export function outdated(all: ReadonlyMap<string, Draft>, now: number, most = ALL_CHARS_MAX): string[] {
+/** Returns the keys of drafts that are older than `KEPT_MS`, and of the oldest drafts that exceed the total length. */
+export function outdated(all: ReadonlyMap<string, Draft>, now: number, maxChars = ALL_CHARS_MAX): string[] {
   let size = 0;
   return [...all].sort(([, a], [, b]) => b.at - a.at).filter(([, { text, at }]) => {
     size += text.length;
-    return now - at > KEPT_MS || size > most;
+    return now - at > KEPT_MS || size > maxChars;
   }).map(([key]) => key);
 }
 
@@ -116,11 +116,11 @@ function opened(): Promise<IDBDatabase> {
 function answer<T>(request: IDBRequest<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error ?? new Error('IndexedDB gives no reason'));
+    request.onerror = () => reject(request.error ?? new Error('IndexedDB returned no reason'));
   });
 }
 
-/** Writes what is dirty, one transaction after the other. */
+/** Writes all changed drafts. Transactions are sequential. */
 async function write(): Promise<void> {
   if (writing || !disk) return;
   writing = true;
@@ -146,32 +146,32 @@ async function write(): Promise<void> {
       if (dirty.size > 0 && pause > 20) await new Promise((resolve) => setTimeout(resolve, pause));
     }
   } catch {
-    // The disk is full or the store is gone: drafts live in memory, and the page asks before it is closed.
+    // If the disk is full or the store was deleted, drafts stay in memory, and the page asks before it is closed.
     disk = undefined;
   } finally {
     writing = false;
   }
 }
 
-/** True if closing the page loses this draft. */
+/** Returns true if closing the page would lose this draft. */
 export function isAtRisk(key: string[]): boolean {
   const found = draft(key);
   return found !== undefined && (disk === undefined || found.text.length > DRAFT_CHARS_MAX);
 }
 
-/** The last transaction may not finish once the page is closed: `localStorage` takes the text at once. */
-function leave(): void {
+/** Writes drafts to `localStorage`, which is synchronous, because a closing page may abort its last transaction. */
+function saveBeforeClose(): void {
   for (const key of dirty) {
     const found = drafts.get(key);
     try {
       localStorage.setItem(RESCUE + key, JSON.stringify(found ?? null));
     } catch {
-      // There is no space for it.
+      // `localStorage` is full: the draft is lost unless the last transaction is committed.
     }
   }
 }
 
-function rescue(): void {
+function restoreRescued(): void {
   try {
     for (const name of Object.keys(localStorage).filter((each) => each.startsWith(RESCUE))) {
       const key = name.slice(RESCUE.length);
@@ -183,6 +183,6 @@ function rescue(): void {
       localStorage.removeItem(name);
     }
   } catch {
-    // Without storage nothing was left there.
+    // `localStorage` is not available, so it contains no drafts.
   }
 }

@@ -1,4 +1,4 @@
-/** Reads a whole list in batches, as objects in JSON, and makes a file of them. Only the file is kept, never the list. */
+/** Exports: a source yields JSON objects in batches, which become parts of a file. The list itself is never in memory. */
 import { ENDINGS, TYPES, addColumns, csvHead, csvRow, line, type ExportFormat } from '../json/export.ts';
 import { readDocs, readRows, type Row } from '../json/rows.ts';
 import { member, parse, plain, raw, stringOf, withMembers } from '../json/text.ts';
@@ -6,14 +6,14 @@ import { send } from './http.ts';
 import { query } from './paths.ts';
 
 const BATCH = 1000;
-/** The limit of `_search` for one answer. */
+/** Maximum number of hits in one answer of `_search`. */
 const HITS = 200;
 
 export type Source = (signal: AbortSignal) => AsyncGenerator<string[]>;
 
 type Params = Record<string, string | number | boolean | undefined>;
 
-/** Rows by key: each request continues behind the last row. */
+/** Pages through rows by key: each request starts after the last row of the previous one. */
 export function rowSource(path: string, params: Params, object: (row: Row) => string | undefined): Source {
   return async function* rows(signal) {
     let from: Params = {};
@@ -29,7 +29,7 @@ export function rowSource(path: string, params: Params, object: (row: Row) => st
   };
 }
 
-/** Rows of one answer: groups, or documents by keys. */
+/** Reads all rows in one request, for groups and for documents by keys, which cannot be paged by key. */
 export function answerSource(path: string, object: (row: Row) => string | undefined): Source {
   return async function* answer(signal) {
     yield readRows((await send('GET', path, { signal })).text).rows.flatMap((row) => object(row) ?? []);
@@ -38,7 +38,7 @@ export function answerSource(path: string, object: (row: Row) => string | undefi
 
 export const rowObject = ({ id, key, value, doc }: Row) => `{${id === undefined ? '' : `"id":${JSON.stringify(id)},`}"key":${key},"value":${value}${doc === undefined ? '' : `,"doc":${doc}`}}`;
 
-/** Every document that a selector matches, by bookmark. The limit of the query does not apply. */
+/** Pages through all documents that a selector matches by bookmark. The limit of the query is ignored. */
 export function findSource(path: string, body: string): Source {
   return async function* found(signal) {
     let bookmark: string | undefined;
@@ -52,7 +52,7 @@ export function findSource(path: string, body: string): Source {
   };
 }
 
-/** Every hit of a search, with its document. */
+/** Pages through all hits of a search, with their documents. */
 export function searchSource(path: string): Source {
   return async function* hits(signal) {
     let bookmark: string | undefined;
@@ -68,7 +68,7 @@ export function searchSource(path: string): Source {
   };
 }
 
-/** Every change of a feed, from the first one on. */
+/** Pages through all changes of a feed. */
 export function changesSource(path: string, params: Params): Source {
   return async function* changes(signal) {
     let since = '0';
@@ -107,7 +107,7 @@ export async function exportAs(format: ExportFormat, source: Source, signal: Abo
   return { file: new Blob(file, { type: TYPES[format] }), count };
 }
 
-/** The columns are known at the end only: the lines are read again, part by part. */
+/** Converts the lines in a second pass, because the columns are complete only after all objects were read. */
 async function csvFile(parts: Blob[], columns: string[]): Promise<BlobPart[]> {
   const file: BlobPart[] = [`${csvHead(columns)}\n`];
   for (const part of parts) {
@@ -117,11 +117,9 @@ async function csvFile(parts: Blob[], columns: string[]): Promise<BlobPart[]> {
   return file;
 }
 
-/** Offers an exported file as a download. */
-export const download = (file: Blob, name: string, format: ExportFormat) => offer(file, `${name.replaceAll(/[^\w.-]+/g, '-')}.${ENDINGS[format]}`);
+export const download = (file: Blob, name: string, format: ExportFormat) => downloadFile(file, `${name.replaceAll(/[^\w.-]+/g, '-')}.${ENDINGS[format]}`);
 
-/** Offers a file as a download. */
-export function offer(file: Blob, name: string): void {
+export function downloadFile(file: Blob, name: string): void {
   const url = URL.createObjectURL(file);
   const link = document.createElement('a');
   link.href = url;

@@ -10,6 +10,6 @@ test('counters become rates, and a restart leaves a gap', () => {
   expect(errors.data()[1]).toEqual([null, null, null]);
 });
 
-test('no samples are no points', () => {
+test('without samples the plots have no points', () => {
   expect(plotsOf({ interval_ms: 60_000, names: [], samples: [] }).requests.data()).toEqual([[], []]);
 });

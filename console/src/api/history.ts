@@ -1,10 +1,10 @@
-/** The server's samples of the last day, as points of plots. */
+/** Plots of the samples that the server keeps for one day. */
 import { Series, rate } from './prometheus.ts';
 
 export interface History {
   interval_ms: number;
   names: string[];
-  /** Milliseconds since 1970, then a number for each name. */
+  /** Each sample: milliseconds of the Unix epoch, then one number for each name. */
   samples: number[][];
 }
 
@@ -17,7 +17,7 @@ export interface Plots {
   disk: Series;
 }
 
-/** Empty plots that keep this number of points. */
+/** Returns empty plots; each keeps the newest `points` points. */
 export const plots = (points: number): Plots => ({
   requests: new Series(['Requests'], points),
   latency: new Series(['Median', '90 %', '99 %'], points),
@@ -27,7 +27,7 @@ export const plots = (points: number): Plots => ({
   disk: new Series(['Data on disk'], points),
 });
 
-/** Counters become rates between two samples; the first sample has none. */
+/** Converts samples into points. Counters become rates between two samples, so the first point has no rate. */
 export function plotsOf({ names, samples }: History): Plots {
   const found = plots(samples.length);
   const at = (sample: number[] | undefined, name: string) => (names.includes(name) ? sample?.[names.indexOf(name) + 1] : undefined);

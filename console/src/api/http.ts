@@ -1,6 +1,6 @@
 /**
- * Requests to the server of the page. Paths are relative to its address, so that a prefix is kept.
- * Responses with documents of users stay text (`send`); `get` parses what the server reports about itself.
+ * Requests to the server of the page. Paths are relative to its URL, which may have a prefix. Use `send` for documents of users,
+ * because parsing rounds numbers; `get`, `post` and `put` parse the response.
  */
 import { address } from './paths.ts';
 import { authorization, server, serversOf } from './servers.ts';
@@ -25,10 +25,10 @@ export interface Options {
   signal?: AbortSignal | undefined;
 }
 
-let onLoggedOut: (isWrite: boolean) => void = () => {};
-/** `act` runs after each answer 401; `isWrite`: the request was more than a poll. */
-export function whenLoggedOut(act: (isWrite: boolean) => void): void {
-  onLoggedOut = act;
+let unauthorizedListener: (isWrite: boolean) => void = () => {};
+/** Registers the function that is called after each response with status 401. `isWrite` is false for GET requests. */
+export function onUnauthorized(act: (isWrite: boolean) => void): void {
+  unauthorizedListener = act;
 }
 
 export async function send(method: string, path: string, options: Options = {}): Promise<Answer> {
@@ -39,9 +39,9 @@ export async function send(method: string, path: string, options: Options = {}):
   return { status: response.status, text, headers: response.headers, ms: performance.now() - began };
 }
 
-/** Sends a request to the server of the page. Cookies are sent to the server of the console only. */
+/** Sends cookies only to the server of the console. */
 async function respond(method: string, path: string, options: Options): Promise<Response> {
-  // Without this header browsers ask for a password themselves. Other servers need not permit it.
+  // Prevents the password dialog of the browser. Not sent to other servers, because their CORS settings may not permit the header.
   const own: Record<string, string> = server === '' ? { 'X-CouchDB-WWW-Authenticate': 'Cookie' } : authorization();
   const headers: Record<string, string> = { Accept: 'application/json', ...own, ...options.headers };
   if (options.body !== undefined) headers['Content-Type'] = options.type ?? 'application/json';
@@ -54,32 +54,30 @@ async function respond(method: string, path: string, options: Options): Promise<
   }
 }
 
-/** The content of an attachment. */
 export async function getBlob(path: string, signal?: AbortSignal): Promise<Blob> {
   const response = await respond('GET', path, { signal, headers: { Accept: '*/*' } });
   if (!response.ok) throw refusal(response, await response.text(), 'GET');
   return response.blob();
 }
 
-/** The policy of this page. The server of the console sends it, also when the page works with another server. */
+/** Returns the content security policy, which the server of the console sends, also if the page uses another server. */
 export async function pagePolicy(): Promise<string> {
   const response = await fetch(location.href.split('#')[0] ?? '', { method: 'HEAD', cache: 'no-store' });
   return response.headers.get('content-security-policy') ?? '';
 }
 
-/** The names of the other servers that this page may send requests to. */
 export const otherServers = (): Promise<string[]> => pagePolicy().then(serversOf, () => []);
 
 function refusal(response: Response, text: string, method: string): ApiError {
-  let told: { error?: unknown; reason?: unknown } = {};
+  let body: { error?: unknown; reason?: unknown } = {};
   try {
-    told = JSON.parse(text) as typeof told;
+    body = JSON.parse(text) as typeof body;
   } catch {
-    // A proxy may answer in its own way.
+    // The response of a proxy need not be JSON.
   }
-  if (response.status === 401) onLoggedOut(method !== 'GET');
-  const reason = typeof told.reason === 'string' ? told.reason : text.slice(0, 300) || response.statusText;
-  return new ApiError(response.status, typeof told.error === 'string' ? told.error : response.statusText, reason);
+  if (response.status === 401) unauthorizedListener(method !== 'GET');
+  const reason = typeof body.reason === 'string' ? body.reason : text.slice(0, 300) || response.statusText;
+  return new ApiError(response.status, typeof body.error === 'string' ? body.error : response.statusText, reason);
 }
 
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
@@ -94,7 +92,7 @@ export async function put<T>(path: string, body: unknown): Promise<T> {
   return JSON.parse((await send('PUT', path, { body: JSON.stringify(body) })).text) as T;
 }
 
-/** Sends a request that creates an object. A conflict means that its name is in use. */
+/** Runs a request that creates an object and reports a conflict as a name that is in use. */
 export async function creating<T>(what: string, act: () => Promise<T>): Promise<T> {
   try {
     return await act();
@@ -104,7 +102,7 @@ export async function creating<T>(what: string, act: () => Promise<T>): Promise<
   }
 }
 
-/** The remedy for a refusal; empty where its reason says everything. */
+/** Returns the possible action after an error, or an empty text if the reason is sufficient. */
 export function advice(error: unknown): string {
   if (!(error instanceof ApiError)) return '';
   switch (error.status) {

@@ -1,11 +1,10 @@
-/** Partitions of a database: the paths that read one of them, and the first of their names. */
 import { get } from './http.ts';
 import { path, query } from './paths.ts';
 
-/** Names that are suggested at most: each takes a request. */
+/** Maximum number of suggested names. Each one costs a request. */
 const NAMES_MAX = 20;
 
-/** The path of a database, or of one of its partitions. */
+/** Returns the path of a partition, or of the database if `partition` is empty. */
 export const partitionPath = (db: string, partition: string) => (partition === '' ? path`${db}` : path`${db}/_partition/${partition}`);
 
 export interface PartitionInfo {
@@ -16,7 +15,7 @@ export interface PartitionInfo {
 
 export const partitionInfo = (db: string, partition: string, signal: AbortSignal) => get<PartitionInfo>(path`${db}/_partition/${partition}`, signal);
 
-/** The first partitions by name. Each request starts behind the ids of the partition before. */
+/** Returns the first partitions by name. Each request starts after the ids of the previous partition. */
 export async function partitions(db: string, signal: AbortSignal): Promise<string[]> {
   const names: string[] = [];
   while (names.length < NAMES_MAX) {

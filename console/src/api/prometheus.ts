@@ -1,4 +1,4 @@
-/** Prometheus' text format, and rates of counters between two looks. */
+/** Metrics in the text format of Prometheus, and rates of counters between two samples. */
 export interface Sample {
   name: string;
   labels: Record<string, string>;
@@ -17,13 +17,13 @@ export function readMetrics(text: string): Sample[] {
   return samples;
 }
 
-/** The sum of all samples of a name whose labels fit; undefined if there is none. */
+/** Returns the sum of the samples with this name and matching labels, or undefined if no sample matches. */
 export function total(samples: Sample[], name: string, fits: (labels: Record<string, string>) => boolean = () => true): number | undefined {
   const found = samples.filter((sample) => sample.name === name && fits(sample.labels));
   return found.length === 0 ? undefined : found.reduce((sum, sample) => sum + sample.value, 0);
 }
 
-/** Times of which only the newest count: the points of a plot. */
+/** Points of a plot, of which the newest `max` are kept. */
 export class Series {
   readonly times: number[] = [];
   readonly values: (number | null)[][];
@@ -46,7 +46,7 @@ export class Series {
   }
 }
 
-/** Growth a second between two looks; undefined after a restart, when counters begin anew. */
+/** Returns the increase per second between two samples, or undefined if the counter was reset by a restart. */
 export function rate(before: number | undefined, now: number | undefined, seconds: number): number | undefined {
   if (before === undefined || now === undefined || now < before || seconds <= 0) return undefined;
   return (now - before) / seconds;

@@ -1,13 +1,13 @@
 /**
- * The servers of the window: that of the console itself, and those that the policy of the page permits (`connect-src`). A page works with one
- * server from its start to its end, so that no request of a running task reaches another one. A change of the server loads the page again.
+ * Servers of the console: the one that serves it, and those that the content security policy permits (`connect-src`). Invariant: a page
+ * sends all requests to one server. Selecting another server reloads the page, so that no running task can send requests to it.
  */
 
-/** The first segment of an address names another server after this mark. */
+/** Prefix of the first segment of an address that contains the name of another server. */
 export const MARK = '~';
 const LOGIN = 'settee-login ';
 
-/** The name of the server in an address of the console; empty for the server of the console itself. */
+/** Returns the name of the server in an address of the console, or an empty text for the server that serves the console. */
 export function serverOf(hash: string): string {
   const [, name = ''] = /^#\/~([^/?]*)/.exec(hash) ?? [];
   try {
@@ -17,21 +17,20 @@ export function serverOf(hash: string): string {
   }
 }
 
-/** The server of this page. */
 export const server = typeof location === 'undefined' ? '' : serverOf(location.hash);
 
-/** The URL of a named server; undefined for a name that belongs to none. */
+/** Returns the URL of a server, or undefined if the name is invalid. */
 export function urlOf(name: string): string | undefined {
   const isPlain = name.startsWith('http:');
   const url = `${isPlain ? 'http' : 'https'}://${isPlain ? name.slice('http:'.length) : name}/`;
   return nameOf(url) === name ? url : undefined;
 }
 
-/** The name of the server at a URL; undefined if the URL cannot be part of a policy. */
+/** Returns the name of the server at a URL, or undefined if the URL cannot be part of a policy. */
 export function nameOf(given: string): string | undefined {
   if (!URL.canParse(given)) return undefined;
   const { protocol, host, pathname, username, password, search } = new URL(given);
-  // The address of a console is accepted too.
+  // Users may paste the address of a console.
   const prefix = pathname.replace(/_utils(?:\/.*)?$/, '').replace(/\/$/, '');
   const isUsable = /^https?:$/.test(protocol) && username + password + search === '' && /^[\w.\-[\]:]+$/.test(host) && /^(?:\/[\w.~-]+)*$/.test(prefix);
   return isUsable ? `${protocol === 'http:' ? 'http:' : ''}${host}${prefix}` : undefined;
@@ -39,12 +38,11 @@ export function nameOf(given: string): string | undefined {
 
 const sourcesOf = (policy: string) => policy.split(';').map((directive) => directive.trim().split(/\s+/)).find(([name]) => name === 'connect-src')?.slice(1);
 
-/** The names of the servers that a policy permits. */
 export function serversOf(policy: string): string[] {
   return (sourcesOf(policy) ?? []).flatMap((source) => nameOf(source) ?? []);
 }
 
-/** The policy with exactly these servers, in addition to that of the page. */
+/** Returns the policy with its other servers replaced by `names`. */
 export function policyWith(policy: string, names: string[]): string {
   const others = (sourcesOf(policy) ?? ["'self'"]).filter((source) => nameOf(source) === undefined);
   const directive = ['connect-src', ...others, ...names.flatMap((name) => urlOf(name) ?? [])].join(' ');
@@ -53,14 +51,14 @@ export function policyWith(policy: string, names: string[]): string {
   return (at < 0 ? [...directives, directive] : directives.with(at, directive)).join('; ');
 }
 
-/** The header that authenticates requests to another server. Cookies of another server do not reach it from this page. */
+/** Returns the authentication header for another server, because this page cannot use cookies of that server. */
 export function authorization(): Record<string, string> {
   const kept = sessionStorage.getItem(LOGIN + server);
   return kept === null ? {} : { Authorization: kept };
 }
 
-/** Keeps a login until the tab is closed; without a name it is forgotten. */
-export function keepLogin(name?: string, password = ''): void {
+/** Stores credentials until the tab is closed. Without a name the credentials are removed. */
+export function storeLogin(name?: string, password = ''): void {
   if (name === undefined) sessionStorage.removeItem(LOGIN + server);
   else sessionStorage.setItem(LOGIN + server, `Basic ${btoa(String.fromCharCode(...new TextEncoder().encode(`${name}:${password}`)))}`);
 }

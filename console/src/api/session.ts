@@ -1,9 +1,8 @@
-/** The user and the server of the page, and the features of that server. */
 import { signal } from '../ui/signal.ts';
-import { draftsReady, ownDrafts } from './drafts.ts';
+import { draftsReady, setDraftOwner } from './drafts.ts';
 import { ApiError, get, otherServers, send } from './http.ts';
 import { root } from './paths.ts';
-import { keepLogin, server } from './servers.ts';
+import { storeLogin, server } from './servers.ts';
 
 export interface Session {
   name: string | null;
@@ -18,36 +17,34 @@ export interface Welcome {
   isSettee: boolean;
 }
 
-export interface World {
+export interface SessionState {
   session: Session;
   welcome: Welcome | undefined;
-  /** False until both were asked for. */
+  /** False until the session and the server information are loaded. */
   ready: boolean;
-  /** Nothing can be asked without logging in. */
+  /** True if the server answers unauthenticated requests with an error. */
   closed: boolean;
-  /** The address names a server that the policy of the page does not permit. */
+  /** True if the policy of the page does not permit the server in the address. */
   unknown: boolean;
 }
 
-export const world = signal<World>({ session: { name: null, roles: [] }, welcome: undefined, ready: false, closed: false, unknown: false });
+export const sessionState = signal<SessionState>({ session: { name: null, roles: [] }, welcome: undefined, ready: false, closed: false, unknown: false });
 
-/** The names of the other servers that the page may work with. */
-export const others = signal<string[]>([]);
+export const permittedServers = signal<string[]>([]);
 
-/** True after the session of the user has ended without a logout. The page stays, and asks for the password over it. */
+/** True after the session has expired. The page remains open, and the login form is shown over it. */
 export const expired = signal(false);
-/** True while the form of the login is shown over the page. */
 export const loginOpen = signal(false);
-/** Counts logins: what a page shows is asked for again after each. */
+/** Number of logins. Pages reload their data when it changes. */
 export const logins = signal(0);
 
 export function isAdmin(): boolean {
-  return world.value.session.roles.includes('_admin');
+  return sessionState.value.session.roles.includes('_admin');
 }
 
 /** True on a server without an administrator, where every client has all permissions. */
 export function isParty(): boolean {
-  return world.value.session.name === null && isAdmin();
+  return sessionState.value.session.name === null && isAdmin();
 }
 
 interface Root {
@@ -62,71 +59,71 @@ export async function refresh(): Promise<void> {
   let closed = false;
   const drafts = draftsReady();
   const listed = otherServers().then((names) => {
-    others.value = names;
+    permittedServers.value = names;
     return names;
   });
-  // No request and no password is sent to a server that the administrator of the console has not named.
+  // Requests and passwords must not be sent to a server that the administrator of the console has not permitted.
   if (server !== '' && !(await listed).includes(server)) {
-    world.value = { ...world.value, ready: true, unknown: true };
+    sessionState.value = { ...sessionState.value, ready: true, unknown: true };
     return;
   }
-  // Both requests are sent at once: each costs a round trip.
-  const greeting = get<Root>('').catch(() => undefined);
+  // Both requests are sent concurrently, because each costs a round trip.
+  const rootRequest = get<Root>('').catch(() => undefined);
   const session = await get<{ userCtx: Session }>('_session').then(({ userCtx }) => userCtx).catch((error: unknown): Session => {
     if (!(error instanceof ApiError) || error.status === 0) throw error;
     closed = true;
     return { name: null, roles: [] };
   });
-  const told = await greeting;
-  const vendor = told?.vendor?.name ?? 'CouchDB';
-  const welcome = told && {
+  const found = await rootRequest;
+  const vendor = found?.vendor?.name ?? 'CouchDB';
+  const welcome = found && {
     vendor,
-    version: told.vendor?.version ?? told.version ?? '',
-    uuid: told.uuid ?? '',
-    features: told.features ?? [],
+    version: found.vendor?.version ?? found.version ?? '',
+    uuid: found.uuid ?? '',
+    features: found.features ?? [],
     isSettee: /settee/i.test(vendor),
   };
   await drafts;
-  ownDrafts(root(), session.name ?? '');
+  setDraftOwner(root(), session.name ?? '');
   expired.value = false;
-  // Users of another server log in first: its public parts alone are of no use here.
+  // Another server always requires a login, because the console needs more than its public endpoints.
   const isOutside = server !== '' && session.name === null && !session.roles.includes('_admin');
-  world.value = { session, welcome, ready: true, closed: closed || isOutside || welcome === undefined, unknown: false };
+  sessionState.value = { session, welcome, ready: true, closed: closed || isOutside || welcome === undefined, unknown: false };
 }
 
 export async function login(name: string, password: string): Promise<void> {
   if (server === '') await send('POST', '_session', { body: JSON.stringify({ name, password }) });
-  else await loginElsewhere(name, password);
+  else await loginToOtherServer(name, password);
   await refresh();
   loginOpen.value = false;
   logins.value += 1;
 }
 
-/** Another server gets the password with each request, because its cookies do not reach this page. */
-async function loginElsewhere(name: string, password: string): Promise<void> {
-  keepLogin(name, password);
+/** Stores the password for all requests, because this page cannot use cookies of another server. */
+async function loginToOtherServer(name: string, password: string): Promise<void> {
+  storeLogin(name, password);
   try {
     await get('_session');
   } catch (error) {
-    keepLogin();
+    storeLogin();
     throw error;
   }
 }
 
 let checking = false;
 
-/** After an answer 401: if the session is over, the login opens over the page. A user without rights gets 401 as well. */
+/** Called after a response with status 401. Opens the login form if the session has expired; a missing permission also causes 401. */
 export async function checkSession(isWrite: boolean): Promise<void> {
-  if (world.value.session.name === null || checking) return;
+  if (sessionState.value.session.name === null || checking) return;
   if (expired.value) {
     if (isWrite) loginOpen.value = true;
     return;
   }
   checking = true;
   try {
-    const isOver = await get<{ userCtx: Session }>('_session').then(({ userCtx }) => userCtx.name === null, (error: unknown) => error instanceof ApiError && error.status === 401);
-    expired.value = isOver;
-    if (isOver) loginOpen.value = true;
+    const hasExpired = await get<{ userCtx: Session }>('_session').then(({ userCtx }) => userCtx.name === null, (error: unknown) => error instanceof ApiError && error.status === 401);
+    expired.value = hasExpired;
+    if (hasExpired) loginOpen.value = true;
   } finally {
     checking = false;
   }
@@ -134,6 +131,6 @@ export async function checkSession(isWrite: boolean): Promise<void> {
 
 export async function logout(): Promise<void> {
   if (server === '') await send('DELETE', '_session');
-  else keepLogin();
+  else storeLogin();
   await refresh();
 }

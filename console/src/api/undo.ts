@@ -1,15 +1,15 @@
-/** Takes deletions back. A deletion is a revision: the one before it is stored until a compaction, and becomes the newest again. */
+/** Undo of deletions. The revision before a tombstone is stored until a compaction; the undo writes its content as a new revision. */
 import { member, parse, plain, raw, stringOf, withMembers, type Node } from '../json/text.ts';
 import { send } from './http.ts';
 import { docPath, path } from './paths.ts';
 
-/** A document that was deleted, and its revision before. */
 export interface Deletion {
   id: string;
+  /** The revision before the deletion. */
   old: string;
 }
 
-/** The deletion of a document that has no other leaf. */
+/** Returns the last deletion of a document. Throws if the revision before it is unknown. */
 export async function deletionOf(db: string, id: string): Promise<Deletion> {
   const { text } = await send('GET', `${docPath(db, id)}?open_revs=all&revs=true`);
   const leaves = (parse(text).children ?? []).flatMap((leaf) => member(leaf, 'ok') ?? []);
@@ -20,17 +20,17 @@ export async function deletionOf(db: string, id: string): Promise<Deletion> {
   return { id, old: `${generation(leaf) - 1}-${plain(text, before)}` };
 }
 
-/** Stores the old revisions again, with their attachments. Returns the ids of those that are gone, or that another client has changed. */
+/** Writes the old contents again, with their attachments. Returns the ids of documents whose old revision was removed or that another client has changed. */
 export async function restore(db: string, deletions: Deletion[]): Promise<string[]> {
-  const asked = JSON.stringify({ docs: deletions.map(({ id, old }) => ({ id, rev: old })) });
-  const { text } = await send('POST', path`${db}/_bulk_get?attachments=true`, { body: asked });
+  const request = JSON.stringify({ docs: deletions.map(({ id, old }) => ({ id, rev: old })) });
+  const { text } = await send('POST', path`${db}/_bulk_get?attachments=true`, { body: request });
   const found = new Map<string, string>();
   for (const result of member(parse(text), 'results')?.children ?? []) {
     const ok = member(member(result, 'docs')?.children?.[0], 'ok');
     const id = stringOf(text, member(result, 'id'));
     if (ok && id !== undefined) found.set(id, raw(text, ok));
   }
-  // A document without a revision continues a deletion, and conflicts with everything else.
+  // A write without a revision succeeds on a deleted document and conflicts with any other leaf.
   const docs = [...found.values()].map((old) => withMembers(old, { _rev: undefined, _revisions: undefined }));
   if (docs.length === 0) return deletions.map(({ id }) => id);
   const answer = JSON.parse((await send('POST', path`${db}/_bulk_docs`, { body: `{"docs":[${docs.join(',')}]}` })).text) as { id: string; error?: string }[];

@@ -1,4 +1,4 @@
-/** Sends the documents of a file. Every document is stored, or named with its line and the reason. */
+/** Uploads the documents of a file. Guarantee: every document is stored or reported with its line and the reason. */
 import { parse, member, stringOf, withMembers } from '../json/text.ts';
 import type { Refusal, Source } from '../json/import.ts';
 import { ApiError, get, send } from './http.ts';
@@ -8,37 +8,37 @@ const BATCH_DOCS = 500;
 const BATCH_BYTES = 2_000_000;
 
 export interface Progress {
-  /** Documents that are stored or refused: the upload continues behind them. */
+  /** Number of documents that are stored or refused. A retry of the upload continues after them. */
   done: number;
   saved: number;
   refused: Refusal[];
 }
 
-export const NOTHING_SENT: Progress = { done: 0, saved: 0, refused: [] };
+export const NO_PROGRESS: Progress = { done: 0, saved: 0, refused: [] };
 
 export type Post = (docs: string[]) => Promise<{ id?: string; error?: string; reason?: string }[]>;
 
 const idOf = (text: string) => stringOf(text, member(parse(text), '_id'));
 
-/** Posts documents to a database. Those without an id get one first, so that a repeated request stores none of them twice. */
 export function postTo(db: string, signal: AbortSignal): Post {
   return async (docs) => JSON.parse((await send('POST', path`${db}/_bulk_docs`, { body: `{"docs":[${docs.join(',')}]}`, signal })).text) as Awaited<ReturnType<Post>>;
 }
 
-export async function withIds(docs: Source[], signal: AbortSignal): Promise<void> {
+/** Assigns ids to documents without one, so that a retry is idempotent. */
+export async function assignIds(docs: Source[], signal: AbortSignal): Promise<void> {
   const nameless = docs.filter(({ text }) => member(parse(text), '_id') === undefined);
   if (nameless.length === 0) return;
   const { uuids } = await get<{ uuids: string[] }>(`_uuids${query({ count: nameless.length })}`, signal);
   nameless.forEach((doc, index) => { if (uuids[index] !== undefined) doc.text = withMembers(doc.text, { _id: JSON.stringify(uuids[index]) }); });
 }
 
-/** True if the answer is about what the request holds: a part of it may be accepted. */
+/** Returns true if the server refused the content of the request, so that smaller requests may succeed. */
 const isRefusal = (error: unknown): error is ApiError => error instanceof ApiError && [400, 403, 409, 412, 413, 415, 417, 422].includes(error.status);
 
-/** The reason of a refusal; of a document that is too large the server's reason is only its id. */
-const why = (doc: Source, error: string, reason: string | undefined) => (reason === undefined || reason === idOf(doc.text) ? error : reason);
+/** Returns the reason of a refusal. For a document that is too large, the server's reason is only the id, so the error is returned. */
+const reasonOf = (doc: Source, error: string, reason: string | undefined) => (reason === undefined || reason === idOf(doc.text) ? error : reason);
 
-/** Stores a batch; of one that is refused as a whole, each half, down to the single documents that are at fault. */
+/** Stores a batch. If the server refuses the request, the batch is halved recursively until the refused documents are found. */
 export async function storeBatch(docs: Source[], post: Post, progress: Progress): Promise<void> {
   if (docs.length === 0) return;
   const refuse = (doc: Source, id: string | undefined, reason: string) => progress.refused.push({ line: doc.line, id: id ?? idOf(doc.text), reason });
@@ -46,16 +46,16 @@ export async function storeBatch(docs: Source[], post: Post, progress: Progress)
     const outcomes = await post(docs.map(({ text }) => text));
     docs.forEach((doc, index) => {
       const outcome = outcomes[index];
-      if (outcome?.error !== undefined) refuse(doc, outcome.id, why(doc, outcome.error, outcome.reason));
+      if (outcome?.error !== undefined) refuse(doc, outcome.id, reasonOf(doc, outcome.error, outcome.reason));
       else if (outcome) progress.saved += 1;
-      else refuse(doc, undefined, 'The server gives no outcome for this document.');
+      else refuse(doc, undefined, 'The server returned no result for this document.');
     });
     progress.done += docs.length;
   } catch (error) {
     if (!isRefusal(error)) throw error;
     const [only] = docs;
     if (docs.length === 1 && only) {
-      refuse(only, undefined, why(only, error.error, error.message));
+      refuse(only, undefined, reasonOf(only, error.error, error.message));
       progress.done += 1;
       return;
     }

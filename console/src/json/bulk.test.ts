@@ -13,7 +13,7 @@ describe('a change of many documents', () => {
     expect(effect(DOC, change('set', 'n', '1.50'))).toEqual({ kind: 'same' });
   });
 
-  test('never replaces another value by an object', () => {
+  test('does not replace a value of another type by an object', () => {
     expect(effect(DOC, change('set', 's.x', '1'))).toEqual({ kind: 'skipped', reason: 's is no object' });
     expect(effect(DOC, change('remove', 'a.b.c'))).toEqual({ kind: 'skipped', reason: 'a.b is no object' });
   });
@@ -28,13 +28,13 @@ describe('a change of many documents', () => {
     expect(effect(DOC, change('rename', 'n', 'n'))).toEqual({ kind: 'same' });
   });
 
-  test('names may have dots', () => {
+  test('names may contain escaped dots', () => {
     expect(namesOf('a.b')).toEqual(['a', 'b']);
     expect(namesOf('a\\.b.c')).toEqual(['a.b', 'c']);
     expect([namesOf(''), namesOf('a.'), namesOf('.a'), namesOf('a..b')]).toEqual([[''], ['a', ''], ['', 'a'], ['a', '', 'b']]);
   });
 
-  test('members of the server are refused', () => {
+  test('reserved members are refused', () => {
     expect([change('set', '_rev', '1'), change('rename', 'a', '_x'), change('remove', ''), change('rename', 'a', '')].map(refusal).map(Boolean)).toEqual([true, true, true, true]);
     expect([change('set', 'a._b', '1'), change('rename', 'a.b', '_x')].map(refusal)).toEqual([undefined, undefined]);
   });

@@ -8,18 +8,18 @@ export interface Change {
   kind: Kind;
   /** Names joined by dots; `\.` is a dot within a name. */
   field: string;
-  /** For `set`: JSON, or a text that becomes a string. For `rename`: the new name of the last member. */
+  /** For `set`: JSON, or another text, which becomes a string. For `rename`: the new name of the last member. */
   value: string;
 }
 
-/** The effect on one document. Absent texts: the member does not exist. */
+/** Effect on one document. `old` and `next` are undefined if the member does not exist. */
 export type Effect = { kind: 'changed'; after: string; old: string | undefined; next: string | undefined } | { kind: 'same' } | { kind: 'skipped'; reason: string };
 
 export function namesOf(field: string): string[] {
   return (field.match(/(?:\\.|[^.\\])+|(?<=\.|^)(?=\.|$)/g) ?? ['']).map((name) => name.replaceAll('\\.', '.'));
 }
 
-/** The reason why a change cannot be made, for the form. */
+/** Returns the reason why a change is invalid, or undefined. */
 export function refusal({ kind, field, value }: Change): string | undefined {
   const names = namesOf(field);
   if (names.includes('')) return 'Name a field.';

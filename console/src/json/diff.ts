@@ -1,10 +1,9 @@
-/** Lines that two texts share and differ in. */
 export interface Line {
   kind: 'same' | 'left' | 'right';
   text: string;
 }
 
-/** Beyond this many differing lines the middle is shown as replaced: the comparison takes time by the square. */
+/** Maximum number of lines that are compared. Longer sections are reported as replaced, because the comparison takes quadratic time. */
 const LINES_MAX = 3000;
 
 export function diff(left: string, right: string): Line[] {
@@ -22,7 +21,7 @@ export function diff(left: string, right: string): Line[] {
   ];
 }
 
-/** By the longest common subsequence. */
+/** Compares lines by their longest common subsequence. */
 function middle(a: string[], b: string[]): Line[] {
   const left = (text: string): Line => ({ kind: 'left', text });
   const right = (text: string): Line => ({ kind: 'right', text });
@@ -48,7 +47,7 @@ function middle(a: string[], b: string[]): Line[] {
   return lines;
 }
 
-/** The lines side by side: what was replaced stands opposite to what replaces it. */
+/** Returns rows for a view side by side. Removed lines are paired with the added lines that follow them. */
 export function pairs(lines: Line[]): [Line | undefined, Line | undefined][] {
   const rows: [Line | undefined, Line | undefined][] = [];
   let lefts: Line[] = [];

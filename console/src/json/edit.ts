@@ -1,7 +1,7 @@
-/** Changes of single members in a document's text; everything else stays as it was written. */
+/** Changes of single members in the text of a document. The rest of the text is not modified. */
 import { member, parse, raw, withMembers } from './text.ts';
 
-/** Sets the text at a path of names, or removes it (`undefined`). Objects on the way are made. */
+/** Sets the value at a path of names, or removes it (`undefined`). Missing objects in the path are created. */
 export function setAt(text: string, path: string[], value: string | undefined): string {
   const [name, ...rest] = path;
   if (name === undefined) return value ?? '{}';
@@ -22,8 +22,8 @@ export function getAt(text: string, path: string[]): string | undefined {
 }
 
 /**
- * The JSON of a typed value. A member that was a string stays one; in place of another value JSON is read, and what is not JSON
- * is a string. An empty text removes a member that was no string.
+ * Converts typed text to JSON. A string remains a string. For other values the text is read as JSON, and text that is not JSON becomes
+ * a string. Returns undefined, which removes the member, for an empty text in place of a value that is not a string.
  */
 export function typedValue(old: string | undefined, typed: string): string | undefined {
   if (old?.startsWith('"')) return JSON.stringify(typed);

@@ -1,10 +1,10 @@
 /**
- * Edits of a document's text by position, for the form beside the JSON. Values that are not edited stay as they were written;
- * a formatted text stays formatted.
+ * Edits of the text of a document by position, for the form. The text of other values is not modified, and a formatted text stays
+ * formatted.
  */
 import { compact, format, JsonError, parse, plain, raw, type Node } from './text.ts';
 
-/** The index of a child on each level. Names would be ambiguous, because JSON may repeat them. */
+/** Index of a child at each level. Names would be ambiguous, because JSON permits duplicate names. */
 export type Path = readonly number[];
 export type ValueType = 'string' | 'number' | 'boolean' | 'null' | 'object' | 'array';
 
@@ -28,7 +28,7 @@ function kindOf(typed: string): Node['kind'] | undefined {
   }
 }
 
-/** The value as another type; what has no counterpart becomes the empty value of the type. */
+/** Converts a value to another type. Returns the empty value of the type if no conversion exists. */
 export function converted(text: string, node: Node, to: ValueType): string {
   const from = typeOf(text, node);
   if (from === to) return raw(text, node);
@@ -39,7 +39,6 @@ export function converted(text: string, node: Node, to: ValueType): string {
   return to === 'array' ? `[${raw(text, node)}]` : EMPTY[to];
 }
 
-/** Replaces one value. */
 export function setValue(text: string, path: Path, value: string): string {
   const root = parse(text);
   const node = at(root, path);
@@ -54,7 +53,6 @@ export function rename(text: string, path: Path, name: string): string {
   return rebuild(text, path.slice(0, -1), (entries) => entries.map((entry, index) => (index === path.at(-1) ? { ...entry, name: entry.name.replace(/^"(?:[^"\\]|\\.)*"/, () => JSON.stringify(name)) } : entry)));
 }
 
-/** Adds an item to an array, or a member with this name to an object. */
 export function add(text: string, container: Path, name: string, type: ValueType): string {
   return rebuild(text, container, (entries, isObject) => {
     const like = entries.at(-1);
@@ -62,7 +60,6 @@ export function add(text: string, container: Path, name: string, type: ValueType
   });
 }
 
-/** Moves a child `by` positions within its container. */
 export function move(text: string, path: Path, by: number): string {
   return rebuild(text, path.slice(0, -1), (entries) => {
     const from = path.at(-1) ?? 0;
@@ -73,9 +70,9 @@ export function move(text: string, path: Path, by: number): string {
 }
 
 interface Entry {
-  /** The space before it. */
+  /** White space before the entry. */
   lead: string;
-  /** The name with its colon, as it is written; empty in an array. */
+  /** Name and colon as written; empty in an array. */
   name: string;
   value: string;
 }
@@ -84,13 +81,13 @@ function at(root: Node, path: Path): Node {
   let node = root;
   for (const index of path) {
     const child = node.children?.[index];
-    if (!child) throw new JsonError('The value is not there any more', node.start);
+    if (!child) throw new JsonError('The value no longer exists', node.start);
     node = child;
   }
   return node;
 }
 
-/** Writes a container again, with the space that its children had. */
+/** Replaces the entries of a container and keeps their white space. */
 function rebuild(text: string, path: Path, change: (entries: Entry[], isObject: boolean) => Entry[]): string {
   const root = parse(text);
   const node = at(root, path);
@@ -98,7 +95,7 @@ function rebuild(text: string, path: Path, change: (entries: Entry[], isObject: 
   let from = node.start + 1;
   const old = children.map((child): Entry => {
     const [before = '', lead = ''] = /^\s*,?(\s*)/.exec(text.slice(from, child.start)) ?? [];
-    // Before the first child there is no comma, and all space is its own.
+    // The first child has no comma before it.
     const entry = { lead: before.includes(',') ? lead : before, name: text.slice(from + before.length, child.start), value: raw(text, child) };
     from = child.end;
     return entry;
@@ -109,7 +106,6 @@ function rebuild(text: string, path: Path, change: (entries: Entry[], isObject: 
   return keepFormat(text, root, text.slice(0, node.start + 1) + inner + text.slice(node.end - 1));
 }
 
-/** Formats the new text if the old one was formatted. */
 function keepFormat(old: string, root: Node, text: string): string {
   return format(old, root) === old.trimEnd() ? format(text) : text;
 }

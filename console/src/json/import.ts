@@ -1,17 +1,15 @@
-/** Files that become documents: JSON (an array, `{"docs": […]}`, rows of `_all_docs`, or one document), NDJSON and CSV. */
-import { JsonError, compact, member, parse, place, raw, stringOf } from './text.ts';
+/** Readers of files with documents: JSON (an array, `{"docs": […]}`, rows of `_all_docs`, or one document), NDJSON and CSV. */
+import { JsonError, compact, member, parse, positionOf, raw, stringOf } from './text.ts';
 
 export type Format = 'JSON' | 'NDJSON' | 'CSV';
 
-/** A document of the file. */
 export interface Source {
-  /** The line on which it begins, from 1. */
+  /** Number of its first line, from 1. */
   line: number;
-  /** Its JSON text. */
   text: string;
 }
 
-/** A part of the file that is not stored, and why. */
+/** A part of the file that is not stored. */
 export interface Refusal {
   line: number;
   id: string | undefined;
@@ -21,7 +19,7 @@ export interface Refusal {
 export interface Import {
   format: Format;
   docs: Source[];
-  /** Parts that are no documents. */
+  /** Parts that are not documents. */
   problems: Refusal[];
 }
 
@@ -41,10 +39,10 @@ export function guess(name: string, text: string): Format {
   return 'CSV';
 }
 
-/** Lines that are read to tell NDJSON from JSON: the first of them may be invalid. */
+/** Number of lines that are read to distinguish NDJSON from JSON, because the first line may be invalid. */
 const LINES_READ = 20;
 
-/** True if more than one line has content and one of the first is a whole object. */
+/** Returns true if several lines have content and one of the first lines is a complete object. */
 function isLines(text: string): boolean {
   const trimmed = text.trim();
   if (!trimmed.startsWith('{')) return false;
@@ -73,17 +71,17 @@ function readJson(text: string): Import {
       const doc = fromRows ? member(node, 'doc') : node;
       const line = lines(node.start);
       if (doc?.kind === 'object') docs.push({ line, text: raw(text, doc) });
-      else problems.push({ line, id: stringOf(text, member(node, 'id')), reason: doc === undefined ? 'The row has no document.' : 'A document is an object.' });
+      else problems.push({ line, id: stringOf(text, member(node, 'id')), reason: doc === undefined ? 'The row has no document.' : 'A document must be an object.' });
     }
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
-    const { line, column } = place(text, error.at);
-    problems.push({ line, id: undefined, reason: `${error.message}, at column ${column}. The file is one JSON value, so nothing of it is read.` });
+    const { line, column } = positionOf(text, error.at);
+    problems.push({ line, id: undefined, reason: `${error.message}, at column ${column}. The file is one JSON value, so none of its documents can be read.` });
   }
   return { format: 'JSON', docs, problems };
 }
 
-/** The line of an offset; offsets only grow. */
+/** Returns a function that converts an offset to a line number. Offsets must not decrease between calls. */
 function lineCounter(text: string): (at: number) => number {
   let line = 1;
   let seen = 0;
@@ -103,7 +101,7 @@ function readLines(text: string): Import {
     const refuse = (reason: string) => found.problems.push({ line: index + 1, id: guessId(line), reason });
     try {
       if (parse(line).kind === 'object') found.docs.push({ line: index + 1, text: line });
-      else refuse('A document is an object.');
+      else refuse('A document must be an object.');
     } catch (error) {
       if (!(error instanceof JsonError)) throw error;
       refuse(`${error.message}, at column ${error.at + 1}.`);
@@ -112,7 +110,7 @@ function readLines(text: string): Import {
   return found;
 }
 
-/** The id in a line that is not JSON, as far as it can be made out. */
+/** Returns the id in a line that is not valid JSON, or undefined if none is found. */
 function guessId(line: string): string | undefined {
   const found = /"_id"\s*:\s*("(?:[^"\\]|\\.)*")/.exec(line)?.[1];
   try {
@@ -122,7 +120,7 @@ function guessId(line: string): string | undefined {
   }
 }
 
-/** The first line names the members; numbers, `true`, `false` and `null` become what they look like, exactly as they are written. */
+/** Reads CSV. The first row contains the names of the members. Numbers, `true`, `false` and `null` become JSON values and keep their text. */
 function readCsv(text: string): Import {
   const body = text.replace(/^\uFEFF/, '');
   const { records, lines, unclosed } = csvRecords(body, separator(body));
@@ -155,13 +153,13 @@ function csvValue(name: string, text: string): string {
     try {
       return compact(text);
     } catch {
-      // It only looks like JSON.
+      // Text that is not valid JSON becomes a string.
     }
   }
   return JSON.stringify(text);
 }
 
-/** The records, the line on which each begins, and the lines whose quotes are not closed: the next record begins after such a line. */
+/** Returns the records, their first lines, and the lines with an unclosed quote. Reading resumes after a line with an unclosed quote. */
 export function csvRecords(text: string, comma: string): { records: string[][]; lines: number[]; unclosed: number[] } {
   const unclosed: number[] = [];
   const records: string[][] = [];

@@ -4,9 +4,9 @@ import { getAt, setAt } from './edit.ts';
 import { csvRecords, guess, readFile } from './import.ts';
 import { documentProblems, jsonProblems } from './problems.ts';
 import { columns, fields, readDocs, readRows } from './rows.ts';
-import { JsonError, compact, format, parse, place, withMembers } from './text.ts';
+import { JsonError, compact, format, parse, positionOf, withMembers } from './text.ts';
 
-describe('JSON stays text', () => {
+describe('JSON keeps its text', () => {
   const texts = ['0', '-0', '1.50', '1e2', '12345678901234567890', '0.1000000000000000055511151231257827', '"\\u00e9\\/"', '[]', '{}', 'true', 'null', '[1.0,{"a":[]},"x"]', '{"a":1,"a":2}'];
   test.each(texts)('%s', (text) => {
     expect(compact(text)).toBe(text);
@@ -51,20 +51,20 @@ describe('JSON stays text', () => {
     }
   });
 
-  test('depth has a limit, and length has none', () => {
+  test('depth is limited, and length is not', () => {
     expect(() => parse('['.repeat(5000))).toThrow('too deep');
     expect(parse(`"${'x'.repeat(6_000_000)}"`).kind).toBe('string');
     expect(parse(`"${'\\n'.repeat(3_000_000)}"`).kind).toBe('string');
   });
 
-  test('places', () => {
-    expect(place('a\nbc', 3)).toEqual({ line: 2, column: 2 });
-    expect(place('abc', 0)).toEqual({ line: 1, column: 1 });
+  test('positions are converted to line and column', () => {
+    expect(positionOf('a\nbc', 3)).toEqual({ line: 2, column: 2 });
+    expect(positionOf('abc', 0)).toEqual({ line: 1, column: 1 });
   });
 });
 
 describe('members', () => {
-  test('are set, added and left out', () => {
+  test('are set, added and removed', () => {
     expect(withMembers('{"a":1.0,"b":2}', { b: '3', _rev: '"1-a"' })).toBe('{"_rev":"1-a","a":1.0,"b":3}');
     expect(withMembers('{"a":1.0,"b":2}', { a: undefined })).toBe('{"b":2}');
     expect(withMembers('{"a":1,"a":2}', { a: '3' })).toBe('{"a":3}');
@@ -80,7 +80,7 @@ describe('members', () => {
     expect(getAt(text, ['views', 'none'])).toBeUndefined();
   });
 
-  test('that an editor marks', () => {
+  test('with problems are marked by an editor', () => {
     expect(jsonProblems('{"a":1}')).toEqual([]);
     expect(jsonProblems('{"a":').map(({ from }) => from)).toEqual([5]);
     expect(documentProblems('[]')[0]?.message).toContain('object');
@@ -112,7 +112,7 @@ describe('answers', () => {
 const texts = (name: string, text: string) => readFile(name, text).docs.map((doc) => doc.text);
 
 describe('files', () => {
-  test('are told apart', () => {
+  test('the format is detected', () => {
     expect(guess('a.csv', 'x')).toBe('CSV');
     expect(guess('a.json', '[1]')).toBe('JSON');
     expect(guess('a.json', '{"a":1}\n{"a":2}')).toBe('NDJSON');
@@ -120,23 +120,23 @@ describe('files', () => {
     expect(guess('a.txt', 'a;b\n1;2')).toBe('CSV');
   });
 
-  test('JSON in its shapes', () => {
+  test('JSON arrays, docs, rows and single documents', () => {
     const docs = (text: string) => texts('a.json', text);
     expect(docs('[{"n":1.50},{"n":2}]')).toEqual(['{"n":1.50}', '{"n":2}']);
     expect(docs('{"docs":[{"a":1}]}')).toEqual(['{"a":1}']);
     expect(docs('{"rows":[{"id":"a","doc":{"a":1}},{"id":"b"}]}')).toEqual(['{"a":1}']);
     expect(docs('{"a":1}')).toEqual(['{"a":1}']);
-    expect(readFile('a.json', '[1,{}]')).toEqual({ format: 'JSON', docs: [{ line: 1, text: '{}' }], problems: [{ line: 1, id: undefined, reason: 'A document is an object.' }] });
+    expect(readFile('a.json', '[1,{}]')).toEqual({ format: 'JSON', docs: [{ line: 1, text: '{}' }], problems: [{ line: 1, id: undefined, reason: 'A document must be an object.' }] });
     expect(readFile('a.json', '[\n{"a":}]').problems).toMatchObject([{ line: 2, reason: expect.stringContaining('A value is expected here, at column 6.') as string }]);
     expect(readFile('a.json', '[\n{"a":1},\n\n2, {"b":1}]')).toMatchObject({ docs: [{ line: 2 }, { line: 4 }], problems: [{ line: 4 }] });
   });
 
   test('NDJSON line by line', () => {
-    expect(readFile('a.ndjson', '{"a":1e2}\r\n\r\n[]\nx{"_id":"b"')).toEqual({ format: 'NDJSON', docs: [{ line: 1, text: '{"a":1e2}' }], problems: [{ line: 3, id: undefined, reason: 'A document is an object.' }, { line: 4, id: 'b', reason: 'A value is expected here, at column 1.' }] });
+    expect(readFile('a.ndjson', '{"a":1e2}\r\n\r\n[]\nx{"_id":"b"')).toEqual({ format: 'NDJSON', docs: [{ line: 1, text: '{"a":1e2}' }], problems: [{ line: 3, id: undefined, reason: 'A document must be an object.' }, { line: 4, id: 'b', reason: 'A value is expected here, at column 1.' }] });
     expect(readFile('a.ndjson', '\uFEFF{"_id":"a"}\n{"_id":"b\\u0041", 1}')).toMatchObject({ docs: [{ line: 1 }], problems: [{ line: 2, id: 'bA' }] });
-    // Also where the first line is the invalid one, and without an extension that says so.
+    // Also if the first line is invalid, and without the extension of NDJSON.
     for (const name of ['a.json', 'a.txt']) expect(readFile(name, '{"a":\n{"b":1}\n{"c":1}')).toMatchObject({ format: 'NDJSON', docs: [{ line: 2 }, { line: 3 }], problems: [{ line: 1 }] });
-    // No line is left out: each is a document, a problem or empty.
+    // Each line is a document, a problem or empty.
     const many = Array.from({ length: 5000 }, (_, index) => (index % 7 === 0 ? 'broken' : `{"n":${index}}`));
     const found = readFile('a.ndjson', many.join('\n'));
     expect([...found.docs, ...found.problems].map(({ line }) => line).sort((a, b) => a - b)).toEqual(many.map((_, index) => index + 1));
@@ -161,12 +161,12 @@ describe('differences', () => {
     expect(lines('1\n2\n3\n4', '1\n3\n4\n5')).toEqual([' 1', '-2', ' 3', ' 4', '+5']);
   });
 
-  test('stand side by side', () => {
+  test('are paired side by side', () => {
     const rows = pairs(diff('a\nb\nc', 'a\nx\ny\nc'));
     expect(rows.map(([left, right]) => [left?.text, right?.text])).toEqual([['a', 'a'], ['b', 'x'], [undefined, 'y'], ['c', 'c']]);
   });
 
-  test('of large texts end', () => {
+  test('of large texts are computed within the limit', () => {
     const many = (from: number) => Array.from({ length: 4000 }, (_, index) => String(index + from)).join('\n');
     expect(diff(many(0), many(10_000)).length).toBe(8000);
   });

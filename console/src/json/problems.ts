@@ -1,4 +1,4 @@
-/** What an editor of JSON marks. */
+/** Problems that the JSON editor marks. */
 import { JsonError, parse } from './text.ts';
 
 export interface Mark {

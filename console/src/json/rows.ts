@@ -1,8 +1,8 @@
-/** Answers with rows: `_all_docs`, views, `_find`, `_changes`. Keys, values and documents stay text. */
+/** Readers of responses with rows: `_all_docs`, views, `_find`. Keys, values and documents remain text. */
 import { member, parse, raw, stringOf, type Node } from './text.ts';
 
 export interface Row {
-  /** Absent in rows of reductions. */
+  /** Undefined in rows of reductions. */
   id: string | undefined;
   key: string;
   value: string;
@@ -37,7 +37,6 @@ function count(text: string, node: Node | undefined): number | undefined {
   return node?.kind === 'number' ? Number(raw(text, node)) : undefined;
 }
 
-/** The documents of a `_find` answer. */
 export function readDocs(text: string): { docs: string[]; bookmark: string | undefined; warning: string | undefined; stats: string | undefined } {
   const root = parse(text);
   const stats = member(root, 'execution_stats');
@@ -49,7 +48,7 @@ export function readDocs(text: string): { docs: string[]; bookmark: string | und
   };
 }
 
-/** Members of a document by name, as texts, for a table. */
+/** Returns the members of a document by name, as JSON text. */
 export function fields(doc: string): Map<string, string> {
   const node = parse(doc);
   const found = new Map<string, string>();
@@ -60,7 +59,7 @@ export function fields(doc: string): Map<string, string> {
   return found;
 }
 
-/** Compares values in JSON as CouchDB sorts them by type: missing, null, booleans, numbers, strings, other values. */
+/** Compares JSON values in CouchDB's order of types: missing, null, booleans, numbers, strings, other values. */
 export function compareValues(a: string | undefined, b: string | undefined): number {
   const [left, right] = [rankOf(a), rankOf(b)];
   if (left !== right) return left - right;
@@ -82,7 +81,7 @@ function rankOf(value: string | undefined): number {
   return first === '[' || first === '{' ? 5 : NUMBER_RANK;
 }
 
-/** The names that a table of these documents shows: the most common first, at most `max`. */
+/** Returns at most `max` names of members, the most common first. */
 export function columns(docs: Iterable<Map<string, string>>, max: number): string[] {
   const counts = new Map<string, number>();
   for (const doc of docs) for (const key of doc.keys()) if (!key.startsWith('_')) counts.set(key, (counts.get(key) ?? 0) + 1);

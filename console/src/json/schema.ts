@@ -1,27 +1,25 @@
-/** The fields of documents: their types, how often they occur, and examples. */
+/** The fields of documents: types, frequencies and examples. */
 import { parse, plain, raw, type Node } from './text.ts';
 
 export type FieldType = 'string' | 'number' | 'boolean' | 'null' | 'object' | 'array';
 
 export interface FieldSummary {
-  /** Members are joined by dots; `[]` stands for the elements of an array. */
+  /** Members are joined by dots; `[]` denotes the elements of an array. */
   path: string;
-  /** Documents that have the field. */
   documents: number;
-  /** Values of each type. */
   types: Map<FieldType, number>;
   examples: string[];
 }
 
 const EXAMPLES_MAX = 3;
 const EXAMPLE_CHARS = 60;
-/** Fields that are told apart at most: documents whose member names are data have any number of them. */
+/** Maximum number of fields, because documents whose member names are data have an unbounded number. */
 const FIELDS_MAX = 500;
 
 export interface Schema {
   documents: number;
   fields: FieldSummary[];
-  /** True if some fields were left out. */
+  /** True if fields were omitted because of `FIELDS_MAX`. */
   isPartial: boolean;
 }
 

@@ -1,6 +1,6 @@
 /**
- * JSON as text. Documents of users are never turned into values and back, because that would round numbers and drop members
- * that stand twice: `parse` says where each value stands in the text, and all else works on those places.
+ * JSON as text. Documents of users are never converted to values and back, because that would round numbers and drop members with
+ * duplicate names. `parse` returns the position of each value, and the other functions work on these positions.
  */
 export type Kind = 'object' | 'array' | 'string' | 'number' | 'literal';
 
@@ -20,20 +20,18 @@ export class JsonError extends Error {
 }
 
 const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
-// A control character within a string is an error, and so the expression has to name them.
- 
 const STRING = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y;
 const SPACE = /[ \t\n\r]*/y;
 const LITERALS = ['true', 'false', 'null'];
 
-/** How deep values may lie in each other; the servers' own limit is lower. */
+/** Maximum depth of nesting. The limit of servers is lower. */
 const DEPTH_MAX = 1000;
 
 export function parse(text: string): Node {
   const parser = new Parser(text);
   const node = parser.value(0);
   parser.space();
-  if (parser.at < text.length) parser.fail('Nothing may follow the value');
+  if (parser.at < text.length) parser.fail('Unexpected text after the value');
   return node;
 }
 
@@ -80,11 +78,11 @@ class Parser {
     try {
       closed = STRING.test(this.text);
     } catch {
-      // The expression's stack ends with strings of many megabytes.
+      // The regular expression exhausts its stack on strings of many megabytes.
       closed = this.longString();
-      return closed ? undefined : this.fail('The string is not closed, or has a wrong escape');
+      return closed ? undefined : this.fail('The string is not closed, or has an invalid escape');
     }
-    if (!closed) this.fail('The string is not closed, or has a wrong escape');
+    if (!closed) this.fail('The string is not closed, or has an invalid escape');
     this.at = STRING.lastIndex;
   }
 
@@ -141,7 +139,7 @@ class Parser {
     if (this.text[this.at] !== ',') this.fail(`A comma or ${close} is expected here`);
     this.at += 1;
     this.space();
-    if (this.text[this.at] === close) this.fail('After a comma another value is expected');
+    if (this.text[this.at] === close) this.fail('A value is expected after the comma');
   }
 }
 
@@ -149,13 +147,13 @@ export function raw(text: string, node: Node): string {
   return text.slice(node.start, node.end);
 }
 
-/** The member of an object that counts: the last of its name. */
+/** Returns the last member with this name, which overrides earlier ones. */
 export function member(node: Node | undefined, key: string): Node | undefined {
   const at = node?.keys?.lastIndexOf(key) ?? -1;
   return at < 0 ? undefined : node?.children?.[at];
 }
 
-/** A string's own text, or the text of another value as it stands. */
+/** Returns the content of a string, or the text of another value. */
 export function plain(text: string, node: Node): string {
   return node.kind === 'string' ? (JSON.parse(raw(text, node)) as string) : raw(text, node);
 }
@@ -164,7 +162,7 @@ export function stringOf(text: string, node: Node | undefined): string | undefin
   return node?.kind === 'string' ? (JSON.parse(raw(text, node)) as string) : undefined;
 }
 
-/** Indented, with every number and string as it was written. */
+/** Returns the value indented. Numbers and strings keep their text. */
 export function format(text: string, node: Node = parse(text), indent = ''): string {
   const children = node.children;
   if (children === undefined) return raw(text, node);
@@ -178,7 +176,6 @@ export function format(text: string, node: Node = parse(text), indent = ''): str
   return `${open}\n${lines.join(',\n')}\n${indent}${close}`;
 }
 
-/** Without spaces. */
 export function compact(text: string, node: Node = parse(text)): string {
   const children = node.children;
   if (children === undefined) return raw(text, node);
@@ -186,7 +183,7 @@ export function compact(text: string, node: Node = parse(text)): string {
   return node.kind === 'object' ? `{${parts.join(',')}}` : `[${parts.join(',')}]`;
 }
 
-/** An object with members set (JSON texts) or left out (`undefined`); new ones come first. */
+/** Returns an object with members set (JSON text) or removed (`undefined`). New members come first. */
 export function withMembers(text: string, changes: Record<string, string | undefined>): string {
   const node = parse(text);
   if (node.kind !== 'object') throw new JsonError('A document must be an object: it starts with {', node.start);
@@ -205,8 +202,8 @@ export function withMembers(text: string, changes: Record<string, string | undef
   return `{${[...added.map(([key, value]) => `${JSON.stringify(key)}:${value as string}`), ...kept].join(',')}}`;
 }
 
-/** Line and column, from 1, of a place in a text. */
-export function place(text: string, at: number): { line: number; column: number } {
+/** Returns the line and column of an offset, both from 1. */
+export function positionOf(text: string, at: number): { line: number; column: number } {
   const before = text.slice(0, at);
   const line = before.split('\n').length;
   return { line, column: at - before.lastIndexOf('\n') };

@@ -1,21 +1,20 @@
-/** The name, the roles and the password of the user. */
 import { useState } from 'preact/hooks';
 import { setConfig } from '../api/config.ts';
 import { send } from '../api/http.ts';
 import { userPath } from '../api/paths.ts';
-import { isAdmin, login, world } from '../api/session.ts';
+import { isAdmin, login, sessionState } from '../api/session.ts';
 import { withMembers } from '../json/text.ts';
-import { Button, Card, Empty, Field, LinkButton, PageHead, Problem, Tag, say } from '../ui/kit.tsx';
+import { Button, Card, Empty, Field, LinkButton, PageHead, Problem, Tag, showToast } from '../ui/kit.tsx';
 import { useSignal } from '../ui/signal.ts';
-import { useAction, useAsk } from '../ui/use.ts';
+import { useAction, useRequest } from '../ui/use.ts';
 
 export function Account() {
-  const { session } = useSignal(world);
+  const { session } = useSignal(sessionState);
   const [password, setPassword] = useState('');
   const [again, setAgain] = useState('');
   const { busy, error, run } = useAction();
-  // Unless the security of _users lets them, users do not reach their own document.
-  const own = useAsk((signal) => (session.name === null || isAdmin() ? Promise.resolve(true) : send('GET', userPath(session.name), { signal }).then(() => true, () => false)), [session.name]);
+  // Users may be unable to read their own document, depending on the security object of _users.
+  const own = useRequest((signal) => (session.name === null || isAdmin() ? Promise.resolve(true) : send('GET', userPath(session.name), { signal }).then(() => true, () => false)), [session.name]);
   if (session.name === null) return <Empty icon="user" title="You are not logged in" action={<LinkButton to={['login']} kind="primary">Log in</LinkButton>} />;
   const name = session.name;
   const submit = (event: Event) => {
@@ -30,7 +29,7 @@ export function Account() {
       await login(name, password);
       setPassword('');
       setAgain('');
-      say('The password is changed.');
+      showToast('The password was changed.');
     });
   };
   return (

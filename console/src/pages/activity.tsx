@@ -1,13 +1,13 @@
-/** Long work as it happens: index builds with their rate, compactions, replications. */
+/** Background tasks: index builds with their rate, compactions, replications. */
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { build, order } from '../api/design.ts';
+import { build, controlBuild } from '../api/design.ts';
 import { get } from '../api/http.ts';
 import { Series } from '../api/prometheus.ts';
 import { useParam } from '../router.ts';
 import { Chart } from '../ui/chart.tsx';
 import { Button, Card, Empty, Link, Meter, PageHead, Problem, Segments, Skeleton, Tag } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAction, useAsk } from '../ui/use.ts';
+import { useAction, useRequest } from '../ui/use.ts';
 import { ago, duration, number, plural, short, withoutPassword } from '../ui/words.ts';
 
 interface Task {
@@ -35,22 +35,21 @@ const POINTS = 120;
 const keyOf = (task: Task) => `${task.type} ${task.database ?? task.source ?? ''} ${task.design_document ?? task.target ?? ''} ${task.pid ?? ''}`;
 const KINDS: Record<string, string> = { indexer: 'Index build', database_compaction: 'Compaction of a database', view_compaction: 'Compaction of an index', replication: 'Replication', search_indexer: 'Search index' };
 
-interface Rated {
+interface TaskRate {
   series: Series;
   done: number;
   at: number;
-  /** The last row that was seen, for a moment after the work has ended. */
   paused: boolean;
 }
 
 export function Activity() {
   const [kind, setKind] = useParam('type', 'all');
-  const rates = useRef(new Map<string, Rated>());
+  const rates = useRef(new Map<string, TaskRate>());
   const [paused, setPaused] = useState<Task[]>([]);
-  const asked = useAsk((signal) => get<Task[]>('_active_tasks', signal), [], EVERY_MS);
+  const result = useRequest((signal) => get<Task[]>('_active_tasks', signal), [], EVERY_MS);
   useEffect(() => {
     const now = Date.now();
-    for (const task of asked.data ?? []) {
+    for (const task of result.data ?? []) {
       const done = task.changes_done ?? task.docs_written ?? 0;
       const key = keyOf(task);
       const old = rates.current.get(key);
@@ -58,38 +57,38 @@ export function Activity() {
       if (old && done >= old.done && now > old.at) series.push(now / 1000, [((done - old.done) * 1000) / (now - old.at)]);
       rates.current.set(key, { series, done, at: now, paused: false });
     }
-  }, [asked.data]);
-  const shown = (asked.data ?? []).filter(({ type }) => kind === 'all' || (kind === 'indexes' ? type.includes('index') : kind === 'compactions' ? type.includes('compaction') : type === 'replication'));
+  }, [result.data]);
+  const shown = (result.data ?? []).filter(({ type }) => kind === 'all' || (kind === 'indexes' ? type.includes('index') : kind === 'compactions' ? type.includes('compaction') : type === 'replication'));
   return (
     <>
       <PageHead title="Activity" note="Background tasks of the server">
         <Segments label="Show" value={kind} onValue={setKind} options={[['all', 'All'], ['indexes', 'Indexes'], ['compactions', 'Compactions'], ['replications', 'Replications']]} />
         <CopyAs request={{ method: 'GET', path: '_active_tasks' }} />
       </PageHead>
-      <Problem error={asked.error} again={asked.again} />
+      <Problem error={result.error} again={result.again} />
       <Card flush>
-        {!asked.data && !asked.error && <Skeleton />}
-        {asked.data && shown.length === 0 && <Empty icon="activity" title="No task is running">Index builds, compactions and replications appear here while they run.</Empty>}
-        {shown.map((task) => <One key={keyOf(task)} task={task} rated={rates.current.get(keyOf(task))} onPaused={() => setPaused((old) => [...old.filter((each) => keyOf(each) !== keyOf(task)), task])} />)}
+        {!result.data && !result.error && <Skeleton />}
+        {result.data && shown.length === 0 && <Empty icon="activity" title="No task is running">Index builds, compactions and replications appear here while they run.</Empty>}
+        {shown.map((task) => <TaskRow key={keyOf(task)} task={task} rate={rates.current.get(keyOf(task))} onPaused={() => setPaused((old) => [...old.filter((each) => keyOf(each) !== keyOf(task)), task])} />)}
       </Card>
-      {paused.length > 0 && <Card flush title="Paused here">{paused.map((task) => <Paused key={keyOf(task)} task={task} onGone={() => setPaused((old) => old.filter((each) => each !== task))} />)}</Card>}
+      {paused.length > 0 && <Card flush title="Paused in this session">{paused.map((task) => <PausedBuild key={keyOf(task)} task={task} onGone={() => setPaused((old) => old.filter((each) => each !== task))} />)}</Card>}
     </>
   );
 }
 
 const ddocOf = (task: Task) => task.design_document?.replace('_design/', '') ?? '';
-/** Servers of several shards name one. */
+/** Removes the path of the shard, which servers with several shards return. */
 const dbOf = (task: Task) => (task.database ?? '').replace(/^shards\/[^/]+\//, '').replace(/\.\d{10}$/, '');
 
-function One({ task, rated, onPaused }: { task: Task; rated: Rated | undefined; onPaused: () => void }) {
+function TaskRow({ task, rate, onPaused }: { task: Task; rate: TaskRate | undefined; onPaused: () => void }) {
   const { busy, error, run } = useAction();
   const isIndex = task.type === 'indexer';
-  const canOrder = useAsk((signal) => (isIndex ? build(dbOf(task), ddocOf(task), signal) : Promise.resolve(undefined)), [task.database, task.design_document]).data !== undefined;
+  const canControl = useRequest((signal) => (isIndex ? build(dbOf(task), ddocOf(task), signal) : Promise.resolve(undefined)), [task.database, task.design_document]).data !== undefined;
   const percent = task.progress ?? (task.total_changes ? (100 * (task.changes_done ?? 0)) / task.total_changes : undefined);
-  const data = rated?.series.data();
+  const data = rate?.series.data();
   const rateNow = data?.[1]?.at(-1);
-  const does = (action: 'pause' | 'cancel') => void run(async () => {
-    await order(dbOf(task), ddocOf(task), action);
+  const control = (action: 'pause' | 'cancel') => void run(async () => {
+    await controlBuild(dbOf(task), ddocOf(task), action);
     if (action === 'pause') onPaused();
   });
   return (
@@ -103,7 +102,7 @@ function One({ task, rated, onPaused }: { task: Task; rated: Rated | undefined; 
           {typeof rateNow === 'number' && ` · ${short(rateNow)} a second`}{typeof task.eta_s === 'number' && ` · ${duration(task.eta_s)} left`} · started {ago(new Date(task.started_on * 1000))}
         </small>
       </div>
-      {isIndex && canOrder && <div class="actions"><Button icon="pause" busy={busy} onClick={() => does('pause')}>Pause</Button><Button kind="danger" icon="stop" busy={busy} onClick={() => does('cancel')}>Cancel</Button></div>}
+      {isIndex && canControl && <div class="actions"><Button icon="pause" busy={busy} onClick={() => control('pause')}>Pause</Button><Button kind="danger" icon="stop" busy={busy} onClick={() => control('cancel')}>Cancel</Button></div>}
       {percent !== undefined && <div style={{ gridColumn: '1 / -1' }}><Meter label={`${KINDS[task.type] ?? task.type} of ${dbOf(task)}`} value={percent} /></div>}
       {error && <div style={{ gridColumn: '1 / -1' }}><Problem error={error} /></div>}
       {data && data[0].length > 1 && <Chart label="Changes a second" names={['Changes a second']} data={data} format={short} height={96} />}
@@ -111,13 +110,13 @@ function One({ task, rated, onPaused }: { task: Task; rated: Rated | undefined; 
   );
 }
 
-function Paused({ task, onGone }: { task: Task; onGone: () => void }) {
-  const state = useAsk((signal) => build(dbOf(task), ddocOf(task), signal), [task.database, task.design_document], 2000);
+function PausedBuild({ task, onGone }: { task: Task; onGone: () => void }) {
+  const state = useRequest((signal) => build(dbOf(task), ddocOf(task), signal), [task.database, task.design_document], 2000);
   const { busy, error, run } = useAction();
   return (
     <div class="build">
       <div class="two-lines"><span class="row"><Tag kind="warn">{state.data?.status ?? 'paused'}</Tag><strong>{dbOf(task)} / {ddocOf(task)}</strong></span><small>{state.data ? `${plural(state.data.updates_pending, 'change')} pending` : ''}</small></div>
-      <div class="actions"><Button icon="play" kind="primary" busy={busy} onClick={() => void run(async () => { await order(dbOf(task), ddocOf(task), 'resume'); onGone(); })}>Resume</Button></div>
+      <div class="actions"><Button icon="play" kind="primary" busy={busy} onClick={() => void run(async () => { await controlBuild(dbOf(task), ddocOf(task), 'resume'); onGone(); })}>Resume</Button></div>
       <Problem error={error} />
     </div>
   );

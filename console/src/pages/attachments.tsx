@@ -1,11 +1,11 @@
-/** Files of a document: dropped in, looked at, downloaded. What they hold is shown as text or as a picture and never run. */
+/** Attachments of a document. Previews show text or images and never execute content. */
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { offer } from '../api/export.ts';
+import { downloadFile } from '../api/export.ts';
 import { getBlob, send } from '../api/http.ts';
 import { attachmentPath, linkTo, query } from '../api/paths.ts';
 import { server } from '../api/servers.ts';
-import { Button, Card, Confirm, Dialog, Empty, Json, Problem, say } from '../ui/kit.tsx';
-import { useAction, useAsk } from '../ui/use.ts';
+import { Button, Card, Confirm, Dialog, Empty, Json, Problem, showToast } from '../ui/kit.tsx';
+import { useAction, useRequest } from '../ui/use.ts';
 import { bytes } from '../ui/words.ts';
 import type { Loaded } from './document.tsx';
 
@@ -17,13 +17,12 @@ export interface Stub {
   revpos: number;
 }
 
-/** Maximum size of the preview of a text. */
 const PREVIEW_BYTES = 200_000;
 
 export function Attachments({ db, doc, again }: { db: string; doc: Loaded; again: () => void }) {
   const [over, setOver] = useState(false);
   const [shown, setShown] = useState<Stub>();
-  const [doomed, setDoomed] = useState<Stub>();
+  const [deleting, setDeleting] = useState<Stub>();
   const [progress, setProgress] = useState('');
   const input = useRef<HTMLInputElement>(null);
   const { busy, error, run } = useAction();
@@ -35,7 +34,7 @@ export function Attachments({ db, doc, again }: { db: string; doc: Loaded; again
         const answer = await send('PUT', `${attachmentPath(db, doc.id, file.name)}${query({ rev })}`, { body: file, type: file.type || 'application/octet-stream' });
         rev = (JSON.parse(answer.text) as { rev: string }).rev;
       }
-      say(`${files.length === 1 ? (files[0]?.name ?? '') : `${files.length} files`} attached.`);
+      showToast(`${files.length === 1 ? (files[0]?.name ?? '') : `${files.length} files`} attached.`);
     } finally {
       again();
     }
@@ -66,8 +65,8 @@ export function Attachments({ db, doc, again }: { db: string; doc: Loaded; again
                 <td class="tight"><span class="row">
                   <Button kind="quiet" onClick={() => setShown(stub)}>Preview</Button>
                   {server === '' ? <a class="button quiet" href={linkTo(attachmentPath(db, doc.id, stub.name))} download={stub.name.split('/').at(-1)}>Download</a>
-                    : <Button kind="quiet" onClick={() => void run(async () => offer(await getBlob(attachmentPath(db, doc.id, stub.name)), stub.name.split('/').at(-1) ?? ''))}>Download</Button>}
-                  <Button kind="quiet" icon="trash" label={`Delete ${stub.name}`} onClick={() => setDoomed(stub)} />
+                    : <Button kind="quiet" onClick={() => void run(async () => downloadFile(await getBlob(attachmentPath(db, doc.id, stub.name)), stub.name.split('/').at(-1) ?? ''))}>Download</Button>}
+                  <Button kind="quiet" icon="trash" label={`Delete ${stub.name}`} onClick={() => setDeleting(stub)} />
                 </span></td>
               </tr>
             ))}</tbody>
@@ -75,11 +74,11 @@ export function Attachments({ db, doc, again }: { db: string; doc: Loaded; again
         )}
       </Card>
       {shown && <Preview db={db} doc={doc} stub={shown} onClose={() => setShown(undefined)} />}
-      {doomed && (
-        <Confirm title="Delete this attachment?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => {
-          await send('DELETE', `${attachmentPath(db, doc.id, doomed.name)}${query({ rev: doc.rev })}`);
+      {deleting && (
+        <Confirm title="Delete this attachment?" verb="Delete" onClose={() => setDeleting(undefined)} act={async () => {
+          await send('DELETE', `${attachmentPath(db, doc.id, deleting.name)}${query({ rev: doc.rev })}`);
           again();
-        }}><p>{doomed.name}</p></Confirm>
+        }}><p>{deleting.name}</p></Confirm>
       )}
     </div>
   );
@@ -89,7 +88,7 @@ function Preview({ db, doc, stub, onClose }: { db: string; doc: Loaded; stub: St
   const path = `${attachmentPath(db, doc.id, stub.name)}${query({ rev: doc.rev })}`;
   const isPicture = /^image\/(?:png|jpeg|gif|webp|avif|bmp|svg\+xml|x-icon)$/.test(stub.content_type);
   const isText = /^text\/|json|xml|javascript|yaml|csv/.test(stub.content_type);
-  const asked = useAsk(async (signal) => {
+  const result = useRequest(async (signal) => {
     if (isPicture || !isText) return undefined;
     const headers: Record<string, string> = stub.length > PREVIEW_BYTES ? { Range: `bytes=0-${PREVIEW_BYTES - 1}` } : {};
     return (await send('GET', path, { signal, headers: { ...headers, Accept: '*/*' } })).text.slice(0, PREVIEW_BYTES);
@@ -98,22 +97,22 @@ function Preview({ db, doc, stub, onClose }: { db: string; doc: Loaded; stub: St
     <Dialog title={stub.name} wide onClose={onClose}>
       <p class="note">{stub.content_type} · {bytes(stub.length)} · <span class="mono">{stub.digest}</span></p>
       {isPicture && (server === '' ? <img class="preview-image" src={linkTo(path)} alt={stub.name} /> : <RemotePicture path={path} name={stub.name} />)}
-      <Problem error={asked.error} />
-      {asked.data !== undefined && <Json text={asked.data} label={stub.name} />}
+      <Problem error={result.error} />
+      {result.data !== undefined && <Json text={result.data} label={stub.name} />}
       {!isPicture && !isText && <p>This type has no preview. Download the file to open it.</p>}
     </Dialog>
   );
 }
 
-/** A link to another server carries no login, so the picture is read first. */
+/** Loads the picture by a request, because an image URL of another server is requested without credentials. */
 function RemotePicture({ path, name }: { path: string; name: string }) {
-  const asked = useAsk((signal) => getBlob(path, signal), [path]);
+  const result = useRequest((signal) => getBlob(path, signal), [path]);
   const [url, setUrl] = useState<string>();
   useEffect(() => {
-    if (!asked.data) return;
-    const made = URL.createObjectURL(asked.data);
-    setUrl(made);
-    return () => URL.revokeObjectURL(made);
-  }, [asked.data]);
-  return <><Problem error={asked.error} />{url !== undefined && <img class="preview-image" src={url} alt={name} />}</>;
+    if (!result.data) return;
+    const objectUrl = URL.createObjectURL(result.data);
+    setUrl(objectUrl);
+    return () => URL.revokeObjectURL(objectUrl);
+  }, [result.data]);
+  return <><Problem error={result.error} />{url !== undefined && <img class="preview-image" src={url} alt={name} />}</>;
 }

@@ -1,34 +1,33 @@
-/** The backups that the server writes: set up, started, followed, and the commands that restore one. */
+/** Scheduled backups of the server: configuration, state, and the commands of a restore. */
 import { useState } from 'preact/hooks';
 import { backups, restart, startBackup, type Attempt, type Backups } from '../api/backup.ts';
 import { setConfig } from '../api/config.ts';
-import { Button, Card, Confirm, Empty, Field, Json, Meter, Notice, PageHead, Problem, Skeleton, Stat, Tag, say } from '../ui/kit.tsx';
+import { Button, Card, Confirm, Empty, Field, Json, Meter, Notice, PageHead, Problem, Skeleton, Stat, Tag, showToast } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAction, useAsk } from '../ui/use.ts';
+import { useAction, useRequest } from '../ui/use.ts';
 import { ago, bytes, duration, number, plural } from '../ui/words.ts';
 
 const EVERY_MS = 1500;
-/** Names of stored backups that are shown. */
 const SHOWN = 20;
 
 export function BackupsPage() {
-  const asked = useAsk(backups, [], EVERY_MS);
+  const result = useRequest(backups, [], EVERY_MS);
   const { busy, error, run } = useAction();
-  const state = asked.data;
+  const state = result.data;
   const start = () => void run(async () => {
     await startBackup();
-    say('A backup starts.');
-    asked.again();
+    showToast('A backup was started.');
+    result.again();
   });
   return (
     <>
       <PageHead title="Backups" note={state?.configured ? state.location : undefined}>
         {state?.configured && <><Button kind="primary" icon="play" busy={busy || state.running !== null} onClick={start}>Back up now</Button><CopyAs request={{ method: 'POST', path: '_node/_local/_backup', body: '{}' }} /></>}
       </PageHead>
-      <Problem error={asked.error} again={asked.again} />
+      <Problem error={result.error} again={result.again} />
       <Problem error={error} />
-      {asked.loading && !state && !asked.error && <Card flush><Skeleton /></Card>}
-      {!asked.loading && !state && !asked.error && <Card flush><Empty icon="history" title="This server reports no backups">Settee writes backups of the whole server into a bucket. Other servers are backed up with their own tools, or by a replication.</Empty></Card>}
+      {result.loading && !state && !result.error && <Card flush><Skeleton /></Card>}
+      {!result.loading && !state && !result.error && <Card flush><Empty icon="history" title="This server reports no backups">Settee writes backups of all databases into an S3 bucket. Back up other servers with their own tools or by replication.</Empty></Card>}
       {state?.configured === false && <Unset />}
       {state?.configured && <State state={state} />}
     </>
@@ -41,7 +40,7 @@ function State({ state }: { state: Backups }) {
   return (
     <>
       {running && (
-        <Card title="A backup is written" note={`Started ${ago(new Date(running.started_ms))}`}>
+        <Card title="A backup is running" note={`Started ${ago(new Date(running.started_ms))}`}>
           <Meter label="Progress of the backup" value={running.total_files === 0 ? 0 : (100 * running.files) / running.total_files} />
           <p class="note">{running.total_files === 0 ? 'The files are determined' : `${number(running.files)} of ${plural(running.total_files, 'file')}`} · {bytes(running.sent_bytes)} sent</p>
         </Card>
@@ -82,7 +81,6 @@ function Attempts({ attempts }: { attempts: Attempt[] }) {
   );
 }
 
-/** Settings of the section `[backup]` in the form. */
 const KEYS: { key: string; label: string; hint: string; required?: boolean; secret?: boolean }[] = [
   { key: 'url', label: 'Bucket and prefix', hint: 's3://bucket/prefix, with a prefix for each server', required: true },
   { key: 'endpoint', label: 'Endpoint', hint: 'https://host:port of the service; empty for AWS' },
@@ -99,7 +97,7 @@ function Unset() {
   const submit = (event: Event) => {
     event.preventDefault();
     void run(async () => {
-      // The URL enables the backups, so the other settings precede it.
+      // The URL is set last, because it enables the backups.
       for (const { key } of KEYS.toReversed()) if (values[key]) await setConfig('backup', key, values[key]);
       setSaved(true);
       setAsked(true);
@@ -108,7 +106,7 @@ function Unset() {
   return (
     <div class="grid-2">
       <Card title="No backups are configured">
-        <p>With a bucket of an S3 service the server writes a backup of all databases every day, and its log every few seconds. A restore returns to any time since the first backup.</p>
+        <p>With a bucket of an S3 service the server writes a backup of all databases every day, and its log every few seconds. A restore can select any time since the first backup.</p>
         <p class="note">Without a bucket, this command on the machine of the server writes a backup into a directory while the server runs:</p>
         <Json label="Command for a backup in a directory" text="settee backup --data DATA --to BACKUPS" />
       </Card>
@@ -119,7 +117,7 @@ function Unset() {
           {isSaved && <Notice>The settings are stored. They apply after a restart of the server.</Notice>}
           <div class="actions"><Button kind="primary" type="submit" busy={busy}>Save</Button>{isSaved && <Button icon="refresh" onClick={() => setAsked(true)}>Restart the server</Button>}</div>
         </form>
-        {isAsked && <Confirm title="Restart the server?" verb="Restart" onClose={() => setAsked(false)} act={async () => { await restart(); say('The server restarts.'); }}>
+        {isAsked && <Confirm title="Restart the server?" verb="Restart" onClose={() => setAsked(false)} act={async () => { await restart(); showToast('The server is restarting.'); }}>
           <p>Open requests are completed first. Clients reconnect after a few seconds. The backups start with the new process.</p>
         </Confirm>}
       </Card>

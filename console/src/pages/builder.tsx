@@ -1,4 +1,4 @@
-/** Writes conditions into the selector of a query. The text of the query stays the only state. */
+/** Form that adds conditions to the selector of a query. The text of the query is the only state. */
 import { useState } from 'preact/hooks';
 import { getAt, setAt } from '../json/edit.ts';
 import { compact, format, parse, withMembers } from '../json/text.ts';
@@ -11,10 +11,10 @@ const OPERATORS: [string, string][] = [
   ['$beginsWith', 'starts with'], ['$regex', 'matches'], ['$exists', 'exists'], ['$type', 'has the type'],
 ];
 
-/** The condition of a new query: it matches every document. */
-const EVERYTHING = '{"$gt":null}';
+/** Condition of a new query, which matches every document. */
+const MATCH_ALL = '{"$gt":null}';
 
-/** The JSON of a typed value: JSON if it is that, or else a string. A list is typed as JSON, or with commas. */
+/** Converts typed text to JSON. Text that is not JSON becomes a string. A list is JSON or separated by commas. */
 export function conditionValue(operator: string, typed: string): string {
   if (operator === '$exists') return typed === 'false' ? 'false' : 'true';
   const isList = operator === '$in' || operator === '$nin';
@@ -26,10 +26,9 @@ export function conditionValue(operator: string, typed: string): string {
   }
 }
 
-/** The query with a condition in its selector, next to those that are there. */
 export function withCondition(query: string, field: string, operator: string, value: string): string {
-  const everything = getAt(query, ['selector', '_id']);
-  const start = field !== '_id' && everything !== undefined && compact(everything) === EVERYTHING ? setAt(query, ['selector', '_id'], undefined) : query;
+  const idCondition = getAt(query, ['selector', '_id']);
+  const start = field !== '_id' && idCondition !== undefined && compact(idCondition) === MATCH_ALL ? setAt(query, ['selector', '_id'], undefined) : query;
   const old = getAt(start, ['selector', field]);
   const isCondition = old !== undefined && parse(old).kind === 'object' && (parse(old).keys ?? []).every((key) => key.startsWith('$'));
   const base = old === undefined ? '{}' : isCondition ? old : `{"$eq":${old}}`;

@@ -1,9 +1,9 @@
-/** One change of many documents: what it does is shown before it is saved, its results afterwards, and it can be taken back. */
+/** Dialog of a bulk edit: one change of many documents with a preview, the results and undo. */
 import { useState } from 'preact/hooks';
 import { idsOfQuery, loadTexts, saveTexts, texts, type Outcome } from '../api/bulk.ts';
 import { effect, namesOf, refusal, type Change, type Effect, type Kind } from '../json/bulk.ts';
 import { ChoiceField } from '../ui/choice.tsx';
-import { Button, Dialog, Field, Notice, Problem, Segments, Tag, say } from '../ui/kit.tsx';
+import { Button, Dialog, Field, Notice, Problem, Segments, Tag, showToast } from '../ui/kit.tsx';
 import { useAction } from '../ui/use.ts';
 import { number, plural } from '../ui/words.ts';
 
@@ -11,8 +11,8 @@ const SHOWN = 100;
 const VALUE_CHARS = 80;
 const KINDS: [Kind, string][] = [['set', 'Set'], ['remove', 'Remove'], ['rename', 'Rename']];
 
-/** Ids of a selection, or a query whose documents are all edited. */
-export type Chosen = { ids: string[] } | { find: string; query: string };
+/** Ids of selected documents, or a query all of whose documents are edited. */
+export type EditTarget = { ids: string[] } | { find: string; query: string };
 
 interface Planned {
   id: string;
@@ -22,8 +22,7 @@ interface Planned {
 
 interface EditProps {
   db: string;
-  chosen: Chosen;
-  /** Names that are suggested. */
+  chosen: EditTarget;
   names: string[];
   onClose: () => void;
   onDone: () => void;
@@ -54,17 +53,17 @@ export function EditMany({ db, chosen, names, onClose, onDone }: EditProps) {
     const before = new Map(plan?.map(({ id, text }) => [id, text]));
     const undone = await saveTexts(db, texts(before, outcomes ?? []));
     const failed = undone.filter((each) => each.error !== undefined);
-    say(failed.length === 0 ? `${plural(undone.length, 'document')} restored.` : `${plural(undone.length - failed.length, 'document')} restored, ${number(failed.length)} not: another client has changed them.`);
+    showToast(failed.length === 0 ? `${plural(undone.length, 'document')} restored.` : `${plural(undone.length - failed.length, 'document')} restored, ${number(failed.length)} not: another client has changed them.`);
     onDone();
     onClose();
   });
   const set = (next: Partial<Change>) => setChange({ ...change, ...next });
   return (
-    <Dialog title={'ids' in chosen ? `Edit ${plural(chosen.ids.length, 'document')}` : 'Edit all documents that the query finds'} wide onClose={onClose}>
+    <Dialog title={'ids' in chosen ? `Edit ${plural(chosen.ids.length, 'document')}` : 'Edit all documents that match the query'} wide onClose={onClose}>
       {!plan && (
         <form class="stack" onSubmit={preview}>
           <div><Segments label="Change" value={change.kind} options={KINDS} onValue={(kind) => set({ kind: kind as Kind })} /></div>
-          <ChoiceField label="Field" value={change.field} onValue={(field) => set({ field })} choices={names} mono autofocus autocomplete="off" hint="Dots lead into objects: address.city." />
+          <ChoiceField label="Field" value={change.field} onValue={(field) => set({ field })} choices={names} mono autofocus autocomplete="off" hint="Separate the names of nested members by dots: address.city." />
           {change.kind === 'set' && <Field label="Value" value={change.value} onValue={(value) => set({ value })} mono autocomplete="off" hint={'JSON, such as 12, true, "text" or {"a": 1}. Other text becomes a string.'} />}
           {change.kind === 'rename' && <Field label="New name" value={change.value} onValue={(value) => set({ value })} mono autocomplete="off" hint="The member stays in the same object." />}
           <Problem error={error} />
@@ -93,7 +92,6 @@ const short = (text: string | undefined) => (text === undefined ? '–' : text.l
 
 function Preview({ plan, field }: { plan: Planned[]; field: string }) {
   const of = (kind: Effect['kind']) => plan.filter(({ effect }) => effect.kind === kind).length;
-  // What changes comes first, then what is skipped.
   const order = ['changed', 'skipped', 'same'];
   const shown = plan.toSorted((a, b) => order.indexOf(a.effect.kind) - order.indexOf(b.effect.kind)).slice(0, SHOWN);
   return (
@@ -114,7 +112,7 @@ function Results({ outcomes }: { outcomes: Outcome[] }) {
   const shown = [...failed, ...outcomes.filter(({ error }) => error === undefined)].slice(0, SHOWN);
   return (
     <>
-      {failed.length > 0 ? <Notice kind="warn">{plural(outcomes.length - failed.length, 'document')} saved, {number(failed.length)} refused. Refused documents are as before.</Notice> : <p role="status">{plural(outcomes.length, 'document')} saved.</p>}
+      {failed.length > 0 ? <Notice kind="warn">{plural(outcomes.length - failed.length, 'document')} saved, {number(failed.length)} refused. Refused documents are unchanged.</Notice> : <p role="status">{plural(outcomes.length, 'document')} saved.</p>}
       <div class="table-wrap refusals" tabIndex={0} role="region" aria-label="Results"><table class="one-line">
         <caption class="unseen">Results</caption>
         <thead><tr><th scope="col">_id</th><th scope="col">Result</th></tr></thead>

@@ -1,16 +1,16 @@
-/** Deletes several documents, after a preview, and takes that back. */
+/** Dialog that deletes several documents, with a preview and undo. */
 import { post } from '../api/http.ts';
 import { path } from '../api/paths.ts';
 import { restore, type Deletion } from '../api/undo.ts';
 import { columns, fields } from '../json/rows.ts';
-import { Confirm, say } from '../ui/kit.tsx';
+import { Confirm, showToast } from '../ui/kit.tsx';
 import { number, plural } from '../ui/words.ts';
 import { cell } from './documents.tsx';
 
-export interface Doomed {
+export interface DocToDelete {
   id: string;
   rev: string;
-  /** Absent where only the revision is loaded. */
+  /** Undefined if only the revision is loaded. */
   text: string | undefined;
 }
 
@@ -24,18 +24,18 @@ interface Outcome {
   reason?: string;
 }
 
-export function DeleteMany({ db, docs, onClose, onDone }: { db: string; docs: Doomed[]; onClose: () => void; onDone: () => void }) {
+export function DeleteMany({ db, docs, onClose, onDone }: { db: string; docs: DocToDelete[]; onClose: () => void; onDone: () => void }) {
   const act = async () => {
     const outcomes = await post<Outcome[]>(path`${db}/_bulk_docs`, { docs: docs.map(({ id, rev }) => ({ _id: id, _rev: rev, _deleted: true })) });
     const failed = outcomes.filter(({ error }) => error !== undefined);
     const done = outcomes.flatMap(({ rev }, index): Deletion[] => (rev === undefined ? [] : [{ id: docs[index]?.id ?? '', old: docs[index]?.rev ?? '' }]));
     onDone();
-    if (done.length > 0) say(`${plural(done.length, 'document')} deleted.`, { text: 'Undo', act: () => undo(db, done, onDone) });
+    if (done.length > 0) showToast(`${plural(done.length, 'document')} deleted.`, { text: 'Undo', act: () => undo(db, done, onDone) });
     if (failed.length > 0) throw new Error(`${plural(failed.length, 'document')} could not be deleted, first ${failed[0]?.id ?? ''}: ${failed[0]?.reason ?? failed[0]?.error ?? ''}`);
   };
   return (
     <Confirm title={`Delete ${plural(docs.length, 'document')}?`} verb="Delete" act={act} onClose={onClose} wide>
-      <p>Each gets a deletion as its newest revision. Deletions replicate like other changes.</p>
+      <p>Each deletion is a new revision, which replicates like other changes.</p>
       <Preview docs={docs} />
     </Confirm>
   );
@@ -44,13 +44,12 @@ export function DeleteMany({ db, docs, onClose, onDone }: { db: string; docs: Do
 function undo(db: string, deletions: Deletion[], onDone: () => void): void {
   restore(db, deletions).then((failed) => {
     const count = deletions.length - failed.length;
-    say(failed.length === 0 ? `${plural(count, 'document')} restored.` : `${plural(count, 'document')} restored, ${number(failed.length)} not: their revisions are compacted, or another client has changed them.`);
+    showToast(failed.length === 0 ? `${plural(count, 'document')} restored.` : `${plural(count, 'document')} restored, ${number(failed.length)} not: their revisions were compacted, or another client has changed them.`);
     onDone();
-  }, (error: Error) => say(`The documents are not restored: ${error.message}`));
+  }, (error: Error) => showToast(`The documents were not restored: ${error.message}`));
 }
 
-/** The documents with their most common members. */
-function Preview({ docs }: { docs: Doomed[] }) {
+function Preview({ docs }: { docs: DocToDelete[] }) {
   const shown = docs.slice(0, PREVIEW);
   const members = shown.map(({ text }) => (text === undefined ? new Map<string, string>() : fields(text)));
   const names = columns(members, COLUMNS);

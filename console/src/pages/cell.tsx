@@ -1,20 +1,19 @@
-/** A cell of the table of documents. A double click, or F2 on the row, edits the member in place. */
+/** A cell of the table of documents. A double click, or F2 on the row, edits the member in the cell. */
 import { useEffect, useRef } from 'preact/hooks';
 import { send } from '../api/http.ts';
 import { docPath } from '../api/paths.ts';
 import { getAt, setAt, typedValue } from '../json/edit.ts';
 import type { Row } from '../json/rows.ts';
 import { member, parse, plain, stringOf, withMembers } from '../json/text.ts';
-import { Problem, say } from '../ui/kit.tsx';
+import { Problem, showToast } from '../ui/kit.tsx';
 import { useAction } from '../ui/use.ts';
 
-/** The cell that is edited: one at a time. */
 export interface CellAt {
   id: string;
   name: string;
 }
 
-/** Saves one member of the revision that the table shows. Returns the row of the new revision. */
+/** Saves one member based on the revision in the table. Returns the row of the new revision. */
 export async function saveMember(db: string, row: Row, name: string, value: string | undefined): Promise<Row> {
   const { doc, id } = row;
   if (doc === undefined || id === undefined) throw new Error('The row has no document.');
@@ -27,10 +26,9 @@ interface CellProps {
   db: string;
   row: Row;
   name: string;
-  /** What the cell shows. */
   text: string;
   isEdited: boolean;
-  /** Edits this cell, the one `step` columns further, or none. */
+  /** Called to edit the cell `step` columns to the right, or no cell (`undefined`). */
   onEdit: (step: number | undefined) => void;
   onSaved: (row: Row) => void;
 }
@@ -44,7 +42,7 @@ function Input({ db, row, name, onEdit, onSaved }: Omit<CellProps, 'isEdited'>) 
   const old = row.doc === undefined ? undefined : getAt(row.doc, [name]);
   const start = old === undefined ? '' : plain(old, parse(old));
   const input = useRef<HTMLInputElement>(null);
-  // The input loses the focus when it is disabled or removed as well: only a click elsewhere saves.
+  // True if the focus is lost because the input is disabled or removed. Only a click elsewhere must save.
   const isLeft = useRef(false);
   const { busy, error, run } = useAction();
   useEffect(() => input.current?.select(), []);
@@ -59,8 +57,8 @@ function Input({ db, row, name, onEdit, onSaved }: Omit<CellProps, 'isEdited'>) 
       const saved = await saveMember(db, row, name, typedValue(old, typed));
       onSaved(saved);
       onEdit(step);
-      const undo = () => { saveMember(db, saved, name, old).then(onSaved, (problem: Error) => say(`${name} is not restored: ${problem.message}`)); };
-      say(`${name} of ${row.id ?? ''} is saved as ${stringOf(saved.doc ?? '', member(parse(saved.doc ?? '{}'), '_rev')) ?? ''}.`, { text: 'Undo', act: undo });
+      const undo = () => { saveMember(db, saved, name, old).then(onSaved, (problem: Error) => showToast(`${name} was not restored: ${problem.message}`)); };
+      showToast(`${name} of ${row.id ?? ''} is saved as ${stringOf(saved.doc ?? '', member(parse(saved.doc ?? '{}'), '_rev')) ?? ''}.`, { text: 'Undo', act: undo });
     }).then((isSaved) => { isLeft.current = isSaved; });
   };
   const onKeyDown = (event: KeyboardEvent) => {

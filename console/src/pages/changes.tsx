@@ -1,4 +1,4 @@
-/** What changed, newest first, and live: the feed is asked again as soon as it has answered. */
+/** The changes of a database, the newest first, followed by long polls. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { changesSource } from '../api/export.ts';
 import { filters } from '../api/choices.ts';
@@ -10,7 +10,7 @@ import { ChoiceField } from '../ui/choice.tsx';
 import { Button, Card, Check, Empty, Link, Problem, Skeleton, Tag } from '../ui/kit.tsx';
 import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAsk, useSettled } from '../ui/use.ts';
+import { useRequest, useSettled } from '../ui/use.ts';
 import type { DbPage } from './db.tsx';
 
 interface Change {
@@ -18,7 +18,7 @@ interface Change {
   id: string;
   revs: string[];
   deleted: boolean;
-  /** It arrived after the page was opened. */
+  /** True if the change arrived after the page was opened. */
   fresh: boolean;
 }
 
@@ -44,9 +44,9 @@ export function Changes({ db }: DbPage) {
   const [live, setLive] = useParam('live', '1');
   const [list, setList] = useState<Change[]>();
   const [error, setError] = useState<Error>();
-  const [turn, bump] = useState(0);
+  const [reloads, bump] = useState(0);
   const settled = useSettled(filter, 300);
-  const named = useAsk((signal) => filters(db, signal), [db]);
+  const named = useRequest((signal) => filters(db, signal), [db]);
   const last = useRef('');
   const params = { filter: settled || undefined, style: 'all_docs' };
   useEffect(() => {
@@ -54,10 +54,10 @@ export function Changes({ db }: DbPage) {
     const { signal } = control;
     const follow = async () => {
       const first = await send('GET', path`${db}/_changes` + query({ ...params, descending: true, limit: PAGE }), { signal });
-      const begun = read(first.text, false);
-      setList(begun.changes);
-      // In descending order the newest change is the first; the feed goes on behind it.
-      last.current = begun.changes[0]?.seq ?? 'now';
+      const initial = read(first.text, false);
+      setList(initial.changes);
+      // The first change in descending order is the newest one; the feed continues after it.
+      last.current = initial.changes[0]?.seq ?? 'now';
       while (live === '1' && !signal.aborted) {
         const { text } = await send('GET', path`${db}/_changes` + query({ ...params, feed: 'longpoll', since: last.current, limit: PAGE, timeout: 50_000 }), { signal });
         const next = read(text, true);
@@ -68,20 +68,20 @@ export function Changes({ db }: DbPage) {
     setError(undefined);
     follow().catch((problem: unknown) => { if (!signal.aborted) setError(problem as Error); });
     return () => control.abort();
-  }, [db, settled, live, turn]);
+  }, [db, settled, live, reloads]);
   return (
     <>
       <div class="toolbar">
         <div class="grow"><ChoiceField label="Filter" value={filter} onValue={(value) => setFilter(value, true)} choices={named.data ?? []} mono placeholder="all changes, or a filter function: ddoc/filter" /></div>
         <Check label="Live" checked={live === '1'} onChecked={(on) => setLive(on ? '1' : '0')} />
-        <Button icon="refresh" onClick={() => bump(turn + 1)}>Refresh</Button>
+        <Button icon="refresh" onClick={() => bump(reloads + 1)}>Refresh</Button>
         <Export name={`${db}-changes`} source={() => changesSource(path`${db}/_changes`, params)} />
         <CopyAs request={{ method: 'GET', path: path`${db}/_changes` + query({ ...params, descending: true, limit: PAGE }) }} />
       </div>
-      <Problem error={error} again={() => bump(turn + 1)} />
+      <Problem error={error} again={() => bump(reloads + 1)} />
       <Card flush>
         {!list && !error && <Skeleton />}
-        {list?.length === 0 && <Empty icon="history" title="No changes yet">{live === '1' ? 'They appear here as they happen.' : ''}</Empty>}
+        {list?.length === 0 && <Empty icon="history" title="No changes yet">{live === '1' ? 'New changes appear here.' : ''}</Empty>}
         {list && list.length > 0 && (
           <div class="table-wrap"><table aria-live={live === '1' ? 'polite' : undefined}>
             <caption class="unseen">Changes, newest first</caption>
@@ -101,7 +101,7 @@ export function Changes({ db }: DbPage) {
   );
 }
 
-/** A document stands in the feed once, at its newest change. */
+/** Merges new changes. A feed contains each document once, at its newest change. */
 function merge(fresh: Change[], old: Change[]): Change[] {
   const ids = new Set(fresh.map(({ id }) => id));
   return [...fresh.toReversed(), ...old.filter(({ id }) => !ids.has(id))].slice(0, SHOWN_MAX);

@@ -1,12 +1,12 @@
-/** The configuration by section, each key with its meaning and default where the server tells them; and CORS as a form. */
+/** The configuration by section, with descriptions and defaults if the server returns them, and a form for CORS. */
 import { useState } from 'preact/hooks';
 import { CORS_HEADERS, CORS_METHODS, type Cors, type Setting, corsOf, readConfig, readSettings, setConfig, setCors, unsetConfig } from '../api/config.ts';
 import { setParams, useDialog, useParam, useRoute } from '../router.ts';
 import { ChoiceField } from '../ui/choice.tsx';
 import { Restored, useDraft, useForm } from '../ui/draft.tsx';
-import { Button, Card, Check, Confirm, Dialog, Empty, Field, Link, Notice, PageHead, Problem, Sentence, Skeleton, Tabs, Tag, say } from '../ui/kit.tsx';
+import { Button, Card, Check, Confirm, Dialog, Empty, Field, Link, Notice, PageHead, Problem, Sentence, Skeleton, Tabs, Tag, showToast } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAction, useAsk } from '../ui/use.ts';
+import { useAction, useRequest } from '../ui/use.ts';
 import { plural } from '../ui/words.ts';
 
 interface Entry {
@@ -21,7 +21,7 @@ export function Config() {
   const isCors = path[1] === 'cors';
   return (
     <>
-      <PageHead title="Configuration" note="Of the node that answers. Changes are written to its configuration file."><CopyAs request={{ method: 'GET', path: '_node/_local/_config' }} /></PageHead>
+      <PageHead title="Configuration" note="Configuration of the node that serves this page. Changes are written to its configuration file."><CopyAs request={{ method: 'GET', path: '_node/_local/_config' }} /></PageHead>
       <Tabs label="Parts of the configuration" items={[{ text: 'All keys', to: ['config'], current: !isCors }, { text: 'CORS', to: ['config', 'cors'], current: isCors }]} />
       {isCors ? <CorsForm /> : <Keys />}
     </>
@@ -32,28 +32,28 @@ function Keys() {
   const [chosen] = useParam('section');
   const [typed] = useParam('q');
   const [dialog, setDialog] = useDialog();
-  const asked = useAsk(async (signal) => {
+  const result = useRequest(async (signal) => {
     const [sections, settings] = await Promise.all([readConfig(signal), readSettings(signal)]);
     return entries(sections, settings);
   }, []);
-  if (asked.error) return <Problem error={asked.error} again={asked.again} />;
-  if (!asked.data) return <Skeleton lines={10} />;
-  const all = asked.data;
+  if (result.error) return <Problem error={result.error} again={result.again} />;
+  if (!result.data) return <Skeleton lines={10} />;
+  const all = result.data;
   const sections = [...new Set(all.map(({ section }) => section))].sort();
   const section = sections.includes(chosen) ? chosen : sections.includes('couchdb') ? 'couchdb' : (sections[0] ?? '');
   const hay = typed.toLowerCase();
   const shown = all.filter((entry) => (hay === '' ? entry.section === section : `${entry.section} ${entry.key} ${entry.value ?? ''} ${entry.setting?.doc ?? ''}`.toLowerCase().includes(hay)));
   return (
     <>
-      <div class="toolbar"><div class="grow"><Field label="Search keys and meanings" hideLabel type="search" value={typed} onValue={(q) => setParams({ q }, true)} placeholder="Search keys, values and meanings" /></div><Button icon="plus" onClick={() => setDialog('add')}>Add a key</Button></div>
+      <div class="toolbar"><div class="grow"><Field label="Search keys and descriptions" hideLabel type="search" value={typed} onValue={(q) => setParams({ q }, true)} placeholder="Search keys, values and descriptions" /></div><Button icon="plus" onClick={() => setDialog('add')}>Add a key</Button></div>
       <div class="config">
         <nav aria-label="Sections">{sections.map((name) => <Link key={name} to={['config']} query={{ section: name }} aria-current={hay === '' && name === section ? 'true' : undefined}>{name}</Link>)}</nav>
         <Card flush title={hay === '' ? `[${section}]` : plural(shown.length, 'key')}>
           {shown.length === 0 && <Empty icon="search" title="No key matches" />}
-          <div class="key-list">{shown.slice(0, 200).map((entry) => <Key key={`${entry.section}/${entry.key}`} entry={entry} withSection={hay !== ''} again={asked.again} />)}</div>
+          <div class="key-list">{shown.slice(0, 200).map((entry) => <Key key={`${entry.section}/${entry.key}`} entry={entry} withSection={hay !== ''} again={result.again} />)}</div>
         </Card>
       </div>
-      {dialog === 'add' && <Add section={section} known={all} onClose={() => setDialog('')} onDone={asked.again} />}
+      {dialog === 'add' && <Add section={section} known={all} onClose={() => setDialog('')} onDone={result.again} />}
     </>
   );
 }
@@ -66,16 +66,15 @@ function entries(sections: Record<string, Record<string, string>>, settings: Set
   return [...set, ...implied].sort((a, b) => (a.key < b.key ? -1 : 1));
 }
 
-/** Keys whose values are passwords and keys: they are never shown, and never part of a draft. */
+/** Names of configuration keys with secret values, which are never shown and never stored in drafts. */
 const SECRET = /secret|password|passwd|token|hmac|_key$|^key$/i;
 
-/** Values of keys that have a fixed set of them. */
 const VALUES: Record<string, string[]> = {
   'log/level': ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency', 'none'], 'log/writer': ['stderr', 'file', 'syslog', 'journald'],
   'chttpd_auth/password_scheme': ['pbkdf2', 'simple'], 'chttpd_auth/same_site': ['none', 'lax', 'strict'],
 };
 
-const APPLIES = { 'at-once': '', 'after-restart': 'applies after a restart', nowhere: 'kept, and not used by this server' };
+const APPLIES = { 'at-once': '', 'after-restart': 'applies after a restart', nowhere: 'stored, but not used by this server' };
 
 function Key({ entry, withSection, again }: { entry: Entry; withSection: boolean; again: () => void }) {
   const { section, key, value, setting } = entry;
@@ -84,7 +83,7 @@ function Key({ entry, withSection, again }: { entry: Entry; withSection: boolean
   const edited = useDraft(['config', section, key], shown, shown);
   const [secret, setSecret] = useState('');
   const [text, setText] = isSecret ? [secret, setSecret] : [edited.text, edited.setText];
-  const [asking, setAsking] = useState(false);
+  const [confirming, setConfirming] = useState(false);
   const { busy, error, run } = useAction();
   const isSwitch = /^(?:true|false)$/.test(setting?.default ?? shown);
   const isDefault = setting?.default !== null && setting?.default !== undefined && shown === setting.default;
@@ -92,7 +91,7 @@ function Key({ entry, withSection, again }: { entry: Entry; withSection: boolean
     const applies = await setConfig(section, key, next);
     setSecret('');
     edited.saved(next);
-    say(applies === 'after-restart' ? `${key} is set. The change applies after a restart.` : `${key} is set.`);
+    showToast(applies === 'after-restart' ? `${key} is set. The change applies after a restart.` : `${key} is set.`);
     again();
   });
   const label = `${section} ${key}`;
@@ -109,9 +108,9 @@ function Key({ entry, withSection, again }: { entry: Entry; withSection: boolean
         {isSwitch ? <Check label={text === 'true' ? 'on' : 'off'} checked={text === 'true'} disabled={busy} onChecked={(on) => save(String(on))} />
           : section === 'admins' ? <span class="note">changed under <Link to={['users']}>Users</Link></span>
             : <><ChoiceField label={label} hideLabel choices={VALUES[`${section}/${key}`] ?? []} value={text} onValue={setText} mono {...(isSecret ? { type: 'password', autocomplete: 'new-password', placeholder: shown === '' ? 'not set' : 'set; type to replace it' } : {})} onKeyDown={(event) => { if (event.key === 'Enter' && !(isSecret && text === '')) save(text); }} />{(isSecret ? text !== '' : text !== shown) && <Button kind="primary" busy={busy} onClick={() => save(text)}>Save</Button>}</>}
-        {value !== undefined && section !== 'admins' && (!setting || !isDefault) && <Button kind="quiet" icon="trash" label={setting ? `Reset ${label} to the default` : `Delete ${label}`} onClick={() => setAsking(true)} />}
+        {value !== undefined && section !== 'admins' && (!setting || !isDefault) && <Button kind="quiet" icon="trash" label={setting ? `Reset ${label} to the default` : `Delete ${label}`} onClick={() => setConfirming(true)} />}
       </div>
-      {asking && <Confirm title={setting ? 'Reset to the default?' : 'Delete this key?'} verb={setting ? 'Reset to the default' : 'Delete'} onClose={() => setAsking(false)} act={async () => { await unsetConfig(section, key); again(); }}><p>[{section}] {key}{isSecret ? '' : ` = ${shown}`}</p></Confirm>}
+      {confirming && <Confirm title={setting ? 'Reset to the default?' : 'Delete this key?'} verb={setting ? 'Reset to the default' : 'Delete'} onClose={() => setConfirming(false)} act={async () => { await unsetConfig(section, key); again(); }}><p>[{section}] {key}{isSecret ? '' : ` = ${shown}`}</p></Confirm>}
     </div>
   );
 }
@@ -142,21 +141,21 @@ function Add({ section, known, onClose, onDone }: { section: string; known: Entr
 const NO_CORS: Cors = { enabled: false, origins: '', credentials: false, headers: '', methods: '' };
 
 function CorsForm() {
-  const asked = useAsk((signal) => readConfig(signal).then(corsOf), []);
-  const form = useForm<Cors>(['cors'], asked.data ?? NO_CORS);
+  const result = useRequest((signal) => readConfig(signal).then(corsOf), []);
+  const form = useForm<Cors>(['cors'], result.data ?? NO_CORS);
   const { busy, error, run } = useAction();
-  if (asked.error) return <Problem error={asked.error} />;
-  if (!asked.data) return <Skeleton />;
+  if (result.error) return <Problem error={result.error} />;
+  if (!result.data) return <Skeleton />;
   const draft = form.value;
   const risky = draft.enabled && draft.credentials && draft.origins.split(',').some((origin) => origin.trim() === '*');
   const submit = (event: Event) => {
     event.preventDefault();
     void run(async () => {
       await setCors(draft);
-      asked.put(draft);
+      result.put(draft);
       form.discard();
-      say('CORS is saved.');
-      asked.again();
+      showToast('CORS is saved.');
+      result.again();
     });
   };
   return (

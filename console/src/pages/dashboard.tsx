@@ -1,4 +1,4 @@
-/** The state of the server: live from `_prometheus`, `_system` and the tasks; hours from the server's history. */
+/** Metrics of the server: current ones from `_prometheus`, `_system` and the tasks, earlier ones from the history of the server. */
 import { useEffect, useState } from 'preact/hooks';
 import { type History, type Plots, plots, plotsOf } from '../api/history.ts';
 import { type Sample, type Series, rate, readMetrics, total } from '../api/prometheus.ts';
@@ -8,13 +8,13 @@ import { useParam } from '../router.ts';
 import { Chart } from '../ui/chart.tsx';
 import { Card, Link, LinkButton, PageHead, Problem, Segments, Skeleton, Stat } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAsk } from '../ui/use.ts';
+import { useRequest } from '../ui/use.ts';
 import { bytes, duration, millis, number, plural, short } from '../ui/words.ts';
 
 const EVERY_MS = 2000;
 const POINTS = 300;
 
-/** Windows that the server's history fills, and their seconds. */
+/** Windows that are filled from the history of the server, in seconds. */
 const HISTORY: Record<string, number> = { hour: 3600, day: 86_400 };
 
 interface Reading {
@@ -50,15 +50,15 @@ function record(to: Plots, before: Reading | undefined, now: Reading, disk: numb
   to.disk.push(time, [disk]);
 }
 
-/** What was plotted last: a later visit of the page continues it. */
-const kept: { plots: Plots; last: Reading | undefined } = { plots: plots(POINTS), last: undefined };
+/** Points of earlier visits of the page, which a later visit continues. */
+const recorded: { plots: Plots; last: Reading | undefined } = { plots: plots(POINTS), last: undefined };
 
 export function Dashboard() {
   const [window_, setWindow] = useParam('window', '150');
-  const [turn, bump] = useState(0);
-  const disk = useAsk(async (signal) => (await get<{ info?: { sizes: { file: number } } }[]>('_dbs_info', signal)).reduce((sum, { info }) => sum + (info?.sizes.file ?? 0), 0), [], 15_000);
-  const jobs = useAsk((signal) => get<{ jobs: { info?: { changes_pending?: number | null } }[] }>('_scheduler/jobs', signal), [], 5000);
-  const asked = useAsk(async (signal): Promise<Reading> => {
+  const [version, bump] = useState(0);
+  const disk = useRequest(async (signal) => (await get<{ info?: { sizes: { file: number } } }[]>('_dbs_info', signal)).reduce((sum, { info }) => sum + (info?.sizes.file ?? 0), 0), [], 15_000);
+  const jobs = useRequest((signal) => get<{ jobs: { info?: { changes_pending?: number | null } }[] }>('_scheduler/jobs', signal), [], 5000);
+  const result = useRequest(async (signal): Promise<Reading> => {
     const [text, system] = await Promise.all([
       send('GET', '_node/_local/_prometheus', { signal, headers: { Accept: 'text/plain' } }).then((answer) => answer.text),
       get<System>('_node/_local/_system', signal).catch(() => undefined),
@@ -66,35 +66,35 @@ export function Dashboard() {
     return { at: Date.now(), samples: readMetrics(text), system };
   }, [], EVERY_MS);
   const seconds = HISTORY[window_];
-  const history = useAsk(async (signal) => (seconds === undefined ? undefined : plotsOf(await get<History>(`_node/_local/_history${query({ since: Date.now() - seconds * 1000 })}`, signal))), [seconds], 60_000);
+  const history = useRequest(async (signal) => (seconds === undefined ? undefined : plotsOf(await get<History>(`_node/_local/_history${query({ since: Date.now() - seconds * 1000 })}`, signal))), [seconds], 60_000);
   useEffect(() => {
-    if (!asked.data) return;
-    record(kept.plots, kept.last, asked.data, disk.data);
-    kept.last = asked.data;
+    if (!result.data) return;
+    record(recorded.plots, recorded.last, result.data, disk.data);
+    recorded.last = result.data;
     bump((n) => n + 1);
-  }, [asked.data]);
-  if (asked.error && !asked.data) return <><PageHead title="Dashboard" /><Problem error={asked.error} again={asked.again} /></>;
-  if (!asked.data) return <Skeleton lines={10} />;
-  const { samples, system } = asked.data;
+  }, [result.data]);
+  if (result.error && !result.data) return <><PageHead title="Dashboard" /><Problem error={result.error} again={result.again} /></>;
+  if (!result.data) return <Skeleton lines={10} />;
+  const { samples, system } = result.data;
   const lag = jobs.data?.jobs.reduce((sum, { info }) => sum + (info?.changes_pending ?? 0), 0);
   const slow = total(samples, 'settee_slow_requests_total') ?? total(samples, 'settee_slow_requests');
   const span = seconds ?? Number(window_) * (EVERY_MS / 1000);
   const plot = (title: string, series: Series, format: (value: number) => string, note?: string) => (
-    <Card title={title} note={note}><Chart label={title} names={series.names} data={tail(series, span, turn)} format={format} span={span} /></Card>
+    <Card title={title} note={note}><Chart label={title} names={series.names} data={tail(series, span, version)} format={format} span={span} /></Card>
   );
-  const plotsNow = seconds === undefined ? kept.plots : (history.data ?? plots(0));
+  const plotsNow = seconds === undefined ? recorded.plots : (history.data ?? plots(0));
   return (
     <>
-      <PageHead title="Dashboard" note={seconds === undefined ? `Read every ${EVERY_MS / 1000} seconds while this page is open` : 'A sample of each minute since the server started'}>
+      <PageHead title="Dashboard" note={seconds === undefined ? `Read every ${EVERY_MS / 1000} seconds while this page is open` : 'One sample per minute since the server started'}>
         <Segments label="Time shown" value={window_} onValue={setWindow} options={[['30', '1 min'], ['150', '5 min'], ['300', '10 min'], ['hour', '1 h'], ['day', '24 h']]} />
         <CopyAs request={{ method: 'GET', path: '_node/_local/_prometheus' }} />
       </PageHead>
       <Card><dl class="stats">
-        <Stat label="Up for" value={duration(system?.uptime ?? total(samples, 'couchdb_uptime_seconds'))} />
-        <Stat label="Requests so far" value={short(total(samples, 'couchdb_httpd_requests_total') ?? 0)} />
+        <Stat label="Uptime" value={duration(system?.uptime ?? total(samples, 'couchdb_uptime_seconds'))} />
+        <Stat label="Requests" value={short(total(samples, 'couchdb_httpd_requests_total') ?? 0)} />
         <Stat label="Memory" value={bytes(memory(system))} />
         <Stat label="On disk" value={bytes(disk.data)} />
-        <Stat label="Watching changes" value={number(total(samples, 'couchdb_httpd_clients_requesting_changes_total') ?? total(samples, 'couchdb_httpd_clients_requesting_changes') ?? 0)} />
+        <Stat label="Changes feeds" value={number(total(samples, 'couchdb_httpd_clients_requesting_changes_total') ?? total(samples, 'couchdb_httpd_clients_requesting_changes') ?? 0)} />
         <Stat label="Replication lag" value={jobs.data && jobs.data.jobs.length > 0 ? plural(lag ?? 0, 'change') : '–'} note={jobs.data?.jobs.length === 0 ? 'No replication is running' : undefined} />
         {slow !== undefined && <Stat label="Slow requests" value={<Link to={['slow']}>{number(slow)}</Link>} />}
       </dl></Card>
@@ -112,9 +112,9 @@ export function Dashboard() {
   );
 }
 
-function tail(series: Series, span: number, _turn: number) {
+function tail(series: Series, span: number, _version: number) {
   const [times, ...values] = series.data();
-  // By time: the page may not have been open throughout.
+  // Selected by time, because samples are missing while the page is closed.
   const start = (times.at(-1) ?? 0) - span;
   const from = times.findIndex((time) => time >= start);
   return [times.slice(from), ...values.map((list) => list.slice(from))] as [number[], ...(number | null)[][]];

@@ -1,37 +1,37 @@
-/** The databases with their sizes, sorted by any figure. The table grows while it is scrolled. */
+/** The list of databases with their sizes, which can be sorted by each column. The table grows while it is scrolled. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { createDatabase } from '../api/config.ts';
 import { NAMES_MAX, databaseNames, readFigures, sortDatabases, type Info, type SortKey } from '../api/databases.ts';
 import { ApiError, creating, get, send } from '../api/http.ts';
 import { path, query } from '../api/paths.ts';
-import { isAdmin, isParty, world } from '../api/session.ts';
+import { isAdmin, isParty, sessionState } from '../api/session.ts';
 import { go, setParams, useDialog, useParam } from '../router.ts';
 import { Icon } from '../ui/icons.tsx';
-import { Button, Card, Check, Confirm, Dialog, Empty, Field, Link, Notice, PageHead, Problem, Skeleton, Tag, say } from '../ui/kit.tsx';
+import { Button, Card, Check, Confirm, Dialog, Empty, Field, Link, Notice, PageHead, Problem, Skeleton, Tag, showToast } from '../ui/kit.tsx';
 import { CopyAs, Menu } from '../ui/menu.tsx';
 import { useCommands } from '../ui/palette.tsx';
-import { useAction, useAsk, useSettled } from '../ui/use.ts';
+import { useAction, useRequest, useSettled } from '../ui/use.ts';
 import { bytes, number, plural } from '../ui/words.ts';
 
-/** Rows that are added to the table when its end comes into view. */
+/** Number of rows that are added when the end of the table becomes visible. */
 const PAGE = 100;
 
-/** The figures of these databases, as they arrive. They are read again when `turn` changes. */
-function useFigures(names: string[], turn: unknown): { figures: ReadonlyMap<string, Info | undefined>; missing: number; error: Error | undefined } {
-  const [state, set] = useState({ turn, figures: new Map<string, Info | undefined>() });
+/** Reads the figures of databases in batches. They are read again when `version` changes. */
+function useFigures(names: string[], version: unknown): { figures: ReadonlyMap<string, Info | undefined>; missing: number; error: Error | undefined } {
+  const [state, set] = useState({ version, figures: new Map<string, Info | undefined>() });
   const [error, setError] = useState<Error>();
-  const figures = state.turn === turn ? state.figures : new Map<string, Info | undefined>();
+  const figures = state.version === version ? state.figures : new Map<string, Info | undefined>();
   const missing = names.filter((name) => !figures.has(name));
-  const wanted = missing.slice(0, PAGE);
+  const batch = missing.slice(0, PAGE);
   useEffect(() => {
-    if (wanted.length === 0) return;
+    if (batch.length === 0) return;
     const control = new AbortController();
     setError(undefined);
-    readFigures(wanted, control.signal, (found) => {
-      if (!control.signal.aborted) set({ turn, figures: new Map([...figures, ...found, ...wanted.filter((name) => !found.has(name)).map((name) => [name, undefined] as const)]) });
+    readFigures(batch, control.signal, (found) => {
+      if (!control.signal.aborted) set({ version, figures: new Map([...figures, ...found, ...batch.filter((name) => !found.has(name)).map((name) => [name, undefined] as const)]) });
     }).catch((problem: unknown) => { if (!control.signal.aborted) setError(problem as Error); });
     return () => control.abort();
-  }, [wanted.join('\n'), turn]);
+  }, [batch.join('\n'), version]);
   return { figures, missing: missing.length, error };
 }
 
@@ -40,21 +40,21 @@ export function Databases() {
   const [sort] = useParam('sort', 'name');
   const [order] = useParam('order', 'up');
   const [dialog, setDialog] = useDialog();
-  const [doomed, setDoomed] = useState<string>();
+  const [deleting, setDeleting] = useState<string>();
   const [count, setCount] = useState(PAGE);
   const prefix = useSettled(typed, 150);
-  const asked = useAsk((signal) => databaseNames(prefix, signal), [prefix, world.value.session.name], 0, 'shown');
+  const result = useRequest((signal) => databaseNames(prefix, signal), [prefix, sessionState.value.session.name], 0, 'shown');
   useEffect(() => setCount(PAGE), [prefix, sort, order]);
   useCommands([{ text: 'Create a database', where: 'Action', icon: 'plus', act: () => setDialog('create') }], []);
-  const all = asked.data?.slice(0, NAMES_MAX) ?? [];
+  const all = result.data?.slice(0, NAMES_MAX) ?? [];
   const key = sort as SortKey;
   const shown = (figures: ReadonlyMap<string, Info | undefined>) => sortDatabases(all, figures, key, order === 'down').slice(0, count);
-  // A sort by a figure needs the figures of all databases.
-  const { figures, missing, error } = useFigures(key === 'name' ? shown(new Map()) : all, asked.data);
+  // Sorting by a figure requires the figures of all databases.
+  const { figures, missing, error } = useFigures(key === 'name' ? shown(new Map()) : all, result.data);
   const rows = shown(figures);
-  const refused = asked.error instanceof ApiError && [401, 403].includes(asked.error.status);
+  const refused = result.error instanceof ApiError && [401, 403].includes(result.error.status);
   const reading = key !== 'name' && missing > 0 ? ` · ${number(all.length - missing)} read for the sort` : '';
-  const total = asked.data && `${asked.data.length > NAMES_MAX ? 'more than ' : ''}${plural(all.length, 'database')}${typed === '' ? '' : ' match'}${reading}`;
+  const total = result.data && `${result.data.length > NAMES_MAX ? 'more than ' : ''}${plural(all.length, 'database')}${typed === '' ? '' : ' match'}${reading}`;
   return (
     <>
       <PageHead title="Databases" note={refused ? undefined : <span role="status">{total ?? '…'}</span>}>
@@ -65,23 +65,23 @@ export function Databases() {
       {refused ? <OpenByName /> : (
         <>
           <div class="toolbar"><div class="grow"><Field label="Databases whose names begin with" hideLabel type="search" value={typed} onValue={(value) => setParams({ q: value }, true)} placeholder="Names that begin with …" /></div></div>
-          <Problem error={asked.error ?? error} again={asked.again} />
+          <Problem error={result.error ?? error} again={result.again} />
           <Card flush>
-            {asked.data === undefined && !asked.error && <Skeleton />}
-            {asked.data?.length === 0 && <Empty icon="database" title={typed === '' ? 'No databases yet' : `No name begins with “${typed}”`}
+            {result.data === undefined && !result.error && <Skeleton />}
+            {result.data?.length === 0 && <Empty icon="database" title={typed === '' ? 'No databases yet' : `No name begins with “${typed}”`}
               action={isAdmin() && <Button kind="primary" icon="plus" onClick={() => setDialog('create')}>Create database</Button>}>A database holds documents, their views and indexes.</Empty>}
-            {rows.length > 0 && <Table names={rows} figures={figures} sort={key} order={order} onDelete={setDoomed} />}
+            {rows.length > 0 && <Table names={rows} figures={figures} sort={key} order={order} onDelete={setDeleting} />}
           </Card>
           {rows.length < all.length && <Sentinel key={rows.length} onSeen={() => setCount((old) => old + PAGE)} />}
         </>
       )}
       {dialog === 'create' && <Create onClose={() => setDialog('')} />}
-      {doomed !== undefined && <DeleteDatabase name={doomed} onClose={() => setDoomed(undefined)} onDone={asked.again} />}
+      {deleting !== undefined && <DeleteDatabase name={deleting} onClose={() => setDeleting(undefined)} onDone={result.again} />}
     </>
   );
 }
 
-/** Calls `onSeen` when the end of the list comes close to the visible part. */
+/** Calls `onSeen` when the end of the list is close to the visible part. */
 function Sentinel({ onSeen }: { onSeen: () => void }) {
   const at = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -94,7 +94,7 @@ function Sentinel({ onSeen }: { onSeen: () => void }) {
 
 const COLUMNS: [SortKey, string, string][] = [['name', 'Name', ''], ['docs', 'Documents', 'num'], ['deleted', 'Deleted', 'num hide-small'], ['data', 'Data', 'num hide-small'], ['disk', 'On disk', 'num']];
 
-/** The head of a column: the arrow shows the order, and a click changes it. Figures sort from the largest first. */
+/** Head of a sortable column. The first click on a figure sorts in descending order. */
 function SortHead({ name, text, kind, sort, order }: { name: SortKey; text: string; kind: string; sort: SortKey; order: string }) {
   const isOn = sort === name;
   const first = name === 'name' ? 'up' : 'down';
@@ -136,11 +136,10 @@ function Line({ name, info, onDelete }: { name: string; info: Info | undefined; 
   );
 }
 
-/** For users who may not see the list. */
 function OpenByName() {
   const [name, setName] = useState('');
   return (
-    <Card title="Open a database" note="The list of databases is for administrators. You can open those that you are a member of by name.">
+    <Card title="Open a database" note="Only administrators can list databases. Enter the name of a database of which you are a member.">
       <form class="row end" onSubmit={(event) => { event.preventDefault(); go(['db', name]); }}>
         <div class="grow"><Field label="Name" value={name} onValue={setName} required mono /></div>
         <Button kind="primary" type="submit">Open</Button>
@@ -160,7 +159,7 @@ function Create({ onClose }: { onClose: () => void }) {
     event.preventDefault();
     void run(async () => {
       await creating(`The database ${name}`, () => createDatabase(name, partitioned));
-      say(`${name} is created.`);
+      showToast(`${name} is created.`);
       go(['db', name]);
     });
   };
@@ -177,14 +176,14 @@ function Create({ onClose }: { onClose: () => void }) {
 }
 
 export function DeleteDatabase({ name, onClose, onDone }: { name: string; onClose: () => void; onDone: () => void }) {
-  const info = useAsk((signal) => get<Info>(path`${name}`, signal), [name]);
+  const info = useRequest((signal) => get<Info>(path`${name}`, signal), [name]);
   const act = async () => {
     await send('DELETE', path`${name}`);
-    say(`${name} is deleted.`);
+    showToast(`${name} is deleted.`);
     onDone();
   };
   return (
-    <Confirm title={`Delete ${name}?`} verb="Delete for ever" typed={name} act={act} onClose={onClose}>
+    <Confirm title={`Delete ${name}?`} verb="Delete permanently" typed={name} act={act} onClose={onClose}>
       <p>This deletes {info.data ? plural(info.data.doc_count, 'document') : 'all documents'}, the views and their indexes. It cannot be undone.</p>
     </Confirm>
   );

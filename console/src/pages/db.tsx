@@ -1,12 +1,12 @@
-/** One database: its head, its tabs, and the page within. */
+/** The frame of the pages of one database: head and tabs. */
 import type { ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { get } from '../api/http.ts';
 import { path as pathOf } from '../api/paths.ts';
-import { world } from '../api/session.ts';
+import { sessionState } from '../api/session.ts';
 import { useRoute } from '../router.ts';
 import { LinkButton, Link, PageHead, Problem, Skeleton, Tabs, Tag } from '../ui/kit.tsx';
-import { useAsk } from '../ui/use.ts';
+import { useRequest } from '../ui/use.ts';
 import { bytes, plural } from '../ui/words.ts';
 
 export interface DbInfo {
@@ -23,7 +23,7 @@ export interface DbInfo {
 export interface DbPage {
   db: string;
   info: DbInfo | undefined;
-  /** Asks again for the head. */
+  /** Loads the information about the database again. */
   again: () => void;
 }
 
@@ -51,7 +51,7 @@ export function Database() {
   const { path } = useRoute();
   const db = path[1] ?? '';
   const sub = path[2] ?? 'docs';
-  const asked = useAsk((signal) => get<DbInfo>(pathOf`${db}`, signal), [db]);
+  const result = useRequest((signal) => get<DbInfo>(pathOf`${db}`, signal), [db]);
   const [page, setPage] = useState<Page | undefined>(() => loaded.get(sub));
   const [error, setError] = useState<Error>();
   useEffect(() => {
@@ -61,18 +61,18 @@ export function Database() {
       setPage(() => found);
     }).catch(setError);
   }, [sub]);
-  if (asked.error) {
-    return <div class="stack"><PageHead title={db} /><Problem error={asked.error} again={asked.again} /><p><Link to={['databases']}>To the databases</Link></p></div>;
+  if (result.error) {
+    return <div class="stack"><PageHead title={db} /><Problem error={result.error} again={result.again} /><p><Link to={['databases']}>To the databases</Link></p></div>;
   }
   const Shown = page ?? loaded.get(sub);
   const isOneDocument = sub === 'doc' || sub === 'new';
   return (
     <>
-      {!isOneDocument && <Head db={db} sub={sub} info={asked.data} />}
+      {!isOneDocument && <Head db={db} sub={sub} info={result.data} />}
       {!isOneDocument && <DbTabs db={db} sub={sub} />}
       <Problem error={error} again={() => location.reload()} />
       {!PAGES[sub] && <p>This page does not exist. <Link to={['db', db]}>To the documents</Link></p>}
-      {PAGES[sub] && (Shown ? <Shown key={path.slice(0, 5).join('/')} db={db} info={asked.data} again={asked.again} /> : <Skeleton />)}
+      {PAGES[sub] && (Shown ? <Shown key={path.slice(0, 5).join('/')} db={db} info={result.data} again={result.again} /> : <Skeleton />)}
     </>
   );
 }
@@ -93,7 +93,7 @@ function Head({ db, sub, info }: { db: string; sub: string; info: DbInfo | undef
 }
 
 function DbTabs({ db, sub }: { db: string; sub: string }) {
-  const hasSearch = world.value.welcome?.features.some((feature) => feature === 'search' || feature === 'nouveau') ?? false;
+  const hasSearch = sessionState.value.welcome?.features.some((feature) => feature === 'search' || feature === 'nouveau') ?? false;
   const tabs: [string, string[], string[]][] = [
     ['Documents', [], ['docs', 'upload']],
     ['Views', ['designs'], ['designs', 'design', 'view']],

@@ -1,4 +1,4 @@
-/** The functions of one design document, each with an editor. What is not shown here stays as it was written. */
+/** Editors of the functions of one design document. The text of other members is not modified. */
 import { useState } from 'preact/hooks';
 import { MAP, REDUCES, saveText } from '../api/design.ts';
 import { send } from '../api/http.ts';
@@ -8,8 +8,8 @@ import { member, parse, plain, withMembers } from '../json/text.ts';
 import { go, setParams, useParam, useRoute } from '../router.ts';
 import { Restored, useDraft, useForm } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
-import { Button, Card, Confirm, Field, Link, LinkButton, Notice, Problem, Select, Skeleton, say } from '../ui/kit.tsx';
-import { useAction, useAsk } from '../ui/use.ts';
+import { Button, Card, Confirm, Field, Link, LinkButton, Notice, Problem, Select, Skeleton, showToast } from '../ui/kit.tsx';
+import { useAction, useRequest } from '../ui/use.ts';
 import { BuildState } from './designs.tsx';
 import type { DbPage } from './db.tsx';
 import { SEARCH_STARTS, SearchIndex, newSearchIndex, type SearchKind } from './search-index.tsx';
@@ -27,7 +27,7 @@ const STARTS: Record<Kind | 'validate_doc_update', string> = {
   validate_doc_update: 'function (newDoc, oldDoc, userCtx, secObj) {\n  if (!newDoc.type) throw({ forbidden: "A document needs a type." });\n}',
 };
 
-/** The names of all functions: `views/by_type`, `filters/mine`, `validate_doc_update`. */
+/** Returns the names of all functions: `views/by_type`, `filters/mine`, `validate_doc_update`. */
 function parts(text: string): string[] {
   const root = parse(text);
   const found = KINDS.flatMap((kind) => (member(root, kind)?.keys ?? []).filter((name) => name !== 'lib').map((name) => `${kind}/${name}`));
@@ -48,10 +48,10 @@ export function Design({ db }: DbPage) {
   const { path: at } = useRoute();
   const ddoc = at[3] ?? '';
   const [part] = useParam('part');
-  const asked = useAsk(async (signal) => (await send('GET', designPath(db, ddoc), { signal })).text, [db, ddoc]);
-  if (asked.error) return <Problem error={asked.error} again={asked.again} />;
-  if (asked.data === undefined) return <Skeleton />;
-  const names = parts(asked.data);
+  const result = useRequest(async (signal) => (await send('GET', designPath(db, ddoc), { signal })).text, [db, ddoc]);
+  if (result.error) return <Problem error={result.error} again={result.again} />;
+  if (result.data === undefined) return <Skeleton />;
+  const names = parts(result.data);
   const chosen = part || names[0] || 'new';
   return (
     <>
@@ -64,9 +64,9 @@ export function Design({ db }: DbPage) {
           {names.map((name) => <Link key={name} to={['db', db, 'design', ddoc]} query={{ part: name }} aria-current={name === chosen ? 'true' : undefined}>{name}</Link>)}
           <Link to={['db', db, 'design', ddoc]} query={{ part: 'new' }} aria-current={chosen === 'new' ? 'true' : undefined}>+ new function</Link>
         </nav>
-        {chosen === 'new' ? <New db={db} ddoc={ddoc} text={asked.data} again={asked.again} />
-          : searchPart(chosen) ? <SearchIndex key={chosen} db={db} ddoc={ddoc} text={asked.data} {...searchPart(chosen) as SearchPart} onSaved={asked.put} again={asked.again} />
-          : <Function key={chosen} db={db} ddoc={ddoc} text={asked.data} part={chosen} onSaved={asked.put} again={asked.again} />}
+        {chosen === 'new' ? <New db={db} ddoc={ddoc} text={result.data} again={result.again} />
+          : searchPart(chosen) ? <SearchIndex key={chosen} db={db} ddoc={ddoc} text={result.data} {...searchPart(chosen) as SearchPart} onSaved={result.put} again={result.again} />
+          : <Function key={chosen} db={db} ddoc={ddoc} text={result.data} part={chosen} onSaved={result.put} again={result.again} />}
       </div>
     </>
   );
@@ -85,7 +85,7 @@ interface PartProps {
 }
 
 function Function({ db, ddoc, text, part, onSaved, again }: PartProps & { part: string; onSaved: (text: string) => void }) {
-  // Names may have slashes themselves.
+  // Names may contain slashes.
   const slash = part.indexOf('/');
   const at = slash < 0 ? [part] : [part.slice(0, slash), part.slice(slash + 1)];
   const [kind, name = ''] = at;
@@ -94,11 +94,11 @@ function Function({ db, ddoc, text, part, onSaved, again }: PartProps & { part: 
   const codeLanguage = language === 'javascript' ? 'javascript' : language === 'query' ? 'json' : 'text';
   const source = stringAt(text, isView ? [...at, 'map'] : at);
   const oldReduce = isView ? stringAt(text, [...at, 'reduce']) : undefined;
-  // A function has no revision of its own: its old text says what was typed on.
+  // A function has no revision, so its text is the base of the draft.
   const mapped = useDraft(['design', db, ddoc, part], source ?? '', source ?? '');
   const reduced = useDraft(['design', db, ddoc, part, 'reduce'], oldReduce ?? '', oldReduce ?? '');
   const [code, reduce] = [mapped.text, reduced.text];
-  const [asking, setAsking] = useState(false);
+  const [confirming, setConfirming] = useState(false);
   const { busy, error, run } = useAction();
   const isChanged = source !== undefined && (mapped.isChanged || reduced.isChanged);
   const isStale = mapped.isStale || reduced.isStale;
@@ -109,7 +109,7 @@ function Function({ db, ddoc, text, part, onSaved, again }: PartProps & { part: 
   if (source === undefined) return <Notice>This design document has no function {part}.</Notice>;
   const save = () => void run(async () => {
     const [code, reduce] = [mapped.now(), reduced.now()];
-    // Other functions of the document may have been saved since the page asked for it.
+    // Other functions of the document may have been saved since the page was loaded.
     const newest = (await send('GET', designPath(db, ddoc))).text;
     const isSame = [isView ? [...at, 'map'] : at, [...at, 'reduce']].every((each) => getAt(newest, each) === getAt(text, each));
     if (!isSame) {
@@ -123,26 +123,26 @@ function Function({ db, ddoc, text, part, onSaved, again }: PartProps & { part: 
     onSaved(withMembers(body, { _rev: JSON.stringify(rev) }));
     mapped.saved(code, { base: code, rebase: (typed) => typed });
     reduced.saved(reduce, { base: reduce, rebase: (typed) => typed });
-    say(isLater ? `${part} is saved, without what you typed since then.` : `${part} is saved.`);
+    showToast(isLater ? `${part} is saved, without your later changes.` : `${part} is saved.`);
     again();
   });
   return (
     <div class="stack">
-      {isView && <Notice>A changed map function rebuilds its index; other views keep theirs. <Link to={['db', db, 'playground']} query={{ ddoc, name }}>Try it in the playground</Link> first.</Notice>}
-      {isStale && !busy ? <Notice kind="warn"><p>The function has changed since this text was typed.</p><p><Button onClick={discard}>Discard mine</Button></p></Notice> : <Restored found={mapped.restored ?? reduced.restored} onDiscard={discard} />}
+      {isView && <Notice>Saving a changed map function rebuilds its index. Indexes of other views are kept. <Link to={['db', db, 'playground']} query={{ ddoc, name }}>Try it in the playground</Link> first.</Notice>}
+      {isStale && !busy ? <Notice kind="warn"><p>The function has changed since you edited it.</p><p><Button onClick={discard}>Discard mine</Button></p></Notice> : <Restored found={mapped.restored ?? reduced.restored} onDiscard={discard} />}
       <Card title={isView ? 'Map' : part}><Editor label={isView ? `Map function of ${name}` : part} language={codeLanguage} value={code} onValue={mapped.setText} onSave={save} lines={[8, 28]} /></Card>
       {isView && language !== 'query' && <Card title="Reduce"><Reduce label={`Reduce function of ${name}`} value={reduce} onValue={reduced.setText} onSave={save} language={codeLanguage} /></Card>}
       <Problem error={error} />
       <div class="row spread">
         <div class="actions"><Button kind="primary" icon="check" busy={busy} disabled={!isChanged} onClick={save}>Save</Button>{isChanged && <Button kind="quiet" onClick={discard}>Undo all</Button>}{isView && language !== 'query' && <LinkButton to={['db', db, 'view', ddoc, name]} icon="table">Rows</LinkButton>}</div>
-        <Button kind="danger" icon="trash" onClick={() => setAsking(true)}>Delete {isView ? 'view' : 'function'}</Button>
+        <Button kind="danger" icon="trash" onClick={() => setConfirming(true)}>Delete {isView ? 'view' : 'function'}</Button>
       </div>
-      {asking && <Confirm title={`Delete ${part}?`} verb="Delete" onClose={() => setAsking(false)} act={async () => {
+      {confirming && <Confirm title={`Delete ${part}?`} verb="Delete" onClose={() => setConfirming(false)} act={async () => {
         await saveText(db, ddoc, setAt(text, at, undefined));
         discard();
         setParams({ part: undefined });
         again();
-      }}><p>{isView ? 'This deletes its index.' : 'Requests that name it fail from then on.'}</p></Confirm>}
+      }}><p>{isView ? 'This also deletes its index.' : 'Requests that use this function will fail.'}</p></Confirm>}
     </div>
   );
 }
@@ -159,8 +159,8 @@ export function Reduce({ label, value, onValue, onSave, language }: { label: str
 }
 
 function New({ db, ddoc, text, again }: PartProps) {
-  const [wanted] = useParam('kind');
-  const form = useForm(['new function', db, ddoc, wanted], { kind: wanted in STARTS ? wanted : 'views', name: '' });
+  const [requestedKind] = useParam('kind');
+  const form = useForm(['new function', db, ddoc, requestedKind], { kind: requestedKind in STARTS ? requestedKind : 'views', name: '' });
   const { kind, name } = form.value;
   const { busy, error, run } = useAction();
   const isValidation = kind === 'validate_doc_update';

@@ -1,18 +1,18 @@
-/** One document: its text, conflicts, revisions and attachments. The text is what the server stores, number for number. */
+/** One document: its text, conflicts, revisions and attachments. The text is never converted to values, so numbers are not rounded. */
 import { useEffect, useState } from 'preact/hooks';
-import { draft, keep } from '../api/drafts.ts';
+import { draft, storeDraft } from '../api/drafts.ts';
 import { deletionOf, restore, type Deletion } from '../api/undo.ts';
 import { ApiError, creating, get, send } from '../api/http.ts';
 import { docPath, idPath, isDocumentId, path as pathOf, query } from '../api/paths.ts';
 import { documentProblems } from '../json/problems.ts';
 import { format, member, parse, plain, raw, stringOf, withMembers } from '../json/text.ts';
 import { go, useDialog, useParam, useRoute } from '../router.ts';
-import { Restored, useDraft, type Drafted } from '../ui/draft.tsx';
+import { Restored, useDraft, type DraftState } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
-import { Button, Card, Confirm, Dialog, Empty, Field, Link, LinkButton, Notice, PageHead, Problem, Segments, Skeleton, Tabs, Tag, say } from '../ui/kit.tsx';
+import { Button, Card, Confirm, Dialog, Empty, Field, Link, LinkButton, Notice, PageHead, Problem, Segments, Skeleton, Tabs, Tag, showToast } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useCommands } from '../ui/palette.tsx';
-import { useAction, useAsk } from '../ui/use.ts';
+import { useAction, useRequest } from '../ui/use.ts';
 import { bytes } from '../ui/words.ts';
 import { Attachments, type Stub } from './attachments.tsx';
 import type { DbPage } from './db.tsx';
@@ -23,7 +23,7 @@ import { StringEditor } from './string-editor.tsx';
 export interface Loaded {
   id: string;
   rev: string;
-  /** As it is edited: without what was asked for besides. */
+  /** The document without `_conflicts` and `_revs_info`. */
   text: string;
   conflicts: string[];
   revs: { rev: string; status: string }[];
@@ -50,17 +50,17 @@ export async function load(db: string, id: string, rev: string, signal?: AbortSi
 export function Document(page: DbPage) {
   const { path } = useRoute();
   const id = path[3] ?? '';
-  if (!isDocumentId(id)) return <Problem error={new Error(id === '' ? 'The address names no document.' : `${id} is a name of the server and no document.`)} />;
-  return <One {...page} id={id} />;
+  if (!isDocumentId(id)) return <Problem error={new Error(id === '' ? 'The address contains no document id.' : `${id} is reserved and not a document id.`)} />;
+  return <DocumentPage {...page} id={id} />;
 }
 
-function One({ db, id }: DbPage & { id: string }) {
+function DocumentPage({ db, id }: DbPage & { id: string }) {
   const [tab] = useParam('tab', 'edit');
   const [rev] = useParam('rev');
   const [dialog, setDialog] = useDialog();
-  const asked = useAsk((signal) => load(db, id, rev, signal), [db, id, rev]);
-  const doc = asked.data;
-  const isDeleted = asked.error instanceof ApiError && asked.error.status === 404 && asked.error.reason === 'deleted';
+  const result = useRequest((signal) => load(db, id, rev, signal), [db, id, rev]);
+  const doc = result.data;
+  const isDeleted = result.error instanceof ApiError && result.error.status === 404 && result.error.reason === 'deleted';
   const isDesign = id.startsWith('_design/');
   useCommands([
     { text: 'Clone this document', where: 'Action', icon: 'copy', act: () => setDialog('clone') },
@@ -81,23 +81,23 @@ function One({ db, id }: DbPage & { id: string }) {
         { text: 'Revisions', ...to('revisions') },
         { text: <>Attachments {doc && doc.attachments.length > 0 && <Tag>{doc.attachments.length}</Tag>}</>, ...to('attachments') },
       ]} />
-      {isDeleted ? <Deleted db={db} id={id} again={asked.again} /> : <Problem error={asked.error} again={asked.again} />}
-      {!doc && !asked.error && <Skeleton lines={10} />}
-      {doc && tab === 'edit' && <Edit key={`${id} ${rev}`} db={db} doc={doc} readOnly={rev !== ''} onSaved={asked.put} again={asked.again} />}
-      {doc && tab === 'conflicts' && <Conflicts db={db} doc={doc} again={asked.again} />}
-      {doc && tab === 'revisions' && <Revisions db={db} doc={doc} again={asked.again} />}
-      {doc && tab === 'attachments' && <Attachments db={db} doc={doc} again={asked.again} />}
+      {isDeleted ? <Deleted db={db} id={id} again={result.again} /> : <Problem error={result.error} again={result.again} />}
+      {!doc && !result.error && <Skeleton lines={10} />}
+      {doc && tab === 'edit' && <Edit key={`${id} ${rev}`} db={db} doc={doc} readOnly={rev !== ''} onSaved={result.put} again={result.again} />}
+      {doc && tab === 'conflicts' && <Conflicts db={db} doc={doc} again={result.again} />}
+      {doc && tab === 'revisions' && <Revisions db={db} doc={doc} again={result.again} />}
+      {doc && tab === 'attachments' && <Attachments db={db} doc={doc} again={result.again} />}
       {dialog === 'clone' && <Clone db={db} id={id} onClose={() => setDialog('')} />}
       {dialog === 'delete' && doc && <Remove db={db} doc={doc} onClose={() => setDialog('')} />}
     </>
   );
 }
 
-/** The newest revision in a text that was typed on the revision before; other text stays as it is. */
+/** Returns a function that replaces the revision `old` in a text by `rev`. Texts with another revision are not changed. */
 const withRev = (old: string | undefined, rev: string) => (text: string) => text.replace(/("_rev"\s*:\s*)"([^"]*)"/, (whole, name: string, found: string) => (found === old ? `${name}${JSON.stringify(rev)}` : whole));
 
-/** Their revision, and their attachments: a text that names no new data for attachments must not remove theirs. */
-function over(theirs: Loaded, text: string): string {
+/** Returns the text based on the stored revision. It keeps the stored attachments unless it contains new attachment data. */
+function rebaseOnto(theirs: Loaded, text: string): string {
   const mine = member(parse(text), '_attachments');
   const own = member(parse(theirs.text), '_attachments');
   const files = mine && /"data"\s*:/.test(raw(text, mine)) ? {} : { _attachments: own && raw(theirs.text, own) };
@@ -113,11 +113,11 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
   const put = async (sent: string, body: string) => {
     const answer = await send('PUT', docPath(db, doc.id), { body });
     const { rev } = JSON.parse(answer.text) as { rev: string };
-    // The text may have changed while the request was on its way.
+    // The text may have changed during the request.
     const isLater = draft(['doc', db, doc.id])?.text !== sent;
     onSaved({ ...doc, rev, text: format(withMembers(body, { _rev: JSON.stringify(rev) })) });
     edited.saved(sent, { base: rev, rebase: withRev(stringOf(body, member(parse(body), '_rev')), rev) });
-    say(isLater ? `Saved as ${rev}, without what you typed since then.` : `Saved as ${rev}.`);
+    showToast(isLater ? `Saved as ${rev}, without your later changes.` : `Saved as ${rev}.`);
     setTheirs(undefined);
     again();
   };
@@ -125,7 +125,7 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
     if (readOnly || busy) return;
     void run(async () => {
       try {
-        // The newest text: a key may be pressed before the page shows the one before it.
+        // `now` returns the newest text; `text` may not be rendered yet.
         const sent = edited.now();
         await put(sent, sent);
       } catch (problem) {
@@ -141,9 +141,9 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
         <Difference left={theirs.text} right={text} leftName={`Stored, ${theirs.rev}`} rightName="Yours" />
         <Problem error={error} />
         <div class="actions">
-          <Button kind="primary" busy={busy} onClick={() => void run(() => put(text, over(theirs, text)))}>Save mine over theirs</Button>
+          <Button kind="primary" busy={busy} onClick={() => void run(() => put(text, rebaseOnto(theirs, text)))}>Save mine over theirs</Button>
           <Button onClick={() => { edited.discard(); setTheirs(undefined); again(); }}>Take theirs</Button>
-          <Button onClick={() => void run(async () => { await Promise.resolve(edited.move(format(over(theirs, text)), theirs.rev)); setTheirs(undefined); again(); })}>Continue editing</Button>
+          <Button onClick={() => void run(async () => { await Promise.resolve(edited.replace(format(rebaseOnto(theirs, text)), theirs.rev)); setTheirs(undefined); again(); })}>Continue editing</Button>
         </div>
       </div>
     );
@@ -162,7 +162,7 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
         <span class="note">{bytes(text.length)}{isChanged ? ' · not saved' : ''} <span class="hide-small">· <kbd>Ctrl S</kbd> saves</span></span>
       </div>
       {edited.isStale && !busy
-        ? <Notice kind="warn"><p>The document has changed since this text was typed: it is now {doc.rev}.</p><p class="row"><Button onClick={() => setTheirs(doc)}>Compare</Button><Button onClick={edited.discard}>Discard mine</Button></p></Notice>
+        ? <Notice kind="warn"><p>The document has changed since you edited it. Its revision is now {doc.rev}.</p><p class="row"><Button onClick={() => setTheirs(doc)}>Compare</Button><Button onClick={edited.discard}>Discard mine</Button></p></Notice>
         : <Restored found={edited.restored} onDiscard={edited.discard} />}
       <Problem error={error} />
       <Sides label={`JSON of ${doc.id}`} edited={edited} readOnly={readOnly} onSave={save} />
@@ -171,14 +171,13 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
   );
 }
 
-/** JSON, form or both; the address keeps the choice. */
 function SideChoice() {
   const [side, setSide] = useParam('as', 'json');
   return <Segments label="Edit as" value={side} onValue={(next) => setSide(next, true)} options={[['json', 'JSON'], ['form', 'Form'], ['both', 'Both']]} />;
 }
 
-/** The text of a document as JSON and as a form. Both edit the same draft. */
-function Sides({ label, edited, readOnly = false, isNew = false, onSave }: { label: string; edited: Drafted; readOnly?: boolean; isNew?: boolean; onSave: () => void }) {
+/** The JSON editor and the form of a document, which edit the same draft. */
+function Sides({ label, edited, readOnly = false, isNew = false, onSave }: { label: string; edited: DraftState; readOnly?: boolean; isNew?: boolean; onSave: () => void }) {
   const [side] = useParam('as', 'json');
   const onKeyDown = (event: KeyboardEvent) => {
     if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== 's') return;
@@ -196,14 +195,14 @@ function Sides({ label, edited, readOnly = false, isNew = false, onSave }: { lab
 function Revisions({ db, doc, again }: { db: string; doc: Loaded; again: () => void }) {
   const { busy, error, run } = useAction();
   const revert = (old: Loaded) => void run(async () => {
-    const answer = await send('PUT', docPath(db, doc.id), { body: over(doc, old.text) });
-    say(`The text of ${old.rev} is saved as ${(JSON.parse(answer.text) as { rev: string }).rev}.`);
+    const answer = await send('PUT', docPath(db, doc.id), { body: rebaseOnto(doc, old.text) });
+    showToast(`The text of ${old.rev} is saved as ${(JSON.parse(answer.text) as { rev: string }).rev}.`);
     again();
   });
   const [shown, setShown] = useParam('show');
   const available = doc.revs.filter(({ status }) => status === 'available');
   const chosen = shown || available[1]?.rev || '';
-  const other = useAsk((signal) => (chosen === '' ? Promise.resolve(undefined) : load(db, doc.id, chosen, signal)), [db, doc.id, chosen]);
+  const other = useRequest((signal) => (chosen === '' ? Promise.resolve(undefined) : load(db, doc.id, chosen, signal)), [db, doc.id, chosen]);
   return (
     <div class="config">
       <nav aria-label="Revisions">
@@ -218,7 +217,7 @@ function Revisions({ db, doc, again }: { db: string; doc: Loaded; again: () => v
         </ul>
       </nav>
       <div class="stack">
-        {available.length < 2 && <Notice>Only the current revision is stored here: compaction removes older ones. Revisions are not a version history.</Notice>}
+        {available.length < 2 && <Notice>Only the current revision is stored, because compaction removes older ones. Revisions are not a version history.</Notice>}
         <Problem error={other.error} />
         {other.data && other.data.rev !== doc.rev && <Difference left={other.data.text} right={doc.text} leftName={other.data.rev} rightName={`Current, ${doc.rev}`} />}
         {other.data && <div class="actions"><LinkButton to={['db', db, 'doc', doc.id]} query={{ rev: other.data.rev }} icon="file">Open this revision</LinkButton>{other.data.rev !== doc.rev && <Button icon="history" busy={busy} onClick={() => { if (other.data) revert(other.data); }}>Restore this text</Button>}</div>}
@@ -238,7 +237,7 @@ function Clone({ db, id, onClose }: { db: string; id: string; onClose: () => voi
     event.preventDefault();
     void run(async () => {
       await creating(`The document ${name}`, () => send('COPY', docPath(db, id), { headers: { Destination: idPath(name) } }));
-      say(`Cloned as ${name}.`);
+      showToast(`Cloned as ${name}.`);
       go(['db', db, 'doc', name]);
     });
   };
@@ -256,20 +255,19 @@ function Clone({ db, id, onClose }: { db: string; id: string; onClose: () => voi
 function undo(db: string, deletion: Deletion): void {
   const { id } = deletion;
   restore(db, [deletion]).then((failed) => {
-    if (failed.length > 0) say(`${id} is not restored: its revision is compacted, or another client has changed the document.`);
+    if (failed.length > 0) showToast(`${id} was not restored: its revision was compacted, or another client has changed the document.`);
     else {
-      say(`${id} is restored.`);
+      showToast(`${id} is restored.`);
       go(['db', db, 'doc', id]);
     }
-  }, (error: Error) => say(`${id} is not restored: ${error.message}`));
+  }, (error: Error) => showToast(`${id} was not restored: ${error.message}`));
 }
 
-/** In place of a document that is deleted. */
 function Deleted({ db, id, again }: { db: string; id: string; again: () => void }) {
   const { busy, error, run } = useAction();
   const act = () => void run(async () => {
-    if ((await restore(db, [await deletionOf(db, id)])).length > 0) throw new Error('The revision before the deletion is compacted.');
-    say(`${id} is restored.`);
+    if ((await restore(db, [await deletionOf(db, id)])).length > 0) throw new Error('The revision before the deletion was compacted.');
+    showToast(`${id} is restored.`);
     again();
   });
   return (
@@ -280,19 +278,19 @@ function Deleted({ db, id, again }: { db: string; id: string; again: () => void 
 function Remove({ db, doc, onClose }: { db: string; doc: Loaded; onClose: () => void }) {
   const act = async () => {
     await send('DELETE', docPath(db, doc.id) + query({ rev: doc.rev }));
-    keep(['doc', db, doc.id], undefined);
-    say(`${doc.id} is deleted.`, { text: 'Undo', act: () => undo(db, { id: doc.id, old: doc.rev }) });
+    storeDraft(['doc', db, doc.id], undefined);
+    showToast(`${doc.id} is deleted.`, { text: 'Undo', act: () => undo(db, { id: doc.id, old: doc.rev }) });
     go(['db', db]);
   };
   return (
     <Confirm title="Delete this document?" verb="Delete" act={act} onClose={onClose}>
       <p class="break"><strong>{doc.id}</strong></p>
-      {doc.conflicts.length > 0 && <p>It has conflicting revisions: one of them becomes the current one.</p>}
+      {doc.conflicts.length > 0 && <p>The document has conflicting revisions. One of them becomes the current revision.</p>}
     </Confirm>
   );
 }
 
-/** A text typed for a document that exists by now. */
+/** Adds the revision to a text that was edited while the document was created. */
 const withNewRev = (text: string, rev: string) => text.replace('{', `{\n  "_rev": ${JSON.stringify(rev)},`);
 
 export function NewDocument({ db, info }: DbPage) {
@@ -303,11 +301,11 @@ export function NewDocument({ db, info }: DbPage) {
   const edited = useDraft(key, start, '');
   const { busy, error, run } = useAction();
   useEffect(() => {
-    const begin = (id: string) => {
+    const startWith = (id: string) => {
       const full = info?.props?.partitioned ? `${partition}:${id}` : id;
       setStart(`{\n  "_id": ${JSON.stringify(kind === 'local' ? `_local/${id}` : full)}\n}`);
     };
-    get<{ uuids: string[] }>('_uuids').then(({ uuids }) => begin(uuids[0] ?? '')).catch(() => begin(''));
+    get<{ uuids: string[] }>('_uuids').then(({ uuids }) => startWith(uuids[0] ?? '')).catch(() => startWith(''));
   }, [db, kind]);
   const create = (id: string, text: string) => (member(parse(text), '_rev') ? send('PUT', docPath(db, id), { body: text }) : creating(`The document ${id}`, () => send('PUT', docPath(db, id), { body: text })));
   const save = () => void run(async () => {
@@ -315,18 +313,18 @@ export function NewDocument({ db, info }: DbPage) {
     const node = parse(text);
     const id = stringOf(text, member(node, '_id'));
     const answer = id === undefined || id === '' ? await send('POST', pathOf`${db}`, { body: withMembers(text, { _id: undefined }) }) : await create(id, text);
-    const made = JSON.parse(answer.text) as { id: string; rev: string };
+    const created = JSON.parse(answer.text) as { id: string; rev: string };
     const typed = draft(key)?.text ?? text;
-    if (typed !== text) keep(['doc', db, made.id], { text: withNewRev(typed, made.rev), base: made.rev });
+    if (typed !== text) storeDraft(['doc', db, created.id], { text: withNewRev(typed, created.rev), base: created.rev });
     edited.discard();
-    say(`${made.id} is created.`);
-    go(['db', db, 'doc', made.id]);
+    showToast(`${created.id} is created.`);
+    go(['db', db, 'doc', created.id]);
   });
   return (
     <>
       <PageHead title="New document" note={<>In <Link to={['db', db]}>{db}</Link>. The server generates the id of a document without _id.</>} />
       <div class="doc-area fills">
-        <div class="actions"><Button kind="primary" icon="check" busy={busy} onClick={save}>Create</Button><Button onClick={() => { try { edited.setText(format(edited.now())); } catch { /* The editor marks what is wrong. */ } }}>Format</Button><SideChoice /></div>
+        <div class="actions"><Button kind="primary" icon="check" busy={busy} onClick={save}>Create</Button><Button onClick={() => { try { edited.setText(format(edited.now())); } catch { /* The editor marks the error. */ } }}>Format</Button><SideChoice /></div>
         <Restored found={edited.restored} onDiscard={edited.discard} />
         <Problem error={error} />
         <Sides label="JSON of the new document" edited={edited} isNew onSave={save} />

@@ -1,4 +1,4 @@
-/** How a query is answered, drawn: from the index through the filter to the documents, and which indexes were passed over. */
+/** The plan of a query as a diagram (index, documents, filter, answer), and the indexes that were not used. */
 import { Icon } from '../ui/icons.tsx';
 import { Card, Json, Tag } from '../ui/kit.tsx';
 import { number } from '../ui/words.ts';
@@ -19,7 +19,7 @@ export interface Explained {
   index_candidates?: Candidate[];
 }
 
-/** Members that an index should have for this query: those that are compared for equality first. */
+/** Returns the fields of a suitable index, beginning with those that are compared for equality. */
 export function suggestion(explained: Explained): string[] {
   if (explained.index.type !== 'special') return [];
   const equal: string[] = [];
@@ -40,8 +40,8 @@ export function suggestion(explained: Explained): string[] {
 
 const REASONS: Record<string, string> = {
   field_mismatch: 'has fields that the query does not restrict', sort_order_mismatch: 'its order differs', needs_text_search: 'the query needs a text index',
-  excluded_by_user: 'use_index names another', alphabetically_comes_after: 'equal, and later by name', empty_selector: 'the selector is empty',
-  less_overlap: 'shares fewer fields with the query', too_many_fields: 'has more fields than needed', is_partial: 'covers a part of the documents only',
+  excluded_by_user: 'use_index selects another index', alphabetically_comes_after: 'equivalent, but later in the order of names', empty_selector: 'the selector is empty',
+  less_overlap: 'shares fewer fields with the query', too_many_fields: 'has more fields than needed', is_partial: 'contains only a part of the documents',
   scope_mismatch: 'belongs to another scope', unfavored_type: 'another kind of index is preferred',
 };
 

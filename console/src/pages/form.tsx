@@ -1,32 +1,31 @@
-/** The members of a document as fields. The form has no state of its own but the text, so drafts and the JSON beside it follow each key. */
+/** The members of a document as form fields. The text is the only state, so drafts and the JSON editor follow each key stroke. */
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { TYPES, add, converted, isNumber, move, remove, rename, setValue, typeOf, type Path, type ValueType } from '../json/form.ts';
 import { documentProblems } from '../json/problems.ts';
-import { JsonError, parse, place, plain, raw, type Node } from '../json/text.ts';
+import { JsonError, parse, positionOf, plain, raw, type Node } from '../json/text.ts';
 import { Icon } from '../ui/icons.tsx';
 import { Button, Field, Notice, Select } from '../ui/kit.tsx';
 import { number, plural } from '../ui/words.ts';
 
-/** A larger document would be read again for too long after each key. */
+/** Maximum length of a document in the form, because the document is parsed after each key stroke. */
 const DOCUMENT_CHARS_MAX = 1_000_000;
-/** A longer string is edited with the editor of strings. */
+/** Longer strings are edited in the string editor. */
 const STRING_CHARS_MAX = 20_000;
-/** Children that are shown at first, and with each further step. */
+/** Number of children that are shown initially and added by each click. */
 const SHOWN = 100;
-/** From this depth on, values are closed at first. */
+/** Values at this depth and below are collapsed initially. */
 const OPEN_DEPTH = 3;
 const ROWS_MAX = 8;
 const LINE_CHARS = 60;
 const NAMES: [ValueType, string][] = TYPES.map((type) => [type, type]);
 
 interface FormProps {
-  /** What the form shows. */
   text: string;
-  /** The newest text, which edits start from. */
+  /** Returns the newest text, to which edits apply. It may be newer than the rendered `text`. */
   now: () => string;
   onText: (text: string) => void;
   readOnly?: boolean;
-  /** True if the id may be edited. */
+  /** True if the id can be edited. */
   isNew?: boolean;
 }
 
@@ -38,12 +37,12 @@ export function DocumentForm({ text, now, onText, readOnly = false, isNew = fals
   const read = useMemo(() => (text.length > DOCUMENT_CHARS_MAX ? undefined : parsed(text)), [text]);
   const marks = useMemo(() => (read?.root ? documentProblems(text) : []), [read]);
   if (!read) return <Notice>The form edits documents of up to {number(DOCUMENT_CHARS_MAX)} characters. This one is edited as JSON.</Notice>;
-  if (!read.root) return <Notice kind="warn">{read.problem} The form continues when the JSON is corrected.</Notice>;
+  if (!read.root) return <Notice kind="warn">{read.problem} The form is available when the JSON is corrected.</Notice>;
   const edit = (change: (text: string) => string) => {
     try {
       onText(change(now()));
     } catch (error) {
-      // The JSON is being edited, and the form shows its newest state next.
+      // The JSON is edited concurrently; the form renders its newest state next.
       if (!(error instanceof JsonError)) throw error;
     }
   };
@@ -58,17 +57,17 @@ export function DocumentForm({ text, now, onText, readOnly = false, isNew = fals
 function parsed(text: string): { root?: Node; problem?: string } {
   try {
     const root = parse(text);
-    return root.kind === 'object' ? { root } : { problem: 'A document is an object.' };
+    return root.kind === 'object' ? { root } : { problem: 'A document must be an object.' };
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
-    return { problem: `Line ${place(text, error.at).line}: ${error.message}.` };
+    return { problem: `Line ${positionOf(text, error.at).line}: ${error.message}.` };
   }
 }
 
 interface NodeProps extends Shared {
   node: Node;
   path: Path;
-  /** The path as it is read: `lines[0].sku`. */
+  /** The path as text: `lines[0].sku`. */
   label: string;
 }
 
@@ -88,13 +87,13 @@ function Children({ node, path, label, ...shared }: NodeProps) {
 }
 
 interface MemberProps extends NodeProps {
-  /** Absent in an array. */
+  /** Undefined in an array. */
   name: string | undefined;
   siblings: string[];
   last: boolean;
 }
 
-/** Members that the server sets, or that have a page of their own. */
+/** Members that the server sets or that have their own page. */
 const FIXED = new Set(['_rev', '_attachments', '_conflicts', '_revisions', '_deleted']);
 
 function Member({ name, siblings, last, ...props }: MemberProps) {
@@ -130,13 +129,13 @@ function nodeAt(text: string, path: Path): Node {
   let node = parse(text);
   for (const index of path) {
     const child = node.children?.[index];
-    if (!child) throw new JsonError('The value is not there any more', node.start);
+    if (!child) throw new JsonError('The value no longer exists', node.start);
     node = child;
   }
   return node;
 }
 
-/** A name is applied when the field is left: a half-typed one may equal that of another member. */
+/** A name is applied on blur, because an incomplete name may equal that of another member. */
 function Name({ name, label, siblings, onName }: { name: string; label: string; siblings: string[]; onName: (name: string) => void }) {
   const [typed, setTyped] = useState(name);
   useEffect(() => setTyped(name), [name]);
@@ -161,7 +160,7 @@ function Value({ text, node, path, label, type, edit, readOnly = false }: NodePr
   return <textarea aria-label={label} rows={Math.min(ROWS_MAX, lines)} spellcheck={false} value={value} onInput={(event) => set(JSON.stringify(event.currentTarget.value))} />;
 }
 
-/** Numbers keep their digits. What is no number yet stays in the field and not in the document. */
+/** Numbers keep their digits. Text that is not a number is not written to the document. */
 function NumberField({ label, value, onValue }: { label: string; value: string; onValue: (value: string) => void }) {
   const [typed, setTyped] = useState(value);
   useEffect(() => setTyped((old) => (old.trim() === value ? old : value)), [value]);
@@ -170,7 +169,7 @@ function NumberField({ label, value, onValue }: { label: string; value: string; 
     setTyped(next);
     if (isNumber(next.trim())) onValue(next.trim());
   };
-  return <Field label={label} hideLabel mono inputmode="decimal" value={typed} onValue={take} onBlur={() => setTyped(value)} problem={isWrong ? `This is no number. The document keeps ${value}.` : undefined} autocomplete="off" />;
+  return <Field label={label} hideLabel mono inputmode="decimal" value={typed} onValue={take} onBlur={() => setTyped(value)} problem={isWrong ? `This is not a number. The document keeps ${value}.` : undefined} autocomplete="off" />;
 }
 
 function Adder({ isObject, names, label, onAdd }: { isObject: boolean; names: string[]; label: string; onAdd: (name: string, type: ValueType) => void }) {

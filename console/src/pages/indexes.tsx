@@ -1,4 +1,3 @@
-/** The Mango indexes of a database, and the definition of a new one. */
 import { useState } from 'preact/hooks';
 import { send } from '../api/http.ts';
 import { path } from '../api/paths.ts';
@@ -7,7 +6,7 @@ import { member, parse, stringOf } from '../json/text.ts';
 import { Restored, useDraft } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
 import { Icon } from '../ui/icons.tsx';
-import { Button, Card, Confirm, Dialog, Problem, Select, Skeleton, Tag, say } from '../ui/kit.tsx';
+import { Button, Card, Confirm, Dialog, Problem, Select, Skeleton, Tag, showToast } from '../ui/kit.tsx';
 import { useAction } from '../ui/use.ts';
 
 export interface Index {
@@ -21,28 +20,28 @@ export interface Index {
 const fieldsOf = ({ def }: Index) => (def.fields ?? []).map((field) => Object.entries(field).map(([name, order]) => (order === 'desc' ? `${name} ↓` : name)).join(', ')).join(', ');
 
 export function Indexes({ db, indexes, again, onNew }: { db: string; indexes: Index[] | undefined; again: () => void; onNew: () => void }) {
-  const [doomed, setDoomed] = useState<Index>();
+  const [deleting, setDeleting] = useState<Index>();
   return (
     <Card flush title="Indexes" actions={<Button icon="plus" onClick={onNew}>New index</Button>}>
       {!indexes ? <Skeleton lines={3} /> : (
         <ul class="key-list">{indexes.map((index) => (
           <li key={`${index.ddoc ?? ''} ${index.name}`} class="row spread" style={{ padding: '8px 16px' }}>
             <span class="row"><Icon name={index.type === 'special' ? 'file' : index.type === 'json' ? 'table' : 'search'} /><strong>{fieldsOf(index) || index.name}</strong><Tag>{index.type}</Tag>{index.def.partial_filter_selector && <Tag kind="accent">partial</Tag>}{index.partitioned && <Tag>partitioned</Tag>}</span>
-            {index.ddoc !== null && <span class="row"><span class="note">{index.ddoc.slice('_design/'.length, '_design/'.length + 20)} / {index.name}</span><Button kind="quiet" icon="trash" label={`Delete the index ${index.name}`} onClick={() => setDoomed(index)} /></span>}
+            {index.ddoc !== null && <span class="row"><span class="note">{index.ddoc.slice('_design/'.length, '_design/'.length + 20)} / {index.name}</span><Button kind="quiet" icon="trash" label={`Delete the index ${index.name}`} onClick={() => setDeleting(index)} /></span>}
           </li>
         ))}</ul>
       )}
-      {doomed && <Confirm title="Delete this index?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => {
-        await send('DELETE', path`${db}/_index/${doomed.ddoc ?? ''}/${doomed.type}/${doomed.name}`);
+      {deleting && <Confirm title="Delete this index?" verb="Delete" onClose={() => setDeleting(undefined)} act={async () => {
+        await send('DELETE', path`${db}/_index/${deleting.ddoc ?? ''}/${deleting.type}/${deleting.name}`);
         again();
-      }}><p>Queries that use it read every document from then on.</p></Confirm>}
+      }}><p>Queries that use this index will read every document.</p></Confirm>}
     </Card>
   );
 }
 
 const text = (value: object) => JSON.stringify(value, null, 2);
 
-/** Definitions to start from. The body of the request is edited as a whole, so every option of the server can be set. */
+/** Templates. The user edits the complete body of the request, so that all options of the server are available. */
 export const DEFINITIONS: Record<string, string> = {
   json: text({ index: { fields: ['type', 'date'] }, ddoc: 'queries', name: 'by-type-and-date', type: 'json' }),
   partial: text({ index: { fields: ['date'], partial_filter_selector: { state: { $ne: 'archived' } } }, ddoc: 'queries', name: 'not-archived-by-date', type: 'json' }),
@@ -60,7 +59,7 @@ export function NewIndex({ db, names, onClose, onDone }: { db: string; names: st
     const body = edited.now();
     const answer = (await send('POST', path`${db}/_index`, { body })).text;
     const name = stringOf(answer, member(parse(answer), 'name')) ?? '';
-    say(stringOf(answer, member(parse(answer), 'result')) === 'exists' ? `The index ${name} exists already.` : `The index ${name} is created.`);
+    showToast(stringOf(answer, member(parse(answer), 'result')) === 'exists' ? `The index ${name} exists already.` : `The index ${name} is created.`);
     edited.discard();
     onDone();
     onClose();

@@ -1,7 +1,6 @@
-/** Logging in, where that is needed or wished. */
 import { useState } from 'preact/hooks';
 import { ApiError } from '../api/http.ts';
-import { expired, login, loginOpen, world } from '../api/session.ts';
+import { expired, login, loginOpen, sessionState } from '../api/session.ts';
 import { server } from '../api/servers.ts';
 import { go, goTo, route } from '../router.ts';
 import { Logo } from '../ui/icons.tsx';
@@ -13,25 +12,25 @@ export function Login({ back }: { back: string | null }) {
   return (
     <main class="alone">
       <div class="card">
-        <p class="brand"><Logo size={36} />{world.value.welcome?.isSettee === false ? 'CouchDB' : 'Settee'}</p>
+        <p class="brand"><Logo size={36} />{sessionState.value.welcome?.isSettee === false ? 'CouchDB' : 'Settee'}</p>
         <h1>{server === '' ? 'Log in' : <>Log in to {server}</>}</h1>
         {server !== '' && <p class="note">The password is kept in this tab, until it is closed or you log out.</p>}
-        <LoginForm onDone={() => leave(back)}>{!world.value.closed && <Button kind="quiet" onClick={() => go(['databases'])}>Continue without logging in</Button>}{server !== '' && <Button kind="quiet" onClick={() => goTo('', ['databases'])}>Back to {location.host}</Button>}</LoginForm>
+        <LoginForm onDone={() => returnBack(back)}>{!sessionState.value.closed && <Button kind="quiet" onClick={() => go(['databases'])}>Continue without logging in</Button>}{server !== '' && <Button kind="quiet" onClick={() => goTo('', ['databases'])}>Back to {location.host}</Button>}</LoginForm>
       </div>
     </main>
   );
 }
 
-/** Asks for the password over the page, which keeps what was typed into it. */
+/** Login form over the page, which keeps its unsaved text. */
 export function LoginDialog() {
   const isOpen = useSignal(loginOpen);
-  const isOver = useSignal(expired);
+  const hasExpired = useSignal(expired);
   if (!isOpen) return null;
   const close = () => { loginOpen.value = false; };
   return (
     <Dialog title="Log in" onClose={close}>
-      {isOver && <p>Your session has ended. The page keeps what you typed; log in to continue.</p>}
-      <LoginForm user={isOver ? (world.value.session.name ?? '') : ''} onDone={close}><Button onClick={close}>Not now</Button></LoginForm>
+      {hasExpired && <p>Your session has expired. Log in to continue; unsaved text on the page is kept.</p>}
+      <LoginForm user={hasExpired ? (sessionState.value.session.name ?? '') : ''} onDone={close}><Button onClick={close}>Not now</Button></LoginForm>
     </Dialog>
   );
 }
@@ -59,12 +58,12 @@ function LoginForm({ user = '', onDone, children }: { user?: string; onDone: () 
   );
 }
 
-/** Returns to the previous page: within the console, or the page of this server that sent the browser here. */
-function leave(back: string | null): void {
-  const asked = new URLSearchParams(location.search).get('return');
+/** Returns to the previous page of the console, or to the page of this server that redirected the browser. */
+function returnBack(back: string | null): void {
+  const returnTo = new URLSearchParams(location.search).get('return');
   if (location.pathname.endsWith('/session.html')) {
     const root = new URL('../', location.href);
-    const target = asked === null ? undefined : new URL(asked.replace(/^\/+/, ''), root);
+    const target = returnTo === null ? undefined : new URL(returnTo.replace(/^\/+/, ''), root);
     location.assign(target?.origin === location.origin ? target : new URL('_utils/', root));
     return;
   }

@@ -1,8 +1,8 @@
-/** The choice of a partition, for every list and query of a partitioned database. It is kept in the address. */
+/** Selection of a partition for the lists and queries of a partitioned database. It is stored in the address. */
 import { partitionInfo, partitionPath, partitions } from '../api/partitions.ts';
 import { setParams, useParam } from '../router.ts';
 import { ChoiceField } from '../ui/choice.tsx';
-import { useAsk, useSettled } from '../ui/use.ts';
+import { useRequest, useSettled } from '../ui/use.ts';
 import { bytes, plural } from '../ui/words.ts';
 import type { DbInfo } from './db.tsx';
 
@@ -13,7 +13,7 @@ export interface Partition {
   path: string;
 }
 
-/** The partition of the address. In a database without partitions it is ignored. */
+/** Returns the partition in the address, which is ignored if the database is not partitioned. */
 export function usePartition(db: string, info: DbInfo | undefined): Partition {
   const [typed] = useParam('partition');
   const settled = useSettled(typed, 300);
@@ -25,10 +25,10 @@ export function PartitionField({ db, info, required = false }: { db: string; inf
   const [typed] = useParam('partition');
   const partition = usePartition(db, info);
   const isPartitioned = info?.props?.partitioned === true;
-  const known = useAsk((signal) => (isPartitioned ? partitions(db, signal).catch(() => []) : Promise.resolve([])), [db, isPartitioned]);
-  const figures = useAsk((signal) => (partition.name === '' ? Promise.resolve(undefined) : partitionInfo(db, partition.name, signal).catch(() => undefined)), [db, partition.name]);
+  const known = useRequest((signal) => (isPartitioned ? partitions(db, signal).catch(() => []) : Promise.resolve([])), [db, isPartitioned]);
+  const figures = useRequest((signal) => (partition.name === '' ? Promise.resolve(undefined) : partitionInfo(db, partition.name, signal).catch(() => undefined)), [db, partition.name]);
   if (!isPartitioned) return null;
-  const hint = figures.data ? `${plural(figures.data.doc_count, 'document')}, ${bytes(figures.data.sizes.external)}` : required && typed === '' ? 'Views of this design document need one.' : undefined;
+  const hint = figures.data ? `${plural(figures.data.doc_count, 'document')}, ${bytes(figures.data.sizes.external)}` : required && typed === '' ? 'Views of this design document require a partition.' : undefined;
   return (
     <div class="partition">
       <ChoiceField label="Partition" value={typed} onValue={(value) => setParams({ partition: value, from: undefined }, true)} choices={known.data ?? []} placeholder={required ? 'a partition' : 'all partitions'} mono {...(hint === undefined ? {} : { hint })} />

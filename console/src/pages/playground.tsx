@@ -1,4 +1,4 @@
-/** A view that is not stored yet: functions on the left, their results for a sample on the right, after each key. */
+/** The playground: functions on the left and their results for a sample of documents on the right, updated after each key stroke. */
 import { useEffect, useState } from 'preact/hooks';
 import { designs, MAP, saveText } from '../api/design.ts';
 import { ApiError, send } from '../api/http.ts';
@@ -10,9 +10,9 @@ import { go, setParams, useDialog, useParam } from '../router.ts';
 import { ChoiceField } from '../ui/choice.tsx';
 import { Restored, useLinkedDraft } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
-import { Button, Card, Dialog, Empty, Field, Json, Link, Notice, Problem, Select, Skeleton, Tag, say } from '../ui/kit.tsx';
+import { Button, Card, Dialog, Empty, Field, Json, Link, Notice, Problem, Select, Skeleton, Tag, showToast } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAction, useAsk, useSettled } from '../ui/use.ts';
+import { useAction, useRequest, useSettled } from '../ui/use.ts';
 import { bytes, number, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
 import { Reduce } from './design.tsx';
@@ -20,9 +20,9 @@ import { Reduce } from './design.tsx';
 interface Trial {
   engine: string;
   language: string;
-  /** Why not natively. */
+  /** Reason why the native evaluator does not run the function. */
   engine_reason?: string | undefined;
-  /** Of documents that the native function left to the interpreter: how many, by reason. */
+  /** Number of bail-outs (documents transferred from the native evaluator to the interpreter) by reason. */
   bail_outs?: Record<string, number> | undefined;
   documents: number;
   total_rows: number;
@@ -43,7 +43,7 @@ export function Playground({ db }: DbPage) {
   const [linkedReduce] = useParam('reduce');
   const [sample, setSample] = useParam('sample', '100');
   const [dialog, setDialog] = useDialog();
-  const known = useAsk((signal) => (ddoc === '' ? Promise.resolve([]) : designs(db, signal)), [db, ddoc]);
+  const known = useRequest((signal) => (ddoc === '' ? Promise.resolve([]) : designs(db, signal)), [db, ddoc]);
   const view = known.data?.find(({ _id }) => _id === `_design/${ddoc}`)?.views?.[name];
   const start = typeof view?.map === 'string' ? view.map : MAP;
   const mapped = useLinkedDraft(['playground', db, ddoc, name], linkedMap, start);
@@ -51,19 +51,19 @@ export function Playground({ db }: DbPage) {
   const code = mapped.text;
   const by = reduced.text === 'none' ? '' : reduced.text;
   const isTyped = code !== start || reduced.text !== (typeof view?.reduce === 'string' ? view.reduce : 'none');
-  // The old function is there before anything is asked.
+  // The stored function must be loaded before the first request.
   const isReady = ddoc === '' || known.data !== undefined;
   const body = JSON.stringify({ map: code, ...(by === '' ? {} : { reduce: by }), sample: Number(sample) });
   const settled = useSettled(body, 300);
-  // Browsers limit how often the address changes: it follows the text, and the text never follows it.
+  // The address follows the settled text, because browsers limit the rate of address changes.
   useEffect(() => {
     if (!isReady || !isTyped || settled !== body) return;
     setParams({ map: code, reduce: reduced.text }, true);
     mapped.linked(code);
     reduced.linked(reduced.text);
   }, [settled, isReady]);
-  // `settled` says when to ask; what is asked is the newest.
-  const asked = useAsk(async (signal) => {
+  // `settled` triggers the request, which sends the newest text.
+  const result = useRequest(async (signal) => {
     if (!isReady) return undefined;
     const { text } = await send('POST', path`${db}/_view_test`, { body, signal });
     return { text, trial: trial(text) };
@@ -73,7 +73,7 @@ export function Playground({ db }: DbPage) {
     mapped.discard();
     reduced.discard();
   };
-  const missing = asked.error instanceof ApiError && (asked.error.status === 404 || asked.error.status === 405 || (asked.error.status === 400 && /_view_test/.test(asked.error.reason)));
+  const missing = result.error instanceof ApiError && (result.error.status === 404 || result.error.status === 405 || (result.error.status === 400 && /_view_test/.test(result.error.reason)));
   if (missing) return <Card><Empty icon="flask" title="This server has no playground">Only Settee runs functions that are not stored. Views are edited under <Link to={['db', db, 'designs']}>Views</Link>.</Empty></Card>;
   return (
     <div class="play">
@@ -87,13 +87,13 @@ export function Playground({ db }: DbPage) {
           <div class="actions end">{isTyped && <Button kind="quiet" onClick={discard}>Undo all</Button>}<Button kind="primary" icon="check" onClick={() => setDialog('save')}>Save as a view</Button></div>
         </div>
       </div>
-      <div class="stack"><Restored found={mapped.restored ?? reduced.restored} onDiscard={discard} /><Problem error={asked.error} />{asked.data ? <Outcome text={asked.data.text} trial={asked.data.trial} reduces={by !== ''} /> : !asked.error && <Skeleton lines={10} />}</div>
+      <div class="stack"><Restored found={mapped.restored ?? reduced.restored} onDiscard={discard} /><Problem error={result.error} />{result.data ? <Outcome text={result.data.text} trial={result.data.trial} reduces={by !== ''} /> : !result.error && <Skeleton lines={10} />}</div>
       {dialog === 'save' && <Save db={db} ddoc={ddoc} name={name} map={code} reduce={by} onClose={() => setDialog('')} onSaved={discard} />}
     </div>
   );
 }
 
-/** All but the rows and the reduction, which hold what users wrote. */
+/** Parses all members except the rows and the reduction, whose values must remain text. */
 function trial(text: string): Trial {
   const root = parse(text);
   const of = (name: string): unknown => {
@@ -117,11 +117,11 @@ function Outcome({ text, trial, reduces }: { text: string; trial: Trial; reduces
       <Card>
         <div class="row spread"><h2>On {number(trial.documents)} documents</h2><Tag kind={isNative ? 'good' : 'plain'}>{isNative ? 'runs natively' : `runs in ${trial.engine}`}</Tag></div>
         <dl class="stats">
-          <div class="stat"><dt>a document</dt><dd>{trial.per_document.map_us.toFixed(1)} µs</dd></div>
+          <div class="stat"><dt>per document</dt><dd>{trial.per_document.map_us.toFixed(1)} µs</dd></div>
           <div class="stat"><dt>rows</dt><dd>{number(trial.total_rows)}</dd></div>
-          <div class="stat"><dt>rows a document</dt><dd>{trial.per_document.rows.toFixed(2)}</dd></div>
-          <div class="stat"><dt>a document has</dt><dd>{bytes(trial.per_document.bytes)}</dd></div>
-          {reduces && <div class="stat"><dt>reducing</dt><dd>{(trial.reduce_us / 1000).toFixed(1)} ms</dd></div>}
+          <div class="stat"><dt>rows per document</dt><dd>{trial.per_document.rows.toFixed(2)}</dd></div>
+          <div class="stat"><dt>document size</dt><dd>{bytes(trial.per_document.bytes)}</dd></div>
+          {reduces && <div class="stat"><dt>reduce</dt><dd>{(trial.reduce_us / 1000).toFixed(1)} ms</dd></div>}
         </dl>
         {!isNative && trial.language === 'javascript' && (
           <p class="note">Not natively{trial.engine_reason === undefined ? '' : <>: <strong>{trial.engine_reason}</strong></>}. Functions of a common subset (emit, conditions, members, loops, common methods of strings, numbers, arrays and dates) run natively, much faster.</p>
@@ -157,7 +157,7 @@ function BailOuts({ found }: { found: [string, number][] }) {
 function Save({ db, ddoc, name, map, reduce, onClose, onSaved }: { db: string; ddoc: string; name: string; map: string; reduce: string; onClose: () => void; onSaved: () => void }) {
   const [design, setDesign] = useState(ddoc);
   const [view, setView] = useState(name);
-  const known = useAsk((signal) => designs(db, signal).catch(() => []), [db]);
+  const known = useRequest((signal) => designs(db, signal).catch(() => []), [db]);
   const { busy, error, run } = useAction();
   useEffect(() => { setDesign(ddoc); setView(name); }, [ddoc, name]);
   const submit = (event: Event) => {
@@ -171,7 +171,7 @@ function Save({ db, ddoc, name, map, reduce, onClose, onSaved }: { db: string; d
       if (reduce !== '' || getAt(body, ['views', view, 'reduce']) !== undefined) body = setAt(body, ['views', view, 'reduce'], reduce === '' ? undefined : JSON.stringify(reduce));
       await saveText(db, design, body);
       onSaved();
-      say(`${design}/${view} is saved; the server builds its index.`);
+      showToast(`${design}/${view} is saved; the server builds its index.`);
       go(['db', db, 'view', design, view]);
     });
   };

@@ -1,34 +1,32 @@
-/** The dialog of saved and recent queries, and of templates. */
 import { useState } from 'preact/hooks';
-import { TEMPLATES, forgetQuery, keepQuery, keptQueries, type KeptQuery } from '../api/queries.ts';
-import { Button, Dialog, Field, say } from '../ui/kit.tsx';
+import { TEMPLATES, removeQuery, storeQuery, storedQueries, type StoredQuery } from '../api/queries.ts';
+import { Button, Dialog, Field, showToast } from '../ui/kit.tsx';
 
 interface QueriesProps {
   db: string;
-  /** The query in the editor. */
   text: string;
   onChoose: (text: string) => void;
   onClose: () => void;
 }
 
-/** The selector of a query in one line, as far as it can be read. */
+/** Returns the selector of a query in one line. The text need not be valid JSON. */
 function summary(text: string): string {
   return text.replace(/\s+/g, ' ').replace(/^\{ ?"selector": ?/, '').slice(0, 160);
 }
 
 export function Queries({ db, text, onChoose, onClose }: QueriesProps) {
-  const [kept, setKept] = useState(() => keptQueries(db));
+  const [kept, setKept] = useState(() => storedQueries(db));
   const [name, setName] = useState('');
   const save = (event: Event) => {
     event.preventDefault();
-    keepQuery(db, { name, text });
-    setKept(keptQueries(db));
+    storeQuery(db, { name, text });
+    setKept(storedQueries(db));
     setName('');
-    say(`The query ${name} is saved in this browser.`);
+    showToast(`The query ${name} is saved in this browser.`);
   };
-  const forget = (query: KeptQuery) => {
-    forgetQuery(db, query);
-    setKept(keptQueries(db));
+  const forget = (query: StoredQuery) => {
+    removeQuery(db, query);
+    setKept(storedQueries(db));
   };
   const list = { onChoose, onForget: forget };
   return (
@@ -44,7 +42,7 @@ export function Queries({ db, text, onChoose, onClose }: QueriesProps) {
   );
 }
 
-function QueryList({ title, queries, empty, onChoose, onForget }: { title: string; queries: KeptQuery[]; empty?: string; onChoose: (text: string) => void; onForget?: (query: KeptQuery) => void }) {
+function QueryList({ title, queries, empty, onChoose, onForget }: { title: string; queries: StoredQuery[]; empty?: string; onChoose: (text: string) => void; onForget?: (query: StoredQuery) => void }) {
   return (
     <section class="stack small" aria-label={title}>
       <h3>{title}</h3>

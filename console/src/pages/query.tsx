@@ -1,9 +1,9 @@
-/** Mango queries: the selector, its results, the plan with the index that serves it, and the indexes of the database. */
+/** Mango queries: editor, results, plan and indexes. */
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { findSource } from '../api/export.ts';
 import { get, send } from '../api/http.ts';
 import { path } from '../api/paths.ts';
-import { keepQuery } from '../api/queries.ts';
+import { storeQuery } from '../api/queries.ts';
 import { jsonProblems } from '../json/problems.ts';
 import { columns, compareValues, fields, readDocs } from '../json/rows.ts';
 import { format, member, parse, stringOf } from '../json/text.ts';
@@ -11,10 +11,10 @@ import { setParams, useDialog, useParam } from '../router.ts';
 import { Restored, useLinkedDraft } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
 import { Icon } from '../ui/icons.tsx';
-import { Button, Card, Empty, Link, Notice, Problem, Segments, say } from '../ui/kit.tsx';
+import { Button, Card, Empty, Link, Notice, Problem, Segments, showToast } from '../ui/kit.tsx';
 import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAction, useAsk } from '../ui/use.ts';
+import { useAction, useRequest } from '../ui/use.ts';
 import { millis, number, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
 import { cell } from './documents.tsx';
@@ -30,7 +30,7 @@ const OPERATORS = ['$and', '$or', '$not', '$nor', '$eq', '$ne', '$gt', '$gte', '
 
 interface Found {
   /** The query, without a bookmark. */
-  asked: string;
+  query: string;
   docs: string[];
   warning: string | undefined;
   stats: string | undefined;
@@ -38,8 +38,8 @@ interface Found {
   ms: number;
 }
 
-/** The request that goes out: as it was typed, with statistics and the place to go on. */
-function asked(text: string, bookmark: string | undefined): string {
+/** Returns the body of the request: the query as typed, with execution statistics and the bookmark. */
+function requestBody(text: string, bookmark: string | undefined): string {
   const root = parse(text);
   const extra = [
     ...(member(root, 'execution_stats') ? [] : ['"execution_stats":true']),
@@ -59,52 +59,52 @@ export function Query({ db, info }: DbPage) {
   const [found, setFound] = useState<Found>();
   const [explained, setExplained] = useState<Explained>();
   const { busy, error, run } = useAction();
-  const indexes = useAsk((signal) => get<{ indexes: Index[] }>(path`${db}/_index`, signal).then((answer) => answer.indexes), [db]);
-  const sample = useAsk((signal) => send('GET', path`${db}/_all_docs?include_docs=true&limit=20`, { signal }).then((answer) => names(answer.text)), [db]);
+  const indexes = useRequest((signal) => get<{ indexes: Index[] }>(path`${db}/_index`, signal).then((answer) => answer.indexes), [db]);
+  const sample = useRequest((signal) => send('GET', path`${db}/_all_docs?include_docs=true&limit=20`, { signal }).then((answer) => names(answer.text)), [db]);
   const explain = async (body: string) => setExplained(JSON.parse((await send('POST', `${partition.path}/_explain`, { body })).text) as Explained);
-  const ask = (bookmark?: string) => void run(async () => {
+  const find = (bookmark?: string) => void run(async () => {
     const text = edited.now();
     setParams({ q: text }, true);
     edited.linked(text);
-    const { text: answer, ms } = await send('POST', `${partition.path}/_find`, { body: asked(text, bookmark) });
+    const { text: answer, ms } = await send('POST', `${partition.path}/_find`, { body: requestBody(text, bookmark) });
     const page = readDocs(answer);
-    if (bookmark === undefined) keepQuery(db, { text });
-    setFound((old) => ({ ...page, asked: text, docs: bookmark === undefined || !old ? page.docs : [...old.docs, ...page.docs], ms }));
+    if (bookmark === undefined) storeQuery(db, { text });
+    setFound((old) => ({ ...page, query: text, docs: bookmark === undefined || !old ? page.docs : [...old.docs, ...page.docs], ms }));
     await explain(text);
   });
   useEffect(() => {
-    if (saved !== '' && edited.text === saved) ask();
+    if (saved !== '' && edited.text === saved) find();
   }, []);
-  const makeIndex = (names: string[]) => void run(async () => {
+  const createIndex = (names: string[]) => void run(async () => {
     await send('POST', path`${db}/_index`, { body: JSON.stringify({ index: { fields: names }, name: `by-${names.join('-')}`.slice(0, 100), type: 'json' }) });
-    say(`An index on ${names.join(', ')} is created.`);
+    showToast(`An index on ${names.join(', ')} is created.`);
     indexes.again();
     await explain(text);
   });
-  const wanted = explained && suggestion(explained);
+  const suggested = explained && suggestion(explained);
   return (
     <div class="play">
       <div class="stack">
         <Card title="Query" actions={<><Button kind="quiet" icon="history" onClick={() => setDialog('queries')}>Queries</Button><CopyAs request={{ method: 'POST', path: `${partition.path}/_find`, body: text }} /></>}>
           <PartitionField db={db} info={info} />
           <Builder text={text} names={sample.data ?? []} onText={setText} />
-          <Editor label="Mango query" language="json" value={text} onValue={setText} problems={jsonProblems} onSave={() => ask()} lines={[10, 24]} complete={() => [...OPERATORS, ...(sample.data ?? [])]} />
-          <div class="actions"><Button kind="primary" icon="play" busy={busy} onClick={() => ask()}>Find</Button><Button onClick={() => void run(async () => { setParams({ q: text, show: 'plan' }); edited.linked(text); await explain(text); })}>Explain</Button><Button kind="quiet" onClick={() => { try { setText(format(text)); } catch { /* The editor marks what is wrong. */ } }}>Format</Button><span class="note hide-small"><kbd>Ctrl Enter</kbd> finds</span></div>
+          <Editor label="Mango query" language="json" value={text} onValue={setText} problems={jsonProblems} onSave={() => find()} lines={[10, 24]} complete={() => [...OPERATORS, ...(sample.data ?? [])]} />
+          <div class="actions"><Button kind="primary" icon="play" busy={busy} onClick={() => find()}>Find</Button><Button onClick={() => void run(async () => { setParams({ q: text, show: 'plan' }); edited.linked(text); await explain(text); })}>Explain</Button><Button kind="quiet" onClick={() => { try { setText(format(text)); } catch { /* The editor marks the error. */ } }}>Format</Button><span class="note hide-small"><kbd>Ctrl Enter</kbd> finds</span></div>
         </Card>
         <Restored found={edited.restored} onDiscard={edited.discard} />
         <Problem error={error} />
-        {wanted && wanted.length > 0 && (
-          <Notice kind="warn"><p>No index serves this query, so the server reads every document. An index on <strong>{wanted.join(', ')}</strong> serves it.</p><p><Button busy={busy} icon="plus" onClick={() => makeIndex(wanted)}>Create this index</Button></p></Notice>
+        {suggested && suggested.length > 0 && (
+          <Notice kind="warn"><p>No index can be used for this query, so the server reads every document. Create an index on <strong>{suggested.join(', ')}</strong> to avoid this.</p><p><Button busy={busy} icon="plus" onClick={() => createIndex(suggested)}>Create this index</Button></p></Notice>
         )}
         <Indexes db={db} indexes={indexes.data} again={indexes.again} onNew={() => setDialog('index')} />
       </div>
       <div class="stack">
         <div class="row spread"><Segments label="Show" value={tab} onValue={setTab} options={[['docs', 'Documents'], ['json', 'JSON'], ['plan', 'Plan']]} />{found && <div class="actions"><Button disabled={found.docs.length === 0} onClick={() => setDialog('edit')}>Edit all</Button><Export name={`${db}-query`} source={() => findSource(`${partition.path}/_find`, edited.now())} /></div>}</div>
-        {tab === 'plan' ? (explained ? <Plan explained={explained} stats={found?.stats} /> : <Card><Empty icon="branch" title="No plan yet">Explain a query to see the index that serves it.</Empty></Card>)
-          : found ? <Results db={db} found={found} look={tab} busy={busy} hasAdvice={wanted !== undefined && wanted.length > 0} onMore={() => ask(found.bookmark)} /> : <Card><Empty icon="filter" title="No query has run">A selector names fields and conditions on their values. Ctrl-Space in the editor lists operators and fields.</Empty></Card>}
+        {tab === 'plan' ? (explained ? <Plan explained={explained} stats={found?.stats} /> : <Card><Empty icon="branch" title="No plan yet">Explain a query to see the index that it uses.</Empty></Card>)
+          : found ? <Results db={db} found={found} display={tab} busy={busy} hasAdvice={suggested !== undefined && suggested.length > 0} onMore={() => find(found.bookmark)} /> : <Card><Empty icon="filter" title="No query has run">A selector consists of fields and conditions on their values. Ctrl-Space in the editor lists operators and fields.</Empty></Card>}
       </div>
       {dialog === 'queries' && <Queries db={db} text={text} onChoose={(chosen) => { setText(chosen); setDialog(''); }} onClose={() => setDialog('')} />}
-      {dialog === 'edit' && found && <EditMany db={db} chosen={{ find: `${partition.path}/_find`, query: found.asked }} names={sample.data ?? []} onClose={() => setDialog('')} onDone={() => ask()} />}
+      {dialog === 'edit' && found && <EditMany db={db} chosen={{ find: `${partition.path}/_find`, query: found.query }} names={sample.data ?? []} onClose={() => setDialog('')} onDone={() => find()} />}
       {dialog === 'index' && <NewIndex db={db} names={sample.data ?? []} onClose={() => setDialog('')} onDone={indexes.again} />}
     </div>
   );
@@ -122,7 +122,7 @@ interface Stats {
   execution_time_ms: number;
 }
 
-function Results({ db, found, look, busy, hasAdvice, onMore }: { db: string; found: Found; hasAdvice: boolean; look: string; busy: boolean; onMore: () => void }) {
+function Results({ db, found, display, busy, hasAdvice, onMore }: { db: string; found: Found; hasAdvice: boolean; display: string; busy: boolean; onMore: () => void }) {
   const rows = useMemo(() => found.docs.map(fields), [found.docs]);
   const shown = columns(rows, 6);
   const [sort, setSort] = useState<Sort>();
@@ -134,13 +134,13 @@ function Results({ db, found, look, busy, hasAdvice, onMore }: { db: string; fou
     <>
       {found.warning && !(hasAdvice && found.warning.includes('index')) && <Notice kind="warn">{found.warning}</Notice>}
       <Card flush title={plural(found.docs.length, 'document')} note={`${stats ? `${number(stats.total_docs_examined)} documents and ${number(stats.total_keys_examined)} keys examined · ` : ''}answered in ${millis(found.ms)}`}>
-        {found.docs.length === 0 && <Empty icon="search" title="No document matches">Relax the selector, or read the plan.</Empty>}
-        {look === 'json' && found.docs.map((doc, index) => <div key={index}><p class="inner"><Id db={db} id={ids[index]} /></p><pre class="json">{doc.length > 20_000 ? doc.slice(0, 2000) : format(doc)}</pre></div>)}
-        {look !== 'json' && found.docs.length > 0 && (
+        {found.docs.length === 0 && <Empty icon="search" title="No document matches">Change the selector, or read the plan.</Empty>}
+        {display === 'json' && found.docs.map((doc, index) => <div key={index}><p class="inner"><DocLink db={db} id={ids[index]} /></p><pre class="json">{doc.length > 20_000 ? doc.slice(0, 2000) : format(doc)}</pre></div>)}
+        {display !== 'json' && found.docs.length > 0 && (
           <div class="table-wrap" tabIndex={0} role="region" aria-label="Documents found"><table class="one-line">
             <caption class="unseen">Documents found</caption>
             <thead><tr>{['_id', ...shown].map((name) => <SortHead key={name} name={name} sort={sort} onSort={setSort} />)}</tr></thead>
-            <tbody>{sorted.map(({ row, index }) => <tr key={index}><td><Id db={db} id={ids[index]} /></td>{shown.map((name) => <td key={name}>{cell(row.get(name)).slice(0, 120)}</td>)}</tr>)}</tbody>
+            <tbody>{sorted.map(({ row, index }) => <tr key={index}><td><DocLink db={db} id={ids[index]} /></td>{shown.map((name) => <td key={name}>{cell(row.get(name)).slice(0, 120)}</td>)}</tr>)}</tbody>
           </table></div>
         )}
       </Card>
@@ -154,7 +154,7 @@ interface Sort {
   descending: boolean;
 }
 
-/** Sorts the documents that are on the page; a third click returns to the order of the server. */
+/** Sorts the loaded documents. A third click restores the order of the server. */
 function SortHead({ name, sort, onSort }: { name: string; sort: Sort | undefined; onSort: (sort: Sort | undefined) => void }) {
   const isOn = sort?.name === name;
   const next = !isOn ? { name, descending: false } : sort.descending ? undefined : { name, descending: true };
@@ -165,6 +165,6 @@ function SortHead({ name, sort, onSort }: { name: string; sort: Sort | undefined
   );
 }
 
-function Id({ db, id }: { db: string; id: string | undefined }) {
+function DocLink({ db, id }: { db: string; id: string | undefined }) {
   return id === undefined ? <span class="quiet-text">not among the fields</span> : <Link to={['db', db, 'doc', id]}>{id}</Link>;
 }

@@ -1,13 +1,13 @@
-/** Replications: those that are stored and those that run, with what went wrong, and new ones. */
+/** Stored and running replications with their errors. */
 import { useState } from 'preact/hooks';
 import { createDatabase } from '../api/config.ts';
 import { ApiError, get, send } from '../api/http.ts';
 import { docPath, query } from '../api/paths.ts';
 import { withMembers } from '../json/text.ts';
 import { useParam, useRoute } from '../router.ts';
-import { Button, Card, Confirm, Dialog, Empty, Json, Link, LinkButton, PageHead, Problem, Segments, Skeleton, Tag, say } from '../ui/kit.tsx';
+import { Button, Card, Confirm, Dialog, Empty, Json, Link, LinkButton, PageHead, Problem, Segments, Skeleton, Tag, showToast } from '../ui/kit.tsx';
 import { CopyAs, Menu } from '../ui/menu.tsx';
-import { useAction, useAsk } from '../ui/use.ts';
+import { useAction, useRequest } from '../ui/use.ts';
 import { ago, number, plural, withoutPassword } from '../ui/words.ts';
 import { NewReplication } from './replicate.tsx';
 
@@ -55,17 +55,17 @@ export function Replication() {
 function List() {
   const [tab, setTab] = useParam('show', 'stored');
   const [shown, setShown] = useState<StoredDoc | Job>();
-  const [doomed, setDoomed] = useState<StoredDoc>();
-  const docs = useAsk((signal) => get<{ docs: StoredDoc[]; total_rows: number }>(`_scheduler/docs${query({ limit: PAGE })}`, signal), [], 3000);
-  const jobs = useAsk((signal) => get<{ jobs: Job[]; total_rows: number }>(`_scheduler/jobs${query({ limit: PAGE })}`, signal), [], 3000);
+  const [deleting, setDeleting] = useState<StoredDoc>();
+  const docs = useRequest((signal) => get<{ docs: StoredDoc[]; total_rows: number }>(`_scheduler/docs${query({ limit: PAGE })}`, signal), [], 3000);
+  const jobs = useRequest((signal) => get<{ jobs: Job[]; total_rows: number }>(`_scheduler/jobs${query({ limit: PAGE })}`, signal), [], 3000);
   const { error, run } = useAction();
   const isMissing = docs.error instanceof ApiError && docs.error.status === 404;
   const retry = (doc: StoredDoc) => void run(async () => {
-    // A write of the document restarts the replication.
+    // Writing the document restarts the replication.
     const at = docPath(doc.database, doc.doc_id);
     const { text } = await send('GET', at);
     await send('PUT', at, { body: withMembers(text, { _replication_state: undefined, _replication_state_time: undefined, _replication_state_reason: undefined, _replication_id: undefined }) });
-    say('The replication is restarted.');
+    showToast('The replication was restarted.');
     docs.again();
   });
   return (
@@ -80,7 +80,7 @@ function List() {
         <Card flush>
           {!docs.data && !docs.error && <Skeleton />}
           {(isMissing || docs.data?.docs.length === 0) && <Empty icon="replicate" title="No stored replications" action={<><LinkButton to={['replication', 'new']} kind="primary" icon="plus">New replication</LinkButton>{isMissing && <Button onClick={() => void run(async () => { await createDatabase('_replicator'); docs.again(); })}>Create _replicator</Button>}</>}>Stored replications continue after a restart of the server.</Empty>}
-          {docs.data && docs.data.docs.length > 0 && <Stored docs={docs.data.docs} onShow={setShown} onDelete={setDoomed} onRetry={retry} />}
+          {docs.data && docs.data.docs.length > 0 && <Stored docs={docs.data.docs} onShow={setShown} onDelete={setDeleting} onRetry={retry} />}
         </Card>
       ) : (
         <Card flush>
@@ -91,17 +91,17 @@ function List() {
         </Card>
       )}
       {shown && <Details shown={shown} onClose={() => setShown(undefined)} />}
-      {doomed && <Confirm title="Delete this replication?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => {
-        const at = docPath(doomed.database, doomed.doc_id);
+      {deleting && <Confirm title="Delete this replication?" verb="Delete" onClose={() => setDeleting(undefined)} act={async () => {
+        const at = docPath(deleting.database, deleting.doc_id);
         const { _rev } = await get<{ _rev: string }>(at);
         await send('DELETE', at + query({ rev: _rev }));
         docs.again();
-      }}><p>{withoutPassword(doomed.source)} → {withoutPassword(doomed.target)}</p><p>The replication stops. Copied documents are kept.</p></Confirm>}
+      }}><p>{withoutPassword(deleting.source)} → {withoutPassword(deleting.target)}</p><p>The replication stops. Copied documents are kept.</p></Confirm>}
     </>
   );
 }
 
-function Ends({ source, target }: { source: string; target: string }) {
+function Endpoints({ source, target }: { source: string; target: string }) {
   return <span class="two-lines"><span class="break">{withoutPassword(source)}</span><small class="break">to {withoutPassword(target)}</small></span>;
 }
 
@@ -112,7 +112,7 @@ function Stored({ docs, onShow, onDelete, onRetry }: { docs: StoredDoc[]; onShow
       <thead><tr><th scope="col">From and to</th><th scope="col">State</th><th scope="col" class="num hide-small">Written</th><th scope="col" class="num hide-small">Pending</th><th scope="col" class="hide-small">Updated</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>{docs.map((doc) => (
         <tr key={`${doc.database} ${doc.doc_id}`}>
-          <td><Ends source={doc.source} target={doc.target} /></td>
+          <td><Endpoints source={doc.source} target={doc.target} /></td>
           <td><span class="two-lines"><span><Tag kind={STATES[doc.state ?? ''] ?? 'plain'}>{doc.state ?? 'new'}</Tag></span>{doc.info?.error && <small>{doc.info.error.slice(0, 160)}{doc.error_count > 1 ? ` (${plural(doc.error_count, 'time')})` : ''}</small>}</span></td>
           <td class="num hide-small">{number(doc.info?.docs_written)}</td><td class="num hide-small">{number(doc.info?.changes_pending)}</td>
           <td class="hide-small">{doc.last_updated ? ago(new Date(doc.last_updated)) : ''}</td>
@@ -134,7 +134,7 @@ function Jobs({ jobs, onShow }: { jobs: Job[]; onShow: (job: Job) => void }) {
       <thead><tr><th scope="col">From and to</th><th scope="col">Last event</th><th scope="col" class="num hide-small">Written</th><th scope="col" class="num hide-small">Pending</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>{jobs.map((job) => (
         <tr key={job.id}>
-          <td><Ends source={job.source} target={job.target} /></td>
+          <td><Endpoints source={job.source} target={job.target} /></td>
           <td><span class="two-lines"><span><Tag kind={STATES[job.history[0]?.type ?? ''] ?? 'plain'}>{job.history[0]?.type ?? ''}</Tag></span>{job.history[0]?.reason && <small>{job.history[0].reason.slice(0, 160)}</small>}</span></td>
           <td class="num hide-small">{number(job.info?.docs_written)}</td><td class="num hide-small">{number(job.info?.changes_pending)}</td>
           <td class="tight"><Button kind="quiet" onClick={() => onShow(job)}>Details</Button></td>
@@ -149,7 +149,7 @@ function Details({ shown, onClose }: { shown: StoredDoc | Job; onClose: () => vo
   const hidden = { ...shown, source: withoutPassword(shown.source), target: withoutPassword(shown.target) };
   return (
     <Dialog title={shown.doc_id ?? shown.id ?? 'Replication'} wide onClose={onClose}>
-      {shown.doc_id && shown.database && <p><Link to={['db', shown.database, 'doc', shown.doc_id]}>Open its document</Link></p>}
+      {shown.doc_id && shown.database && <p><Link to={['db', shown.database, 'doc', shown.doc_id]}>Open the document</Link></p>}
       {isJob && <div class="table-wrap"><table><caption class="unseen">History</caption><tbody>{shown.history.map((event, index) => <tr key={index}><td class="tight">{new Date(event.timestamp).toLocaleString()}</td><td class="tight"><Tag kind={STATES[event.type] ?? 'plain'}>{event.type}</Tag></td><td>{event.reason}</td></tr>)}</tbody></table></div>}
       <Json text={JSON.stringify(hidden, null, 2)} label="Details" />
     </Dialog>

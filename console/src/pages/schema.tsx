@@ -1,4 +1,4 @@
-/** The fields of the documents of a database, from a sample of them. */
+/** The fields of the documents of a database, determined from a sample. */
 import { send } from '../api/http.ts';
 import { path, query } from '../api/paths.ts';
 import { readRows } from '../json/rows.ts';
@@ -6,17 +6,16 @@ import { schemaOf, type FieldSummary, type Schema as Summary } from '../json/sch
 import { setParams, useParam } from '../router.ts';
 import { Card, Empty, Field, Link, Meter, Notice, Problem, Select, Skeleton, Tag } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAsk } from '../ui/use.ts';
+import { useRequest } from '../ui/use.ts';
 import { number, plural } from '../ui/words.ts';
 import type { DbInfo, DbPage } from './db.tsx';
 
-/** Places in the order of ids where documents are read: ids often tell documents of different kinds apart. */
-const PLACES = 5;
+/** Number of positions in the order of ids at which documents are sampled, because ids often depend on the kind of document. */
+const POSITIONS = 5;
 
-/** Documents from several places of the database, without design documents. */
 async function sample(db: string, info: DbInfo, size: number, signal: AbortSignal): Promise<Summary> {
-  const each = Math.ceil(size / PLACES);
-  const skips = info.doc_count <= size ? [0] : Array.from({ length: PLACES }, (_, place) => Math.floor((place * (info.doc_count - each)) / (PLACES - 1)));
+  const each = Math.ceil(size / POSITIONS);
+  const skips = info.doc_count <= size ? [0] : Array.from({ length: POSITIONS }, (_, position) => Math.floor((position * (info.doc_count - each)) / (POSITIONS - 1)));
   const limit = skips.length === 1 ? size : each;
   const answers = await Promise.all(skips.map((skip) => send('GET', path`${db}/_all_docs` + query({ include_docs: true, limit, skip }), { signal })));
   const docs = new Map(answers.flatMap(({ text }) => readRows(text).rows).flatMap(({ id, doc }): [string, string][] => (id === undefined || doc === undefined || id.startsWith('_design/') ? [] : [[id, doc]])));
@@ -26,27 +25,27 @@ async function sample(db: string, info: DbInfo, size: number, signal: AbortSigna
 export function Schema({ db, info }: DbPage) {
   const [size, setSize] = useParam('sample', '500');
   const [typed] = useParam('q');
-  const asked = useAsk((signal) => (info === undefined ? Promise.resolve(undefined) : sample(db, info, Number(size), signal)), [db, info === undefined, size]);
-  const shown = asked.data?.fields.filter(({ path: name }) => name.toLowerCase().includes(typed.toLowerCase())) ?? [];
+  const result = useRequest((signal) => (info === undefined ? Promise.resolve(undefined) : sample(db, info, Number(size), signal)), [db, info === undefined, size]);
+  const shown = result.data?.fields.filter(({ path: name }) => name.toLowerCase().includes(typed.toLowerCase())) ?? [];
   return (
     <>
       <div class="toolbar">
-        <div class="grow"><Field label="Fields with" value={typed} onValue={(q) => setParams({ q }, true)} type="search" placeholder="a part of the name" /></div>
+        <div class="grow"><Field label="Fields that contain" value={typed} onValue={(q) => setParams({ q }, true)} type="search" placeholder="a part of the name" /></div>
         <Select label="Sample" value={size} onValue={setSize} options={[['100', '100 documents'], ['500', '500 documents'], ['2000', '2,000 documents']]} />
         <CopyAs request={{ method: 'GET', path: path`${db}/_all_docs` + query({ include_docs: true, limit: size }) }} />
       </div>
-      <Problem error={asked.error} again={asked.again} />
-      {!asked.data && !asked.error && <Skeleton lines={10} />}
-      {asked.data?.isPartial && <Notice kind="warn">The documents have more fields than the page lists. Member names may be data.</Notice>}
-      {asked.data?.documents === 0 && <Card><Empty icon="table" title="No documents to read">The schema is read from the documents of the database.</Empty></Card>}
-      {asked.data && asked.data.documents > 0 && <Fields db={db} fields={shown} documents={asked.data.documents} />}
+      <Problem error={result.error} again={result.again} />
+      {!result.data && !result.error && <Skeleton lines={10} />}
+      {result.data?.isPartial && <Notice kind="warn">The documents have more fields than are listed. Their member names may be data.</Notice>}
+      {result.data?.documents === 0 && <Card><Empty icon="table" title="No documents to read">The schema is read from the documents of the database.</Empty></Card>}
+      {result.data && result.data.documents > 0 && <Fields db={db} fields={shown} documents={result.data.documents} />}
     </>
   );
 }
 
 function Fields({ db, fields, documents }: { db: string; fields: FieldSummary[]; documents: number }) {
   return (
-    <Card flush title={plural(fields.length, 'field')} note={`From ${plural(documents, 'document')} of several parts of the database`}>
+    <Card flush title={plural(fields.length, 'field')} note={`From ${plural(documents, 'document')} sampled at several positions`}>
       <div class="table-wrap" tabIndex={0} role="region" aria-label="Fields"><table>
         <caption class="unseen">Fields</caption>
         <thead><tr><th scope="col">Field</th><th scope="col">Types</th><th scope="col">Documents</th><th scope="col" class="hide-small">Examples</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
@@ -59,7 +58,7 @@ function Fields({ db, fields, documents }: { db: string; fields: FieldSummary[];
 function Line({ db, field, documents }: { db: string; field: FieldSummary; documents: number }) {
   const values = [...field.types.values()].reduce((sum, count) => sum + count, 0);
   const percent = (100 * field.documents) / documents;
-  // A field within an array takes an operator of its own.
+  // Fields within arrays need $elemMatch, so no query is offered for them.
   const selector = field.path.includes('[]') ? undefined : JSON.stringify({ selector: { [field.path]: { $exists: true } }, limit: 25 }, null, 2);
   return (
     <tr>

@@ -1,4 +1,4 @@
-/** The editor of a search index: its function, its analyzers, and a box to query it. */
+/** Editor of a search index: function, analyzers, and a form that queries it. */
 import { useState } from 'preact/hooks';
 import { saveText } from '../api/design.ts';
 import { ApiError, post, send } from '../api/http.ts';
@@ -9,11 +9,10 @@ import { setParams } from '../router.ts';
 import { ChoiceField } from '../ui/choice.tsx';
 import { Restored, useDraft } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
-import { Button, Card, Confirm, Field, Link, Notice, Problem, TextArea, say } from '../ui/kit.tsx';
-import { useAction, useAsk } from '../ui/use.ts';
+import { Button, Card, Confirm, Field, Link, Notice, Problem, TextArea, showToast } from '../ui/kit.tsx';
+import { useAction, useRequest } from '../ui/use.ts';
 import { plural } from '../ui/words.ts';
 
-/** The member of a design document that holds indexes of this kind. */
 export type SearchKind = 'nouveau' | 'indexes';
 
 export const SEARCH_STARTS: Record<SearchKind, string> = {
@@ -21,7 +20,6 @@ export const SEARCH_STARTS: Record<SearchKind, string> = {
   indexes: "function (doc) {\n  if (typeof doc.title === 'string') {\n    index('default', doc.title, { store: true });\n  }\n}",
 };
 
-/** The definition of a new index, in JSON. */
 export const newSearchIndex = (kind: SearchKind) => JSON.stringify(kind === 'nouveau' ? { default_analyzer: 'standard', index: SEARCH_STARTS.nouveau } : { analyzer: 'standard', index: SEARCH_STARTS.indexes });
 
 const ANALYZERS = [
@@ -31,7 +29,7 @@ const ANALYZERS = [
 
 interface Analyzers {
   main: string;
-  /** One `field: analyzer` a line. */
+  /** One `field: analyzer` per line. */
   fields: string;
 }
 
@@ -53,7 +51,7 @@ export function readAnalyzers(kind: SearchKind, definition: string): Analyzers {
   return { main: textAt(definition, ['analyzer', 'default']) || textAt(definition, ['analyzer', 'name']), fields: linesOf(definition, ['analyzer', 'fields']) };
 }
 
-/** The definition with these analyzers. Members that the form does not show stay as they are. */
+/** Returns the definition with these analyzers. Other members are not modified. */
 export function writeAnalyzers(kind: SearchKind, definition: string, { main, fields }: Analyzers): string {
   const byField = fields.split('\n').map((line) => /^\s*(.+?)\s*:\s*(\S+)\s*$/.exec(line)).flatMap((found) => (found ? [[found[1] ?? '', found[2] ?? '']] : []));
   const each = byField.length === 0 ? undefined : JSON.stringify(Object.fromEntries(byField));
@@ -65,7 +63,6 @@ export function writeAnalyzers(kind: SearchKind, definition: string, { main, fie
 interface SearchIndexProps {
   db: string;
   ddoc: string;
-  /** The design document. */
   text: string;
   kind: SearchKind;
   name: string;
@@ -77,7 +74,7 @@ export function SearchIndex({ db, ddoc, text, kind, name, onSaved, again }: Sear
   const part = `${kind}/${name}`;
   const stored = getAt(text, [kind, name]);
   const edited = useDraft(['design', db, ddoc, part], stored ?? '{}', stored ?? '');
-  const [asking, setAsking] = useState(false);
+  const [confirming, setConfirming] = useState(false);
   const { busy, error, run } = useAction();
   if (stored === undefined) return <Notice>This design document has no search index {name}.</Notice>;
   const definition = edited.text;
@@ -93,7 +90,7 @@ export function SearchIndex({ db, ddoc, text, kind, name, onSaved, again }: Sear
     const rev = await saveText(db, ddoc, body);
     onSaved(withMembers(body, { _rev: JSON.stringify(rev) }));
     edited.saved(sent, { base: sent, rebase: (typed) => typed });
-    say(`${part} is saved.`);
+    showToast(`${part} is saved.`);
     again();
   });
   return (
@@ -104,33 +101,33 @@ export function SearchIndex({ db, ddoc, text, kind, name, onSaved, again }: Sear
       <Problem error={error} />
       <div class="row spread">
         <div class="actions"><Button kind="primary" icon="check" busy={busy} disabled={!edited.isChanged} onClick={save}>Save</Button>{edited.isChanged && <Button kind="quiet" onClick={edited.discard}>Undo all</Button>}</div>
-        <Button kind="danger" icon="trash" onClick={() => setAsking(true)}>Delete search index</Button>
+        <Button kind="danger" icon="trash" onClick={() => setConfirming(true)}>Delete search index</Button>
       </div>
       <QueryBox db={db} ddoc={ddoc} kind={kind} name={name} isChanged={edited.isChanged} />
-      {asking && <Confirm title={`Delete ${part}?`} verb="Delete" onClose={() => setAsking(false)} act={async () => {
+      {confirming && <Confirm title={`Delete ${part}?`} verb="Delete" onClose={() => setConfirming(false)} act={async () => {
         await saveText(db, ddoc, setAt(text, [kind, name], undefined));
         edited.discard();
         setParams({ part: undefined });
         again();
-      }}><p>Searches of this index fail from then on.</p></Confirm>}
+      }}><p>Searches of this index will fail.</p></Confirm>}
     </div>
   );
 }
 
 function AnalyzerCard({ kind, definition, onChange }: { kind: SearchKind; definition: string; onChange: (definition: string) => void }) {
   const analyzers = readAnalyzers(kind, definition);
-  // Lines are kept as typed until they name a field and an analyzer.
+  // The typed lines, which may be incomplete; the definition contains complete lines only.
   const [lines, setLines] = useState(analyzers.fields);
   const [sample, setSample] = useState('');
   const set = (next: Partial<Analyzers>) => onChange(writeAnalyzers(kind, definition, { ...analyzers, fields: lines, ...next }));
   const analyzer = analyzers.main || 'standard';
-  const tokens = useAsk((signal) => (sample === '' ? Promise.resolve(undefined) : post<{ tokens: string[] }>(kind === 'nouveau' ? '_nouveau_analyze' : '_search_analyze', { analyzer, text: sample }, signal)), [sample, analyzer, kind]);
+  const tokens = useRequest((signal) => (sample === '' ? Promise.resolve(undefined) : post<{ tokens: string[] }>(kind === 'nouveau' ? '_nouveau_analyze' : '_search_analyze', { analyzer, text: sample }, signal)), [sample, analyzer, kind]);
   return (
-    <Card title="Analyzers" note="An analyzer divides a text into the terms that a search finds.">
+    <Card title="Analyzers" note="An analyzer splits a text into the terms that searches match.">
       <div class="grid-2">
         <div class="stack small">
           <ChoiceField label="Default analyzer" value={analyzers.main} onValue={(main) => set({ main })} choices={ANALYZERS} placeholder="standard" mono />
-          <TextArea label="Analyzers of single fields" value={lines} onValue={(fields) => { setLines(fields); set({ fields }); }} rows={3} mono hint="One field: analyzer per line, such as shelf: keyword." />
+          <TextArea label="Analyzers by field" value={lines} onValue={(fields) => { setLines(fields); set({ fields }); }} rows={3} mono hint="One field: analyzer per line, such as shelf: keyword." />
         </div>
         <div class="stack small">
           <Field label="Text to analyze" value={sample} onValue={setSample} placeholder="Running sofas" />
@@ -144,7 +141,7 @@ function AnalyzerCard({ kind, definition, onChange }: { kind: SearchKind; defini
 
 const ENDPOINT: Record<SearchKind, string> = { nouveau: '_nouveau', indexes: '_search' };
 
-/** Queries the stored index; the first hits appear below. */
+/** Queries the stored index and lists the first hits. */
 function QueryBox({ db, ddoc, kind, name, isChanged }: { db: string; ddoc: string; kind: SearchKind; name: string; isChanged: boolean }) {
   const [q, setQ] = useState('');
   const [found, setFound] = useState<{ total: number; hits: { id: string; fields: string }[] }>();
@@ -173,7 +170,7 @@ function QueryBox({ db, ddoc, kind, name, isChanged }: { db: string; ddoc: strin
         <div class="grow"><Field label="Lucene query" value={q} onValue={setQ} mono required placeholder="title:sofa AND price:[10 TO *]" /></div>
         <Button type="submit" icon="search" busy={busy}>Search</Button>
       </form>
-      <Problem error={isMissing ? new Error('This server does not serve search indexes of this kind.') : error} />
+      <Problem error={isMissing ? new Error('This server does not support search indexes of this kind.') : error} />
       {found && (
         <>
           <p class="note" role="status">{plural(found.total, 'hit')}. <Link to={['db', db, 'search']} query={{ index: `${ddoc}/${endpoint}/${name}`, q }}>Open the search page</Link></p>

@@ -1,9 +1,9 @@
-/** Full text, on servers that have it. */
+/** Full-text search, on servers that support it. */
 import { useState } from 'preact/hooks';
 import { searchSource } from '../api/export.ts';
 import { send } from '../api/http.ts';
 import { path as pathOf, query, segment } from '../api/paths.ts';
-import { world } from '../api/session.ts';
+import { sessionState } from '../api/session.ts';
 import { readRows } from '../json/rows.ts';
 import { member, parse, raw, stringOf } from '../json/text.ts';
 import { useParam } from '../router.ts';
@@ -11,7 +11,7 @@ import { Restored, useLinkedDraft } from '../ui/draft.tsx';
 import { Button, Card, Empty, Field, Link, LinkButton, Problem, Select, Skeleton } from '../ui/kit.tsx';
 import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAction, useAsk } from '../ui/use.ts';
+import { useAction, useRequest } from '../ui/use.ts';
 import { millis, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
 import { PartitionField, usePartition } from './partition.tsx';
@@ -22,7 +22,6 @@ interface Choice {
   kind: '_search' | '_nouveau';
 }
 
-/** The search indexes that the design documents define. */
 async function choices(db: string, signal: AbortSignal): Promise<Choice[]> {
   const { text } = await send('GET', pathOf`${db}/_design_docs?include_docs=true`, { signal });
   return readRows(text).rows.flatMap(({ doc, id }) => {
@@ -33,21 +32,21 @@ async function choices(db: string, signal: AbortSignal): Promise<Choice[]> {
   });
 }
 
-/** What tells an index from all others: both kinds may have one of the same name. */
+/** Returns a unique name. It includes the kind, because both kinds may have an index of the same name. */
 const nameOf = ({ ddoc, index, kind }: Choice) => `${ddoc}/${kind}/${index}`;
 
 export function Search({ db, info }: DbPage) {
   const [chosen, setChosen] = useParam('index');
   const [q, setQ] = useParam('q');
   const edited = useLinkedDraft(['search', db], q, '');
-  const known = useAsk((signal) => choices(db, signal), [db]);
+  const known = useRequest((signal) => choices(db, signal), [db]);
   const choice = known.data?.find((each) => nameOf(each) === chosen) ?? known.data?.[0];
   const partition = usePartition(db, info);
   const path = choice && `${partition.path}/${pathOf`_design/${choice.ddoc}/${choice.kind}/${choice.index}`}${query({ q, limit: 50 })}`;
-  const found = useAsk(async (signal) => (path === undefined || q === '' ? undefined : await send('GET', path, { signal })), [path, q]);
+  const found = useRequest(async (signal) => (path === undefined || q === '' ? undefined : await send('GET', path, { signal })), [path, q]);
   if (known.error) return <Problem error={known.error} again={known.again} />;
   if (!known.data) return <Skeleton />;
-  if (!choice) return <Card><Empty icon="search" title="No search indexes" action={<LinkButton to={['db', db, 'designs']} query={{ do: 'create', kind: 'nouveau' }} kind="primary" icon="plus">New search index</LinkButton>}>A design document defines search indexes in <code>nouveau</code> or <code>indexes</code>. Features of this server: {world.value.welcome?.features.join(', ')}.</Empty></Card>;
+  if (!choice) return <Card><Empty icon="search" title="No search indexes" action={<LinkButton to={['db', db, 'designs']} query={{ do: 'create', kind: 'nouveau' }} kind="primary" icon="plus">New search index</LinkButton>}>A design document defines search indexes in <code>nouveau</code> or <code>indexes</code>. Features of this server: {sessionState.value.welcome?.features.join(', ')}.</Empty></Card>;
   return (
     <>
       <form class="toolbar" onSubmit={(event) => { event.preventDefault(); setQ(edited.text); edited.linked(edited.text); }}>
@@ -66,7 +65,6 @@ export function Search({ db, info }: DbPage) {
   );
 }
 
-/** What a search found, the best first; more on demand. */
 function Hits({ db, path, first, ms }: { db: string; path: string; first: string; ms: number }) {
   const [texts, setTexts] = useState([first]);
   const action = useAction();

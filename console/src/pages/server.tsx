@@ -1,10 +1,10 @@
-/** The node: what it is, what it runs, and who else belongs to its cluster. */
+/** Information about the node and its cluster, and checks. */
 import { get } from '../api/http.ts';
-import { world } from '../api/session.ts';
+import { sessionState } from '../api/session.ts';
 import { Card, Link, PageHead, Problem, Skeleton, Tag } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useSignal } from '../ui/signal.ts';
-import { useAsk } from '../ui/use.ts';
+import { useRequest } from '../ui/use.ts';
 import { number } from '../ui/words.ts';
 
 interface Check {
@@ -13,15 +13,15 @@ interface Check {
   note: string;
 }
 
-/** What Fauxton calls "verify installation", without changing anything. */
+/** Read-only counterpart of "verify installation" in Fauxton. */
 async function checks(signal: AbortSignal): Promise<Check[]> {
   const up = await get<{ status: string }>('_up', signal).then(({ status }): Check => ({ text: 'The server is up', state: status === 'ok' ? 'good' : 'warn', note: status }), (error: Error): Check => ({ text: 'The server is up', state: 'bad', note: error.message }));
   const system = await Promise.all(['_users', '_replicator'].map((name) => get(name, signal).then((): Check => ({ text: `${name} exists`, state: 'good', note: '' }), (): Check => ({ text: `${name} is missing`, state: 'warn', note: name === '_users' ? 'users cannot be created' : 'replications cannot be stored' }))));
-  const admin: Check = world.value.session.name === null ? { text: 'The server has no administrator', state: 'bad', note: 'every client that reaches it has all permissions' } : { text: 'The server has an administrator', state: 'good', note: '' };
+  const admin: Check = sessionState.value.session.name === null ? { text: 'The server has no administrator', state: 'bad', note: 'every client that reaches it has all permissions' } : { text: 'The server has an administrator', state: 'good', note: '' };
   return [up, admin, ...system];
 }
 
-/** A tree of values as lines: `memory / resident`. */
+/** Shows a tree of values as lines with names such as `memory / resident`. */
 function Facts({ of }: { of: Record<string, unknown> }) {
   const lines: [string, string][] = [];
   const walk = (value: unknown, name: string) => {
@@ -33,12 +33,12 @@ function Facts({ of }: { of: Record<string, unknown> }) {
 }
 
 export function Server() {
-  const { welcome } = useSignal(world);
-  const versions = useAsk((signal) => get<Record<string, unknown>>('_node/_local/_versions', signal).catch(() => undefined), []);
-  const members = useAsk((signal) => get<{ all_nodes: string[]; cluster_nodes: string[] }>('_membership', signal), []);
-  const node = useAsk((signal) => get<{ name: string }>('_node/_local', signal), []);
-  const made = useAsk(checks, []);
-  const system = useAsk((signal) => get<Record<string, unknown>>('_node/_local/_system', signal), []);
+  const { welcome } = useSignal(sessionState);
+  const versions = useRequest((signal) => get<Record<string, unknown>>('_node/_local/_versions', signal).catch(() => undefined), []);
+  const members = useRequest((signal) => get<{ all_nodes: string[]; cluster_nodes: string[] }>('_membership', signal), []);
+  const node = useRequest((signal) => get<{ name: string }>('_node/_local', signal), []);
+  const checkResults = useRequest(checks, []);
+  const system = useRequest((signal) => get<Record<string, unknown>>('_node/_local/_system', signal), []);
   return (
     <>
       <PageHead title="Server"><CopyAs request={{ method: 'GET', path: '' }} /></PageHead>
@@ -59,7 +59,7 @@ export function Server() {
             )}
           </Card>
           <Card title="Checks">
-            {!made.data ? <Skeleton lines={3} /> : <ul class="stack small">{made.data.map((check) => <li key={check.text} class="row"><Tag kind={check.state}>{check.state === 'good' ? 'ok' : check.state === 'warn' ? 'warning' : 'failed'}</Tag><span>{check.text}</span><span class="note">{check.note}</span></li>)}</ul>}
+            {!checkResults.data ? <Skeleton lines={3} /> : <ul class="stack small">{checkResults.data.map((check) => <li key={check.text} class="row"><Tag kind={check.state}>{check.state === 'good' ? 'ok' : check.state === 'warn' ? 'warning' : 'failed'}</Tag><span>{check.text}</span><span class="note">{check.note}</span></li>)}</ul>}
             <p class="note"><Link to={['logs']}>Logs</Link> and the <Link to={['dashboard']}>dashboard</Link> show the state of the server.</p>
           </Card>
         </div>

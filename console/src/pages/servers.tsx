@@ -1,4 +1,4 @@
-/** The servers that this console works with in one window. The policy of the page is their list. */
+/** The list of other servers, which is stored in the content security policy of the console. */
 import { useState } from 'preact/hooks';
 import { CORS_HEADERS, CORS_METHODS, setConfig } from '../api/config.ts';
 import { pagePolicy } from '../api/http.ts';
@@ -6,16 +6,16 @@ import { nameOf, policyWith, server, serversOf, urlOf } from '../api/servers.ts'
 import { isAdmin } from '../api/session.ts';
 import { goTo, href } from '../router.ts';
 import { Button, Card, Confirm, Empty, Field, Json, PageHead, Problem, Skeleton } from '../ui/kit.tsx';
-import { useAction, useAsk } from '../ui/use.ts';
+import { useAction, useRequest } from '../ui/use.ts';
 
 export function Servers() {
   const [url, setUrl] = useState('');
-  const [doomed, setDoomed] = useState<string>();
-  const asked = useAsk(() => pagePolicy().then(serversOf), []);
+  const [deleting, setDeleting] = useState<string>();
+  const result = useRequest(() => pagePolicy().then(serversOf), []);
   const { busy, error, run } = useAction();
   if (server !== '') return <Empty icon="server" title="The list belongs to the server of the console" action={<Button kind="primary" onClick={() => goTo('', ['servers'])}>Servers of {location.host}</Button>} />;
   const name = nameOf(url);
-  const problem = url === '' || name !== undefined ? undefined : 'A URL such as https://couch.example.com:6984/ is needed, without a user.';
+  const problem = url === '' || name !== undefined ? undefined : 'Enter a URL such as https://couch.example.com:6984/, without a user name.';
   const add = (event: Event) => {
     event.preventDefault();
     void run(async () => {
@@ -25,17 +25,17 @@ export function Servers() {
   return (
     <div class="stack narrow">
       <PageHead title="Servers" note="Other servers in this window, one at a time" />
-      <Problem error={asked.error} again={asked.again} />
+      <Problem error={result.error} again={result.again} />
       <Card flush>
-        {!asked.data && !asked.error && <Skeleton lines={2} />}
-        {asked.data?.length === 0 && <Empty icon="server" title="No other servers">{isAdmin() ? 'Add one below. Then the menu at the top left and Ctrl-K change the server.' : 'An administrator of this server adds them.'}</Empty>}
-        {asked.data && asked.data.length > 0 && (
+        {!result.data && !result.error && <Skeleton lines={2} />}
+        {result.data?.length === 0 && <Empty icon="server" title="No other servers">{isAdmin() ? 'Add one below. Then the menu at the top left and Ctrl-K change the server.' : 'An administrator of this server adds them.'}</Empty>}
+        {result.data && result.data.length > 0 && (
           <div class="table-wrap"><table>
             <caption class="unseen">Other servers</caption>
             <thead><tr><th scope="col">Server</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
-            <tbody>{asked.data.map((each) => (
+            <tbody>{result.data.map((each) => (
               <tr key={each}><td><a href={href(['databases'], {}, each)}>{each}</a></td>
-                <td class="tight">{isAdmin() && <Button kind="quiet" icon="trash" label={`Remove ${each}`} onClick={() => setDoomed(each)} />}</td></tr>
+                <td class="tight">{isAdmin() && <Button kind="quiet" icon="trash" label={`Remove ${each}`} onClick={() => setDeleting(each)} />}</td></tr>
             ))}</tbody>
           </table></div>
         )}
@@ -49,17 +49,17 @@ export function Servers() {
           </form>
         </Card>
       )}
-      <Card title="Settings of the other server" note="It must admit this page in its CORS settings. Credentials stay off: the console sends the password itself.">
+      <Card title="Settings of the other server" note="Its CORS settings must permit the origin of this page. They need not permit credentials, because the console sends the password in a header.">
         <Json label="CORS settings of the other server" text={`[chttpd]\nenable_cors = true\n\n[cors]\norigins = ${location.origin}\nheaders = ${CORS_HEADERS}\nmethods = ${CORS_METHODS}`} />
       </Card>
-      {doomed !== undefined && <Confirm title="Remove this server?" verb="Remove" onClose={() => setDoomed(undefined)} act={() => store((names) => names.filter((each) => each !== doomed))}>
-        <p>{urlOf(doomed)} is removed from the list of this console. The server itself does not change.</p>
+      {deleting !== undefined && <Confirm title="Remove this server?" verb="Remove" onClose={() => setDeleting(undefined)} act={() => store((names) => names.filter((each) => each !== deleting))}>
+        <p>{urlOf(deleting)} is removed from the list of this console. The server itself is not changed.</p>
       </Confirm>}
     </div>
   );
 }
 
-/** Stores the list in the policy. Only a new page has the new policy. */
+/** Stores the list in the policy and reloads the page, because a policy applies from the next load. */
 async function store(change: (names: string[]) => string[]): Promise<void> {
   const policy = await pagePolicy();
   await setConfig('csp', 'utils_header_value', policyWith(policy, change(serversOf(policy))));

@@ -1,4 +1,4 @@
-/** What a database is like, who may use it, and its maintenance. */
+/** Figures, permissions and maintenance of a database. */
 import { useState } from 'preact/hooks';
 import { people } from '../api/choices.ts';
 import { get, post, put, send } from '../api/http.ts';
@@ -7,14 +7,14 @@ import { isAdmin } from '../api/session.ts';
 import { go } from '../router.ts';
 import { ChoiceField } from '../ui/choice.tsx';
 import { Restored, useDraft, useForm } from '../ui/draft.tsx';
-import { Button, Card, Confirm, Field, Notice, Problem, Skeleton, Tag, TextArea, say } from '../ui/kit.tsx';
-import { useAction, useAsk } from '../ui/use.ts';
+import { Button, Card, Confirm, Field, Notice, Problem, Skeleton, Tag, TextArea, showToast } from '../ui/kit.tsx';
+import { useAction, useRequest } from '../ui/use.ts';
 import { bytes, number, plural } from '../ui/words.ts';
 import { DeleteDatabase } from './databases.tsx';
 import type { DbPage } from './db.tsx';
 
 export function Settings({ db, info, again }: DbPage) {
-  const [asking, setAsking] = useState(false);
+  const [confirming, setConfirming] = useState(false);
   return (
     <div class="grid-2">
       <div class="stack">
@@ -38,11 +38,11 @@ export function Settings({ db, info, again }: DbPage) {
         <Permissions db={db} />
         {isAdmin() && (
           <Card title="Delete this database" note="This deletes all its documents and views.">
-            <div class="actions"><Button kind="danger" icon="trash" onClick={() => setAsking(true)}>Delete database</Button></div>
+            <div class="actions"><Button kind="danger" icon="trash" onClick={() => setConfirming(true)}>Delete database</Button></div>
           </Card>
         )}
       </div>
-      {asking && <DeleteDatabase name={db} onClose={() => setAsking(false)} onDone={() => go(['databases'])} />}
+      {confirming && <DeleteDatabase name={db} onClose={() => setConfirming(false)} onDone={() => go(['databases'])} />}
     </div>
   );
 }
@@ -58,33 +58,33 @@ interface Security {
 }
 
 function Permissions({ db }: { db: string }) {
-  const asked = useAsk((signal) => get<Security>(pathOf`${db}/_security`, signal), [db]);
-  const known = useAsk((signal) => (isAdmin() ? people(signal) : Promise.resolve(undefined)), []);
-  const original = JSON.stringify(asked.data ?? {});
+  const result = useRequest((signal) => get<Security>(pathOf`${db}/_security`, signal), [db]);
+  const known = useRequest((signal) => (isAdmin() ? people(signal) : Promise.resolve(undefined)), []);
+  const original = JSON.stringify(result.data ?? {});
   const edited = useDraft(['security', db], original, original);
   const { busy, error, run } = useAction();
-  if (asked.error) return <Card title="Permissions"><Problem error={asked.error} /></Card>;
-  if (!asked.data) return <Card title="Permissions"><Skeleton lines={4} /></Card>;
+  if (result.error) return <Card title="Permissions"><Problem error={result.error} /></Card>;
+  if (!result.data) return <Card title="Permissions"><Skeleton lines={4} /></Card>;
   const draft = JSON.parse(edited.text) as Security;
   const members = draft.members ?? {};
   const isOpen = (members.names ?? []).length + (members.roles ?? []).length === 0;
   const set = (group: 'admins' | 'members', kind: 'names' | 'roles', list: string[]) => edited.setText(JSON.stringify({ ...draft, [group]: { ...draft[group], [kind]: list } }));
   const save = () => void run(async () => {
     await put(pathOf`${db}/_security`, draft);
-    asked.put(draft);
+    result.put(draft);
     edited.saved(edited.text, { base: edited.text, rebase: (typed) => typed });
-    say('Permissions are saved.');
-    asked.again();
+    showToast('Permissions are saved.');
+    result.again();
   });
   const { isChanged } = edited;
   return (
-    <Card title="Permissions" note={isOpen ? 'Without members, every client that reaches the server may read and write here.' : 'Members read and write; admins also change design documents and this page.'}>
+    <Card title="Permissions" note={isOpen ? 'Without members, every client that can connect to the server can read and write this database.' : 'Members read and write; admins also change design documents and this page.'}>
       {isOpen && <Tag kind="warn">open to all clients</Tag>}
-      {edited.isStale && !busy ? <Notice kind="warn"><p>The permissions have changed since these were typed.</p><p><Button onClick={edited.discard}>Discard mine</Button></p></Notice> : <Restored found={edited.restored} onDiscard={edited.discard} />}
+      {edited.isStale && !busy ? <Notice kind="warn"><p>The permissions have changed since you edited them.</p><p><Button onClick={edited.discard}>Discard mine</Button></p></Notice> : <Restored found={edited.restored} onDiscard={edited.discard} />}
       {(['admins', 'members'] as const).map((group) => (
         <div key={group} class="stack small">
           <h3>{group === 'admins' ? 'Admins' : 'Members'}</h3>
-          {(['names', 'roles'] as const).map((kind) => <Names key={kind} place={[db, group, kind]} label={`${kind === 'names' ? 'Users' : 'Roles'} that are ${group}`} choices={known.data?.[kind] ?? []} list={draft[group]?.[kind] ?? []} onList={(list) => set(group, kind, list)} />)}
+          {(['names', 'roles'] as const).map((kind) => <Names key={kind} keyPath={[db, group, kind]} label={`${kind === 'names' ? 'Users' : 'Roles'} that are ${group}`} choices={known.data?.[kind] ?? []} list={draft[group]?.[kind] ?? []} onList={(list) => set(group, kind, list)} />)}
         </div>
       ))}
       <Problem error={error} />
@@ -93,8 +93,8 @@ function Permissions({ db }: { db: string }) {
   );
 }
 
-function Names({ place, label, choices, list, onList }: { place: string[]; label: string; choices: string[]; list: string[]; onList: (list: string[]) => void }) {
-  const typed = useDraft(['security name', ...place], '', '');
+function Names({ keyPath, label, choices, list, onList }: { keyPath: string[]; label: string; choices: string[]; list: string[]; onList: (list: string[]) => void }) {
+  const typed = useDraft(['security name', ...keyPath], '', '');
   const { text, setText } = typed;
   const add = (event: Event) => {
     event.preventDefault();
@@ -111,8 +111,8 @@ function Names({ place, label, choices, list, onList }: { place: string[]; label
 }
 
 function Limits({ db }: { db: string }) {
-  const asked = useAsk((signal) => get<number>(pathOf`${db}/_revs_limit`, signal), [db]);
-  const known = String(asked.data ?? '');
+  const result = useRequest((signal) => get<number>(pathOf`${db}/_revs_limit`, signal), [db]);
+  const known = String(result.data ?? '');
   const edited = useDraft(['revs_limit', db], known, known);
   const { text, setText } = edited;
   const { busy, error, run } = useAction();
@@ -120,36 +120,36 @@ function Limits({ db }: { db: string }) {
     event.preventDefault();
     void run(async () => {
       await send('PUT', pathOf`${db}/_revs_limit`, { body: text });
-      asked.put(Number(text));
+      result.put(Number(text));
       edited.discard();
-      say('The limit is saved.');
-      asked.again();
+      showToast('The limit is saved.');
+      result.again();
     });
   };
   return (
     <Card title="Revisions" note="If the limit is too low, replication reports conflicts that do not exist.">
       <form class="row end" onSubmit={submit}>
         <div class="grow"><Field label="Revision ids kept for each document" type="number" min="1" value={text} onValue={setText} /></div>
-        <Button type="submit" busy={busy} disabled={text === '' || text === String(asked.data ?? '')}>Save</Button>
+        <Button type="submit" busy={busy} disabled={text === '' || text === String(result.data ?? '')}>Save</Button>
       </form>
       <Restored found={edited.restored} onDiscard={edited.discard} />
-      <Problem error={error ?? asked.error} />
+      <Problem error={error ?? result.error} />
     </Card>
   );
 }
 
 function Maintenance({ db, running, again }: { db: string; running: boolean; again: () => void }) {
   const { busy, error, run } = useAction();
-  const does = (path: string, text: string) => void run(async () => {
+  const start = (path: string, text: string) => void run(async () => {
     await post(`${pathOf`${db}`}/${path}`, {});
-    say(text);
+    showToast(text);
     again();
   });
   return (
     <Card title="Maintenance">
       <div class="actions">
-        <Button busy={busy} onClick={() => does('_compact', 'Compaction is started.')}>Compact</Button>
-        <Button busy={busy} onClick={() => does('_view_cleanup', 'Unused indexes are removed.')}>Clean up indexes</Button>
+        <Button busy={busy} onClick={() => start('_compact', 'Compaction is started.')}>Compact</Button>
+        <Button busy={busy} onClick={() => start('_view_cleanup', 'Unused indexes are removed.')}>Clean up indexes</Button>
         {running && <Tag kind="accent">compacting</Tag>}
       </div>
       <p class="note">Compaction frees the space of old revisions. The server also starts it automatically.</p>
@@ -158,13 +158,13 @@ function Maintenance({ db, running, again }: { db: string; running: boolean; aga
   );
 }
 
-/** Purging forgets revisions, as if they had never been: they do not replicate as deletions. */
+/** Purging removes revisions without tombstones, so it does not replicate. */
 function Purge({ db, again }: { db: string; again: () => void }) {
   const form = useForm(['purge', db], { ids: '' });
   const { ids } = form.value;
-  const [wanted, setWanted] = useState<Record<string, string[]>>();
+  const [revisions, setRevisions] = useState<Record<string, string[]>>();
   const { busy, error, run } = useAction();
-  const look = () => void run(async () => {
+  const findRevisions = () => void run(async () => {
     const list = ids.split('\n').map((id) => id.trim()).filter((id) => id !== '');
     const found: Record<string, string[]> = {};
     for (const id of list) {
@@ -172,22 +172,22 @@ function Purge({ db, again }: { db: string; again: () => void }) {
       const revs = leaves.flatMap(({ ok }) => (ok ? [ok._rev] : []));
       if (revs.length > 0) found[id] = revs;
     }
-    if (Object.keys(found).length === 0) throw new Error('The database has none of these documents.');
-    setWanted(found);
+    if (Object.keys(found).length === 0) throw new Error('None of these documents exists in the database.');
+    setRevisions(found);
   });
   return (
     <Card title="Purge documents" note="Purging cannot be undone. Other replicas keep their copies, and a replication from them brings the documents back.">
-      <TextArea label="Ids, one a line" value={ids} onValue={(typed) => form.set({ ids: typed })} rows={3} mono />
+      <TextArea label="Ids, one per line" value={ids} onValue={(typed) => form.set({ ids: typed })} rows={3} mono />
       <Restored found={form.restored} onDiscard={form.discard} />
       <Problem error={error} />
-      <div class="actions"><Button kind="danger" busy={busy} disabled={ids.trim() === ''} onClick={look}>Purge …</Button></div>
-      {wanted && (
-        <Confirm title={`Purge ${plural(Object.keys(wanted).length, 'document')}?`} verb="Purge" typed="purge" onClose={() => setWanted(undefined)} act={async () => {
-          await post(pathOf`${db}/_purge`, wanted);
-          say('Purged.');
+      <div class="actions"><Button kind="danger" busy={busy} disabled={ids.trim() === ''} onClick={findRevisions}>Purge …</Button></div>
+      {revisions && (
+        <Confirm title={`Purge ${plural(Object.keys(revisions).length, 'document')}?`} verb="Purge" typed="purge" onClose={() => setRevisions(undefined)} act={async () => {
+          await post(pathOf`${db}/_purge`, revisions);
+          showToast('Purged.');
           form.discard();
           again();
-        }}><p>All their revisions: {Object.entries(wanted).map(([id, revs]) => `${id} (${revs.length})`).join(', ')}</p></Confirm>
+        }}><p>All their revisions: {Object.entries(revisions).map(([id, revs]) => `${id} (${revs.length})`).join(', ')}</p></Confirm>
       )}
     </Card>
   );

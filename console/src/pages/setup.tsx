@@ -1,10 +1,10 @@
-/** The first minutes of a server: an administrator, the databases of the system, and which pages may ask. */
+/** Initial setup of a server: administrator, system databases and CORS. */
 import { useState } from 'preact/hooks';
 import { CORS_HEADERS, CORS_METHODS, SYSTEM_DATABASES, createDatabase, setConfig, setCors } from '../api/config.ts';
 import { ApiError } from '../api/http.ts';
 import { isAdmin, isParty, login } from '../api/session.ts';
 import { go } from '../router.ts';
-import { Button, Card, Check, Empty, Field, LinkButton, PageHead, Problem, say } from '../ui/kit.tsx';
+import { Button, Card, Check, Empty, Field, LinkButton, PageHead, Problem, showToast } from '../ui/kit.tsx';
 import { useAction } from '../ui/use.ts';
 
 export function Setup() {
@@ -19,7 +19,7 @@ export function Setup() {
   if (!isParty()) {
     return (
       <Empty icon="check" title={isAdmin() ? 'This server is set up' : 'This server is already set up'} action={<LinkButton to={['databases']} kind="primary">To the databases</LinkButton>}>
-        It has an administrator. Databases, CORS and users are on separate pages.
+        The server has an administrator. Databases, CORS and users are configured on separate pages.
       </Empty>
     );
   }
@@ -39,11 +39,11 @@ export function Setup() {
         setStep('Setting CORS …');
         await setCors({ enabled: true, origins: origins || '*', credentials: origins !== '' && origins !== '*', headers: CORS_HEADERS, methods: CORS_METHODS });
       }
-      // The last step, because every other client loses its permissions with it.
+      // The last step, because unauthenticated clients, such as this page, lose their permissions.
       setStep('Creating the administrator …');
       await setConfig('admins', name, password);
       await login(name, password);
-      say('The server is set up.');
+      showToast('The server is set up.');
       go(['databases']);
     });
   };
@@ -55,7 +55,7 @@ export function Setup() {
         <Field label="Password" type="password" value={password} onValue={setPassword} autocomplete="new-password" required minLength={1} />
         <Field label="Password again" type="password" value={again} onValue={setAgain} autocomplete="new-password" required problem={differs} />
       </Card>
-      <Card title="Databases of the system">
+      <Card title="System databases">
         <Check label="Create _users, _replicator and _global_changes" checked={databases} onChecked={setDatabases} hint="For users with passwords, stored replications, and a feed of the changes of all databases." />
       </Card>
       <Card title="Pages of other origins (CORS)">

@@ -1,19 +1,18 @@
-/** Edits one string of a document as plain text: line breaks and quotes need no escapes. */
+/** Dialog that edits one string of a document as plain text, so that line breaks and quotes need no escapes. */
 import { useState } from 'preact/hooks';
 import { parse, plain, type Node } from '../json/text.ts';
 import { Button, Dialog, Select, TextArea } from '../ui/kit.tsx';
 import { number, plural } from '../ui/words.ts';
 
 export interface StringAt {
-  /** The members and positions that lead to it, such as `lines[0].text`. */
   path: string;
   node: Node;
 }
 
-/** Strings that are offered at most: the longest ones. */
+/** Maximum number of strings in the list, which contains the longest ones. */
 const STRINGS_MAX = 200;
 
-/** The strings of a document, the longest first, without its id and revision. */
+/** Returns the strings of a document, the longest first, without id, revision and attachments. */
 export function stringsOf(text: string): StringAt[] {
   const found: StringAt[] = [];
   const walk = (node: Node, path: string) => {

@@ -1,19 +1,19 @@
-/** Documents from a file: read here, shown first, then sent in batches. */
+/** Upload of a file: preview of its documents and progress. The file is read in the browser. */
 import { useRef, useState } from 'preact/hooks';
-import { NOTHING_SENT, batches, postTo, storeBatch, withIds, type Progress } from '../api/upload.ts';
+import { NO_PROGRESS, batches, postTo, storeBatch, assignIds, type Progress } from '../api/upload.ts';
 import { readFile, type Import, type Refusal } from '../json/import.ts';
 import { columns, fields } from '../json/rows.ts';
 import { parse, member, stringOf } from '../json/text.ts';
 import { useUnloadGuard } from '../ui/draft.tsx';
-import { Button, Card, Empty, LinkButton, Meter, Problem, say } from '../ui/kit.tsx';
+import { Button, Card, Empty, LinkButton, Meter, Problem, showToast } from '../ui/kit.tsx';
 import { signal, useSignal, type Signal } from '../ui/signal.ts';
 import { useAction } from '../ui/use.ts';
 import { bytes, number, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
 import { cell } from './documents.tsx';
 
-/** An upload, which goes on while another page is shown. */
-interface Chosen extends Import {
+/** State of an upload, which continues while another page is shown. */
+interface UploadState extends Import {
   name: string;
   size: number;
   sent: Progress | undefined;
@@ -23,33 +23,33 @@ interface Chosen extends Import {
 }
 
 const PREVIEW = 20;
-/** Rows of the table of refusals; the downloaded list has all of them. */
+/** Maximum number of refusals in the table. The downloaded list is complete. */
 const SHOWN_REFUSALS = 500;
 
-const uploads = new Map<string, Signal<Chosen | undefined>>();
+const uploads = new Map<string, Signal<UploadState | undefined>>();
 
-function uploadOf(db: string): Signal<Chosen | undefined> {
-  const found = uploads.get(db) ?? signal<Chosen | undefined>(undefined);
+function uploadOf(db: string): Signal<UploadState | undefined> {
+  const found = uploads.get(db) ?? signal<UploadState | undefined>(undefined);
   uploads.set(db, found);
   return found;
 }
 
-async function upload(db: string, at: Signal<Chosen | undefined>): Promise<void> {
+async function upload(db: string, at: Signal<UploadState | undefined>): Promise<void> {
   const chosen = at.value;
   if (!chosen || chosen.busy) return;
   const control = new AbortController();
-  const progress: Progress = { ...(chosen.sent ?? NOTHING_SENT), refused: [...(chosen.sent?.refused ?? [])] };
-  const show = (change: Partial<Chosen>) => { if (at.value?.docs === chosen.docs) at.value = { ...at.value, sent: { ...progress }, ...change }; };
+  const progress: Progress = { ...(chosen.sent ?? NO_PROGRESS), refused: [...(chosen.sent?.refused ?? [])] };
+  const show = (change: Partial<UploadState>) => { if (at.value?.docs === chosen.docs) at.value = { ...at.value, sent: { ...progress }, ...change }; };
   show({ busy: true, error: undefined, control });
   try {
     for (const batch of batches(chosen.docs.slice(progress.done))) {
       if (control.signal.aborted) break;
-      await withIds(batch, control.signal);
+      await assignIds(batch, control.signal);
       await storeBatch(batch, postTo(db, control.signal), progress);
       show({});
     }
     show({ busy: false });
-    if (!control.signal.aborted) say(`${plural(progress.saved, 'document')} saved.`);
+    if (!control.signal.aborted) showToast(`${plural(progress.saved, 'document')} saved.`);
   } catch (error) {
     show({ busy: false, error: control.signal.aborted ? undefined : (error as Error) });
   }
@@ -76,7 +76,7 @@ export function Upload({ db, again }: DbPage) {
         <p>Drop a file of JSON, NDJSON or CSV here</p>
         <Button icon="upload" onClick={() => input.current?.click()}>Choose a file</Button>
         <input ref={input} type="file" accept=".json,.ndjson,.jsonl,.csv,.tsv,.txt" hidden aria-label="File with documents" onChange={(event) => { read(event.currentTarget.files?.[0]); event.currentTarget.value = ''; }} />
-        <p class="note">Numbers are stored exactly as the file has them. The member <code>_id</code> is the id of a document; the server generates missing ids.</p>
+        <p class="note">Numbers are stored exactly as written in the file. The member <code>_id</code> is the id of a document; the server generates missing ids.</p>
       </div>
       <Problem error={reading.error} />
       {chosen && (
@@ -89,7 +89,7 @@ export function Upload({ db, again }: DbPage) {
           {chosen.sent && <div class="inner stack small"><Meter label="Upload" value={(100 * chosen.sent.done) / Math.max(1, chosen.docs.length)} /><p role="status" class="note">{number(chosen.sent.saved)} saved, {number(chosen.sent.refused.length)} refused, of {number(chosen.docs.length)}.</p></div>}
           {chosen.error && <div class="inner"><Problem error={chosen.error} /></div>}
           <Refusals name={chosen.name} found={[...chosen.problems, ...(chosen.sent?.refused ?? [])]} />
-          {chosen.docs.length === 0 ? <Empty icon="file" title="The file holds no documents" /> : <Preview docs={chosen.docs.slice(0, PREVIEW).map(({ text }) => text)} />}
+          {chosen.docs.length === 0 ? <Empty icon="file" title="The file contains no documents" /> : <Preview docs={chosen.docs.slice(0, PREVIEW).map(({ text }) => text)} />}
         </Card>
       )}
     </div>
@@ -116,7 +116,7 @@ function Refusals({ name, found }: { name: string; found: Refusal[] }) {
         <thead><tr><th scope="col" class="num">Line</th><th scope="col">Id</th><th scope="col">Reason</th></tr></thead>
         <tbody>{sorted.slice(0, SHOWN_REFUSALS).map((each, index) => <tr key={index}><td class="num tight">{each.line}</td><td class="mono break">{each.id ?? <span class="quiet-text">none</span>}</td><td>{each.reason}</td></tr>)}</tbody>
       </table></div>
-      {sorted.length > SHOWN_REFUSALS && <p class="inner note">The first {number(SHOWN_REFUSALS)}. The downloaded list has all of them.</p>}
+      {sorted.length > SHOWN_REFUSALS && <p class="inner note">The first {number(SHOWN_REFUSALS)} lines. The downloaded list is complete.</p>}
     </>
   );
 }

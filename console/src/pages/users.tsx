@@ -1,18 +1,17 @@
-/** Users of `_users` with their roles, and the administrators of the server. */
 import { useState } from 'preact/hooks';
 import { people } from '../api/choices.ts';
 import { createDatabase, readConfig, setConfig, unsetConfig } from '../api/config.ts';
 import { ApiError, creating, get, send } from '../api/http.ts';
 import { query, userPath } from '../api/paths.ts';
-import { world } from '../api/session.ts';
+import { sessionState } from '../api/session.ts';
 import { withMembers } from '../json/text.ts';
 import { setParams, useDialog, useParam } from '../router.ts';
 import { Toggles } from '../ui/choice.tsx';
 import { Restored, useForm } from '../ui/draft.tsx';
-import { Button, Card, Confirm, Dialog, Empty, Field, Link, PageHead, Problem, Skeleton, Tag, say } from '../ui/kit.tsx';
+import { Button, Card, Confirm, Dialog, Empty, Field, Link, PageHead, Problem, Skeleton, Tag, showToast } from '../ui/kit.tsx';
 import { CopyAs, Menu } from '../ui/menu.tsx';
 import { useCommands } from '../ui/palette.tsx';
-import { useAction, useAsk, useSettled } from '../ui/use.ts';
+import { useAction, useRequest, useSettled } from '../ui/use.ts';
 import { Access } from './access.tsx';
 
 interface User {
@@ -32,31 +31,31 @@ export function Users() {
   const [dialog, setDialog] = useDialog();
   const [edited, setEdited] = useState<User>();
   const [examined, setExamined] = useState<User>();
-  const [doomed, setDoomed] = useState<User>();
+  const [deleting, setDeleting] = useState<User>();
   const prefix = useSettled(typed, 150);
-  const asked = useAsk(async (signal) => {
+  const result = useRequest(async (signal) => {
     const start = PREFIX + (from > prefix ? from : prefix);
     const found = await get<{ rows: { doc?: User }[] }>(`_users/_all_docs${query({ include_docs: true, limit: PAGE + 1, startkey: JSON.stringify(start), endkey: JSON.stringify(`${PREFIX}${prefix}\ufff0`) })}`, signal);
     return found.rows.flatMap(({ doc }) => (doc ? [doc] : []));
   }, [prefix, from], 0, 'shown');
   const { error, run } = useAction();
   useCommands([{ text: 'Create a user', where: 'Action', icon: 'plus', act: () => setDialog('create') }], []);
-  const isMissing = asked.error instanceof ApiError && asked.error.status === 404;
-  const shown = asked.data?.slice(0, PAGE);
+  const isMissing = result.error instanceof ApiError && result.error.status === 404;
+  const shown = result.data?.slice(0, PAGE);
   return (
     <>
       <PageHead title="Users">
         <CopyAs request={{ method: 'GET', path: '_users/_all_docs?include_docs=true' }} />
         {!isMissing && <Button kind="primary" icon="plus" onClick={() => setDialog('create')}>Create user</Button>}
       </PageHead>
-      <Problem error={error ?? (isMissing ? undefined : asked.error)} again={asked.again} />
+      <Problem error={error ?? (isMissing ? undefined : result.error)} again={result.again} />
       {isMissing ? (
-        <Card><Empty icon="users" title="The database _users does not exist" action={<Button kind="primary" onClick={() => void run(async () => { await createDatabase('_users'); asked.again(); })}>Create _users</Button>}>Users other than administrators are documents in _users.</Empty></Card>
+        <Card><Empty icon="users" title="The database _users does not exist" action={<Button kind="primary" onClick={() => void run(async () => { await createDatabase('_users'); result.again(); })}>Create _users</Button>}>Users other than administrators are documents in _users.</Empty></Card>
       ) : (
         <>
           <div class="toolbar"><div class="grow"><Field label="Users whose names begin with" hideLabel type="search" value={typed} onValue={(q) => setParams({ q, from: undefined }, true)} placeholder="Names that begin with …" /></div></div>
           <Card flush>
-            {!shown && !asked.error && <Skeleton />}
+            {!shown && !result.error && <Skeleton />}
             {shown?.length === 0 && <Empty icon="users" title={typed === '' ? 'No users yet' : `No name begins with “${typed}”`}>Users log in with a password. Databases grant access to users and to their roles.</Empty>}
             {shown && shown.length > 0 && (
               <div class="table-wrap"><table>
@@ -66,20 +65,20 @@ export function Users() {
                   <tr key={user._id}>
                     <td><Link to={['db', '_users', 'doc', user._id]}>{user.name}</Link></td>
                     <td><span class="chips">{user.roles.map((role) => <Tag key={role}>{role}</Tag>)}</span></td>
-                    <td class="tight"><Menu label={`Actions on ${user.name}`} icon="down" items={[{ text: 'Roles and password', icon: 'user', act: () => setEdited(user) }, { text: 'Effective permissions', icon: 'lock', act: () => setExamined(user) }, { text: 'Delete', icon: 'trash', act: () => setDoomed(user) }]} /></td>
+                    <td class="tight"><Menu label={`Actions on ${user.name}`} icon="down" items={[{ text: 'Roles and password', icon: 'user', act: () => setEdited(user) }, { text: 'Effective permissions', icon: 'lock', act: () => setExamined(user) }, { text: 'Delete', icon: 'trash', act: () => setDeleting(user) }]} /></td>
                   </tr>
                 ))}</tbody>
               </table></div>
             )}
           </Card>
-          {asked.data && asked.data.length > PAGE && <div class="actions end"><Button onClick={() => setParams({ from: asked.data?.[PAGE]?.name })}>Next {PAGE}</Button></div>}
+          {result.data && result.data.length > PAGE && <div class="actions end"><Button onClick={() => setParams({ from: result.data?.[PAGE]?.name })}>Next {PAGE}</Button></div>}
         </>
       )}
       <Admins />
-      {dialog === 'create' && <Edit onClose={() => setDialog('')} onDone={asked.again} />}
-      {edited && <Edit user={edited} onClose={() => setEdited(undefined)} onDone={asked.again} />}
+      {dialog === 'create' && <Edit onClose={() => setDialog('')} onDone={result.again} />}
+      {edited && <Edit user={edited} onClose={() => setEdited(undefined)} onDone={result.again} />}
       {examined && <Access user={examined} onClose={() => setExamined(undefined)} />}
-      {doomed && <Confirm title="Delete this user?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => { await send('DELETE', `${userPath(doomed.name)}${query({ rev: doomed._rev })}`); asked.again(); }}><p>{doomed.name} can no longer log in. Open sessions end at the next check.</p></Confirm>}
+      {deleting && <Confirm title="Delete this user?" verb="Delete" onClose={() => setDeleting(undefined)} act={async () => { await send('DELETE', `${userPath(deleting.name)}${query({ rev: deleting._rev })}`); result.again(); }}><p>{deleting.name} can no longer log in. Open sessions end with their next request.</p></Confirm>}
     </>
   );
 }
@@ -88,7 +87,7 @@ function Edit({ user, onClose, onDone }: { user?: User; onClose: () => void; onD
   const form = useForm(['user', user?._id ?? ''], { name: user?.name ?? '', password: '', roles: (user?.roles ?? []).join(', ') }, ['password']);
   const { name, password, roles } = form.value;
   const list = roles.split(',').map((role) => role.trim()).filter((role) => role !== '');
-  const known = useAsk(people, []);
+  const known = useRequest(people, []);
   const { busy, error, run } = useAction();
   const submit = (event: Event) => {
     event.preventDefault();
@@ -99,7 +98,7 @@ function Edit({ user, onClose, onDone }: { user?: User; onClose: () => void; onD
         await send('PUT', userPath(user.name), { body: withMembers(text, { roles: JSON.stringify(list), ...changes }) });
       } else await creating(`The user ${name}`, () => send('PUT', userPath(name), { body: JSON.stringify({ _id: PREFIX + name, name, password, roles: list, type: 'user' }) }));
       form.discard();
-      say(`${name} is saved.`);
+      showToast(`${name} is saved.`);
       onDone();
       onClose();
     });
@@ -120,33 +119,33 @@ function Edit({ user, onClose, onDone }: { user?: User; onClose: () => void; onD
 }
 
 function Admins() {
-  const asked = useAsk((signal) => readConfig(signal).then((sections) => Object.keys(sections['admins'] ?? {})), []);
+  const result = useRequest((signal) => readConfig(signal).then((sections) => Object.keys(sections['admins'] ?? {})), []);
   const [adding, setAdding] = useState(false);
   const [name, setName] = useState('');
   const [password, setPassword] = useState('');
-  const [doomed, setDoomed] = useState<string>();
+  const [deleting, setDeleting] = useState<string>();
   const { busy, error, run } = useAction();
   const submit = (event: Event) => {
     event.preventDefault();
     void run(async () => {
       await setConfig('admins', name, password);
-      say(`${name} is an administrator.`);
+      showToast(`${name} is an administrator.`);
       setAdding(false);
       setName('');
       setPassword('');
-      asked.again();
+      result.again();
     });
   };
-  const me = world.value.session.name;
+  const me = sessionState.value.session.name;
   return (
     <Card flush title="Server administrators" note="Administrators have all permissions. They are stored in the configuration, not in _users." actions={<Button icon="plus" onClick={() => setAdding(true)}>Add</Button>}>
-      {asked.data?.length === 0 && <p class="inner note">The server has no administrator: every client has all permissions.</p>}
-      {asked.data && asked.data.length > 0 && <ul class="key-list">{asked.data.map((admin) => <li key={admin} class="row spread" style={{ padding: '8px 16px' }}><span class="row"><strong>{admin}</strong>{admin === me && <Tag kind="accent">you</Tag>}</span><Button kind="quiet" icon="trash" label={`Remove ${admin}`} disabled={admin === me} onClick={() => setDoomed(admin)} /></li>)}</ul>}
+      {result.data?.length === 0 && <p class="inner note">The server has no administrator: every client has all permissions.</p>}
+      {result.data && result.data.length > 0 && <ul class="key-list">{result.data.map((admin) => <li key={admin} class="row spread" style={{ padding: '8px 16px' }}><span class="row"><strong>{admin}</strong>{admin === me && <Tag kind="accent">you</Tag>}</span><Button kind="quiet" icon="trash" label={`Remove ${admin}`} disabled={admin === me} onClick={() => setDeleting(admin)} /></li>)}</ul>}
       {adding && <Dialog title="Add an administrator" onClose={() => setAdding(false)}><form class="stack" onSubmit={submit}>
         <Field label="Name" value={name} onValue={setName} required autofocus autocomplete="off" /><Field label="Password" type="password" value={password} onValue={setPassword} required autocomplete="new-password" />
         <Problem error={error} /><div class="actions end"><Button onClick={() => setAdding(false)}>Cancel</Button><Button kind="primary" type="submit" busy={busy}>Add</Button></div>
       </form></Dialog>}
-      {doomed !== undefined && <Confirm title="Remove this administrator?" verb="Remove" onClose={() => setDoomed(undefined)} act={async () => { await unsetConfig('admins', doomed); asked.again(); }}><p>{doomed}</p></Confirm>}
+      {deleting !== undefined && <Confirm title="Remove this administrator?" verb="Remove" onClose={() => setDeleting(undefined)} act={async () => { await unsetConfig('admins', deleting); result.again(); }}><p>{deleting}</p></Confirm>}
     </Card>
   );
 }

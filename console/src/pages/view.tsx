@@ -1,4 +1,4 @@
-/** The rows of a view by key, or its groups as a table and as a plot. */
+/** The rows of a view by key, or its groups as a table or a chart. */
 import { useRef, useState } from 'preact/hooks';
 import { designs } from '../api/design.ts';
 import { answerSource, rowObject, rowSource } from '../api/export.ts';
@@ -12,7 +12,7 @@ import { Button, Card, Check, Empty, Field, Link, LinkButton, ORDERS, Problem, S
 import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { usePager } from '../ui/pager.ts';
-import { useAsk } from '../ui/use.ts';
+import { useRequest } from '../ui/use.ts';
 import { Virtual } from '../ui/virtual.tsx';
 import { millis, number, plural, short } from '../ui/words.ts';
 import { BuildState } from './designs.tsx';
@@ -20,7 +20,6 @@ import type { DbPage } from './db.tsx';
 import { PartitionField, usePartition } from './partition.tsx';
 import { MapErrors } from './map-errors.tsx';
 
-/** Maximum number of groups that are drawn or listed. */
 const GROUPS_MAX = 500;
 
 export function View({ db, info }: DbPage) {
@@ -33,7 +32,7 @@ export function View({ db, info }: DbPage) {
   const [order] = useParam('order', 'up');
   const [docs] = useParam('docs');
   const [stable] = useParam('update', 'true');
-  const known = useAsk((signal) => designs(db, signal), [db]);
+  const known = useRequest((signal) => designs(db, signal), [db]);
   const design = known.data?.find(({ _id }) => _id === `_design/${ddoc}`);
   const definition = design?.views?.[name];
   const reduces = definition?.reduce !== undefined;
@@ -68,7 +67,7 @@ export function View({ db, info }: DbPage) {
       {isPartitioned && partition.name === '' && <Card><Empty icon="table" title="Choose a partition">This view is partitioned: a request reads one partition.</Empty></Card>}
       {isPartitioned && partition.name === '' ? null : shape === 'rows'
         ? <Rows db={db} path={base} params={{ reduce: reduces ? false : undefined, include_docs: docs === '1' || undefined, update: common.update }} descending={order === 'down'} keys={keys} ready={isReady} />
-        : <Groups path={base} params={shape === 'sum' ? { ...common } : { ...group, ...common, limit: GROUPS_MAX }} look={shape} />}
+        : <Groups path={base} params={shape === 'sum' ? { ...common } : { ...group, ...common, limit: GROUPS_MAX }} display={shape} />}
     </>
   );
 }
@@ -98,12 +97,12 @@ interface RowsProps {
 
 function Rows({ db, path, params, descending, keys, ready }: RowsProps) {
   const [from] = useParam('from');
-  const begin = useRef(from);
-  // The kept position belongs to the earlier list only.
+  const startPosition = useRef(from);
+  // The position in the address applies to the initial list only.
   const list = `${JSON.stringify(keys)} ${String(descending)}`;
   const first = useRef(list);
-  if (first.current !== list) begin.current = '';
-  const scrolled = begin.current === '' ? {} : { from: at(begin.current) };
+  if (first.current !== list) startPosition.current = '';
+  const scrolled = startPosition.current === '' ? {} : { from: at(startPosition.current) };
   const paged = usePager(ready ? { path, params, descending, ...keys, ...scrolled, limit: 50 } : undefined, [path, JSON.stringify(params), descending, JSON.stringify(keys), ready]);
   const withDocs = params['include_docs'] === true;
   const template = `minmax(160px, 1fr) minmax(160px, 1fr) ${innerWidth < 720 ? 140 : 240}px ${withDocs ? 'minmax(260px, 2fr)' : ''}`;
@@ -147,19 +146,19 @@ function at(text: string): { key: string; id?: string } | undefined {
   }
 }
 
-function Groups({ path, params, look }: { path: string; params: Record<string, string | boolean | number | undefined>; look: string }) {
+function Groups({ path, params, display }: { path: string; params: Record<string, string | boolean | number | undefined>; display: string }) {
   const [all, setAll] = useState(false);
-  const asked = useAsk(async (signal) => {
+  const result = useRequest(async (signal) => {
     const answer = await send('GET', path + query(params), { signal });
     return { ...readRows(answer.text), ms: answer.ms };
   }, [path, JSON.stringify(params)]);
-  if (asked.error) return <Problem error={asked.error} again={asked.again} />;
-  if (!asked.data) return <Skeleton lines={8} />;
-  const { rows, ms } = asked.data;
+  if (result.error) return <Problem error={result.error} again={result.again} />;
+  if (!result.data) return <Skeleton lines={8} />;
+  const { rows, ms } = result.data;
   const foot = <p class="list-foot"><span>{rows.length === GROUPS_MAX ? 'The first ' : ''}{plural(rows.length, 'group')}</span><span>answered in {millis(ms)}</span></p>;
   if (rows.length === 0) return <Card><Empty icon="chart" title="No groups">The view has no rows in this range of keys.</Empty></Card>;
-  if (look === 'sum') return <Card title="Total of all rows"><pre class="json">{format(rows[0]?.value ?? 'null')}</pre><p class="note">answered in {millis(ms)}</p></Card>;
-  if (look === 'chart') return <><Drawn rows={rows} />{foot}</>;
+  if (display === 'sum') return <Card title="Total of all rows"><pre class="json">{format(rows[0]?.value ?? 'null')}</pre><p class="note">answered in {millis(ms)}</p></Card>;
+  if (display === 'chart') return <><GroupChart rows={rows} />{foot}</>;
   const shown = all ? rows : rows.slice(0, 200);
   return (
     <>
@@ -174,7 +173,7 @@ function Groups({ path, params, look }: { path: string; params: Record<string, s
   );
 }
 
-/** Numbers of a group: the value itself, or the members of `_stats`. */
+/** Returns the numbers in the value of a group: the value itself, or members such as those of `_stats`. */
 function figures(row: Row): Record<string, number> {
   const value: unknown = JSON.parse(row.value);
   if (typeof value === 'number') return { value };
@@ -183,7 +182,7 @@ function figures(row: Row): Record<string, number> {
   return Object.fromEntries(entries.filter((entry): entry is [string, number] => typeof entry[1] === 'number'));
 }
 
-export function Drawn({ rows }: { rows: Row[] }) {
+export function GroupChart({ rows }: { rows: Row[] }) {
   const [kind, setKind] = useParam('plot', 'bars');
   const [figure, setFigure] = useParam('figure');
   const values = rows.map(figures);

@@ -1,4 +1,4 @@
-/** Lines or bars over time or keys, by uPlot, which is loaded with the first plot. */
+/** Line and bar charts. uPlot is loaded with the first chart. */
 import { useEffect, useRef } from 'preact/hooks';
 import type uPlot from 'uplot';
 import { onTheme } from './theme.ts';
@@ -11,10 +11,10 @@ interface ChartProps {
   data: Data;
   format: (value: number) => string;
   height?: number;
-  /** Names for 0, 1, 2 … along the axis; without them it is time. */
+  /** Labels of the x values 0, 1, 2 …; without them the x axis is time. */
   ticks?: string[];
   bars?: boolean;
-  /** Seconds that are shown at least. */
+  /** Minimum length of the time axis in seconds. */
   span?: number;
 }
 
@@ -26,21 +26,21 @@ export function Chart({ label, names, data, format, height = 160, ticks, bars = 
   const latest = useRef({ data, ticks });
   latest.current = { data, ticks };
   useEffect(() => {
-    let gone = false;
+    let disposed = false;
     let resize: ResizeObserver | undefined;
     const draw = async () => {
       const [{ default: Plot }] = await Promise.all([import('uplot'), import('uplot/dist/uPlot.min.css')]);
       const box = host.current;
-      if (gone || !box) return;
+      if (disposed || !box) return;
       plot.current?.destroy();
-      plot.current = new Plot(options(box, { names, format, height, bars, isTime: ticks === undefined, span, tick: (at) => latest.current.ticks?.[at] ?? '' }, Plot), latest.current.data as uPlot.AlignedData, box);
+      plot.current = new Plot(plotOptions(box, { names, format, height, bars, isTime: ticks === undefined, span, tick: (at) => latest.current.ticks?.[at] ?? '' }, Plot), latest.current.data as uPlot.AlignedData, box);
       resize ??= new ResizeObserver(() => plot.current?.setSize({ width: box.clientWidth, height }));
       resize.observe(box);
     };
     void draw();
     const stop = onTheme(() => void draw());
     return () => {
-      gone = true;
+      disposed = true;
       stop();
       resize?.disconnect();
       plot.current?.destroy();
@@ -50,7 +50,7 @@ export function Chart({ label, names, data, format, height = 160, ticks, bars = 
   useEffect(() => plot.current?.setData(data as uPlot.AlignedData), [data]);
   const newest = names.map((name, index) => {
     const value = data[index + 1]?.findLast((each) => each !== null);
-    return `${name} ${value === undefined || value === null ? 'nothing yet' : format(value)}`;
+    return `${name} ${value === undefined || value === null ? 'no data' : format(value)}`;
   });
   return (
     <figure class="chart">
@@ -60,7 +60,7 @@ export function Chart({ label, names, data, format, height = 160, ticks, bars = 
   );
 }
 
-interface Look {
+interface PlotOptions {
   names: string[];
   format: (value: number) => string;
   height: number;
@@ -70,26 +70,26 @@ interface Look {
   tick: (at: number) => string;
 }
 
-function options(box: HTMLElement, look: Look, Plot: typeof uPlot): uPlot.Options {
+function plotOptions(box: HTMLElement, options: PlotOptions, Plot: typeof uPlot): uPlot.Options {
   const styles = getComputedStyle(box);
   const colour = (name: string) => styles.getPropertyValue(name).trim();
   const axis: uPlot.Axis = { stroke: colour('--text-2'), grid: { stroke: colour('--line'), width: 1 }, ticks: { show: false }, font: '11px system-ui' };
-  const paths = look.bars ? Plot.paths.bars?.({ size: [0.7, 48], radius: 0.15 }) : undefined;
+  const paths = options.bars ? Plot.paths.bars?.({ size: [0.7, 48], radius: 0.15 }) : undefined;
   return {
     width: box.clientWidth || 300,
-    height: look.height,
+    height: options.height,
     legend: { show: false },
     cursor: { y: false, points: { size: 6 } },
-    scales: { x: { time: look.isTime, range: (_, min, max) => (look.isTime ? [Math.min(min, max - look.span), max] : look.bars ? [min - 0.6, max + 0.6] : [min, max]) }, y: { range: (_, min, max) => [Math.min(0, min), max > 0 ? max * 1.1 : min < 0 ? 0 : 1] } },
+    scales: { x: { time: options.isTime, range: (_, min, max) => (options.isTime ? [Math.min(min, max - options.span), max] : options.bars ? [min - 0.6, max + 0.6] : [min, max]) }, y: { range: (_, min, max) => [Math.min(0, min), max > 0 ? max * 1.1 : min < 0 ? 0 : 1] } },
     axes: [
-      look.isTime ? { ...axis, grid: { show: false }, space: 90, values: (_, splits) => splits.map((at) => new Date(at * 1000).toTimeString().slice(0, 8)) } : { ...axis, grid: { show: false }, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], values: (_, splits) => splits.map((at) => (Number.isInteger(at) ? look.tick(at).slice(0, 14) : '')) },
-      { ...axis, size: 64, values: (_, splits) => splits.map((value) => look.format(value)) },
+      options.isTime ? { ...axis, grid: { show: false }, space: 90, values: (_, splits) => splits.map((at) => new Date(at * 1000).toTimeString().slice(0, 8)) } : { ...axis, grid: { show: false }, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], values: (_, splits) => splits.map((at) => (Number.isInteger(at) ? options.tick(at).slice(0, 14) : '')) },
+      { ...axis, size: 64, values: (_, splits) => splits.map((value) => options.format(value)) },
     ],
     series: [
       {},
-      ...look.names.map((name, index) => {
+      ...options.names.map((name, index) => {
         const stroke = colour(COLOURS[index % COLOURS.length] ?? '--plot-1');
-        return { label: name, stroke, width: 1.5, points: { show: false }, ...(paths ? { paths, fill: stroke } : look.names.length === 1 ? { fill: `${stroke}22` } : {}) };
+        return { label: name, stroke, width: 1.5, points: { show: false }, ...(paths ? { paths, fill: stroke } : options.names.length === 1 ? { fill: `${stroke}22` } : {}) };
       }),
     ],
   };

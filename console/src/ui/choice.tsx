@@ -1,4 +1,4 @@
-/** A field that suggests the values that the server has, and accepts others. */
+/** Fields with suggestions, which also accept other values. */
 import type { JSX } from 'preact';
 import { useId } from 'preact/hooks';
 import { Field } from './kit.tsx';
@@ -23,7 +23,7 @@ export function ChoiceField({ choices, ...field }: ChoiceProps) {
   );
 }
 
-/** Names that are added to a list, or removed from it, with a click each. */
+/** Buttons that add a name to a list or remove it. */
 export function Toggles({ label, chosen, choices, onToggle }: { label: string; chosen: readonly string[]; choices: readonly string[]; onToggle: (choice: string) => void }) {
   if (choices.length === 0) return null;
   return (

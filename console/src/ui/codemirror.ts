@@ -1,6 +1,6 @@
 /**
- * CodeMirror as this console uses it. It lives in a shadow root: there its styles are style sheets that a script makes, which
- * the content security policy allows, and not elements with text in them, which it does not.
+ * Configuration of CodeMirror. The editor is created in a shadow root, because CodeMirror then uses constructed style sheets, which the
+ * content security policy permits; elsewhere it inserts `<style>` elements, which the policy blocks.
  */
 import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap, type CompletionContext } from '@codemirror/autocomplete';
 import { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirror/commands';
@@ -21,7 +21,7 @@ export interface Problem {
   message: string;
 }
 
-interface Wanted {
+interface EditorOptions {
   label: string;
   language: Language;
   readOnly: boolean;
@@ -47,7 +47,7 @@ const COLOURS = HighlightStyle.define([
   { tag: [tags.function(tags.variableName), tags.function(tags.propertyName)], color: 'var(--code-call)' },
 ]);
 
-const LOOK = EditorView.theme({
+const THEME = EditorView.theme({
   '&': { color: 'var(--text)', backgroundColor: 'transparent', fontSize: '13px', height: '100%', maxHeight: 'inherit' },
   '&.cm-focused': { outline: 'none' },
   '.cm-scroller': { fontFamily: 'var(--mono)', lineHeight: '20px', overflow: 'auto' },
@@ -65,30 +65,30 @@ const LOOK = EditorView.theme({
   '.cm-searchMatch': { backgroundColor: 'var(--selection)' },
 });
 
-/** From this size on only the visible part is coloured, and the text is checked when it is saved. */
-const LARGE = 1_000_000;
+/** Texts above this length are edited without line wrapping, highlighted matches and linting, because these features process the whole text. */
+const LARGE_CHARS = 1_000_000;
 
-export function create(host: HTMLElement, wanted: Wanted): Editor {
+export function create(host: HTMLElement, options: EditorOptions): Editor {
   const root = host.shadowRoot ?? host.attachShadow({ mode: 'open' });
-  const isLarge = wanted.text.length > LARGE;
-  let known = wanted.text;
+  const isLarge = options.text.length > LARGE_CHARS;
+  let lastText = options.text;
   const view = new EditorView({
     root,
-    state: EditorState.create({ doc: wanted.text, extensions: [...extensions(wanted, isLarge), EditorView.updateListener.of((update) => {
+    state: EditorState.create({ doc: options.text, extensions: [...extensions(options, isLarge), EditorView.updateListener.of((update) => {
       if (!update.docChanged) return;
       const text = update.state.doc.toString();
-      // What was set from outside is known there.
-      if (text === known) return;
-      known = text;
-      wanted.changed(text);
+      // `set` caused this update.
+      if (text === lastText) return;
+      lastText = text;
+      options.changed(text);
     })] }),
   });
   root.append(view.dom);
   return {
     set: (text) => {
-      if (text === known) return;
-      const old = known;
-      known = text;
+      if (text === lastText) return;
+      const old = lastText;
+      lastText = text;
       view.dispatch({ changes: change(old, text) });
     },
     focus: () => view.focus(),
@@ -96,35 +96,35 @@ export function create(host: HTMLElement, wanted: Wanted): Editor {
   };
 }
 
-/** The part that differs: cursor, selection and history of the rest stay. */
+/** Returns the smallest change between two texts, so that cursor and selection outside of it are kept. */
 function change(old: string, text: string): { from: number; to: number; insert: string } {
-  const most = Math.min(old.length, text.length);
+  const shorter = Math.min(old.length, text.length);
   let from = 0;
-  while (from < most && old[from] === text[from]) from += 1;
+  while (from < shorter && old[from] === text[from]) from += 1;
   let end = 0;
-  while (end < most - from && old[old.length - 1 - end] === text[text.length - 1 - end]) end += 1;
+  while (end < shorter - from && old[old.length - 1 - end] === text[text.length - 1 - end]) end += 1;
   return { from, to: old.length - end, insert: text.slice(from, text.length - end) };
 }
 
-function extensions(wanted: Wanted, isLarge: boolean): Extension[] {
-  const language = wanted.language === 'json' ? [json()] : wanted.language === 'javascript' ? [javascript()] : [];
+function extensions(options: EditorOptions, isLarge: boolean): Extension[] {
+  const language = options.language === 'json' ? [json()] : options.language === 'javascript' ? [javascript()] : [];
   const problems = (view: EditorView) =>
-    wanted.problems(view.state.doc.toString()).map((problem) => ({ ...problem, severity: 'error' as const, to: Math.min(Math.max(problem.to, problem.from), view.state.doc.length) }));
+    options.problems(view.state.doc.toString()).map((problem) => ({ ...problem, severity: 'error' as const, to: Math.min(Math.max(problem.to, problem.from), view.state.doc.length) }));
   const words = (context: CompletionContext) => {
     const word = context.matchBefore(/[\w$.]+/);
     if (!word && !context.explicit) return null;
-    return { from: word?.from ?? context.pos, options: wanted.complete().map((label) => ({ label })) };
+    return { from: word?.from ?? context.pos, options: options.complete().map((label) => ({ label })) };
   };
   return [
     lineNumbers(), highlightSpecialChars(), history(), foldGutter(), drawSelection(), indentOnInput(), bracketMatching(), closeBrackets(),
-    search({ top: true }), indentUnit.of('  '), EditorState.tabSize.of(2), LOOK, syntaxHighlighting(COLOURS),
-    EditorView.contentAttributes.of({ 'aria-label': wanted.label }),
+    search({ top: true }), indentUnit.of('  '), EditorState.tabSize.of(2), THEME, syntaxHighlighting(COLOURS),
+    EditorView.contentAttributes.of({ 'aria-label': options.label }),
     ...language,
     isLarge ? [] : [highlightActiveLine(), highlightSelectionMatches(), EditorView.lineWrapping],
-    wanted.readOnly ? [EditorState.readOnly.of(true)] : [lintGutter(), isLarge ? [] : linter(problems, { delay: 250 }), autocompletion({ override: [words] })],
+    options.readOnly ? [EditorState.readOnly.of(true)] : [lintGutter(), isLarge ? [] : linter(problems, { delay: 250 }), autocompletion({ override: [words] })],
     keymap.of([
-      { key: 'Mod-s', run: () => { wanted.save(); return true; }, preventDefault: true },
-      { key: 'Mod-Enter', run: () => { wanted.save(); return true; } },
+      { key: 'Mod-s', run: () => { options.save(); return true; }, preventDefault: true },
+      { key: 'Mod-Enter', run: () => { options.save(); return true; } },
       ...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap, ...completionKeymap, ...lintKeymap, indentWithTab,
     ]),
   ];

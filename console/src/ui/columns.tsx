@@ -1,4 +1,4 @@
-/** The columns of a table of documents: which are shown is kept in the address, their widths in this browser. */
+/** Columns of the table of documents. The address contains the chosen columns, and `localStorage` their widths. */
 import { useRef, useState } from 'preact/hooks';
 import { root } from '../api/paths.ts';
 import { useParam } from '../router.ts';
@@ -7,10 +7,10 @@ import { Button, Check, Dialog } from './kit.tsx';
 const WIDTH_MIN = 60;
 const WIDTH_MAX = 1200;
 const WIDTH_STEP = 20;
-/** The width of a column whose width is not set, for the first step of the keyboard. */
+/** Start width for resizing a column by keyboard if its width is not set. */
 const WIDTH_START = 160;
 
-/** The chosen columns; empty: the most common members. */
+/** Returns the chosen columns; an empty list selects the most common members. */
 export function useChosenColumns(): [string[], (names: string[]) => void] {
   const [text, setText] = useParam('cols');
   return [parseNames(text), (names) => setText(names.length === 0 ? '' : JSON.stringify(names), true)];
@@ -27,7 +27,7 @@ function parseNames(text: string): string[] {
 
 export type Widths = Record<string, number>;
 
-/** Widths of columns in pixels, by name. */
+/** Widths in pixels, by column name. */
 export function useWidths(db: string): [Widths, (name: string, width: number) => void] {
   const key = `settee-columns ${root()} ${db}`;
   const [widths, set] = useState<Widths>(() => {
@@ -43,14 +43,14 @@ export function useWidths(db: string): [Widths, (name: string, width: number) =>
     try {
       localStorage.setItem(key, JSON.stringify(next));
     } catch {
-      // Without storage the widths live as long as the page.
+      // Without storage the widths are lost when the page is closed.
     }
   };
   return [widths, resize];
 }
 
-/** The edge of a column: dragged, or moved with the arrow keys. */
-export function Grip({ name, width, onWidth }: { name: string; width: number | undefined; onWidth: (width: number) => void }) {
+/** Edge of a column, which is dragged or moved with the arrow keys. */
+export function ResizeHandle({ name, width, onWidth }: { name: string; width: number | undefined; onWidth: (width: number) => void }) {
   const start = useRef<{ x: number; width: number }>();
   const down = (event: PointerEvent) => {
     const at = event.currentTarget as HTMLElement;
@@ -68,7 +68,7 @@ export function Grip({ name, width, onWidth }: { name: string; width: number | u
   return <span class="grip" role="separator" aria-orientation="vertical" aria-label={`Width of ${name}`} aria-valuemin={WIDTH_MIN} aria-valuemax={WIDTH_MAX} aria-valuenow={width ?? WIDTH_START} tabIndex={0} onPointerDown={down} onPointerMove={move} onPointerUp={() => { start.current = undefined; }} onKeyDown={key} />;
 }
 
-/** The dialog that chooses columns; `names` are those of the loaded documents, the most common first. */
+/** `names` are the members of the loaded documents, the most common first. */
 export function ColumnChoice({ names, shown, onChoose, onClose }: { names: string[]; shown: string[]; onChoose: (names: string[]) => void; onClose: () => void }) {
   const all = [...names, ...shown.filter((name) => !names.includes(name))];
   const toggle = (name: string, on: boolean) => onChoose(on ? [...shown, name] : shown.filter((each) => each !== name));

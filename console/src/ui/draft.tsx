@@ -1,53 +1,52 @@
-/** Texts and forms whose unsaved changes are kept as drafts, and the notice that says so. */
+/** Hooks for texts and forms whose unsaved changes are stored as drafts, and the notice about a restored draft. */
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { draft, fullKey, isAtRisk, keep, onDraft, type Draft } from '../api/drafts.ts';
+import { draft, fullKey, isAtRisk, storeDraft, onDraft, type Draft } from '../api/drafts.ts';
 import { Button, Notice } from './kit.tsx';
 import { ago } from './words.ts';
 
-export interface Drafted {
+export interface DraftState {
   text: string;
   setText: (text: string) => void;
   isChanged: boolean;
-  /** The version that the text was typed on differs from the one on the page. */
+  /** True if the draft is based on another version than the loaded one. */
   isStale: boolean;
-  /** The draft of an earlier visit, for `Restored`. */
+  /** The draft that existed when the editor was opened. */
   restored: Draft | undefined;
   discard: () => void;
-  /** The newest text, also after the component has gone. */
+  /** Returns the newest text, also after the component is unmounted. */
   now: () => string;
-  /** Keeps this text as typed on that version. */
-  move: (text: string, base: string) => void;
-  /** What was sent is saved as `next`: text typed since the request stays unsaved. */
+  replace: (text: string, base: string) => void;
+  /** Must be called after `sent` was saved. Text that was typed since the request remains a draft, based on `next`. */
   saved: (sent: string, next?: { base: string; rebase: (text: string) => string }) => void;
 }
 
-/** The text of an editor: `original`, or what was typed over it. `base` is the version of the original. */
-export function useDraft(key: string[], original: string, base: string): Drafted {
+/** Returns the text of an editor: the draft, or `original` without one. `base` is the version of `original`. */
+export function useDraft(key: string[], original: string, base: string): DraftState {
   const name = fullKey(key);
   const [, bump] = useState(0);
   useEffect(() => onDraft(key, () => bump((n) => n + 1)), [name]);
   const found = draft(key);
-  // Only what was there when the editor appeared was restored; what is typed now needs no notice.
-  const early = useRef<{ name: string; found: Draft | undefined }>();
-  if (early.current?.name !== name) early.current = { name, found };
-  if (!found) early.current.found = undefined;
+  // A draft counts as restored only if it existed when the editor was opened.
+  const initial = useRef<{ name: string; found: Draft | undefined }>();
+  if (initial.current?.name !== name) initial.current = { name, found };
+  if (!found) initial.current.found = undefined;
   useUnloadGuard(isAtRisk(key));
   const setText = (text: string) => {
     const typedOn = draft(key)?.base ?? base;
-    keep(key, text === original && typedOn === base ? undefined : { text, base: typedOn });
+    storeDraft(key, text === original && typedOn === base ? undefined : { text, base: typedOn });
   };
-  const saved: Drafted['saved'] = (sent, next) => {
+  const saved: DraftState['saved'] = (sent, next) => {
     const now = draft(key);
-    if (!now || now.text === sent) keep(key, undefined);
-    else keep(key, { text: next ? next.rebase(now.text) : now.text, base: next?.base ?? now.base });
+    if (!now || now.text === sent) storeDraft(key, undefined);
+    else storeDraft(key, { text: next ? next.rebase(now.text) : now.text, base: next?.base ?? now.base });
   };
-  return { text: found?.text ?? original, setText, isChanged: found !== undefined, isStale: found !== undefined && found.base !== base, restored: early.current.found, discard: () => keep(key, undefined), now: () => draft(key)?.text ?? original, move: (text, on) => keep(key, { text, base: on }), saved };
+  return { text: found?.text ?? original, setText, isChanged: found !== undefined, isStale: found !== undefined && found.base !== base, restored: initial.current.found, discard: () => storeDraft(key, undefined), now: () => draft(key)?.text ?? original, replace: (text, newBase) => storeDraft(key, { text, base: newBase }), saved };
 }
 
-export interface Linked {
+export interface LinkedDraft {
   text: string;
   setText: (text: string) => void;
-  /** The address now has this text. */
+  /** Must be called after the address was set to this text. */
   linked: (text: string) => void;
   now: () => string;
   restored: Draft | undefined;
@@ -55,22 +54,22 @@ export interface Linked {
 }
 
 /**
- * Text that is also in the address, once it is asked for. `inAddress` is empty without it. An address that the text was not typed
- * on comes from a link, and counts more than the draft.
+ * Returns text that is also stored in the address after it was submitted; `inAddress` is empty if the address has no text. If the draft
+ * is not based on the text in the address, the address comes from a link and takes precedence.
  */
-export function useLinkedDraft(key: string[], inAddress: string, start: string): Linked {
+export function useLinkedDraft(key: string[], inAddress: string, start: string): LinkedDraft {
   const kept = useDraft(key, start, inAddress);
-  const counts = kept.isChanged && (inAddress === '' || !kept.isStale);
+  const usesDraft = kept.isChanged && (inAddress === '' || !kept.isStale);
   return {
-    text: counts ? kept.text : inAddress || start,
-    setText: (text) => keep(key, text === start && inAddress === '' ? undefined : { text, base: inAddress }),
-    linked: (text) => { if (draft(key)) keep(key, { text: draft(key)?.text ?? text, base: text }); },
+    text: usesDraft ? kept.text : inAddress || start,
+    setText: (text) => storeDraft(key, text === start && inAddress === '' ? undefined : { text, base: inAddress }),
+    linked: (text) => { if (draft(key)) storeDraft(key, { text: draft(key)?.text ?? text, base: text }); },
     now: () => {
       const found = draft(key);
       return found && (inAddress === '' || found.base === inAddress) ? found.text : inAddress || start;
     },
-    // Text that the address has was asked for: nothing of it was left behind.
-    restored: counts && kept.text !== inAddress ? kept.restored : undefined,
+    // Text in the address was submitted, so no notice is needed.
+    restored: usesDraft && kept.text !== inAddress ? kept.restored : undefined,
     discard: kept.discard,
   };
 }
@@ -83,23 +82,23 @@ export interface Form<T> {
   discard: () => void;
 }
 
-/** The fields of a form, kept as one draft. `secrets` are kept in memory only, and not after the form is left. */
+/** Returns the fields of a form, which are stored as one draft. `secrets` are kept in memory until the form is closed. */
 export function useForm<T extends object>(key: string[], original: T, secrets: (keyof T)[] = []): Form<T> {
   const plain = (value: T) => JSON.stringify({ ...value, ...Object.fromEntries(secrets.map((name) => [name, original[name]])) });
   const kept = useDraft(key, plain(original), plain(original));
-  const [hidden, hide] = useState<Partial<T>>({});
-  const value = { ...original, ...read<T>(kept.text), ...hidden };
+  const [secretValues, setSecretValues] = useState<Partial<T>>({});
+  const value = { ...original, ...read<T>(kept.text), ...secretValues };
   const set = (change: Partial<T>) => {
     const newest = { ...original, ...read<T>(draft(key)?.text ?? kept.text), ...change };
     const secret = Object.entries(change).filter(([name]) => secrets.includes(name as keyof T));
-    if (secret.length > 0) hide((old) => ({ ...old, ...Object.fromEntries(secret) }));
+    if (secret.length > 0) setSecretValues((old) => ({ ...old, ...Object.fromEntries(secret) }));
     kept.setText(plain(newest));
   };
   const discard = () => {
-    hide({});
+    setSecretValues({});
     kept.discard();
   };
-  return { value, set, isChanged: kept.isChanged || Object.keys(hidden).length > 0, restored: kept.restored, discard };
+  return { value, set, isChanged: kept.isChanged || Object.keys(secretValues).length > 0, restored: kept.restored, discard };
 }
 
 function read<T>(text: string): Partial<T> {
@@ -110,18 +109,17 @@ function read<T>(text: string): Partial<T> {
   }
 }
 
-/** Says that text of an earlier visit is shown. */
 export function Restored({ found, onDiscard, children }: { found: Draft | undefined; onDiscard: () => void; children?: preact.ComponentChildren }) {
   if (!found) return null;
   return (
     <Notice kind="warn">
-      <p>Restored what you typed {ago(new Date(found.at))} and did not save. {children}</p>
-      <p><Button onClick={onDiscard}>Discard it</Button></p>
+      <p>Restored an unsaved draft, last changed {ago(new Date(found.at))}. {children}</p>
+      <p><Button onClick={onDiscard}>Discard the draft</Button></p>
     </Notice>
   );
 }
 
-/** The browser asks before the page is closed. */
+/** Makes the browser ask for confirmation before the page is closed. */
 export function useUnloadGuard(isOn: boolean): void {
   useEffect(() => {
     if (!isOn) return;

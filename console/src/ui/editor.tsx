@@ -1,4 +1,4 @@
-/** A text editor. The editor itself (CodeMirror) is loaded when the first one is shown; until then the text can be read. */
+/** A text editor. CodeMirror is loaded with the first editor; a plain text area replaces it if loading fails. */
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import type { Editor as Created, Language, Problem } from './codemirror.ts';
 
@@ -8,7 +8,7 @@ interface EditorProps {
   onValue?: (value: string) => void;
   language: Language;
   readOnly?: boolean;
-  /** Lines that are shown at least and at most; `fill`: as high as its place. */
+  /** Minimum and maximum height in lines; `fill` uses the height of the container. */
   lines?: [number, number] | 'fill';
   problems?: (text: string) => Problem[];
   onSave?: () => void;
@@ -20,19 +20,20 @@ export function Editor({ label, value, onValue, language, readOnly = false, line
   const editor = useRef<Created>();
   const [failed, setFailed] = useState(false);
   const hint = useId();
-  // What the editor said and the page has not shown yet: who types fast is ahead of it.
-  const told = useRef<string[]>([]);
-  // The editor keeps what it was made with, and asks for the newest of these.
+  // Texts that the editor reported and the page has not rendered yet. Rendering may lag behind typing, so an older
+  // value must not replace the text in the editor.
+  const reported = useRef<string[]>([]);
+  // The editor is created once and reads the current properties from here.
   const latest = useRef({ onValue, onSave, problems, value, complete });
   latest.current = { onValue, onSave, problems, value, complete };
   useEffect(() => {
-    let gone = false;
+    let disposed = false;
     import('./codemirror.ts').then(({ create }) => {
-      if (gone || !host.current) return;
+      if (disposed || !host.current) return;
       editor.current = create(host.current, {
         label, language, readOnly, text: latest.current.value,
         changed: (text) => {
-          told.current.push(text);
+          reported.current.push(text);
           latest.current.onValue?.(text);
         },
         save: () => latest.current.onSave?.(),
@@ -41,16 +42,16 @@ export function Editor({ label, value, onValue, language, readOnly = false, line
       });
     }).catch(() => setFailed(true));
     return () => {
-      gone = true;
+      disposed = true;
       editor.current?.destroy();
       editor.current = undefined;
     };
   }, [language, readOnly, label]);
   useEffect(() => {
-    const at = told.current.lastIndexOf(value);
-    if (at >= 0) told.current = told.current.slice(at + 1);
+    const at = reported.current.lastIndexOf(value);
+    if (at >= 0) reported.current = reported.current.slice(at + 1);
     else {
-      told.current = [];
+      reported.current = [];
       editor.current?.set(value);
     }
   }, [value]);

@@ -1,8 +1,7 @@
-/** The menu that exports the list on the page, and the progress of an export. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { download, exportAs, type Source } from '../api/export.ts';
 import { FORMATS, type ExportFormat } from '../json/export.ts';
-import { Button, Dialog, Problem, say } from './kit.tsx';
+import { Button, Dialog, Problem, showToast } from './kit.tsx';
 import { Menu } from './menu.tsx';
 import { bytes, plural } from './words.ts';
 
@@ -24,10 +23,10 @@ function Running({ name, format, source, onClose }: { name: string; format: Expo
   close.current = onClose;
   useEffect(() => {
     const control = new AbortController();
-    exportAs(format, source(), control.signal, setCount).then((made) => {
+    exportAs(format, source(), control.signal, setCount).then((exported) => {
       if (control.signal.aborted) return;
-      download(made.file, name, format);
-      say(`${plural(made.count, 'row')} exported, ${bytes(made.file.size)}.`);
+      download(exported.file, name, format);
+      showToast(`${plural(exported.count, 'row')} exported, ${bytes(exported.file.size)}.`);
       close.current();
     }).catch((problem: unknown) => { if (!control.signal.aborted) setError(problem as Error); });
     return () => control.abort();

@@ -1,4 +1,4 @@
-/** Icons, drawn on a grid of 24 with lines of one width. They only repeat what stands beside them or in the button's label. */
+/** Icons on a grid of 24 by 24. They are hidden from screen readers: the adjacent text or the label must have the same meaning. */
 const PATHS = {
   database: 'M4 6c0-1.700 3.600-3 8-3s8 1.300 8 3-3.600 3-8 3-8-1.300-8-3zM4 6v12c0 1.700 3.600 3 8 3s8-1.300 8-3V6M4 12c0 1.700 3.600 3 8 3s8-1.300 8-3',
   dashboard: 'M4 19V9M10 19V5M16 19v-7M21 19H3',

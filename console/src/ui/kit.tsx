@@ -1,4 +1,4 @@
-/** The parts that all pages are made of. */
+/** Components that all pages share. */
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, advice } from '../api/http.ts';
@@ -18,7 +18,7 @@ interface ButtonProps extends Omit<JSX.HTMLAttributes<HTMLButtonElement>, 'icon'
   busy?: boolean;
   disabled?: boolean;
   type?: 'button' | 'submit';
-  /** The name of a button that shows only its icon. */
+  /** Accessible name of a button without text. */
   label?: string;
 }
 
@@ -106,10 +106,10 @@ export function Segments({ label, value, options, onValue }: { label: string; va
   );
 }
 
-/** The orders of a list by key, for `Segments`: the pressed one is the state. */
+/** Options of `Segments` for the order of a list. */
 export const ORDERS: [string, string][] = [['up', 'Ascending'], ['down', 'Descending']];
 
-/** Tabs are links: each has an address. */
+/** Tabs are links, because each tab has an address. */
 export function Tabs({ label, items }: { label: string; items: { text: Children; to: string[]; query?: Query; current: boolean }[] }) {
   return (
     <nav class="tabs" aria-label={label}>
@@ -170,13 +170,13 @@ export function Skeleton({ lines = 6 }: { lines?: number }) {
 
 export function Problem({ error, again }: { error: Error | undefined; again?: () => void }) {
   if (!error) return null;
-  const told = error instanceof ApiError && error.status > 0 ? `${error.status} ${error.error}` : undefined;
+  const status = error instanceof ApiError && error.status > 0 ? `${error.status} ${error.error}` : undefined;
   const help = advice(error);
   return (
     <div class="problem-box" role="alert">
       <Icon name="warning" />
       <div>
-        <p><strong><Sentence text={error.message} /></strong>{told && <span class="code-tag">{told}</span>}</p>
+        <p><strong><Sentence text={error.message} /></strong>{status && <span class="code-tag">{status}</span>}</p>
         {help && <p>{help}</p>}
       </div>
       {again && <Button icon="refresh" onClick={again}>Try again</Button>}
@@ -184,7 +184,7 @@ export function Problem({ error, again }: { error: Error | undefined; again?: ()
   );
 }
 
-/** A sentence in which backticks set off code, as messages of the server have them. */
+/** Renders a message of the server, in which backticks enclose code. */
 export function Sentence({ text }: { text: string }) {
   return <>{text.split(/`([^`]+)`/).map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part))}</>;
 }
@@ -210,7 +210,7 @@ export function Stat({ label, value, note }: { label: string; value: Children; n
   return <div class="stat"><dt>{label}</dt><dd>{value}</dd>{note && <dd class="note">{note}</dd>}</div>;
 }
 
-/** A dialog of the browser's own: it keeps the focus, and Escape closes it. */
+/** A modal `<dialog>`, in which the browser traps the focus and which Escape closes. */
 export function Dialog({ title, onClose, children, wide }: { title: string; onClose: () => void; children: Children; wide?: boolean }) {
   const ref = useRef<HTMLDialogElement>(null);
   const id = useId();
@@ -234,7 +234,7 @@ interface ConfirmProps {
   title: string;
   children: Children;
   verb: string;
-  /** What has to be typed first, where much would be lost. */
+  /** Text that the user must type to confirm. */
   typed?: string;
   act: () => Promise<unknown>;
   onClose: () => void;
@@ -271,38 +271,37 @@ export function Confirm({ title, children, verb, typed, act, onClose, wide = fal
   );
 }
 
-/** An action that a message offers. */
-interface Offer {
+interface ToastAction {
   text: string;
   act: () => void;
 }
 
-const SHOWN_MS = 5000;
-const SHOWN_WITH_OFFER_MS = 15_000;
+const TOAST_MS = 5000;
+const TOAST_WITH_ACTION_MS = 15_000;
 
-const toast = signal<{ text: string; turn: number; offer: Offer | undefined } | undefined>(undefined);
-let turns = 0;
+const toast = signal<{ text: string; id: number; action: ToastAction | undefined } | undefined>(undefined);
+let toastId = 0;
 
-export function say(text: string, offer?: Offer): void {
-  turns += 1;
-  toast.value = { text, turn: turns, offer };
+export function showToast(text: string, action?: ToastAction): void {
+  toastId += 1;
+  toast.value = { text, id: toastId, action };
 }
 
 export function Toast() {
   const shown = useSignal(toast);
   useEffect(() => {
     if (!shown) return;
-    const timer = setTimeout(() => { toast.value = undefined; }, shown.offer ? SHOWN_WITH_OFFER_MS : SHOWN_MS);
+    const timer = setTimeout(() => { toast.value = undefined; }, shown.action ? TOAST_WITH_ACTION_MS : TOAST_MS);
     return () => clearTimeout(timer);
-  }, [shown?.turn]);
-  return <div class="toast-place" role="status" aria-live="polite">{shown && <div class="toast">{shown.text}{shown.offer && <button type="button" onClick={() => { toast.value = undefined; shown.offer?.act(); }}>{shown.offer.text}</button>}</div>}</div>;
+  }, [shown?.id]);
+  return <div class="toast-place" role="status" aria-live="polite">{shown && <div class="toast">{shown.text}{shown.action && <button type="button" onClick={() => { toast.value = undefined; shown.action?.act(); }}>{shown.action.text}</button>}</div>}</div>;
 }
 
 export async function copyText(text: string, what: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // Without TLS browsers have no clipboard for pages.
+    // Browsers provide the clipboard API only in secure contexts.
     const area = document.createElement('textarea');
     area.value = text;
     document.body.append(area);
@@ -310,7 +309,7 @@ export async function copyText(text: string, what: string): Promise<void> {
     document.execCommand('copy');
     area.remove();
   }
-  say(`${what} copied.`);
+  showToast(`${what} copied.`);
 }
 
 export function Json({ text, label }: { text: string; label?: string }) {

@@ -1,4 +1,4 @@
-/** A button that opens a list of actions. Escape and a click elsewhere close it. */
+/** A button that opens a list of actions. Escape and a click outside of it close the list. */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { CLIENTS, copyAs, type Shown } from '../api/copy.ts';
@@ -35,7 +35,7 @@ export function Menu({ label, icon, text, items, said }: { label: string; icon: 
   }, [open]);
   const toggle = () => {
     const button = box.current?.getBoundingClientRect();
-    // Fixed, so that no table that scrolls cuts it off; upwards where there is more room.
+    // Positioned relative to the window, because scrolling containers would clip it; above the button if more space is available there.
     if (button) {
       const below = innerHeight - button.bottom > Math.min(280, button.top);
       setAt({ right: `${Math.max(8, Math.min(innerWidth - 198, innerWidth - button.right))}px`, ...(below ? { top: `${button.bottom + 4}px` } : { bottom: `${innerHeight - button.top + 4}px` }) });
@@ -73,7 +73,6 @@ export function Menu({ label, icon, text, items, said }: { label: string; icon: 
   );
 }
 
-/** The request behind what is on the screen, for other clients. */
 export function CopyAs({ request }: { request: Shown }) {
   const items = CLIENTS.map((client) => ({ text: `Copy as ${client}`, icon: 'copy' as const, act: () => void copyText(copyAs(client, request), client) }));
   return <Menu label="Copy this request" icon="code" text="Copy as" items={items} />;

@@ -1,23 +1,23 @@
 /**
- * Rows by key, a page at a time in both directions: each page begins at the key where the last one ended, so that the
- * millionth costs what the first did. Only a window of the rows is kept.
+ * Pagination by key in both directions. Each page starts at the last key of the previous one, so the cost of a page does not depend on
+ * its position. At most `ROWS_MAX` rows are kept.
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { send } from '../api/http.ts';
 import { query as queryOf } from '../api/paths.ts';
 import { readRows, type Row } from '../json/rows.ts';
 
-export interface Ask {
+export interface PageRequest {
   path: string;
-  /** Parameters besides the range: `include_docs`, `reduce` … */
+  /** Parameters other than the range: `include_docs`, `reduce` … */
   params: Record<string, string | boolean | undefined>;
   descending: boolean;
-  /** The range, in JSON. */
+  /** Range of keys, in JSON. */
   startkey?: string | undefined;
   endkey?: string | undefined;
-  /** Where in it to begin. */
+  /** Position of the first page within the range. */
   from?: { key: string; id?: string | undefined } | undefined;
-  /** Rows of a page at first; later ones follow the size of the answers. */
+  /** Number of rows of the first page. The limit of later pages is adapted to the size of the responses. */
   limit: number;
 }
 
@@ -26,23 +26,23 @@ export interface Paged {
   rows: Row[];
   shift: number;
   total: number | undefined;
-  /** The rank of the first row that is here, where the server tells. */
+  /** Offset of the first loaded row, if the server returns it. */
   offset: number | undefined;
   atLast: boolean;
   error: Error | undefined;
   loading: boolean;
-  /** How long the newest request took. */
+  /** Duration of the last request. */
   ms: number | undefined;
   near: (end: 'first' | 'last') => void;
   again: () => void;
-  /** Shows this in place of the row of the same document: the outcome of a write. */
+  /** Replaces the row of the same document after a write. */
   put: (row: Row) => void;
 }
 
 const ROWS_MAX = 3000;
 const PAGE_MIN = 10;
 const PAGE_MAX = 200;
-/** What an answer should have, so that it comes soon. */
+/** Target size of a response. */
 const ANSWER_BYTES = 300_000;
 
 interface State {
@@ -54,39 +54,39 @@ interface State {
   atLast: boolean;
 }
 
-const NOTHING: State = { rows: [], shift: 0, total: undefined, offset: undefined, atFirst: false, atLast: false };
+const EMPTY: State = { rows: [], shift: 0, total: undefined, offset: undefined, atFirst: false, atLast: false };
 
-/** How many rows at this end have its key and document: so many are passed over to go on. */
+/** Returns the number of rows at this end with the same key and document; the next page must skip them. */
 function ties(rows: Row[], from: number, step: number): number {
   let count = 0;
   for (let at = from; at >= 0 && at < rows.length && rows[at]?.key === rows[from]?.key && rows[at]?.id === rows[from]?.id; at += step) count += 1;
   return count;
 }
 
-export function usePager(ask: Ask | undefined, deps: unknown[]): Paged {
-  const [state, setState] = useState<State>(NOTHING);
+export function usePager(request: PageRequest | undefined, deps: unknown[]): Paged {
+  const [state, setState] = useState<State>(EMPTY);
   const [error, setError] = useState<Error>();
   const [loading, setLoading] = useState(true);
   const [ms, setMs] = useState<number>();
-  const [turn, bump] = useState(0);
-  const now = useRef({ state: NOTHING, ask, busy: false, limit: ask?.limit ?? PAGE_MAX, control: new AbortController() });
+  const [reloads, bump] = useState(0);
+  const now = useRef({ state: EMPTY, request, busy: false, limit: request?.limit ?? PAGE_MAX, control: new AbortController() });
   const load = useCallback(async (end: 'first' | 'last', isStart = false) => {
     const at = now.current;
-    if (at.busy || !at.ask) return;
+    if (at.busy || !at.request) return;
     at.busy = true;
     setLoading(true);
     setError(undefined);
     const control = at.control;
     try {
-      const { rows: known } = at.state;
+      const { rows: loaded } = at.state;
       const forward = end === 'last';
-      const edge = forward ? known.at(-1) : known[0];
+      const edge = forward ? loaded.at(-1) : loaded[0];
       const range = isStart || !edge
-        ? { startkey: at.ask.from?.key ?? at.ask.startkey, startkey_docid: at.ask.from?.id, endkey: at.ask.endkey }
-        : { startkey: edge.key, startkey_docid: edge.id, skip: ties(known, forward ? known.length - 1 : 0, forward ? -1 : 1), endkey: forward ? at.ask.endkey : at.ask.startkey };
-      const descending = at.ask.descending === forward;
+        ? { startkey: at.request.from?.key ?? at.request.startkey, startkey_docid: at.request.from?.id, endkey: at.request.endkey }
+        : { startkey: edge.key, startkey_docid: edge.id, skip: ties(loaded, forward ? loaded.length - 1 : 0, forward ? -1 : 1), endkey: forward ? at.request.endkey : at.request.startkey };
+      const descending = at.request.descending === forward;
       const limit = at.limit;
-      const answer = await send('GET', at.ask.path + queryOf({ ...at.ask.params, ...range, limit, descending: descending || undefined }), { signal: control.signal });
+      const answer = await send('GET', at.request.path + queryOf({ ...at.request.params, ...range, limit, descending: descending || undefined }), { signal: control.signal });
       const found = readRows(answer.text);
       if (control.signal.aborted) return;
       setMs(answer.ms);
@@ -104,11 +104,11 @@ export function usePager(ask: Ask | undefined, deps: unknown[]): Paged {
   }, []);
   useEffect(() => {
     const control = new AbortController();
-    now.current = { state: { ...NOTHING, atFirst: ask?.from === undefined }, ask, busy: false, limit: ask?.limit ?? PAGE_MAX, control };
+    now.current = { state: { ...EMPTY, atFirst: request?.from === undefined }, request, busy: false, limit: request?.limit ?? PAGE_MAX, control };
     setState(now.current.state);
     void load('last', true);
     return () => control.abort();
-  }, [...deps, turn]);
+  }, [...deps, reloads]);
   const near = useCallback((end: 'first' | 'last') => {
     const { state: at, busy } = now.current;
     if (busy || at.rows.length === 0 || (end === 'last' ? at.atLast : at.atFirst)) return;
@@ -124,11 +124,11 @@ export function usePager(ask: Ask | undefined, deps: unknown[]): Paged {
 
 function append(old: State, rows: Row[], atLast: boolean, isStart: boolean, found: { total: number | undefined; offset: number | undefined }): State {
   const all = [...old.rows, ...rows];
-  const gone = Math.max(0, all.length - ROWS_MAX);
+  const dropped = Math.max(0, all.length - ROWS_MAX);
   const offset = isStart ? found.offset : old.offset;
   return {
-    rows: all.slice(gone), shift: old.shift - gone, total: found.total ?? old.total, offset: offset === undefined ? undefined : offset + gone,
-    atFirst: old.atFirst && gone === 0, atLast,
+    rows: all.slice(dropped), shift: old.shift - dropped, total: found.total ?? old.total, offset: offset === undefined ? undefined : offset + dropped,
+    atFirst: old.atFirst && dropped === 0, atLast,
   };
 }
 

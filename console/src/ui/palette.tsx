@@ -1,13 +1,13 @@
-/** Ctrl-K: to every page, database and document, and to the actions of the page, by typing. */
+/** The command palette (Ctrl-K): search for pages, databases, documents and the actions of the current page. */
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { get } from '../api/http.ts';
 import { path, query } from '../api/paths.ts';
 import { server } from '../api/servers.ts';
-import { isAdmin, others } from '../api/session.ts';
+import { isAdmin, permittedServers } from '../api/session.ts';
 import { go, goTo, route } from '../router.ts';
 import { Icon, type IconName } from './icons.tsx';
 import { signal, useSignal } from './signal.ts';
-import { useAsk, useSettled } from './use.ts';
+import { useRequest, useSettled } from './use.ts';
 
 export interface Command {
   text: string;
@@ -17,7 +17,6 @@ export interface Command {
 }
 
 export const paletteOpen = signal(false);
-/** What the page on the screen offers. */
 export const pageCommands = signal<Command[]>([]);
 
 export function useCommands(commands: Command[], deps: unknown[]): void {
@@ -47,7 +46,7 @@ const DB_PAGES: [string, IconName, string][] = [
   ['Schema', 'table', 'schema'], ['View playground', 'flask', 'playground'], ['Changes', 'history', 'changes'], ['Settings', 'gear', 'settings'],
 ];
 
-/** Letters in order, anywhere: `usr` finds `users`. The score is lower the closer they stand. */
+/** Matches letters in their order, with gaps: `usr` matches `users`. Returns a score, which is lower for smaller gaps, or undefined. */
 export function match(text: string, typed: string): number | undefined {
   const [hay, needle] = [text.toLowerCase(), typed.toLowerCase()];
   const whole = hay.indexOf(needle);
@@ -65,25 +64,25 @@ export function match(text: string, typed: string): number | undefined {
 
 export function Palette() {
   const open = useSignal(paletteOpen);
-  return open ? <Opened /> : null;
+  return open ? <PaletteDialog /> : null;
 }
 
-function Opened() {
+function PaletteDialog() {
   const dialog = useRef<HTMLDialogElement>(null);
   const [typed, setTyped] = useState('');
   const [at, setAt] = useState(0);
   const settled = useSettled(typed.trim(), 120);
   const [first, db] = route().path;
   const here = first === 'db' ? db : undefined;
-  // Before the next key: what is typed at once belongs into it.
+  // A layout effect, so that the next key press reaches the input.
   useLayoutEffect(() => {
     dialog.current?.showModal();
     return () => dialog.current?.close();
   }, []);
-  const databases = useAsk(async (signal) => (settled === '' && !isAdmin() ? [] : await get<string[]>(`_all_dbs${query(near(settled))}`, signal).catch(() => [])), [settled], 0, 'shown');
-  const documents = useAsk(async (signal) => {
+  const databases = useRequest(async (signal) => (settled === '' && !isAdmin() ? [] : await get<string[]>(`_all_dbs${query(prefixRange(settled))}`, signal).catch(() => [])), [settled], 0, 'shown');
+  const documents = useRequest(async (signal) => {
     if (here === undefined || settled === '') return [];
-    const found = await get<{ rows: { id: string }[] }>(path`${here}/_all_docs` + query(near(settled)), signal).catch(() => ({ rows: [] }));
+    const found = await get<{ rows: { id: string }[] }>(path`${here}/_all_docs` + query(prefixRange(settled)), signal).catch(() => ({ rows: [] }));
     return found.rows.map((row) => row.id);
   }, [settled, here], 0, 'shown');
   const own = useSignal(pageCommands);
@@ -92,19 +91,19 @@ function Opened() {
     const fixed = [
       ...own,
       ...(here === undefined ? [] : DB_PAGES.map(([text, icon, page]) => to(text, here, icon, 'db', here, page))),
-      ...[...(server === '' ? [] : ['']), ...others.value.filter((name) => name !== server)].map((name): Command => ({ text: name || location.host, where: 'Server', icon: 'server', act: () => goTo(name, ['databases']) })),
+      ...[...(server === '' ? [] : ['']), ...permittedServers.value.filter((name) => name !== server)].map((name): Command => ({ text: name || location.host, where: 'Server', icon: 'server', act: () => goTo(name, ['databases']) })),
       ...(isAdmin() ? [{ text: 'Servers', where: 'Page', icon: 'server' as const, act: () => goTo('', ['servers']) }] : []),
       ...PAGES.filter(([, , , admin]) => !admin || isAdmin()).map(([text, icon, path]) => to(text, 'Page', icon, ...path)),
     ];
     const found = fixed.map((command) => ({ command, score: match(command.text, typed.trim()) })).filter(({ score }) => score !== undefined);
     if (typed.trim() !== '') found.sort((a, b) => (a.score ?? 0) - (b.score ?? 0));
-    // What was found for fewer letters may still be there.
+    // Results of the previous prefix are shown until the new ones arrive.
     const begins = (name: string) => name.startsWith(typed.trim());
     const names = [
       ...(here === undefined ? [] : (documents.data ?? []).filter(begins).map((id) => to(id, `Document in ${here}`, 'file', 'db', here, 'doc', id))),
       ...(databases.data ?? []).filter(begins).map((name) => to(name, 'Database', 'database', 'db', name)),
     ];
-    // A name that begins as was typed comes before a page with these letters somewhere.
+    // Names with the typed prefix precede pages that match only with gaps.
     const isClear = found.some(({ score }) => (score ?? 0) < 100);
     const pages = found.slice(0, 12).map(({ command }) => command);
     return typed.trim() === '' || isClear ? [...pages, ...names] : [...names, ...pages];
@@ -131,7 +130,7 @@ function Opened() {
         <input role="combobox" aria-expanded="true" aria-controls="palette-list" aria-activedescendant={commands.length > 0 ? `palette-${chosen}` : undefined} aria-label="Search pages, databases, documents and actions"
           placeholder="Pages, databases, documents, actions" value={typed} onInput={(event) => { setTyped(event.currentTarget.value); setAt(0); }} onKeyDown={onKeyDown} autocomplete="off" spellcheck={false} />
       </div>
-      <ul id="palette-list" role="listbox" aria-label="Found">
+      <ul id="palette-list" role="listbox" aria-label="Results">
         {commands.map((command, index) => (
           <li key={`${command.where} ${command.text}`} id={`palette-${index}`} role="option" aria-selected={index === chosen} onClick={() => run(command)} onPointerMove={() => setAt(index)}>
             <Icon name={command.icon} /><span class="cut">{command.text}</span><span class="where">{command.where}</span>
@@ -144,7 +143,7 @@ function Opened() {
   );
 }
 
-/** Names that begin as was typed: a range of keys, whatever the number of databases or documents. */
-function near(typed: string): Record<string, string | number> {
+/** Returns the parameters of a range read of names with a prefix, whose cost does not depend on the number of names. */
+function prefixRange(typed: string): Record<string, string | number> {
   return { limit: 8, ...(typed === '' ? {} : { startkey: JSON.stringify(typed), endkey: JSON.stringify(`${typed}\ufff0`) }) };
 }

@@ -1,4 +1,4 @@
-/** A value that components follow. */
+/** Observable values. `useSignal` renders the component again after a change. */
 import { useEffect, useState } from 'preact/hooks';
 
 export interface Signal<T> {

@@ -1,4 +1,4 @@
-/** The theme: that of the system until the user chooses one. */
+/** The colour theme: that of the system until the user selects one. */
 export type Theme = 'system' | 'light' | 'dark';
 
 const KEY = 'settee-theme';
@@ -30,7 +30,7 @@ export function onTheme(act: () => void): () => void {
   return () => void listeners.delete(act);
 }
 
-export function begin(): void {
+export function startTheme(): void {
   apply();
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', apply);
 }

@@ -1,33 +1,36 @@
-/** Requests of a component to the server: once, repeated by hand, or every few seconds while the page is visible. */
+/** Hooks for requests to the server and for actions. */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { logins } from '../api/session.ts';
 import { useSignal } from './signal.ts';
 
-export interface Asked<T> {
+export interface RequestState<T> {
   data: T | undefined;
   error: Error | undefined;
   loading: boolean;
   again: () => void;
-  /** Shows this instead, until the server is asked again: what a write has made of it. */
+  /** Replaces the data until the next request, for the result of a write. */
   put: (data: T) => void;
 }
 
-/** `old`: what is shown while a new question waits for its answer, as for each letter of a search. */
-export function useAsk<T>(ask: (signal: AbortSignal) => Promise<T>, deps: unknown[], everyMs = 0, old: 'gone' | 'shown' = 'gone'): Asked<T> {
+/**
+ * Sends a request when `deps` change, when `again` is called, after a login, and every `everyMs` milliseconds while the page is visible.
+ * `old` determines if the data of the previous `deps` are shown until the response arrives.
+ */
+export function useRequest<T>(request: (signal: AbortSignal) => Promise<T>, deps: unknown[], everyMs = 0, old: 'gone' | 'shown' = 'gone'): RequestState<T> {
   const [state, set] = useState<{ data: T | undefined; error: Error | undefined; loading: boolean }>({ data: undefined, error: undefined, loading: true });
-  const [turn, bump] = useState(0);
+  const [reloads, bump] = useState(0);
   const session = useSignal(logins);
-  const latest = useRef(ask);
-  latest.current = ask;
-  const known = useRef<unknown[]>(deps);
+  const latest = useRef(request);
+  latest.current = request;
+  const lastDeps = useRef<unknown[]>(deps);
   useEffect(() => {
     const control = new AbortController();
-    // What belongs to another question is no answer to this one.
-    const isSame = old === 'shown' || known.current.every((dep, index) => Object.is(dep, deps[index]));
-    known.current = deps;
+    // Data of other `deps` must not be shown as the result of this request.
+    const isSame = old === 'shown' || lastDeps.current.every((dep, index) => Object.is(dep, deps[index]));
+    lastDeps.current = deps;
     set((before) => ({ data: isSame ? before.data : undefined, error: isSame ? before.error : undefined, loading: true }));
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const look = async () => {
+    const poll = async () => {
       try {
         if (everyMs === 0 || !document.hidden) {
           const data = await latest.current(control.signal);
@@ -36,20 +39,20 @@ export function useAsk<T>(ask: (signal: AbortSignal) => Promise<T>, deps: unknow
       } catch (error) {
         if (!control.signal.aborted) set((before) => ({ ...before, error: error as Error, loading: false }));
       }
-      if (everyMs > 0 && !control.signal.aborted) timer = setTimeout(() => void look(), everyMs);
+      if (everyMs > 0 && !control.signal.aborted) timer = setTimeout(() => void poll(), everyMs);
     };
-    void look();
+    void poll();
     return () => {
       control.abort();
       clearTimeout(timer);
     };
-  }, [...deps, turn, session, everyMs]);
+  }, [...deps, reloads, session, everyMs]);
   const again = useCallback(() => bump((n) => n + 1), []);
   const put = useCallback((data: T) => set((before) => ({ ...before, data })), []);
   return { ...state, again, put };
 }
 
-/** The value, once it has not changed for a while. */
+/** Returns the value after it has not changed for `ms` milliseconds. */
 export function useSettled<T>(value: T, ms: number): T {
   const [settled, set] = useState(value);
   useEffect(() => {
@@ -59,7 +62,7 @@ export function useSettled<T>(value: T, ms: number): T {
   return settled;
 }
 
-/** An action of a button: it runs once at a time, and says what went wrong. */
+/** Runs the action of a button. `run` resolves to false if the action fails; the error is in `error`. */
 export function useAction(): { busy: boolean; error: Error | undefined; run: (act: () => Promise<unknown>) => Promise<boolean>; clear: () => void } {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<Error>();

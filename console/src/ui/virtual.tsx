@@ -1,6 +1,6 @@
 /**
- * A list of which only what is seen is in the page. Rows have one height. Where the list ends, more is asked for (`onNear`):
- * the list may grow at both ends while it is scrolled, and keeps what is seen in its place.
+ * A virtual list: only the visible rows are in the DOM. All rows have the same height. `onNear` is called close to an end, and the list
+ * may grow at both ends; the scroll position is adjusted so that visible rows do not move.
  */
 import type { ComponentChildren } from 'preact';
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
@@ -11,25 +11,25 @@ interface VirtualProps {
   height: number;
   row: (index: number, active: boolean) => ComponentChildren;
   head?: ComponentChildren;
-  /** Grows by one with each row that came before the first, falls with each that went. */
+  /** Number of rows added before the first row minus the number of rows removed there. */
   shift?: number;
   onNear?: (end: 'first' | 'last') => void;
   onTop?: (index: number) => void;
   onOpen?: (index: number) => void;
   onPick?: (index: number) => void;
-  /** F2 on a row. */
+  /** Called for F2 on a row. */
   onEdit?: (index: number) => void;
 }
 
-/** Rows beyond what is seen, on both sides. */
-const SPARE = 12;
+/** Number of rendered rows above and below the visible part. */
+const OVERSCAN = 12;
 
 export function Virtual({ label, count, height, row, head, shift = 0, onNear, onTop, onOpen, onPick, onEdit }: VirtualProps) {
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });
   const [active, setActive] = useState(-1);
   const before = useRef(shift);
-  const look = useCallback(() => {
+  const measure = useCallback(() => {
     const at = box.current;
     if (at) setView({ top: at.scrollTop, height: at.clientHeight });
   }, []);
@@ -39,19 +39,19 @@ export function Virtual({ label, count, height, row, head, shift = 0, onNear, on
     if (delta === 0 || !box.current) return;
     box.current.scrollTop += delta * height;
     setActive((old) => (old < 0 ? old : old + delta));
-    look();
-  }, [shift, height, look]);
+    measure();
+  }, [shift, height, measure]);
   useEffect(() => {
-    const observer = new ResizeObserver(look);
+    const observer = new ResizeObserver(measure);
     if (box.current) observer.observe(box.current);
     return () => observer.disconnect();
-  }, [look]);
-  const first = Math.max(0, Math.floor(view.top / height) - SPARE);
-  const last = Math.min(count, Math.ceil((view.top + view.height) / height) + SPARE);
+  }, [measure]);
+  const first = Math.max(0, Math.floor(view.top / height) - OVERSCAN);
+  const last = Math.min(count, Math.ceil((view.top + view.height) / height) + OVERSCAN);
   useEffect(() => {
     if (count === 0) return;
-    if (last + SPARE >= count) onNear?.('last');
-    if (first <= SPARE) onNear?.('first');
+    if (last + OVERSCAN >= count) onNear?.('last');
+    if (first <= OVERSCAN) onNear?.('first');
     onTop?.(Math.min(count - 1, Math.floor(view.top / height)));
   }, [first, last, count]);
   const move = (to: number) => {
@@ -73,7 +73,7 @@ export function Virtual({ label, count, height, row, head, shift = 0, onNear, on
     F2: () => { if (active >= 0) onEdit?.(active); },
   };
   const onKeyDown = (event: KeyboardEvent) => {
-    // Within a row (a link, a box) keys have their own meaning.
+    // Keys on a focused link or checkbox within a row keep their default action.
     const step = steps[event.key];
     if (event.target !== box.current || !step || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
@@ -84,7 +84,7 @@ export function Virtual({ label, count, height, row, head, shift = 0, onNear, on
     shown.push(<div key={index - shift} class="virtual-row" style={{ top: `${index * height}px`, height: `${height}px` }}>{row(index, index === active)}</div>);
   }
   return (
-    <div ref={box} class="virtual" tabIndex={0} role="region" aria-label={label} onScroll={look} onKeyDown={onKeyDown}>
+    <div ref={box} class="virtual" tabIndex={0} role="region" aria-label={label} onScroll={measure} onKeyDown={onKeyDown}>
       {head && <div class="virtual-head">{head}</div>}
       <div class="virtual-body" style={{ height: `${count * height}px` }}>{shown}</div>
     </div>

@@ -1,4 +1,4 @@
-/** Numbers and times as people read them. */
+/** Formatting of numbers, sizes and times. */
 const UNITS = ['B', 'KB', 'MB', 'GB', 'TB', 'PB'];
 
 export function bytes(count: number | undefined | null): string {
@@ -41,7 +41,7 @@ export function ago(time: Date, now = Date.now()): string {
   return seconds < 5 ? 'just now' : `${duration(seconds)} ago`;
 }
 
-/** An address without the password in it. */
+/** Masks the password in a URL. */
 export function withoutPassword(url: string): string {
   return url.replace(/^(\w+:\/\/[^/:@]+):[^@/]*@/, '$1:***@');
 }

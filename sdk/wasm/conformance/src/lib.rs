@@ -1,4 +1,4 @@
-//! The functions of the conformance suite of languages, which is part of the crate `settee-design` and describes them.
+//! Functions of the conformance suite of languages. The crate `settee-design` contains the suite and describes the functions.
 
 use settee_guest::{Value, emit, fail, log, map_function, reduce_function};
 
@@ -24,7 +24,7 @@ fn fails(document: Value<'_>) {
     }
 }
 
-/// Time passes for ever, and no compiler may leave that out.
+/// Loops until the server stops the function. `black_box` prevents the compiler from removing the loop.
 fn hang() {
     loop {
         std::hint::black_box(());
@@ -41,7 +41,6 @@ fn hangs(document: Value<'_>) {
 fn logs(_: Value<'_>) {
     log("hello");
 }
-
 
 fn count(keys: Option<Value<'_>>, values: Value<'_>) -> String {
     match keys {

@@ -1,4 +1,4 @@
-// Scores by month, as in the example in Rust: compile with
+// Scores by month, with the same functions as the example in Rust. Compile with
 //   npx asc scores.ts --runtime stub --optimize --outFile scores.wasm
 
 @external("settee", "emit")
@@ -9,12 +9,12 @@ declare function host_result(text: usize, len: i32): void;
 let input: usize = 0;
 
 export function settee_alloc(size: i32): usize {
-  // The runtime "stub" never frees: ask for more than is wanted, so that it is asked for seldom.
+  // The runtime "stub" never frees memory.
   input = heap.alloc(size);
   return input;
 }
 
-/** Where `text` stands in the input from `from` on, or -1. */
+/** Returns the offset of the first `text` in the input at or after `from`, or -1. */
 function find(at: usize, len: i32, from: i32, text: string): i32 {
   for (let start = from; start <= len - text.length; start++) {
     let same = 0;
@@ -50,7 +50,7 @@ export function map(at: usize, len: i32): i32 {
   return 0;
 }
 
-/** Sums whole numbers. */
+/** Sums integers. */
 export function reduce(at: usize, len: i32): i32 {
   let sum: i64 = 0;
   let number: i64 = 0;

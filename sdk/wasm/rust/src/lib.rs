@@ -1,8 +1,8 @@
 //! Map and reduce functions for Settee, compiled to WebAssembly.
 //!
 //! [`map_function!`] and [`reduce_function!`] export a Rust function under a name that design documents can call;
-//! [`emit`], [`log`] and [`fail`] talk to the server; [`Value`] reads JSON text where it lies, without a tree. The
-//! contract below this crate is in `docs/webassembly.md` of the server.
+//! [`emit`], [`log`] and [`fail`] call the server; [`Value`] reads JSON text in place, without building a tree.
+//! `docs/webassembly.md` of the server specifies the interface that this crate implements.
 
 mod value;
 
@@ -23,11 +23,11 @@ unsafe extern "C" {
 }
 
 thread_local! {
-    /// Where the server writes its input.
+    /// Buffer into which the server writes the input of a function.
     static INPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Emits a row; both are JSON text, and an empty value is null.
+/// Emits a row. `key` and `value` must be JSON text; an empty value is null.
 pub fn emit(key: &str, value: &str) {
     // SAFETY: the host reads these bytes during the call and keeps no pointer.
     unsafe { host_emit(key.as_ptr(), key.len(), value.as_ptr(), value.len()) }
@@ -39,7 +39,7 @@ pub fn log(line: &str) {
     unsafe { host_log(line.as_ptr(), line.len()) }
 }
 
-/// Ends the function like an exception: the document emits nothing, and the server logs why.
+/// Aborts the function like an exception: the rows of the document are discarded, and the server logs the reason.
 pub fn fail(reason: &str) {
     // SAFETY: as for `emit`.
     unsafe { host_fail(reason.as_ptr(), reason.len()) }
@@ -51,7 +51,7 @@ pub fn answer(text: &str) {
     unsafe { host_result(text.as_ptr(), text.len()) }
 }
 
-/// The server asks for room for its input, and keeps it until it asks for more.
+/// Allocates the buffer for the input. The pointer is valid until the next call.
 #[unsafe(no_mangle)]
 pub extern "C" fn settee_alloc(size: usize) -> *mut u8 {
     INPUT.with_borrow_mut(|input| {
@@ -61,10 +61,10 @@ pub extern "C" fn settee_alloc(size: usize) -> *mut u8 {
 }
 
 /// # Safety
-/// `at` and `len` are those that the server called with.
+/// `at` and `len` must be the arguments of a call by the server.
 #[doc(hidden)]
 pub unsafe fn input<'a>(at: *const u8, len: usize) -> Value<'a> {
-    // SAFETY: the server has written `len` bytes there, which stay until the function returns; it sends valid JSON.
+    // SAFETY: the server has written `len` bytes of valid JSON at `at`, which are valid until the function returns.
     Value::new(unsafe { std::str::from_utf8_unchecked(std::slice::from_raw_parts(at, len)) })
 }
 
@@ -90,8 +90,8 @@ macro_rules! map_function {
     };
 }
 
-/// Exports `fn(keys: Option<Value<'_>>, values: Value<'_>) -> String` under a name. `keys` holds pairs of key and
-/// document id, and is absent in a rereduce; the answer is JSON text.
+/// Exports `fn(keys: Option<Value<'_>>, values: Value<'_>) -> String` under a name. `keys` is an array of pairs of key and
+/// document id, and `None` in a rereduce. The function must return JSON text.
 #[macro_export]
 macro_rules! reduce_function {
     ($name:ident = $function:path) => {

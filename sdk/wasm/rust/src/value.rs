@@ -1,4 +1,4 @@
-//! [`Value`]: JSON text that is read where it lies. It trusts its text: the server sends valid, compact JSON.
+//! [`Value`]: JSON text that is read in place. The text must be valid, compact JSON; the server guarantees this.
 
 /// One JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,28 +9,28 @@ impl<'a> Value<'a> {
         Self(text)
     }
 
-    /// The value as JSON text.
+    /// Returns the value as JSON text.
     pub fn text(self) -> &'a str {
         self.0
     }
 
-    /// Whether it is null.
+    /// Returns true if the value is null.
     pub fn is_null(self) -> bool {
         self.0 == "null"
     }
 
-    /// A number.
+    /// Returns a number, or `None` for values of other types.
     pub fn as_f64(self) -> Option<f64> {
         if self.0.starts_with(|first: char| first == '-' || first.is_ascii_digit()) { self.0.parse().ok() } else { None }
     }
 
-    /// A text without escapes, as most are; others can be read from [`Value::text`].
+    /// Returns the content of a string without escapes. Returns `None` for other strings; read those from [`Value::text`].
     pub fn as_plain_str(self) -> Option<&'a str> {
         let text = self.0.strip_prefix('"')?.strip_suffix('"')?;
         (!text.contains('\\')).then_some(text)
     }
 
-    /// A member of an object, by a name without escapes.
+    /// Returns a member of an object. The name must not need escapes.
     pub fn get(self, name: &str) -> Option<Value<'a>> {
         if !self.0.starts_with('{') {
             return None;
@@ -48,7 +48,7 @@ impl<'a> Value<'a> {
         None
     }
 
-    /// The elements of an array; none if it is no array.
+    /// Returns the elements of an array. Values of other types have no elements.
     pub fn elements(self) -> impl Iterator<Item = Value<'a>> {
         let mut rest = self.0.strip_prefix('[').filter(|rest| !rest.starts_with(']')).unwrap_or("");
         std::iter::from_fn(move || {
@@ -62,7 +62,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Where the value at the beginning of `text` ends.
+/// Returns the end offset of the value at the beginning of `text`.
 fn end_of(text: &str) -> usize {
     let bytes = text.as_bytes();
     let (mut depth, mut at) = (0, 0);
