@@ -8,7 +8,7 @@ use settee_http::{KeyFetcher, KeyReader};
 const LENGTH_MAX_BYTES: usize = 1 << 20;
 
 pub(crate) fn reader() -> anyhow::Result<KeyReader> {
-    let fetcher = KeyFetcher::new()?;
+    let fetcher = KeyFetcher::new().map_err(anyhow::Error::msg)?;
     Ok(Arc::new(move |address| {
         let fetcher = fetcher.clone();
         Box::pin(async move {

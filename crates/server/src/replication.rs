@@ -6,8 +6,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use settee_http::{Node, Replication, ReplicationDependencies, Shutdown};
 use settee_replication::SocketOptions;
-use settee_replication::net::{Network, Options, ReachesPrivate, TlsOptions, Trust};
+use settee_replication::net::{Network, Options, ReachesPrivate};
 use settee_settings::{Key, key::Text, replicator};
+use settee_tls::Trust;
 
 use crate::config::Configuration;
 use crate::environment;
@@ -53,10 +54,23 @@ fn options(configuration: &Configuration) -> anyhow::Result<Options> {
     let is_checked = replicator::VERIFY_SSL_CERTIFICATES.of(configuration);
     let trust = match (is_checked, read(&replicator::SSL_TRUSTED_CERTIFICATES_FILE)?) {
         (false, _) => Trust::AnyCertificate,
-        (true, Some(authorities)) => Trust::Authorities(authorities),
+        (true, Some(pem)) => {
+            let roots = settee_tls::authorities(&pem);
+            Trust::Authorities(roots.map_err(|error| unusable(&replicator::SSL_TRUSTED_CERTIFICATES_FILE, &error))?)
+        }
         (true, None) => Trust::Web,
     };
-    let identity = read(&replicator::CERT_FILE)?.zip(read(&replicator::KEY_FILE)?);
+    let identity = match (read(&replicator::CERT_FILE)?, read(&replicator::KEY_FILE)?) {
+        (Some(certificates), Some(key)) => Some((
+            settee_tls::certificates(&certificates).map_err(|error| unusable(&replicator::CERT_FILE, &error))?,
+            settee_tls::key(&key).map_err(|error| unusable(&replicator::KEY_FILE, &error))?,
+        )),
+        _ => None,
+    };
     let sockets = SocketOptions::parse(&replicator::SOCKET_OPTIONS.of(configuration));
-    Ok(Options { tls: TlsOptions { trust, identity }, sockets })
+    Ok(Options { trust, identity, sockets })
+}
+
+fn unusable(key: &Key<Text>, error: &str) -> anyhow::Error {
+    anyhow::anyhow!("[replicator] {}: {error}", key.name())
 }

@@ -4,10 +4,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use settee_model::json::{Json, write_string};
-use settee_replication::net::{Network, Options, TlsOptions, Trust};
+use settee_replication::net::{Network, Options};
 use settee_replication::{Connect as _, Endpoint, Peer, Remote, Tuning, User};
+use settee_tls::Trust;
 
 pub(crate) struct Site {
     remote: Remote,
@@ -21,11 +22,12 @@ pub(crate) fn network(authorities: Option<&Path>) -> anyhow::Result<Arc<Network>
     let trust = match authorities {
         None => Trust::Web,
         Some(path) => {
-            let text = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
-            Trust::Authorities(text)
+            let pem = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+            let roots = settee_tls::authorities(&pem).map_err(|error| anyhow!("{}: {error}", path.display()))?;
+            Trust::Authorities(roots)
         }
     };
-    let options = Options { tls: TlsOptions { trust, identity: None }, ..Options::default() };
+    let options = Options { trust, ..Options::default() };
     Ok(Arc::new(Network::new(&options, Arc::new(|_| true))?))
 }
 

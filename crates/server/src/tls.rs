@@ -6,11 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context as _, bail, ensure};
-use rustls::pki_types::pem::PemObject as _;
+use anyhow::{Context as _, anyhow, ensure};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
-use rustls::{RootCertStore, SupportedProtocolVersion, crypto, version};
+use rustls::{SupportedProtocolVersion, version};
 use settee_http::Tls;
 use settee_settings::ssl;
 
@@ -96,7 +95,7 @@ fn read(configuration: &Configuration) -> anyhow::Result<ServerConfig> {
     let key = key(&ssl::KEY_FILE
         .text(configuration)
         .context("[ssl] has no key_file: specify the PEM file with the key of the certificate")?)?;
-    let provider = Arc::new(crypto::ring::default_provider());
+    let provider = settee_tls::provider();
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions(ssl::TLS_VERSIONS.text(configuration).as_deref())?)
         .context("[ssl] tls_versions cannot be used")?;
@@ -105,12 +104,8 @@ fn read(configuration: &Configuration) -> anyhow::Result<ServerConfig> {
             "[ssl] verify_ssl_certificates is on, but there is no cacert_file: specify a PEM file with the root certificates of \
              clients",
         )?;
-        let mut roots = RootCertStore::empty();
-        for certificate in self::certificates(&file)? {
-            roots
-                .add(certificate)
-                .with_context(|| format!("[ssl] cacert_file {file} contains a certificate that is not a root"))?;
-        }
+        let pem = fs::read(&file).with_context(|| format!("[ssl] cacert_file {file} cannot be read"))?;
+        let roots = settee_tls::authorities(&pem).map_err(|error| anyhow!("[ssl] cacert_file {file}: {error}"))?;
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
         let verifier =
             if ssl::FAIL_IF_NO_PEER_CERT.of(configuration) { verifier } else { verifier.allow_unauthenticated() };
@@ -122,24 +117,14 @@ fn read(configuration: &Configuration) -> anyhow::Result<ServerConfig> {
 }
 
 fn certificates(file: &str) -> anyhow::Result<Vec<CertificateDer<'static>>> {
-    let text = fs::read(file).with_context(|| format!("the certificate file {file} cannot be read"))?;
-    let certificates = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
-    let certificates = certificates.with_context(|| format!("the certificate file {file} is not a PEM file"))?;
-    ensure!(!certificates.is_empty(), "the certificate file {file} has no certificate");
-    Ok(certificates)
+    let pem = fs::read(file).with_context(|| format!("the certificate file {file} cannot be read"))?;
+    settee_tls::certificates(&pem).map_err(|error| anyhow!("the certificate file {file}: {error}"))
 }
 
 fn key(file: &str) -> anyhow::Result<PrivateKeyDer<'static>> {
-    let text = fs::read(file).with_context(|| format!("the key file {file} cannot be read"))?;
-    let is_encrypted = |mark: &[u8]| text.windows(mark.len()).any(|window| window == mark);
-    if is_encrypted(b"BEGIN ENCRYPTED PRIVATE KEY") || is_encrypted(b"Proc-Type: 4,ENCRYPTED") {
-        bail!(
-            "the key file {file} is encrypted, which is not supported: write it without a password \
-             (openssl pkey -in {file} -out new.pem) into a file that only this server's user can read"
-        );
-    }
+    let pem = fs::read(file).with_context(|| format!("the key file {file} cannot be read"))?;
     warn_if_readable(file.as_ref());
-    PrivateKeyDer::from_pem_slice(&text).with_context(|| format!("the key file {file} has no key in PEM"))
+    settee_tls::key(&pem).map_err(|error| anyhow!("the key file {file}: {error}"))
 }
 
 /// Logs a warning if the key is readable by other users. It is no error, because containers often require it.

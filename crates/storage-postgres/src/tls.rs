@@ -1,21 +1,18 @@
 //! [`Tls`]: encrypted connections by rustls for the client library.
 
+use std::fs;
 use std::future::Future;
 use std::io;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use settee_tls::Trust;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::Socket;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::options::Verification;
 
@@ -28,75 +25,17 @@ impl Tls {
     /// # Errors
     /// If the file of authorities cannot be used.
     pub(crate) fn new(verification: &Verification) -> Result<Self, String> {
-        let provider = Arc::new(ring::default_provider());
-        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?;
-        let config = match verification {
-            Verification::AnyCertificate => {
-                let verifier = Arc::new(AnyCertificate { provider });
-                config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
-            }
-            Verification::Verified(file) => {
-                config.with_root_certificates(roots(file.as_deref())?).with_no_client_auth()
+        let trust = match verification {
+            Verification::AnyCertificate => Trust::AnyCertificate,
+            Verification::Verified(None) => Trust::Web,
+            Verification::Verified(Some(file)) => {
+                let pem = fs::read(file).map_err(|error| error.to_string());
+                let roots = pem.and_then(|pem| settee_tls::authorities(&pem));
+                let unusable = |error| format!("sslrootcert {} cannot be used: {error}", file.display());
+                Trust::Authorities(roots.map_err(unusable)?)
             }
         };
-        Ok(Self { connector: TlsConnector::from(Arc::new(config)) })
-    }
-}
-
-fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    let Some(file) = file else {
-        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        return Ok(roots);
-    };
-    let unusable = |error: &dyn std::fmt::Display| format!("sslrootcert {} cannot be used: {error}", file.display());
-    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unusable(&error))? {
-        let certificate = certificate.map_err(|error| unusable(&error))?;
-        roots.add(certificate).map_err(|error| unusable(&error))?;
-    }
-    if roots.is_empty() { Err(unusable(&"it has no certificate")) } else { Ok(roots) }
-}
-
-/// Accepts every certificate whose private key the server has.
-#[derive(Debug)]
-struct AnyCertificate {
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        Ok(Self { connector: TlsConnector::from(Arc::new(settee_tls::client_config(&trust, None)?)) })
     }
 }
 

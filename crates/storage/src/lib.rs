@@ -1,7 +1,7 @@
 //! The storage interface: ordered byte keys in keyspaces, split into shards.
 //!
 //! An [`Engine`] provides repeatable reads through a [`Snapshot`] and writes through an atomic [`Engine::commit`] of
-//! one [`Batch`]. Every engine passes [`conformance`]; the crates above this one use only these traits. Files outside
+//! one [`Batch`]. Every engine passes `conformance`; the crates above this one use only these traits. Files outside
 //! the engine are made durable by [`durable`]; [`codec`] encodes values of several parts. The crate does not
 //! depend on documents, revisions or views.
 //!
@@ -11,6 +11,7 @@
 
 mod batch;
 pub mod codec;
+#[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod counting;
 pub mod durable;

@@ -8,12 +8,11 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper::client::conn::http1;
 use hyper::{Request, StatusCode, Uri, header};
 use hyper_util::rt::TokioIo;
+use settee_tls::Trust;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
 const LENGTH_MAX_BYTES: usize = 1 << 20;
 
@@ -44,12 +43,8 @@ pub struct KeyFetcher {
 
 impl KeyFetcher {
     /// Creates a client that trusts the certificate authorities of Mozilla. Returns an error if TLS cannot be set up.
-    pub fn new() -> Result<Self, rustls::Error> {
-        let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+    pub fn new() -> Result<Self, String> {
+        let config = settee_tls::client_config(&Trust::Web, None)?;
         Ok(Self { tls: TlsConnector::from(Arc::new(config)) })
     }
 

@@ -10,7 +10,6 @@ mod exchange;
 mod lasting;
 mod proxy;
 mod reach;
-mod tls;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use std::time::Duration;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
+use settee_tls::{Identity, Trust};
 use tokio::sync::Semaphore;
 
 use crate::endpoint::{Endpoint, User};
@@ -27,7 +27,6 @@ use crate::tuning::{SocketOptions, Tuning};
 use connector::Connector;
 use proxy::Proxy;
 use reach::Reach;
-pub use tls::{TlsOptions, Trust};
 
 const IDLE: Duration = Duration::from_secs(20);
 
@@ -38,9 +37,11 @@ const IDLE_CONNECTIONS: usize = 20;
 /// permitted addresses.
 const WAYS_MAX: usize = 64;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub struct Options {
-    pub tls: TlsOptions,
+    pub trust: Trust,
+    /// The client certificate.
+    pub identity: Option<Identity>,
     pub sockets: SocketOptions,
 }
 
@@ -69,9 +70,9 @@ impl Network {
     /// Creates a network with these options.
     ///
     /// # Errors
-    /// If certificates or keys cannot be used; the message names them.
+    /// If the key does not match the client certificate.
     pub fn new(options: &Options, reaches_private: ReachesPrivate) -> Result<Self, TransportError> {
-        let tls = options.tls.client_config()?;
+        let tls = client_config(options)?;
         let state = State { tls, sockets: options.sockets, ways: HashMap::new() };
         Ok(Self { reaches_private, state: Mutex::new(state) })
     }
@@ -79,9 +80,9 @@ impl Network {
     /// Changes the options for new connections.
     ///
     /// # Errors
-    /// If certificates or keys cannot be used; the previous options then stay in force.
+    /// If the key does not match the client certificate; the previous options then stay in force.
     pub fn configure(&self, options: &Options) -> Result<(), TransportError> {
-        let tls = options.tls.client_config()?;
+        let tls = client_config(options)?;
         *self.state.lock() = State { tls, sockets: options.sockets, ways: HashMap::new() };
         Ok(())
     }
@@ -107,6 +108,12 @@ impl Network {
         state.ways.insert(key, way.clone());
         Ok(way)
     }
+}
+
+fn client_config(options: &Options) -> Result<Arc<rustls::ClientConfig>, TransportError> {
+    let config = settee_tls::client_config(&options.trust, options.identity.as_ref());
+    let unusable = |error| TransportError::Tls(format!("the client certificate and its key: {error}"));
+    config.map(Arc::new).map_err(unusable)
 }
 
 impl Connect for Network {

@@ -151,8 +151,8 @@ fn unreadable_files_are_reported_at_the_start() {
     };
     check(&|directory| fs::remove_file(directory.path().join("cert.pem")).unwrap(), "", "cert.pem cannot be read");
     check(&|directory| fs::remove_file(directory.path().join("key.pem")).unwrap(), "", "key.pem cannot be read");
-    check(&put("cert.pem", "x"), "", "has no certificate");
-    check(&put("key.pem", "x"), "", "has no key in PEM");
+    check(&put("cert.pem", "x"), "", "contains no certificate");
+    check(&put("key.pem", "x"), "", "contains no key");
     let encrypted = |directory: &Directory| {
         fs::copy(certificate("encrypted.key"), directory.path().join("key.pem")).unwrap();
     };

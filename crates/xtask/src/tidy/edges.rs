@@ -29,9 +29,10 @@ const NO_PRODUCT: [&str; 3] = ["xtask", "storage-testing", "bench"];
 const ROWS: &[Row] = &[
     row("model", &[]),
     Row { name: "wire", imports: &[], tests_import: &["model"] },
+    row("tls", &[]),
     row("storage", &[]),
     row("storage-rocksdb", &["storage"]),
-    row("storage-postgres", &["storage"]),
+    row("storage-postgres", &["storage", "tls"]),
     row("storage-testing", &["storage", "storage-postgres"]),
     row("settings", &[]),
     row("auth", &["model"]),
@@ -62,6 +63,7 @@ const ROWS: &[Row] = &[
         imports: &[
             "model",
             "wire",
+            "tls",
             "auth",
             "settings",
             "console",
@@ -75,7 +77,7 @@ const ROWS: &[Row] = &[
         ],
         tests_import: &["storage", "js"],
     },
-    row("replication", &["model", "wire"]),
+    row("replication", &["model", "wire", "tls"]),
     Row {
         name: "service",
         imports: &["model", "auth", "settings", "design", "database", "views", "replication"],
@@ -88,6 +90,7 @@ const ROWS: &[Row] = &[
         &[
             "model",
             "wire",
+            "tls",
             "storage",
             "storage-rocksdb",
             "storage-postgres",
