@@ -58,13 +58,13 @@ pub(crate) struct Doubt {
 }
 
 impl Doubt {
-    /// Replaces the response by an in-doubt error if the retry may have failed because of the first attempt:
-    /// it conflicts with itself, or the document to delete does not exist.
+    /// Replaces the response by an in-doubt error if the retry has failed, or may have failed because of the
+    /// first attempt: it conflicts with itself, or the document to delete does not exist.
     pub(crate) fn resolve(self, response: Response) -> Response {
         let may_be_made = match response.status() {
             StatusCode::CONFLICT => true,
             StatusCode::NOT_FOUND => self.is_deletion,
-            _ => false,
+            status => status.is_server_error(),
         };
         if may_be_made { respond::error(&Error::in_doubt(&self.writer)) } else { response }
     }
