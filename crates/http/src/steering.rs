@@ -137,8 +137,10 @@ fn writer_elsewhere(node: &Node, router: &Router, request: &Arriving<'_>, body: 
         return None;
     }
     let (path, database) = optimistic::small_write(node, router, (method, uri, headers), body)?;
-    seen.set_under_way(&node.nodes.writing);
-    let best = node.nodes.writer(&database, database.yields_write())?;
+    if !database.yields_write() {
+        return None;
+    }
+    let best = node.nodes.writer(&database)?;
     if best.name == node.nodes.own || best.address.is_empty() {
         return None;
     }
