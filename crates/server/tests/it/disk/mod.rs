@@ -105,7 +105,7 @@ fn check_recovery(call: &str, status: u16) {
 
 #[test]
 fn writes_continue_after_files_could_not_be_opened() {
-    check_recovery("open", 500);
+    check_recovery("open", 503);
 }
 
 #[test]
