@@ -3,8 +3,7 @@
 //! The owner of an attempt decides what to write again: it reads the state of the shard and starts the next try.
 
 use settee_storage::{
-    Batch, CommitToken, Durability, Engine, Outcome, Purpose, Reply, Request, Shard, ShardState, Snapshot,
-    StorageError, Version,
+    Batch, CommitToken, Durability, Engine, Fate, Outcome, Purpose, Shard, ShardState, Snapshot, StorageError, Version,
 };
 
 use crate::{DatabaseError, ReadSet, Result};
@@ -14,6 +13,9 @@ pub(crate) struct Attempt {
     token: CommitToken,
     /// Expected version of a try with an unknown outcome.
     doubt: Option<Version>,
+    /// True if the engine lost the acknowledgement of that try, so that it may have been applied. False if the engine
+    /// reported an error.
+    is_lost: bool,
     /// Read sets on which the commit depends.
     read_sets: Vec<ReadSet>,
     /// True if [`Engine::maintain`] was called already.
@@ -23,7 +25,7 @@ pub(crate) struct Attempt {
 impl Attempt {
     /// Creates an attempt without tries. `token` must be unique among the commits to the shard.
     pub(crate) fn new(token: CommitToken) -> Self {
-        Self { token, doubt: None, read_sets: Vec::new(), maintained: false }
+        Self { token, doubt: None, is_lost: false, read_sets: Vec::new(), maintained: false }
     }
 
     /// Sets the read sets that the commit must validate.
@@ -64,7 +66,7 @@ impl Attempt {
         match self.doubt {
             None => StorageError::Outdated,
             // An earlier try may still be in progress, and a new one would conflict with it.
-            Some(_) => in_doubt(),
+            Some(_) => StorageError::unrecorded(),
         }
     }
 
@@ -100,7 +102,7 @@ impl Attempt {
                 return Ok(true);
             }
             Ok(Outcome::Conflict(_)) => {}
-            Ok(Outcome::Unknown) => self.doubt = Some(expected),
+            Ok(Outcome::Unknown) => (self.doubt, self.is_lost) = (Some(expected), true),
             Err(error @ StorageError::Present(_)) => return Err(error.into()),
             Err(StorageError::Outdated) => return Err(self.outdated().into()),
             Err(error) => {
@@ -141,40 +143,26 @@ impl Attempt {
     /// Returns [`StorageError::InDoubt`] if other commits followed and the engine no longer stores the token. Fails
     /// if the engine fails.
     pub(crate) fn happened(&mut self, state: ShardState, snapshot: &dyn Snapshot) -> Result<bool> {
-        let Some(Version(expected)) = self.doubt else {
-            return Ok(false);
-        };
-        let made = Version(expected + 1);
-        let found = match state.version {
-            version if version < made => return Ok(false),
-            version if version == made => Some(state.token),
-            _ => token_of(snapshot, made)?,
-        };
-        match found {
-            Some(token) if token == self.token => {
+        let Some(expected) = self.doubt else { return Ok(false) };
+        match Fate::of(self.token, expected, state, snapshot)? {
+            Fate::Open => Ok(false),
+            Fate::Applied => {
                 self.hold();
                 Ok(true)
             }
-            Some(_) => {
-                // Another process made the commit of that version, so the try can never be applied.
-                self.doubt = None;
+            Fate::Overtaken => {
+                (self.doubt, self.is_lost) = (None, false);
                 Ok(false)
             }
-            None => Err(in_doubt().into()),
+            Fate::Forgotten => Err(StorageError::unrecorded().into()),
         }
     }
-}
 
-/// Returns the token of the commit that created this version, if the engine still stores it.
-fn token_of(snapshot: &dyn Snapshot, version: Version) -> Result<Option<CommitToken>> {
-    let replies = snapshot.read(&[Request::Token(version)])?;
-    let bytes = replies.into_iter().next().map(Reply::into_value).transpose()?.flatten();
-    Ok(bytes.and_then(|bytes| Some(CommitToken(u128::from_be_bytes(bytes.try_into().ok()?)))))
-}
-
-/// Returns the error of a commit whose outcome cannot be determined.
-fn in_doubt() -> StorageError {
-    StorageError::InDoubt("the store lost the connection to it and has no record of it".to_owned())
+    /// Converts the error with which the caller ends the attempt: a try that was not acknowledged may have been
+    /// applied, whatever the reason why its outcome could not be determined.
+    pub(crate) fn give_up(&self, error: DatabaseError) -> DatabaseError {
+        if self.is_lost { error.in_doubt() } else { error }
+    }
 }
 
 /// Calls `act`, which frees space, and retries it once after [`Engine::maintain`] if the disk is full. See
@@ -213,7 +201,7 @@ mod tests {
         let read_set = ReadSet::of(&database, Vec::new()).unwrap();
         theirs.create("other", options).unwrap();
         for (doubt, expected) in
-            [(None, StorageError::Outdated.to_string()), (Some(Version(7)), in_doubt().to_string())]
+            [(None, StorageError::Outdated.to_string()), (Some(Version(7)), StorageError::unrecorded().to_string())]
         {
             let mut attempt = Attempt { doubt, ..Attempt::new(CommitToken(1)) }.with_read_sets(vec![read_set.clone()]);
             let mut batch = Batch::new();
@@ -250,6 +238,6 @@ mod tests {
         // The commit may still be in progress.
         assert_eq!(judge(7, 4), (Ok(false), true));
         (4..2_000).for_each(|version| commit(version, 100 + u128::from(version)));
-        assert_eq!(judge(101, 1), (Err(in_doubt().to_string()), true));
+        assert_eq!(judge(101, 1), (Err(StorageError::unrecorded().to_string()), true));
     }
 }

@@ -239,7 +239,8 @@ impl Catalog {
             created = Some(entry);
             Ok(())
         })?;
-        let database = self.open_entry(name, &created.expect("the commit made an entry"), version)?;
+        let entry = created.expect("the commit made an entry");
+        let database = self.open_entry(name, &entry, version).map_err(DatabaseError::in_doubt)?;
         self.activity.note_in_list(name, Happened::Created);
         Ok(database)
     }
@@ -289,10 +290,8 @@ impl Catalog {
         })?;
         drop(name_lock);
         self.activity.note_in_list(name, Happened::Deleted);
-        for shard in shards {
-            self.drop_shard(shard)?;
-        }
-        Ok(())
+        // The database is deleted, also if a shard is dropped only at the next start.
+        shards.into_iter().try_for_each(|shard| self.drop_shard(shard)).map_err(DatabaseError::in_doubt)
     }
 
     /// Returns the names of all databases in byte order.
@@ -432,20 +431,33 @@ impl Catalog {
         let _writing = self.writing.lock();
         let mut attempt = Attempt::new(CommitToken(u128::from(self.tokens.fetch_add(1, Ordering::Relaxed))));
         loop {
-            let snapshot = self.engine.snapshot(CATALOG)?;
-            let state = snapshot.state()?;
-            if attempt.happened(state, snapshot.as_ref())? {
-                return Ok(state.version);
-            }
-            let mut batch = Batch::of(purpose);
-            fill(snapshot.as_ref(), &mut batch)?;
-            drop(snapshot);
-            match attempt.commit(self.engine.as_ref(), CATALOG, state.version, batch) {
-                Ok(true) => return Ok(Version(state.version.0 + 1)),
-                Err(error) if !attempt.goes_on(self.engine.as_ref(), purpose, &error) => return Err(error),
-                Ok(false) | Err(_) => {}
+            match self.try_commit(purpose, &mut fill, &mut attempt) {
+                Ok(Some(version)) => return Ok(version),
+                Err(error) if !attempt.goes_on(self.engine.as_ref(), purpose, &error) => {
+                    return Err(attempt.give_up(error));
+                }
+                Ok(None) | Err(_) => {}
             }
         }
+    }
+
+    /// Tries one commit. Returns `None` if the caller must retry.
+    fn try_commit(
+        &self,
+        purpose: Purpose,
+        fill: &mut impl FnMut(&dyn Snapshot, &mut Batch) -> Result<()>,
+        attempt: &mut Attempt,
+    ) -> Result<Option<Version>> {
+        let snapshot = self.engine.snapshot(CATALOG)?;
+        let state = snapshot.state()?;
+        if attempt.happened(state, snapshot.as_ref())? {
+            return Ok(Some(state.version));
+        }
+        let mut batch = Batch::of(purpose);
+        fill(snapshot.as_ref(), &mut batch)?;
+        drop(snapshot);
+        let is_committed = attempt.commit(self.engine.as_ref(), CATALOG, state.version, batch)?;
+        Ok(is_committed.then_some(Version(state.version.0 + 1)))
     }
 }
 

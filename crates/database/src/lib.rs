@@ -63,7 +63,7 @@ pub use shared::{SharedSettings, read_shared_settings};
 pub use times::CommitClock;
 pub use update::{
     Completion, Compression, DocUpdate, EditMode, NewAttachment, NewAttachments, Precheck, Purge, Stage, Submitted,
-    UpdateOutcome, Upload, Uploaded, Validated, ValidationBasis, Work, WorkResult,
+    UpdateOutcome, Upload, Uploaded, Validated, ValidationBasis, Work, WorkResult, aborted,
 };
 
 use settee_storage::codec::Corrupt;
@@ -98,6 +98,18 @@ pub enum DatabaseError {
     /// The client of the reads has disconnected.
     #[error(transparent)]
     Cancelled(#[from] settee_design::Cancelled),
+}
+
+impl DatabaseError {
+    /// Converts an error that follows a write which was applied, or may have been: see [`StorageError::in_doubt`].
+    #[must_use]
+    pub fn in_doubt(self) -> Self {
+        match self {
+            Self::Storage(error) => error.in_doubt().into(),
+            Self::Corrupt(_) => StorageError::InDoubt(self.to_string()).into(),
+            error => error,
+        }
+    }
 }
 
 impl From<StorageError> for DatabaseError {

@@ -348,6 +348,7 @@ impl From<SettingsError> for Error {
             SettingsError::Unknown => Self::not_found(reason),
             SettingsError::Invalid(_) => Self::bad_request(reason),
             SettingsError::File(_) => Self::internal(reason),
+            SettingsError::Unavailable(_) => Self::for_now(reason),
         }
     }
 }
@@ -470,7 +471,8 @@ impl From<ViewError> for Error {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
             }
             ViewError::Corrupt(_) => Self::damaged(reason),
-            ViewError::Spill(_) | ViewError::Source(_) | ViewError::Contended => Self::internal(reason),
+            ViewError::Contended => Self::for_now(reason),
+            ViewError::Spill(_) | ViewError::Source(_) => Self::internal(reason),
         }
     }
 }
@@ -501,7 +503,7 @@ impl From<settee_search::Error> for Error {
             Cause::TimedOut => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "timeout", reason),
             Cause::Disconnected => Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason),
             Cause::Storage(error) => error.into(),
-            Cause::Contended => Self::internal(reason),
+            Cause::Contended => Self::for_now(reason),
             Cause::Corrupt(_) => Self::damaged(reason),
         }
     }

@@ -47,8 +47,6 @@ pub(crate) struct Seen {
     body_us: AtomicU64,
     /// True if the request was handled: this node had all the required state.
     is_handled: AtomicBool,
-    /// The permit that counts the request among the small writes in flight.
-    under_way: OnceLock<Arc<()>>,
     pub(crate) tally: Arc<Tally>,
 }
 
@@ -72,11 +70,6 @@ impl Seen {
 
     pub(crate) fn is_handled(&self) -> bool {
         self.is_handled.load(Ordering::Relaxed)
-    }
-
-    /// Counts the request among the writes that share `writing`, until it ends.
-    pub(crate) fn set_under_way(&self, writing: &Arc<()>) {
-        let _ = self.under_way.set(Arc::clone(writing));
     }
 
     pub(crate) fn set_user(&self, name: &str) {

@@ -226,7 +226,6 @@ impl Node {
             health_probes: HealthProbes::default(),
             load,
             forwarding: ForwardQueues::default(),
-            writing: Arc::default(),
             handing_over: Semaphore::new(HANDED_OVER_MAX),
             signed: AtomicU64::new(0),
         });

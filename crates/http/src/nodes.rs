@@ -36,14 +36,6 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Maximum number of requests that are forwarded concurrently. Further ones are handled by this node.
 pub(crate) const HANDED_OVER_MAX: usize = 256;
 
-/// Minimum number of small writes in flight from which on uncontended writes are forwarded. Below it,
-/// forwarding would only add a round trip to each.
-pub(crate) const WRITES_MIN: usize = 4;
-
-/// Minimum number of nodes for which forwarding reduces the load of PostgreSQL if the nodes do not write to
-/// the same database.
-pub(crate) const NODES_MIN: usize = 3;
-
 /// Maximum size of a request of another node. Messages of writes have a lower limit.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 20;
 
@@ -62,8 +54,6 @@ pub(crate) struct Nodes {
     pub(crate) health_probes: HealthProbes,
     pub(crate) load: Load,
     pub(crate) forwarding: ForwardQueues,
-    /// Shared by the small writes of clients in flight at this node; its reference count is their number.
-    pub(crate) writing: Arc<()>,
     /// Permits of forwarded requests. They limit the requests of unauthenticated clients, which are forwarded
     /// before they are authorized.
     pub(crate) handing_over: Semaphore,
@@ -140,21 +130,13 @@ impl Nodes {
         Ok(response)
     }
 
-    /// Returns the preferred node for small writes to a database. While it is not busy, one node is preferred
-    /// for all databases, because commits of several databases in one statement minimize the load of
-    /// PostgreSQL. If `others_write` is false, writes are forwarded only if enough of them are in flight, in a
-    /// cluster with enough nodes and without a busy one.
-    pub(crate) fn writer(&self, database: &Database, others_write: bool) -> Option<Member> {
-        let (is_spread, writes) = (self.load.is_spread(), Arc::strong_count(&self.writing) - 1);
-        if !others_write && (is_spread || writes < WRITES_MIN) {
-            return None;
-        }
-        let live = self.engine.members().live();
-        if !others_write && live.len() < NODES_MIN {
-            return None;
-        }
+    /// Returns the preferred node for small writes to a database that other nodes write to. While it is not
+    /// busy, one node is preferred for all databases, because commits of several databases in one statement
+    /// minimize the load of PostgreSQL.
+    pub(crate) fn writer(&self, database: &Database) -> Option<Member> {
+        let is_spread = self.load.is_spread();
         let key = if is_spread { format!("writes {:x}", database.shard().0) } else { "writes".to_owned() };
-        preferred(&live, &key).cloned()
+        preferred(&self.engine.members().live(), &key).cloned()
     }
 
     /// Returns the header value that confirms a message of forwarded requests.

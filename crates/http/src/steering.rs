@@ -58,13 +58,13 @@ pub(crate) struct Doubt {
 }
 
 impl Doubt {
-    /// Replaces the response by an in-doubt error if the retry may have failed because of the first attempt:
-    /// it conflicts with itself, or the document to delete does not exist.
+    /// Replaces the response by an in-doubt error if the retry has failed, or may have failed because of the
+    /// first attempt: it conflicts with itself, or the document to delete does not exist.
     pub(crate) fn resolve(self, response: Response) -> Response {
         let may_be_made = match response.status() {
             StatusCode::CONFLICT => true,
             StatusCode::NOT_FOUND => self.is_deletion,
-            _ => false,
+            status => status.is_server_error(),
         };
         if may_be_made { respond::error(&Error::in_doubt(&self.writer)) } else { response }
     }
@@ -137,8 +137,10 @@ fn writer_elsewhere(node: &Node, router: &Router, request: &Arriving<'_>, body: 
         return None;
     }
     let (path, database) = optimistic::small_write(node, router, (method, uri, headers), body)?;
-    seen.set_under_way(&node.nodes.writing);
-    let best = node.nodes.writer(&database, database.yields_write())?;
+    if !database.yields_write() {
+        return None;
+    }
+    let best = node.nodes.writer(&database)?;
     if best.name == node.nodes.own || best.address.is_empty() {
         return None;
     }

@@ -32,6 +32,7 @@ mod sampled;
 mod slow_readers;
 mod steering;
 mod time_seq;
+mod unknown_outcomes;
 
 use std::sync::Arc;
 

@@ -66,7 +66,11 @@ impl Databases {
         let dependencies = &self.dependencies;
         let (created_ms, instance) = ((dependencies.clock_ms)(), (dependencies.entropy)());
         let database = dependencies.catalog.create(name, DatabaseOptions { created_ms, instance, layout, q })?;
-        self.initialise(&database)?;
+        // The database exists from here on.
+        self.initialise(&database).map_err(|error| match error {
+            Error::Database(error) => error.in_doubt().into(),
+            error => error,
+        })?;
         if let Some(replicator) = dependencies.replicator.get() {
             replicator.database_found(name);
         }

@@ -9,7 +9,7 @@ mod run_slots;
 use std::fmt::Display;
 use std::sync::{Arc, LazyLock};
 
-use settee_database::{Completion, Database, Submitted, Tally, UpdateOutcome, Work};
+use settee_database::{Completion, Database, Submitted, Tally, UpdateOutcome, Work, aborted};
 use tokio::sync::oneshot;
 
 use crate::Error;
@@ -88,7 +88,7 @@ pub async fn commit(database: &Arc<Database>, works: Vec<Work>) -> Result<Vec<Up
     }
     let mut outcomes = Vec::new();
     for result in submit(database, works) {
-        let result = result.await.map_err(|_| Error::Internal("the update was not completed"))?;
+        let result = result.await.map_err(|_| aborted())?;
         outcomes.extend(result?);
     }
     Ok(outcomes)

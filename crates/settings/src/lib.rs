@@ -34,6 +34,9 @@ pub enum SettingsError {
     /// The file could not be read or written.
     #[error("{0}")]
     File(String),
+    /// The store of the settings is unreachable, or the outcome of the change is unknown. A retry may succeed.
+    #[error("{0}")]
+    Unavailable(String),
 }
 
 /// Time at which a change of a value takes effect.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use settee_storage::{Batch, CommitToken, Durability, Outcome, ReadSet, Result, Shard, Version};
+use settee_storage::{Batch, CommitToken, Durability, Outcome, ReadSet, Result, Shard, StorageError, Version};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Statement};
 
@@ -314,18 +314,25 @@ async fn resolve_conflict(leased: &Leased, commit: &Commit) -> Result<Outcome, F
 
 /// Makes the last commit of a shard.
 pub(crate) async fn drop_shard(pool: &Arc<Pool>, shard: Shard, node: i64) -> Result<()> {
-    let (started, mut attempts) = (Instant::now(), 0);
+    let (started, mut attempts, mut is_unknown) = (Instant::now(), 0, false);
+    let ended = |error: StorageError, is_unknown| Err(if is_unknown { error.in_doubt() } else { error });
     loop {
-        let leased = pool.acquire().await?;
+        let leased = match pool.acquire().await {
+            Ok(leased) => leased,
+            Err(error) => return ended(error, is_unknown),
+        };
         let answer = async {
             let statement = leased.link().statement(Sql::Drop).await?;
             leased.link().client.query(&statement, &[&number(shard), &node]).await
         };
         match answer.await.map_err(Failure::from) {
             Ok(_) => return Ok(()),
-            Err(Failure::Lost(_)) if started.elapsed() < RESOLVE_TIMEOUT => leased.set_broken(),
+            Err(Failure::Lost(_)) if started.elapsed() < RESOLVE_TIMEOUT => {
+                leased.set_broken();
+                is_unknown = true;
+            }
             Err(Failure::Conflict | Failure::Retry(_)) if attempts < ATTEMPTS_MAX => attempts += 1,
-            Err(failure) => return Err(failure.into_error()),
+            Err(failure) => return ended(failure.into_error(), is_unknown),
         }
     }
 }

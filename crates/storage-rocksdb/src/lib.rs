@@ -378,7 +378,11 @@ impl RocksEngine {
         writes.put_cf(state_column(&store.database), keys::prefix(shard), stored.encode());
         let bytes = writes.size_in_bytes() as u64;
         // Concurrent writers form a group here, whose leader syncs once for all.
-        store.database.write_opt(writes, &options).map_err(|error| self.failed(error))?;
+        store.database.write_opt(writes, &options).map_err(|error| match self.failed(error) {
+            // The log may contain the commit nevertheless.
+            error @ StorageError::Io(_) if !isolate::is_damage(&error) => error.in_doubt(),
+            error => error,
+        })?;
         self.synced.fetch_add(u64::from(durability == Durability::Synced), Ordering::Relaxed);
         slot.state = Some(stored);
         let total = self.written.fetch_add(bytes, Ordering::Relaxed) + bytes;

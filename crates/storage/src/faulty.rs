@@ -113,8 +113,9 @@ impl FaultyEngine {
         Self { visible: contents, reads: Arc::default(), log: Mutex::new(log), watcher: OnceLock::new() }
     }
 
-    /// Calls `watcher` after each commit and each explicit sync, before their callers are notified, so that a test can
-    /// inspect the possible states after a crash at any step.
+    /// Calls `watcher` after each write, also one with a lost request or a lost acknowledgement, and after each explicit
+    /// sync, before their callers are notified, so that a test can inspect the possible states after a crash at any
+    /// step, or act as another process.
     ///
     /// # Panics
     /// If there is a watcher already.
@@ -288,6 +289,11 @@ impl Cursor for FaultyCursor<'_> {
     }
 }
 
+/// The result of a removal or of [`Engine::restore`] whose acknowledgement was lost.
+fn lost() -> Result<()> {
+    Err(StorageError::InDoubt("the answer was lost".to_owned()))
+}
+
 impl Engine for FaultyEngine {
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
         let snapshot = self.visible.snapshot(shard)?;
@@ -310,13 +316,15 @@ impl Engine for FaultyEngine {
             Err(found) => return Ok(Outcome::Conflict(found)),
         };
         let version = Version(current.0 + 1);
-        let answer = match log.next_write() {
-            Some(WriteFault::Fail(error)) => return Err(error),
-            Some(WriteFault::LoseRequest) => return Ok(Outcome::Unknown),
-            Some(WriteFault::LoseAnswer) => Outcome::Unknown,
+        let fault = log.next_write();
+        let answer = match &fault {
+            Some(WriteFault::Fail(error)) => return Err(error.clone()),
+            Some(WriteFault::LoseRequest | WriteFault::LoseAnswer) => Outcome::Unknown,
             None => Outcome::Committed(version),
         };
-        log.write(&self.visible, Change::Commit(shard, ShardState { version, token }, batch), durability)?;
+        if !matches!(fault, Some(WriteFault::LoseRequest)) {
+            log.write(&self.visible, Change::Commit(shard, ShardState { version, token }, batch), durability)?;
+        }
         drop(log);
         self.notify_watcher();
         Ok(answer)
@@ -327,16 +335,19 @@ impl Engine for FaultyEngine {
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {
-        let lost = || Err(StorageError::Io("the answer was lost".to_owned()));
         let mut log = self.log.lock();
         log.check_poison()?;
-        let answer = match log.next_write() {
-            Some(WriteFault::Fail(error)) => return Err(error),
-            Some(WriteFault::LoseRequest) => return lost(),
-            Some(WriteFault::LoseAnswer) => lost(),
+        let fault = log.next_write();
+        let answer = match &fault {
+            Some(WriteFault::Fail(error)) => return Err(error.clone()),
+            Some(WriteFault::LoseRequest | WriteFault::LoseAnswer) => lost(),
             None => Ok(()),
         };
-        log.write(&self.visible, Change::Removal(shard), Durability::Synced)?;
+        if !matches!(fault, Some(WriteFault::LoseRequest)) {
+            log.write(&self.visible, Change::Removal(shard), Durability::Synced)?;
+        }
+        drop(log);
+        self.notify_watcher();
         answer
     }
 
@@ -344,7 +355,6 @@ impl Engine for FaultyEngine {
         let mut log = self.log.lock();
         log.check_poison()?;
         self.visible.fork().restore(shard, state, batch.clone())?;
-        let lost = || Err(StorageError::Io("the answer was lost".to_owned()));
         let answer = match log.next_write() {
             Some(WriteFault::Fail(error)) => return Err(error),
             Some(WriteFault::LoseRequest) => return lost(),

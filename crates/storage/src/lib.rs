@@ -15,6 +15,7 @@ pub mod codec;
 pub mod conformance;
 pub mod counting;
 pub mod durable;
+mod fate;
 pub mod faulty;
 mod log;
 pub mod members;
@@ -29,6 +30,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use batch::{Batch, Operation, Purpose};
+pub use fate::{Fate, commit_once};
 pub use log::{CommitLog, LogPosition, LogRead, LogRecord};
 pub use members::Members;
 pub use read::{Page, PageRange, Reply, Request};
@@ -217,6 +219,27 @@ pub enum StorageError {
     TooLarge(String),
 }
 
+impl StorageError {
+    /// Returns true if a retry may succeed, although the write may have been applied.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Unreached(_) | Self::InDoubt(_) | Self::Interrupted(_))
+    }
+
+    /// Converts an error after which the outcome of an earlier write remains unknown. Temporary errors and the removal
+    /// of the shard are kept.
+    #[must_use]
+    pub fn in_doubt(self) -> Self {
+        if self.is_temporary() || matches!(self, Self::Dropped) { self } else { Self::InDoubt(self.to_string()) }
+    }
+
+    /// Returns the error of a write that the engine has not acknowledged and of which it has no record.
+    #[must_use]
+    pub fn unrecorded() -> Self {
+        Self::InDoubt("the store lost the connection to it and has no record of it".to_owned())
+    }
+}
+
 /// Result of a storage operation.
 pub type Result<T, E = StorageError> = std::result::Result<T, E>;
 
@@ -266,7 +289,8 @@ pub trait Engine: Send + Sync + 'static {
     ///
     /// # Errors
     /// If nothing was written for a reason other than a conflict, for example because [`Batch::check`] rejects the
-    /// batch.
+    /// batch; [`StorageError::Unreached`], [`StorageError::InDoubt`] or [`StorageError::Interrupted`] if it may have
+    /// been written.
     fn commit(
         &self,
         shard: Shard,
@@ -324,7 +348,7 @@ pub trait Engine: Send + Sync + 'static {
     /// Durable when it returns. Idempotent; a shard that was never written can be dropped as well.
     ///
     /// # Errors
-    /// If the shard may still exist.
+    /// If the shard may still exist; with the errors of [`Self::commit`] if it may also have been dropped.
     fn drop_shard(&self, shard: Shard) -> Result<()>;
 
     /// Writes `batch` into a shard and makes `state` its last commit, whatever the current one is: for copies of a

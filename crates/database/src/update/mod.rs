@@ -47,7 +47,7 @@ pub use validation::{Precheck, Validated, ValidationBasis};
 pub(crate) use writer::{Writer, load, load_writer};
 
 use crate::attachment::{self, EncodingInfo};
-use crate::{Database, ReadSet, Result, StorageError, keys};
+use crate::{Database, DatabaseError, ReadSet, Result, StorageError, keys};
 
 /// Approximate maximum size of the updates of one commit. An engine may refuse commits of 10 MB.
 const COMMIT_BYTES: usize = if cfg!(test) { 8 << 10 } else { 4 << 20 };
@@ -444,7 +444,7 @@ impl Database {
             lead.end();
         }
         let result = result.map_or_else(|| receiver.recv(), Ok);
-        result.unwrap_or_else(|_| Err(StorageError::Io("the commit was aborted".to_owned()).into()))
+        result.unwrap_or_else(|_| Err(aborted()))
     }
 
     /// Continues to lead on a new thread, or on this one if none can be started.
@@ -454,6 +454,12 @@ impl Database {
             self.lead();
         }
     }
+}
+
+/// Returns the error of a work whose [`Completion`] was dropped, because a thread that worked on its commit panicked.
+#[must_use]
+pub fn aborted() -> DatabaseError {
+    StorageError::InDoubt("the commit was aborted".to_owned()).into()
 }
 
 struct Lead {

@@ -67,13 +67,14 @@ fn every_error_has_a_status_a_name_and_a_reason() {
         settee_service::Error::UnknownLanguage("cobol".to_owned()),
         settee_service::Error::TooManyCalls,
         settee_service::Error::TooManyLogins,
-        settee_service::Error::Internal("the update was not completed"),
+        settee_service::Error::Internal("the update was not answered"),
     ] {
         line(&mut text, &format!("service {error:?}"), error);
     }
     line(&mut text, "settings Unknown", SettingsError::Unknown);
     line(&mut text, "settings Invalid", SettingsError::Invalid("must be a number".to_owned()));
     line(&mut text, "settings File", SettingsError::File("read-only".to_owned()));
+    line(&mut text, "settings Unavailable", SettingsError::Unavailable("no answer".to_owned()));
     line(&mut text, "compile Source", CompileError::Source("x is not defined".to_owned()));
     line(&mut text, "compile Unavailable", CompileError::Unavailable("no worker".to_owned()));
     let fatal = || RunError::Fatal { name: "timeout".into(), reason: "too slow".into() };

@@ -18,7 +18,7 @@ use super::live::{Live, Reply, TIMEOUT, Values, until};
 use super::parts::parts;
 use crate::load::SPREAD_MS;
 use crate::metrics::Count;
-use crate::nodes::{HANDED_OVER_MAX, WRITES_MIN};
+use crate::nodes::HANDED_OVER_MAX;
 use crate::{Identity, NodeDependencies, Operation, Platform};
 
 pub(super) type Header = (&'static str, &'static str);
@@ -75,7 +75,7 @@ impl Pair {
         let (a, b) = (server("a", &store, &machine).await, server("b", &store, &other_machine).await);
         let made = a.0.client().await.request("PUT /db", &[AUTHORIZED], "").await;
         assert_eq!(made.status, 201, "{made:?}");
-        let best = a.0.node.nodes.writer(&a.0.node.database("db").unwrap(), true).unwrap().name;
+        let best = a.0.node.nodes.writer(&a.0.node.database("db").unwrap()).unwrap().name;
         let (of_best, of_other, machine_of_writer) = if best == "a" { (a, b, machine) } else { (b, a, other_machine) };
         let ((writer, store_of_writer), (other, _)) = (of_best, of_other);
         let mut pair = Self { writer, other, store_of_writer, machine_of_writer, documents: 0 };
@@ -269,51 +269,6 @@ async fn a_busy_node_writes_for_fewer_databases() {
     now.fetch_add(SPREAD_MS, Ordering::Relaxed);
     assert!(handed_over(&pair.other, &of_other, "h").await, "it is busy no more");
     assert!(!handed_over(&pair.writer, &of_other, "i").await);
-}
-
-/// Uncontended writes of a node are committed together with those of others where that reduces the load of
-/// PostgreSQL without additional delay.
-#[tokio::test]
-async fn much_to_write_goes_to_one_of_three() {
-    let store = MemoryEngine::new();
-    let mut servers = Vec::new();
-    for name in ["a", "b", "c"] {
-        servers.push(server(name, &store, &Machine::default()).await);
-        let (first, _) = &servers[0];
-        let made = first.client().await.request(&format!("PUT /of-{name}"), &[AUTHORIZED], "").await;
-        assert_eq!(made.status, 201, "{made:?}");
-        if name == "b" {
-            let (own, _) = &servers[1];
-            let (database, nodes) = (own.node.database("of-a").unwrap(), &own.node.nodes);
-            let _busy = vec![Arc::clone(&nodes.writing); WRITES_MIN];
-            assert!(nodes.writer(&database, false).is_none(), "with two nodes");
-            assert!(nodes.writer(&database, true).is_some());
-        }
-    }
-    let live = servers[0].1.members().live();
-    let best = preferred(&live, "writes").unwrap().name.clone();
-    let (writers, others): (Vec<_>, Vec<_>) = servers.into_iter().partition(|(server, _)| server.node.name() == best);
-    let [(other, store_of_other), ..] = &others[..] else { panic!("two are left") };
-    let (nodes, totals) = (&other.node.nodes, || other.node.metrics.totals().count(Count::HandedOver));
-    let write = async |document: &str| {
-        let line = format!("PUT /of-b/{document}");
-        assert_eq!(other.client().await.request(&line, &[AUTHORIZED], "{}").await.status, 201);
-        totals()
-    };
-    let few = vec![Arc::clone(&nodes.writing); WRITES_MIN - 2];
-    assert_eq!(write("few").await, 0);
-    let more = Arc::clone(&nodes.writing);
-    assert_eq!(write("met").await, 0, "it probes the other node first");
-    let writer = writers[0].1.members().this();
-    until("the preferred node answers a health probe", || nodes.health_probes.is_there(writer)).await;
-    assert_eq!(write("many").await, 1);
-    // The node has observed the write of the other one, and continues with fewer writes.
-    store_of_other.catch_up().unwrap();
-    drop((few, more));
-    assert_eq!(Arc::strong_count(&nodes.writing), 1, "answered writes are not in flight any more");
-    assert_eq!(write("after").await, 1, "no other node was faster yet");
-    assert_eq!(write("again").await, 2);
-    assert_eq!(write("more").await, 3);
 }
 
 /// Accepts connections and sends a fixed response.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use settee_storage::{
-    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Purpose, Shard, Snapshot,
-    StorageError, Version,
+    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Purpose, Shard, Snapshot, Version,
+    commit_once,
 };
 use tantivy::HasLen;
 use tantivy::directory::error::{DeleteError, LockError, OpenReadError, OpenWriteError};
@@ -139,20 +139,10 @@ impl Shelf {
     fn try_commit(&self, batch: Batch) -> Result<()> {
         let mut version = self.version.lock();
         let token = (self.new_token)();
-        match self.engine.commit(self.shard, *version, token, batch, Durability::Buffered)? {
-            Outcome::Committed(next) => *version = next,
-            Outcome::Unknown => {
-                let state = self.engine.snapshot(self.shard)?.state()?;
-                if state.token != token {
-                    // Only another process that builds the index can have committed with this version.
-                    let is_overtaken = state.version > *version;
-                    let why = || StorageError::InDoubt("a commit of an index".to_owned()).into();
-                    return Err(if is_overtaken { Error::Contended } else { why() });
-                }
-                *version = state.version;
-            }
-            Outcome::Conflict(_) => return Err(Error::Contended),
-        }
+        let engine = self.engine.as_ref();
+        let committed = commit_once(engine, self.shard, *version, token, batch, Durability::Buffered)?;
+        // Only another process that builds the index can have committed with this version.
+        *version = committed.ok_or(Error::Contended)?;
         Ok(())
     }
 

@@ -81,7 +81,8 @@ pub(crate) enum SettingsError {
     /// The files could not be read or written; nothing was changed.
     #[error("configuration file {0}")]
     Io(std::io::Error),
-    /// The store of the shared settings could not be read or written; nothing was changed.
+    /// The store of the shared settings could not be read or written. The store has the change only if its outcome is
+    /// unknown.
     #[error("the settings in the store: {0}")]
     Store(#[from] settee_database::DatabaseError),
 }

@@ -1,5 +1,7 @@
 //! Implementation of `settee_settings::Settings` for [`Configuration`].
 
+use settee_database::DatabaseError;
+
 use super::{Configuration, Persist, SettingsError};
 use settee_settings::{Setting, Settings};
 
@@ -80,6 +82,9 @@ impl From<SettingsError> for settee_settings::SettingsError {
         match error {
             SettingsError::Invalid(reason) | SettingsError::Mistakes(reason) => {
                 settee_settings::SettingsError::Invalid(reason)
+            }
+            SettingsError::Store(DatabaseError::Storage(ref cause)) if cause.is_temporary() => {
+                settee_settings::SettingsError::Unavailable(error.to_string())
             }
             SettingsError::Io(_) | SettingsError::Store(_) => settee_settings::SettingsError::File(error.to_string()),
         }

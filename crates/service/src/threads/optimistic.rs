@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use settee_database::{Database, DatabaseError, ReadSet, StorageError, Submitted, UpdateOutcome, Work};
+use settee_database::{Database, DatabaseError, ReadSet, StorageError, Submitted, UpdateOutcome, Work, aborted};
 use tokio::sync::oneshot;
 
 use super::{lead, require_validated};
@@ -78,6 +78,6 @@ impl OptimisticRequest {
         if !matches!(result, Ok(Ok(_))) || self.read_set.is_held() {
             let _ = self.fate.set(Fate::Settled);
         }
-        Ok(result.map_err(|_| Error::Internal("the update was not completed"))??)
+        Ok(result.map_err(|_| aborted())??)
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use settee_storage::{
-    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, MAX_HEAD_BYTES, Outcome, Purpose,
-    Request, Shard, Snapshot, StorageError, Version,
+    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, MAX_HEAD_BYTES, Purpose, Request,
+    Shard, Snapshot, StorageError, Version, commit_once,
 };
 
 use super::{Checkpoint, Leftovers, Meta};
@@ -212,20 +212,10 @@ impl IndexWriter<'_> {
     fn apply(&mut self, batch: Batch) -> Result<()> {
         let store = self.store;
         let token = store.tokens.next();
-        match store.engine.commit(store.shard, self.version, token, batch, Durability::Buffered)? {
-            Outcome::Committed(version) => self.version = version,
-            Outcome::Unknown => {
-                let state = store.snapshot()?.state()?;
-                if state.token != token {
-                    // Only another process that builds the index can have committed with this version.
-                    let is_overtaken = state.version > self.version;
-                    let why = || StorageError::InDoubt("a commit of an index".to_owned()).into();
-                    return Err(if is_overtaken { ViewError::Contended } else { why() });
-                }
-                self.version = state.version;
-            }
-            Outcome::Conflict(_) => return Err(ViewError::Contended),
-        }
+        let engine = store.engine.as_ref();
+        let committed = commit_once(engine, store.shard, self.version, token, batch, Durability::Buffered)?;
+        // Only another process that builds the index can have committed with this version.
+        self.version = committed.ok_or(ViewError::Contended)?;
         self.written.drain(..).for_each(|(id, node)| store.cache.keep(store.shard, id, node));
         Ok(())
     }

@@ -4,13 +4,17 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use super::Options;
 use super::load::CLIENTS;
 use super::report::{Report, Row};
 use super::stage::Stage;
 use crate::process;
+
+/// Interval up to which a measurement without a completed transaction is repeated with twice the interval: on a slow
+/// machine, connecting takes longer than a second.
+const SECONDS_MAX: u64 = 30;
 
 /// Tables similar to those of a store.
 const TABLES: &str = "DROP TABLE IF EXISTS bare_commits, bare_documents, bare_sequence, bare_bodies, bare_catalog; \
@@ -78,17 +82,26 @@ fn commits(stage: &Stage<'_>, length: Duration, network: Duration, label: (&str,
     let file = stage.postgres.directory().join("script");
     fs::write(&file, script)?;
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;
-    let mut command = stage.postgres.program("pgbench");
-    command.args(["-h", "127.0.0.1", "-p", &stage.port(network).to_string(), "-U", "settee", "-n", "-M", "prepared"]);
-    command
-        .args(["-c", &connections.to_string(), "-j", "1", "-T", &length.as_secs().max(1).to_string(), "-f"])
-        .arg(&file);
-    rate(&process::output(command.arg("postgres"))?)
+    let (port, connections) = (stage.port(network).to_string(), connections.to_string());
+    let mut seconds = length.as_secs().max(1);
+    loop {
+        let mut command = stage.postgres.program("pgbench");
+        command.args(["-h", "127.0.0.1", "-p", &port, "-U", "settee", "-n", "-M", "prepared", "-c", &connections]);
+        command.args(["-j", "1", "-T", &seconds.to_string(), "-f"]).arg(&file).arg("postgres");
+        let measured = rate(&process::output(&mut command)?);
+        if measured.is_ok() || seconds > SECONDS_MAX {
+            return measured;
+        }
+        seconds *= 2;
+    }
 }
 
+/// Returns the rate that pgbench printed. It prints none if no transaction ended within the interval.
 fn rate(output: &str) -> Result<f64> {
     let number = output.lines().find_map(|line| line.strip_prefix("tps = ")).and_then(|rest| rest.split(' ').next());
-    number.context("pgbench prints no rate")?.parse().context("the rate of pgbench is not a number")
+    let rate: f64 = number.context("pgbench prints no rate")?.parse().context("the rate of pgbench is not a number")?;
+    ensure!(rate.is_normal(), "pgbench completed no transaction");
+    Ok(rate)
 }
 
 #[cfg(test)]
@@ -99,5 +112,7 @@ mod tests {
         let output = "number of failed transactions: 0 (0.000%)\ntps = 8417.25 (without initial connection time)\n";
         assert_eq!(super::rate(output).unwrap(), 8417.25);
         assert!(super::rate("pgbench: error").is_err());
+        assert!(super::rate("number of transactions actually processed: 0\n").is_err());
+        assert!(super::rate("tps = 0.000000 (without initial connection time)\n").is_err());
     }
 }

@@ -101,21 +101,28 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally>
     }
     let stage = Stage::start(workspace)?;
     let mut report = Report::default();
+    let measured = measure(&stage, options, &mut report);
+    // The rows before a failed measurement are valid.
+    report.print();
+    measured?;
+    Ok(Tally::of(report.rows(), 0))
+}
+
+fn measure(stage: &Stage<'_>, options: &Options, report: &mut Report) -> Result<()> {
     for network in options.networks() {
         if options.has(Part::Bare) {
-            bare::measure(&stage, options, network, &mut report)?;
+            bare::measure(stage, options, network, report)?;
         }
         for (part, kind) in [(Part::Writes, Kind::Single), (Part::Bulk, Kind::Bulk)] {
             for nodes in options.nodes.iter().filter(|_| options.has(part)) {
-                loads(&stage, options, (kind, *nodes, network), &mut report)?;
+                loads(stage, options, (kind, *nodes, network), report)?;
             }
         }
     }
     if options.has(Part::Views) {
-        views::measure(&stage, options, &mut report)?;
+        views::measure(stage, options, report)?;
     }
-    report.print();
-    Ok(Tally::of(report.rows(), 0))
+    Ok(())
 }
 
 /// Measures one kind of writes to this number of nodes, into one database and into several.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::cluster::{ADMIN, node};
 use crate::scratch::{Scratch, skip};
 use crate::server::{Directory, Server, program, run};
-use crate::{Client, TIMEOUT, save, wait_for};
+use crate::{Client, TIMEOUT, number, save, wait_for};
 
 const MANUAL: &str = include_str!("../../../../../docs/operation/cluster.md");
 const CLUSTER: &str = include_str!("../../../../../packaging/cluster.yaml");
@@ -62,7 +62,7 @@ const KINDS: [Kind; 3] = [
     Kind {
         program: "caddy",
         package: "caddy",
-        title: "It spreads requests",
+        title: "For Caddy",
         listens: ["couch.example.org {", "http://:{port} {\n bind 127.0.0.1"],
         around: ["{\n admin off\n}\n", ""],
         arguments: &["run", "--adapter", "caddyfile", "--config"],
@@ -128,18 +128,30 @@ impl Proxy {
         Client::connect(self.address).with(ADMIN)
     }
 
-    fn serving_node(&self) -> String {
-        let reply = self.client().get("/_node/_local/_config/cluster/node").expect(200);
-        reply.text().trim().trim_matches('"').to_owned()
-    }
-
-    /// The sorted names of the nodes that answer 30 requests.
-    fn all(&self) -> Vec<String> {
-        let mut names: Vec<String> = (0..30).map(|_| self.serving_node()).collect();
+    /// The sorted names of the nodes that answer 30 requests for different databases, which have invalid names.
+    fn all(&self, servers: &[Server]) -> Vec<String> {
+        let answered = || servers.iter().map(refusals).collect::<Vec<_>>();
+        let before = answered();
+        (0..30).for_each(|number| drop(self.client().put(&format!("/INVALID{number}"), "").expect(400)));
+        let more = || -> Vec<i64> { answered().iter().zip(&before).map(|(after, before)| after - before).collect() };
+        let more = wait_for("the counts", || Some(more()).filter(|more| more.iter().sum::<i64>() >= 30));
+        let reached = servers.iter().zip(more).filter(|(_, more)| *more > 0);
+        let mut names: Vec<String> = reached.map(|(server, _)| own_name(server)).collect();
         names.sort();
-        names.dedup();
         names
     }
+}
+
+fn own_name(server: &Server) -> String {
+    let reply = server.client().with(ADMIN).get("/_node/_local/_config/cluster/node").expect(200);
+    reply.text().trim().trim_matches('"').to_owned()
+}
+
+/// The number of responses of a node with status 400.
+fn refusals(server: &Server) -> i64 {
+    let path = "/_node/_local/_stats/couchdb/httpd_status_codes/400";
+    let reply = server.client().with(ADMIN).get(path).expect(200).json();
+    number(reply.value(), "value")
 }
 
 impl Drop for Proxy {
@@ -175,7 +187,7 @@ fn behind_each_proxy(test: impl Fn(&Kind, &Proxy, &mut Vec<Server>, &str)) {
 #[test]
 fn requests_go_to_all_nodes_whole_and_unbuffered() {
     behind_each_proxy(|kind, proxy, servers, name| {
-        assert_eq!(proxy.all(), sorted(&NAMES), "{name}");
+        assert_eq!(proxy.all(servers), sorted(&NAMES), "{name}");
         let client = &mut proxy.client();
         client.put("/db", "").expect(201);
         // The proxy forwards the path and the host name unchanged.
@@ -199,9 +211,9 @@ fn requests_go_to_all_nodes_whole_and_unbuffered() {
         if kind.checks {
             let mode = "/_node/_local/_config/couchdb/maintenance_mode";
             servers[1].client().with(ADMIN).put(mode, "\"true\"").expect(200);
-            wait_for("the proxy to notice", || (proxy.all() == sorted(&[NAMES[0], NAMES[2]])).then_some(()));
+            wait_for("the proxy to notice", || (proxy.all(servers) == sorted(&[NAMES[0], NAMES[2]])).then_some(()));
             servers[1].client().with(ADMIN).put(mode, "\"false\"").expect(200);
-            wait_for("the proxy to notice", || (proxy.all() == sorted(&NAMES)).then_some(()));
+            wait_for("the proxy to notice", || (proxy.all(servers) == sorted(&NAMES)).then_some(()));
         }
     });
 }
@@ -258,7 +270,7 @@ fn one_retry_suffices_after_a_node_was_killed() {
         let count = format!("\"doc_count\":{},", saved.into_inner());
         let info = proxy.client().get("/db").expect(200).text();
         assert!(info.contains(&count), "{name}: {count}: {info}");
-        assert_eq!(proxy.all(), sorted(&NAMES[1..]), "{name}");
+        assert_eq!(proxy.all(servers), sorted(&NAMES[1..]), "{name}");
     });
 }
 
@@ -337,5 +349,5 @@ fn the_proxy_of_containers_is_that_of_the_manual() {
     let trimmed = |text: &str| text.lines().map(str::trim).map(str::to_owned).collect::<Vec<_>>();
     let (_, rest) = CLUSTER.split_once("      :5984 {\n").unwrap();
     let (block, _) = rest.split_once("  # ").unwrap();
-    assert_eq!(trimmed(block), trimmed(of_manual("It spreads requests").trim_start_matches("couch.example.org {\n")));
+    assert_eq!(trimmed(block), trimmed(of_manual("For Caddy").trim_start_matches("couch.example.org {\n")));
 }
