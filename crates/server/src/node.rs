@@ -10,7 +10,7 @@ use settee_auth::Authenticator;
 use settee_database::Catalog;
 use settee_database::tasks::Tasks;
 use settee_design::{Growth, Limits, LimitsSource};
-use settee_http::{Identity, Node, NodeDependencies, Operation, Platform};
+use settee_api::{Identity, Node, NodeDependencies, Operation, Platform};
 use settee_search::{Caches, Searches};
 use settee_settings::{couchdb, query_server_config, search, view_updater};
 use settee_storage::{Engine, durable};

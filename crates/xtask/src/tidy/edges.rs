@@ -58,7 +58,7 @@ const ROWS: &[Row] = &[
         tests_import: &["storage", "storage-testing"],
     },
     Row {
-        name: "http",
+        name: "api",
         imports: &[
             "model",
             "wire",
@@ -105,7 +105,7 @@ const ROWS: &[Row] = &[
             "replication",
             "search",
             "service",
-            "http",
+            "api",
             "couch-files",
         ],
     ),

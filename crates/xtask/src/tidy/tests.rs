@@ -27,7 +27,7 @@ fn sound() -> Tree {
         ("mango", &["model", "design", "database", "views", "search"]),
         ("service", &["model", "auth", "settings", "design", "database", "views", "replication"]),
         (
-            "http",
+            "api",
             &[
                 "model",
                 "wire",
@@ -46,7 +46,7 @@ fn sound() -> Tree {
         ("settings", &[]),
         ("couch-files", &["model"]),
         ("bench", &["storage-rocksdb"]),
-        ("server", &["model", "http", "storage-rocksdb"]),
+        ("server", &["model", "api", "storage-rocksdb"]),
         ("xtask", &[]),
     ];
     let mut tree = Tree::default();
@@ -132,7 +132,7 @@ fn circles_of_modules_are_found() {
     let circle = |modules: &[(&str, &str)], expected: &[&str]| {
         let files: Vec<(String, String)> = modules
             .iter()
-            .map(|(name, uses)| (format!("crates/http/src/{name}.rs"), format!("//! A module.\n{uses}\n")))
+            .map(|(name, uses)| (format!("crates/api/src/{name}.rs"), format!("//! A module.\n{uses}\n")))
             .collect();
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         check_with(&files, expected);
@@ -141,7 +141,7 @@ fn circles_of_modules_are_found() {
         [("a", "use crate::b::B;"), ("b", "use crate::{Error, c::{D, E}};"), ("c/inner", "fn f() { crate::a::f() }")];
     circle(&three, &[]);
     let found =
-        "error[import-cycle] crates/http/src: 4 modules import each other in a circle, at most 3 may: a, b, c, d.";
+        "error[import-cycle] crates/api/src: 4 modules import each other in a circle, at most 3 may: a, b, c, d.";
     let d = ("d", "use super::a::A;");
     circle(&[three[0], three[1], ("c", "use crate::d;"), d], &[found]);
     circle(&[three[0], three[1], ("c", "#[cfg(test)]\nmod tests { use crate::d; }"), d], &[]);
@@ -160,9 +160,9 @@ fn forbidden_packages_are_found() {
         ("server", "[dependencies]\nhyper = \"1\"\n", Some("http")),
         ("bench", "[dependencies]\nhyper = \"1\"\n", None),
         ("database", "[dependencies]\ntokio = { version = \"1\" }\n", Some("async")),
-        ("http", "[dependencies]\ntokio = { version = \"1\" }\n", None),
-        ("http", "[dependencies]\nserde_json = \"1\"\n", Some("serde-json")),
-        ("http", "[dev-dependencies]\nserde_json = \"1\"\n", None),
+        ("api", "[dependencies]\ntokio = { version = \"1\" }\n", None),
+        ("api", "[dependencies]\nserde_json = \"1\"\n", Some("serde-json")),
+        ("api", "[dev-dependencies]\nserde_json = \"1\"\n", None),
         ("model", "[target.'cfg(unix)'.dependencies]\ngetrandom = \"1\"\n", Some("entropy")),
     ];
     for (name, manifest, rule) in cases {
@@ -179,7 +179,7 @@ fn forbidden_names_are_found() {
         ("server/src/a.rs", "use settee_storage_rocksdb::open;", None),
         ("views/src/a.rs", "// as rocksdb does\nconst A: &str = \"rocksdb\";", None),
         ("database/src/a.rs", "async fn f() {}", Some("async")),
-        ("http/src/a.rs", "async fn f() {}", None),
+        ("api/src/a.rs", "async fn f() {}", None),
         ("views/src/a.rs", "fn f() { let t = std::time::Instant::now(); }", Some("clock")),
         ("views/src/a.rs", "fn f() { SystemTime :: now(); }", Some("clock")),
         ("server/src/a.rs", "fn f() { Instant::now(); }", None),

@@ -21,7 +21,7 @@ pub(crate) fn parts(engine: Arc<dyn Engine>, languages: Vec<Arc<dyn Language>>) 
     let indexing = settee_views::Settings {
         threads: 1,
         memory_bytes: 1 << 20,
-        run_directory: std::env::temp_dir().join("settee-http-tests"),
+        run_directory: std::env::temp_dir().join("settee-api-tests"),
         checkpoint_interval_ms: u64::MAX,
         clock: settee_views::Clock::stopped(),
         limits: LimitsSource::default(),
