@@ -11,9 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
-use settee_database::ReadClient;
-use settee_design::Cancellation;
-use settee_service::threads::{self, run};
+use settee_threads::{Cancellation, give_way, run};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
@@ -95,7 +93,7 @@ pub(crate) async fn long<T: Send + 'static>(
     let _permit = admission.acquire().await;
     let _memory = admission.account().hold(bytes).await?;
     let give_way_and_work = move || {
-        threads::give_way();
+        give_way();
         work()
     };
     admission.spawn(give_way_and_work).end().await?
@@ -154,9 +152,9 @@ impl Output {
         respond::set(&mut self.head.besides, name, value);
     }
 
-    /// Returns the client on whose behalf documents are read.
-    pub(crate) fn client(&self) -> ReadClient {
-        self.account.reader()
+    /// Returns the account of the client of the response.
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.account
     }
 
     /// Returns the flag that is set when the client has disconnected.
@@ -172,7 +170,7 @@ impl Output {
     /// work. After an error the caller must not write more.
     pub(crate) fn expect(&mut self, bytes: usize) -> Result<(), Error> {
         if bytes >= LONG_BYTES {
-            threads::give_way();
+            give_way();
         }
         if bytes >= PIECE_BYTES {
             self.expected.push(Handle::current().block_on(self.account.hold(bytes))?);

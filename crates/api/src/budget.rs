@@ -14,8 +14,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use settee_auth::UserContext;
-use settee_design::Rank;
+use settee_threads::Rank;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -45,14 +44,6 @@ pub(crate) enum Share {
 }
 
 impl Share {
-    pub(crate) fn of_user(user: &UserContext) -> Self {
-        match &user.name {
-            _ if user.is_admin() => Self::Admin,
-            Some(_) => Self::User,
-            None => Self::Anonymous,
-        }
-    }
-
     /// Returns the rank of these clients among the owners of processes.
     pub(crate) fn rank(self) -> Rank {
         match self {

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use settee_database::{Engine, StorageError};
-use settee_service::threads;
 use settee_settings::Settings;
 use tokio::sync::oneshot;
 
@@ -68,7 +67,7 @@ impl CatchUp {
         };
         if begins {
             let shared = Arc::clone(shared);
-            threads::begin(move || shared.run());
+            settee_threads::begin(move || shared.run());
         }
         match tokio::time::timeout(WAIT_MAX, done).await {
             Ok(Ok(outcome)) => outcome,

@@ -18,6 +18,7 @@ use settee_replication::{EndpointError, Failure, PeerError, ReplicateError, Spec
 use settee_search::SearchError;
 use settee_service::MalformedSecurity;
 use settee_settings::SettingsError;
+use settee_threads::Failed;
 use settee_views::ViewError;
 use settee_wire::multipart::MultipartError;
 
@@ -206,6 +207,12 @@ impl From<JsonError> for Error {
     fn from(_: JsonError) -> Self {
         // CouchDB returns the same reason for every text that it cannot parse.
         Self::bad_request("invalid UTF-8 JSON")
+    }
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        Self::internal(failed.0)
     }
 }
 

@@ -39,6 +39,7 @@ mod path;
 mod policy;
 mod proxies;
 mod rate;
+mod reads;
 mod redactor;
 mod replication;
 mod request;

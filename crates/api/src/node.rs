@@ -11,13 +11,11 @@ use settee_database::tasks::Tasks;
 use settee_database::{Catalog, CommitClock, Database};
 use settee_replication::Replicator;
 use settee_search::Searches;
-use settee_service::threads::GiveWay;
-use settee_service::threads::SlowLane;
 use settee_service::{
-    Access, Counted, Databases, DatabasesDependencies, Feeds, Hashers, Owner, Programs, Users, UsersDependencies,
-    Writer,
+    Access, Counted, Databases, DatabasesDependencies, Feeds, Hashers, Programs, Users, UsersDependencies, Writer,
 };
 use settee_settings::{Derived, Settings, couchdb};
+use settee_threads::{GiveWay, Owner, SlowLane};
 use settee_views::{Languages, Views};
 use tokio::sync::Semaphore;
 
@@ -317,7 +315,7 @@ impl Node {
         self.client_threads.answer(account, self.policy().send_timeout)
     }
 
-    pub(crate) fn list_outward(&self, owner: Owner, account: &Arc<Account>) -> Admission {
+    pub(crate) fn list_outward(&self, owner: Option<Owner>, account: &Arc<Account>) -> Admission {
         self.client_threads.list(owner, account, self.policy().send_timeout)
     }
 

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode, Uri};
-use settee_design::{CancelOnDrop, Cancellation};
+use settee_threads::{CancelOnDrop, Cancellation};
 use tokio::sync::mpsc;
 
 use crate::budget::{Account, SLICE_BYTES};

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use hyper::body::Body as _;
 use hyper::{HeaderMap, Method, Uri, header};
 use settee_database::{Database, ReadSet};
-use settee_service::threads;
 
 use crate::body::inbound::Inbound;
 use crate::limits::SMALL_BODY_BYTES_MAX;
@@ -59,6 +58,6 @@ fn open_users(node: &Arc<Node>, name: String) {
     let is_time = |last: u64| (now_ms.abs_diff(last) >= OPEN_INTERVAL_MS).then_some(now_ms);
     if node.users_opened_ms.fetch_update(Ordering::AcqRel, Ordering::Acquire, is_time).is_ok() {
         let node = Arc::clone(node);
-        threads::begin(move || drop(node.database(&name)));
+        settee_threads::begin(move || drop(node.database(&name)));
     }
 }

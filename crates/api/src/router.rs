@@ -260,7 +260,7 @@ impl Router {
         };
         match &found {
             Ok((resource, permission, ..)) => {
-                head.account.set_share(Share::of_user(&user));
+                head.account.set_share(share_of(&user));
                 head.seen.set_route(resource.path);
                 node.access.authorize(*permission, &user, place.captures.place()).await?;
                 // The database is opened first, except for requests that create or delete it.
@@ -469,6 +469,15 @@ fn of_unserved(method: &Method, path: &[Cow<'_, str>]) -> Permission {
         [_, "_compact", ..] | [_, "_view_cleanup"] => Permission::Maintenance,
         [_, "_sync_shards" | "_purge" | "_purged_infos_limit"] => Permission::ServerAdmin,
         _ => Permission::Document,
+    }
+}
+
+/// Returns the class of a client.
+fn share_of(user: &UserContext) -> Share {
+    match &user.name {
+        _ if user.is_admin() => Share::Admin,
+        Some(_) => Share::User,
+        None => Share::Anonymous,
     }
 }
 

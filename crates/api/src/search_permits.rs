@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use settee_service::Permits;
 use settee_settings::{Settings, search};
+use settee_threads::Permits;
 
 /// Permits for searches, shared between clients.
 pub(crate) struct SearchPermits(Arc<Permits>);

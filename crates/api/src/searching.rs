@@ -8,9 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use settee_search::{Requester, SearchLimits, Shortage, Taken};
-use settee_service::threads;
-use settee_service::{Owner, Permit};
 use settee_settings::search;
+use settee_threads::{Owner, Permit};
 use tokio::runtime::Handle;
 
 use crate::Error;
@@ -23,7 +22,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 pub(crate) struct Searches {
     node: Arc<Node>,
-    owner: Owner,
+    owner: Option<Owner>,
     deadline_us: u64,
     timeout: Duration,
 }
@@ -81,7 +80,7 @@ impl Requester for Searching {
     }
 
     fn is_late(&self) -> bool {
-        threads::yield_if_long();
+        settee_threads::yield_if_long();
         (self.node.operation.monotonic_us)() >= self.deadline_us
     }
 

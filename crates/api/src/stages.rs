@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Uri, Version};
-use settee_service::threads::{self, Optimistic};
+use settee_service::commits::{self, Optimistic};
 use settee_settings::Settings;
 
 use crate::authentication::{self, Caller};
@@ -24,6 +24,7 @@ use crate::observe::Observation;
 use crate::origin::Peer;
 use crate::policy::Policy;
 use crate::rate::{Client, ClientKind};
+use crate::reads::ReadCounter;
 use crate::request::Unread;
 use crate::respond::{self, Answer, Response};
 use crate::router::Router;
@@ -139,7 +140,7 @@ impl Service {
         // Boxed, as are its stages, because each waiting future would otherwise contain their memory once or
         // twice, and be moved with it.
         let answer = Box::pin(self.decide(head, headers, body, &mut renewed));
-        let answer = threads::counted(Arc::clone(&seen.tally), answer).await;
+        let answer = settee_threads::within(Arc::new(ReadCounter(Arc::clone(&seen.tally))), answer).await;
         let policy = self.node.policy();
         let mut response = answer.unwrap_or_else(|error| {
             if error.status.is_server_error() {
@@ -206,7 +207,7 @@ impl Service {
         head.seen.set_body_time(begun_us, (self.node.operation.monotonic_us)());
         *body = Unread::Known(bytes.clone());
         let routed = Box::pin(self.route(&policy, head.clone(), headers.clone(), Unread::Known(bytes), renewed));
-        match threads::with_read_set(read_set.clone(), routed).await {
+        match commits::with_read_set(read_set.clone(), routed).await {
             Optimistic::Settled(answer) => Some(answer),
             Optimistic::Open(answer) => {
                 let is_all = self.node.catch_up.wait().await.is_ok() && read_set.is_current();

@@ -42,7 +42,7 @@ use settee_storage::memory::MemoryEngine;
 use crate::Error;
 use crate::budget::{Account, Budget, Share};
 use crate::params::Query;
-use settee_service::threads::GiveWay;
+use settee_threads::GiveWay;
 
 /// The instance of the [`database`].
 pub(crate) const INSTANCE: u64 = 0x0123_4567_89ab_cdef;

@@ -15,8 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use settee_service::threads::{GiveWay, Running, SHORT_WORK_MAX, Threads, tallied};
-use settee_service::{Owner, Permit, Permits};
+use settee_threads::{GiveWay, Owner, Permit, Permits, Running, SHORT_WORK_MAX, Threads, scoped};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -110,7 +109,7 @@ pub(crate) struct ClientPermit {
 pub(crate) struct Admission {
     threads: Arc<ClientThreads>,
     semaphore: Arc<Semaphore>,
-    owner: Owner,
+    owner: Option<Owner>,
     timeout: Duration,
     account: Arc<Account>,
 }
@@ -144,7 +143,7 @@ impl ClientThreads {
         self.admission(self.answers.of(account.share()), None, account, timeout)
     }
 
-    pub(crate) fn list(self: &Arc<Self>, owner: Owner, account: &Arc<Account>, timeout: Duration) -> Admission {
+    pub(crate) fn list(self: &Arc<Self>, owner: Option<Owner>, account: &Arc<Account>, timeout: Duration) -> Admission {
         self.admission(&self.lists, owner, account, timeout)
     }
 
@@ -156,7 +155,7 @@ impl ClientThreads {
     fn admission(
         self: &Arc<Self>,
         semaphore: &Arc<Semaphore>,
-        owner: Owner,
+        owner: Option<Owner>,
         account: &Arc<Account>,
         timeout: Duration,
     ) -> Admission {
@@ -182,7 +181,7 @@ impl ClientThreads {
         share: Share,
         work: impl FnOnce() -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        self.of(share).spawn(tallied(work)).end().await?
+        self.of(share).spawn(scoped(work)).end().await?
     }
 
     /// Returns the number of free permits for responses to administrators.
@@ -209,7 +208,7 @@ impl Admission {
     /// Runs `work` on a thread. The caller must hold a [`ClientPermit`]. Tasks that the work spawns belong to
     /// the runtime of the caller.
     pub(crate) fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
-        self.threads.of(self.account.share()).spawn(tallied(work))
+        self.threads.of(self.account.share()).spawn(scoped(work))
     }
 }
 
@@ -223,7 +222,7 @@ impl Semaphore {
         })
     }
 
-    async fn acquire(self: &Arc<Self>, owner: Owner) -> ClientPermit {
+    async fn acquire(self: &Arc<Self>, owner: Option<Owner>) -> ClientPermit {
         let permit = match self.permits.try_acquire(owner) {
             Some(permit) => permit,
             None => {

@@ -6,9 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use settee_database::{Memory, ReadClient, Taken};
-use settee_design::Cancellation;
-use settee_service::threads;
+use settee_threads::Cancellation;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -87,12 +85,6 @@ impl Account {
     /// Returns the flag that is set when the client has disconnected.
     pub(crate) fn cancellation(&self) -> &Cancellation {
         &self.cancellation
-    }
-
-    /// Returns the client on whose behalf documents are read.
-    pub(crate) fn reader(self: &Arc<Self>) -> ReadClient {
-        let memory: Arc<dyn Memory> = Arc::new(Reader(Arc::clone(self)));
-        ReadClient { cancellation: self.cancellation.clone(), memory: Some(memory), pace: threads::yield_if_long }
     }
 
     /// Sets the class of the client.
@@ -277,15 +269,6 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.account.give_back(self.bytes);
-    }
-}
-
-/// The account of a client on whose behalf documents are read.
-struct Reader(Arc<Account>);
-
-impl Memory for Reader {
-    fn take(&self, bytes: usize) -> Option<Taken> {
-        Some(Box::new(self.0.hold_now(bytes).ok()?))
     }
 }
 

@@ -12,6 +12,7 @@ use super::queries::Queries;
 use crate::bridge::{self, Output};
 use crate::params::document::Extras;
 use crate::params::view::{Source, ViewKind, ViewParams};
+use crate::reads::reader;
 use crate::request::Request;
 use crate::respond::Answer;
 use crate::revision::attachments::Text;
@@ -113,7 +114,7 @@ async fn list(request: &Request, mut queries: Queries, scope: Scope) -> Answer {
         check_keys(&database, params)?;
     }
     bridge::stream(request.outward(), move |output| {
-        let view = database.read()?.for_client(&output.client());
+        let view = database.read()?.for_client(&reader(output.account()));
         queries.write(output, |output, params| {
             let mut list = List::new(output, &view, params, scope)?;
             match params.key_list() {

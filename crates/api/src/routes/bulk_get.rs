@@ -20,6 +20,7 @@ use crate::limits::Limits;
 use crate::params::Query;
 use crate::params::attachments::{Data, Shown};
 use crate::params::document::Extras;
+use crate::reads::reader;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::multipart::Related;
@@ -60,7 +61,7 @@ pub(super) async fn get(mut request: Request) -> Answer {
     };
     let multipart = multipart_form(&request.headers).map(|essence| (essence, boundaries(&request)));
     bridge::stream(request.outward(), move |output| {
-        let view = database.read()?.for_client(&output.client());
+        let view = database.read()?.for_client(&reader(output.account()));
         let docs: Vec<Value<'_>> = body.value().get("docs").map(Value::elements).into_iter().flatten().collect();
         match multipart {
             Some((essence, boundaries)) => send_parts(output, &view, &docs, &asked, essence, boundaries),

@@ -33,7 +33,7 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::attachments::Text;
 use crate::sequence;
-use crate::{Error, body, bridge, etag, revision};
+use crate::{Error, body, bridge, etag, reads, revision};
 
 /// Approximate number of bytes that a live feed reads before it sends them.
 const BATCH_BYTES: usize = 64 << 10;
@@ -89,7 +89,7 @@ async fn normal(
     params: ChangesParams,
     stopping: watch::Receiver<bool>,
 ) -> Answer {
-    let (reader, client) = (Arc::clone(&database), request.head.account.reader());
+    let (reader, client) = (Arc::clone(&database), reads::reader(&request.head.account));
     let since = params.since;
     let (view, update_seq, start) = bridge::blocking(move || {
         let view = reader.read()?.for_client(&client);
@@ -375,7 +375,7 @@ impl Live {
                 return Ok(Err(Gone));
             }
             let (database, view) = (Arc::clone(&self.database), self.view.take());
-            let client = self.listener.account().reader();
+            let client = reads::reader(self.listener.account());
             let mut rows = Rows { params: self.rows.params.clone(), ..self.rows };
             let read = move |pipe| {
                 let (view, keeps) = match view {

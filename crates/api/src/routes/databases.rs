@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hyper::{StatusCode, header};
 use settee_database::{Database, Layout, Work};
 use settee_model::json::{Value, write_array, write_string};
-use settee_service::{Security, threads};
+use settee_service::{Security, commits};
 use settee_settings::{chttpd, couchdb};
 
 use super::all_docs;
@@ -278,7 +278,7 @@ pub(super) async fn set_security(mut request: Request) -> Answer {
         return Err(Error::forbidden("You can't edit the security object of the user database."));
     }
     let security = Security::parse(request.read_json().await?)?;
-    threads::commit(&database, vec![Work::SetSecurity(security.into_json())]).await?;
+    commits::commit(&database, vec![Work::SetSecurity(security.into_json())]).await?;
     Ok(respond::ok(StatusCode::OK))
 }
 
@@ -295,7 +295,7 @@ pub(super) async fn set_revs_limit(mut request: Request) -> Answer {
     let body = request.read_json().await?;
     let limit = body.value().as_u64().filter(|limit| *limit > 0);
     let limit = limit.ok_or_else(|| Error::bad_request("`_revs_limit` must be a positive integer"))?;
-    threads::commit(&database, vec![Work::SetRevsLimit(limit)]).await?;
+    commits::commit(&database, vec![Work::SetRevsLimit(limit)]).await?;
     Ok(respond::ok(StatusCode::OK))
 }
 

@@ -21,6 +21,7 @@ use super::views;
 use crate::bridge::{self, Output};
 use crate::node::Node;
 use crate::params::view::{Source, ViewKind, ViewParams};
+use crate::reads::reader;
 use crate::request::Request;
 use crate::respond::Answer;
 use crate::{Error, body, sequence};
@@ -55,7 +56,7 @@ async fn run(request: Request, posted: Option<Json>, body: &[u8]) -> Answer {
     let caller = request.caller();
     bridge::stream(request.node.list_outward(caller.owner, &request.head.account), move |output| {
         let captures = &request.captures;
-        let view = database.read()?.for_client(&output.client());
+        let view = database.read()?.for_client(&reader(output.account()));
         let functions = Functions::load(&database, captures.get("ddoc"))?;
         let name = captures.get("function");
         functions.require(&["lists", name])?;
@@ -300,8 +301,11 @@ impl RowSink for List<'_> {
         views::begin_map_row(out, row);
         if self.params.include_docs {
             out.extend_from_slice(b",\"doc\":");
-            let mut linked =
-                views::Linked { database: self.database, client: self.output.client(), opened: &mut self.documents };
+            let mut linked = views::Linked {
+                database: self.database,
+                client: reader(self.output.account()),
+                opened: &mut self.documents,
+            };
             if let Err(error) = linked.write(out, &row.document(), self.params) {
                 self.error = Some(error);
                 return ControlFlow::Break(());

@@ -14,6 +14,7 @@ use settee_settings::{dreyfus, nouveau};
 use crate::bridge::{self, Output};
 use crate::metrics::{Count, Metrics};
 use crate::node::Node;
+use crate::reads::reader;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::searching::Searches;
@@ -32,7 +33,7 @@ pub(super) async fn find(mut request: Request) -> Answer {
         let limits = searching.limits(&account);
         let begun_us = (node.operation.monotonic_us)();
         output.text().extend_from_slice(b"{\"docs\":[");
-        let client = output.client();
+        let client = reader(output.account());
         let mut documents = Documents { output, first: true, flow: ControlFlow::Continue(()) };
         let (views, searches, client, search) = (&node.views, &node.searches, &client, served(&node));
         let readers = Readers { views, searches, limits: &limits, client, search };

@@ -3,13 +3,14 @@
 use hyper::StatusCode;
 use settee_database::{Purge, UpdateOutcome, Work};
 use settee_model::json::{Json, Kind, Value, write_string};
-use settee_service::threads;
+use settee_service::commits;
 use settee_settings::purge;
 
 use super::partition::check_place;
 use super::write::{copies, wants_more_copies};
 use crate::node::Node;
 use crate::params::attachments::revisions;
+use crate::reads::reader;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, bridge};
@@ -28,7 +29,7 @@ pub(super) async fn purge(mut request: Request) -> Answer {
     }
     purges.iter().try_for_each(|purge| check_place(&database, &purge.id))?;
     let works = purges.chunks(PURGES_PER_COMMIT).map(|some| Work::Purge(some.to_vec())).collect();
-    let outcomes = threads::commit(&database, works).await?;
+    let outcomes = commits::commit(&database, works).await?;
     // A clustered CouchDB also returns null here.
     let mut out = br#"{"purge_seq":null,"purged":{"#.to_vec();
     for (index, (purge, outcome)) in purges.iter().zip(outcomes).enumerate() {
@@ -74,7 +75,7 @@ fn parse(body: &Json) -> Result<Vec<Purge>, Error> {
 pub(super) async fn infos(request: Request) -> Answer {
     let database = request.database()?;
     bridge::stream(request.outward(), move |output| {
-        let view = database.read()?.for_client(&output.client());
+        let view = database.read()?.for_client(&reader(output.account()));
         let mut separator: &[u8] = br#"{"purged_infos":["#;
         let mut flow = std::ops::ControlFlow::Continue(());
         view.purges(0, |_, purge| {
@@ -110,6 +111,6 @@ pub(super) async fn set_limit(mut request: Request) -> Answer {
     let body = request.read_json().await?;
     let limit = body.value().as_u64().filter(|limit| *limit > 0);
     let limit = limit.ok_or_else(|| Error::bad_request("`purged_infos_limit` must be positive integer"))?;
-    threads::commit(&database, vec![Work::SetPurgedInfosLimit(limit)]).await?;
+    commits::commit(&database, vec![Work::SetPurgedInfosLimit(limit)]).await?;
     Ok(respond::ok(StatusCode::OK))
 }

@@ -8,6 +8,7 @@ use settee_model::json::{Kind, Value, write_string};
 
 use super::partition::check_place;
 use crate::params::attachments::revisions;
+use crate::reads::reader;
 use crate::request::Request;
 use crate::respond::Answer;
 use crate::{Error, bridge};
@@ -48,7 +49,7 @@ async fn compare(
         return Err(Error::bad_request("Request body must be a JSON object"));
     }
     bridge::stream(request.outward(), move |output| {
-        let view = database.read()?.for_client(&output.client());
+        let view = database.read()?.for_client(&reader(output.account()));
         let mut first = true;
         output.text().extend_from_slice(head);
         let members: Vec<(Cow<'_, str>, Value<'_>)> =

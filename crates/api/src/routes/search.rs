@@ -12,7 +12,7 @@ use settee_search::{
     Analyzer, Highlight, Hit, Index, Locale, Nearest, Query as SearchQuery, Request as Search, SearchLimits, Searches,
     StoredValue,
 };
-use settee_service::Permit;
+use settee_threads::Permit;
 use settee_views::design_documents;
 
 use super::views::design_document;

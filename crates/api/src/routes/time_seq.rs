@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use settee_database::Work;
 use settee_model::json::{write_array, write_string};
-use settee_service::threads;
+use settee_service::commits;
 
 use super::cluster::Range;
 use crate::bridge;
@@ -28,6 +28,6 @@ pub(super) async fn intervals(request: Request) -> Answer {
 
 /// `DELETE /{db}/_time_seq`
 pub(super) async fn discard(request: Request) -> Answer {
-    threads::commit(&request.database()?, vec![Work::ForgetTimes]).await?;
+    commits::commit(&request.database()?, vec![Work::ForgetTimes]).await?;
     Ok(respond::ok(StatusCode::OK))
 }

@@ -23,6 +23,7 @@ use crate::node::Node;
 use crate::params::attachments::Shown;
 use crate::params::document::Extras;
 use crate::params::view::{Source, ViewKind, ViewParams};
+use crate::reads::reader;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::attachments::Text;
@@ -351,7 +352,8 @@ impl<'a> Rows<'a> {
     fn write_waiting(&mut self) -> ControlFlow<()> {
         self.waiting_bytes = 0;
         let waiting = std::mem::take(&mut self.waiting);
-        let mut linked = Linked { database: self.database, client: self.output.client(), opened: &mut self.documents };
+        let mut linked =
+            Linked { database: self.database, client: reader(self.output.account()), opened: &mut self.documents };
         if let Err(error) = linked.read_ahead(waiting.iter().map(|row| &row.document)) {
             return self.fail(error);
         }
@@ -360,7 +362,7 @@ impl<'a> Rows<'a> {
             self.output.text().extend_from_slice(&row.text);
             self.output.text().extend_from_slice(b",\"doc\":");
             let mut linked =
-                Linked { database: self.database, client: self.output.client(), opened: &mut self.documents };
+                Linked { database: self.database, client: reader(self.output.account()), opened: &mut self.documents };
             if let Err(error) = linked.write(self.output, &row.document, self.params) {
                 return self.fail(error);
             }

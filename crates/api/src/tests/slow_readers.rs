@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use settee_service::threads;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
@@ -63,7 +62,7 @@ async fn hundreds_of_clients_that_never_read_delay_no_other() {
         readers.push(ask(&server, path).await);
     }
     // Tests that run concurrently also use threads.
-    until("they keep no threads for short work", || threads::busy() < READERS / 2).await;
+    until("they keep no threads for short work", || settee_threads::busy() < READERS / 2).await;
     for round in 0..5 {
         within("a write", PROMPT, async {
             let saved = server.request(&format!("PUT /db/new-{round}"), "{}").await;
@@ -124,7 +123,7 @@ async fn large_documents_that_wait_for_memory_delay_no_other() {
     // also use threads.
     until("large documents wait, and keep no threads for short work", || {
         let waiting = 1024 - server.node.free_answers();
-        waiting > LARGE / 2 && threads::busy() < waiting / 2
+        waiting > LARGE / 2 && settee_threads::busy() < waiting / 2
     })
     .await;
     within("a short read", PROMPT, async {

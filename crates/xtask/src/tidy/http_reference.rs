@@ -307,10 +307,7 @@ mod tests {
         check_with(
             &page,
             &[],
-            &[
-                "does not name the resource /",
-                "names the resource /_y, which crates/api/src/tests/routes.txt does not",
-            ],
+            &["does not name the resource /", "names the resource /_y, which crates/api/src/tests/routes.txt does not"],
         );
     }
 

@@ -6,7 +6,7 @@ use super::*;
 
 /// A tree without findings.
 fn sound() -> Tree {
-    let rows: [(&str, &[&str]); 25] = [
+    let rows: [(&str, &[&str]); 26] = [
         ("model", &[]),
         ("wire", &[]),
         ("storage", &[]),
@@ -15,7 +15,8 @@ fn sound() -> Tree {
         ("storage-testing", &["storage", "storage-postgres"]),
         ("auth", &["model"]),
         ("console", &[]),
-        ("design", &["model"]),
+        ("threads", &[]),
+        ("design", &["model", "threads"]),
         ("native", &["model"]),
         ("js", &["model", "design", "native"]),
         ("process", &["model", "design"]),
@@ -25,7 +26,7 @@ fn sound() -> Tree {
         ("views", &["model", "storage", "design", "database"]),
         ("search", &["model", "storage", "design", "database", "views"]),
         ("mango", &["model", "design", "database", "views", "search"]),
-        ("service", &["model", "auth", "settings", "design", "database", "views", "replication"]),
+        ("service", &["model", "auth", "settings", "threads", "design", "database", "views", "replication"]),
         (
             "api",
             &[
@@ -33,6 +34,7 @@ fn sound() -> Tree {
                 "wire",
                 "auth",
                 "settings",
+                "threads",
                 "console",
                 "design",
                 "database",

@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::shares::Owner;
-
 /// Maximum time between two checks of a waiting thread.
 pub const CANCELLATION_INTERVAL: Duration = Duration::from_millis(25);
 
@@ -62,15 +60,6 @@ impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
     }
-}
-
-/// The client on whose behalf functions are called.
-#[derive(Clone, Debug, Default)]
-pub struct Caller {
-    /// The share of processes that its calls count for; without one they use any free process.
-    pub owner: Option<Owner>,
-    /// Cancelled when it disconnects.
-    pub cancellation: Cancellation,
 }
 
 #[cfg(test)]

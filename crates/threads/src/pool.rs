@@ -23,9 +23,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
-use super::panicked;
-use super::run_slots::{RunSlot, RunSlots, SLICE};
-use crate::Error;
+use crate::run_slots::{RunSlot, RunSlots, SLICE};
+use crate::{Failed, panicked};
 
 /// Time that an idle thread waits for more work.
 const IDLE_TIME: Duration = Duration::from_secs(1);
@@ -201,7 +200,7 @@ impl<T> Running<T> {
     ///
     /// # Errors
     /// Fails if the work panicked or no thread could be started for it.
-    pub async fn end(self) -> Result<T, Error> {
+    pub async fn end(self) -> Result<T, Failed> {
         match self.0.await {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(panic)) => Err(panicked(&text(panic.as_ref()))),

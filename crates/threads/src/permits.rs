@@ -1,16 +1,17 @@
 //! [`Permits`]: a semaphore whose permits are shared fairly between owners, such as databases
-//! ([`settee_design::Shares`]). Waiting tasks do not block threads. The tasks of one owner are served in order of
+//! ([`Shares`]). Waiting tasks do not block threads. The tasks of one owner are served in order of
 //! arrival, the owners round-robin.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use settee_design::Shares;
 use tokio::sync::oneshot;
 
+use crate::shares::{self, Shares};
+
 /// Owner of a permit; without an owner, permits are granted in order of arrival.
-pub type Owner = Option<settee_design::Owner>;
+type Owner = Option<shares::Owner>;
 
 pub struct Permits {
     state: Mutex<State>,

@@ -10,8 +10,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::task::JoinSet;
 
-use super::{GiveWay, TALLY, THREADS, Threads, counted, panicked};
-use crate::Error;
+use crate::{Failed, GiveWay, SCOPE, THREADS, Threads, panicked, within};
 
 /// Maximum number of threads for blocking work of the lane. They share the remaining CPU time, and some wait for
 /// other processes.
@@ -34,12 +33,11 @@ impl SlowLane {
         Self { runtime: OnceLock::new(), threads: OnceLock::new(), processors, give_way }
     }
 
-    /// Runs a request on the lane. Its reads are counted for the request of the caller, and it is cancelled when the
-    /// caller is.
+    /// Runs a request on the lane, in the scope of the caller. It is cancelled when the caller is.
     ///
     /// # Errors
     /// Fails if the request panicked or no threads are available.
-    pub async fn serve<F>(&self, answer: F) -> Result<F::Output, Error>
+    pub async fn serve<F>(&self, answer: F) -> Result<F::Output, Failed>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
@@ -50,8 +48,8 @@ impl SlowLane {
         }
         let answer = THREADS.scope(Arc::clone(self.threads()), answer);
         let mut tasks = JoinSet::new();
-        match TALLY.try_with(Arc::clone) {
-            Ok(tally) => tasks.spawn_on(counted(tally, answer), self.runtime()?),
+        match SCOPE.try_with(Arc::clone) {
+            Ok(scope) => tasks.spawn_on(within(scope, answer), self.runtime()?),
             Err(_) => tasks.spawn_on(answer, self.runtime()?),
         };
         let answered = tasks.join_next().await.expect("one was spawned");
@@ -65,7 +63,7 @@ impl SlowLane {
         })
     }
 
-    fn runtime(&self) -> Result<&Handle, Error> {
+    fn runtime(&self) -> Result<&Handle, Failed> {
         if let Some(runtime) = self.runtime.get() {
             return Ok(runtime.handle());
         }
@@ -73,7 +71,7 @@ impl SlowLane {
         let mut builder = Builder::new_multi_thread();
         let builder = builder.worker_threads(self.processors).thread_name("settee-lane").enable_all();
         let made = builder.on_thread_start(move || give_way()).build();
-        let made = made.map_err(|_| Error::Internal("the system has no more threads"))?;
+        let made = made.map_err(|_| Failed("the system has no more threads"))?;
         if let Err(second) = self.runtime.set(made) {
             // Another request has created the runtime concurrently.
             second.shutdown_background();
@@ -95,14 +93,14 @@ impl Drop for SlowLane {
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
     use std::thread;
 
     use parking_lot::Mutex;
-    use settee_database::Tally;
 
     use super::*;
-    use crate::threads::run;
+    use crate::{Scope, run};
 
     fn place() -> String {
         thread::current().name().unwrap_or_default().to_owned()
@@ -114,7 +112,7 @@ mod tests {
         SlowLane::new(1, &nothing)
     }
 
-    async fn place_of_work() -> Result<String, Error> {
+    async fn place_of_work() -> Result<String, Failed> {
         run(|| Ok(place())).await
     }
 
@@ -139,16 +137,25 @@ mod tests {
         assert_eq!(place_of_work().await.unwrap(), "settee-short", "others are where they were");
     }
 
+    /// Counts the work that runs in it.
+    #[derive(Default)]
+    struct Counter(AtomicUsize);
+
+    impl Scope for Counter {
+        fn during(self: Arc<Self>, work: &mut dyn FnMut()) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            work();
+        }
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn reads_count_for_the_request() {
+    async fn work_runs_in_the_scope_of_the_request() {
         let lane = lane();
-        let tally = Arc::new(Tally::default());
-        let mine = Arc::as_ptr(&tally) as usize;
-        let of_task = async { TALLY.with(|tally| Arc::as_ptr(tally) as usize) };
-        let found = counted(Arc::clone(&tally), lane.serve(of_task)).await.unwrap();
-        assert_eq!(found, mine);
-        let outside = lane.serve(async { TALLY.try_with(|_| ()).is_err() }).await.unwrap();
-        assert!(outside, "work without a tally is not counted");
+        let counter = Arc::<Counter>::default();
+        within(Arc::<Counter>::clone(&counter), lane.serve(place_of_work())).await.unwrap().unwrap();
+        assert_eq!(counter.0.load(Ordering::Relaxed), 1);
+        lane.serve(place_of_work()).await.unwrap().unwrap();
+        assert_eq!(counter.0.load(Ordering::Relaxed), 1, "work without a scope is not in one");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -181,7 +188,7 @@ mod tests {
             _ = hanging => unreachable!("it hangs"),
             begun = beginning => begun.unwrap(),
         }
-        let wait = move || fallen.recv().map_err(|_| Error::Internal("it was not dropped"));
+        let wait = move || fallen.recv().map_err(|_| Failed("it was not dropped"));
         run(wait).await.unwrap();
     }
 }
