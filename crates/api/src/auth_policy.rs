@@ -3,9 +3,8 @@
 use settee_auth::jwt::{JwtAlgorithm, RequiredClaim, RolesClaim, TokenPolicy};
 use settee_auth::user_document::PasswordRules;
 use settee_auth::{Algorithm, LockoutMode, LockoutPolicy, LoginPolicy};
+use settee_edge::proxies::TrustedProxies;
 use settee_settings::{Key, Settings, chttpd, chttpd_auth, chttpd_auth_lockout, cluster, jwt_auth, key::Number};
-
-use crate::proxies::TrustedProxies;
 
 /// Time after which a key file is read again.
 const JWKS_FILE_FRESH_MS: u64 = 2000;

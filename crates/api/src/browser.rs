@@ -11,10 +11,10 @@ mod cors;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method};
 
+use settee_edge::origin::Scheme;
 use settee_settings::{Settings, chttpd, csp, x_frame_options};
 
 use crate::Error;
-use crate::origin::Scheme;
 use crate::respond::{self, Response};
 
 use cors::Cors;

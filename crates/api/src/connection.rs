@@ -21,15 +21,15 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use settee_edge::origin::{Peer, Scheme};
+use settee_edge::shutdown::until_true;
+use settee_edge::slots::Ending;
+use settee_edge::stream::{Begun, Paced};
+use settee_edge::tls::Tls;
 use settee_settings::{Key, Settings, chttpd, key::Number};
 
-use crate::origin::{Peer, Scheme};
-use crate::shutdown::until_true;
-use crate::slots::Ending;
 use crate::stages::Service;
-use crate::stream::{Begun, Paced};
 use crate::target::{HeadLimits, Lenient};
-use crate::tls::Tls;
 
 /// The first bytes of a client that speaks HTTP/2 without TLS.
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

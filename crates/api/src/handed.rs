@@ -13,6 +13,7 @@ use http_body_util::BodyExt;
 use hyper::Method;
 use hyper::body::Frame;
 use hyper::http::request::Parts;
+use settee_edge::slots::Ending;
 use settee_wire::frames::Reader;
 
 use crate::Error;
@@ -23,7 +24,6 @@ use crate::budget::{Account, Share};
 use crate::handover::{Handed, MESSAGE_BYTES_MAX, REQUESTS_MAX, TARGET, WRITES, request_of, write_answer};
 use crate::head::Seen;
 use crate::respond::{self, Aborted, Response};
-use crate::slots::Ending;
 use crate::stages::Service;
 
 /// Pieces of responses up to this size are copied into the message.

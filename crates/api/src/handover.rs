@@ -13,11 +13,11 @@ pub(crate) mod forwarding;
 use bytes::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode, Uri};
+use settee_edge::origin::{Peer, Scheme};
 use settee_wire::frames::{self, Frame, NoFrame};
 
 use crate::head::REQUEST_ID;
 use crate::limits::SMALL_BODY_BYTES_MAX;
-use crate::origin::{Peer, Scheme};
 use crate::respond::{self, Response};
 
 pub(crate) const TARGET: &str = "/_node/_local/_writes";

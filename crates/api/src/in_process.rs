@@ -8,6 +8,7 @@ use http_body_util::BodyExt;
 use hyper::{HeaderMap, Method};
 use parking_lot::Mutex;
 use settee_auth::UserContext;
+use settee_edge::origin::Scheme;
 use settee_replication::{Body, BoxFuture, Roles, Transport, TransportError, User};
 
 use crate::Error;
@@ -15,7 +16,6 @@ use crate::authentication::Caller;
 use crate::budget::{Account, Share};
 use crate::head::RequestHead;
 use crate::node::Node;
-use crate::origin::Scheme;
 use crate::request::Unread;
 use crate::respond::{Aborted, Response};
 use crate::router::Router;

@@ -5,11 +5,9 @@
 //! `respond` encodes the result. Only this crate handles status codes, header names and query strings.
 //! Storage, documents, views and passwords belong to other crates; blocking work runs behind `bridge`.
 
-mod accept;
 mod attachments;
 mod auth_policy;
 mod authentication;
-mod beginning;
 mod body;
 mod bridge;
 mod browser;
@@ -33,11 +31,9 @@ mod nodes;
 mod observe;
 mod operation;
 mod optimistic;
-mod origin;
 mod params;
 mod path;
 mod policy;
-mod proxies;
 mod rate;
 mod reads;
 mod redactor;
@@ -51,15 +47,11 @@ mod search_permits;
 mod searching;
 mod sequence;
 mod server;
-mod shutdown;
-mod slots;
 mod stages;
 mod steering;
-mod stream;
 mod target;
 #[cfg(test)]
 mod tests;
-mod tls;
 
 pub use auth_policy::violation;
 pub use authentication::fetch::{FetchError, KeyFetcher};
@@ -75,5 +67,3 @@ pub use operation::{
 };
 pub use replication::{Replication, ReplicationDependencies};
 pub use server::{Listener, connections_max, serve};
-pub use shutdown::Shutdown;
-pub use tls::Tls;

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use hyper::header::{self, HeaderName};
 
+use settee_edge::origin::Forwarded;
+use settee_edge::proxies::TrustedProxies;
 use settee_settings::{Settings, chttpd};
 
 use crate::attachments;
 use crate::browser::BrowserPolicy;
 use crate::limits::Limits;
-use crate::origin::Forwarded;
 use crate::params::Plus;
-use crate::proxies::TrustedProxies;
 use crate::rate::RateLimit;
 
 pub(crate) struct Policy {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use settee_auth::ADMIN_ROLE;
 use settee_database::DatabaseError;
+use settee_edge::shutdown::Shutdown;
 use settee_replication::documents::REPLICATOR_DATABASE;
 use settee_replication::scheduler::{self, Limits};
 use settee_replication::{
@@ -20,7 +21,6 @@ use crate::failures::Failures;
 use crate::in_process::InProcess;
 use crate::node::Node;
 use crate::router::Router;
-use crate::shutdown::Shutdown;
 use crate::{bridge, routes};
 use claims::Claims;
 

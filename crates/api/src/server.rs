@@ -8,15 +8,15 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use settee_edge::shutdown::{Shutdown, until_true};
+use settee_edge::slots::Slots;
+use settee_edge::tls::Tls;
 use settee_settings::{Settings, chttpd};
 
 use crate::connection::{self, Accepted};
 use crate::node::Node;
 use crate::routes;
-use crate::shutdown::{Shutdown, until_true};
-use crate::slots::Slots;
 use crate::stages::Service;
-use crate::tls::Tls;
 
 /// Time that open requests have to finish when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);

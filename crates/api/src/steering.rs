@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use hyper::{HeaderMap, Method, StatusCode, Uri, header};
 use settee_database::members::Node as Member;
+use settee_edge::origin::Peer;
 use settee_replication::TransportError;
 
 use crate::Error;
@@ -25,7 +26,6 @@ use crate::metrics::Count;
 use crate::node::Node;
 use crate::nodes::ALIVE;
 use crate::optimistic;
-use crate::origin::Peer;
 use crate::request::Unread;
 use crate::respond::{self, Response};
 use crate::router::Router;

@@ -19,9 +19,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use crate::Error;
-use crate::stream::Ahead;
 use framing::Framing;
 pub(crate) use framing::HeadLimits;
+use settee_edge::stream::Ahead;
 
 /// Header that describes the error of a head. A client that sends it receives that error.
 const REFUSED: HeaderName = HeaderName::from_static("x-settee-refused");

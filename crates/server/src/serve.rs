@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use settee_api::{Node, Shutdown};
+use settee_api::Node;
 use settee_database::Catalog;
+use settee_edge::shutdown::Shutdown;
 use settee_settings::{Applies, chttpd};
 use settee_storage::{Engine, durable};
 use tokio::signal::unix::{SignalKind, signal};

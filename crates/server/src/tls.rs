@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use rustls::{RootCertStore, SupportedProtocolVersion, crypto, version};
-use settee_api::Tls;
+use settee_edge::tls::Tls;
 use settee_settings::ssl;
 
 use crate::config::Configuration;

@@ -3,13 +3,13 @@
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderValue};
 use settee_auth::{Account, SESSION_COOKIE, SessionCookie, UserContext};
+use settee_edge::origin::Scheme;
 use settee_model::calendar::http_date;
 
 use super::Authentication;
 use crate::Error;
 use crate::auth_policy::{AuthPolicy, CookiePolicy};
 use crate::head::RequestHead;
-use crate::origin::Scheme;
 
 /// Returns the user of a session, and a new cookie after a tenth of the session's lifetime.
 pub(super) async fn user(

@@ -18,6 +18,9 @@ use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use settee_auth::{Authenticator, BasicCredentials, NodeToken, UserContext};
+use settee_edge::accept;
+use settee_edge::origin::Forwarded;
+use settee_edge::origin::Scheme;
 use settee_service::{Hashers, Users, Writer};
 use settee_settings::{Derived, Settings};
 
@@ -25,13 +28,11 @@ pub(crate) use cookie::{clear, is_session_cookie, issue};
 pub(crate) use node::{COVERED, NODE_ROLE, NodeTokens, TOKEN, covered, covered_text, require_body, require_node};
 pub(crate) use secrets::Secrets;
 
+use crate::Error;
 use crate::auth_policy::{Anonymous, AuthPolicy, Handler};
 use crate::head::RequestHead;
-use crate::origin::Forwarded;
-use crate::origin::Scheme;
 use crate::path::encode_path;
 use crate::respond::{self, Response};
-use crate::{Error, accept};
 use jwt::Keys;
 
 pub(crate) struct Authentication {

@@ -6,13 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use settee_edge::slots::Ending;
 use settee_threads::Cancellation;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{Budget, Share};
 use crate::Error;
-use crate::slots::Ending;
 
 /// Time for which a request waits for memory before it is rejected.
 const WAIT: Duration = Duration::from_secs(1);

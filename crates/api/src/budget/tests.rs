@@ -2,11 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use bytes::Bytes;
+use settee_edge::slots::Ending;
 use tokio::time::{advance, timeout};
 
 use super::*;
 use crate::Error;
-use crate::slots::Ending;
 use crate::tests::show;
 
 const MIB: usize = 1 << 20;

@@ -194,7 +194,7 @@ impl World {
             method,
             uri: path.parse().unwrap(),
             peer,
-            scheme: crate::origin::Scheme::Http,
+            scheme: settee_edge::origin::Scheme::Http,
             requested: None,
             rewrites: 0,
             handler: None,

@@ -2,9 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
+use settee_edge::shutdown::Shutdown;
+
 use crate::head::copy;
 use crate::routes::router;
-use crate::shutdown::Shutdown;
 use crate::tests::show;
 
 /// Returns the pattern that serves a request and its captures, or the error.

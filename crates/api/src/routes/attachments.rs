@@ -8,6 +8,7 @@ use hyper::{HeaderMap, StatusCode};
 use settee_database::{
     Attachment, Compression, ContentEncoding, Database, EditMode, Form, Head, NewAttachment, NewAttachments, ReadView,
 };
+use settee_edge::accept;
 use settee_model::json::Json;
 use settee_model::{DEFAULT_CONTENT_TYPE, Document, Rev, Revisions, validate_attachment_name};
 use settee_settings::csp;
@@ -23,7 +24,7 @@ use crate::path::encode_path;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::attachments::each_piece;
-use crate::{Error, accept, etag};
+use crate::{Error, etag};
 
 /// Maximum number of ranges. As in CouchDB the response to more is the whole attachment.
 const RANGES_MAX: usize = 9;

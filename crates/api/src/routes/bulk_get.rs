@@ -25,7 +25,8 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::multipart::Related;
 use crate::revision::{self, Encoded};
-use crate::{Error, accept, bridge};
+use crate::{Error, bridge};
+use settee_edge::accept;
 use settee_service::Visibility;
 use settee_settings::couchdb;
 

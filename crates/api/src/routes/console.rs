@@ -11,10 +11,11 @@ use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
 use md5::{Digest as _, Md5};
 use settee_console::File;
+use settee_edge::accept;
 
 use crate::request::Request;
 use crate::respond::{self, Answer};
-use crate::{Error, accept, etag};
+use crate::{Error, etag};
 
 /// One year, the maximum that caches accept. Changed content has another name.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");

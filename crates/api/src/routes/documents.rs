@@ -19,7 +19,8 @@ use crate::request::Request;
 use crate::respond::{self, Answer, Response};
 use crate::revision::multipart::Related;
 use crate::revision::{self, Encoded};
-use crate::{Error, accept, bridge, etag};
+use crate::{Error, bridge, etag};
+use settee_edge::accept;
 use settee_service::{Visibility, public_part};
 
 pub(super) fn doc_id(request: &Request) -> String {

@@ -52,7 +52,7 @@ use crate::head::copy;
 use crate::respond::Answer;
 use crate::router::Takes::{Documents, Lists};
 use crate::router::{Resource, Router};
-use crate::shutdown::Shutdown;
+use settee_edge::shutdown::Shutdown;
 use settee_service::Permission::{
     Anyone, DatabaseAdmin, Document, ListDatabases, Maintenance, Member, Metrics, ServerAdmin,
 };

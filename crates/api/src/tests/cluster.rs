@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use settee_database::tasks::TaskKind;
+use settee_edge::shutdown::Shutdown;
 use settee_replication::{Body, BoxFuture, Connect, Endpoint, Transport, TransportError, Tuning, full_body};
 use settee_storage::memory::MemoryEngine;
 
@@ -13,7 +14,7 @@ use super::late::LateEngine;
 use super::live::TIMEOUT;
 use super::node::{Ask, TestResponse, World};
 use crate::failures::Failures;
-use crate::{Replication, ReplicationDependencies, Shutdown};
+use crate::{Replication, ReplicationDependencies};
 
 /// The nodes by host name.
 #[derive(Clone, Default)]

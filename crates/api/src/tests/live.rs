@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use settee_edge::shutdown::Shutdown;
 use settee_settings::{Persist, Settings, SettingsError};
 use settee_storage::memory::MemoryEngine;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
@@ -17,7 +18,7 @@ use tokio::time::timeout;
 
 use crate::node::Node;
 use crate::tests::parts::parts;
-use crate::{Listener, NodeDependencies, Shutdown};
+use crate::{Listener, NodeDependencies};
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 

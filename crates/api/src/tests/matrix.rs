@@ -12,11 +12,11 @@ use super::node::{Ask, World};
 use crate::authentication::authenticate;
 use crate::budget::{Account, Share};
 use crate::head::RequestHead;
-use crate::origin::Scheme;
 use crate::router::{Resource, Router, Served};
 use crate::routes::router;
-use crate::shutdown::Shutdown;
 use crate::tests::show;
+use settee_edge::origin::Scheme;
+use settee_edge::shutdown::Shutdown;
 use settee_service::Permission;
 
 /// The users, and the header that authenticates them.

@@ -24,14 +24,14 @@ use crate::authentication::{self, Caller};
 use crate::budget::{Account, Share};
 use crate::head::RequestHead;
 use crate::node::{Node, NodeDependencies, Platform};
-use crate::origin::Scheme;
 use crate::request::Unread;
 use crate::router::Router;
 use crate::routes::router;
-use crate::shutdown::Shutdown;
 use crate::tests::live::Values;
 use crate::tests::parts::parts;
 use settee_design::scripted::Scripted;
+use settee_edge::origin::Scheme;
+use settee_edge::shutdown::Shutdown;
 
 pub(crate) struct Ask<'a> {
     method: Method,

@@ -7,6 +7,7 @@ use settee_auth::hash_password;
 use settee_storage::memory::MemoryEngine;
 
 use super::live::{Live, Reply, Values};
+use super::node::{Ask, World};
 use super::parts::parts;
 use crate::NodeDependencies;
 
@@ -75,4 +76,23 @@ async fn the_rate_is_limited_for_each_client_of_a_proxy() {
     assert_eq!(of_one, [200, 200, 429]);
     assert_eq!(status("203.0.113.10").await, 200);
     server.stop().await;
+}
+
+#[tokio::test]
+async fn addresses_in_answers_are_those_of_the_proxy() {
+    let world = World::new();
+    let ask = |line| {
+        let ask = Ask::new(line).header("host", "inner:5984").header("x-forwarded-host", "db.example.org");
+        ask.header("x-forwarded-proto", "https")
+    };
+    let made = world.ask(ask("PUT /db").basic("admin", "pw").json("")).await;
+    assert_eq!(made.header("location"), "https://db.example.org/db");
+    let saved = world.ask(ask("PUT /db/a").basic("admin", "pw").json("{}")).await;
+    assert_eq!(saved.header("location"), "https://db.example.org/db/a");
+    let page = world.ask(ask("GET /db/a%20b/c?x=1").header("accept", "text/html")).await;
+    let expected = "https://db.example.org/_utils/session.html?return=%2Fdb%2Fa%20b%2Fc\
+                    &reason=You%20are%20not%20authorized%20to%20access%20this%20db.";
+    assert_eq!((page.status.as_u16(), page.header("location")), (302, expected));
+    let form = ask("POST /_session?next=/x").text("application/x-www-form-urlencoded", "name=admin&password=pw");
+    assert_eq!(world.ask(form).await.header("location"), "https://db.example.org/x");
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use hyper::Method;
+use settee_edge::shutdown::Shutdown;
 
 use super::check_file;
 use crate::router::{Resource, Served};
 use crate::routes::router;
-use crate::shutdown::Shutdown;
 
 #[test]
 fn every_resource_with_its_methods_and_permissions_was_reviewed() {

@@ -19,7 +19,7 @@ const NONE: &str = "none";
 
 /// The peers whose forwarded addresses are trusted (`[chttpd] trusted_proxies`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TrustedProxies(Vec<Network>);
+pub struct TrustedProxies(Vec<Network>);
 
 /// A range of addresses: those that equal `first` in the leading `bits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,12 +62,12 @@ impl Network {
 
 impl TrustedProxies {
     /// Reads the setting. A value that cannot be read trusts no peer.
-    pub(crate) fn of(settings: &dyn Settings) -> Self {
+    pub fn of(settings: &dyn Settings) -> Self {
         Self::parse(&chttpd::TRUSTED_PROXIES.of(settings)).unwrap_or_default()
     }
 
     /// Parses addresses and ranges, separated by commas, or `none`. `None` if one of them is neither.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         if text.trim() == NONE {
             return Some(Self::default());
         }
@@ -87,7 +87,7 @@ impl TrustedProxies {
     ///
     /// Proxies append to one of the two headers and pass the other on as the client sent it. If both headers
     /// exist and disagree, both are ignored, because a client could choose its address otherwise.
-    pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let peer = peer.to_canonical();
         if !self.contains(peer) {
             return peer;

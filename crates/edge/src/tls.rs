@@ -26,7 +26,7 @@ impl Tls {
         *self.0.write() = with_protocols(config);
     }
 
-    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let config = Arc::clone(&self.0.read());
         TlsAcceptor::from(config).accept(stream).await
     }

@@ -24,32 +24,32 @@ const SHARED: usize = 64;
 const SHARED_TIME: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
-pub(crate) struct Beginnings(Arc<Semaphore>);
+pub struct Beginnings(Arc<Semaphore>);
 
-pub(crate) struct OfConnection {
+pub struct OfConnection {
     own: Semaphore,
     further: Semaphore,
     shared: Beginnings,
 }
 
 /// A permit to process a request until the response starts.
-pub(crate) struct Beginning<'a> {
+pub struct Beginning<'a> {
     _of_connection: Option<SemaphorePermit<'a>>,
     shared: Option<SemaphorePermit<'a>>,
 }
 
 impl Beginnings {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self(Arc::new(Semaphore::new(SHARED)))
     }
 
-    pub(crate) fn of_connection(&self) -> OfConnection {
+    pub fn of_connection(&self) -> OfConnection {
         OfConnection { own: Semaphore::new(OWN), further: Semaphore::new(OF_CONNECTION - OWN), shared: self.clone() }
     }
 }
 
 impl OfConnection {
-    pub(crate) async fn begin(&self) -> Beginning<'_> {
+    pub async fn begin(&self) -> Beginning<'_> {
         // Acquiring never fails because the semaphores are never closed.
         let further = async { (self.further.acquire().await.ok(), self.shared.0.acquire().await.ok()) };
         tokio::select! {
@@ -62,7 +62,7 @@ impl OfConnection {
 
 impl Beginning<'_> {
     /// Waits until the response starts.
-    pub(crate) async fn of<T>(mut self, answer: impl Future<Output = T>) -> T {
+    pub async fn of<T>(mut self, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
         if let Some(shared) = self.shared.take() {
             if let Ok(answer) = timeout(SHARED_TIME, answer.as_mut()).await {

@@ -1,7 +1,7 @@
 //! Valid and forged headers of proxies.
 
 use super::*;
-use crate::tests::live::Values;
+use crate::tests::Values;
 
 fn default() -> TrustedProxies {
     TrustedProxies::of(&Values::default())

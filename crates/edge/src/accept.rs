@@ -2,7 +2,7 @@
 
 use hyper::{HeaderMap, header};
 
-pub(crate) fn accepts(headers: &HeaderMap, content_type: &str) -> bool {
+pub fn accepts(headers: &HeaderMap, content_type: &str) -> bool {
     let Some(accept) = headers.get(header::ACCEPT) else {
         return true;
     };
@@ -13,11 +13,11 @@ pub(crate) fn accepts(headers: &HeaderMap, content_type: &str) -> bool {
         && !list.iter().any(|(name, quality)| *quality == 0.0 && names_it(name))
 }
 
-pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
+pub fn accepts_gzip(headers: &HeaderMap) -> bool {
     quality_of_encoding(headers, "gzip").is_some_and(|quality| quality > 0.0)
 }
 
-pub(crate) fn accepts_gzip_or_identity(headers: &HeaderMap) -> bool {
+pub fn accepts_gzip_or_identity(headers: &HeaderMap) -> bool {
     accepts_gzip(headers) || quality_of_encoding(headers, "identity").is_none_or(|quality| quality > 0.0)
 }
 

@@ -11,18 +11,18 @@ use tokio::time::Sleep;
 
 /// Bytes that a reader receives before those of the stream.
 #[derive(Default)]
-pub(crate) struct Ahead {
-    pub(crate) bytes: Vec<u8>,
+pub struct Ahead {
+    pub bytes: Vec<u8>,
     given: usize,
 }
 
 impl Ahead {
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
     /// Copies as many bytes as fit. The memory is released at the end.
-    pub(crate) fn give(&mut self, buffer: &mut ReadBuf<'_>) {
+    pub fn give(&mut self, buffer: &mut ReadBuf<'_>) {
         let rest = &self.bytes[self.given..];
         let length = rest.len().min(buffer.remaining());
         buffer.put_slice(&rest[..length]);
@@ -34,13 +34,13 @@ impl Ahead {
 }
 
 /// A stream whose start was read already.
-pub(crate) struct Begun<S> {
+pub struct Begun<S> {
     inner: S,
     beginning: Ahead,
 }
 
 impl<S> Begun<S> {
-    pub(crate) fn new(inner: S, beginning: Vec<u8>) -> Self {
+    pub fn new(inner: S, beginning: Vec<u8>) -> Self {
         Self { inner, beginning: Ahead { bytes: beginning, given: 0 } }
     }
 }
@@ -83,14 +83,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Begun<S> {
 }
 
 /// A stream that fails if a write makes no progress for too long.
-pub(crate) struct Paced<S> {
+pub struct Paced<S> {
     inner: S,
     timeout: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Paced<S> {
-    pub(crate) fn new(inner: S, timeout: Duration) -> Self {
+    pub fn new(inner: S, timeout: Duration) -> Self {
         Self { inner, timeout, waiting: None }
     }
 

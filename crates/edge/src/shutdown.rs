@@ -23,7 +23,7 @@ impl Shutdown {
     }
 
     /// Returns a receiver that becomes true when the shutdown starts.
-    pub(crate) fn watch(&self) -> watch::Receiver<bool> {
+    pub fn watch(&self) -> watch::Receiver<bool> {
         self.0.subscribe()
     }
 }
@@ -35,7 +35,7 @@ impl Default for Shutdown {
 }
 
 /// Completes when the shutdown has started.
-pub(crate) async fn until_true(stopping: &mut watch::Receiver<bool>) {
+pub async fn until_true(stopping: &mut watch::Receiver<bool>) {
     // The sender lives as long as the server, so a closed channel also means shutdown.
     drop(stopping.wait_for(|stopping| *stopping).await);
 }

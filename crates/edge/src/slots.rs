@@ -24,7 +24,7 @@ const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// One in this number of connections is closed per check, because a check scans all connections.
 const LEAVING_SHARE: usize = 256;
 
-pub(crate) struct Slots {
+pub struct Slots {
     free: Arc<Semaphore>,
     most: usize,
     taken: Mutex<HashMap<u64, Weak<Ending>>>,
@@ -32,14 +32,14 @@ pub(crate) struct Slots {
     begun: Instant,
 }
 
-pub(crate) struct Slot {
+pub struct Slot {
     ending: Arc<Ending>,
     id: u64,
     slots: Arc<Slots>,
     _permit: OwnedSemaphorePermit,
 }
 
-pub(crate) struct Ending {
+pub struct Ending {
     cut: Notify,
     is_cut: AtomicBool,
     leave: Notify,
@@ -51,13 +51,13 @@ pub(crate) struct Ending {
 }
 
 impl Slots {
-    pub(crate) fn new(most: usize) -> Arc<Self> {
+    pub fn new(most: usize) -> Arc<Self> {
         let free = Arc::new(Semaphore::new(most));
         Arc::new(Self { free, most, taken: Mutex::default(), next: AtomicU64::new(0), begun: Instant::now() })
     }
 
     /// Waits for a slot. If none is free, idle connections are asked to close.
-    pub(crate) async fn take(self: &Arc<Self>) -> Slot {
+    pub async fn take(self: &Arc<Self>) -> Slot {
         let mut permit = pin!(Arc::clone(&self.free).acquire_owned());
         loop {
             tokio::select! {
@@ -99,7 +99,7 @@ impl Slots {
 }
 
 impl Slot {
-    pub(crate) fn ending(&self) -> &Arc<Ending> {
+    pub fn ending(&self) -> &Arc<Ending> {
         &self.ending
     }
 }
@@ -112,7 +112,7 @@ impl Drop for Slot {
 
 impl Ending {
     /// Creates the signals of a new connection. Times are relative to `begun`.
-    pub(crate) fn new(begun: Instant) -> Self {
+    pub fn new(begun: Instant) -> Self {
         Self {
             cut: Notify::new(),
             is_cut: AtomicBool::new(false),
@@ -125,26 +125,26 @@ impl Ending {
     }
 
     /// Aborts the connection, even within a request.
-    pub(crate) fn cut_off(&self) {
+    pub fn cut_off(&self) {
         self.is_cut.store(true, Ordering::Relaxed);
         self.cut.notify_one();
     }
 
-    pub(crate) fn is_cut(&self) -> bool {
+    pub fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::Relaxed)
     }
 
     /// Completes when the connection must be aborted.
-    pub(crate) async fn cut(&self) {
+    pub async fn cut(&self) {
         self.cut.notified().await;
     }
 
     /// Completes when the connection is asked to close in order.
-    pub(crate) async fn leave(&self) {
+    pub async fn leave(&self) {
         self.leave.notified().await;
     }
 
-    pub(crate) fn is_leaving(&self) -> bool {
+    pub fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::Relaxed)
     }
 
@@ -153,17 +153,17 @@ impl Ending {
         self.leave.notify_one();
     }
 
-    pub(crate) fn request_begins(&self) {
+    pub fn request_begins(&self) {
         self.open.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn request_ends(&self) {
+    pub fn request_ends(&self) {
         self.idle_since_us.store(micros(self.begun.elapsed()), Ordering::Relaxed);
         self.open.fetch_sub(1, Ordering::Release);
     }
 
     /// Returns true if a request is in progress.
-    pub(crate) fn has_requests(&self) -> bool {
+    pub fn has_requests(&self) -> bool {
         self.open.load(Ordering::Acquire) > 0
     }
 
