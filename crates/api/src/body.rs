@@ -1,114 +1,13 @@
-//! Request bodies: limits, memory, `Content-Encoding: gzip`, and JSON.
-
-pub(crate) mod inbound;
-pub(crate) mod pieces;
-pub(crate) mod timeout;
-mod unzip;
-
-use std::sync::Arc;
+//! Request bodies as JSON, and their content type.
 
 use bytes::Bytes;
-use hyper::body::Body;
 use hyper::{HeaderMap, header};
 use settee_model::json::{Json, JsonError};
-use timeout::ReceiveTimeout;
-use unzip::Unzip;
 
-use crate::budget::Account;
 use crate::{Error, bridge};
 
 /// Size beyond which bodies are parsed on a thread that may block.
 const LARGE_BODY_BYTES: usize = 256 << 10;
-
-/// Number of bytes of a compressed body that are decompressed in one step.
-const UNZIP_BYTES: usize = 16 << 10;
-
-/// Reads a whole body of at most `limit_bytes`, also after decompression. Its memory belongs to `account`.
-pub(crate) async fn read<B>(
-    body: B,
-    headers: &HeaderMap,
-    limit_bytes: usize,
-    timeout: ReceiveTimeout,
-    account: &Arc<Account>,
-) -> Result<Bytes, Error>
-where
-    B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
-{
-    let limit = limit_bytes.min(account.limit());
-    // A refused client that waits for "100 Continue" does not have to send its body.
-    if body.size_hint().lower() > limit as u64 {
-        return Err(Error::too_large());
-    }
-    account.set_receiving(true);
-    let read = match headers.get(header::CONTENT_ENCODING).map(header::HeaderValue::as_bytes) {
-        None | Some(b"identity") => read_plain(body, limit, timeout, account).await,
-        Some(b"gzip") => read_gzipped(body, limit, timeout, account).await,
-        Some(encoding) => {
-            let encoding = String::from_utf8_lossy(encoding);
-            Err(Error::bad_encoding(format!("{encoding} is not a supported content encoding.")))
-        }
-    };
-    account.set_receiving(false);
-    read
-}
-
-async fn read_plain<B>(
-    mut body: B,
-    limit: usize,
-    mut timeout: ReceiveTimeout,
-    account: &Arc<Account>,
-) -> Result<Bytes, Error>
-where
-    B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
-{
-    // Most bodies arrive in one piece, which is not copied.
-    let (mut first, mut all) = (Bytes::new(), Vec::new());
-    while let Some(frame) = timeout.frame(&mut body).await {
-        let Ok(piece) = frame?.into_data() else { continue };
-        if first.len() + all.len() + piece.len() > limit {
-            return Err(Error::too_large());
-        }
-        account.keep(piece.len()).await?;
-        account.moved(piece.len());
-        if first.is_empty() && all.is_empty() {
-            first = piece;
-        } else {
-            all.extend_from_slice(&std::mem::take(&mut first));
-            all.extend_from_slice(&piece);
-        }
-    }
-    Ok(if all.is_empty() { first } else { all.into() })
-}
-
-async fn read_gzipped<B>(
-    mut body: B,
-    limit: usize,
-    mut timeout: ReceiveTimeout,
-    account: &Arc<Account>,
-) -> Result<Bytes, Error>
-where
-    B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
-{
-    let (mut unzip, mut gathered, mut received) = (Unzip::new(limit, Arc::clone(account)), Vec::new(), 0);
-    while let Some(frame) = timeout.frame(&mut body).await {
-        let Ok(piece) = frame?.into_data() else { continue };
-        received += piece.len();
-        if received > limit {
-            return Err(Error::too_large());
-        }
-        account.moved(piece.len());
-        gathered.extend_from_slice(&piece);
-        if gathered.len() >= UNZIP_BYTES {
-            let bytes = std::mem::take(&mut gathered);
-            unzip = bridge::blocking(move || unzip.push(&bytes).map(|()| unzip)).await?;
-        }
-    }
-    bridge::blocking(move || {
-        unzip.push(&gathered)?;
-        unzip.finish()
-    })
-    .await
-}
 
 pub(crate) async fn json(bytes: Bytes) -> Result<Json, Error> {
     parse(bytes, Json::parse).await
@@ -139,4 +38,39 @@ pub(crate) fn require_type(headers: &HeaderMap, essence: &'static str) -> Result
 }
 
 #[cfg(test)]
-mod tests;
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::tests::show;
+
+    #[tokio::test]
+    async fn small_and_large_bodies_are_parsed_alike() {
+        for len in [10, LARGE_BODY_BYTES + 10] {
+            let text = format!("[ \"{}\" ]", "x".repeat(len));
+            let parsed = json(Bytes::from(text.clone())).await.unwrap();
+            assert_eq!(parsed.as_bytes(), text.replace(' ', "").as_bytes());
+            let broken = json(Bytes::from(text[1..].to_owned())).await.map_err(|error| show(&error));
+            assert_eq!(broken, Err("400 bad_request: invalid UTF-8 JSON".to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_post_must_be_called_json() {
+        let check = |content_type: Option<&'static str>, expected: bool| {
+            let headers = content_type.map(|text| (header::CONTENT_TYPE, header::HeaderValue::from_static(text)));
+            let result = require_json(&headers.into_iter().collect()).map_err(|error| show(&error));
+            let refused = "415 bad_content_type: Content-Type must be application/json".to_owned();
+            assert_eq!(result, if expected { Ok(()) } else { Err(refused) }, "{content_type:?}");
+        };
+        check(None, false);
+        check(Some(""), false);
+        check(Some("application/json"), true);
+        check(Some("application/json; charset=utf-8"), true);
+        check(Some(";application/json;x=y"), true);
+        // The comparison is exact, as in CouchDB.
+        check(Some("APPLICATION/JSON"), false);
+        check(Some("application/json ;x=y"), false);
+        check(Some("application/jsonp"), false);
+        check(Some("text/plain; application/json"), false);
+    }
+}

@@ -25,11 +25,11 @@ use settee_edge::origin::{Peer, Scheme};
 use settee_edge::shutdown::until_true;
 use settee_edge::slots::Ending;
 use settee_edge::stream::{Begun, Paced};
+use settee_edge::target::{HeadLimits, Lenient};
 use settee_edge::tls::Tls;
 use settee_settings::{Key, Settings, chttpd, key::Number};
 
 use crate::stages::Service;
-use crate::target::{HeadLimits, Lenient};
 
 /// The first bytes of a client that speaks HTTP/2 without TLS.
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -1,10 +1,11 @@
 //! [`Error`]: the single mapping of errors to status, name and reason.
 
 use std::borrow::Cow;
-use std::time::Duration;
+use std::ops::Deref;
 
+use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::HeaderValue;
 use settee_auth::jwt::{JwtError, KeyError};
 use settee_auth::user_document::PasswordRefused;
 use settee_auth::{AuthError, InvalidHeader, MalformedCookie};
@@ -22,19 +23,13 @@ use settee_threads::Failed;
 use settee_views::ViewError;
 use settee_wire::multipart::MultipartError;
 
+/// An error of the edge, into which the errors of all crates are converted.
 #[derive(Clone, Debug)]
-pub struct Error {
-    pub status: StatusCode,
-    pub name: Cow<'static, str>,
-    pub reason: Cow<'static, str>,
-    /// The value that replaces [`Self::reason`] if a function threw one: it may be any JSON value.
-    thrown: Option<Json>,
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-}
+pub struct Error(settee_edge::Error);
 
 impl Error {
     pub fn new(status: StatusCode, name: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, name: name.into(), reason: reason.into(), thrown: None, headers: Vec::new() }
+        Self(settee_edge::Error::new(status, name, reason))
     }
 
     /// Appends the member `error`, a comma and the member `reason`.
@@ -42,15 +37,21 @@ impl Error {
         out.extend_from_slice(br#""error":"#);
         write_string(out, &self.name);
         out.extend_from_slice(br#","reason":"#);
-        match &self.thrown {
-            Some(value) => out.extend_from_slice(value.as_bytes()),
+        match &self.json_reason {
+            Some(value) => out.extend_from_slice(value),
             None => write_string(out, &self.reason),
         }
     }
 
+    /// Replaces the reason by a JSON value, which a function threw.
+    fn with_json_reason(mut self, reason: &Json) -> Self {
+        self.0.json_reason = Some(Bytes::copy_from_slice(reason.as_bytes()));
+        self
+    }
+
     /// Returns 400 `bad_request`.
     pub fn bad_request(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "bad_request", reason)
+        Self(settee_edge::Error::bad_request(reason))
     }
 
     /// Returns 400 `query_parse_error`.
@@ -82,7 +83,7 @@ impl Error {
     pub fn method_not_allowed(allow: &'static str) -> Self {
         let mut error =
             Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", format!("Only {allow} allowed"));
-        error.headers.push((hyper::header::ALLOW, HeaderValue::from_static(allow)));
+        error.0.headers.push((hyper::header::ALLOW, HeaderValue::from_static(allow)));
         error
     }
 
@@ -91,46 +92,9 @@ impl Error {
         Self::new(StatusCode::NOT_ACCEPTABLE, "not_acceptable", reason)
     }
 
-    /// Returns 414.
-    pub(crate) fn uri_too_long() -> Self {
-        Self::new(StatusCode::URI_TOO_LONG, "too_long", "the request URI is too long")
-    }
-
-    /// Returns 413 for a body that exceeds the limit of its resource.
-    pub(crate) fn too_large() -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the request entity is too large")
-    }
-
     /// Returns 415 for a body of another type.
     pub fn bad_content_type(expected: &str) -> Self {
-        Self::bad_encoding(format!("Content-Type must be {expected}"))
-    }
-
-    /// Returns 415 for a body with an unsupported encoding.
-    pub(crate) fn bad_encoding(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_content_type", reason)
-    }
-
-    /// Returns 408 for a client that stopped sending within a request.
-    pub(crate) fn request_timeout(reason: &'static str) -> Self {
-        Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", reason)
-    }
-
-    /// Returns 429; the client may retry after `wait`.
-    pub(crate) fn too_many_requests(wait: Duration) -> Self {
-        let reason = "this client makes more requests than it may; see the header Retry-After";
-        let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", reason);
-        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        error.headers.push((hyper::header::RETRY_AFTER, HeaderValue::from(seconds.max(1))));
-        error
-    }
-
-    /// Returns 503 because the memory for requests is exhausted; the client may retry.
-    pub(crate) fn short_of_memory() -> Self {
-        let reason = "the memory for requests is in use; see the header Retry-After";
-        let mut error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason);
-        error.headers.push((hyper::header::RETRY_AFTER, HeaderValue::from_static("1")));
-        error
+        settee_edge::Error::bad_encoding(format!("Content-Type must be {expected}")).into()
     }
 
     /// Returns 503 because the storage server does not respond. Another node may reach it.
@@ -145,9 +109,7 @@ impl Error {
 
     /// Returns 503 for a temporary failure; the client may retry.
     fn for_now(reason: String) -> Self {
-        let mut error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason);
-        error.headers.push((hyper::header::RETRY_AFTER, HeaderValue::from_static("1")));
-        error
+        Self(settee_edge::Error::for_now(reason))
     }
 
     /// Returns 501 for a part of CouchDB's interface that is not implemented.
@@ -162,7 +124,27 @@ impl Error {
 
     /// Returns 500 for failures that no client can fix. The caller logs the cause.
     pub fn internal(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error", reason)
+        Self(settee_edge::Error::internal(reason))
+    }
+}
+
+impl Deref for Error {
+    type Target = settee_edge::Error;
+
+    fn deref(&self) -> &settee_edge::Error {
+        &self.0
+    }
+}
+
+impl From<settee_edge::Error> for Error {
+    fn from(error: settee_edge::Error) -> Self {
+        Self(error)
+    }
+}
+
+impl From<Error> for settee_edge::Error {
+    fn from(error: Error) -> Self {
+        error.0
     }
 }
 
@@ -212,7 +194,7 @@ impl From<JsonError> for Error {
 
 impl From<Failed> for Error {
     fn from(failed: Failed) -> Self {
-        Self::internal(failed.0)
+        Self(failed.into())
     }
 }
 
@@ -435,12 +417,8 @@ impl From<Failure> for Error {
 impl From<CallError> for Error {
     fn from(error: CallError) -> Self {
         match error {
-            CallError::Forbidden(reason) => {
-                Self { thrown: Some(reason.json().clone()), ..Self::forbidden(reason.to_string()) }
-            }
-            CallError::Unauthorized(reason) => {
-                Self { thrown: Some(reason.json().clone()), ..Self::unauthorized(reason.to_string()) }
-            }
+            CallError::Forbidden(reason) => Self::forbidden(reason.to_string()).with_json_reason(reason.json()),
+            CallError::Unauthorized(reason) => Self::unauthorized(reason.to_string()).with_json_reason(reason.json()),
             CallError::NotFound(reason) => Self::not_found(reason),
             CallError::Failed { name, reason } => Self::new(thrown_status(&name), name, reason),
             CallError::Run(error) => error.into(),
@@ -504,7 +482,7 @@ impl From<settee_search::Error> for Error {
             | Cause::TypeConflict { .. }
             | Cause::BadField(_)
             | Cause::TooLarge(_) => Self::bad_request(reason),
-            Cause::OutOfMemory => Self::short_of_memory(),
+            Cause::OutOfMemory => settee_edge::Error::short_of_memory().into(),
             Cause::TimedOut => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "timeout", reason),
             Cause::Disconnected => Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason),
             Cause::Storage(error) => error.into(),

@@ -13,17 +13,18 @@ use http_body_util::BodyExt;
 use hyper::Method;
 use hyper::body::Frame;
 use hyper::http::request::Parts;
+use settee_edge::body::inbound::Inbound;
+use settee_edge::body::{self, timeout::ReceiveTimeout};
+use settee_edge::budget::{Account, Share};
+use settee_edge::respond::{Aborted, Body};
 use settee_edge::slots::Ending;
 use settee_wire::frames::Reader;
 
 use crate::Error;
 use crate::authentication::{self, TOKEN};
-use crate::body::inbound::Inbound;
-use crate::body::{self, timeout::ReceiveTimeout};
-use crate::budget::{Account, Share};
 use crate::handover::{Handed, MESSAGE_BYTES_MAX, REQUESTS_MAX, TARGET, WRITES, request_of, write_answer};
 use crate::head::Seen;
-use crate::respond::{self, Aborted, Response};
+use crate::respond::{self, Response};
 use crate::stages::Service;
 
 /// Pieces of responses up to this size are copied into the message.
@@ -44,7 +45,7 @@ pub(crate) async fn answer(service: &Arc<Service>, parts: &Parts, body: Inbound,
             // The first answers are sent with the head, because a separate part would wake the other node
             // again.
             poll_fn(|cx| answers.poll_ready(cx)).await;
-            let mut response = Response::new(respond::Body::Composed(answers.boxed_unsync()));
+            let mut response = Response::new(Body::Composed(answers.boxed_unsync()));
             response.headers_mut().insert(WRITES, service.node().nodes.taken());
             response
         }

@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock};
 use hyper::header::HeaderName;
 use hyper::{Method, Uri};
 use settee_database::Tally;
+use settee_edge::budget::Account;
 use settee_edge::origin::{Peer, Scheme};
 
 use crate::auth_policy::Handler;
-use crate::budget::Account;
 
 /// The header with the id of the request in logs, chosen by the client or by the server.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");

@@ -8,16 +8,17 @@ use http_body_util::BodyExt;
 use hyper::{HeaderMap, Method};
 use parking_lot::Mutex;
 use settee_auth::UserContext;
+use settee_edge::budget::{Account, Share};
 use settee_edge::origin::Scheme;
+use settee_edge::respond::Aborted;
 use settee_replication::{Body, BoxFuture, Roles, Transport, TransportError, User};
 
 use crate::Error;
 use crate::authentication::Caller;
-use crate::budget::{Account, Share};
 use crate::head::RequestHead;
 use crate::node::Node;
 use crate::request::Unread;
-use crate::respond::{Aborted, Response};
+use crate::respond::Response;
 use crate::router::Router;
 
 /// Requests on behalf of one user.

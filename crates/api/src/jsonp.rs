@@ -4,11 +4,12 @@
 
 use bytes::{Bytes, BytesMut};
 use hyper::header::{self, HeaderValue};
+use settee_edge::respond::{Aborted, Body};
 use tokio::sync::mpsc;
 
 use crate::Error;
 use crate::params::Query;
-use crate::respond::{self, Aborted, Body, Response};
+use crate::respond::{self, Response};
 
 /// Text before the function name, so that an attacker cannot determine the first bytes of the response.
 const BEFORE: &str = "/* CouchDB */";
@@ -52,7 +53,7 @@ pub(crate) fn wrap(query: Option<&str>, response: Response) -> Response {
             tokio::spawn(forward(before, pieces, sender));
             Body::Stream(receiver)
         }
-        other @ (Body::Observed(_) | Body::Sliced(_) | Body::Composed(_)) => other,
+        other @ (Body::Sliced(_) | Body::Composed(_)) => other,
     };
     Response::from_parts(parts, body)
 }

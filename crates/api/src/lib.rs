@@ -11,11 +11,9 @@ mod authentication;
 mod body;
 mod bridge;
 mod browser;
-mod budget;
 mod catch_up;
 mod connection;
 mod error;
-mod etag;
 mod failures;
 mod handed;
 mod handover;
@@ -34,7 +32,6 @@ mod optimistic;
 mod params;
 mod path;
 mod policy;
-mod rate;
 mod reads;
 mod redactor;
 mod replication;
@@ -49,7 +46,6 @@ mod sequence;
 mod server;
 mod stages;
 mod steering;
-mod target;
 #[cfg(test)]
 mod tests;
 

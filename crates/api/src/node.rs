@@ -9,6 +9,9 @@ use parking_lot::Mutex;
 use settee_auth::{Authenticator, SeenTokens};
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, CommitClock, Database};
+use settee_edge::bridge::permits::{Admission, ClientThreads, PermitCounts};
+use settee_edge::budget::{Account, Budget};
+use settee_edge::rate::Rates;
 use settee_replication::Replicator;
 use settee_search::Searches;
 use settee_service::{
@@ -23,8 +26,6 @@ use crate::Error;
 use crate::auth_policy::AuthPolicy;
 use crate::authentication::jwt::{KeyReader, Keys};
 use crate::authentication::{Authentication, Caller, NodeTokens, Secrets};
-use crate::bridge::permits::{Admission, ClientThreads, PermitCounts};
-use crate::budget::{Account, Budget};
 use crate::catch_up::CatchUp;
 use crate::failures::Failures;
 use crate::handover::forwarding::ForwardQueues;
@@ -36,7 +37,6 @@ use crate::metrics::{Count, Measure, Metrics, SlowRequest};
 use crate::nodes::{HANDED_OVER_MAX, Nodes};
 use crate::operation::Operation;
 use crate::policy::Policy;
-use crate::rate::Rates;
 use crate::respond::Response;
 use crate::search_permits::SearchPermits;
 

@@ -11,16 +11,19 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Frame;
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode, Uri};
+use settee_edge::budget::{Account, SLICE_BYTES};
+use settee_edge::respond::{Aborted, Body, Sliced};
 use settee_threads::{CancelOnDrop, Cancellation};
 use tokio::sync::mpsc;
 
-use crate::budget::{Account, SLICE_BYTES};
 use crate::head::Seen;
 use crate::metrics::{Count, Measure, Metrics, SlowRequest};
 use crate::operation::{Attribute, Operation, Parent, Span};
-use crate::respond::{Aborted, Body, Response, Sliced};
+use crate::respond::Response;
 
 /// The target of the lines of the access log, which the server formats like CouchDB.
 pub const ACCESS_LOG: &str = "settee::access";
@@ -99,7 +102,7 @@ impl Observation {
             Body::Stream(pieces) => {
                 self.is_complete = self.method == Method::HEAD;
                 let piece = Sliced::new(Bytes::new(), account);
-                Body::Observed(Box::new(ObservedBody { pieces, piece, observation: self }))
+                Body::Composed(ObservedBody { pieces, piece, observation: self }.boxed_unsync())
             }
             Body::Whole(bytes) => {
                 self.bytes = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
@@ -110,7 +113,7 @@ impl Observation {
                     bytes => Body::Whole(bytes.map(|bytes| account.unsent(bytes))),
                 }
             }
-            other @ (Body::Observed(_) | Body::Sliced(_) | Body::Composed(_)) => other,
+            other @ (Body::Sliced(_) | Body::Composed(_)) => other,
         };
         Response::from_parts(parts, body)
     }
@@ -230,15 +233,18 @@ impl Drop for Observation {
 }
 
 /// A streamed body whose request is observed until its end.
-pub(crate) struct ObservedBody {
+struct ObservedBody {
     pieces: mpsc::Receiver<Result<Bytes, Aborted>>,
     /// The rest of a large piece.
     piece: Sliced,
     observation: Observation,
 }
 
-impl ObservedBody {
-    pub(crate) fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Aborted>>> {
+impl hyper::body::Body for ObservedBody {
+    type Data = Bytes;
+    type Error = Aborted;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
         let this = self.get_mut();
         let slice = match this.piece.next() {
             Some(slice) => slice,
@@ -249,11 +255,11 @@ impl ObservedBody {
                     this.observation.is_complete = true;
                     return Poll::Ready(None);
                 }
-                aborted @ Some(Err(_)) => return Poll::Ready(aborted),
+                Some(Err(aborted)) => return Poll::Ready(Some(Err(aborted))),
             },
         };
         this.observation.bytes += slice.len() as u64;
-        Poll::Ready(Some(Ok(slice)))
+        Poll::Ready(Some(Ok(Frame::data(slice))))
     }
 }
 

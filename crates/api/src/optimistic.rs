@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use hyper::body::Body as _;
 use hyper::{HeaderMap, Method, Uri, header};
 use settee_database::{Database, ReadSet};
+use settee_edge::body::inbound::Inbound;
 
-use crate::body::inbound::Inbound;
 use crate::limits::SMALL_BODY_BYTES_MAX;
 use crate::node::Node;
 use crate::router::Router;

@@ -6,13 +6,13 @@ use hyper::header::{self, HeaderName};
 
 use settee_edge::origin::Forwarded;
 use settee_edge::proxies::TrustedProxies;
+use settee_edge::rate::RateLimit;
 use settee_settings::{Settings, chttpd};
 
 use crate::attachments;
 use crate::browser::BrowserPolicy;
 use crate::limits::Limits;
 use crate::params::Plus;
-use crate::rate::RateLimit;
 
 pub(crate) struct Policy {
     /// Maximum size of a request's path and query.

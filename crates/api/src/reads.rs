@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use settee_database::{Memory, ReadClient, Taken, Tally};
+use settee_edge::budget::Account;
 use settee_threads::{Scope, yield_if_long};
-
-use crate::budget::Account;
 
 /// Counts the reads of the work of a request.
 pub(crate) struct ReadCounter(pub(crate) Arc<Tally>);

@@ -7,15 +7,16 @@ use std::sync::Arc;
 use http_body_util::BodyExt;
 use hyper::header;
 use settee_auth::UserContext;
+use settee_edge::budget::Account;
+use settee_edge::respond::Body;
 use settee_model::json::{Json, Value, write_array};
 use settee_replication::documents::{OWNER, is_replicator_database, write_without_credentials};
 
 use crate::Error;
-use crate::budget::Account;
 use crate::head::RequestHead;
 use crate::params::Plus;
 use crate::path::{self, Captures};
-use crate::respond::{Answer, Body, Response};
+use crate::respond::{Answer, Response};
 
 /// Maximum size of a response that is searched for credentials.
 const ANSWER_BYTES_MAX: usize = 64 << 20;

@@ -11,19 +11,21 @@ use parking_lot::Mutex;
 use settee_auth::UserContext;
 use settee_database::Database;
 use settee_design::{Caller, Owner};
+use settee_edge::body::inbound::Inbound;
+use settee_edge::body::pieces::{self, Pieces};
+use settee_edge::body::read;
+use settee_edge::body::timeout::ReceiveTimeout;
+use settee_edge::bridge::permits::Admission;
+use settee_edge::rate::Client;
 use settee_model::json::Json;
 use settee_service::Permission;
 
 use crate::Error;
-use crate::body::inbound::Inbound;
-use crate::body::timeout::ReceiveTimeout;
-use crate::body::{self, pieces::Pieces};
-use crate::bridge::permits::Admission;
+use crate::body;
 use crate::head::RequestHead;
 use crate::node::Node;
 use crate::params::Query;
 use crate::path::Captures;
-use crate::rate::Client;
 use crate::router::{Router, Takes};
 
 /// Requests with larger bodies run in the slow lane, so that they do not block others. Replicators and clients
@@ -79,12 +81,12 @@ impl Request {
         let policy = self.node.policy();
         let limit = self.takes.most_bytes().min(policy.max_body_bytes);
         let (timeout, account) = (ReceiveTimeout::new(policy.receive_timeout), &self.head.account);
-        match self.body.take() {
-            Some(Unread::Incoming(body)) => body::read(body, &self.headers, limit, timeout, account).await,
-            Some(Unread::Streamed(body)) => body::read(body.into_inner(), &self.headers, limit, timeout, account).await,
-            Some(Unread::Known(bytes)) => Ok(bytes),
-            None => Ok(Bytes::new()),
-        }
+        Ok(match self.body.take() {
+            Some(Unread::Incoming(body)) => read(body, &self.headers, limit, timeout, account).await?,
+            Some(Unread::Streamed(body)) => read(body.into_inner(), &self.headers, limit, timeout, account).await?,
+            Some(Unread::Known(bytes)) => bytes,
+            None => Bytes::new(),
+        })
     }
 
     /// Runs `work` on a thread that may block, with the pieces of the body as they are received.
@@ -94,10 +96,10 @@ impl Request {
     ) -> Result<T, Error> {
         let admission = self.node.inward(&self.head.account);
         match self.body.take() {
-            Some(Unread::Incoming(body)) => body::pieces::with_pieces(admission, body, work).await,
-            Some(Unread::Streamed(body)) => body::pieces::with_pieces(admission, body.into_inner(), work).await,
-            Some(Unread::Known(bytes)) => body::pieces::with_pieces(admission, Full::new(bytes), work).await,
-            None => body::pieces::with_pieces(admission, Full::default(), work).await,
+            Some(Unread::Incoming(body)) => pieces::with_pieces(admission, body, work).await?,
+            Some(Unread::Streamed(body)) => pieces::with_pieces(admission, body.into_inner(), work).await?,
+            Some(Unread::Known(bytes)) => pieces::with_pieces(admission, Full::new(bytes), work).await?,
+            None => pieces::with_pieces(admission, Full::default(), work).await?,
         }
     }
 

@@ -1,129 +1,10 @@
-//! Responses: [`Response`], its [`Body`], and the common headers.
-
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
-
-use bytes::Bytes;
-use http_body_util::combinators::UnsyncBoxBody;
-use hyper::body::Frame;
-use hyper::header::{self, HeaderName, HeaderValue};
-use hyper::{HeaderMap, StatusCode};
-use tokio::sync::mpsc;
+//! Responses of handlers: [`Answer`], and errors as JSON.
 
 use crate::Error;
-use crate::budget::{Account, SLICE_BYTES};
-use crate::observe::ObservedBody;
 
-pub(crate) type Response = hyper::Response<Body>;
+pub(crate) use settee_edge::respond::{Response, json, moved, ok, set, set_etag, streamed, whole};
 
 pub(crate) type Answer = Result<Response, Error>;
-
-/// The sender of a streamed body has failed: the connection is closed so that the client detects an incomplete
-/// response.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the answer could not be completed")]
-pub(crate) struct Aborted;
-
-pub(crate) enum Body {
-    Whole(Option<Bytes>),
-    Stream(mpsc::Receiver<Result<Bytes, Aborted>>),
-    Observed(Box<ObservedBody>),
-    /// A complete body whose transfer is observed.
-    Sliced(Box<Sliced>),
-    /// A body that combines other responses, which have observers themselves.
-    Composed(UnsyncBoxBody<Bytes, Aborted>),
-}
-
-/// A large text that is sent in slices. Each transferred slice is progress of the client.
-pub(crate) struct Sliced {
-    rest: Bytes,
-    account: Arc<Account>,
-}
-
-impl Sliced {
-    pub(crate) fn new(text: Bytes, account: Arc<Account>) -> Self {
-        Self { rest: text, account }
-    }
-
-    pub(crate) fn next(&mut self) -> Option<Bytes> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let slice = self.rest.split_to(self.rest.len().min(SLICE_BYTES));
-        if self.rest.is_empty() {
-            // Releases the memory now instead of at the next piece.
-            self.rest = Bytes::new();
-        }
-        Some(self.account.slice(slice))
-    }
-
-    /// Replaces the text and returns its first slice.
-    pub(crate) fn refill(&mut self, text: Bytes) -> Bytes {
-        self.rest = text;
-        self.next().unwrap_or_default()
-    }
-}
-
-impl hyper::body::Body for Body {
-    type Data = Bytes;
-    type Error = Aborted;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
-        match &mut *self {
-            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Stream(pieces) => pieces.poll_recv(cx).map(|piece| piece.map(|piece| piece.map(Frame::data))),
-            Self::Sliced(text) => Poll::Ready(text.next().map(|slice| Ok(Frame::data(slice)))),
-            Self::Composed(answers) => Pin::new(answers).poll_frame(cx),
-            Self::Observed(body) => {
-                Pin::new(&mut **body).poll(cx).map(|piece| piece.map(|piece| piece.map(Frame::data)))
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Whole(bytes) => bytes.is_none(),
-            Self::Sliced(text) => text.rest.is_empty(),
-            Self::Stream(_) | Self::Observed(_) | Self::Composed(_) => false,
-        }
-    }
-
-    fn size_hint(&self) -> hyper::body::SizeHint {
-        match self {
-            Self::Whole(bytes) => hyper::body::SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Self::Sliced(text) => hyper::body::SizeHint::with_exact(text.rest.len() as u64),
-            Self::Stream(_) | Self::Observed(_) | Self::Composed(_) => hyper::body::SizeHint::default(),
-        }
-    }
-}
-
-pub(crate) fn whole(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response {
-    let body = body.into();
-    let body = Body::Whole((!body.is_empty()).then_some(body));
-    with_headers(status, content_type, body)
-}
-
-pub(crate) fn streamed(content_type: &'static str, pieces: mpsc::Receiver<Result<Bytes, Aborted>>) -> Response {
-    with_headers(StatusCode::OK, content_type, Body::Stream(pieces))
-}
-
-/// Creates a JSON response. As in CouchDB, it ends with a line feed.
-pub(crate) fn json(status: StatusCode, mut text: Vec<u8>) -> Response {
-    text.push(b'\n');
-    whole(status, "application/json", text)
-}
-
-pub(crate) fn ok(status: StatusCode) -> Response {
-    json(status, br#"{"ok":true}"#.to_vec())
-}
-
-/// Creates a redirect 301.
-pub(crate) fn moved(location: &str) -> Response {
-    let mut response = whole(StatusCode::MOVED_PERMANENTLY, "application/json", Bytes::new());
-    set(response.headers_mut(), header::LOCATION, location);
-    response
-}
 
 pub(crate) fn error(error: &Error) -> Response {
     let mut response = json(error.status, error_text(error));
@@ -138,24 +19,4 @@ pub(crate) fn error_text(error: &Error) -> Vec<u8> {
     error.write_members(&mut text);
     text.push(b'}');
     text
-}
-
-/// Sets a header whose value was validated or created here. An invalid value is ignored.
-pub(crate) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        headers.insert(name, value);
-    }
-}
-
-pub(crate) fn set_etag(response: &mut Response, tag: &str) {
-    set(response.headers_mut(), header::ETAG, &format!("\"{tag}\""));
-}
-
-fn with_headers(status: StatusCode, content_type: &'static str, body: Body) -> Response {
-    let mut response = hyper::Response::new(body);
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("must-revalidate"));
-    response
 }

@@ -13,10 +13,10 @@ use hyper::{HeaderMap, Method, Uri};
 use settee_auth::UserContext;
 use settee_database::members::Node as Member;
 use settee_database::{Database, Layout};
+use settee_edge::budget::Share;
 use settee_model::partition::validate_partition;
 use settee_service::Permission;
 
-use crate::budget::Share;
 use crate::head::RequestHead;
 use crate::node::Node;
 use crate::params::{Plus, Query};

@@ -7,13 +7,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use settee_edge::budget::Account;
 use settee_search::{Requester, SearchLimits, Shortage, Taken};
 use settee_settings::search;
 use settee_threads::{Owner, Permit};
 use tokio::runtime::Handle;
 
 use crate::Error;
-use crate::budget::Account;
 use crate::node::Node;
 use crate::request::Request;
 

@@ -7,16 +7,18 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Uri, Version};
 use settee_edge::beginning::Beginnings;
+use settee_edge::body::inbound::Inbound;
+use settee_edge::body::{self, timeout::ReceiveTimeout};
+use settee_edge::budget::{Account, Share};
 use settee_edge::origin::Peer;
+use settee_edge::rate::{Client, ClientKind};
 use settee_edge::slots::Ending;
+use settee_edge::target;
 use settee_service::commits::{self, Optimistic};
 use settee_settings::Settings;
 
 use crate::authentication::{self, Caller};
-use crate::body::inbound::Inbound;
-use crate::body::{self, timeout::ReceiveTimeout};
 use crate::browser::{self, Viewer};
-use crate::budget::{Account, Share};
 use crate::handover::Handed;
 use crate::head::{REQUEST_ID, RequestHead, Seen, copy};
 use crate::limits::SMALL_BODY_BYTES_MAX;
@@ -24,13 +26,12 @@ use crate::node::Node;
 use crate::nodes::REQUEST_BYTES_MAX;
 use crate::observe::Observation;
 use crate::policy::Policy;
-use crate::rate::{Client, ClientKind};
 use crate::reads::ReadCounter;
 use crate::request::Unread;
 use crate::respond::{self, Answer, Response};
 use crate::router::Router;
 use crate::steering::{self, Arriving, Steered};
-use crate::{Error, handed, jsonp, optimistic, target};
+use crate::{Error, handed, jsonp, optimistic};
 
 const METHOD_OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -202,7 +203,7 @@ impl Service {
         let (begun_us, timeout) = ((self.node.operation.monotonic_us)(), ReceiveTimeout::new(policy.receive_timeout));
         let bytes = match body::read(incoming, headers, SMALL_BODY_BYTES_MAX, timeout, &head.account).await {
             Ok(bytes) => bytes,
-            Err(error) => return Some(Err(error)),
+            Err(error) => return Some(Err(error.into())),
         };
         head.seen.set_body_time(begun_us, (self.node.operation.monotonic_us)());
         *body = Unread::Known(bytes.clone());
@@ -227,11 +228,11 @@ impl Service {
     ) -> Answer {
         head.seen.set_handled();
         if let Some(error) = target::refused(&headers) {
-            return Err(error);
+            return Err(error.into());
         }
         let limit = policy.max_uri_length;
         if head.uri.path_and_query().is_some_and(|target| target.as_str().len() as u64 > limit) {
-            return Err(Error::uri_too_long());
+            return Err(settee_edge::Error::uri_too_long().into());
         }
         if let Some(response) = policy.browser.preflight(&head.method, &headers) {
             return Ok(response);
@@ -275,7 +276,7 @@ impl Service {
             Unread::Known(bytes) => Ok(bytes),
             Unread::Incoming(body) => {
                 let timeout = ReceiveTimeout::new(policy.receive_timeout);
-                body::read(body, headers, REQUEST_BYTES_MAX, timeout, &head.account).await
+                Ok(body::read(body, headers, REQUEST_BYTES_MAX, timeout, &head.account).await?)
             }
             // Requests from within this process have no token.
             Unread::Streamed(_) => Err(Error::bad_request("a node sends no such body")),
@@ -285,7 +286,7 @@ impl Service {
     /// Applies the rate limit if it uses this kind of client.
     fn count(&self, policy: &Policy, kind: ClientKind, client: impl FnOnce() -> Client) -> Result<(), Error> {
         match &policy.rate_limit {
-            Some(limit) if limit.by == kind => self.node.rates.take(limit, client()),
+            Some(limit) if limit.by == kind => Ok(self.node.rates.take(limit, client())?),
             _ => Ok(()),
         }
     }

@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use hyper::{HeaderMap, Method, StatusCode, Uri, header};
 use settee_database::members::Node as Member;
+use settee_edge::body::inbound::Inbound;
+use settee_edge::body::{self, timeout::ReceiveTimeout};
+use settee_edge::budget::Account;
 use settee_edge::origin::Peer;
 use settee_replication::TransportError;
 
 use crate::Error;
 use crate::authentication::TOKEN;
-use crate::body::inbound::Inbound;
-use crate::body::{self, timeout::ReceiveTimeout};
-use crate::budget::Account;
 use crate::handover::{self, HandedOver, forwarding};
 use crate::head::Seen;
 use crate::health_probe;
@@ -84,7 +84,7 @@ pub(crate) async fn steer(node: &Arc<Node>, router: &Router, request: &Arriving<
     let timeout = ReceiveTimeout::new(node.policy().receive_timeout);
     let body = match body::read(body, &request.headers, SMALL_BODY_BYTES_MAX, timeout, &request.account).await {
         Ok(body) => body,
-        Err(error) => return Steered::Answered(respond::error(&error)),
+        Err(error) => return Steered::Answered(respond::error(&error.into())),
     };
     let Some(frame) =
         handover::frame_of((&request.method, &request.uri, &request.headers), (request.peer, request.id), &body)

@@ -40,8 +40,8 @@ use settee_model::json::Json;
 use settee_storage::memory::MemoryEngine;
 
 use crate::Error;
-use crate::budget::{Account, Budget, Share};
 use crate::params::Query;
+use settee_edge::budget::{Account, Budget, Share};
 use settee_threads::GiveWay;
 
 /// The instance of the [`database`].

@@ -5,11 +5,21 @@
 
 pub mod accept;
 pub mod beginning;
+pub mod body;
+pub mod bridge;
+pub mod budget;
+mod error;
+pub mod etag;
 pub mod origin;
 pub mod proxies;
+pub mod rate;
+pub mod respond;
 pub mod shutdown;
 pub mod slots;
 pub mod stream;
+pub mod target;
 #[cfg(test)]
 mod tests;
 pub mod tls;
+
+pub use error::Error;

@@ -1,9 +1,29 @@
-//! Shared test utilities: fixed settings.
+//! Shared test utilities: an account, and fixed settings.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use settee_settings::{Persist, Settings, SettingsError};
+use settee_threads::GiveWay;
+
+use crate::Error;
+use crate::budget::{Account, Budget, Share};
+
+/// Returns an account in a separate budget.
+pub(crate) fn account() -> Arc<Account> {
+    Account::new(&Budget::new(64 << 20), None, Share::Admin)
+}
+
+/// Returns a function that does not yield.
+pub(crate) fn nothing() -> GiveWay {
+    Arc::new(|| {})
+}
+
+/// Returns `status name: reason`.
+pub(crate) fn show(error: &Error) -> String {
+    format!("{} {}: {}", error.status.as_u16(), error.name, error.reason)
+}
 
 /// Settings that no test changes.
 #[derive(Default)]

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
+use settee_edge::body::pieces::Pieces;
 use settee_wire::multipart::{ContentType, Event, Head, Parser};
 
 use crate::Error;
-use crate::body::pieces::Pieces;
 
 pub(crate) struct Parts<'a> {
     parser: Parser,

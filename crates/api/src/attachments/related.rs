@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use settee_database::{Database, Uploaded};
+use settee_edge::body::pieces::Pieces;
 use settee_model::json::Json;
 use settee_model::{AttachmentData, AttachmentMember, Document, Follows};
 use settee_wire::multipart::ContentType;
 
 use super::{Parts, Policy, compression_of, upload};
 use crate::Error;
-use crate::body::pieces::Pieces;
 
 pub(crate) struct Related {
     pub(crate) document: Document,

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use hyper::body::{Body, Frame};
 use settee_database::{DocUpdate, Form, UpdateOutcome, Work};
+use settee_edge::body::pieces::with_pieces;
+use settee_edge::bridge::permits::{ClientThreads, PermitCounts};
 use settee_model::RevisionHasher;
 use settee_model::json::Json;
 use settee_wire::multipart::ContentType;
 
 use super::*;
-use crate::body::pieces::with_pieces;
-use crate::bridge::permits::{ClientThreads, PermitCounts};
 use crate::tests::{database, show};
 
 const INTERACTIVE: EditMode = EditMode::Interactive;
@@ -132,7 +132,7 @@ async fn receive(body: &str, size: usize) -> Result<Vec<(String, String)>, Strin
             Ok(attachments.iter().map(read).collect())
         },
     );
-    received.await.map_err(|error| show(&error))
+    received.await.unwrap().map_err(|error: Error| show(&error))
 }
 
 /// Frames that are available immediately.

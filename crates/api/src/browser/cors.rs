@@ -4,9 +4,10 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 
 use super::text;
+use settee_edge::respond::Body;
 use settee_settings::{Key, Settings, chttpd, cors, key::Text};
 
-use crate::respond::{self, Body, Response};
+use crate::respond::{self, Response};
 
 /// Response headers that pages can always read. CouchDB lists those that are present nevertheless.
 const SIMPLE_HEADERS: [HeaderName; 5] =

@@ -1,8 +1,9 @@
 //! Tests of security headers and of refused cross-site requests.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use settee_edge::respond::Body;
+
 use super::*;
-use crate::respond::Body;
 use crate::tests::live::Values;
 use crate::tests::show;
 

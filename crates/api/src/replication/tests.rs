@@ -16,6 +16,7 @@ use http_body_util::BodyExt;
 use hyper::Method;
 use parking_lot::Mutex;
 use settee_auth::UserContext;
+use settee_edge::budget::{Account, Share};
 use settee_mango::MangoLanguage;
 use settee_model::json::{Json, Value};
 use settee_replication::{Body, BoxFuture, Roles, User, full_body};
@@ -25,7 +26,6 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::NodeDependencies;
-use crate::budget::{Account, Share};
 use crate::head::RequestHead;
 use crate::request::Unread;
 use crate::tests::live::Values;

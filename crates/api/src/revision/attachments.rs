@@ -4,9 +4,9 @@ use std::io::Read;
 use std::ops::ControlFlow;
 
 use settee_database::{Attachment, EncodingInfo, Form, ReadView, write_marked};
+use settee_edge::bridge::Output;
 use settee_model::base64;
 
-use crate::bridge::Output;
 use crate::params::attachments::Wanted;
 use crate::{Error, revision};
 
@@ -28,7 +28,7 @@ impl Text for Output {
     }
 
     fn expect(&mut self, bytes: usize) -> Result<(), Error> {
-        Output::expect(self, bytes)
+        Ok(Output::expect(self, bytes)?)
     }
 
     fn piece_done(&mut self) -> ControlFlow<()> {

@@ -3,13 +3,14 @@
 use std::ops::ControlFlow;
 
 use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Direction, Head, IdRange, ReadView, partition_range};
+use settee_edge::bridge::Output;
 use settee_model::json::{Json, Value, write_string};
 use settee_views::Inclusion;
 
 use super::local_docs;
 use super::partition::check_place;
 use super::queries::Queries;
-use crate::bridge::{self, Output};
+use crate::bridge;
 use crate::params::document::Extras;
 use crate::params::view::{Source, ViewKind, ViewParams};
 use crate::reads::reader;

@@ -9,6 +9,8 @@ use settee_database::{
     Attachment, Compression, ContentEncoding, Database, EditMode, Form, Head, NewAttachment, NewAttachments, ReadView,
 };
 use settee_edge::accept;
+use settee_edge::bridge::Output;
+use settee_edge::etag;
 use settee_model::json::Json;
 use settee_model::{DEFAULT_CONTENT_TYPE, Document, Rev, Revisions, validate_attachment_name};
 use settee_settings::csp;
@@ -17,14 +19,14 @@ use settee_wire::multipart::Writer;
 use super::documents::doc_id;
 use super::partition::check_place;
 use super::write::{Edit, Incoming, check_id, save};
+use crate::Error;
 use crate::attachments::upload;
-use crate::bridge::{self, Output};
+use crate::bridge;
 use crate::params::document::{DocParams, replaced_rev};
 use crate::path::encode_path;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::attachments::each_piece;
-use crate::{Error, etag};
 
 /// Maximum number of ranges. As in CouchDB the response to more is the whole attachment.
 const RANGES_MAX: usize = 9;
@@ -107,7 +109,7 @@ fn send(
     respond::set(&mut headers, header::ETAG, &tag);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("must-revalidate"));
     if etag::is_known(asked.known.as_deref(), &tag) {
-        output.set_head(bridge::Head::new(StatusCode::NOT_MODIFIED, headers));
+        output.set_head(settee_edge::bridge::Head::new(StatusCode::NOT_MODIFIED, headers));
         return Ok(ControlFlow::Continue(()));
     }
     headers.insert(header::CONTENT_TYPE, content_type(attachment));
@@ -121,7 +123,7 @@ fn send(
     if let Some(&[(from, to)]) = ranges.as_deref() {
         respond::set(&mut headers, header::CONTENT_RANGE, &format!("bytes {from}-{to}/{}", attachment.length));
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(to + 1 - from));
-        output.set_head(bridge::Head::new(StatusCode::PARTIAL_CONTENT, headers));
+        output.set_head(settee_edge::bridge::Head::new(StatusCode::PARTIAL_CONTENT, headers));
         return pass_on(output, &mut content.range(from..to + 1));
     }
     if let Some(ranges) = ranges.filter(|ranges| ranges.len() <= RANGES_MAX) {
@@ -140,7 +142,7 @@ fn send(
     if let Some(length) = length {
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }
-    output.set_head(bridge::Head::new(StatusCode::OK, headers));
+    output.set_head(settee_edge::bridge::Head::new(StatusCode::OK, headers));
     pass_on(output, content.reader(form).as_mut())
 }
 
@@ -154,7 +156,7 @@ fn send_ranges(
     let writer = Writer::new(asked.boundary.clone());
     let mut headers = HeaderMap::new();
     respond::set(&mut headers, header::CONTENT_TYPE, &writer.content_type("multipart/byteranges"));
-    output.set_head(bridge::Head::new(StatusCode::PARTIAL_CONTENT, headers));
+    output.set_head(settee_edge::bridge::Head::new(StatusCode::PARTIAL_CONTENT, headers));
     writer.begin(output.text());
     // Like CouchDB, the server sends multipart ranges without a length.
     if output.begin().is_break() {
@@ -314,7 +316,11 @@ pub(super) async fn put(mut request: Request) -> Answer {
         None => policy.attachments.compression(&content_type),
         Some(encoding) if encoding == "identity" => policy.attachments.compression(&content_type),
         Some(encoding) if encoding == "gzip" => Compression::Gzipped { length: None },
-        Some(_) => return Err(Error::bad_encoding("Only gzip and identity content-encodings are supported")),
+        Some(_) => {
+            return Err(
+                settee_edge::Error::bad_encoding("Only gzip and identity content-encodings are supported").into()
+            );
+        }
     };
     let rev = replaced_rev(&request.query, &request.headers, None)?;
     check_id(&request.node, &database, &id)?;
@@ -322,7 +328,7 @@ pub(super) async fn put(mut request: Request) -> Answer {
     let (document, attachments) = request
         .with_pieces(move |pieces| {
             let base = Base::read(&store, &doc, rev.as_ref())?;
-            let uploaded = upload(&store, &policy.attachments, &named, compression, || pieces.next())?;
+            let uploaded = upload(&store, &policy.attachments, &named, compression, || Ok(pieces.next()?))?;
             let kept = NewAttachments::new(base.attachments.into_iter().map(NewAttachment::kept).collect())?;
             let new = NewAttachment::uploaded(named, content_type, None, uploaded);
             Ok((base.document, kept.replaced(vec![new])?))

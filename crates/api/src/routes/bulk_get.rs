@@ -15,7 +15,6 @@ use settee_wire::multipart::Writer;
 
 use super::bulk::check_count;
 use super::documents::boundaries;
-use crate::bridge::{Head, Output};
 use crate::limits::Limits;
 use crate::params::Query;
 use crate::params::attachments::{Data, Shown};
@@ -27,6 +26,7 @@ use crate::revision::multipart::Related;
 use crate::revision::{self, Encoded};
 use crate::{Error, bridge};
 use settee_edge::accept;
+use settee_edge::bridge::{Head, Output};
 use settee_service::Visibility;
 use settee_settings::couchdb;
 

@@ -16,6 +16,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::{Method, header};
 use settee_database::{Database, Direction, Leaves, ReadView};
+use settee_edge::bridge::pipe::Pipe;
+use settee_edge::etag;
 use settee_model::json::{Json, Kind, write_string};
 use settee_settings::chttpd;
 use tokio::sync::watch;
@@ -24,7 +26,6 @@ use slice::Slice;
 use walk::{Needs, Next, Seen, Walk};
 
 use super::live::{Gone, Listener, Signals, Woken};
-use crate::bridge::pipe::Pipe;
 use crate::node::Node;
 use crate::params::changes::{ChangesParams, Feed};
 use crate::params::document::Extras;
@@ -33,7 +34,7 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::revision::attachments::Text;
 use crate::sequence;
-use crate::{Error, body, bridge, etag, reads, revision};
+use crate::{Error, body, bridge, reads, revision};
 
 /// Approximate number of bytes that a live feed reads before it sends them.
 const BATCH_BYTES: usize = 64 << 10;
@@ -383,7 +384,7 @@ impl Live {
                     None => (database.read()?.for_client(&client), false),
                 };
                 let (text, more) = read_batch(&view, &mut rows, pipe, Slice::start())?;
-                Ok((rows, text, more, keeps.then_some(view)))
+                Ok::<_, Error>((rows, text, more, keeps.then_some(view)))
             };
             let done = if self.rows.params.shown.is_plain() {
                 let share = self.listener.account().share();
@@ -392,7 +393,7 @@ impl Live {
                         Filter::Function(filter) => {
                             self.node.programs.calling(&filter.caller, move || read(None)).await
                         }
-                        _ => self.node.client_threads.scan(share, move || read(None)).await,
+                        _ => self.node.client_threads.scan(share, move || read(None)).await?,
                     }
                 };
                 match self.listener.during(work).await {
@@ -406,7 +407,7 @@ impl Live {
                     return Ok(Err(Gone));
                 }
                 let admission = self.node.outward(self.listener.account());
-                bridge::piping(admission, self.listener.sender(), move |pipe| read(Some(pipe))).await?
+                settee_edge::bridge::piping(admission, self.listener.sender(), move |pipe| read(Some(pipe))).await??
             };
             let (rows, text, more, view) = done;
             (self.rows, self.view) = (rows, view);
@@ -495,7 +496,7 @@ fn read_batch(view: &ReadView, rows: &mut Rows, pipe: Option<Pipe>, slice: Slice
         batch.text.extend_from_slice(separator);
         rows.write(&mut batch, view, &change, |out| walk.write_document(out))?;
         if batch.flow.is_break() {
-            return Err(Error::request_timeout("the client took nothing for too long"));
+            return Err(settee_edge::Error::request_timeout("the client took nothing for too long").into());
         }
         match rows.params.feed {
             Feed::EventSource => {

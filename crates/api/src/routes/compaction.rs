@@ -41,8 +41,7 @@ pub(super) async fn view(request: Request) -> Answer {
         let views = compaction.run().map_err(Error::from);
         let searches = node.searches.compact(&database, compaction.ddoc()).map_err(Error::from);
         if let Err(error) = views.and(searches) {
-            let reason = error.reason;
-            tracing::warn!(%reason, database = database.name(), ddoc = %compaction.ddoc().id, "an index was not compacted");
+            tracing::warn!(reason = %error.reason, database = database.name(), ddoc = %compaction.ddoc().id, "an index was not compacted");
         }
     });
     Ok(respond::ok(StatusCode::ACCEPTED))

@@ -12,10 +12,11 @@ use hyper::header::{self, HeaderValue};
 use md5::{Digest as _, Md5};
 use settee_console::File;
 use settee_edge::accept;
+use settee_edge::etag;
 
+use crate::Error;
 use crate::request::Request;
 use crate::respond::{self, Answer};
-use crate::{Error, etag};
 
 /// One year, the maximum that caches accept. Changed content has another name.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hyper::{StatusCode, header};
 use settee_database::{Database, Layout, Work};
+use settee_edge::etag;
 use settee_model::json::{Value, write_array, write_string};
 use settee_service::{Security, commits};
 use settee_settings::{chttpd, couchdb};
@@ -17,7 +18,7 @@ use crate::params::view::{Source, ViewKind, ViewParams};
 use crate::path::encode_path;
 use crate::request::Request;
 use crate::respond::{self, Answer};
-use crate::{Error, bridge, etag, sequence};
+use crate::{Error, bridge, sequence};
 
 /// The storage engine in CouchDB's responses.
 const ENGINE: &str = "couch";

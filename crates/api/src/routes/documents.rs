@@ -12,15 +12,16 @@ use settee_replication::documents::is_replicator_database;
 use settee_wire::multipart::Writer;
 
 use super::partition::check_place;
-use crate::bridge::{Head, Output};
 use crate::params::attachments::Data;
 use crate::params::document::{DocParams, Extras, OpenRevs, Which};
 use crate::request::Request;
 use crate::respond::{self, Answer, Response};
 use crate::revision::multipart::Related;
 use crate::revision::{self, Encoded};
-use crate::{Error, bridge, etag};
+use crate::{Error, bridge};
 use settee_edge::accept;
+use settee_edge::bridge::{Head, Output};
+use settee_edge::etag;
 use settee_service::{Visibility, public_part};
 
 pub(super) fn doc_id(request: &Request) -> String {
@@ -127,7 +128,7 @@ async fn plain(request: &Request, read: Arc<dyn Fn(usize) -> Result<One, Error> 
             One::Larger(size) => {
                 let large = Arc::clone(&read);
                 // Once in its stored form, and once encoded.
-                bridge::long(request.outward(), 2 * size, move || large(size)).await?
+                settee_edge::bridge::long(request.outward(), 2 * size, move || large(size)).await??
             }
         }
     }

@@ -18,13 +18,14 @@ use super::all_docs::{bodies, direction, id_range, write_row};
 use super::rendered::Rendered;
 use super::request_object::{Members, RequestObject};
 use super::views;
-use crate::bridge::{self, Output};
+use crate::bridge;
 use crate::node::Node;
 use crate::params::view::{Source, ViewKind, ViewParams};
 use crate::reads::reader;
 use crate::request::Request;
 use crate::respond::Answer;
 use crate::{Error, body, sequence};
+use settee_edge::bridge::Output;
 use settee_service::Functions;
 
 const BATCH_BYTES: usize = 64 << 10;

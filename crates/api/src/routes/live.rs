@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use settee_edge::budget::Account;
+use settee_edge::respond::Aborted;
 use settee_edge::shutdown::until_true;
 use settee_service::Progress;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::Error;
-use crate::budget::Account;
 use crate::params::changes::{Feed, Quiet};
-use crate::respond::Aborted;
 
 /// Minimum interval of heartbeats while a feed works, because a `timeout` may be zero.
 const MIN_BEAT: Duration = Duration::from_millis(10);

@@ -3,13 +3,14 @@
 use std::ops::ControlFlow;
 
 use settee_database::{LocalDocument, ReadView};
+use settee_edge::bridge::Output;
 use settee_model::json::{Json, write_string};
 
 use super::all_docs::{asked, direction, id_range};
 use super::documents::write_local;
 use super::queries::Queries;
 use crate::Error;
-use crate::bridge::{self, Output};
+use crate::bridge;
 use crate::params::view::{Source, ViewKind, ViewParams};
 use crate::request::Request;
 use crate::respond::Answer;

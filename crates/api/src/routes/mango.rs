@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use hyper::StatusCode;
+use settee_edge::bridge::Output;
 use settee_mango::index::edit::{self, NewIndex};
 use settee_mango::{
     DocumentSink, FindOptions, Found, Outcome, Readers, TextSearch, explain as explain_plan, find as find_documents,
@@ -11,7 +12,7 @@ use settee_mango::{
 use settee_model::json::{Json, write_string};
 use settee_settings::{dreyfus, nouveau};
 
-use crate::bridge::{self, Output};
+use crate::bridge;
 use crate::metrics::{Count, Metrics};
 use crate::node::Node;
 use crate::reads::reader;

@@ -218,7 +218,7 @@ fn trial_text(trial: &Trial, language: &str) -> Vec<u8> {
     out.extend_from_slice(br#","errors":"#);
     let ended = trial.ended.as_ref().map(|(id, error)| (id.clone(), Error::from(error.clone())));
     let thrown = trial.failures.iter().map(|(id, message)| (Some(id.clone()), "exception".into(), message.clone()));
-    let fatal = ended.map(|(id, error)| (id, error.name, error.reason.into_owned()));
+    let fatal = ended.map(|(id, error)| (id, error.name.clone(), error.reason.to_string()));
     let errors: Vec<(Option<String>, std::borrow::Cow<'static, str>, String)> = thrown.chain(fatal).collect();
     write_array(&mut out, &errors, |out, (id, name, reason)| {
         out.extend_from_slice(br#"{"id":"#);

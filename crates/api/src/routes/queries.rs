@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 use std::slice;
 
+use settee_edge::bridge::Output;
 use settee_model::json::{Json, Kind};
 
 use crate::Error;
-use crate::bridge::Output;
 use crate::params::Query;
 use crate::params::view::{ViewKind, ViewParams};
 use crate::request::Request;

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
+use settee_edge::bridge::Head;
 use settee_model::base64;
 use settee_model::json::{Kind, Value};
 use settee_settings::{Settings, csp};
 
-use crate::bridge::Head;
 use crate::node::Node;
 use crate::respond::{self, Response};
 use crate::{Error, authentication};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, ReadView};
 use settee_design::{DesignDocument, SearchKind};
+use settee_edge::bridge::Output;
 use settee_model::json::{self, write_array, write_object, write_string};
 use settee_search::{
     Analyzer, Highlight, Hit, Index, Locale, Nearest, Query as SearchQuery, Request as Search, SearchLimits, Searches,
@@ -17,7 +18,7 @@ use settee_views::design_documents;
 
 use super::views::design_document;
 use crate::Error;
-use crate::bridge::{self, Output};
+use crate::bridge;
 use crate::node::Node;
 use crate::params::search::SearchParams;
 use crate::request::Request;

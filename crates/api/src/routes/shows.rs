@@ -10,9 +10,10 @@ use super::documents::{is_local, local_rev, local_tag, write_local};
 use super::partition::check_place;
 use super::rendered::Rendered;
 use super::request_object::{Members, RequestObject};
+use crate::Error;
 use crate::request::Request;
 use crate::respond::{self, Answer};
-use crate::{Error, etag};
+use settee_edge::etag;
 use settee_service::revisions::{Conflicts, write_for_functions};
 use settee_service::{Functions, Visibility};
 

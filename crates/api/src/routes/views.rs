@@ -8,6 +8,7 @@ use hyper::StatusCode;
 use hyper::header::HeaderName;
 use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Head, ReadClient, ReadView};
 use settee_design::{Cancellation, DesignDocument, MapSource};
+use settee_edge::bridge::Output;
 use settee_model::Rev;
 use settee_model::json::{Json, write_string};
 use settee_views::{
@@ -18,7 +19,7 @@ use settee_views::{
 use super::all_docs::write_winner;
 use super::playground;
 use super::queries::Queries;
-use crate::bridge::{self, Output};
+use crate::bridge;
 use crate::node::Node;
 use crate::params::attachments::Shown;
 use crate::params::document::Extras;

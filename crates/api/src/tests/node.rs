@@ -21,7 +21,6 @@ use settee_storage::memory::MemoryEngine;
 
 use crate::authentication::jwt::KeyReader;
 use crate::authentication::{self, Caller};
-use crate::budget::{Account, Share};
 use crate::head::RequestHead;
 use crate::node::{Node, NodeDependencies, Platform};
 use crate::request::Unread;
@@ -30,6 +29,7 @@ use crate::routes::router;
 use crate::tests::live::Values;
 use crate::tests::parts::parts;
 use settee_design::scripted::Scripted;
+use settee_edge::budget::{Account, Share};
 use settee_edge::origin::Scheme;
 use settee_edge::shutdown::Shutdown;
 

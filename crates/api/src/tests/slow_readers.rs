@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use settee_edge::budget::{Account, Share};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::budget::{Account, Share};
 use crate::tests::live::{Live, TIMEOUT, until};
 
 /// Each client needs two file descriptors of this process, and some systems permit a thousand.

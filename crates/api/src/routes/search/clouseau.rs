@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use settee_database::Database;
 use settee_design::SearchKind;
+use settee_edge::bridge::Output;
 use settee_model::json::{self, Json, Kind, Value, write_string};
 use settee_search::{Dialect, Group, Hit, OrderValue, analyzer_of};
 use settee_settings::dreyfus;
@@ -12,7 +13,7 @@ use settee_views::layout_of;
 
 use super::{Asked, Documents, Found, analyzed, clean_up, write_counts, write_double, write_fields};
 use crate::Error;
-use crate::bridge::{self, Output};
+use crate::bridge;
 use crate::node::Node;
 use crate::params::search::{SearchParams, clouseau as params};
 use crate::request::Request;

@@ -2,6 +2,7 @@
 
 use hyper::StatusCode;
 use settee_design::SearchKind;
+use settee_edge::bridge::Output;
 use settee_model::json::{self, Json, Value, write_array, write_object, write_string};
 use settee_search::{Analyzer, Dialect, Hit, OrderValue, Relation};
 use settee_settings::nouveau;
@@ -9,7 +10,7 @@ use settee_settings::nouveau;
 use super::{Asked, Documents, Found, analyzed, clean_up, write_counts, write_double, write_fields};
 use crate::Error;
 use crate::body;
-use crate::bridge::{self, Output};
+use crate::bridge;
 use crate::node::Node;
 use crate::params::search::{SearchParams, nouveau as params};
 use crate::request::Request;

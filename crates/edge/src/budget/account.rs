@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::slots::Ending;
 use bytes::Bytes;
-use settee_edge::slots::Ending;
 use settee_threads::Cancellation;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -32,9 +32,9 @@ const UNSENT_BYTES: usize = 256 << 10;
 const PROGRESS_BYTES: usize = 16 << 10;
 
 /// Size of the slices of long responses, which makes the progress of their transfer observable.
-pub(crate) const SLICE_BYTES: usize = 64 << 10;
+pub const SLICE_BYTES: usize = 64 << 10;
 
-pub(crate) struct Account {
+pub struct Account {
     budget: Arc<Budget>,
     /// `None` for requests from within this process.
     ending: Option<Arc<Ending>>,
@@ -62,7 +62,7 @@ impl fmt::Debug for Account {
 }
 
 impl Account {
-    pub(crate) fn new(budget: &Arc<Budget>, ending: Option<Arc<Ending>>, share: Share) -> Arc<Self> {
+    pub fn new(budget: &Arc<Budget>, ending: Option<Arc<Ending>>, share: Share) -> Arc<Self> {
         if let Some(ending) = &ending {
             ending.request_begins();
         }
@@ -83,16 +83,16 @@ impl Account {
     }
 
     /// Returns the flag that is set when the client has disconnected.
-    pub(crate) fn cancellation(&self) -> &Cancellation {
+    pub fn cancellation(&self) -> &Cancellation {
         &self.cancellation
     }
 
     /// Sets the class of the client.
-    pub(crate) fn set_share(&self, share: Share) {
+    pub fn set_share(&self, share: Share) {
         self.share.store(share as u8, Ordering::Relaxed);
     }
 
-    pub(crate) fn share(&self) -> Share {
+    pub fn share(&self) -> Share {
         match self.share.load(Ordering::Relaxed) {
             0 => Share::Anonymous,
             1 => Share::User,
@@ -100,17 +100,17 @@ impl Account {
         }
     }
 
-    pub(crate) fn limit(&self) -> usize {
+    pub fn limit(&self) -> usize {
         self.share().of(self.budget.total)
     }
 
-    pub(crate) fn held(&self) -> usize {
+    pub fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 
     /// Holds `bytes` until the request and its response have ended. Waits briefly if the memory is not
     /// available.
-    pub(crate) async fn keep(self: &Arc<Self>, bytes: usize) -> Result<(), Error> {
+    pub async fn keep(self: &Arc<Self>, bytes: usize) -> Result<(), Error> {
         let held = self.hold(bytes).await?;
         self.kept.fetch_add(bytes, Ordering::Relaxed);
         held.stays();
@@ -118,7 +118,7 @@ impl Account {
     }
 
     /// Like `keep`, on a thread that cannot wait.
-    pub(crate) fn keep_now(self: &Arc<Self>, bytes: usize) -> Result<(), Error> {
+    pub fn keep_now(self: &Arc<Self>, bytes: usize) -> Result<(), Error> {
         let held = self.hold_now(bytes)?;
         self.kept.fetch_add(bytes, Ordering::Relaxed);
         held.stays();
@@ -126,7 +126,7 @@ impl Account {
     }
 
     /// Holds `bytes` for the lifetime of the result. Waits briefly if the memory is not available.
-    pub(crate) async fn hold(self: &Arc<Self>, bytes: usize) -> Result<Held, Error> {
+    pub async fn hold(self: &Arc<Self>, bytes: usize) -> Result<Held, Error> {
         let begun = Instant::now();
         loop {
             let freed = self.budget.freed.notified();
@@ -143,7 +143,7 @@ impl Account {
     }
 
     /// Holds `bytes` if they are available now.
-    pub(crate) fn hold_now(self: &Arc<Self>, bytes: usize) -> Result<Held, Error> {
+    pub fn hold_now(self: &Arc<Self>, bytes: usize) -> Result<Held, Error> {
         let share = self.share();
         let taken = self.budget.take(bytes, share);
         self.budget.relieve(share);
@@ -156,7 +156,7 @@ impl Account {
     }
 
     /// Wraps a piece of the response. It is counted until the client has received it.
-    pub(crate) fn unsent(self: &Arc<Self>, piece: Bytes) -> Bytes {
+    pub fn unsent(self: &Arc<Self>, piece: Bytes) -> Bytes {
         let bytes = piece.len();
         self.register();
         self.budget.count(bytes);
@@ -169,14 +169,14 @@ impl Account {
     }
 
     /// Wraps a slice of a piece, so that its transfer is observed.
-    pub(crate) fn slice(self: &Arc<Self>, slice: Bytes) -> Bytes {
+    pub fn slice(self: &Arc<Self>, slice: Bytes) -> Bytes {
         Bytes::from_owner(Slice { slice, account: Arc::clone(self) })
     }
 
     /// Returns true if the next piece may be produced. If the budget is tight, the client must have received
     /// all others first. Requests from within this process never wait, because their caller may collect the
     /// whole response before it drops a piece.
-    pub(crate) fn has_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         if self.ending.is_none() {
             return true;
         }
@@ -185,7 +185,7 @@ impl Account {
     }
 
     /// Waits until the next piece may be produced.
-    pub(crate) async fn room(&self) {
+    pub async fn room(&self) {
         loop {
             let taken = self.taken.notified();
             if self.has_room() {
@@ -197,13 +197,13 @@ impl Account {
     }
 
     /// Sets whether the server waits for data of the client.
-    pub(crate) fn set_receiving(&self, is_receiving: bool) {
+    pub fn set_receiving(&self, is_receiving: bool) {
         self.restart();
         self.is_receiving.store(is_receiving, Ordering::Relaxed);
     }
 
     /// Records progress of the client.
-    pub(crate) fn moved(&self, bytes: usize) {
+    pub fn moved(&self, bytes: usize) {
         if self.moved.fetch_add(bytes, Ordering::Relaxed) + bytes >= PROGRESS_BYTES {
             self.restart();
         }
@@ -254,7 +254,7 @@ impl Drop for Account {
 }
 
 /// Bytes that are reserved until this is dropped.
-pub(crate) struct Held {
+pub struct Held {
     account: Arc<Account>,
     bytes: usize,
 }

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::budget::Account;
 use bytes::Bytes;
 use settee_threads::{release_slot, yield_if_long};
 use tokio::runtime::Handle;
@@ -12,13 +13,12 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::permits::ClientPermit;
-use crate::budget::Account;
 use crate::respond::Aborted;
 
-pub(crate) type Pieces = mpsc::Receiver<Result<Bytes, Aborted>>;
+pub type Pieces = mpsc::Receiver<Result<Bytes, Aborted>>;
 
 /// The sending end of a pipe. If it is dropped before [`Pipe::end`], the response is aborted.
-pub(crate) struct Pipe {
+pub struct Pipe {
     sender: mpsc::Sender<Result<Bytes, Aborted>>,
     /// Reserved capacity for the message that the response is incomplete: without it a client would take an
     /// incomplete response for a complete one. `None` after the end, or if another sender is responsible for
@@ -30,14 +30,14 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    pub(crate) fn new(pieces: usize, permit: ClientPermit, timeout: Duration, account: Arc<Account>) -> (Self, Pieces) {
+    pub fn new(pieces: usize, permit: ClientPermit, timeout: Duration, account: Arc<Account>) -> (Self, Pieces) {
         let (sender, receiver) = mpsc::channel(pieces + 1);
         let last_word = sender.clone().try_reserve_owned().expect("the channel is empty");
         (Self { sender, last_word: Some(last_word), permit, timeout, account }, receiver)
     }
 
     /// Creates a pipe on a shared `sender`, whose other users are responsible for the end of the response.
-    pub(crate) fn beside(
+    pub fn beside(
         sender: mpsc::Sender<Result<Bytes, Aborted>>,
         permit: ClientPermit,
         timeout: Duration,
@@ -48,7 +48,7 @@ impl Pipe {
 
     /// Sends a piece and blocks until the next one may be sent, so it must be called on a thread that may
     /// block. Returns `Break` when the receiver is closed.
-    pub(crate) fn send(&mut self, piece: Bytes) -> ControlFlow<()> {
+    pub fn send(&mut self, piece: Bytes) -> ControlFlow<()> {
         yield_if_long();
         let late = match self.sender.try_send(Ok(self.account.unsent(piece))) {
             Ok(()) if self.account.has_room() => return ControlFlow::Continue(()),
@@ -80,7 +80,7 @@ impl Pipe {
         })
     }
 
-    pub(crate) fn end(mut self) {
+    pub fn end(mut self) {
         self.last_word = None;
     }
 }

@@ -13,7 +13,7 @@ use crate::Error;
 const BYTES_PER_SECOND: u64 = 500;
 
 #[derive(Debug)]
-pub(crate) struct ReceiveTimeout {
+pub struct ReceiveTimeout {
     /// Maximum time without data.
     pause: Duration,
     waited: Duration,
@@ -22,12 +22,12 @@ pub(crate) struct ReceiveTimeout {
 
 impl ReceiveTimeout {
     /// Creates the timeout of a client that may send nothing for `pause`.
-    pub(crate) fn new(pause: Duration) -> Self {
+    pub fn new(pause: Duration) -> Self {
         Self { pause, waited: Duration::ZERO, received: 0 }
     }
 
     /// Returns the next frame of `body`, or `None` at the end. Only the time within this call is counted.
-    pub(crate) async fn frame<B>(&mut self, body: &mut B) -> Option<Result<Frame<Bytes>, Error>>
+    pub async fn frame<B>(&mut self, body: &mut B) -> Option<Result<Frame<Bytes>, Error>>
     where
         B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
     {
@@ -48,7 +48,7 @@ impl ReceiveTimeout {
     }
 }
 
-pub(crate) fn timed_out() -> Error {
+pub fn timed_out() -> Error {
     Error::request_timeout("the request body did not come in time")
 }
 

@@ -11,9 +11,9 @@ const TARGET_BYTES: usize = 65_000;
 
 /// Maximum size and number of fields of a head.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HeadLimits {
-    pub(crate) bytes: usize,
-    pub(crate) headers: usize,
+pub struct HeadLimits {
+    pub bytes: usize,
+    pub headers: usize,
 }
 
 /// Follows requests, escapes their targets, and stops at heads that the library would refuse without a

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::budget::Account;
 use bytes::Bytes;
 use hyper::body::Body;
 use tokio::sync::mpsc;
@@ -10,7 +11,6 @@ use tokio::sync::mpsc;
 use crate::Error;
 use crate::body::timeout::{ReceiveTimeout, timed_out};
 use crate::bridge::permits::{Admission, ClientPermit};
-use crate::budget::Account;
 
 /// Number of pieces that are buffered for the reader.
 const PIECES_WAITING: usize = 4;
@@ -18,20 +18,20 @@ const PIECES_WAITING: usize = 4;
 /// Memory of a body in transit: the buffered pieces, and the same amount for the reader.
 const UPLOAD_BYTES: usize = 256 << 10;
 
-pub(crate) struct Pieces(mpsc::Receiver<Result<Bytes, Error>>);
+pub struct Pieces(mpsc::Receiver<Result<Bytes, Error>>);
 
 impl Pieces {
     /// Returns the next piece, or `None` at the end. Blocks, so it must be called on a thread that may block.
-    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Error> {
+    pub fn next(&mut self) -> Result<Option<Bytes>, Error> {
         self.0.blocking_recv().transpose()
     }
 }
 
 /// Runs `work` with the pieces of `body` on a thread that may wait for its client.
-pub(crate) async fn with_pieces<B, T>(
+pub async fn with_pieces<B, T>(
     admission: Admission,
     body: B,
-    work: impl FnOnce(&mut Pieces) -> Result<T, Error> + Send + 'static,
+    work: impl FnOnce(&mut Pieces) -> T + Send + 'static,
 ) -> Result<T, Error>
 where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
@@ -46,7 +46,7 @@ where
     let task = admission.spawn(move || work(&mut Pieces(receiver)));
     let (done, ()) = tokio::join!(task.end(), send(body, sender, permit, admission.timeout(), &account));
     account.set_receiving(false);
-    done?
+    Ok(done?)
 }
 
 async fn send<B>(

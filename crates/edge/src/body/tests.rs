@@ -1,4 +1,4 @@
-//! Bodies: limits, compression, content types.
+//! Bodies: limits and compression.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::io::Write;
@@ -88,35 +88,4 @@ async fn broken_compression_is_the_clients_fault() {
     }
     let error = read_whole(b"{}".to_vec(), &encoded("br"), 100).await;
     assert_eq!(error, Err("415 bad_content_type: br is not a supported content encoding.".to_owned()));
-}
-
-#[tokio::test]
-async fn small_and_large_bodies_are_parsed_alike() {
-    for len in [10, LARGE_BODY_BYTES + 10] {
-        let text = format!("[ \"{}\" ]", "x".repeat(len));
-        let parsed = json(Bytes::from(text.clone())).await.unwrap();
-        assert_eq!(parsed.as_bytes(), text.replace(' ', "").as_bytes());
-        let broken = json(Bytes::from(text[1..].to_owned())).await.map_err(|error| show(&error));
-        assert_eq!(broken, Err("400 bad_request: invalid UTF-8 JSON".to_owned()));
-    }
-}
-
-#[test]
-fn a_post_must_be_called_json() {
-    let check = |content_type: Option<&'static str>, expected: bool| {
-        let headers = content_type.map(|text| (header::CONTENT_TYPE, header::HeaderValue::from_static(text)));
-        let result = require_json(&headers.into_iter().collect()).map_err(|error| show(&error));
-        let refused = "415 bad_content_type: Content-Type must be application/json".to_owned();
-        assert_eq!(result, if expected { Ok(()) } else { Err(refused) }, "{content_type:?}");
-    };
-    check(None, false);
-    check(Some(""), false);
-    check(Some("application/json"), true);
-    check(Some("application/json; charset=utf-8"), true);
-    check(Some(";application/json;x=y"), true);
-    // The comparison is exact, as in CouchDB.
-    check(Some("APPLICATION/JSON"), false);
-    check(Some("application/json ;x=y"), false);
-    check(Some("application/jsonp"), false);
-    check(Some("text/plain; application/json"), false);
 }

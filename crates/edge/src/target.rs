@@ -19,9 +19,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use crate::Error;
+use crate::stream::Ahead;
 use framing::Framing;
-pub(crate) use framing::HeadLimits;
-use settee_edge::stream::Ahead;
+pub use framing::HeadLimits;
 
 /// Header that describes the error of a head. A client that sends it receives that error.
 const REFUSED: HeaderName = HeaderName::from_static("x-settee-refused");
@@ -66,13 +66,13 @@ impl Refusal {
 }
 
 /// Returns the error if these headers replace a refused head.
-pub(crate) fn refused(headers: &HeaderMap) -> Option<Error> {
+pub fn refused(headers: &HeaderMap) -> Option<Error> {
     let word = headers.get(REFUSED)?.as_bytes();
     Refusal::ALL.iter().find(|(_, own)| own.as_bytes() == word).map(|(refusal, _)| refusal.error())
 }
 
 /// A connection whose request heads are made valid for the library.
-pub(crate) struct Lenient<S> {
+pub struct Lenient<S> {
     inner: S,
     framing: Framing,
     /// Changed bytes that did not fit into the buffer of the reader.
@@ -90,7 +90,7 @@ struct Linger {
 
 impl<S> Lenient<S> {
     /// Creates the adapter. `head_time` is the timeout of each head that has started.
-    pub(crate) fn new(inner: S, limits: HeadLimits, head_time: Duration) -> Self {
+    pub fn new(inner: S, limits: HeadLimits, head_time: Duration) -> Self {
         let framing = Framing::new(limits);
         Self { inner, framing, pending: Ahead::default(), head_time, head_end: None, linger: None }
     }

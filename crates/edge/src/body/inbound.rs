@@ -21,7 +21,7 @@ use tokio::time::timeout;
 const REST_BYTES: u64 = 1 << 20;
 const REST_TIME: Duration = Duration::from_secs(1);
 
-pub(crate) struct Inbound(Source);
+pub struct Inbound(Source);
 
 enum Source {
     /// Received over a connection.
@@ -31,7 +31,7 @@ enum Source {
 
 /// The unread rest of a body after its reader is dropped. It is empty if the reader has read the whole body.
 #[derive(Clone, Default)]
-pub(crate) struct Leftover(Arc<Mutex<Rest>>);
+pub struct Leftover(Arc<Mutex<Rest>>);
 
 #[derive(Default)]
 struct Rest {
@@ -40,13 +40,13 @@ struct Rest {
 }
 
 impl Inbound {
-    pub(crate) fn new(body: Incoming) -> (Self, Leftover) {
+    pub fn new(body: Incoming) -> (Self, Leftover) {
         let leftover = Leftover::default();
         (Self(Source::Connection(Some(body), leftover.clone())), leftover)
     }
 
     /// Creates a body that was received in a message of several requests.
-    pub(crate) fn of_message(body: Bytes) -> Self {
+    pub fn of_message(body: Bytes) -> Self {
         Self(Source::Message(body))
     }
 }
@@ -100,7 +100,7 @@ impl Drop for Inbound {
 impl Leftover {
     /// Reads the rest of the body. Returns false if that would take too long; the connection must then not be
     /// reused. A client that waits for "100 Continue" is not asked for its body.
-    pub(crate) async fn clear(&self, waits_to_be_asked: bool) -> bool {
+    pub async fn clear(&self, waits_to_be_asked: bool) -> bool {
         let (body, was_asked_for) = {
             let mut rest = self.0.lock();
             (rest.body.take(), rest.was_asked_for)

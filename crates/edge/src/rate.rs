@@ -20,31 +20,31 @@ const CLIENTS_MAX: usize = 100_000;
 
 /// `[rate_limit]`
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RateLimit {
+pub struct RateLimit {
     /// Average requests per second.
     per_second: f64,
     /// Maximum number of requests at once.
     burst: f64,
-    pub(crate) by: ClientKind,
+    pub by: ClientKind,
 }
 
 /// The unit to which the limit applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ClientKind {
+pub enum ClientKind {
     Address,
     User,
 }
 
 /// A client with a bucket of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Client {
+pub enum Client {
     Address(IpAddr),
     User(String),
 }
 
 impl Client {
     /// Returns the client of an address. The /64 network of an IPv6 address is one client.
-    pub(crate) fn of_address(ip: IpAddr) -> Self {
+    pub fn of_address(ip: IpAddr) -> Self {
         Self::Address(match ip.to_canonical() {
             IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() & !u128::from(u64::MAX)).into()),
             v4 => v4,
@@ -54,7 +54,7 @@ impl Client {
 
 impl RateLimit {
     /// Returns `None` if no limit is configured.
-    pub(crate) fn of(settings: &dyn Settings) -> Option<Self> {
+    pub fn of(settings: &dyn Settings) -> Option<Self> {
         let per_second = rate_limit::REQUESTS_PER_SECOND.of(settings);
         if per_second == 0 {
             return None;
@@ -70,7 +70,7 @@ impl RateLimit {
 }
 
 #[derive(Default)]
-pub(crate) struct Rates(Mutex<HashMap<Client, Bucket>>);
+pub struct Rates(Mutex<HashMap<Client, Bucket>>);
 
 struct Bucket {
     left: f64,
@@ -88,7 +88,7 @@ impl Bucket {
 impl Rates {
     /// Takes a token from the bucket of `client`. Returns an error with the time of a retry if the bucket is
     /// empty.
-    pub(crate) fn take(&self, limit: &RateLimit, client: Client) -> Result<(), Error> {
+    pub fn take(&self, limit: &RateLimit, client: Client) -> Result<(), Error> {
         let now = Instant::now();
         let mut buckets = self.0.lock();
         if buckets.len() >= CLIENTS_MAX && !buckets.contains_key(&client) {
@@ -121,7 +121,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::tests::live::Values;
+    use crate::tests::Values;
 
     fn limit(settings: &[&str]) -> Option<RateLimit> {
         RateLimit::of(&Values::of(settings))

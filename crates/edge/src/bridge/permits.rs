@@ -6,7 +6,7 @@
 //! threads and never queue behind a client.
 //!
 //! Functions of design documents can run until their timeout and wait for processes. The share of one client
-//! is limited in favour of other clients ([`settee_service::Programs`]).
+//! is limited in favour of other clients ([`Permits`]).
 //!
 //! A [`ClientPermit`] whose client is inactive expires after a timeout, which is much shorter while other
 //! requests wait for a permit. This module determines the time of expiry; the caller disconnects the client.
@@ -15,20 +15,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use settee_threads::{GiveWay, Owner, Permit, Permits, Running, SHORT_WORK_MAX, Threads, scoped};
+use settee_threads::{Failed, GiveWay, Owner, Permit, Permits, Running, SHORT_WORK_MAX, Threads, scoped};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use settee_settings::{Key, Settings, chttpd, key::Number};
-
-use crate::Error;
 use crate::budget::{Account, Share};
+use settee_settings::{Key, Settings, chttpd, key::Number};
 
 /// Time for which a client may be inactive while others wait for its permit. Most slow connections receive a
 /// piece in less, because socket buffers hold some hundred kilobytes.
 const CONTENDED_AFTER: Duration = Duration::from_secs(1);
 
-pub(crate) struct ClientThreads {
+pub struct ClientThreads {
     threads: Threads,
     /// The threads of unauthenticated clients. They have low priority from the start, so that a burst of anonymous
     /// requests does not delay other clients.
@@ -67,14 +65,14 @@ impl Shared {
 
 /// Number of permits of each semaphore. Each permit represents a thread. That of an answer also represents up
 /// to a few hundred kilobytes if its client is slow, and that of a list function a process.
-pub(crate) struct PermitCounts {
-    pub(crate) answers: usize,
-    pub(crate) lists: usize,
-    pub(crate) uploads: usize,
+pub struct PermitCounts {
+    pub answers: usize,
+    pub lists: usize,
+    pub uploads: usize,
 }
 
 impl PermitCounts {
-    pub(crate) fn of(settings: &dyn Settings) -> Self {
+    pub fn of(settings: &dyn Settings) -> Self {
         let permits = |key: &Key<Number>| usize::try_from(key.of(settings).clamp(1, 10_000)).unwrap_or(1);
         Self {
             answers: permits(&chttpd::MAX_LONG_ANSWERS),
@@ -85,7 +83,7 @@ impl PermitCounts {
 }
 
 /// The permits for one kind of work: a fair semaphore that detects contention.
-pub(crate) struct Semaphore {
+pub struct Semaphore {
     permits: Arc<Permits>,
     contended_after: Duration,
     queue: Mutex<Queue>,
@@ -100,13 +98,13 @@ struct Queue {
 }
 
 /// A permit to keep a thread waiting for one client.
-pub(crate) struct ClientPermit {
+pub struct ClientPermit {
     semaphore: Arc<Semaphore>,
     _permit: Permit,
 }
 
 /// The semaphore that work waits for, and the timeout of its client.
-pub(crate) struct Admission {
+pub struct Admission {
     threads: Arc<ClientThreads>,
     semaphore: Arc<Semaphore>,
     owner: Option<Owner>,
@@ -116,7 +114,7 @@ pub(crate) struct Admission {
 
 impl ClientThreads {
     /// Creates the threads. Long work calls `give_way` and computes on `processors` threads of each kind concurrently.
-    pub(crate) fn new(permits: &PermitCounts, give_way: &GiveWay, processors: usize) -> Arc<Self> {
+    pub fn new(permits: &PermitCounts, give_way: &GiveWay, processors: usize) -> Arc<Self> {
         Self::with_timeout(permits, CONTENDED_AFTER, give_way, processors)
     }
 
@@ -139,16 +137,16 @@ impl ClientThreads {
     }
 
     /// Returns the admission of a response whose client may be inactive for `timeout`.
-    pub(crate) fn answer(self: &Arc<Self>, account: &Arc<Account>, timeout: Duration) -> Admission {
+    pub fn answer(self: &Arc<Self>, account: &Arc<Account>, timeout: Duration) -> Admission {
         self.admission(self.answers.of(account.share()), None, account, timeout)
     }
 
-    pub(crate) fn list(self: &Arc<Self>, owner: Option<Owner>, account: &Arc<Account>, timeout: Duration) -> Admission {
+    pub fn list(self: &Arc<Self>, owner: Option<Owner>, account: &Arc<Account>, timeout: Duration) -> Admission {
         self.admission(&self.lists, owner, account, timeout)
     }
 
     /// Returns the admission of a body whose client may be inactive for `timeout`.
-    pub(crate) fn upload(self: &Arc<Self>, account: &Arc<Account>, timeout: Duration) -> Admission {
+    pub fn upload(self: &Arc<Self>, account: &Arc<Account>, timeout: Duration) -> Admission {
         self.admission(self.uploads.of(account.share()), None, account, timeout)
     }
 
@@ -176,38 +174,38 @@ impl ClientThreads {
     }
 
     /// Runs `work`, which may be long and does not wait for its client. It needs no permit.
-    pub(crate) async fn scan<T: Send + 'static>(
+    pub async fn scan<T: Send + 'static>(
         &self,
         share: Share,
-        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
-        self.of(share).spawn(scoped(work)).end().await?
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Failed> {
+        self.of(share).spawn(scoped(work)).end().await
     }
 
     /// Returns the number of free permits for responses to administrators.
-    #[cfg(test)]
-    pub(crate) fn free_answers(&self) -> usize {
+    #[must_use]
+    pub fn free_answers(&self) -> usize {
         self.answers.admin.permits.free()
     }
 }
 
 impl Admission {
     /// Returns the time for which the client may be inactive.
-    pub(crate) fn timeout(&self) -> Duration {
+    pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    pub(crate) fn account(&self) -> &Arc<Account> {
+    pub fn account(&self) -> &Arc<Account> {
         &self.account
     }
 
-    pub(crate) async fn acquire(&self) -> ClientPermit {
+    pub async fn acquire(&self) -> ClientPermit {
         self.semaphore.acquire(self.owner).await
     }
 
     /// Runs `work` on a thread. The caller must hold a [`ClientPermit`]. Tasks that the work spawns belong to
     /// the runtime of the caller.
-    pub(crate) fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
+    pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
         self.threads.of(self.account.share()).spawn(scoped(work))
     }
 }
@@ -255,7 +253,7 @@ impl Drop for Waiting<'_> {
 
 impl ClientPermit {
     /// Completes when the permit must be released, provided that its client is inactive from now on.
-    pub(crate) async fn expired(&self, timeout: Duration) {
+    pub async fn expired(&self, timeout: Duration) {
         tokio::select! {
             () = sleep(timeout) => {}
             () = self.contended() => {}
@@ -263,7 +261,7 @@ impl ClientPermit {
     }
 
     /// Completes when another request needs this permit, provided that the client is inactive from now on.
-    pub(crate) async fn contended(&self) {
+    pub async fn contended(&self) {
         sleep(self.semaphore.contended_after).await;
         loop {
             let joined = self.semaphore.joined.notified();

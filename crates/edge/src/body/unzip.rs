@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use crate::budget::Account;
 use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
 
 use crate::Error;
-use crate::budget::Account;
 
 /// Maximum ratio of decompressed to received bytes, beyond [`FREE_BYTES`]. Documents compress to a twentieth
 /// of their size; data that compresses to less than a hundredth is assumed to be an attack on memory.

@@ -1,8 +1,8 @@
 //! Tests of memory reservations, waiting, and disconnection of inactive clients.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use crate::slots::Ending;
 use bytes::Bytes;
-use settee_edge::slots::Ending;
 use tokio::time::{advance, timeout};
 
 use super::*;

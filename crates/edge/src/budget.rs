@@ -18,7 +18,7 @@ use settee_threads::Rank;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub(crate) use account::{Account, Held, SLICE_BYTES};
+pub use account::{Account, Held, SLICE_BYTES};
 
 /// Fill levels of the budget of a share: from the first, inactive clients are disconnected; from the second,
 /// after a shorter time.
@@ -37,7 +37,7 @@ const RELIEVE_EVERY_MS: u64 = 20;
 /// Classes of clients with different parts of the budget. Unauthenticated clients leave memory for users, and
 /// both leave memory for administrators, because these must be able to stop an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Share {
+pub enum Share {
     Anonymous,
     User,
     Admin,
@@ -45,7 +45,7 @@ pub(crate) enum Share {
 
 impl Share {
     /// Returns the rank of these clients among the owners of processes.
-    pub(crate) fn rank(self) -> Rank {
+    pub fn rank(self) -> Rank {
         match self {
             Self::Anonymous => Rank::Anonymous,
             Self::User => Rank::User,
@@ -63,7 +63,7 @@ impl Share {
 }
 
 /// The memory of bodies and responses, and the accounts that hold it.
-pub(crate) struct Budget {
+pub struct Budget {
     total: usize,
     used: AtomicUsize,
     /// Accounts that have held memory.
@@ -76,7 +76,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    pub(crate) fn new(total: usize) -> Arc<Self> {
+    pub fn new(total: usize) -> Arc<Self> {
         Arc::new(Self {
             total,
             used: AtomicUsize::new(0),
@@ -88,11 +88,11 @@ impl Budget {
         })
     }
 
-    pub(crate) fn total(&self) -> usize {
+    pub fn total(&self) -> usize {
         self.total
     }
 
-    pub(crate) fn used(&self) -> usize {
+    pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
