@@ -12,7 +12,6 @@ mod body;
 mod bridge;
 mod browser;
 mod catch_up;
-mod connection;
 mod error;
 mod failures;
 mod handed;
@@ -43,7 +42,6 @@ mod routes;
 mod search_permits;
 mod searching;
 mod sequence;
-mod server;
 mod stages;
 mod steering;
 #[cfg(test)]
@@ -62,4 +60,4 @@ pub use operation::{
     ProcessFigures, Span, Tracer,
 };
 pub use replication::{Replication, ReplicationDependencies};
-pub use server::{Listener, connections_max, serve};
+pub use stages::serve;

@@ -1,17 +1,20 @@
 //! [`Service`]: passes a request through the stages, from its head to the last header of its response.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Uri, Version};
-use settee_edge::beginning::Beginnings;
 use settee_edge::body::inbound::Inbound;
 use settee_edge::body::{self, timeout::ReceiveTimeout};
 use settee_edge::budget::{Account, Share};
+use settee_edge::connection::Handler;
 use settee_edge::origin::Peer;
 use settee_edge::rate::{Client, ClientKind};
+use settee_edge::server::Listener;
+use settee_edge::shutdown::Shutdown;
 use settee_edge::slots::Ending;
 use settee_edge::target;
 use settee_service::commits::{self, Optimistic};
@@ -31,7 +34,7 @@ use crate::request::Unread;
 use crate::respond::{self, Answer, Response};
 use crate::router::Router;
 use crate::steering::{self, Arriving, Steered};
-use crate::{Error, handed, jsonp, optimistic};
+use crate::{Error, handed, jsonp, optimistic, routes};
 
 const METHOD_OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -43,34 +46,47 @@ pub(crate) struct Service {
     node: Arc<Node>,
     router: Arc<Router>,
     version: HeaderValue,
-    beginnings: Beginnings,
+}
+
+/// Serves `listeners`, with at most `connections` concurrent connections, until `shutdown` starts and open
+/// requests have finished or timed out.
+pub async fn serve(node: Arc<Node>, listeners: Vec<Listener>, connections: u64, shutdown: Shutdown) {
+    let router = Arc::new(routes::router(&shutdown));
+    settee_edge::server::serve(Service::new(node, router), listeners, connections, shutdown).await;
+}
+
+impl Handler for Service {
+    fn settings(&self) -> &dyn Settings {
+        self.node.settings.as_ref()
+    }
+
+    fn answer(
+        self: Arc<Self>,
+        request: hyper::Request<Incoming>,
+        peer: Peer,
+        ending: Arc<Ending>,
+    ) -> Pin<Box<dyn Future<Output = Response> + Send>> {
+        Box::pin(self.respond(request, peer, ending))
+    }
+
+    fn stop(&self) {
+        let node = Arc::clone(&self.node);
+        // A build would delay the query that waits for it; it is resumed after the next start.
+        tokio::task::spawn_blocking(move || node.views.stop());
+    }
 }
 
 impl Service {
     pub(crate) fn new(node: Arc<Node>, router: Arc<Router>) -> Arc<Self> {
         let version = version_header(&node);
-        Arc::new(Self { node, router, version, beginnings: Beginnings::new() })
+        Arc::new(Self { node, router, version })
     }
 
     pub(crate) fn node(&self) -> &Arc<Node> {
         &self.node
     }
 
-    pub(crate) fn settings(&self) -> &dyn Settings {
-        self.node.settings.as_ref()
-    }
-
-    /// Returns the permits of HTTP/2 requests.
-    pub(crate) fn beginnings(&self) -> &Beginnings {
-        &self.beginnings
-    }
-
-    pub(crate) async fn answer(
-        self: Arc<Self>,
-        request: hyper::Request<Incoming>,
-        peer: Peer,
-        ending: Arc<Ending>,
-    ) -> Response {
+    async fn respond(self: Arc<Self>, request: hyper::Request<Incoming>, peer: Peer, ending: Arc<Ending>) -> Response {
         let (mut parts, body) = request.into_parts();
         let waits_to_be_asked = parts.headers.contains_key(header::EXPECT);
         let (body, leftover) = Inbound::new(body);

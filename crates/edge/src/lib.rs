@@ -3,23 +3,26 @@
 //!
 //! This crate is independent of databases and of CouchDB's interface: a handler of the crate above answers the requests.
 
+mod error;
+#[cfg(test)]
+mod tests;
+
+pub use error::Error;
+
 pub mod accept;
 pub mod beginning;
 pub mod body;
 pub mod bridge;
 pub mod budget;
-mod error;
+pub mod connection;
 pub mod etag;
 pub mod origin;
 pub mod proxies;
 pub mod rate;
 pub mod respond;
+pub mod server;
 pub mod shutdown;
 pub mod slots;
 pub mod stream;
 pub mod target;
-#[cfg(test)]
-mod tests;
 pub mod tls;
-
-pub use error::Error;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use data_encoding::HEXLOWER;
-use settee_api::Listener;
+use settee_edge::server::Listener;
 use settee_edge::shutdown::Shutdown;
 use tokio::net::TcpListener;
 

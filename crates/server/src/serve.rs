@@ -281,7 +281,7 @@ async fn listen(
     if let Err(error) = &control {
         tracing::warn!(error = format!("{error:#}"), "`settee backup` and `settee doctor` will not reach this server");
     }
-    let wanted = settee_api::connections_max(&**configuration);
+    let wanted = settee_edge::server::connections_max(&**configuration);
     let connections = descriptors.connections(wanted);
     let mut notices = vec![format!("Requests may take {} MiB of memory", node.request_memory_bytes() >> 20)];
     if connections < wanted {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use settee_edge::server::Listener;
 use settee_edge::shutdown::Shutdown;
 use settee_settings::{Persist, Settings, SettingsError};
 use settee_storage::memory::MemoryEngine;
@@ -16,9 +17,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::NodeDependencies;
 use crate::node::Node;
 use crate::tests::parts::parts;
-use crate::{Listener, NodeDependencies};
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -96,7 +97,7 @@ impl Live {
         let address = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
         let node = Node::new(dependencies);
-        let connections = crate::connections_max(&*node.settings);
+        let connections = settee_edge::server::connections_max(&*node.settings);
         let listeners = vec![Listener::Tcp(listener)];
         let serving = tokio::spawn(crate::serve(Arc::clone(&node), listeners, connections, shutdown.clone()));
         Self { address, node, shutdown, serving }

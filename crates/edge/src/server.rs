@@ -8,15 +8,13 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use settee_edge::shutdown::{Shutdown, until_true};
-use settee_edge::slots::Slots;
-use settee_edge::tls::Tls;
+use crate::shutdown::{Shutdown, until_true};
+use crate::slots::Slots;
+use crate::tls::Tls;
 use settee_settings::{Settings, chttpd};
 
-use crate::connection::{self, Accepted};
-use crate::node::Node;
-use crate::routes;
-use crate::stages::Service;
+use crate::beginning::Beginnings;
+use crate::connection::{self, Accepted, Handler, Service};
 
 /// Time that open requests have to finish when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);
@@ -51,18 +49,16 @@ pub fn connections_max(settings: &dyn Settings) -> u64 {
 
 /// Serves `listeners`, with at most `connections` concurrent connections, until `shutdown` starts and open
 /// requests have finished or timed out.
-pub async fn serve(node: Arc<Node>, listeners: Vec<Listener>, connections: u64, shutdown: Shutdown) {
-    let router = Arc::new(routes::router(&shutdown));
+pub async fn serve(handler: Arc<dyn Handler>, listeners: Vec<Listener>, connections: u64, shutdown: Shutdown) {
     let most = usize::try_from(connections).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
     let slots = Slots::new(most);
-    let service = Service::new(Arc::clone(&node), router);
+    let service = Arc::new(Service { handler: Arc::clone(&handler), beginnings: Beginnings::new() });
     let mut accepting = JoinSet::new();
     for listener in listeners {
         accepting.spawn(accept_all(Arc::clone(&service), listener, Arc::clone(&slots), shutdown.clone()));
     }
     let mut connections = accepting.join_all().await;
-    // A build would delay the query that waits for it; it is resumed after the next start.
-    tokio::task::spawn_blocking(move || node.views.stop());
+    handler.stop();
     let drained = tokio::time::timeout(DRAIN_TIMEOUT, async {
         for connections in &mut connections {
             while connections.join_next().await.is_some() {}

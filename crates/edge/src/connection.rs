@@ -1,7 +1,7 @@
 //! One connection: detects its protocol, enforces its limits, and closes it in order.
 //!
 //! HTTP/1.1 and HTTP/2 share each port. With TLS the client selects the protocol in the handshake (ALPN),
-//! without it by its first bytes (prior knowledge). [`Service`] handles the requests.
+//! without it by its first bytes (prior knowledge). A [`Handler`] answers the requests.
 
 use std::convert::Infallible;
 use std::io;
@@ -21,15 +21,15 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use settee_edge::origin::{Peer, Scheme};
-use settee_edge::shutdown::until_true;
-use settee_edge::slots::Ending;
-use settee_edge::stream::{Begun, Paced};
-use settee_edge::target::{HeadLimits, Lenient};
-use settee_edge::tls::Tls;
+use crate::beginning::Beginnings;
+use crate::origin::{Peer, Scheme};
+use crate::respond::Response;
+use crate::shutdown::until_true;
+use crate::slots::Ending;
+use crate::stream::{Begun, Paced};
+use crate::target::{HeadLimits, Lenient};
+use crate::tls::Tls;
 use settee_settings::{Key, Settings, chttpd, key::Number};
-
-use crate::stages::Service;
 
 /// The first bytes of a client that speaks HTTP/2 without TLS.
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -60,21 +60,21 @@ const H2_PING_TIMEOUT: Duration = Duration::from_secs(20);
 const LEAVE_TIME: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Maximum size and number of fields of a head.
-    pub(crate) head: HeadLimits,
+    pub head: HeadLimits,
     /// Timeout of a handshake, and of each head that the client has started to send.
-    pub(crate) head_time: Duration,
+    pub head_time: Duration,
     /// Time for which a connection may stay open without a request.
-    pub(crate) idle_time: Duration,
+    pub idle_time: Duration,
     /// Time for which a client may receive nothing of a response.
-    pub(crate) send_time: Duration,
+    pub send_time: Duration,
     /// Maximum number of concurrent requests on an HTTP/2 connection.
-    pub(crate) streams: u32,
+    pub streams: u32,
 }
 
 impl Limits {
-    pub(crate) fn of(settings: &dyn Settings) -> Self {
+    pub fn of(settings: &dyn Settings) -> Self {
         let size = |key: &Key<Number>, most: u64| usize::try_from(key.of(settings).min(most)).unwrap_or(usize::MAX);
         let time = |key: &Key<Number>| Duration::from_millis(key.of(settings));
         Self {
@@ -90,20 +90,37 @@ impl Limits {
     }
 }
 
-pub(crate) enum Accepted {
+pub enum Accepted {
     Tcp(TcpStream, IpAddr),
     Tls(TcpStream, IpAddr, Tls),
     Unix(UnixStream),
 }
 
+/// Answers the requests of all connections.
+pub trait Handler: Send + Sync {
+    fn settings(&self) -> &dyn Settings;
+
+    /// Returns the response to a request. `ending` disconnects its client.
+    fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        peer: Peer,
+        ending: Arc<Ending>,
+    ) -> Pin<Box<dyn Future<Output = Response> + Send>>;
+
+    /// Is called when the server stops and accepts no further connections. Must not block.
+    fn stop(&self);
+}
+
+/// The handler of the requests, and the permits of HTTP/2 requests.
+pub struct Service {
+    pub handler: Arc<dyn Handler>,
+    pub beginnings: Beginnings,
+}
+
 /// Serves a client until it disconnects, until it is disconnected, or until the server stops.
-pub(crate) async fn serve(
-    service: Arc<Service>,
-    client: Accepted,
-    ending: Arc<Ending>,
-    stopping: watch::Receiver<bool>,
-) {
-    let limits = Limits::of(service.settings());
+pub async fn serve(service: Arc<Service>, client: Accepted, ending: Arc<Ending>, stopping: watch::Receiver<bool>) {
+    let limits = Limits::of(service.handler.settings());
     // Boxed, so that each kind of connection occupies only the memory of its own future.
     let ended = match client {
         Accepted::Tcp(stream, ip) => {
@@ -201,8 +218,8 @@ where
 {
     let own = Arc::clone(ending);
     let serve = service_fn(move |request| {
-        // Boxed, so that an idle connection has no memory for a request.
-        let answer = Box::pin(Arc::clone(&service).answer(request, peer, Arc::clone(&own)));
+        // An idle connection has no memory for a request, because the future is boxed.
+        let answer = Arc::clone(&service.handler).answer(request, peer, Arc::clone(&own));
         async move { Ok::<_, Infallible>(answer.await) }
     });
     let mut builder = http1::Builder::new();
@@ -239,14 +256,14 @@ where
     let last_ms = Arc::new(AtomicU64::new(0));
     let noted_ms = Arc::clone(&last_ms);
     let own = Arc::clone(ending);
-    let begins = Arc::new(service.beginnings().of_connection());
+    let begins = Arc::new(service.beginnings.of_connection());
     let serve = service_fn(move |request: Request<Incoming>| {
         noted_ms.store(since_begun(), Ordering::Relaxed);
-        let (service, own, begins) = (Arc::clone(&service), Arc::clone(&own), Arc::clone(&begins));
+        let (handler, own, begins) = (Arc::clone(&service.handler), Arc::clone(&own), Arc::clone(&begins));
         async move {
             let begin = begins.begin().await;
-            // Boxed, so that waiting requests have no memory for their response.
-            Ok::<_, Infallible>(begin.of(Box::pin(service.answer(request, peer, own))).await)
+            // Waiting requests have no memory for their response, because the future is boxed.
+            Ok::<_, Infallible>(begin.of(handler.answer(request, peer, own)).await)
         }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
