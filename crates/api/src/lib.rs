@@ -2,8 +2,8 @@
 //!
 //! [`serve`] accepts connections and passes each request through four stages: `router` finds the resource and
 //! its declared permission, `access` authorizes the user, the handler in `routes` calls the domain once, and
-//! `respond` encodes the result. Only this crate handles status codes, header names and query strings.
-//! Storage, documents, views and passwords belong to other crates; blocking work runs behind `bridge`.
+//! `respond` encodes the result. Only this crate and [`settee_edge`], which has the connections, handle status codes and
+//! headers. Storage, documents, views and passwords belong to other crates; blocking work runs behind `bridge`.
 
 mod attachments;
 mod auth_policy;

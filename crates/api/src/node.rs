@@ -276,7 +276,6 @@ impl Node {
         &self.identity.node
     }
 
-    /// Returns the memory limit for all bodies and responses in flight.
     #[must_use]
     pub fn request_memory_bytes(&self) -> usize {
         self.budget.total()
@@ -287,7 +286,6 @@ impl Node {
         (self.clock_ms)().saturating_sub(self.started_ms) / 1000
     }
 
-    /// Returns the last requests that took longer than `[log] slow_request_ms`, oldest first.
     #[must_use]
     pub fn slow_requests(&self) -> Vec<SlowRequest> {
         self.metrics.slow_requests((self.operation.monotonic_us)())
@@ -310,7 +308,6 @@ impl Node {
         self.policy.current(self.settings.as_ref(), Policy::of)
     }
 
-    /// Returns the admission of a response that may be long.
     pub(crate) fn outward(&self, account: &Arc<Account>) -> Admission {
         self.client_threads.answer(account, self.policy().send_timeout)
     }
@@ -324,7 +321,6 @@ impl Node {
         self.client_threads.upload(account, self.policy().receive_timeout)
     }
 
-    /// Returns the number of free permits for long responses.
     #[cfg(test)]
     pub(crate) fn free_answers(&self) -> usize {
         self.client_threads.free_answers()

@@ -55,7 +55,6 @@ pub trait Tracer: Send + Sync {
 
 /// The backups that the server writes itself.
 pub trait Backups: Send + Sync {
-    /// Returns the state of the backups.
     fn state(&self) -> BackupState;
     /// Requests a backup. One that is being written continues, and no further one is requested.
     fn start(&self);

@@ -153,7 +153,6 @@ impl Request {
         Caller { owner: Some(owner), cancellation: self.head.account.cancellation().clone() }
     }
 
-    /// Returns the admission of a response that may be long.
     pub(crate) fn outward(&self) -> Admission {
         self.node.outward(&self.head.account)
     }

@@ -472,7 +472,6 @@ fn of_unserved(method: &Method, path: &[Cow<'_, str>]) -> Permission {
     }
 }
 
-/// Returns the class of a client.
 fn share_of(user: &UserContext) -> Share {
     match &user.name {
         _ if user.is_admin() => Share::Admin,

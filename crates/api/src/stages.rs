@@ -48,8 +48,7 @@ pub(crate) struct Service {
     version: HeaderValue,
 }
 
-/// Serves `listeners`, with at most `connections` concurrent connections, until `shutdown` starts and open
-/// requests have finished or timed out.
+/// Serves requests with `node`, see [`settee_edge::server::serve`].
 pub async fn serve(node: Arc<Node>, listeners: Vec<Listener>, connections: u64, shutdown: Shutdown) {
     let router = Arc::new(routes::router(&shutdown));
     settee_edge::server::serve(Service::new(node, router), listeners, connections, shutdown).await;

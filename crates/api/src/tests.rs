@@ -76,12 +76,10 @@ pub(crate) fn check_file(name: &str, text: &str) {
     settee_model::testing::check_file(concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests"), name, text);
 }
 
-/// Returns an account in a separate budget.
 pub(crate) fn account() -> Arc<Account> {
     Account::new(&Budget::new(64 << 20), None, Share::Admin)
 }
 
-/// Returns a function that does not yield.
 pub(crate) fn nothing() -> GiveWay {
     Arc::new(|| {})
 }

@@ -115,7 +115,6 @@ impl Head {
     }
 }
 
-/// A response body that is being written.
 pub struct Output {
     head: Head,
     buffer: Vec<u8>,
@@ -146,7 +145,6 @@ impl Output {
         respond::set(&mut self.head.besides, name, value);
     }
 
-    /// Returns the account of the client of the response.
     pub fn account(&self) -> &Arc<Account> {
         &self.account
     }
@@ -186,7 +184,6 @@ impl Output {
         self.send()
     }
 
-    /// Returns true if a part of the response was sent.
     #[must_use]
     pub fn is_begun(&self) -> bool {
         !matches!(self.sink, Sink::Unsent { .. })

@@ -41,7 +41,6 @@ impl Listener {
     }
 }
 
-/// Returns the configured maximum number of concurrent connections.
 #[must_use]
 pub fn connections_max(settings: &dyn Settings) -> u64 {
     chttpd::MAX_CONNECTIONS.of(settings).max(1)

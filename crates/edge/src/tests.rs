@@ -10,12 +10,10 @@ use settee_threads::GiveWay;
 use crate::Error;
 use crate::budget::{Account, Budget, Share};
 
-/// Returns an account in a separate budget.
 pub(crate) fn account() -> Arc<Account> {
     Account::new(&Budget::new(64 << 20), None, Share::Admin)
 }
 
-/// Returns a function that does not yield.
 pub(crate) fn nothing() -> GiveWay {
     Arc::new(|| {})
 }
@@ -25,7 +23,6 @@ pub(crate) fn show(error: &Error) -> String {
     format!("{} {}: {}", error.status.as_u16(), error.name, error.reason)
 }
 
-/// Settings that no test changes.
 #[derive(Default)]
 pub(crate) struct Values(BTreeMap<(String, String), String>);
 

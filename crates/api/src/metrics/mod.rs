@@ -154,7 +154,6 @@ impl Metrics {
         }
     }
 
-    /// Returns the last slow requests, oldest first.
     pub(crate) fn slow_requests(&self, now_us: u64) -> Vec<SlowRequest> {
         let aged = |(at_us, request): &(u64, SlowRequest)| SlowRequest {
             ago_ms: now_us.saturating_sub(*at_us) / 1000,

@@ -68,7 +68,6 @@ impl Stat {
         }
     }
 
-    /// Returns the number; for a distribution its count.
     pub(crate) fn number(&self, figures: &Figures<'_>, totals: &Totals) -> u64 {
         match self.source {
             Source::Requests => totals.requests(),

@@ -88,7 +88,6 @@ impl FunctionPath {
         }
     }
 
-    /// Returns the path of the function in the design document.
     pub(crate) fn names(&self) -> Vec<&str> {
         match self {
             Self::Filter { name, .. } => vec!["filters", name],

@@ -182,7 +182,6 @@ impl ViewParams {
         Some(keys)
     }
 
-    /// Returns the form of the attachments of included documents.
     pub(crate) fn shown(&self) -> Shown {
         Shown::switches(self.attachments, self.att_encoding_info)
     }
@@ -232,7 +231,6 @@ impl ViewParams {
 }
 
 impl KeyList {
-    /// Returns the single key.
     fn only(&self) -> Option<&Json> {
         match self {
             Self::List(keys) if keys.len() == 1 => keys.first(),

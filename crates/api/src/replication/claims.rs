@@ -33,7 +33,6 @@ impl Claims {
     }
 }
 
-/// Returns the name of a job among all claims.
 fn key(job: &str) -> String {
     format!("replication/{job}")
 }

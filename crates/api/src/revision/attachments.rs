@@ -12,7 +12,6 @@ use crate::{Error, revision};
 
 /// Text that is sent to a client.
 pub(crate) trait Text {
-    /// Returns the buffer to which text is appended.
     fn text(&mut self) -> &mut Vec<u8>;
 
     /// Reserves memory. Must be called before `bytes` bytes are appended at once.

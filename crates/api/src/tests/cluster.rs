@@ -171,7 +171,6 @@ impl Team {
     }
 }
 
-/// Returns the number of list entries of each of the nodes `names`.
 fn of_nodes<const N: usize>(reply: &TestResponse, names: [&str; N]) -> [usize; N] {
     names.map(|name| reply.body.matches(&format!(r#""node":"{name}""#)).count())
 }

@@ -25,7 +25,6 @@ async fn ask(world: &World, line: &str) -> TestResponse {
     world.ask(Ask::new(line).basic("admin", "pw")).await
 }
 
-/// Returns the ids of the rows of a feed.
 async fn ids(world: &World, line: &str) -> String {
     let reply = ask(world, line).await;
     assert_eq!(reply.status, 200, "{line}: {reply:?}");
@@ -36,7 +35,6 @@ async fn ids(world: &World, line: &str) -> String {
 
 const TIMES: &str = r#"["2025-11-28T00:00:00Z",2],["2025-11-28T03:00:00Z",1],["2025-11-28T09:00:00Z",1]"#;
 
-/// Returns the answer with these intervals.
 fn answer(intervals: &str) -> String {
     format!(r#"200 {{"time_seq":{{"00000000-ffffffff":{{"node":[{intervals}]}}}}}}"#)
 }

@@ -5,9 +5,6 @@
 //! threads in a limited number. Work beyond the limit waits as a task. Commits and short reads run on other
 //! threads and never queue behind a client.
 //!
-//! Functions of design documents can run until their timeout and wait for processes. The share of one client
-//! is limited in favour of other clients ([`Permits`]).
-//!
 //! A [`ClientPermit`] whose client is inactive expires after a timeout, which is much shorter while other
 //! requests wait for a permit. This module determines the time of expiry; the caller disconnects the client.
 
@@ -182,7 +179,6 @@ impl ClientThreads {
         self.of(share).spawn(scoped(work)).end().await
     }
 
-    /// Returns the number of free permits for responses to administrators.
     #[must_use]
     pub fn free_answers(&self) -> usize {
         self.answers.admin.permits.free()

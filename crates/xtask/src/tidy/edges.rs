@@ -58,9 +58,11 @@ const ROWS: &[Row] = &[
         imports: &["model", "design", "database", "views", "search"],
         tests_import: &["storage", "storage-testing"],
     },
+    row("edge", &["wire", "settings", "threads"]),
     Row {
         name: "api",
         imports: &[
+            "edge",
             "model",
             "wire",
             "auth",
@@ -108,6 +110,7 @@ const ROWS: &[Row] = &[
             "replication",
             "search",
             "service",
+            "edge",
             "api",
             "couch-files",
         ],

@@ -6,7 +6,7 @@ use super::*;
 
 /// A tree without findings.
 fn sound() -> Tree {
-    let rows: [(&str, &[&str]); 26] = [
+    let rows: [(&str, &[&str]); 27] = [
         ("model", &[]),
         ("wire", &[]),
         ("storage", &[]),
@@ -27,9 +27,11 @@ fn sound() -> Tree {
         ("search", &["model", "storage", "design", "database", "views"]),
         ("mango", &["model", "design", "database", "views", "search"]),
         ("service", &["model", "auth", "settings", "threads", "design", "database", "views", "replication"]),
+        ("edge", &["wire", "settings", "threads"]),
         (
             "api",
             &[
+                "edge",
                 "model",
                 "wire",
                 "auth",

@@ -64,9 +64,9 @@ const RULES: &[Rule] = &[
         name: "http",
         packages: &["hyper", "hyper-util", "http", "http-body", "http-body-util", "axum", "tower", "reqwest", "ureq"],
         phrases: &[&["hyper"], &["hyper_util"], &["http_body_util"], &["StatusCode"], &["HeaderMap"]],
-        crates: Crates::Only(&["api", "replication", "bench"]),
+        crates: Crates::Only(&["edge", "api", "replication", "bench"]),
         tests: Tests::Included,
-        advice: "only `api`, `replication` and `bench` use status codes, headers and query strings: return a value or an \
+        advice: "only `edge`, `api`, `replication` and `bench` use status codes, headers and query strings: return a value or an \
                  error enum, and let `api` turn it into a response",
     },
     Rule {
