@@ -3,7 +3,7 @@
 
     python3 fuzz/nonsense.py --url http://admin:pw@127.0.0.1:5984 --seconds 600 [--seed N]
 
-Use a server without valuable data. Routes come from crates/http/src/tests/routes.txt; parameters, headers and bodies are
+Use a server without valuable data. Routes come from crates/api/src/tests/routes.txt; parameters, headers and bodies are
 drawn from values that are difficult to parse. The exit code is 1 if a fault was found; the seed is printed.
 """
 
@@ -17,7 +17,7 @@ import sys
 import time
 import urllib.parse
 
-ROUTES = pathlib.Path(__file__).parent.parent / "crates/http/src/tests/routes.txt"
+ROUTES = pathlib.Path(__file__).parent.parent / "crates/api/src/tests/routes.txt"
 # Excluded, because these requests stop the server, change its settings or wait for other servers.
 EXCLUDED = ("_restart", "_config", "_reload", "_replicate", "_cluster_setup", "_node")
 TEXTS = ["", "0", "1", "-1", "18446744073709551616", "1e400", "null", "true", "false", '"a"', '"\\ud800"', "[]", "[1,[2]]",

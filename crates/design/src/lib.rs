@@ -7,7 +7,6 @@
 #![warn(missing_docs)]
 
 mod batch;
-mod cancellation;
 pub mod conformance;
 mod design_document;
 mod functions;
@@ -16,7 +15,6 @@ mod modules;
 pub mod rewrites;
 pub mod scripted;
 mod search;
-mod shares;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -24,14 +22,22 @@ use std::sync::Arc;
 use settee_model::json::Value;
 
 pub use batch::{Document, DocumentBatch, Emission, Emissions, MapFailure};
-pub use cancellation::{CANCELLATION_INTERVAL, Caller, CancelOnDrop, Cancellation, Cancelled};
 pub use design_document::{
     DesignDocument, DesignOptions, InvalidMember, Swap, Types, ViewDefinition, validate_members,
 };
 pub use functions::{CallError, DesignProgram, DesignSource, ListSession, ListSink, ListState, MoreRows, Reason};
 pub use limits::{Allowance, Excess, Growth, Limits, LimitsSource, overflow_text};
 pub use search::{SearchDefinition, SearchKind, with_lucene_version};
-pub use shares::{Owner, Rank, Shares};
+pub use settee_threads::{CANCELLATION_INTERVAL, CancelOnDrop, Cancellation, Cancelled, Owner, Rank, Shares};
+
+/// The client on whose behalf functions are called.
+#[derive(Clone, Debug, Default)]
+pub struct Caller {
+    /// The share of processes that its calls count for; without one they use any free process.
+    pub owner: Option<Owner>,
+    /// Cancelled when it disconnects.
+    pub cancellation: Cancellation,
+}
 
 /// Input for compiling the map functions of one index update.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

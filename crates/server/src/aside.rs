@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use data_encoding::HEXLOWER;
-use settee_http::{Listener, Shutdown};
+use settee_edge::server::Listener;
+use settee_edge::shutdown::Shutdown;
 use tokio::net::TcpListener;
 
 use crate::config::{Configuration, Given, Options};
@@ -108,7 +109,7 @@ fn run(data: &Path, password: &str, shutdown: &Shutdown, ready: impl FnOnce(Sock
     let runtime = runtime.context("cannot start threads")?;
     let listener = runtime.block_on(TcpListener::bind(plain)).context("no port is available")?;
     ready(listener.local_addr().context("the port cannot be determined")?);
-    runtime.block_on(settee_http::serve(node, vec![Listener::Tcp(listener)], CONNECTIONS, shutdown.clone()));
+    runtime.block_on(settee_api::serve(node, vec![Listener::Tcp(listener)], CONNECTIONS, shutdown.clone()));
     // The caller may remove the data next, so no file in it may be open any more.
     runtime.shutdown_timeout(END);
     log.flush();

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use settee_http::Node;
+use settee_api::Node;
 use settee_model::json::{Json, Value, write_array, write_string};
 use settee_storage::{Engine, durable};
 

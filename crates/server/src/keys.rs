@@ -3,7 +3,7 @@
 use std::io::{Error, Read};
 use std::sync::Arc;
 
-use settee_http::{KeyFetcher, KeyReader};
+use settee_api::{KeyFetcher, KeyReader};
 
 const LENGTH_MAX_BYTES: usize = 1 << 20;
 

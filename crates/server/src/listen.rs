@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use anyhow::{Context as _, bail};
-use settee_http::Listener;
+use settee_edge::server::Listener;
 use settee_settings::{chttpd, ssl};
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 

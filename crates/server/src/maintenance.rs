@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use settee_api::Node;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Compaction, Database, DatabaseError, Garbage, Happened, throttled};
-use settee_http::Node;
 use settee_settings::{compaction_daemon, global_changes, smoosh_ratio_dbs};
 use settee_storage::Shard;
 use tokio::sync::Notify;

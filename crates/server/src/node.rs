@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use settee_api::{Identity, Node, NodeDependencies, Operation, Platform};
 use settee_auth::Authenticator;
 use settee_database::Catalog;
 use settee_database::tasks::Tasks;
 use settee_design::{Growth, Limits, LimitsSource};
-use settee_http::{Identity, Node, NodeDependencies, Operation, Platform};
 use settee_search::{Caches, Searches};
 use settee_settings::{couchdb, query_server_config, search, view_updater};
 use settee_storage::{Engine, durable};

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::Context as _;
-use settee_http::{Backups, Operation, Shutdown, Tracer};
+use settee_api::{Backups, Operation, Tracer};
+use settee_edge::shutdown::Shutdown;
 use settee_settings::log;
 
 use crate::backup::Board;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use settee_http::ProcessFigures;
+use settee_api::ProcessFigures;
 
 /// Ticks of the processor clock per second, on every current Linux.
 const TICKS_PER_S: u64 = 100;

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use settee_http::{Node, Replication, ReplicationDependencies, Shutdown};
+use settee_api::{Node, Replication, ReplicationDependencies};
+use settee_edge::shutdown::Shutdown;
 use settee_replication::SocketOptions;
 use settee_replication::net::{Network, Options, ReachesPrivate};
 use settee_settings::{Key, key::Text, replicator};

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use settee_api::Node;
 use settee_database::Catalog;
-use settee_http::{Node, Shutdown};
+use settee_edge::shutdown::Shutdown;
 use settee_settings::{Applies, chttpd};
 use settee_storage::{Engine, durable};
 use tokio::signal::unix::{SignalKind, signal};
@@ -280,7 +281,7 @@ async fn listen(
     if let Err(error) = &control {
         tracing::warn!(error = format!("{error:#}"), "`settee backup` and `settee doctor` will not reach this server");
     }
-    let wanted = settee_http::connections_max(&**configuration);
+    let wanted = settee_edge::server::connections_max(&**configuration);
     let connections = descriptors.connections(wanted);
     let mut notices = vec![format!("Requests may take {} MiB of memory", node.request_memory_bytes() >> 20)];
     if connections < wanted {
@@ -318,7 +319,7 @@ async fn listen(
         }
         membership.end().await;
     });
-    settee_http::serve(node, opened.listeners, connections, shutdown).await;
+    settee_api::serve(node, opened.listeners, connections, shutdown).await;
     // Its time limit started at the same moment.
     replication.await.context("ending the replications panicked")?;
     if let Some(watching) = watching {

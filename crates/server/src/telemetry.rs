@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use settee_http::{Attribute, Parent, Span, Tracer};
+use settee_api::{Attribute, Parent, Span, Tracer};
 use settee_model::json::write_string;
 
 use crate::config::Configuration;

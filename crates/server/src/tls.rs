@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use rustls::{SupportedProtocolVersion, version};
-use settee_http::Tls;
+use settee_edge::tls::Tls;
 use settee_settings::ssl;
 
 use crate::config::Configuration;

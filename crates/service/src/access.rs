@@ -11,9 +11,9 @@ use settee_database::{Catalog, validate_name};
 
 use settee_settings::{Settings, chttpd};
 
+use crate::Error;
 use crate::security::{Security, security};
 use crate::users::Users;
-use crate::{Error, threads};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
@@ -95,7 +95,7 @@ impl Access {
                     }
                     Ok(())
                 };
-                if is_small { judge() } else { threads::run(judge).await }
+                if is_small { judge() } else { settee_threads::run(judge).await }
             }
         }
     }

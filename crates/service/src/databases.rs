@@ -9,9 +9,9 @@ use settee_model::{Document, Rev, RevisionHasher};
 use settee_replication::Replicator;
 use settee_settings::{Settings, cluster, couchdb};
 
+use crate::Error;
 use crate::users::{Entropy, Users};
 use crate::validation::Writer;
-use crate::{Error, threads};
 
 const AUTH_ID: &str = "_design/_auth";
 
@@ -114,7 +114,7 @@ impl Databases {
     /// another database than before. A database created later receives them at its creation.
     pub async fn guard_users_database(self: &Arc<Self>) -> Result<(), Error> {
         let databases = Arc::clone(self);
-        threads::run(move || match databases.users_database() {
+        settee_threads::run(move || match databases.users_database() {
             Ok(database) => add_rules(&database),
             Err(DatabaseError::NotFound | DatabaseError::IllegalName(_) | DatabaseError::NameTooLong(_)) => Ok(()),
             Err(error) => Err(error.into()),
@@ -125,7 +125,7 @@ impl Databases {
     /// Creates the users database, unless it exists or `[couchdb] single_node` is off.
     pub async fn make_users_database(self: &Arc<Self>) -> Result<(), Error> {
         let databases = Arc::clone(self);
-        threads::run(move || {
+        settee_threads::run(move || {
             if !couchdb::SINGLE_NODE.of(&*databases.dependencies.settings) {
                 return Ok(());
             }

@@ -6,6 +6,7 @@ use settee_auth::user_document::PasswordRefused;
 use settee_database::DatabaseError;
 use settee_design::{CallError, CompileError};
 use settee_model::{AttachmentError, InvalidRev};
+use settee_threads::Failed;
 
 /// Failure of an operation. The texts are part of responses to clients.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -53,6 +54,12 @@ pub enum Error {
     TooManyLogins,
     #[error("{0}")]
     Internal(&'static str),
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        Self::Internal(failed.0)
+    }
 }
 
 impl Error {

@@ -8,11 +8,10 @@ use settee_database::{Database, Head, ReadView};
 use settee_design::{Caller, DesignProgram, DesignSource, Language, LimitsSource};
 use settee_model::json::{Json, Value};
 use settee_settings::{Settings, chttpd};
+use settee_threads::{Failed, Permit, Permits};
 use settee_views::Languages;
 
 use crate::Error;
-use crate::permits::{Permit, Permits};
-use crate::threads;
 
 #[derive(Clone, Debug)]
 pub struct Functions {
@@ -167,10 +166,10 @@ impl Programs {
     ) -> Result<T, E>
     where
         T: Send + 'static,
-        E: From<Error> + Send + 'static,
+        E: From<Error> + From<Failed> + Send + 'static,
     {
         let permit = self.permit(caller).await?;
-        threads::run(move || {
+        settee_threads::run(move || {
             let result = work();
             drop(permit);
             result

@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
+use settee_threads::GiveWay;
 use tokio::sync::oneshot;
 
 use crate::Error;
-use crate::threads::GiveWay;
 
 const WAITING_MAX: usize = 1024;
 

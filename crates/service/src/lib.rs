@@ -4,21 +4,20 @@
 //!
 //! Each part is a type that receives its dependencies. Errors ([`Error`]) describe the cause; status codes and
 //! everything else of HTTP are the responsibility of the crate that serves it. Blocking work runs on separate threads
-//! ([`threads`]).
+//! ([`settee_threads`]).
 
 mod access;
+pub mod commits;
 mod databases;
 mod error;
 mod feeds;
 mod functions;
 mod hashing;
-mod permits;
 pub mod replicator_documents;
 pub mod revisions;
 mod security;
 #[cfg(test)]
 mod tests;
-pub mod threads;
 mod upgrade;
 mod users;
 mod validation;
@@ -29,7 +28,6 @@ pub use error::Error;
 pub use feeds::{Feeds, Progress};
 pub use functions::{Functions, Programs};
 pub use hashing::Hashers;
-pub use permits::{Owner, Permit, Permits};
 pub use security::{MalformedSecurity, Security, administers, security};
 pub use upgrade::upgrade;
 pub use users::{Counted, Counting, Entropy, UserPolicy, Users, UsersDependencies, Visibility, public_part};

@@ -12,8 +12,8 @@ use settee_model::json::Json;
 use settee_storage::memory::MemoryEngine;
 
 use settee_settings::{Persist, Settings, SettingsError};
+use settee_threads::GiveWay;
 
-use crate::threads::GiveWay;
 use crate::{Error, Hashers, Programs, Users, UsersDependencies, Writer};
 
 #[derive(Default)]

@@ -10,8 +10,8 @@ use settee_design::Caller;
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};
 
+use crate::Error;
 use crate::validation::Writer;
-use crate::{Error, threads};
 
 /// Renews the password hash of a user after a login, if the settings require another hash. The salt is kept,
 /// so that sessions stay valid. The work continues in the background.
@@ -48,7 +48,7 @@ async fn replace_hash(
     let database = dependencies.catalog.database(users_db)?;
     let id = format!("{USER_PREFIX}{}", account.name());
     let (reader, wanted) = (Arc::clone(&database), id.clone());
-    let found = threads::run::<_, Error>(move || {
+    let found = settee_threads::run::<_, Error>(move || {
         let view = reader.read()?;
         let head = view.head(&wanted)?.filter(|head| !head.stored.deleted);
         let Some(head) = head else { return Ok(None) };

@@ -16,7 +16,7 @@ use settee_model::{Rev, RevisionHasher};
 use settee_settings::{Derived, Settings, chttpd_auth};
 
 use crate::security::administers;
-use crate::{Error, Hashers, threads};
+use crate::{Error, Hashers};
 
 /// Number of cached accounts, including names without an account.
 const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(20_000).expect("not zero");
@@ -158,7 +158,7 @@ impl Users {
         let is_remembered = self.known.lock().accounts.contains(name);
         self.count(admin.as_ref(), if is_remembered { Counted::AuthCacheHit } else { Counted::AuthCacheMiss });
         let (instance, wanted, conflicted_users) = (database.instance(), name.to_owned(), policy.conflicted_users);
-        let read = threads::run(move || read(&database.read()?, &wanted, conflicted_users));
+        let read = settee_threads::run(move || read(&database.read()?, &wanted, conflicted_users));
         let account = match (read.await, &admin) {
             (Ok(Some(document)), Some(admin)) => Ok(Some(Arc::new(admin.with_roles_of(document.value())))),
             (Ok(Some(document)), None) => Ok(Some(Arc::new(Account::of_document(name, document.value())))),
@@ -194,7 +194,7 @@ impl Users {
             return Ok(Visibility::Whole);
         }
         let id = id.to_owned();
-        threads::run(move || Visibility::of(&users, &database, &user, &id)).await
+        settee_threads::run(move || Visibility::of(&users, &database, &user, &id)).await
     }
 
     /// Prepares updates of user documents before they are written: passwords are hashed, and updates of other users'
@@ -208,7 +208,7 @@ impl Users {
         let policy = self.policy();
         let owned = Arc::clone(database);
         let asking = user.clone();
-        let is_admin = user.is_admin() || threads::run(move || administers(&owned, &asking)).await?;
+        let is_admin = user.is_admin() || settee_threads::run(move || administers(&owned, &asking)).await?;
         let mut results = Vec::with_capacity(updates.len());
         for update in updates {
             let is_foreign = user.name.is_some() && user.name.as_deref() != update.id().strip_prefix(USER_PREFIX);

@@ -23,7 +23,7 @@ use crate::functions::{Functions, Programs};
 use crate::revisions::{self, Conflicts};
 use crate::security::security;
 use crate::users::{Counted, Users};
-use crate::{Error, threads};
+use crate::{Error, commits};
 
 /// Maximum number of consecutive rounds in which all updates of a request are stale because design documents change.
 const WASTED_ROUNDS_MAX: u32 = 1000;
@@ -168,7 +168,7 @@ impl Writer {
                     }
                 }
             }
-            let outcomes = threads::commit(database, DocUpdate::into_works(accepted)).await?;
+            let outcomes = commits::commit(database, DocUpdate::into_works(accepted)).await?;
             waiting = Vec::new();
             for (place, outcome) in places.into_iter().zip(outcomes) {
                 results[place] = match outcome {

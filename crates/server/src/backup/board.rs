@@ -1,7 +1,7 @@
 //! [`Board`]: the state of the backups that a server writes, and requests to the threads that write them.
 
 use parking_lot::{Condvar, Mutex};
-use settee_http::{BackupAttempt, BackupProgress, BackupSize, BackupState, Backups};
+use settee_api::{BackupAttempt, BackupProgress, BackupSize, BackupState, Backups};
 
 use super::Report;
 use super::remote::Progress;

@@ -213,7 +213,7 @@ fn other_password(name: &str, password: &str, stored: &str) -> Option<String> {
 /// `check`.
 fn violations(sections: &Sections) -> impl Iterator<Item = String> {
     super::flat(sections).filter_map(|(section, key, value)| {
-        let wanted = settee_http::violation(section, key, &value.text)?;
+        let wanted = settee_api::violation(section, key, &value.text)?;
         Some(format!("[{section}] {key} must be {wanted}: requests that depend on it are rejected"))
     })
 }

@@ -306,7 +306,7 @@ impl Configuration {
         for (section, key, value) in flat(&loaded.sections) {
             // A value that was accepted before it was validated is kept, so that all other settings can be reloaded.
             if lookup(&self.sections(), section, key) != Some(value)
-                && let Some(wanted) = settee_http::violation(section, key, &value.text)
+                && let Some(wanted) = settee_api::violation(section, key, &value.text)
             {
                 return Err(SettingsError::Invalid(format!("[{section}] {key} must be {wanted}")));
             }
@@ -428,7 +428,7 @@ fn refused(invalid: ini::InvalidEntry) -> SettingsError {
 fn check(section: &str, key: &str, value: &str) -> Result<(), SettingsError> {
     ini::check_entry(section, key, value).map_err(refused)?;
     let wanted =
-        violation(section, key, value).or_else(|| settee_http::violation(section, key, value).map(str::to_owned));
+        violation(section, key, value).or_else(|| settee_api::violation(section, key, value).map(str::to_owned));
     if let Some(wanted) = wanted {
         return Err(SettingsError::Invalid(format!("[{section}] {key} must be {wanted}")));
     }

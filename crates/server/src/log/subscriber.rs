@@ -17,7 +17,7 @@ fn severity(metadata: &Metadata<'_>) -> Severity {
     match *metadata.level() {
         Level::ERROR => Severity::Error,
         Level::WARN => Severity::Warning,
-        Level::INFO if metadata.target() == settee_http::ACCESS_LOG => Severity::Notice,
+        Level::INFO if metadata.target() == settee_api::ACCESS_LOG => Severity::Notice,
         Level::INFO => Severity::Info,
         Level::DEBUG | Level::TRACE => Severity::Debug,
     }
@@ -62,7 +62,7 @@ impl Subscriber for Collector {
 
     fn event(&self, event: &Event<'_>) {
         let metadata = event.metadata();
-        let is_access = metadata.target() == settee_http::ACCESS_LOG;
+        let is_access = metadata.target() == settee_api::ACCESS_LOG;
         let mut record = Record::new(severity(metadata), is_access);
         event.record(&mut Visitor(&mut record));
         self.0.write(&record);

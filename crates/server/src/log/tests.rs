@@ -33,16 +33,16 @@ impl Drop for Fixture {
 }
 
 fn access(target: &str) {
-    tracing::info!(target: settee_http::ACCESS_LOG, request = "abc", host = "h:5984", peer = %"127.0.0.1", user = "ann",
+    tracing::info!(target: settee_api::ACCESS_LOG, request = "abc", host = "h:5984", peer = %"127.0.0.1", user = "ann",
         method = "GET", target, status = 200_u16, outcome = "ok", duration_ms = 3_u64, bytes = 17_u64);
 }
 
 fn everything() {
-    tracing::debug!(target: "settee_http", "one");
-    tracing::info!(target: "settee_http", database = "db", "two");
+    tracing::debug!(target: "settee_api", "one");
+    tracing::info!(target: "settee_api", database = "db", "two");
     access("/db?x=1");
-    tracing::warn!(target: "settee_http", error = %"broken\n[error] forged", request = "r1", "three");
-    tracing::error!(target: "settee_http", path = "p", "four");
+    tracing::warn!(target: "settee_api", error = %"broken\n[error] forged", request = "r1", "three");
+    tracing::error!(target: "settee_api", path = "p", "four");
     tracing::debug!(target: "hyper", "of a library");
 }
 
@@ -140,8 +140,8 @@ fn secrets_do_not_arrive() {
     let text = fixture.lines(|| {
         access("/_session?name=ann&password=geheim1");
         access("/db/_find?source=http%3A%2F%2Fann%3Ageheim2%40host%2F");
-        tracing::error!(target: "settee_http", error = %"GET http://ann:geheim3@host/db: refused", "failed");
-        tracing::info!(target: "settee_http", "header Authorization: Basic Z2VoZWltNA== and cookie AuthSession=geheim5;");
+        tracing::error!(target: "settee_api", error = %"GET http://ann:geheim3@host/db: refused", "failed");
+        tracing::info!(target: "settee_api", "header Authorization: Basic Z2VoZWltNA== and cookie AuthSession=geheim5;");
     });
     assert_eq!(text.lines().count(), 4, "{text}");
     assert!(!text.contains("geheim") && !text.contains("Z2VoZWlt"), "{text}");

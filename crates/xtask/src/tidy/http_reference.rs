@@ -1,8 +1,8 @@
-//! Rule about the page [`PAGE`] ([`check`]): it names exactly the routes that `http` serves, with their methods and
-//! permissions, and the query parameters that `http` reads.
+//! Rule about the page [`PAGE`] ([`check`]): it names exactly the routes that `api` serves, with their methods and
+//! permissions, and the query parameters that `api` reads.
 //!
-//! The routes are those of [`ROUTES`], which a test of `http` compares with the router. The parameters are the names in
-//! the sources of `http` ([`read_parameters`]). [`SECTIONS`] assigns the sources of large groups of parameters to
+//! The routes are those of [`ROUTES`], which a test of `api` compares with the router. The parameters are the names in
+//! the sources of `api` ([`read_parameters`]). [`SECTIONS`] assigns the sources of large groups of parameters to
 //! sections of the page; other parameters may be at any resource.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,10 +14,10 @@ use super::{Finding, Severity};
 /// Path of the reference.
 pub(super) const PAGE: &str = "docs/http.md";
 /// Path of the table of routes: lines with a path, each followed by indented lines `METHOD PERMISSION BODY`.
-pub(super) const ROUTES: &str = "crates/http/src/tests/routes.txt";
-const SOURCES: &str = "crates/http/src/";
+pub(super) const ROUTES: &str = "crates/api/src/tests/routes.txt";
+const SOURCES: &str = "crates/api/src/";
 
-/// Sources of `http`, and the section of the page that lists their parameters.
+/// Sources of `api`, and the section of the page that lists their parameters.
 const SECTIONS: &[(&str, &str)] = &[
     ("params/view.rs", "Parameters of lists and views"),
     ("params/document.rs", "Parameters of documents"),
@@ -102,7 +102,7 @@ fn check_parameters(tree: &Tree, page: &Page<'_>) -> Vec<Finding> {
             findings.push(finding(
                 PAGE,
                 *line,
-                format!("names the parameter `{name}`, which no source of `http` reads"),
+                format!("names the parameter `{name}`, which no source of `api` reads"),
             ));
         }
     }
@@ -288,9 +288,9 @@ mod tests {
         let mut tree = Tree::default();
         tree.insert(PAGE, page);
         tree.insert(ROUTES, TABLE);
-        tree.insert("crates/http/src/a.rs", SOURCE);
+        tree.insert("crates/api/src/a.rs", SOURCE);
         for (path, text) in files {
-            tree.insert(&format!("crates/http/src/{path}"), text);
+            tree.insert(&format!("crates/api/src/{path}"), text);
         }
         let found: Vec<String> = check(&tree).into_iter().map(|finding| finding.message).collect();
         assert_eq!(found, expected);
@@ -307,10 +307,7 @@ mod tests {
         check_with(
             &page,
             &[],
-            &[
-                "does not name the resource /",
-                "names the resource /_y, which crates/http/src/tests/routes.txt does not",
-            ],
+            &["does not name the resource /", "names the resource /_y, which crates/api/src/tests/routes.txt does not"],
         );
     }
 
@@ -320,7 +317,7 @@ mod tests {
         check_with(
             &page,
             &[],
-            &["GET / requires `any`, not `member`", "names PUT of /, which crates/http/src/tests/routes.txt does not"],
+            &["GET / requires `any`, not `member`", "names PUT of /, which crates/api/src/tests/routes.txt does not"],
         );
         let page = format!("{HEAD}{}", ROWS.replace("| `*` | `database admin`", "| | "));
         check_with(&page, &[], &["lacks the method * of /{db}/_x"]);
@@ -334,7 +331,7 @@ mod tests {
             &[],
             &[
                 "reads the parameter `count`: docs/http.md lacks it",
-                "names the parameter `number`, which no source of `http` reads",
+                "names the parameter `number`, which no source of `api` reads",
             ],
         );
     }
@@ -351,7 +348,7 @@ mod tests {
                 "reads the parameter `count`: docs/http.md lacks it in `Parameters of changes`",
                 "reads the parameter `limit`: docs/http.md lacks it in `Parameters of changes`",
                 "reads the parameter `since`: docs/http.md lacks it in `Parameters of changes`",
-                "names the parameter `batch`, which no source of `http` reads",
+                "names the parameter `batch`, which no source of `api` reads",
             ],
         );
     }

@@ -6,7 +6,7 @@ use super::*;
 
 /// A tree without findings.
 fn sound() -> Tree {
-    let rows: [(&str, &[&str]); 25] = [
+    let rows: [(&str, &[&str]); 27] = [
         ("model", &[]),
         ("wire", &[]),
         ("storage", &[]),
@@ -15,7 +15,8 @@ fn sound() -> Tree {
         ("storage-testing", &["storage", "storage-postgres"]),
         ("auth", &["model"]),
         ("console", &[]),
-        ("design", &["model"]),
+        ("threads", &[]),
+        ("design", &["model", "threads"]),
         ("native", &["model"]),
         ("js", &["model", "design", "native"]),
         ("process", &["model", "design"]),
@@ -25,14 +26,17 @@ fn sound() -> Tree {
         ("views", &["model", "storage", "design", "database"]),
         ("search", &["model", "storage", "design", "database", "views"]),
         ("mango", &["model", "design", "database", "views", "search"]),
-        ("service", &["model", "auth", "settings", "design", "database", "views", "replication"]),
+        ("service", &["model", "auth", "settings", "threads", "design", "database", "views", "replication"]),
+        ("edge", &["wire", "settings", "threads"]),
         (
-            "http",
+            "api",
             &[
+                "edge",
                 "model",
                 "wire",
                 "auth",
                 "settings",
+                "threads",
                 "console",
                 "design",
                 "database",
@@ -46,7 +50,7 @@ fn sound() -> Tree {
         ("settings", &[]),
         ("couch-files", &["model"]),
         ("bench", &["storage-rocksdb"]),
-        ("server", &["model", "http", "storage-rocksdb"]),
+        ("server", &["model", "api", "storage-rocksdb"]),
         ("xtask", &[]),
     ];
     let mut tree = Tree::default();
@@ -132,7 +136,7 @@ fn circles_of_modules_are_found() {
     let circle = |modules: &[(&str, &str)], expected: &[&str]| {
         let files: Vec<(String, String)> = modules
             .iter()
-            .map(|(name, uses)| (format!("crates/http/src/{name}.rs"), format!("//! A module.\n{uses}\n")))
+            .map(|(name, uses)| (format!("crates/api/src/{name}.rs"), format!("//! A module.\n{uses}\n")))
             .collect();
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         check_with(&files, expected);
@@ -141,7 +145,7 @@ fn circles_of_modules_are_found() {
         [("a", "use crate::b::B;"), ("b", "use crate::{Error, c::{D, E}};"), ("c/inner", "fn f() { crate::a::f() }")];
     circle(&three, &[]);
     let found =
-        "error[import-cycle] crates/http/src: 4 modules import each other in a circle, at most 3 may: a, b, c, d.";
+        "error[import-cycle] crates/api/src: 4 modules import each other in a circle, at most 3 may: a, b, c, d.";
     let d = ("d", "use super::a::A;");
     circle(&[three[0], three[1], ("c", "use crate::d;"), d], &[found]);
     circle(&[three[0], three[1], ("c", "#[cfg(test)]\nmod tests { use crate::d; }"), d], &[]);
@@ -160,9 +164,9 @@ fn forbidden_packages_are_found() {
         ("server", "[dependencies]\nhyper = \"1\"\n", Some("http")),
         ("bench", "[dependencies]\nhyper = \"1\"\n", None),
         ("database", "[dependencies]\ntokio = { version = \"1\" }\n", Some("async")),
-        ("http", "[dependencies]\ntokio = { version = \"1\" }\n", None),
-        ("http", "[dependencies]\nserde_json = \"1\"\n", Some("serde-json")),
-        ("http", "[dev-dependencies]\nserde_json = \"1\"\n", None),
+        ("api", "[dependencies]\ntokio = { version = \"1\" }\n", None),
+        ("api", "[dependencies]\nserde_json = \"1\"\n", Some("serde-json")),
+        ("api", "[dev-dependencies]\nserde_json = \"1\"\n", None),
         ("model", "[target.'cfg(unix)'.dependencies]\ngetrandom = \"1\"\n", Some("entropy")),
     ];
     for (name, manifest, rule) in cases {
@@ -179,7 +183,7 @@ fn forbidden_names_are_found() {
         ("server/src/a.rs", "use settee_storage_rocksdb::open;", None),
         ("views/src/a.rs", "// as rocksdb does\nconst A: &str = \"rocksdb\";", None),
         ("database/src/a.rs", "async fn f() {}", Some("async")),
-        ("http/src/a.rs", "async fn f() {}", None),
+        ("api/src/a.rs", "async fn f() {}", None),
         ("views/src/a.rs", "fn f() { let t = std::time::Instant::now(); }", Some("clock")),
         ("views/src/a.rs", "fn f() { SystemTime :: now(); }", Some("clock")),
         ("server/src/a.rs", "fn f() { Instant::now(); }", None),

@@ -64,10 +64,10 @@ const RULES: &[Rule] = &[
         name: "http",
         packages: &["hyper", "hyper-util", "http", "http-body", "http-body-util", "axum", "tower", "reqwest", "ureq"],
         phrases: &[&["hyper"], &["hyper_util"], &["http_body_util"], &["StatusCode"], &["HeaderMap"]],
-        crates: Crates::Only(&["http", "replication", "bench"]),
+        crates: Crates::Only(&["edge", "api", "replication", "bench"]),
         tests: Tests::Included,
-        advice: "only `http`, `replication` and `bench` use status codes, headers and query strings: return a value or an \
-                 error enum, and let `http` turn it into a response",
+        advice: "only `edge`, `api`, `replication` and `bench` use status codes, headers and query strings: return a value or an \
+                 error enum, and let `api` turn it into a response",
     },
     Rule {
         name: "async",
@@ -86,7 +86,7 @@ const RULES: &[Rule] = &[
             "xtask",
         ]),
         tests: Tests::Included,
-        advice: "the core is synchronous (docs/adr/01-layers-and-async.md): block here, and let `http` call \
+        advice: "the core is synchronous (docs/adr/01-layers-and-async.md): block here, and let `api` call \
                  through its bridge",
     },
     Rule {

@@ -18,7 +18,7 @@ use crate::backup::schedule::{Backups, Plan};
 use crate::backup::tests::Fixture;
 use crate::control::Checkpoint;
 use crate::{backends, environment};
-use settee_http::Backups as _;
+use settee_api::Backups as _;
 
 struct Sent {
     fixture: Fixture,

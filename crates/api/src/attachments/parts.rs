@@ -1,0 +1,72 @@
+//! [`Parts`]: incremental parser of multipart bodies.
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use settee_edge::body::pieces::Pieces;
+use settee_wire::multipart::{ContentType, Event, Head, Parser};
+
+use crate::Error;
+
+pub(crate) struct Parts<'a> {
+    parser: Parser,
+    pieces: &'a mut Pieces,
+    /// Number of bytes read of the current part.
+    pub(super) length: u64,
+}
+
+impl<'a> Parts<'a> {
+    pub(crate) fn of(content_type: &ContentType, pieces: &'a mut Pieces) -> Result<Self, Error> {
+        Ok(Self { parser: Parser::of(content_type)?, pieces, length: 0 })
+    }
+
+    fn event(&mut self) -> Result<Option<Event>, Error> {
+        loop {
+            if let Some(event) = self.parser.next()? {
+                return Ok(Some(event));
+            }
+            match self.pieces.next()? {
+                Some(piece) => self.parser.feed(&piece),
+                None => {
+                    self.parser.finish();
+                    return Ok(self.parser.next()?);
+                }
+            }
+        }
+    }
+
+    /// Returns the head of the next part, or `None` after the last part.
+    pub(crate) fn next_part(&mut self) -> Result<Option<Head>, Error> {
+        self.length = 0;
+        match self.event()? {
+            Some(Event::Part(head)) => Ok(Some(head)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the next data of the current part, or `None` at its end.
+    pub(crate) fn data(&mut self) -> Result<Option<Bytes>, Error> {
+        match self.event()? {
+            Some(Event::Data(data)) => {
+                self.length += data.len() as u64;
+                Ok(Some(data))
+            }
+            _ => Ok(None),
+        }
+    }
+    /// Returns the whole current part. Returns an error if it exceeds `bytes_max`.
+    pub(crate) fn text(&mut self, bytes_max: usize) -> Result<Vec<u8>, Error> {
+        let mut text = Vec::new();
+        while let Some(data) = self.data()? {
+            text.extend_from_slice(&data);
+            if text.len() > bytes_max {
+                return Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", ""));
+            }
+        }
+        Ok(text)
+    }
+
+    pub(crate) fn skip(&mut self) -> Result<(), Error> {
+        while self.data()?.is_some() {}
+        Ok(())
+    }
+}

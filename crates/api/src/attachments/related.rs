@@ -1,0 +1,92 @@
+//! Documents in `multipart/related` bodies: the document comes first, followed by the data of its attachments.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use settee_database::{Database, Uploaded};
+use settee_edge::body::pieces::Pieces;
+use settee_model::json::Json;
+use settee_model::{AttachmentData, AttachmentMember, Document, Follows};
+use settee_wire::multipart::ContentType;
+
+use super::{Parts, Policy, compression_of, upload};
+use crate::Error;
+
+pub(crate) struct Related {
+    pub(crate) document: Document,
+    pub(crate) followed: HashMap<String, Uploaded>,
+}
+
+/// Reads a document and stores the attachment data that follows it. `check` can refuse the document before any
+/// data is stored.
+pub(crate) fn receive(
+    database: &Arc<Database>,
+    policy: &Policy,
+    content_type: &ContentType,
+    pieces: &mut Pieces,
+    check: impl FnOnce(&Document) -> Result<(), Error>,
+) -> Result<Related, Error> {
+    let mut parts = Parts::of(content_type, pieces)?;
+    let head = parts.next_part()?.ok_or_else(|| Error::bad_request("The multipart body has no document"))?;
+    if head.content_type().is_none_or(|content_type| content_type.essence != "application/json") {
+        return Err(Error::bad_content_type("application/json"));
+    }
+    let text = parts.text(MAX_TEXT_BYTES)?;
+    let json = Json::parse(&text)?;
+    drop(text);
+    let document = Document::parse(json.value())?;
+    check(&document)?;
+    let members = match &document.attachments {
+        Some(attachments) => AttachmentMember::parse_all(attachments.value())?,
+        None => Vec::new(),
+    };
+    let mut awaited = members.into_iter().filter_map(Awaited::of);
+    let mut followed = HashMap::new();
+    while parts.next_part()?.is_some() {
+        // Parts are assigned to attachments by their order in the document; the names in the part headers are
+        // ignored.
+        let one = awaited.next();
+        let one = one.ok_or_else(|| Error::bad_request("More attachments follow than the document names"))?;
+        let compression = compression_of(policy, &one.content_type, &one.follows);
+        let uploaded = upload(database, policy, &one.name, compression, || parts.data())?;
+        one.check(&uploaded, parts.length)?;
+        followed.insert(one.name, uploaded);
+    }
+    Ok(Related { document, followed })
+}
+
+/// Maximum length of the JSON of a document with inline attachments.
+const MAX_TEXT_BYTES: usize = 1 << 30;
+
+/// An attachment whose data follows in a part of its own.
+struct Awaited {
+    name: String,
+    content_type: String,
+    follows: Follows,
+}
+
+impl Awaited {
+    fn of(member: AttachmentMember) -> Option<Self> {
+        let AttachmentMember { name, content_type, data, .. } = member;
+        let AttachmentData::Follows(follows) = data else { return None };
+        Some(Self { name, content_type, follows })
+    }
+
+    /// Returns an error if the length or the digest of the data differs from those in the document.
+    fn check(&self, uploaded: &Uploaded, length: u64) -> Result<(), Error> {
+        if let Some(reply) = self.follows.bytes_that_follow()
+            && reply != length
+        {
+            let reason = format!("Attachment {} has {length} bytes instead of {reply}", self.name);
+            return Err(Error::bad_request(reason));
+        }
+        // Some clients send the digest of the data as the source stored it (possibly compressed).
+        let known = [uploaded.received_md5(), uploaded.stored_md5()];
+        if self.follows.md5.is_some_and(|reply| !known.contains(&reply)) {
+            let reason = "Possible message corruption.";
+            return Err(Error::new(StatusCode::BAD_REQUEST, "content_md5_mismatch", reason));
+        }
+        Ok(())
+    }
+}

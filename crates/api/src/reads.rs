@@ -1,0 +1,32 @@
+//! Reads on behalf of a request: [`reader`] passes its memory and its cancellation to the database, [`ReadCounter`]
+//! counts the reads of its work on all threads.
+
+use std::sync::Arc;
+
+use settee_database::{Memory, ReadClient, Taken, Tally};
+use settee_edge::budget::Account;
+use settee_threads::{Scope, yield_if_long};
+
+/// Counts the reads of the work of a request.
+pub(crate) struct ReadCounter(pub(crate) Arc<Tally>);
+
+impl Scope for ReadCounter {
+    fn during(self: Arc<Self>, work: &mut dyn FnMut()) {
+        Arc::clone(&self.0).during(work);
+    }
+}
+
+/// Returns the client on whose behalf documents are read.
+pub(crate) fn reader(account: &Arc<Account>) -> ReadClient {
+    let memory: Arc<dyn Memory> = Arc::new(Reader(Arc::clone(account)));
+    ReadClient { cancellation: account.cancellation().clone(), memory: Some(memory), pace: yield_if_long }
+}
+
+/// The account of a client on whose behalf documents are read.
+struct Reader(Arc<Account>);
+
+impl Memory for Reader {
+    fn take(&self, bytes: usize) -> Option<Taken> {
+        Some(Box::new(self.0.hold_now(bytes).ok()?))
+    }
+}

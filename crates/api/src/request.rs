@@ -1,0 +1,236 @@
+//! [`Request`]: the argument of handlers.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::{Body as _, SizeHint};
+use hyper::{HeaderMap, header};
+use parking_lot::Mutex;
+use settee_auth::UserContext;
+use settee_database::Database;
+use settee_design::{Caller, Owner};
+use settee_edge::body::inbound::Inbound;
+use settee_edge::body::pieces::{self, Pieces};
+use settee_edge::body::read;
+use settee_edge::body::timeout::ReceiveTimeout;
+use settee_edge::bridge::permits::Admission;
+use settee_edge::rate::Client;
+use settee_model::json::Json;
+use settee_service::Permission;
+
+use crate::Error;
+use crate::body;
+use crate::head::RequestHead;
+use crate::node::Node;
+use crate::params::Query;
+use crate::path::Captures;
+use crate::router::{Router, Takes};
+
+/// Requests with larger bodies run in the slow lane, so that they do not block others. Replicators and clients
+/// send batches of at most about a megabyte.
+const LANE_BYTES: u64 = 1 << 20;
+
+/// A request body that was not read yet.
+pub(crate) enum Unread {
+    /// Received from the client.
+    Incoming(Inbound),
+    /// Already in memory.
+    Known(Bytes),
+    /// Sent by this process. The lock only makes the value `Sync` and is never contended.
+    Streamed(Mutex<settee_replication::Body>),
+}
+
+pub(crate) struct Request {
+    pub(crate) node: Arc<Node>,
+    pub(crate) router: Arc<Router>,
+    pub(crate) head: RequestHead,
+    pub(crate) headers: HeaderMap,
+    pub(crate) query: Query,
+    pub(crate) user: UserContext,
+    pub(crate) captures: Captures,
+    pub(crate) body: Option<Unread>,
+    pub(crate) takes: Takes,
+}
+
+impl Request {
+    pub(crate) fn database(&self) -> Result<Arc<Database>, Error> {
+        self.node.database(self.captures.get("db"))
+    }
+
+    pub(crate) async fn require_database_admin(&self) -> Result<(), Error> {
+        Ok(self.node.access.authorize(Permission::DatabaseAdmin, &self.user, self.captures.place()).await?)
+    }
+
+    pub(crate) async fn read_body(&mut self) -> Result<Bytes, Error> {
+        if let Some(Unread::Known(bytes)) = self.body.take_if(|body| matches!(body, Unread::Known(_))) {
+            return Ok(bytes);
+        }
+        let begun_us = (self.node.operation.monotonic_us)();
+        let body = self.take_body().await;
+        self.head.seen.set_body_time(begun_us, (self.node.operation.monotonic_us)());
+        body
+    }
+
+    async fn take_body(&mut self) -> Result<Bytes, Error> {
+        // `Content-Encoding` of a request without a body describes nothing.
+        if !self.has_body() {
+            return Ok(Bytes::new());
+        }
+        let policy = self.node.policy();
+        let limit = self.takes.most_bytes().min(policy.max_body_bytes);
+        let (timeout, account) = (ReceiveTimeout::new(policy.receive_timeout), &self.head.account);
+        Ok(match self.body.take() {
+            Some(Unread::Incoming(body)) => read(body, &self.headers, limit, timeout, account).await?,
+            Some(Unread::Streamed(body)) => read(body.into_inner(), &self.headers, limit, timeout, account).await?,
+            Some(Unread::Known(bytes)) => bytes,
+            None => Bytes::new(),
+        })
+    }
+
+    /// Runs `work` on a thread that may block, with the pieces of the body as they are received.
+    pub(crate) async fn with_pieces<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut Pieces) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let admission = self.node.inward(&self.head.account);
+        match self.body.take() {
+            Some(Unread::Incoming(body)) => pieces::with_pieces(admission, body, work).await?,
+            Some(Unread::Streamed(body)) => pieces::with_pieces(admission, body.into_inner(), work).await?,
+            Some(Unread::Known(bytes)) => pieces::with_pieces(admission, Full::new(bytes), work).await?,
+            None => pieces::with_pieces(admission, Full::default(), work).await?,
+        }
+    }
+
+    /// Reads the whole body as JSON, whatever its content type. Returns an error if the client sends none.
+    pub(crate) async fn read_json(&mut self) -> Result<Json, Error> {
+        self.require_body()?;
+        self.read_json_or_empty().await
+    }
+
+    /// Reads the whole body as JSON, whatever its content type. A missing body is an empty text.
+    pub(crate) async fn read_json_or_empty(&mut self) -> Result<Json, Error> {
+        let bytes = self.read_body().await?;
+        self.head.account.keep(bytes.len().saturating_mul(self.takes.copies())).await?;
+        body::json(bytes).await
+    }
+
+    /// Reads the whole body as JSON with documents. The content type must be JSON.
+    pub(crate) async fn read_documents(&mut self) -> Result<Json, Error> {
+        body::require_json(&self.headers)?;
+        self.require_body()?;
+        let bytes = self.read_body().await?;
+        self.head.account.keep(bytes.len().saturating_mul(self.takes.copies())).await?;
+        body::json_envelope(bytes).await
+    }
+
+    /// Returns true if the body may be large, as far as the head of the request shows.
+    pub(crate) fn may_be_large(&self) -> bool {
+        let size = match &self.body {
+            Some(Unread::Incoming(body)) => body.size_hint(),
+            Some(Unread::Known(bytes)) => SizeHint::with_exact(bytes.len() as u64),
+            // Requests from within this process have small bodies.
+            Some(Unread::Streamed(_)) | None => SizeHint::with_exact(0),
+        };
+        may_be_large(self.takes, size.upper(), self.headers.contains_key(header::CONTENT_ENCODING))
+    }
+
+    /// Returns the client on whose behalf functions are called: an account, or the address of a client without
+    /// one.
+    pub(crate) fn caller(&self) -> Caller {
+        let client = self.user.name.clone().map_or_else(|| Client::of_address(self.head.peer), Client::User);
+        let hash = |named: &dyn Fn(&mut DefaultHasher)| {
+            let mut hasher = DefaultHasher::new();
+            named(&mut hasher);
+            hasher.finish()
+        };
+        let owner = Owner {
+            number: hash(&|hasher| client.hash(hasher)),
+            rank: self.head.account.share().rank(),
+            part: hash(&|hasher| self.captures.get("db").hash(hasher)),
+        };
+        Caller { owner: Some(owner), cancellation: self.head.account.cancellation().clone() }
+    }
+
+    pub(crate) fn outward(&self) -> Admission {
+        self.node.outward(&self.head.account)
+    }
+
+    /// Reads the whole body as JSON. The content type must be JSON.
+    pub(crate) async fn read_called_json(&mut self) -> Result<Json, Error> {
+        body::require_json(&self.headers)?;
+        self.read_json().await
+    }
+
+    /// Reads the whole body as a JSON object, whatever its content type.
+    pub(crate) async fn read_object(&mut self) -> Result<Json, Error> {
+        let body = self.read_json().await?;
+        if body.value().is_object() { Ok(body) } else { Err(Error::bad_request("Request body must be a JSON object")) }
+    }
+
+    /// Returns an error if the client sends no body.
+    pub(crate) fn require_body(&self) -> Result<(), Error> {
+        if self.has_body() { Ok(()) } else { Err(Error::bad_request("Missing request body")) }
+    }
+
+    /// Returns true if the client sends a body, even an empty one.
+    fn has_body(&self) -> bool {
+        let is_announced =
+            [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].iter().any(|name| self.headers.contains_key(name));
+        is_announced
+            || match &self.body {
+                Some(Unread::Incoming(body)) => !body.is_end_stream(),
+                Some(Unread::Known(bytes)) => !bytes.is_empty(),
+                Some(Unread::Streamed(_)) => true,
+                None => false,
+            }
+    }
+
+    pub(crate) fn header(&self, name: impl header::AsHeaderName) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// Returns the URL of `path` (which starts with a slash) from the view of the client.
+    pub(crate) fn absolute(&self, path: &str) -> String {
+        absolute(&self.node, &self.head, &self.headers, path)
+    }
+}
+
+/// Returns true if a body of `bytes` bytes (`None` if unknown) may be large. A compressed body can be a
+/// thousand times larger.
+fn may_be_large(takes: Takes, bytes: Option<u64>, is_packed: bool) -> bool {
+    takes.most_bytes() as u64 > LANE_BYTES && bytes.is_none_or(|bytes| bytes > LANE_BYTES || (is_packed && bytes > 0))
+}
+
+/// Returns the URL of `path` from the view of a client that sent these headers.
+pub(crate) fn absolute(node: &Node, head: &RequestHead, headers: &HeaderMap, path: &str) -> String {
+    format!("{}{path}", node.policy().forwarded.origin(headers, head.scheme))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_that_may_be_large() {
+        use Takes::{Documents, Lists, Options};
+        for (takes, bytes, is_packed, expected) in [
+            (Documents, Some(0), false, false),
+            (Documents, Some(0), true, false),
+            (Documents, Some(1), false, false),
+            (Documents, Some(1), true, true),
+            (Documents, Some(LANE_BYTES), false, false),
+            (Documents, Some(LANE_BYTES + 1), false, true),
+            (Documents, None, false, true),
+            (Lists, None, false, true),
+            // The work that these requests start may be long, but they are refused before they are large.
+            (Options, None, false, false),
+            (Options, Some(1), true, false),
+            (Options, Some(LANE_BYTES + 1), false, false),
+        ] {
+            let found = may_be_large(takes, bytes, is_packed);
+            assert_eq!(found, expected, "{:?} of {} bytes, packed: {is_packed}", bytes, takes.most_bytes());
+        }
+    }
+}

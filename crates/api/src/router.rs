@@ -1,0 +1,484 @@
+//! The route table: maps paths to a [`Resource`] with its methods, permissions and handlers.
+//!
+//! A path is split before its segments are decoded, so that `%2F` can be part of a database name or a document
+//! id. Patterns are compared with decoded segments, so that `%5Fall_docs` is not mistaken for a document. As
+//! in CouchDB empty segments are ignored. Resources are tried in order.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use hyper::{HeaderMap, Method, Uri};
+use settee_auth::UserContext;
+use settee_database::members::Node as Member;
+use settee_database::{Database, Layout};
+use settee_edge::budget::Share;
+use settee_model::partition::validate_partition;
+use settee_service::Permission;
+
+use crate::head::RequestHead;
+use crate::node::Node;
+use crate::params::{Plus, Query};
+use crate::path::{Captures, Split, not_text, split};
+use crate::redactor;
+use crate::request::{Request, Unread, absolute};
+use crate::respond::{self, Answer};
+use crate::{Error, bridge};
+
+type Handler = Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync>;
+
+pub(crate) struct Resource {
+    pub(crate) path: &'static str,
+    segments: Vec<Segment>,
+    /// The methods in CouchDB's order.
+    pub(crate) allow: &'static str,
+    pub(crate) methods: Vec<Served>,
+    /// The permission, the kind of body and the handler of all other methods, if they are supported.
+    pub(crate) other_methods: Option<(Permission, Takes, Handler)>,
+}
+
+pub(crate) struct Served {
+    pub(crate) method: Method,
+    pub(crate) permission: Permission,
+    pub(crate) takes: Takes,
+    handler: Handler,
+}
+
+/// Kinds of request bodies, which determine their maximum size. `[chttpd] max_http_request_size` and the
+/// available memory limit all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// Names, options, settings, definitions.
+    Options,
+    /// Lists of keys, ids and revisions, and selectors, which can contain lists.
+    Lists,
+    /// Documents, which have separate limits, and input of design functions.
+    Documents,
+}
+
+impl Takes {
+    pub(crate) fn most_bytes(self) -> usize {
+        match self {
+            Self::Options => 1 << 20,
+            Self::Lists => 64 << 20,
+            Self::Documents => usize::MAX,
+        }
+    }
+
+    /// Returns the number of copies of a body in memory during its processing, in addition to its text: the
+    /// compact text and its parsed form; for documents also the input and the output of the store.
+    pub(crate) fn copies(self) -> usize {
+        match self {
+            Self::Options | Self::Lists => 1,
+            Self::Documents => 3,
+        }
+    }
+}
+
+enum Segment {
+    Literal(&'static str),
+    Capture(&'static str),
+    Rest(&'static str),
+}
+
+pub(crate) struct Router {
+    resources: Vec<Resource>,
+    /// The resources that a path of a given length can match, in order. All longer paths use the last entry.
+    by_length: Vec<Vec<usize>>,
+}
+
+/// The result of resolving a path.
+struct Place<'a> {
+    resource: Option<&'a Resource>,
+    captures: Captures,
+    partition: Option<String>,
+}
+
+impl Resource {
+    /// Creates a resource without methods. In `path`, `{name}` matches one segment and `{*name}` all remaining
+    /// ones.
+    pub(crate) fn new(path: &'static str, allow: &'static str) -> Self {
+        let segments = path.split('/').skip(1).filter(|part| !part.is_empty()).map(|part| {
+            match part.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+                None => Segment::Literal(part),
+                Some(name) => match name.strip_prefix('*') {
+                    Some(name) => Segment::Rest(name),
+                    None => Segment::Capture(name),
+                },
+            }
+        });
+        Self { path, segments: segments.collect(), allow, methods: Vec::new(), other_methods: None }
+    }
+
+    /// Adds a method. Its bodies are options, unless [`Self::takes`] sets another kind.
+    pub(crate) fn on<F, T>(mut self, method: Method, permission: Permission, handler: F) -> Self
+    where
+        F: Fn(Request) -> T + Send + Sync + 'static,
+        T: Future<Output = Answer> + Send + 'static,
+    {
+        let handler: Handler = Arc::new(move |request| Box::pin(handler(request)));
+        self.methods.push(Served { method, permission, takes: Takes::Options, handler });
+        self
+    }
+
+    /// Sets the kind of the bodies of POST, PUT and unnamed methods.
+    pub(crate) fn takes(mut self, takes: Takes) -> Self {
+        for served in &mut self.methods {
+            if matches!(served.method, Method::POST | Method::PUT) {
+                served.takes = takes;
+            }
+        }
+        if let Some((_, others, _)) = &mut self.other_methods {
+            *others = takes;
+        }
+        self
+    }
+
+    /// Adds a handler for all methods that were not added.
+    pub(crate) fn any<F, T>(mut self, permission: Permission, handler: F) -> Self
+    where
+        F: Fn(Request) -> T + Send + Sync + 'static,
+        T: Future<Output = Answer> + Send + 'static,
+    {
+        self.other_methods = Some((permission, Takes::Options, Arc::new(move |request| Box::pin(handler(request)))));
+        self
+    }
+
+    pub(crate) fn get<F, T>(self, permission: Permission, handler: F) -> Self
+    where
+        F: Fn(Request) -> T + Send + Sync + 'static,
+        T: Future<Output = Answer> + Send + 'static,
+    {
+        self.on(Method::GET, permission, handler)
+    }
+
+    pub(crate) fn post<F, T>(self, permission: Permission, handler: F) -> Self
+    where
+        F: Fn(Request) -> T + Send + Sync + 'static,
+        T: Future<Output = Answer> + Send + 'static,
+    {
+        self.on(Method::POST, permission, handler)
+    }
+
+    pub(crate) fn put<F, T>(self, permission: Permission, handler: F) -> Self
+    where
+        F: Fn(Request) -> T + Send + Sync + 'static,
+        T: Future<Output = Answer> + Send + 'static,
+    {
+        self.on(Method::PUT, permission, handler)
+    }
+
+    pub(crate) fn delete<F, T>(self, permission: Permission, handler: F) -> Self
+    where
+        F: Fn(Request) -> T + Send + Sync + 'static,
+        T: Future<Output = Answer> + Send + 'static,
+    {
+        self.on(Method::DELETE, permission, handler)
+    }
+
+    /// Returns the permission of `method`, the kind of its bodies, and its handler. HEAD is handled as GET.
+    pub(crate) fn method(&self, method: &Method) -> Result<(Permission, Takes, &Handler), Error> {
+        let method = if method == Method::HEAD { &Method::GET } else { method };
+        match (self.methods.iter().find(|served| served.method == method), &self.other_methods) {
+            (Some(served), _) => Ok((served.permission, served.takes, &served.handler)),
+            (None, Some((permission, takes, handler))) => Ok((*permission, *takes, handler)),
+            (None, None) => Err(Error::method_not_allowed(self.allow)),
+        }
+    }
+
+    fn fits(&self, length: usize) -> bool {
+        match self.segments.last() {
+            Some(Segment::Rest(_)) => length >= self.segments.len(),
+            _ => length == self.segments.len(),
+        }
+    }
+
+    /// Returns true if the segments match. It captures nothing, because most candidates do not match.
+    fn matches(&self, parts: &[Cow<'_, str>]) -> bool {
+        self.segments.iter().zip(parts).all(|(segment, part)| match segment {
+            Segment::Literal(literal) => part == literal,
+            Segment::Capture(_) | Segment::Rest(_) => true,
+        })
+    }
+
+    /// Returns true for functions of design documents and resources of their views.
+    fn is_function(&self) -> bool {
+        self.path.starts_with("/{db}/_design/{ddoc}/_")
+    }
+
+    fn captures(&self, parts: &[Cow<'_, str>]) -> Captures {
+        let capture = |(index, segment): (usize, &Segment)| match segment {
+            Segment::Literal(_) => None,
+            Segment::Capture(name) => Some((*name, parts[index].to_string())),
+            Segment::Rest(name) => Some((*name, parts[index..].join("/"))),
+        };
+        Captures { parts: self.segments.iter().enumerate().filter_map(capture).collect(), is_garbled: false }
+    }
+
+    /// Returns the number of segments before the attachment name, if the path ends with one.
+    fn attachment_at(&self) -> Option<usize> {
+        matches!(self.segments.last(), Some(Segment::Rest("attachment"))).then(|| self.segments.len() - 1)
+    }
+}
+
+impl Router {
+    pub(crate) fn new(resources: Vec<Resource>) -> Self {
+        let longest = resources.iter().map(|resource| resource.segments.len()).max().unwrap_or(0);
+        let of_length = |length| (0..resources.len()).filter(|&index: &usize| resources[index].fits(length)).collect();
+        let by_length = (0..=longest + 1).map(of_length).collect();
+        Self { resources, by_length }
+    }
+
+    /// Returns the first resource that matches a path.
+    fn resource(&self, parts: &[Cow<'_, str>]) -> Option<&Resource> {
+        let candidates = &self.by_length[parts.len().min(self.by_length.len() - 1)];
+        candidates.iter().map(|&index| &self.resources[index]).find(|resource| resource.matches(parts))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn resources(&self) -> &[Resource] {
+        &self.resources
+    }
+
+    pub(crate) async fn dispatch(
+        self: &Arc<Self>,
+        node: &Arc<Node>,
+        head: RequestHead,
+        headers: HeaderMap,
+        user: UserContext,
+        body: Option<Unread>,
+    ) -> Answer {
+        let place = self.place(head.uri.path(), node.policy().plus)?;
+        get_ready(node, &place.captures).await;
+        let found = match place.resource {
+            Some(resource) => {
+                let method = resource.method(&head.method);
+                method.map(|(permission, takes, handler)| (resource, permission, takes, handler))
+            }
+            None => Err(Error::not_found("missing")),
+        };
+        match &found {
+            Ok((resource, permission, ..)) => {
+                head.account.set_share(share_of(&user));
+                head.seen.set_route(resource.path);
+                node.access.authorize(*permission, &user, place.captures.place()).await?;
+                // The database is opened first, except for requests that create or delete it.
+                let is_for_database = resource.path == "/{db}" && [Method::PUT, Method::DELETE].contains(&head.method);
+                if !is_for_database {
+                    open_database(node, &place.captures)?;
+                }
+                if head.method == Method::GET
+                    && let Some(target) = with_plain_slash(&head.uri)
+                {
+                    return Ok(respond::moved(&absolute(node, &head, &headers, &target)));
+                }
+            }
+            // Unauthorized users must not learn which resources exist, so unsupported paths are authorized
+            // like supported ones of their kind.
+            Err(_) => {
+                let Split { parts, .. } = split(head.uri.path(), node.policy().plus);
+                let permission = of_unserved(&head.method, &parts);
+                node.access.authorize(permission, &user, place.captures.place()).await?;
+                open_database(node, &place.captures)?;
+            }
+        }
+        let mut query = Query::parse(head.uri.query())?;
+        if let Some(named) = &place.partition {
+            enter_partition(node, &place.captures, named, &mut query)?;
+        }
+        let (takes, handler) = match found {
+            Ok((.., takes, handler)) => (takes, handler),
+            Err(error) => {
+                // As in CouchDB, the design document of a function is opened before an unsupported method is
+                // reported.
+                if place.resource.is_some_and(Resource::is_function) || is_unknown_function(&place.captures) {
+                    require_design_document(node, &place.captures).await?;
+                }
+                return Err(error);
+            }
+        };
+        if is_unknown_function(&place.captures) {
+            require_design_document(node, &place.captures).await?;
+        }
+        let (node, router, captures) = (Arc::clone(node), Arc::clone(self), place.captures);
+        let redactor = redactor::redactor(&head, &captures, &user, node.policy().plus)?;
+        let account = Arc::clone(&head.account);
+        let other = node.nodes.named(captures.get("node"), &user);
+        let request = Request { node: Arc::clone(&node), router, head, headers, query, user, captures, body, takes };
+        let answer = match other {
+            Some(other) => pass_on(&other, request).await,
+            None if request.may_be_large() => node.slow_lane.serve(handler(request)).await?,
+            None => handler(request).await,
+        };
+        match redactor {
+            None => answer,
+            Some(redactor) => redactor.cover(answer?, &account).await,
+        }
+    }
+
+    /// Returns the path of the resource that serves `method` on `path`, and what the method needs. `None` if none does.
+    pub(crate) fn served(&self, method: &Method, path: &str, plus: Plus) -> Option<(&'static str, Permission)> {
+        let resource = self.place(path, plus).ok()?.resource?;
+        let (permission, ..) = resource.method(method).ok()?;
+        Some((resource.path, permission))
+    }
+
+    /// Returns the resource and the database of a request that writes documents, if it may be a small write.
+    pub(crate) fn written(&self, method: &Method, path: &str, plus: Plus) -> Option<(&'static str, String)> {
+        if ![Method::PUT, Method::DELETE, Method::POST].contains(method) {
+            return None;
+        }
+        // The path is not resolved completely, because this runs for every request that may be a small write.
+        // These paths have no partitions and no attachment names.
+        let Split { mut parts, garbled: None } = split(path, plus) else { return None };
+        let path = self.resource(&parts)?.path;
+        let is_write = match path {
+            "/{db}" | "/{db}/_bulk_docs" => method == Method::POST,
+            "/{db}/{doc}" | "/{db}/_local/{local}" => method != Method::POST,
+            _ => false,
+        };
+        is_write.then(|| (path, parts.swap_remove(0).into_owned()))
+    }
+
+    /// Resolves a path. A partition is followed by a path of its database.
+    fn place(&self, path: &str, plus: Plus) -> Result<Place<'_>, Error> {
+        let Split { mut parts, garbled } = split(path, plus);
+        let partition = (parts.len() > 3 && parts[1] == "_partition").then(|| parts[2].to_string());
+        if partition.is_some() {
+            parts.drain(1..3);
+        }
+        let is_reachable = partition.is_none() || serves_partitions(&parts);
+        let resource = self.resource(&parts).filter(|_| is_reachable);
+        // Replacing invalid bytes would give one document several names.
+        let attachment_at = resource.and_then(Resource::attachment_at).filter(|_| partition.is_none());
+        if garbled.is_some_and(|at| attachment_at.is_none_or(|name| at < name)) {
+            return Err(not_text());
+        }
+        let captures = match resource {
+            Some(resource) => Captures { is_garbled: garbled.is_some(), ..resource.captures(&parts) },
+            None if partition.is_some() => {
+                Captures { parts: vec![("db", parts[0].to_string())], ..Captures::default() }
+            }
+            None => Captures::default(),
+        };
+        Ok(Place { resource, captures, partition })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn find(&self, method: &Method, path: &str) -> Result<(&Resource, Permission, Captures), Error> {
+        let place = self.place(path, Plus::Space)?;
+        let resource = place.resource.ok_or_else(|| Error::not_found("missing"))?;
+        let (permission, ..) = resource.method(method)?;
+        Ok((resource, permission, place.captures))
+    }
+}
+
+async fn pass_on(other: &Member, mut request: Request) -> Answer {
+    let body = request.read_body().await?;
+    let asked = (&request.head.method, &request.head.uri);
+    request.node.nodes.pass_on(other, asked, &request.headers, body).await
+}
+
+/// Opens the database in the path, or refreshes it after changes of other nodes, on a thread that may block if
+/// that requires reads. A slow or unreachable store therefore blocks no thread of the runtime. Errors are
+/// ignored here and reported by the next access.
+async fn get_ready(node: &Arc<Node>, captures: &Captures) {
+    let name = captures.get("db");
+    if name.is_empty() || node.catalog.is_at_hand(name) {
+        return;
+    }
+    let (node, name) = (Arc::clone(node), name.to_owned());
+    let _ = bridge::blocking(move || node.database(&name).map(|_| ())).await;
+}
+
+/// Returns an error if the database in the path does not exist.
+fn open_database(node: &Node, captures: &Captures) -> Result<(), Error> {
+    match captures.get("db") {
+        "" => Ok(()),
+        name => node.database(name).map(|_| ()),
+    }
+}
+
+/// Returns the target of a read below a design document whose slash is escaped, with a plain slash. CouchDB
+/// redirects there, because relative URLs in attachments would resolve wrongly otherwise.
+fn with_plain_slash(uri: &Uri) -> Option<String> {
+    const PREFIX: &str = "_design";
+    let path = uri.path();
+    let start = path.match_indices('/').map(|(at, _)| at + 1).filter(|at| !path[*at..].starts_with('/')).nth(1)?;
+    let rest = path[start..].strip_prefix(PREFIX)?;
+    let rest = rest.strip_prefix("%2F").or_else(|| rest.strip_prefix("%2f"))?;
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    Some(format!("{}{PREFIX}/{rest}{query}", &path[..start]))
+}
+
+/// Returns true if the resource of these segments (starting with the database) exists within partitions as
+/// well.
+fn serves_partitions(parts: &[Cow<'_, str>]) -> bool {
+    match parts.get(1).map_or("", |part| part.as_ref()) {
+        "_all_docs" | "_find" | "_explain" | "_index" => true,
+        "_design" => parts.get(3).is_some_and(|part| part.starts_with('_')),
+        _ => false,
+    }
+}
+
+/// Adds the partition to the query. Returns an error if the database has no partitions or the name is invalid.
+fn enter_partition(node: &Node, captures: &Captures, partition: &str, query: &mut Query) -> Result<(), Error> {
+    require_partitioned(&*node.database(captures.get("db"))?)?;
+    validate_partition(partition)?;
+    query.set_partition(partition)
+}
+
+pub(crate) fn require_partitioned(database: &Database) -> Result<(), Error> {
+    match database.layout() {
+        Layout::Whole => Err(Error::bad_request("database is not partitioned")),
+        Layout::Partitioned => Ok(()),
+    }
+}
+
+/// Returns true for an attachment of a design document whose name starts like that of a function.
+fn is_unknown_function(captures: &Captures) -> bool {
+    captures.find("ddoc").is_some() && captures.get("attachment").starts_with('_')
+}
+
+async fn require_design_document(node: &Arc<Node>, captures: &Captures) -> Result<(), Error> {
+    let (database, id) = (node.database(captures.get("db"))?, format!("_design/{}", captures.get("ddoc")));
+    bridge::blocking(move || match database.read()?.head(&id)? {
+        None => Err(Error::not_found("missing")),
+        Some(head) if head.stored.deleted => Err(Error::not_found("deleted")),
+        Some(_) => Ok(()),
+    })
+    .await
+}
+
+/// Returns the permission of an unsupported path or method. CouchDB checks it first, so that unauthorized
+/// users do not learn which resources exist.
+fn of_unserved(method: &Method, path: &[Cow<'_, str>]) -> Permission {
+    let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
+    let makes_or_ends = [Method::PUT, Method::DELETE].contains(method);
+    match path[..] {
+        [] | ["favicon.ico", ..] => Permission::Anyone,
+        ["_all_dbs" | "_dbs_info", ..] => Permission::ListDatabases,
+        ["_up" | "_uuids" | "_session" | "_replicate" | "_active_tasks"] => Permission::Anyone,
+        ["_utils", ..] if *method == Method::GET => Permission::Anyone,
+        ["_node", _, "_stats" | "_system" | "_prometheus" | "_history", ..] | ["_stats", ..] => Permission::Metrics,
+        ["_users" | "_replicator", "_all_docs" | "_changes", ..] => Permission::ServerAdmin,
+        [_] if makes_or_ends => Permission::ServerAdmin,
+        ["_users" | "_replicator" | "_global_changes", ..] => Permission::Document,
+        [first, ..] if first.starts_with('_') => Permission::ServerAdmin,
+        [_, "_compact", ..] | [_, "_view_cleanup"] => Permission::Maintenance,
+        [_, "_sync_shards" | "_purge" | "_purged_infos_limit"] => Permission::ServerAdmin,
+        _ => Permission::Document,
+    }
+}
+
+fn share_of(user: &UserContext) -> Share {
+    match &user.name {
+        _ if user.is_admin() => Share::Admin,
+        Some(_) => Share::User,
+        None => Share::Anonymous,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,518 @@
+//! The changes feed in its four forms.
+//!
+//! Rows are read in batches on threads that may block, and sent through a short channel. A slow client
+//! therefore delays no other client, and a waiting feed is a task without a thread. A batch ends when it
+//! contains enough text, or after a time limit, so that rows are not delayed and the feed of a disconnected
+//! client ends.
+
+mod filter_runner;
+mod slice;
+mod walk;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::{Method, header};
+use settee_database::{Database, Direction, Leaves, ReadView};
+use settee_edge::bridge::pipe::Pipe;
+use settee_edge::etag;
+use settee_model::json::{Json, Kind, write_string};
+use settee_settings::chttpd;
+use tokio::sync::watch;
+
+use slice::Slice;
+use walk::{Needs, Next, Seen, Walk};
+
+use super::live::{Gone, Listener, Signals, Woken};
+use crate::node::Node;
+use crate::params::changes::{ChangesParams, Feed};
+use crate::params::document::Extras;
+use crate::params::filter::{Filter, FunctionPath};
+use crate::request::Request;
+use crate::respond::{self, Answer};
+use crate::revision::attachments::Text;
+use crate::sequence;
+use crate::{Error, body, bridge, reads, revision};
+
+/// Approximate number of bytes that a live feed reads before it sends them.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// Number of batches that are buffered for a slow client.
+const BATCHES_WAITING: usize = 2;
+
+/// `GET` and `POST /{db}/_changes`
+pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) -> Answer {
+    let database = request.database()?;
+    let body = if request.head.method == Method::POST { read_body(&mut request).await? } else { None };
+    let timeout_ms = chttpd::CHANGES_TIMEOUT.of(&*request.node.settings);
+    let mut params = ChangesParams::resolve(&request.query, request.header("last-event-id"), timeout_ms, &database)?;
+    params.filter = match FunctionPath::of(&params.filter_name, &request.query)? {
+        Some(path) => {
+            let body = body.as_ref().map_or(&b""[..], Json::as_bytes);
+            Filter::Function(filter_runner::function(&request, &database, path, body).await?)
+        }
+        None => Filter::resolve(&params.filter_name, &request.query, body.as_ref())?,
+    };
+    match params.feed {
+        Feed::Normal => normal(&request, database, params, stopping).await,
+        Feed::Longpoll | Feed::Continuous | Feed::EventSource => {
+            // The subscription starts before the first read, so that no change between them is missed.
+            let progress = request.node.feeds.watch(&database);
+            let (reader, since) = (Arc::clone(&database), params.since);
+            let start = bridge::blocking(move || since.start(&reader.read()?)).await?;
+            let rows = Rows::new(params, start);
+            live(&request, database, rows, None, Signals { progress, stopping }).await
+        }
+    }
+}
+
+/// Reads the body of a POST with the arguments of filters. It may be empty.
+async fn read_body(request: &mut Request) -> Result<Option<Json>, Error> {
+    body::require_json(&request.headers)?;
+    request.require_body()?;
+    let bytes = request.read_body().await?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let object = body::json(bytes).await?;
+    if object.value().kind() == Kind::Object {
+        Ok(Some(object))
+    } else {
+        Err(Error::bad_request("Request body must be a JSON object"))
+    }
+}
+
+async fn normal(
+    request: &Request,
+    database: Arc<Database>,
+    params: ChangesParams,
+    stopping: watch::Receiver<bool>,
+) -> Answer {
+    let (reader, client) = (Arc::clone(&database), reads::reader(&request.head.account));
+    let since = params.since;
+    let (view, update_seq, start) = bridge::blocking(move || {
+        let view = reader.read()?.for_client(&client);
+        let (update_seq, start) = (view.update_seq()?, since.start(&view)?);
+        Ok((view, update_seq, start))
+    })
+    .await?;
+    let tag = entity_tag(&database, (update_seq, start), &params);
+    if etag::knows(&request.headers, &tag) {
+        let mut response = etag::not_modified();
+        respond::set_etag(&mut response, &tag);
+        return Ok(response);
+    }
+    let rows = Rows::new(params, start);
+    let mut response = if rows.may_be_silent() {
+        let progress = request.node.feeds.watch(&database);
+        live(request, database, rows, Some(view), Signals { progress, stopping }).await?
+    } else {
+        all_rows(request, rows, view).await?
+    };
+    respond::set_etag(&mut response, &tag);
+    Ok(response)
+}
+
+/// Answers a normal feed that has a row for most changes.
+async fn all_rows(request: &Request, mut rows: Rows, view: ReadView) -> Answer {
+    bridge::stream(request.outward(), move |output| {
+        output.text().extend_from_slice(b"{\"results\":[\n");
+        let filter = rows.params.filter.clone();
+        let (direction, needs) = (rows.params.direction, Needs::of(&rows.params));
+        let mut walk = Walk::open(&view, rows.position, direction, &filter, needs, Slice::endless())?;
+        while !rows.is_full() {
+            let change = match walk.next()? {
+                Next::Row(change) => change,
+                Next::Pause(_) => continue,
+                Next::End => {
+                    rows.complete(&view)?;
+                    break;
+                }
+            };
+            if rows.sent > 0 {
+                output.text().extend_from_slice(b",\r\n");
+            }
+            rows.write(output, &view, &change, |out| walk.write_document(out))?;
+            if output.row_done().is_break() {
+                return Ok(());
+            }
+        }
+        let pending = rows.pending(&view)?;
+        write_end(output.text(), view.database(), rows.position, pending);
+        Ok(())
+    })
+    .await
+}
+
+/// Returns the entity tag of a feed. The start belongs to it because that of a date depends on the recorded times.
+fn entity_tag(database: &Database, (update_seq, start): (u64, u64), params: &ChangesParams) -> String {
+    let mut hasher = DefaultHasher::new();
+    (database.instance(), update_seq, start, format!("{params:?}")).hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+fn write_end(out: &mut Vec<u8>, database: &Database, last_seq: u64, pending: u64) {
+    out.extend_from_slice(b"\n],\n\"last_seq\":");
+    sequence::write(out, database, last_seq);
+    // CouchDB ends each JSON answer that it sends in chunks with a line feed of its own.
+    out.extend_from_slice(format!(",\"pending\":{pending}}}\n\n").as_bytes());
+}
+
+/// Maximum number of documents that are looked up by id. As in CouchDB, more are found by a scan of all
+/// changes.
+const LOOKUPS_MAX: usize = 100;
+
+struct Rows {
+    params: ChangesParams,
+    sent: u64,
+    since: u64,
+    /// The sequence from which a client continues.
+    position: u64,
+    /// The last sequence that this scan has read, with or without a row.
+    walked: Option<u64>,
+    /// Number of rows that a live feed may send beyond the last one.
+    beyond: u64,
+}
+
+impl Rows {
+    /// Creates the progress of a feed that starts after the update sequence `since`.
+    fn new(params: ChangesParams, since: u64) -> Self {
+        Self { params, sent: 0, since, position: since, walked: None, beyond: 0 }
+    }
+
+    /// Returns true if the feed may read for a long time without a row.
+    fn may_be_silent(&self) -> bool {
+        !matches!(self.params.filter, Filter::None)
+            && !matches!(&self.params.filter, Filter::DocIds(_) if self.looks_up())
+    }
+
+    fn is_full(&self) -> bool {
+        self.params.limit.is_some_and(|limit| self.sent >= limit)
+    }
+
+    /// Returns the sequence after which a scan continues.
+    fn resumed(&self) -> u64 {
+        match (self.params.direction, self.walked) {
+            (Direction::Backward, Some(walked)) => walked.saturating_sub(1),
+            (Direction::Forward, Some(walked)) => walked,
+            (_, None) => self.position,
+        }
+    }
+
+    /// Returns true if documents are looked up by id instead of by a scan of all changes.
+    fn looks_up(&self) -> bool {
+        match &self.params.filter {
+            Filter::DocIds(ids) => ids.len() <= LOOKUPS_MAX,
+            Filter::Design => true,
+            Filter::None | Filter::Selector(_) | Filter::Function(_) => false,
+        }
+    }
+
+    /// Records that all changes were read: the client may skip those that did not pass the filter.
+    fn complete(&mut self, view: &ReadView) -> Result<(), Error> {
+        match self.params.direction {
+            Direction::Forward => self.position = self.position.max(view.update_seq()?),
+            Direction::Backward if self.looks_up() => {}
+            Direction::Backward => {
+                if let Some(first) = view.changes(0, Direction::Forward)?.next()? {
+                    self.position = first.seq;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of changes after those that were read.
+    fn pending(&self, view: &ReadView) -> Result<u64, Error> {
+        let beyond = |seq| {
+            let after = view.changes_after(seq)?;
+            let (live, deleted) = view.counts()?;
+            Ok::<_, Error>(match self.params.direction {
+                Direction::Forward => after,
+                Direction::Backward => (live + deleted).saturating_sub(after),
+            })
+        };
+        // Lookups by id are counted against all changes.
+        if self.looks_up() {
+            return Ok(beyond(self.since)?.saturating_sub(self.sent));
+        }
+        if self.is_full() { beyond(self.resumed()) } else { Ok(0) }
+    }
+
+    fn write(
+        &mut self,
+        text: &mut impl Text,
+        view: &ReadView,
+        change: &Seen,
+        write_doc: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let has_seq = self.params.has_seq(self.sent);
+        self.sent += 1;
+        self.position = change.seq;
+        self.walked = Some(change.seq);
+        let out = text.text();
+        out.extend_from_slice(b"{\"seq\":");
+        if has_seq {
+            sequence::write(out, view.database(), change.seq);
+        } else {
+            out.extend_from_slice(b"null");
+        }
+        out.extend_from_slice(b",\"id\":");
+        write_string(out, &change.id);
+        out.extend_from_slice(b",\"changes\":[");
+        for (index, rev) in change.revs.iter().enumerate() {
+            out.extend_from_slice(if index > 0 { b",{\"rev\":" } else { b"{\"rev\":" });
+            rev.write_json(out);
+            out.push(b'}');
+        }
+        out.push(b']');
+        if change.deleted {
+            out.extend_from_slice(b",\"deleted\":true");
+        }
+        if self.params.include_docs {
+            out.extend_from_slice(b",\"doc\":");
+            let conflicts = change.leaves == Leaves::Several && self.params.conflicts;
+            let selects = matches!(self.params.filter, Filter::Selector(_));
+            if !selects && (conflicts || !self.params.shown.is_plain()) {
+                let extras = Extras { conflicts, ..Extras::default() };
+                revision::write_winner(text, view, &change.id, extras, &self.params.shown)?;
+            } else {
+                text.expect(change.size)?;
+                write_doc(text.text())?;
+            }
+        }
+        text.text().push(b'}');
+        Ok(())
+    }
+}
+
+/// Answers a feed that waits for changes, or that may search for a long time. `view` is set if all rows must
+/// be from one snapshot.
+async fn live(
+    request: &Request,
+    database: Arc<Database>,
+    rows: Rows,
+    view: Option<ReadView>,
+    signals: Signals,
+) -> Answer {
+    let (feed, quiet) = (rows.params.feed, rows.params.quiet);
+    let content_type = match feed {
+        Feed::EventSource => "text/event-stream",
+        Feed::Normal | Feed::Longpoll | Feed::Continuous => "application/json",
+    };
+    let account = Arc::clone(&request.head.account);
+    let (listener, beginning) = Listener::new(account, signals, feed, quiet, BATCHES_WAITING);
+    tokio::spawn(Live { node: Arc::clone(&request.node), database, rows, view, listener }.run());
+    // If the filter fails at the first documents, its error is the response.
+    let mut response = respond::streamed(content_type, beginning.body().await?);
+    if feed == Feed::EventSource {
+        respond::set(response.headers_mut(), header::CACHE_CONTROL, "no-cache");
+    }
+    Ok(response)
+}
+
+struct Live {
+    node: Arc<Node>,
+    database: Arc<Database>,
+    rows: Rows,
+    /// The snapshot of all rows, if they must be from one.
+    view: Option<ReadView>,
+    listener: Listener,
+}
+
+impl Live {
+    async fn run(mut self) {
+        loop {
+            self.listener.mark_unchanged();
+            match self.send_changes().await {
+                Ok(Ok(())) => {}
+                Ok(Err(Gone)) => return,
+                Err(error) => return self.listener.fail(error).await,
+            }
+            let text = if self.is_idle() { b"\n".to_vec() } else { Vec::new() };
+            if self.listener.send(text).await.is_err() {
+                return;
+            }
+            if self.rows.is_full() || self.is_over() {
+                break;
+            }
+            match self.listener.wait().await {
+                Woken::Changed => {}
+                Woken::End => break,
+                Woken::Gone => return,
+            }
+        }
+        self.end().await;
+    }
+
+    /// Returns true if the client has received neither a row nor a heartbeat. Before it waits, CouchDB sends a line
+    /// feed then.
+    fn is_idle(&self) -> bool {
+        let may_wait = match self.rows.params.feed {
+            Feed::Normal => false,
+            Feed::Longpoll => true,
+            Feed::Continuous | Feed::EventSource => !self.rows.is_full(),
+        };
+        may_wait && self.rows.sent == 0 && !self.listener.has_sent_text()
+    }
+
+    /// Returns true if the feed ends after it has sent all rows. Descending feeds cannot be continued by new
+    /// changes.
+    fn is_over(&self) -> bool {
+        let Rows { params, sent, .. } = &self.rows;
+        match params.feed {
+            Feed::Normal => true,
+            Feed::Longpoll => *sent > 0,
+            Feed::Continuous | Feed::EventSource => params.direction == Direction::Backward,
+        }
+    }
+
+    async fn send_changes(&mut self) -> Result<Result<(), Gone>, Error> {
+        self.rows.walked = None;
+        loop {
+            if self.listener.room().await.is_err() {
+                return Ok(Err(Gone));
+            }
+            let (database, view) = (Arc::clone(&self.database), self.view.take());
+            let client = reads::reader(self.listener.account());
+            let mut rows = Rows { params: self.rows.params.clone(), ..self.rows };
+            let read = move |pipe| {
+                let (view, keeps) = match view {
+                    Some(view) => (view, true),
+                    None => (database.read()?.for_client(&client), false),
+                };
+                let (text, more) = read_batch(&view, &mut rows, pipe, Slice::start())?;
+                Ok::<_, Error>((rows, text, more, keeps.then_some(view)))
+            };
+            let done = if self.rows.params.shown.is_plain() {
+                let share = self.listener.account().share();
+                let work = async {
+                    match &self.rows.params.filter {
+                        Filter::Function(filter) => {
+                            self.node.programs.calling(&filter.caller, move || read(None)).await
+                        }
+                        _ => self.node.client_threads.scan(share, move || read(None)).await?,
+                    }
+                };
+                match self.listener.during(work).await {
+                    Ok(done) => done?,
+                    Err(Gone) => return Ok(Err(Gone)),
+                }
+            } else {
+                // The rows are sent while they are read, so preceding text must be sent first and no heartbeat
+                // may be inserted.
+                if self.listener.send(Vec::new()).await.is_err() || self.listener.beat_if_due().await.is_err() {
+                    return Ok(Err(Gone));
+                }
+                let admission = self.node.outward(self.listener.account());
+                settee_edge::bridge::piping(admission, self.listener.sender(), move |pipe| read(Some(pipe))).await??
+            };
+            let (rows, text, more, view) = done;
+            (self.rows, self.view) = (rows, view);
+            if !text.is_empty() && self.listener.send(text).await.is_err() {
+                return Ok(Err(Gone));
+            }
+            if !more {
+                return Ok(Ok(()));
+            }
+        }
+    }
+
+    async fn end(mut self) {
+        let mut out = Vec::new();
+        match self.rows.params.feed {
+            Feed::EventSource => return,
+            Feed::Normal | Feed::Longpoll => write_end(&mut out, &self.database, self.rows.position, self.rows.beyond),
+            Feed::Continuous => {
+                out.extend_from_slice(b"{\"last_seq\":");
+                sequence::write(&mut out, &self.database, self.rows.position);
+                out.extend_from_slice(format!(",\"pending\":{}}}\n\n", self.rows.beyond).as_bytes());
+            }
+        }
+        // The feed ends in any case.
+        let _ = self.listener.send(out).await;
+    }
+}
+
+/// Text of a live feed. Text beyond the size of a batch, which requires attachments, is sent immediately.
+struct Batch {
+    text: Vec<u8>,
+    pipe: Option<Pipe>,
+    flow: ControlFlow<()>,
+}
+
+impl Text for Batch {
+    fn text(&mut self) -> &mut Vec<u8> {
+        &mut self.text
+    }
+
+    /// A batch contains at most one large document.
+    fn expect(&mut self, _: usize) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn piece_done(&mut self) -> ControlFlow<()> {
+        match &mut self.pipe {
+            Some(pipe) if self.text.len() >= BATCH_BYTES && self.flow.is_continue() => {
+                self.flow = pipe.send(Bytes::from(std::mem::take(&mut self.text)));
+            }
+            _ => {}
+        }
+        self.flow
+    }
+}
+
+/// Reads rows until there is enough text or the slice is over. Returns the text, and true if more rows may
+/// exist.
+fn read_batch(view: &ReadView, rows: &mut Rows, pipe: Option<Pipe>, slice: Slice) -> Result<(Vec<u8>, bool), Error> {
+    let filter = rows.params.filter.clone();
+    if rows.params.direction == Direction::Backward && rows.walked.is_none() {
+        // A feed without rows so far restarts at the last change.
+        rows.since = view.update_seq()?;
+        rows.position = rows.since;
+    }
+    let mut walk = Walk::open(view, rows.resumed(), rows.params.direction, &filter, Needs::of(&rows.params), slice)?;
+    let mut batch = Batch { text: Vec::new(), pipe, flow: ControlFlow::Continue(()) };
+    while !rows.is_full() {
+        let change = match walk.next()? {
+            Next::Row(change) => change,
+            Next::Pause(walked) => {
+                rows.walked = Some(walked);
+                return Ok((batch.text, true));
+            }
+            Next::End => {
+                rows.complete(view)?;
+                rows.beyond = rows.pending(view)?;
+                return Ok((batch.text, false));
+            }
+        };
+        let separator: &[u8] = match rows.params.feed {
+            Feed::Normal | Feed::Longpoll if rows.sent > 0 => b",\r\n",
+            Feed::EventSource => b"data: ",
+            Feed::Normal | Feed::Longpoll | Feed::Continuous => b"",
+        };
+        batch.text.extend_from_slice(separator);
+        rows.write(&mut batch, view, &change, |out| walk.write_document(out))?;
+        if batch.flow.is_break() {
+            return Err(settee_edge::Error::request_timeout("the client took nothing for too long").into());
+        }
+        match rows.params.feed {
+            Feed::EventSource => {
+                let id = sequence::text(view.database(), change.seq);
+                batch.text.extend_from_slice(format!("\nid: \"{id}\"\n\n").as_bytes());
+            }
+            Feed::Continuous => batch.text.push(b'\n'),
+            Feed::Longpoll | Feed::Normal => {}
+        }
+        if batch.text.len() >= BATCH_BYTES {
+            return Ok((batch.text, true));
+        }
+    }
+    rows.beyond = rows.pending(view)?;
+    Ok((batch.text, false))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,309 @@
+//! Databases: creation, deletion, lists, information and settings.
+
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use hyper::{StatusCode, header};
+use settee_database::{Database, Layout, Work};
+use settee_edge::etag;
+use settee_model::json::{Value, write_array, write_string};
+use settee_service::{Security, commits};
+use settee_settings::{chttpd, couchdb};
+
+use super::all_docs;
+use crate::node::Node;
+use crate::params::Query;
+use crate::params::view::{Source, ViewKind, ViewParams};
+use crate::path::encode_path;
+use crate::request::Request;
+use crate::respond::{self, Answer};
+use crate::{Error, bridge, sequence};
+
+/// The storage engine in CouchDB's responses.
+const ENGINE: &str = "couch";
+
+/// `GET /{db}`
+pub(super) async fn info(request: Request) -> Answer {
+    let database = request.database()?;
+    let mut out = Vec::new();
+    let out = bridge::blocking(move || {
+        write_info(&mut out, &database)?;
+        Ok(out)
+    })
+    .await?;
+    Ok(respond::json(StatusCode::OK, out))
+}
+
+pub(super) fn write_info(out: &mut Vec<u8>, database: &Arc<Database>) -> Result<(), Error> {
+    let info = database.info()?;
+    out.extend_from_slice(
+        format!(r#"{{"instance_start_time":"{}","db_name":"#, database.created_ms() / 1000).as_bytes(),
+    );
+    write_string(out, database.name());
+    out.extend_from_slice(br#","purge_seq":"#);
+    sequence::write(out, database, info.purge_seq);
+    out.extend_from_slice(br#","update_seq":"#);
+    sequence::write(out, database, info.update_seq);
+    let props = match database.layout() {
+        Layout::Whole => "",
+        Layout::Partitioned => r#""partitioned":true"#,
+    };
+    out.extend_from_slice(
+        format!(
+            concat!(
+                r#","sizes":{{"file":{},"external":{},"active":{}}},"props":{{{}}},"doc_del_count":{},"doc_count":{},"#,
+                r#""disk_format_version":8,"compact_running":{},"cluster":{{"q":{},"n":1,"w":1,"r":1}}}}"#
+            ),
+            info.file_bytes,
+            info.external_bytes,
+            info.active_bytes,
+            props,
+            info.doc_del_count,
+            info.doc_count,
+            database.is_compacting(),
+            database.q(),
+        )
+        .as_bytes(),
+    );
+    Ok(())
+}
+
+/// `PUT /{db}`
+pub(super) async fn create(request: Request) -> Answer {
+    let shape = Shape::of(&request.query, &request.node)?;
+    let name = request.captures.get("db").to_owned();
+    if shape.layout == Layout::Partitioned && is_system_name(&name) {
+        return Err(Error::bad_request("Cannot partition a system database"));
+    }
+    let node = Arc::clone(&request.node);
+    let created = name.clone();
+    bridge::blocking(move || Ok(node.databases.create_as(&created, shape.layout, shape.q)?)).await?;
+    let mut response = respond::ok(StatusCode::CREATED);
+    let location = request.absolute(&format!("/{}", encode_path(&name)));
+    respond::set(response.headers_mut(), header::LOCATION, &location);
+    Ok(response)
+}
+
+/// Last segments of the names of system databases.
+const SYSTEM_NAMES: [&str; 6] = ["_dbs", "_global_changes", "_metadata", "_nodes", "_replicator", "_users"];
+
+/// Returns true if a database with this name is a system database, also under a prefix.
+fn is_system_name(name: &str) -> bool {
+    SYSTEM_NAMES.contains(&name.rsplit('/').next().unwrap_or_default())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    layout: Layout,
+    q: u32,
+}
+
+impl Shape {
+    /// Validates the parameters in CouchDB's order. All data is in one shard: `q` is only stored and reported,
+    /// `n` and `placement` are only validated.
+    fn of(query: &Query, node: &Node) -> Result<Self, Error> {
+        let positive = |name: &str| match query.get(name) {
+            None => Ok(None),
+            Some(text) => {
+                let number = text.parse::<u32>().ok().filter(|number| *number > 0);
+                let refused = || Error::bad_request(format!("The `{name}` value should be a positive integer."));
+                number.map(Some).ok_or_else(refused)
+            }
+        };
+        // `n` has no effect, so that any integer is valid.
+        let is_large = |text: &str| text.len() > 9 && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !query.get("n").is_some_and(is_large) {
+            positive("n")?;
+        }
+        let q = positive("q")?;
+        if query.get("placement").is_some_and(|placement| !is_placement(placement)) {
+            return Err(Error::bad_request("The `placement` value should be in a format `zone:n`."));
+        }
+        if query.get("engine").is_some_and(|engine| engine != ENGINE) {
+            return Err(Error::bad_request("invalid_engine_extension"));
+        }
+        let layout = match query.get("partitioned") {
+            None | Some("false") => Layout::Whole,
+            Some("true") => Layout::Partitioned,
+            Some(_) => return Err(Error::bad_request("Invalid `partitioned` parameter")),
+        };
+        Ok(Self { layout, q: q.unwrap_or_else(|| node.databases.default_q()) })
+    }
+}
+
+/// Returns true for a list of zones with numbers of copies, such as `metro-a:2,metro-b:1`.
+fn is_placement(text: &str) -> bool {
+    let rules = || text.split(',').filter(|rule| !rule.is_empty());
+    let is_rule = |rule: &str| match rule.split(':').filter(|part| !part.is_empty()).collect::<Vec<_>>()[..] {
+        [_, copies] => copies.parse::<u32>().is_ok_and(|copies| copies > 0),
+        _ => false,
+    };
+    !text.is_empty() && rules().all(is_rule)
+}
+
+/// `DELETE /{db}`
+pub(super) async fn delete(request: Request) -> Answer {
+    if request.query.get("rev").is_some() {
+        return Err(Error::bad_request(
+            "You tried to DELETE a database with a ?=rev parameter. Did you mean to DELETE a document instead?",
+        ));
+    }
+    let name = request.captures.get("db").to_owned();
+    let node = Arc::clone(&request.node);
+    bridge::blocking(move || Ok(node.databases.delete(&name)?)).await?;
+    Ok(respond::ok(StatusCode::OK))
+}
+
+/// `GET /_all_dbs`
+pub(super) async fn all(request: Request) -> Answer {
+    let params = list_params(&request)?;
+    let node = Arc::clone(&request.node);
+    let names = bridge::blocking(move || Ok(select(node.catalog.names()?, &params))).await?;
+    let mut out = Vec::new();
+    write_array(&mut out, &names, |out, name| write_string(out, name));
+    let mut hasher = DefaultHasher::new();
+    out.hash(&mut hasher);
+    let tag = format!("{:016x}", hasher.finish());
+    let mut response =
+        if etag::knows(&request.headers, &tag) { etag::not_modified() } else { respond::json(StatusCode::OK, out) };
+    respond::set_etag(&mut response, &tag);
+    Ok(response)
+}
+
+/// Returns the parameters of a list of databases. CouchDB treats it as a list of documents without partitions,
+/// but a single element of `keys` is `key`, as in a view.
+fn list_params(request: &Request) -> Result<ViewParams, Error> {
+    let mut params = ViewParams::from_query(&request.query, Source::View)?;
+    params.check(ViewKind::Documents(Layout::Whole), request.node.settings.as_ref())?;
+    Ok(params)
+}
+
+/// Returns the selected `names`, which must be sorted, in the requested order.
+fn select(mut names: Vec<String>, params: &ViewParams) -> Vec<String> {
+    if let Some(keys) = params.key_list() {
+        let keys = all_docs::asked(params, &keys).iter().filter_map(|key| key.value().as_str());
+        let there = |key: &Cow<'_, str>| names.binary_search_by(|name| name.as_str().cmp(key)).is_ok();
+        return keys.filter(there).map(Cow::into_owned).collect();
+    }
+    let range = all_docs::id_range(params);
+    if params.descending {
+        names.reverse();
+    }
+    names.retain(|name| range.contains(name));
+    let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    names.into_iter().skip(number(params.skip)).take(number(params.limit.unwrap_or(u64::MAX))).collect()
+}
+
+fn json_string(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_string(&mut out, text);
+    out
+}
+
+/// `GET /_dbs_info`
+pub(super) async fn info_of_range(request: Request) -> Answer {
+    let params = list_params(&request)?;
+    let node = Arc::clone(&request.node);
+    bridge::stream(request.outward(), move |output| {
+        let names = select(node.catalog.names()?, &params);
+        let keys: Vec<Vec<u8>> = names.iter().map(|name| json_string(name)).collect();
+        let keys = keys.iter().zip(&names).map(|(key, name)| (key.as_slice(), Some(name.as_str().into())));
+        write_infos(output.text(), &node.catalog, keys)
+    })
+    .await
+}
+
+/// `POST /_dbs_info`
+pub(super) async fn info_of_keys(mut request: Request) -> Answer {
+    let body = request.read_called_json().await?;
+    if !body.value().is_object() {
+        return Err(Error::bad_request("Request body must be a JSON object"));
+    }
+    let keys = body.value().get("keys").ok_or_else(|| Error::bad_request("`keys` member must exist."))?;
+    if !keys.is_array() {
+        return Err(Error::bad_request("`keys` member must be an array."));
+    }
+    let most = chttpd::MAX_DB_NUMBER_FOR_DBS_INFO_REQ.of(&*request.node.settings);
+    if keys.elements().count() as u64 > most {
+        return Err(Error::bad_request("too_many_keys"));
+    }
+    let node = Arc::clone(&request.node);
+    bridge::stream(request.outward(), move |output| {
+        let keys = body.value().get("keys").into_iter().flat_map(Value::elements);
+        // A key that is not a string names no database.
+        write_infos(output.text(), &node.catalog, keys.map(|key| (key.raw(), key.as_str())))
+    })
+    .await
+}
+
+/// Appends information on databases, each with the JSON text of its key.
+fn write_infos<'k>(
+    out: &mut Vec<u8>,
+    catalog: &settee_database::Catalog,
+    keys: impl Iterator<Item = (&'k [u8], Option<Cow<'k, str>>)>,
+) -> Result<(), Error> {
+    out.push(b'[');
+    for (index, (key, name)) in keys.enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(br#"{"key":"#);
+        out.extend_from_slice(key);
+        match name.and_then(|name| catalog.database(&name).ok()) {
+            Some(database) => {
+                out.extend_from_slice(br#","info":"#);
+                write_info(out, &database)?;
+            }
+            None => out.extend_from_slice(br#","error":"not_found""#),
+        }
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"]\n");
+    Ok(())
+}
+
+/// `GET /{db}/_security`
+pub(super) async fn security(request: Request) -> Answer {
+    let database = request.database()?;
+    let security = bridge::blocking(move || Ok(settee_service::security(&database)?)).await?;
+    Ok(respond::json(StatusCode::OK, security.into_bytes()))
+}
+
+/// `PUT /{db}/_security`
+pub(super) async fn set_security(mut request: Request) -> Answer {
+    let database = request.database()?;
+    if request.node.users.is_users_db(database.name())
+        && !couchdb::USERS_DB_SECURITY_EDITABLE.of(&*request.node.settings)
+    {
+        return Err(Error::forbidden("You can't edit the security object of the user database."));
+    }
+    let security = Security::parse(request.read_json().await?)?;
+    commits::commit(&database, vec![Work::SetSecurity(security.into_json())]).await?;
+    Ok(respond::ok(StatusCode::OK))
+}
+
+/// `GET /{db}/_revs_limit`
+pub(super) async fn revs_limit(request: Request) -> Answer {
+    let database = request.database()?;
+    let limit = bridge::blocking(move || Ok(database.revs_limit()?)).await?;
+    Ok(respond::json(StatusCode::OK, limit.to_string().into_bytes()))
+}
+
+/// `PUT /{db}/_revs_limit`
+pub(super) async fn set_revs_limit(mut request: Request) -> Answer {
+    let database = request.database()?;
+    let body = request.read_json().await?;
+    let limit = body.value().as_u64().filter(|limit| *limit > 0);
+    let limit = limit.ok_or_else(|| Error::bad_request("`_revs_limit` must be a positive integer"))?;
+    commits::commit(&database, vec![Work::SetRevsLimit(limit)]).await?;
+    Ok(respond::ok(StatusCode::OK))
+}
+
+/// `POST /{db}/_ensure_full_commit`: has no effect, because every acknowledged write is durable.
+pub(super) async fn ensure_full_commit(request: Request) -> Answer {
+    crate::body::require_json(&request.headers)?;
+    let database = request.database()?;
+    let out = format!(r#"{{"ok":true,"instance_start_time":"{}"}}"#, database.created_ms() / 1000);
+    Ok(respond::json(StatusCode::CREATED, out.into_bytes()))
+}

@@ -1,0 +1,216 @@
+//! [`Listener`]: the client of a feed, and its heartbeats, which are sent while the feed waits for changes and
+//! while it works without finding rows. The feed writes the rows.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use settee_edge::budget::Account;
+use settee_edge::respond::Aborted;
+use settee_edge::shutdown::until_true;
+use settee_service::Progress;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use crate::Error;
+use crate::params::changes::{Feed, Quiet};
+
+/// Minimum interval of heartbeats while a feed works, because a `timeout` may be zero.
+const MIN_BEAT: Duration = Duration::from_millis(10);
+
+/// Maximum interval of heartbeats while a normal feed works: CouchDB's 5 s, and a margin. `os_process_timeout` is 5 s by
+/// default, and a filter that exceeds it is reported as the response if no heartbeat was sent before.
+const NORMAL_BEAT: Duration = Duration::from_millis(5_500);
+
+pub(super) struct Listener {
+    account: Arc<Account>,
+    sender: mpsc::Sender<Result<Bytes, Aborted>>,
+    progress: watch::Receiver<Progress>,
+    stopping: watch::Receiver<bool>,
+    feed: Feed,
+    quiet: Quiet,
+    /// Text before the first rows.
+    prefix: &'static [u8],
+    /// Completed at the first text, or with an error before that.
+    begun: Option<oneshot::Sender<Result<(), Error>>>,
+    /// True if text other than the prefix was sent.
+    has_sent_text: bool,
+    /// Time of the last byte.
+    sent: Instant,
+}
+
+pub(super) struct Signals {
+    pub(super) progress: watch::Receiver<Progress>,
+    pub(super) stopping: watch::Receiver<bool>,
+}
+
+/// The response of a feed: its start or error, then its body.
+pub(super) struct Beginning {
+    begun: oneshot::Receiver<Result<(), Error>>,
+    receiver: mpsc::Receiver<Result<Bytes, Aborted>>,
+}
+
+pub(super) enum Woken {
+    /// New changes may exist.
+    Changed,
+    /// The timeout expired, or the server or the database ends.
+    End,
+    /// The client has disconnected.
+    Gone,
+}
+
+pub(super) struct Gone;
+
+impl Listener {
+    /// Creates the listener of a client and the receiver of its text. At most `pieces` are buffered for a slow
+    /// client.
+    pub(super) fn new(
+        account: Arc<Account>,
+        signals: Signals,
+        feed: Feed,
+        quiet: Quiet,
+        pieces: usize,
+    ) -> (Self, Beginning) {
+        let (sender, receiver) = mpsc::channel(pieces);
+        let (begin, begun) = oneshot::channel();
+        let prefix: &[u8] = match feed {
+            Feed::Normal | Feed::Longpoll => b"{\"results\":[\n",
+            Feed::Continuous | Feed::EventSource => b"",
+        };
+        let Signals { progress, stopping } = signals;
+        let sent = Instant::now();
+        let listener = Self {
+            account,
+            sender,
+            progress,
+            stopping,
+            feed,
+            quiet,
+            prefix,
+            begun: Some(begin),
+            has_sent_text: false,
+            sent,
+        };
+        (listener, Beginning { begun, receiver })
+    }
+
+    /// Starts the observation of new changes.
+    pub(super) fn mark_unchanged(&mut self) {
+        self.progress.mark_unchanged();
+    }
+
+    /// Returns true if rows or heartbeats were sent, except by [`Self::sender`].
+    pub(super) fn has_sent_text(&self) -> bool {
+        self.has_sent_text
+    }
+
+    pub(super) fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    /// Returns the channel to the client, for work that sends text itself.
+    pub(super) fn sender(&self) -> mpsc::Sender<Result<Bytes, Aborted>> {
+        self.sender.clone()
+    }
+
+    /// Waits until the client may receive more.
+    pub(super) async fn room(&self) -> Result<(), Gone> {
+        tokio::select! {
+            () = self.account.room() => Ok(()),
+            () = self.sender.closed() => Err(Gone),
+        }
+    }
+
+    pub(super) async fn wait(&mut self) -> Woken {
+        loop {
+            let (pause, is_timeout) = match self.quiet {
+                Quiet::Timeout(pause) => (pause, true),
+                Quiet::Heartbeat(pause) => (pause, false),
+            };
+            tokio::select! {
+                changed = self.progress.changed() => {
+                    let lives = changed.is_ok() && *self.progress.borrow() != Progress::Deleted;
+                    return if lives { Woken::Changed } else { Woken::End };
+                }
+                () = until_true(&mut self.stopping) => return Woken::End,
+                () = self.sender.closed() => return Woken::Gone,
+                () = tokio::time::sleep(pause) => {
+                    if is_timeout {
+                        return Woken::End;
+                    }
+                    if self.beat().await.is_err() {
+                        return Woken::Gone;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for `work`, which finds rows, and sends heartbeats. Returns `Gone` and drops the work if the
+    /// client disconnects.
+    pub(super) async fn during<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Gone> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return Ok(done),
+                () = self.sender.closed() => return Err(Gone),
+                () = tokio::time::sleep(self.until_beat()) => self.beat().await?,
+            }
+        }
+    }
+
+    /// Sends a heartbeat if one is due.
+    pub(super) async fn beat_if_due(&mut self) -> Result<(), Gone> {
+        if self.until_beat().is_zero() { self.beat().await } else { Ok(()) }
+    }
+
+    /// Returns the time until the next heartbeat of a feed that works. Like CouchDB it uses `timeout` as the
+    /// interval if no heartbeat is requested.
+    fn until_beat(&self) -> Duration {
+        let (Quiet::Timeout(pause) | Quiet::Heartbeat(pause)) = self.quiet;
+        let longest = if self.feed == Feed::Normal { NORMAL_BEAT } else { Duration::MAX };
+        pause.clamp(MIN_BEAT, longest).saturating_sub(self.sent.elapsed())
+    }
+
+    async fn beat(&mut self) -> Result<(), Gone> {
+        let beat: &[u8] = if self.feed == Feed::EventSource { b"event: heartbeat\ndata: \n\n" } else { b"\n" };
+        self.send(beat.to_vec()).await
+    }
+
+    /// Sends text. The first text is preceded by the head of the response and the prefix.
+    pub(super) async fn send(&mut self, text: Vec<u8>) -> Result<(), Gone> {
+        if let Some(begun) = self.begun.take() {
+            begun.send(Ok(())).map_err(|_| Gone)?;
+        }
+        self.has_sent_text |= !text.is_empty();
+        let prefix = std::mem::take(&mut self.prefix);
+        let whole = if prefix.is_empty() { text } else { [prefix, &text].concat() };
+        if whole.is_empty() {
+            return Ok(());
+        }
+        self.sent = Instant::now();
+        self.sender.send(Ok(self.account.unsent(Bytes::from(whole)))).await.map_err(|_| Gone)
+    }
+
+    /// Ends a feed with an error: as the response if nothing was sent yet, otherwise by aborting the
+    /// connection.
+    pub(super) async fn fail(mut self, error: Error) {
+        if let Some(begun) = self.begun.take() {
+            // The client may have disconnected.
+            let _ = begun.send(Err(error));
+            return;
+        }
+        tracing::warn!(name = %error.name, reason = %error.reason, "a feed broke off");
+        let _ = self.sender.send(Err(Aborted)).await;
+    }
+}
+
+impl Beginning {
+    /// Waits until the feed has something to send, and returns its body. Returns the error with which the feed ended
+    /// before.
+    pub(super) async fn body(self) -> Result<mpsc::Receiver<Result<Bytes, Aborted>>, Error> {
+        self.begun.await.unwrap_or_else(|_| Err(Error::internal("the feed did not start")))?;
+        Ok(self.receiver)
+    }
+}

@@ -1,0 +1,218 @@
+//! Mango: queries with selectors, and their indexes.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use settee_edge::bridge::Output;
+use settee_mango::index::edit::{self, NewIndex};
+use settee_mango::{
+    DocumentSink, FindOptions, Found, Outcome, Readers, TextSearch, explain as explain_plan, find as find_documents,
+};
+use settee_model::json::{Json, write_string};
+use settee_settings::{dreyfus, nouveau};
+
+use crate::bridge;
+use crate::metrics::{Count, Metrics};
+use crate::node::Node;
+use crate::reads::reader;
+use crate::request::Request;
+use crate::respond::{self, Answer};
+use crate::searching::Searches;
+use crate::{Error, bridge::blocking};
+
+/// `POST /{db}/_find`, also within a partition
+pub(super) async fn find(mut request: Request) -> Answer {
+    let partition = asked_partition(&request);
+    let body = read_object(&mut request).await?;
+    let database = request.database()?;
+    let node = Arc::clone(&request.node);
+    let searching = Searches::of(&request);
+    let account = Arc::clone(&request.head.account);
+    bridge::stream(request.outward(), move |output| {
+        let options = options(&body, partition)?;
+        let limits = searching.limits(&account);
+        let begun_us = (node.operation.monotonic_us)();
+        output.text().extend_from_slice(b"{\"docs\":[");
+        let client = reader(output.account());
+        let mut documents = Documents { output, first: true, flow: ControlFlow::Continue(()) };
+        let (views, searches, client, search) = (&node.views, &node.searches, &client, served(&node));
+        let readers = Readers { views, searches, limits: &limits, client, search };
+        let outcome = find_documents(readers, &database, &options, &mut documents)?;
+        if documents.flow.is_break() {
+            return Ok(());
+        }
+        output.text().extend_from_slice(b"\r\n]");
+        if let Outcome::Found(found) = outcome {
+            count(&node.metrics, &found);
+            let time_us = options.execution_stats.then(|| (node.operation.monotonic_us)().saturating_sub(begun_us));
+            write_end(&found, time_us, output.text());
+        }
+        output.text().extend_from_slice(b"}\r\n\n");
+        Ok(())
+    })
+    .await
+}
+
+/// `POST /{db}/_explain`, also within a partition
+pub(super) async fn explain(mut request: Request) -> Answer {
+    let partition = asked_partition(&request);
+    let body = read_object(&mut request).await?;
+    let (database, search) = (request.database()?, served(&request.node));
+    let text = blocking(move || Ok(explain_plan(&database, search, &options(&body, partition)?)?)).await?;
+    Ok(respond::json(StatusCode::OK, text))
+}
+
+/// `GET /{db}/_index`
+pub(super) async fn list(request: Request) -> Answer {
+    let (database, search) = (request.database()?, served(&request.node));
+    let page = edit::page(request.query.get("limit"), request.query.get("skip")).ok_or_else(|| {
+        let reason = "Index parameter ranges: limit > 1, skip > 0";
+        Error::new(StatusCode::INTERNAL_SERVER_ERROR, "invalid_list_index_params", reason)
+    })?;
+    let text = blocking(move || {
+        let mut out = Vec::new();
+        edit::write_list(&database, search, page, &mut out)?;
+        Ok(out)
+    })
+    .await?;
+    Ok(respond::json(StatusCode::OK, text))
+}
+
+/// `POST /{db}/_index`: as in CouchDB the definition is validated before the user is authorized.
+pub(super) async fn create(mut request: Request) -> Answer {
+    let body = read_object(&mut request).await?;
+    let (database, search) = (request.database()?, served(&request.node));
+    let index = blocking(move || Ok(NewIndex::parse(body.value(), search)?)).await?;
+    request.require_database_admin().await?;
+    let created = blocking(move || Ok(edit::create(&database, &index)?)).await?;
+    let result = if created.existed { "exists" } else { "created" };
+    let mut out = format!("{{\"result\":\"{result}\",\"id\":").into_bytes();
+    write_string(&mut out, &created.id);
+    out.extend_from_slice(b",\"name\":");
+    write_string(&mut out, &created.name);
+    out.push(b'}');
+    Ok(respond::json(StatusCode::OK, out))
+}
+
+/// `DELETE /{db}/_index/{ddoc}/{type}/{name}`; the prefix of the design document is optional.
+pub(super) async fn delete(request: Request) -> Answer {
+    let (database, search) = (request.database()?, served(&request.node));
+    let part = |name: &str| request.captures.get(name).to_owned();
+    let (design, kind, name) = (part("ddoc"), part("type"), part("name"));
+    blocking(move || Ok(edit::delete(&database, search, &design, &kind, &name)?)).await?;
+    Ok(respond::ok(StatusCode::OK))
+}
+
+/// Paths below `_index` that are not resources.
+pub(super) async fn no_index(request: Request) -> Answer {
+    request.database()?;
+    Err(Error::not_found("missing"))
+}
+
+/// `POST /{db}/_index/_bulk_delete`
+pub(super) async fn bulk_delete(mut request: Request) -> Answer {
+    let body = read_object(&mut request).await?;
+    let (database, search) = (request.database()?, served(&request.node));
+    let ids = edit::parse_bulk_delete(body.value())?;
+    let text = blocking(move || {
+        let (mut success, mut fail) = (Vec::new(), Vec::new());
+        for id in ids {
+            let (list, rest) = match edit::delete_all_of(&database, search, &id).map_err(Error::from) {
+                Ok(()) => (&mut success, b",\"ok\":true}".to_vec()),
+                Err(error) => {
+                    let mut rest = b",\"error\":".to_vec();
+                    write_string(&mut rest, &error.name);
+                    rest.push(b'}');
+                    (&mut fail, rest)
+                }
+            };
+            list.extend_from_slice(if list.is_empty() { b"{\"id\":" } else { b",{\"id\":" });
+            write_string(list, &id);
+            list.extend_from_slice(&rest);
+        }
+        Ok([b"{\"success\":[".as_slice(), &success, b"],\"fail\":[", &fail, b"]}"].concat())
+    })
+    .await?;
+    Ok(respond::json(StatusCode::OK, text))
+}
+
+/// Returns the enabled types of text indexes.
+fn served(node: &Node) -> TextSearch {
+    let settings = node.settings.as_ref();
+    TextSearch { text: dreyfus::ENABLE.of(settings), nouveau: nouveau::ENABLE.of(settings) }
+}
+
+/// Returns the partition of the path or the query string. As in CouchDB other parameters are ignored.
+fn asked_partition(request: &Request) -> Option<String> {
+    request.query.get("partition").map(str::to_owned)
+}
+
+fn options(body: &Json, partition: Option<String>) -> Result<FindOptions, Error> {
+    let options = FindOptions::parse(body.value())?;
+    Ok(match partition {
+        Some(partition) => options.within(partition)?,
+        None => options,
+    })
+}
+
+async fn read_object(request: &mut Request) -> Result<Json, Error> {
+    let body = request.read_called_json().await?;
+    if body.value().is_object() { Ok(body) } else { Err(Error::bad_request("Request body must be a JSON object")) }
+}
+
+struct Documents<'a> {
+    output: &'a mut Output,
+    first: bool,
+    flow: ControlFlow<()>,
+}
+
+impl DocumentSink for Documents<'_> {
+    fn document(&mut self, json: &[u8]) -> ControlFlow<()> {
+        let out = self.output.text();
+        out.extend_from_slice(if std::mem::take(&mut self.first) { b"\r\n" } else { b",\r\n" });
+        out.extend_from_slice(json);
+        self.flow = self.output.row_done();
+        self.flow
+    }
+}
+
+fn count(metrics: &Metrics, found: &Found) {
+    metrics.add(Count::MangoKeysExamined, found.stats.keys_examined);
+    metrics.add(Count::MangoDocsExamined, found.stats.docs_examined + found.stats.quorum_docs_examined);
+    metrics.add(Count::MangoResults, found.stats.results_returned);
+    for warning in found.warning.iter().flat_map(|warning| warning.lines()) {
+        let unindexed = warning.starts_with("No matching index");
+        metrics.count(if unindexed { Count::MangoUnindexed } else { Count::MangoManyScanned });
+    }
+}
+
+fn write_end(found: &Found, time_us: Option<u64>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\r\n\"bookmark\": ");
+    write_string(out, &found.bookmark);
+    if let Some(time_us) = time_us {
+        let stats = &found.stats;
+        // The test suites of some clients require a value above 0.
+        let (ms, fraction) = (time_us / 1000, time_us % 1000);
+        let fraction = if time_us == 0 { 1 } else { fraction };
+        out.extend_from_slice(
+            format!(
+                concat!(
+                    ",\r\n\"execution_stats\": {{\"total_keys_examined\":{},\"total_docs_examined\":{},",
+                    "\"total_quorum_docs_examined\":{},\"results_returned\":{},\"execution_time_ms\":{}.{:03}}}"
+                ),
+                stats.keys_examined,
+                stats.docs_examined,
+                stats.quorum_docs_examined,
+                stats.results_returned,
+                ms,
+                fraction
+            )
+            .as_bytes(),
+        );
+    }
+    if let Some(warning) = &found.warning {
+        out.extend_from_slice(b",\r\n\"warning\": ");
+        write_string(out, warning);
+    }
+}

@@ -1,0 +1,472 @@
+//! Views: single and multiple queries, temporary views, and index information.
+
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use hyper::header::HeaderName;
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Head, ReadClient, ReadView};
+use settee_design::{Cancellation, DesignDocument, MapSource};
+use settee_edge::bridge::Output;
+use settee_model::Rev;
+use settee_model::json::{Json, write_string};
+use settee_views::{
+    Answer as QueryAnswer, Header, LinkedDocument, MapRow, ReduceRow, RowSink, Stale, Urgency, ViewError, Views,
+    design_documents, embed_modules, layout_of, overflow_reason,
+};
+
+use super::all_docs::write_winner;
+use super::playground;
+use super::queries::Queries;
+use crate::bridge;
+use crate::node::Node;
+use crate::params::attachments::Shown;
+use crate::params::document::Extras;
+use crate::params::view::{Source, ViewKind, ViewParams};
+use crate::reads::reader;
+use crate::request::Request;
+use crate::respond::{self, Answer};
+use crate::revision::attachments::Text;
+use crate::revision::{self, Encoded};
+use crate::{Error, sequence};
+
+/// `GET /{db}/_design/{ddoc}/_view/{view}`
+pub(super) async fn get(request: Request) -> Answer {
+    let design = named_design(&request).await?;
+    let params = ViewParams::from_query(&request.query, Source::View)?;
+    answer(&request, design, Queries::one(params)).await
+}
+
+/// `POST /{db}/_design/{ddoc}/_view/{view}`
+pub(super) async fn post(mut request: Request) -> Answer {
+    let design = named_design(&request).await?;
+    let body = request.read_called_json().await?;
+    if body.value().get("queries").is_some() {
+        return Err(Error::bad_request("The `queries` parameter is no longer supported at this endpoint"));
+    }
+    let params = ViewParams::from_body(body.value(), &request.query, Source::View)?;
+    answer(&request, design, Queries::one(params)).await
+}
+
+/// `POST /{db}/_design/{ddoc}/_view/{view}/queries`
+pub(super) async fn queries(mut request: Request) -> Answer {
+    let design = named_design(&request).await?;
+    let queries = Queries::parse(&request.read_called_json().await?, &request.query)?;
+    answer(&request, design, queries).await
+}
+
+/// `POST /{db}/_temp_view`: a view without a design document, as in CouchDB 1.
+pub(super) async fn temp_view(mut request: Request) -> Answer {
+    let database = request.database()?;
+    let body = request.read_called_json().await?;
+    let design = playground::design(body.value())?;
+    playground::compile(&request.node, &design).await?;
+    let params = ViewParams::of_temporary(body.value(), &request.query)?;
+    run(&request, database, Arc::new(design), playground::VIEW.to_owned(), Queries::one(params)).await
+}
+
+/// All other methods of `_temp_view` and paths below it, which CouchDB answers alike for all methods.
+pub(super) async fn temp_view_gone(_: Request) -> Answer {
+    Err(Error::new(StatusCode::GONE, "gone", "Temporary views are not supported in CouchDB"))
+}
+
+/// `GET /{db}/_design/{ddoc}/_info`
+pub(super) async fn info(request: Request) -> Answer {
+    let database = request.database()?;
+    let name = request.captures.get("ddoc").to_owned();
+    let node = Arc::clone(&request.node);
+    let out = bridge::blocking(move || {
+        let design = design_document(&database, &name)?;
+        let info = node.views.info(&database, &design)?;
+        let mut out = br#"{"name":"#.to_vec();
+        write_string(&mut out, &name);
+        out.extend_from_slice(br#","view_index":{"signature":"#);
+        write_string(&mut out, &info.signature);
+        out.extend_from_slice(br#","language":"#);
+        write_string(&mut out, &info.language);
+        out.extend_from_slice(br#","collator_versions":["#);
+        write_string(&mut out, settee_model::collate::version());
+        // Inner nodes and the entries by document take about an eighth of the index.
+        let active_bytes = info.file_bytes - info.file_bytes / 8;
+        out.extend_from_slice(
+            format!(
+                concat!(
+                    r#"],"updater_running":{},"compact_running":{},"waiting_commit":false,"waiting_clients":{},"#,
+                    r#""update_seq":{},"purge_seq":{},"sizes":{{"file":{},"active":{},"external":{}}},"#,
+                    r#""updates_pending":{{"minimum":{},"preferred":{},"total":{}}}}}"#
+                ),
+                info.updater_running,
+                info.compact_running,
+                info.waiting_clients,
+                info.update_seq,
+                info.purge_seq,
+                info.file_bytes,
+                active_bytes,
+                info.external_bytes,
+                info.updates_pending,
+                info.updates_pending,
+                info.updates_pending,
+            )
+            .as_bytes(),
+        );
+        write_engines(&node, &design, &mut out);
+        let is_end = |error: &ViewError| matches!(error, ViewError::Stopped | ViewError::Paused | ViewError::Cancelled);
+        write_build_error(info.failure.filter(|error| !is_end(error)), &mut out);
+        out.push(b'}');
+        Ok(out)
+    })
+    .await?;
+    Ok(respond::json(StatusCode::OK, out))
+}
+
+/// Appends the error of the last build, if it failed. This member is an extension of CouchDB's response.
+pub(super) fn write_build_error(failure: Option<impl Into<Error>>, out: &mut Vec<u8>) {
+    if let Some(failure) = failure {
+        out.extend_from_slice(br#","build_error":"#);
+        out.extend_from_slice(&respond::error_text(&failure.into()));
+    }
+}
+
+/// Appends the engine of each map function, if the language has several, and the reason if it is not the
+/// fastest. These members are an extension of CouchDB's response.
+fn write_engines(node: &Node, design: &DesignDocument, out: &mut Vec<u8>) {
+    let functions = design.views.iter().map(|view| Arc::clone(&view.map)).collect();
+    let source = MapSource { functions, library: design.library.clone() };
+    let engines =
+        node.programs.language(&design.language).map(|language| language.engines(&source)).unwrap_or_default();
+    for (number, (view, engine)) in design.views.iter().zip(&engines).enumerate() {
+        out.extend_from_slice(if number == 0 { br#","engines":{"# } else { b"," });
+        write_string(out, &view.name);
+        out.push(b':');
+        write_string(out, engine.name);
+    }
+    if !engines.is_empty() {
+        out.push(b'}');
+    }
+    let reasons = design.views.iter().zip(&engines).filter_map(|(view, engine)| Some((&view.name, engine.reason?)));
+    for (number, (view, reason)) in reasons.enumerate() {
+        out.extend_from_slice(if number == 0 { br#","engine_reasons":{"# } else { b"," });
+        write_string(out, view);
+        out.push(b':');
+        write_string(out, reason);
+    }
+    if engines.iter().any(|engine| engine.reason.is_some()) {
+        out.push(b'}');
+    }
+}
+
+/// `POST /{db}/_view_cleanup`
+pub(super) async fn cleanup(request: Request) -> Answer {
+    let database = request.database()?;
+    let views = Arc::clone(&request.node.views);
+    bridge::blocking(move || {
+        let designs = design_documents(&database)?;
+        Ok(views.cleanup(&database, &designs, 0)?)
+    })
+    .await?;
+    Ok(respond::ok(StatusCode::ACCEPTED))
+}
+
+/// Returns the design document in the path. Must be called before parameters are validated.
+async fn named_design(request: &Request) -> Result<Arc<DesignDocument>, Error> {
+    let (database, ddoc) = (request.database()?, request.captures.get("ddoc").to_owned());
+    bridge::blocking(move || design_document(&database, &ddoc)).await
+}
+
+async fn answer(request: &Request, design: Arc<DesignDocument>, queries: Queries) -> Answer {
+    let (database, view) = (request.database()?, request.captures.get("view").to_owned());
+    run(request, database, design, view, queries).await
+}
+
+async fn run(
+    request: &Request,
+    database: Arc<Database>,
+    design: Arc<DesignDocument>,
+    view: String,
+    mut queries: Queries,
+) -> Answer {
+    queries.check(kind_of(&database, &design, &view)?, request)?;
+    let views = Arc::clone(&request.node.views);
+    bridge::stream(request.outward(), move |output| {
+        queries.write(output, |output, params| one(output, &views, &database, &design, &view, params))
+    })
+    .await
+}
+
+pub(super) fn kind_of(database: &Database, design: &DesignDocument, view: &str) -> Result<ViewKind, Error> {
+    let view = design.view(view).ok_or(ViewError::MissingView)?;
+    let layout = layout_of(database.layout(), design);
+    Ok(if view.reduce.is_some() { ViewKind::Reducing(layout) } else { ViewKind::Map(layout) })
+}
+
+fn one(
+    output: &mut Output,
+    views: &Arc<Views>,
+    database: &Arc<Database>,
+    design: &Arc<DesignDocument>,
+    view: &str,
+    params: &ViewParams,
+) -> Result<ControlFlow<()>, Error> {
+    let mut rows = Rows::new(output, database, params);
+    let answer = views.query(database, design, view, &params.view_query(), &mut rows)?;
+    if rows.error.is_none() && rows.flow.is_continue() {
+        // Writes the rows that wait for their documents.
+        let _ = rows.write_waiting();
+    }
+    if let Some(error) = rows.error {
+        return Err(error);
+    }
+    rows.output.text().extend_from_slice(b"\r\n]}");
+    let flow = rows.flow;
+    if answer == QueryAnswer::UpdateWanted {
+        update_later(views, database, design);
+    }
+    Ok(flow)
+}
+
+pub(super) fn update_later(views: &Arc<Views>, database: &Arc<Database>, design: &Arc<DesignDocument>) {
+    let (views, database, design) = (Arc::clone(views), Arc::clone(database), Arc::clone(design));
+    tokio::task::spawn_blocking(move || {
+        match views.update(&database, &design, Urgency::Background) {
+            // The build was stopped on request.
+            Ok(()) | Err(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled) => {}
+            Err(error) => {
+                tracing::warn!(%error, database = database.name(), ddoc = %design.id, "an index was not updated");
+            }
+        }
+    });
+}
+
+struct Rows<'a> {
+    output: &'a mut Output,
+    database: &'a Arc<Database>,
+    params: &'a ViewParams,
+    documents: Option<ReadView>,
+    /// Rows whose documents are read in one batch.
+    waiting: Vec<WaitingRow>,
+    waiting_bytes: usize,
+    sent: u64,
+    flow: ControlFlow<()>,
+    error: Option<Error>,
+}
+
+/// Adds a header that marks the rows as those of the previous version of the view.
+pub(super) fn write_stale(output: &mut Output, stale: &Stale) {
+    let progress = stale.progress.map(|percent| format!("; progress={percent}")).unwrap_or_default();
+    let value = format!("stale; building={}{progress}", stale.building);
+    output.add_header(HeaderName::from_static("settee-index"), &value);
+}
+
+/// Appends `{"id":…,"key":…,"value":…`, which a document may follow.
+pub(super) fn begin_map_row(out: &mut Vec<u8>, row: MapRow<'_>) {
+    out.extend_from_slice(b"{\"id\":");
+    write_string(out, row.id);
+    out.extend_from_slice(b",\"key\":");
+    out.extend_from_slice(row.key);
+    out.extend_from_slice(b",\"value\":");
+    out.extend_from_slice(row.value);
+}
+
+pub(super) fn write_reduce_row(out: &mut Vec<u8>, row: ReduceRow<'_>) {
+    if let Some(reason) = overflow_reason(row.value) {
+        out.extend_from_slice(b"{\"key\":null,\"error\":\"reduce_overflow_error\",\"reason\":\"");
+        out.extend_from_slice(reason);
+        return out.extend_from_slice(b"\"}");
+    }
+    out.extend_from_slice(b"{\"key\":");
+    out.extend_from_slice(row.key);
+    out.extend_from_slice(b",\"value\":");
+    out.extend_from_slice(row.value);
+    out.push(b'}');
+}
+
+impl RowSink for Rows<'_> {
+    fn cancellation(&self) -> Cancellation {
+        self.output.cancellation().clone()
+    }
+
+    fn stale(&mut self, stale: &Stale) {
+        write_stale(self.output, stale);
+    }
+
+    fn header(&mut self, header: Header) -> ControlFlow<()> {
+        let out = self.output.text();
+        out.push(b'{');
+        let update_seq = match header {
+            Header::Map { total_rows, offset, update_seq } => {
+                out.extend_from_slice(format!("\"total_rows\":{total_rows},\"offset\":{offset},").as_bytes());
+                update_seq
+            }
+            Header::Reduce { update_seq } => update_seq,
+        };
+        if self.params.update_seq {
+            out.extend_from_slice(b"\"update_seq\":");
+            sequence::write(out, self.database, update_seq);
+            out.push(b',');
+        }
+        out.extend_from_slice(b"\"rows\":[\r\n");
+        ControlFlow::Continue(())
+    }
+
+    fn map_row(&mut self, row: MapRow<'_>) -> ControlFlow<()> {
+        if !self.params.include_docs {
+            self.separate();
+            begin_map_row(self.output.text(), row);
+            self.output.text().push(b'}');
+            return self.row_done();
+        }
+        let mut text = Vec::with_capacity(row.id.len() + row.key.len() + row.value.len() + 32);
+        begin_map_row(&mut text, row);
+        let LinkedDocument { id, rev } = row.document();
+        self.waiting_bytes += text.len();
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        let document = LinkedDocument { id: id.map(owned), rev: rev.map(owned) };
+        self.waiting.push(WaitingRow { text, document });
+        if self.waiting.len() < DOCUMENTS_TOGETHER && self.waiting_bytes < WAITING_BYTES {
+            return ControlFlow::Continue(());
+        }
+        self.write_waiting()
+    }
+
+    fn reduce_row(&mut self, row: ReduceRow<'_>) -> ControlFlow<()> {
+        self.separate();
+        write_reduce_row(self.output.text(), row);
+        self.row_done()
+    }
+}
+
+const WAITING_BYTES: usize = 1 << 20;
+
+/// The start of a row, and the document that follows it.
+struct WaitingRow {
+    text: Vec<u8>,
+    document: LinkedDocument<'static>,
+}
+
+impl<'a> Rows<'a> {
+    fn new(output: &'a mut Output, database: &'a Arc<Database>, params: &'a ViewParams) -> Self {
+        let (flow, waiting) = (ControlFlow::Continue(()), Vec::new());
+        Self { output, database, params, documents: None, waiting, waiting_bytes: 0, sent: 0, flow, error: None }
+    }
+
+    fn write_waiting(&mut self) -> ControlFlow<()> {
+        self.waiting_bytes = 0;
+        let waiting = std::mem::take(&mut self.waiting);
+        let mut linked =
+            Linked { database: self.database, client: reader(self.output.account()), opened: &mut self.documents };
+        if let Err(error) = linked.read_ahead(waiting.iter().map(|row| &row.document)) {
+            return self.fail(error);
+        }
+        for row in waiting {
+            self.separate();
+            self.output.text().extend_from_slice(&row.text);
+            self.output.text().extend_from_slice(b",\"doc\":");
+            let mut linked =
+                Linked { database: self.database, client: reader(self.output.account()), opened: &mut self.documents };
+            if let Err(error) = linked.write(self.output, &row.document, self.params) {
+                return self.fail(error);
+            }
+            self.output.text().push(b'}');
+            self.row_done()?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn fail(&mut self, error: Error) -> ControlFlow<()> {
+        self.error = Some(error);
+        ControlFlow::Break(())
+    }
+
+    fn separate(&mut self) {
+        if self.sent > 0 {
+            self.output.text().extend_from_slice(b",\r\n");
+        }
+        self.sent += 1;
+    }
+
+    fn row_done(&mut self) -> ControlFlow<()> {
+        self.flow = self.output.row_done();
+        self.flow
+    }
+}
+
+/// Documents of rows. Their snapshot is opened with the first of them, so it is at least as recent as the
+/// index.
+pub(super) struct Linked<'a> {
+    pub(super) database: &'a Arc<Database>,
+    pub(super) client: ReadClient,
+    pub(super) opened: &'a mut Option<ReadView>,
+}
+
+impl Linked<'_> {
+    /// Reads documents that are about to be written in one batch.
+    fn read_ahead<'r>(&mut self, documents: impl Iterator<Item = &'r LinkedDocument<'r>>) -> Result<(), Error> {
+        let mut ids: Vec<&str> = documents.filter_map(|document| document.id.as_deref()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        Ok(self.view()?.read_ahead(&ids, Bodies::Winners)?)
+    }
+
+    fn view(&mut self) -> Result<&ReadView, Error> {
+        Ok(match self.opened {
+            Some(view) => view,
+            None => self.opened.insert(self.database.read()?.for_client(&self.client)),
+        })
+    }
+
+    /// Appends the document of a row or the one that its value links to, or `null` if it does not exist.
+    pub(super) fn write(
+        &mut self,
+        out: &mut impl Text,
+        linked: &LinkedDocument<'_>,
+        params: &ViewParams,
+    ) -> Result<(), Error> {
+        let view = self.view()?;
+        let written = match (linked.id.as_deref(), linked.rev.as_deref().map(Rev::parse)) {
+            (None, _) | (_, Some(Err(_))) => false,
+            (Some(id), Some(Ok(rev))) => write_rev(out, view, id, &rev, &params.shown())?,
+            (Some(id), None) => match view.head(id)?.filter(|head| !head.stored.deleted) {
+                Some(head) => write_winner(out, view, id, &head, params)?,
+                None => false,
+            },
+        };
+        if !written {
+            out.text().extend_from_slice(b"null");
+        }
+        Ok(())
+    }
+}
+
+fn write_rev(out: &mut impl Text, view: &ReadView, id: &str, rev: &Rev, shown: &Shown) -> Result<bool, Error> {
+    let Some(record) = view.record(id)? else { return Ok(false) };
+    let Some(node) = record.tree.find(rev) else { return Ok(false) };
+    Ok(revision::write_with(out, view, id, &record, node, Extras::default(), shown)? != Encoded::Gone)
+}
+
+/// Returns a design document; `name` is its id without `_design/`.
+pub(super) fn design_document(database: &Arc<Database>, name: &str) -> Result<Arc<DesignDocument>, Error> {
+    database.of_designs(name, |view| {
+        let id = format!("_design/{name}");
+        let head = view.head(&id)?.ok_or_else(|| Error::not_found("missing"))?;
+        if head.stored.deleted {
+            return Err(Error::not_found("deleted"));
+        }
+        parse(view, &id, &head)
+    })
+}
+
+/// Returns the design document and its approximate size including modules.
+fn parse(view: &ReadView, id: &str, head: &Head) -> Result<(DesignDocument, usize), Error> {
+    let mut body = Vec::with_capacity(head.stored.size as usize);
+    if !view.read_body(head.stored, &mut body)? {
+        return Err(Error::not_found("missing"));
+    }
+    let body = Json::trusted(body);
+    let mut design = DesignDocument::parse(id, body.value())
+        .map_err(|error| Error::new(StatusCode::BAD_REQUEST, "invalid_design_doc", error.to_string()))?;
+    embed_modules(view, head.stored, &mut design)?;
+    let functions: usize = design.views.iter().map(|view| view.map.len()).sum();
+    let bytes = body.as_bytes().len() + functions + design.library.as_ref().map_or(0, |library| library.len());
+    Ok((design, bytes))
+}

@@ -1,0 +1,277 @@
+//! Threads that wait for clients: [`ClientThreads`].
+//!
+//! A streamed response occupies a thread and a snapshot until its client has received it, and an attachment
+//! upload occupies a thread until it is complete. Clients can be arbitrarily slow, so such work has separate
+//! threads in a limited number. Work beyond the limit waits as a task. Commits and short reads run on other
+//! threads and never queue behind a client.
+//!
+//! A [`ClientPermit`] whose client is inactive expires after a timeout, which is much shorter while other
+//! requests wait for a permit. This module determines the time of expiry; the caller disconnects the client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use settee_threads::{Failed, GiveWay, Owner, Permit, Permits, Running, SHORT_WORK_MAX, Threads, scoped};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::budget::{Account, Share};
+use settee_settings::{Key, Settings, chttpd, key::Number};
+
+/// Time for which a client may be inactive while others wait for its permit. Most slow connections receive a
+/// piece in less, because socket buffers hold some hundred kilobytes.
+const CONTENDED_AFTER: Duration = Duration::from_secs(1);
+
+pub struct ClientThreads {
+    threads: Threads,
+    /// The threads of unauthenticated clients. They have low priority from the start, so that a burst of anonymous
+    /// requests does not delay other clients.
+    unauthenticated: Threads,
+    answers: Shared,
+    lists: Arc<Semaphore>,
+    uploads: Shared,
+}
+
+/// One semaphore for each kind of client, so that authenticated clients do not queue behind unauthenticated
+/// ones.
+struct Shared {
+    anonymous: Arc<Semaphore>,
+    user: Arc<Semaphore>,
+    admin: Arc<Semaphore>,
+}
+
+impl Shared {
+    /// Users and administrators have `permits` each, unauthenticated clients half as many.
+    fn new(permits: usize, contended_after: Duration) -> Self {
+        Self {
+            anonymous: Semaphore::new(permits.div_ceil(2), contended_after),
+            user: Semaphore::new(permits, contended_after),
+            admin: Semaphore::new(permits, contended_after),
+        }
+    }
+
+    fn of(&self, share: Share) -> &Arc<Semaphore> {
+        match share {
+            Share::Anonymous => &self.anonymous,
+            Share::User => &self.user,
+            Share::Admin => &self.admin,
+        }
+    }
+}
+
+/// Number of permits of each semaphore. Each permit represents a thread. That of an answer also represents up
+/// to a few hundred kilobytes if its client is slow, and that of a list function a process.
+pub struct PermitCounts {
+    pub answers: usize,
+    pub lists: usize,
+    pub uploads: usize,
+}
+
+impl PermitCounts {
+    pub fn of(settings: &dyn Settings) -> Self {
+        let permits = |key: &Key<Number>| usize::try_from(key.of(settings).clamp(1, 10_000)).unwrap_or(1);
+        Self {
+            answers: permits(&chttpd::MAX_LONG_ANSWERS),
+            lists: permits(&chttpd::MAX_LIST_ANSWERS),
+            uploads: permits(&chttpd::MAX_UPLOADS),
+        }
+    }
+}
+
+/// The permits for one kind of work: a fair semaphore that detects contention.
+pub struct Semaphore {
+    permits: Arc<Permits>,
+    contended_after: Duration,
+    queue: Mutex<Queue>,
+    joined: Notify,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: usize,
+    /// Number of waiters for which a permit is about to be released.
+    promised: usize,
+}
+
+/// A permit to keep a thread waiting for one client.
+pub struct ClientPermit {
+    semaphore: Arc<Semaphore>,
+    _permit: Permit,
+}
+
+/// The semaphore that work waits for, and the timeout of its client.
+pub struct Admission {
+    threads: Arc<ClientThreads>,
+    semaphore: Arc<Semaphore>,
+    owner: Option<Owner>,
+    timeout: Duration,
+    account: Arc<Account>,
+}
+
+impl ClientThreads {
+    /// Creates the threads. Long work calls `give_way` and computes on `processors` threads of each kind concurrently.
+    pub fn new(permits: &PermitCounts, give_way: &GiveWay, processors: usize) -> Arc<Self> {
+        Self::with_timeout(permits, CONTENDED_AFTER, give_way, processors)
+    }
+
+    fn with_timeout(
+        permits: &PermitCounts,
+        contended_after: Duration,
+        give_way: &GiveWay,
+        processors: usize,
+    ) -> Arc<Self> {
+        let PermitCounts { answers, lists, uploads } = *permits;
+        // Work that waits for clients has a permit, so this many threads are left for work that does not.
+        let most = 2 * answers + lists + 2 * uploads + SHORT_WORK_MAX;
+        Arc::new(Self {
+            threads: Threads::that_give_way("settee-client", most, Arc::clone(give_way), processors),
+            unauthenticated: Threads::that_always_give_way("settee-anon", most, Arc::clone(give_way), processors),
+            answers: Shared::new(answers, contended_after),
+            lists: Semaphore::new(lists, contended_after),
+            uploads: Shared::new(uploads, contended_after),
+        })
+    }
+
+    /// Returns the admission of a response whose client may be inactive for `timeout`.
+    pub fn answer(self: &Arc<Self>, account: &Arc<Account>, timeout: Duration) -> Admission {
+        self.admission(self.answers.of(account.share()), None, account, timeout)
+    }
+
+    pub fn list(self: &Arc<Self>, owner: Option<Owner>, account: &Arc<Account>, timeout: Duration) -> Admission {
+        self.admission(&self.lists, owner, account, timeout)
+    }
+
+    /// Returns the admission of a body whose client may be inactive for `timeout`.
+    pub fn upload(self: &Arc<Self>, account: &Arc<Account>, timeout: Duration) -> Admission {
+        self.admission(self.uploads.of(account.share()), None, account, timeout)
+    }
+
+    fn admission(
+        self: &Arc<Self>,
+        semaphore: &Arc<Semaphore>,
+        owner: Option<Owner>,
+        account: &Arc<Account>,
+        timeout: Duration,
+    ) -> Admission {
+        Admission {
+            threads: Arc::clone(self),
+            semaphore: Arc::clone(semaphore),
+            owner,
+            timeout,
+            account: Arc::clone(account),
+        }
+    }
+
+    fn of(&self, share: Share) -> &Threads {
+        match share {
+            Share::Anonymous => &self.unauthenticated,
+            Share::User | Share::Admin => &self.threads,
+        }
+    }
+
+    /// Runs `work`, which may be long and does not wait for its client. It needs no permit.
+    pub async fn scan<T: Send + 'static>(
+        &self,
+        share: Share,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Failed> {
+        self.of(share).spawn(scoped(work)).end().await
+    }
+
+    #[must_use]
+    pub fn free_answers(&self) -> usize {
+        self.answers.admin.permits.free()
+    }
+}
+
+impl Admission {
+    /// Returns the time for which the client may be inactive.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    pub fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    pub async fn acquire(&self) -> ClientPermit {
+        self.semaphore.acquire(self.owner).await
+    }
+
+    /// Runs `work` on a thread. The caller must hold a [`ClientPermit`]. Tasks that the work spawns belong to
+    /// the runtime of the caller.
+    pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
+        self.threads.of(self.account.share()).spawn(scoped(work))
+    }
+}
+
+impl Semaphore {
+    fn new(permits: usize, contended_after: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            permits: Permits::new(permits),
+            contended_after,
+            queue: Mutex::default(),
+            joined: Notify::new(),
+        })
+    }
+
+    async fn acquire(self: &Arc<Self>, owner: Option<Owner>) -> ClientPermit {
+        let permit = match self.permits.try_acquire(owner) {
+            Some(permit) => permit,
+            None => {
+                let _waiting = Waiting::join(self);
+                self.permits.acquire(owner).await
+            }
+        };
+        ClientPermit { semaphore: Arc::clone(self), _permit: permit }
+    }
+}
+
+/// A waiter in the queue. Dropping it removes the waiter.
+struct Waiting<'a>(&'a Semaphore);
+
+impl<'a> Waiting<'a> {
+    fn join(semaphore: &'a Semaphore) -> Self {
+        semaphore.queue.lock().waiting += 1;
+        semaphore.joined.notify_one();
+        Self(semaphore)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue.lock();
+        queue.waiting -= 1;
+        queue.promised = queue.promised.saturating_sub(1);
+    }
+}
+
+impl ClientPermit {
+    /// Completes when the permit must be released, provided that its client is inactive from now on.
+    pub async fn expired(&self, timeout: Duration) {
+        tokio::select! {
+            () = sleep(timeout) => {}
+            () = self.contended() => {}
+        }
+    }
+
+    /// Completes when another request needs this permit, provided that the client is inactive from now on.
+    pub async fn contended(&self) {
+        sleep(self.semaphore.contended_after).await;
+        loop {
+            let joined = self.semaphore.joined.notified();
+            {
+                let mut queue = self.semaphore.queue.lock();
+                if queue.waiting > queue.promised {
+                    queue.promised += 1;
+                    return;
+                }
+            }
+            joined.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

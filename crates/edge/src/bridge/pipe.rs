@@ -1,0 +1,94 @@
+//! [`Pipe`]: passes the pieces of a response from a thread to a connection. A client that receives none is
+//! disconnected.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::budget::Account;
+use bytes::Bytes;
+use settee_threads::{release_slot, yield_if_long};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::permits::ClientPermit;
+use crate::respond::Aborted;
+
+pub type Pieces = mpsc::Receiver<Result<Bytes, Aborted>>;
+
+/// The sending end of a pipe. If it is dropped before [`Pipe::end`], the response is aborted.
+pub struct Pipe {
+    sender: mpsc::Sender<Result<Bytes, Aborted>>,
+    /// Reserved capacity for the message that the response is incomplete: without it a client would take an
+    /// incomplete response for a complete one. `None` after the end, or if another sender is responsible for
+    /// the end.
+    last_word: Option<mpsc::OwnedPermit<Result<Bytes, Aborted>>>,
+    permit: ClientPermit,
+    timeout: Duration,
+    account: Arc<Account>,
+}
+
+impl Pipe {
+    pub fn new(pieces: usize, permit: ClientPermit, timeout: Duration, account: Arc<Account>) -> (Self, Pieces) {
+        let (sender, receiver) = mpsc::channel(pieces + 1);
+        let last_word = sender.clone().try_reserve_owned().expect("the channel is empty");
+        (Self { sender, last_word: Some(last_word), permit, timeout, account }, receiver)
+    }
+
+    /// Creates a pipe on a shared `sender`, whose other users are responsible for the end of the response.
+    pub fn beside(
+        sender: mpsc::Sender<Result<Bytes, Aborted>>,
+        permit: ClientPermit,
+        timeout: Duration,
+        account: Arc<Account>,
+    ) -> Self {
+        Self { sender, last_word: None, permit, timeout, account }
+    }
+
+    /// Sends a piece and blocks until the next one may be sent, so it must be called on a thread that may
+    /// block. Returns `Break` when the receiver is closed.
+    pub fn send(&mut self, piece: Bytes) -> ControlFlow<()> {
+        yield_if_long();
+        let late = match self.sender.try_send(Ok(self.account.unsent(piece))) {
+            Ok(()) if self.account.has_room() => return ControlFlow::Continue(()),
+            Ok(()) => None,
+            Err(TrySendError::Closed(_)) => return ControlFlow::Break(()),
+            Err(TrySendError::Full(piece)) => Some(piece),
+        };
+        let sent = async {
+            if let Some(piece) = late {
+                self.sender.send(piece).await.map_err(drop)?;
+            }
+            tokio::select! {
+                () = self.account.room() => Ok(()),
+                () = self.sender.closed() => Err(()),
+            }
+        };
+        release_slot();
+        Handle::current().block_on(async {
+            tokio::select! {
+                sent = sent => match sent {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(()) => ControlFlow::Break(()),
+                },
+                () = self.permit.expired(self.timeout) => {
+                    tracing::info!("an answer broke off: its client took nothing for too long");
+                    ControlFlow::Break(())
+                }
+            }
+        })
+    }
+
+    pub fn end(mut self) {
+        self.last_word = None;
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        if let Some(last_word) = self.last_word.take() {
+            last_word.send(Err(Aborted));
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! [`Budget`]: the memory limit for all bodies and responses in flight.
+//!
+//! Memory that the server holds for the client of a request is counted on the request's [`Account`]: its body
+//! while it is processed, and the part of the response that the client has not received yet. A request beyond
+//! the budget is rejected and may be retried, and the clients that have been inactive longest are
+//! disconnected. The memory of the store, of indexes and of worker processes is not counted here; they have
+//! limits of their own.
+
+mod account;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use settee_threads::Rank;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+pub use account::{Account, Held, SLICE_BYTES};
+
+/// Fill levels of the budget of a share: from the first, inactive clients are disconnected; from the second,
+/// after a shorter time.
+const TIGHT_PERCENT: usize = 60;
+const FULL_PERCENT: usize = 85;
+
+/// Time for which a client may hold memory without progress, at each of the two fill levels. A slow connection
+/// transfers a piece in less than the first.
+const STALL_TIGHT: Duration = Duration::from_secs(2);
+const STALL_FULL: Duration = Duration::from_millis(200);
+
+/// Minimum interval between two scans of all accounts, because a scan takes time and more frequent ones would
+/// find nothing.
+const RELIEVE_EVERY_MS: u64 = 20;
+
+/// Classes of clients with different parts of the budget. Unauthenticated clients leave memory for users, and
+/// both leave memory for administrators, because these must be able to stop an attack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    Anonymous,
+    User,
+    Admin,
+}
+
+impl Share {
+    /// Returns the rank of these clients among the owners of processes.
+    pub fn rank(self) -> Rank {
+        match self {
+            Self::Anonymous => Rank::Anonymous,
+            Self::User => Rank::User,
+            Self::Admin => Rank::Admin,
+        }
+    }
+
+    fn of(self, total: usize) -> usize {
+        match self {
+            Self::Anonymous => total / 2,
+            Self::User => total / 4 * 3,
+            Self::Admin => total,
+        }
+    }
+}
+
+/// The memory of bodies and responses, and the accounts that hold it.
+pub struct Budget {
+    total: usize,
+    used: AtomicUsize,
+    /// Accounts that have held memory.
+    accounts: Mutex<HashMap<u64, Weak<Account>>>,
+    next: AtomicU64,
+    /// Time of the last scan for inactive clients.
+    relieved_ms: AtomicU64,
+    freed: Notify,
+    begun: Instant,
+}
+
+impl Budget {
+    pub fn new(total: usize) -> Arc<Self> {
+        Arc::new(Self {
+            total,
+            used: AtomicUsize::new(0),
+            accounts: Mutex::default(),
+            next: AtomicU64::new(0),
+            relieved_ms: AtomicU64::new(0),
+            freed: Notify::new(),
+            begun: Instant::now(),
+        })
+    }
+
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, bytes: usize, share: Share) -> bool {
+        let limit = share.of(self.total);
+        let room = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok()
+    }
+
+    /// Counts `bytes` that are already allocated.
+    fn count(&self, bytes: usize) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn give_back(&self, bytes: usize) {
+        if bytes > 0 {
+            self.used.fetch_sub(bytes, Ordering::Relaxed);
+            // Each waiter notifies the next one: of hundreds of waiters only some could get the memory, and
+            // all would check.
+            self.freed.notify_one();
+        }
+    }
+
+    /// Returns true if clients of this share should hold as little memory as possible.
+    fn is_tight(&self, share: Share) -> bool {
+        self.fills(self.used(), share, TIGHT_PERCENT)
+    }
+
+    fn fills(&self, used: usize, share: Share, percent: usize) -> bool {
+        used / 100 >= share.of(self.total) / 100 * percent / 100
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn enter(&self, account: &Arc<Account>) -> u64 {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        self.accounts.lock().insert(id, Arc::downgrade(account));
+        id
+    }
+
+    fn leave(&self, id: u64) {
+        self.accounts.lock().remove(&id);
+    }
+
+    /// Disconnects inactive clients, those that have been inactive longest first, until the budget is not
+    /// tight any more for `share`. Clients of a better share are not disconnected.
+    fn relieve(&self, share: Share) {
+        let now_ms = self.now_ms();
+        if !self.is_tight(share) || now_ms < self.relieved_ms.load(Ordering::Relaxed) + RELIEVE_EVERY_MS {
+            return;
+        }
+        self.relieved_ms.store(now_ms, Ordering::Relaxed);
+        // The guard is released first, because an account that ends concurrently needs the lock.
+        let accounts: Vec<Arc<Account>> = self.accounts.lock().values().filter_map(Weak::upgrade).collect();
+        let leaving: usize = accounts.iter().filter(|account| account.is_cut()).map(|account| account.held()).sum();
+        let mut used = self.used().saturating_sub(leaving);
+        let mut idle: Vec<(u64, &Arc<Account>)> = accounts
+            .iter()
+            .filter(|account| account.share() as u8 <= share as u8)
+            .filter_map(|account| Some((account.stalled_ms(now_ms)?, account)))
+            .collect();
+        idle.sort_unstable_by_key(|(stalled_ms, _)| std::cmp::Reverse(*stalled_ms));
+        for (stalled_ms, account) in idle {
+            let timeout = if self.fills(used, share, FULL_PERCENT) { STALL_FULL } else { STALL_TIGHT };
+            if !self.fills(used, share, TIGHT_PERCENT) || u128::from(stalled_ms) < timeout.as_millis() {
+                return;
+            }
+            used = used.saturating_sub(account.held());
+            tracing::info!(
+                stalled_ms,
+                bytes = account.held(),
+                "a client that did nothing was cut off: memory is short"
+            );
+            account.cut();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! Commits of documents: [`commit`] submits work to the update queue of a database. In a request with optimistic
+//! validation ([`with_read_set`]) it validates the read set of the request.
+
+mod optimistic;
+
+use std::sync::Arc;
+
+use settee_database::{Completion, Database, Submitted, UpdateOutcome, Work, aborted};
+use settee_threads::begin;
+use tokio::sync::oneshot;
+
+use crate::Error;
+
+pub use optimistic::{Optimistic, with_read_set};
+
+/// Commits `works` in order and returns all outcomes.
+pub async fn commit(database: &Arc<Database>, works: Vec<Work>) -> Result<Vec<UpdateOutcome>, Error> {
+    if let Some(optimistic) = optimistic::current() {
+        let [work]: [Work; 1] = works.try_into().map_err(|_| optimistic.refuse())?;
+        return optimistic.commit(database, work).await;
+    }
+    let mut outcomes = Vec::new();
+    for result in submit(database, works) {
+        let result = result.await.map_err(|_| aborted())?;
+        outcomes.extend(result?);
+    }
+    Ok(outcomes)
+}
+
+fn lead(database: &Arc<Database>) {
+    let database = Arc::clone(database);
+    begin(move || database.lead());
+}
+
+fn require_validated(work: &Work) {
+    assert!(is_validated(work), "documents are written by `Writer::commit`, which has them validated");
+}
+
+fn is_validated(work: &Work) -> bool {
+    let Work::Documents(updates) = work else { return true };
+    updates.iter().all(|update| update.is_validated() || !update.is_subject_to_validation())
+}
+
+pub type Submission = oneshot::Receiver<settee_database::Result<Vec<UpdateOutcome>>>;
+
+/// Queues the works of one client, in order, and starts a leader if none is active. The receivers get the results.
+pub fn submit(database: &Arc<Database>, works: Vec<Work>) -> Vec<Submission> {
+    works.iter().for_each(require_validated);
+    let mut receivers = Vec::with_capacity(works.len());
+    let mut queued: Vec<(Work, Completion)> = Vec::with_capacity(works.len());
+    for work in works {
+        let (sender, receiver) = oneshot::channel();
+        // Sending fails if the client has disconnected; the work is done nevertheless.
+        queued.push((work, Box::new(move |result| drop(sender.send(result)))));
+        receivers.push(receiver);
+    }
+    if database.submit_all(queued) == Submitted::Lead {
+        lead(database);
+    }
+    receivers
+}

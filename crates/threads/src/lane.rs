@@ -1,0 +1,194 @@
+//! [`SlowLane`]: separate threads for expensive requests, such as those with large bodies.
+//!
+//! Parsing, compressing and hashing a body of several megabytes occupies a CPU for tens of milliseconds. On the
+//! shared asynchronous threads a few such bodies would delay each short request as much. The whole response is
+//! therefore produced by threads of low priority. Commits, for which other requests may wait, still have their leader
+//! on the default threads.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
+use tokio::task::JoinSet;
+
+use crate::{Failed, GiveWay, SCOPE, THREADS, Threads, panicked, within};
+
+/// Maximum number of threads for blocking work of the lane. They share the remaining CPU time, and some wait for
+/// other processes.
+const THREADS_MAX: usize = 64;
+
+/// The lane. It starts its threads with the first request.
+pub struct SlowLane {
+    runtime: OnceLock<Runtime>,
+    threads: OnceLock<Arc<Threads>>,
+    processors: usize,
+    give_way: GiveWay,
+}
+
+impl SlowLane {
+    /// Creates a lane with `processors` asynchronous threads in addition to those for blocking work. All lower
+    /// their priority by `give_way`.
+    #[must_use]
+    pub fn new(processors: usize, give_way: &GiveWay) -> Self {
+        let give_way = Arc::clone(give_way);
+        Self { runtime: OnceLock::new(), threads: OnceLock::new(), processors, give_way }
+    }
+
+    /// Runs a request on the lane, in the scope of the caller. It is cancelled when the caller is.
+    ///
+    /// # Errors
+    /// Fails if the request panicked or no threads are available.
+    pub async fn serve<F>(&self, answer: F) -> Result<F::Output, Failed>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        // The paused clock of a test belongs to its own runtime. A request that is on the lane already stays there.
+        let is_test = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
+        if is_test || THREADS.try_with(|_| ()).is_ok() {
+            return Ok(answer.await);
+        }
+        let answer = THREADS.scope(Arc::clone(self.threads()), answer);
+        let mut tasks = JoinSet::new();
+        match SCOPE.try_with(Arc::clone) {
+            Ok(scope) => tasks.spawn_on(within(scope, answer), self.runtime()?),
+            Err(_) => tasks.spawn_on(answer, self.runtime()?),
+        };
+        let answered = tasks.join_next().await.expect("one was spawned");
+        answered.map_err(|error| panicked(&error))
+    }
+
+    fn threads(&self) -> &Arc<Threads> {
+        self.threads.get_or_init(|| {
+            let give_way = Arc::clone(&self.give_way);
+            Arc::new(Threads::that_always_give_way("settee-large", THREADS_MAX, give_way, self.processors))
+        })
+    }
+
+    fn runtime(&self) -> Result<&Handle, Failed> {
+        if let Some(runtime) = self.runtime.get() {
+            return Ok(runtime.handle());
+        }
+        let give_way = Arc::clone(&self.give_way);
+        let mut builder = Builder::new_multi_thread();
+        let builder = builder.worker_threads(self.processors).thread_name("settee-lane").enable_all();
+        let made = builder.on_thread_start(move || give_way()).build();
+        let made = made.map_err(|_| Failed("the system has no more threads"))?;
+        if let Err(second) = self.runtime.set(made) {
+            // Another request has created the runtime concurrently.
+            second.shutdown_background();
+        }
+        self.runtime()
+    }
+}
+
+impl Drop for SlowLane {
+    /// Shuts down in the background, because a task that drops the lane must not block.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+    use std::thread;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::{Scope, run};
+
+    fn place() -> String {
+        thread::current().name().unwrap_or_default().to_owned()
+    }
+
+    /// Creates a lane whose threads keep their priority.
+    fn lane() -> SlowLane {
+        let nothing: GiveWay = Arc::new(|| {});
+        SlowLane::new(1, &nothing)
+    }
+
+    async fn place_of_work() -> Result<String, Failed> {
+        run(|| Ok(place())).await
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn all_of_an_answer_is_made_by_threads_that_give_way() {
+        let gave_way = Arc::new(Mutex::new(BTreeSet::new()));
+        let places = Arc::clone(&gave_way);
+        let note: GiveWay = Arc::new(move || {
+            places.lock().insert(place());
+        });
+        let lane = Arc::new(SlowLane::new(1, &note));
+        let inner = Arc::clone(&lane);
+        let answer = async move {
+            let twice = inner.serve(async { place() }).await;
+            (place(), place_of_work().await, twice)
+        };
+        let (task, work, twice) = lane.serve(answer).await.unwrap();
+        assert_eq!((task.as_str(), work.unwrap().as_str()), ("settee-lane", "settee-large"));
+        assert_eq!(twice.unwrap(), "settee-lane", "it is in the lane already");
+        // A thread that started slowly can have caused a further one for blocking work.
+        assert_eq!(*gave_way.lock(), BTreeSet::from(["settee-lane".to_owned(), "settee-large".to_owned()]));
+        assert_eq!(place_of_work().await.unwrap(), "settee-short", "others are where they were");
+    }
+
+    /// Counts the work that runs in it.
+    #[derive(Default)]
+    struct Counter(AtomicUsize);
+
+    impl Scope for Counter {
+        fn during(self: Arc<Self>, work: &mut dyn FnMut()) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            work();
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn work_runs_in_the_scope_of_the_request() {
+        let lane = lane();
+        let counter = Arc::<Counter>::default();
+        within(Arc::<Counter>::clone(&counter), lane.serve(place_of_work())).await.unwrap().unwrap();
+        assert_eq!(counter.0.load(Ordering::Relaxed), 1);
+        lane.serve(place_of_work()).await.unwrap().unwrap();
+        assert_eq!(counter.0.load(Ordering::Relaxed), 1, "work without a scope is not in one");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_panic_is_an_error() {
+        let lane = lane();
+        assert!(lane.serve(async { panic!("on purpose") }).await.is_err());
+        assert_eq!(lane.serve(async { 7 }).await.unwrap(), 7);
+    }
+
+    /// Reports when it is dropped.
+    struct Falling(mpsc::Sender<()>);
+
+    impl Drop for Falling {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn an_answer_without_a_client_ends() {
+        let lane = lane();
+        let (sender, fallen) = mpsc::channel();
+        let (begun, beginning) = tokio::sync::oneshot::channel();
+        let hanging = lane.serve(async move {
+            let _falling = Falling(sender);
+            let _ = begun.send(());
+            std::future::pending::<()>().await;
+        });
+        tokio::select! {
+            _ = hanging => unreachable!("it hangs"),
+            begun = beginning => begun.unwrap(),
+        }
+        let wait = move || fallen.recv().map_err(|_| Failed("it was not dropped"));
+        run(wait).await.unwrap();
+    }
+}

@@ -1,0 +1,97 @@
+//! Transition from asynchronous callers to synchronous work: threads for blocking work ([`run`]), threads that wait for
+//! clients ([`Threads`]), and separate threads for expensive requests ([`SlowLane`]); fair permits ([`Permits`],
+//! [`Shares`]) and the cancellation of work ([`Cancellation`]).
+//!
+//! This crate is independent of HTTP and of databases.
+
+mod cancellation;
+mod lane;
+mod permits;
+mod pool;
+mod run_slots;
+mod shares;
+
+use std::fmt::Display;
+use std::sync::{Arc, LazyLock};
+
+pub use cancellation::{CANCELLATION_INTERVAL, CancelOnDrop, Cancellation, Cancelled};
+pub use lane::SlowLane;
+pub use permits::{Permit, Permits};
+pub use pool::{GiveWay, Running, Threads, give_way, release_slot, yield_if_long};
+pub use shares::{Owner, Rank, Shares};
+
+/// Maximum number of threads for work that waits for disks and other processes, but never for clients. It exceeds
+/// what any machine can use and is acceptable on all.
+pub const SHORT_WORK_MAX: usize = 512;
+
+static SHORT_WORK: LazyLock<Threads> = LazyLock::new(|| Threads::at_most("settee-short", SHORT_WORK_MAX));
+
+tokio::task_local! {
+    static SCOPE: Arc<dyn Scope>;
+
+    /// Threads of a task that does not use the default ones.
+    static THREADS: Arc<Threads>;
+}
+
+/// Work on a thread that ended without a result. The text is part of the response to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Failed(pub &'static str);
+
+/// Scope in which the work of a request runs on each thread, for example a counter of its reads.
+pub trait Scope: Send + Sync {
+    /// Runs `work` once.
+    fn during(self: Arc<Self>, work: &mut dyn FnMut());
+}
+
+/// Runs `answer`, whose work by [`run`] and [`scoped`] runs in `scope`.
+pub async fn within<F: Future>(scope: Arc<dyn Scope>, answer: F) -> F::Output {
+    SCOPE.scope(scope, answer).await
+}
+
+/// Wraps `work` for another thread, so that it runs in the scope of this task.
+pub fn scoped<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    let scope = SCOPE.try_with(Arc::clone).ok();
+    move || match scope {
+        Some(scope) => {
+            let (mut work, mut done) = (Some(work), None);
+            scope.during(&mut || done = work.take().map(|work| work()));
+            done.expect("a scope runs its work once")
+        }
+        None => work(),
+    }
+}
+
+/// Runs `work` on a thread that may block.
+///
+/// # Errors
+/// Returns errors of `work`, and an error if it panicked.
+pub async fn run<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<Failed> + Send + 'static,
+{
+    let work = scoped(work);
+    let running = match THREADS.try_with(Arc::clone) {
+        Ok(threads) => threads.spawn(work),
+        Err(_) => SHORT_WORK.spawn(work),
+    };
+    running.end().await?
+}
+
+/// Starts `work` on a thread that may block, without waiting for it.
+pub fn begin(work: impl FnOnce() + Send + 'static) {
+    drop(SHORT_WORK.spawn(work));
+}
+
+/// Number of threads that are busy with work of [`run`] and [`begin`].
+#[must_use]
+pub fn busy() -> usize {
+    SHORT_WORK.busy()
+}
+
+/// Logs a panic and returns the error for the client.
+fn panicked(panic: &dyn Display) -> Failed {
+    tracing::error!(%panic, "a request ended in a panic");
+    Failed("the request failed; the cause is in the server's log")
+}
