@@ -5,20 +5,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
-use crate::attack;
-use crate::build::{self, finish, logged};
-use crate::chaos;
-use crate::clients;
-use crate::conformance;
-use crate::console;
 use crate::on_postgres;
-use crate::process;
-use crate::readme;
 use crate::setup;
 use crate::suite;
-use crate::tally::Tally;
 use crate::tidy;
-use crate::workspace::Workspace;
+use settee_e2e::attack;
+use settee_e2e::build::{self, finish, logged};
+use settee_e2e::chaos;
+use settee_e2e::clients;
+use settee_e2e::conformance;
+use settee_e2e::console;
+use settee_e2e::process;
+use settee_e2e::readme;
+use settee_e2e::tally::Tally;
+use settee_e2e::workspace::Workspace;
 
 /// The features of packages.
 const FEATURES: &str = "--features=settee-server/wasm";

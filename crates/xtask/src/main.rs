@@ -1,39 +1,22 @@
 //! Development commands of the repository: `cargo xtask COMMAND`.
 //!
-//! [`main`] parses the command line and calls one module per command. No crate of the product is linked, so that it
+//! [`main`] calls one module per command, or a suite of `settee-e2e`. No crate of the product is linked, so that it
 //! compiles in seconds.
 
-mod attack;
-mod build;
-mod chaos;
 mod ci;
-mod clients;
-mod cluster;
-mod conformance;
-mod console;
 mod dist;
-mod json;
 mod on_postgres;
-mod process;
-mod readme;
 mod run;
-mod s3;
-#[path = "../../storage-postgres/tests/it/scratch.rs"]
-#[expect(dead_code, unreachable_pub, reason = "tests that include it use more of it")]
-mod scratch;
-mod server;
 mod setup;
 mod suite;
-mod tally;
-mod throughput;
 mod tidy;
-mod workspace;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail, ensure};
-use workspace::Workspace;
+use settee_e2e::SUITES;
+use settee_e2e::workspace::Workspace;
 
 const HELP: &str = "\
 cargo xtask COMMAND
@@ -50,27 +33,6 @@ cargo xtask COMMAND
                 lowers the limits of the language rules to the current numbers
   fmt           formats the code
   docs          builds the documentation of all crates
-  conformance   replays the recorded responses of CouchDB against this server
-                  --area A     only this area (may be repeated)
-                  --url URL    a running server, with the name and password of an administrator
-                  --storage S  storage of the started server: directory, or postgres (started for it)
-                  --nodes N    number of servers on one PostgreSQL, which get requests in rotation (1)
-                  --jobs N     number of concurrent scenarios (4)
-                  --draft      print a line for conformance/expectations.toml for each unexpected failure
-  attack        attacks a server in a control group of 1 GB, while another client continues
-                  --short      as in the gate: a few seconds each, without limits for times
-                  NAME         only this attack (may be repeated)
-  s3            backs up a server to a bucket under load, removes its data, and restores it to ten random times
-                  --seconds N  duration of the load (60)
-                  --interval N seconds between backups (10)
-  chaos         kills nodes, PostgreSQL and its standby, promotes the standby and cuts connections while clients
-                write and follow; then every acknowledged write must exist exactly once
-                  --minutes N  duration (30)
-                  --seed S     repeats the faults of a run
-                  --short      as in the gate: a minute without a standby
-  clients       runs the suites of PouchDB, nano and couchdb-python against this server
-  console       checks the web console's sources, and runs its flows in Chromium
-  readme        runs the shell sessions of README.md, docs and docs/operation against this server
   bench         builds and runs `settee-bench` with the further arguments
   dist          builds packages in dist/: tar.gz, deb, image, wheel, npm, formula
                   --try        installs each in an empty environment and runs the README's session
@@ -78,25 +40,14 @@ cargo xtask COMMAND
   run           builds and starts a server, or an available package of this version
                   --data D     the data directory (./data)
                   --port N     the port (5984)
-  cluster       builds the server and runs several on one PostgreSQL with a proxy in front of them, until Ctrl-C
-                  --nodes N    number of nodes (3)
-                  --port P     the port of the proxy (5984); nodes use the following ports
-  cluster-bench measures nodes on a PostgreSQL, and a bare client of it: single writes, bulk, an index, a view
-                  --part P      only bare, writes, bulk or views (may be repeated)
-                  --nodes N     only this number of nodes (1, 2 and 4)
-                  --documents N number of documents in the view (1000000)
-                  --seconds N   duration of each measurement of writes (5)
-                  --delay-us N  added round-trip time of the network in the second half (1000); 0 omits that half
   setup         checks for the programs that a command calls, and installs missing packages as root
                   --for P      run (compilation only), test or test-all
+";
 
+const PROGRAM_HELP: &str = "
 attack, chaos, clients, cluster, cluster-bench, conformance, console, dist, readme and s3 run the server
 `--program P` if it is given, and build none. `dist` writes `static/settee` in the build directory.
 ";
-
-/// Commands that start or package the server's program, and accept `--program`.
-const WITH_PROGRAM: &[&str] =
-    &["attack", "chaos", "clients", "cluster", "cluster-bench", "conformance", "console", "dist", "readme", "s3"];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -123,29 +74,9 @@ fn run(command: &str, arguments: &[String]) -> Result<bool> {
     match command {
         "ci" => return Ok(ci::run(&workspace, ci::Part::parse(arguments)?)),
         "setup" => return setup::command(setup::parse(arguments)?),
-        "conformance" => {
-            let options = conformance::Options::parse(arguments)?;
-            return Ok(conformance::command(&workspace, &options)?.closing_line());
-        }
-        "attack" => {
-            let options = attack::Options::parse(arguments)?;
-            return Ok(attack::run(&workspace, &options)?.closing_line());
-        }
-        "chaos" => {
-            let options = chaos::Options::parse(arguments)?;
-            return Ok(chaos::command(&workspace, &options)?.closing_line());
-        }
-        "cluster" => return cluster::command(&workspace, &cluster::Options::parse(arguments)?),
-        "cluster-bench" => {
-            let options = throughput::Options::parse(arguments)?;
-            return Ok(throughput::command(&workspace, &options)?.closing_line());
-        }
         "dist" => return dist::command(&workspace, &dist::Options::parse(arguments)?),
         "run" => return run::command(&workspace, &run::Options::parse(arguments)?),
-        "s3" => {
-            let options = s3::Options::parse(arguments)?;
-            return Ok(s3::command(&workspace, &options)?.closing_line());
-        }
+        suite if SUITES.contains(&suite) => return settee_e2e::command(suite, &workspace, arguments),
         "tidy" if arguments == ["--lower"] => return tidy::lower(&workspace.root),
         "test" => return ci::test(&workspace, arguments),
         "bench" => return ci::bench(&workspace, arguments),
@@ -159,11 +90,8 @@ fn run(command: &str, arguments: &[String]) -> Result<bool> {
         "tidy" => ci::tidy(&workspace),
         "fmt" => ci::fmt(&workspace),
         "docs" => ci::docs(&workspace),
-        "clients" => Ok(clients::command(&workspace)?.closing_line()),
-        "console" => Ok(console::command(&workspace)?.closing_line()),
-        "readme" => Ok(readme::command(&workspace)?.closing_line()),
         "help" | "--help" | "-h" => {
-            print!("{HELP}");
+            print!("{HELP}{}{PROGRAM_HELP}", settee_e2e::HELP);
             Ok(true)
         }
         unknown => bail!("there is no command `{unknown}`; `cargo xtask help` lists them"),
@@ -174,7 +102,7 @@ fn run(command: &str, arguments: &[String]) -> Result<bool> {
 fn take_program(command: &str, arguments: &[String]) -> Result<(Option<PathBuf>, Vec<String>)> {
     let mut rest = arguments.to_vec();
     let Some(place) = rest.iter().position(|argument| argument == "--program") else { return Ok((None, rest)) };
-    ensure!(WITH_PROGRAM.contains(&command), "`{command}` takes no --program");
+    ensure!(command == "dist" || SUITES.contains(&command), "`{command}` takes no --program");
     ensure!(place + 1 < rest.len(), "--program lacks its value");
     let program = PathBuf::from(rest.remove(place + 1));
     rest.remove(place);

@@ -1,19 +1,18 @@
 //! Runs the tests of the layers above `storage` on a PostgreSQL that is started for them.
-//!
-//! These test programs run in memory otherwise. Each store of a test is a schema there (the crate `storage-testing`).
+//! A store of a test is a schema there.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::build::finish;
 use crate::ci::checked_tests;
-use crate::process;
-use crate::scratch::{MISSING, Scratch};
 use crate::suite;
-use crate::tally::Tally;
-use crate::workspace::Workspace;
+use settee_e2e::build::finish;
+use settee_e2e::process;
+use settee_e2e::scratch::{MISSING, Scratch};
+use settee_e2e::tally::Tally;
+use settee_e2e::workspace::Workspace;
 
 /// The crates whose tests use stores of `storage-testing`.
 const CRATES: [&str; 5] = ["storage-testing", "database", "views", "search", "mango"];

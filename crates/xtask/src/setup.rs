@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::process;
+use settee_e2e::process;
 
 struct Need {
     package: &'static str,

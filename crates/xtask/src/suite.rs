@@ -1,17 +1,16 @@
 //! Runs test programs ([`run`]): counts their tests, prints failed tests, and retries each of them once.
 //!
-//! Many tests use real processes, disks and clocks, and occasionally one of two thousand fails because of the load of
-//! the machine. The retry runs the test alone, with the seed that the first attempt printed, so failures found by a
-//! seed are reproduced. A test that passes then counts as passed, and its name and message are listed in the closing
-//! lines as *unsteady*: a finding to fix that does not block the build.
+//! The load of the machine occasionally fails a test that uses real processes, disks and clocks. The retry runs the test
+//! alone, with the seed that the first attempt printed. If it passes then, the closing lines list it
+//! as *unsteady*.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
 
-use crate::process;
-use crate::tally::Tally;
+use settee_e2e::process;
+use settee_e2e::tally::Tally;
 
 /// Maximum number of failed tests that are retried: more failures are no coincidence.
 const MOST_TRIED_AGAIN: usize = 5;

@@ -8,8 +8,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::dist::tree::Tree;
-use crate::process::output;
-use crate::workspace::Workspace;
+use settee_e2e::process::output;
+use settee_e2e::workspace::Workspace;
 
 /// The version of the workspace, which is also that of this program.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -26,8 +26,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 pub(crate) use contents::commit_of;
 use contents::{Contents, Release, VERSION};
 
-use crate::process;
-use crate::workspace::Workspace;
+use settee_e2e::process;
+use settee_e2e::workspace::Workspace;
 
 const SUMS: &str = "SHA256SUMS";
 

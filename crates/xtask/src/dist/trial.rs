@@ -15,12 +15,12 @@ use anyhow::{Context as _, Result, ensure};
 use crate::dist::contents::VERSION;
 use crate::dist::text::{member, sha256};
 use crate::dist::{SUMS, archive, deb, formula, image, npm, python};
-use crate::process::{self, output};
-use crate::readme;
-use crate::server::{Access, Server, free_port, stopped_tally};
 use crate::setup;
-use crate::tally::Tally;
-use crate::workspace::Workspace;
+use settee_e2e::process::{self, output};
+use settee_e2e::readme;
+use settee_e2e::server::{Access, Server, free_port, stopped_tally};
+use settee_e2e::tally::Tally;
+use settee_e2e::workspace::Workspace;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rights {

@@ -12,9 +12,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::build::BUILD;
-use crate::process;
-use crate::workspace::Workspace;
+use settee_e2e::build::BUILD;
+use settee_e2e::process;
+use settee_e2e::workspace::Workspace;
 
 /// Processor time of a first build, as measured on a fast and on a slow machine.
 const FIRST_BUILD_CPU_MINUTES: [usize; 2] = [22, 50];

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::dist;
-use crate::workspace::Workspace;
+use settee_e2e::workspace::Workspace;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use crate::build::BUILD;
-use crate::process::output;
-use crate::workspace::Workspace;
+use settee_e2e::build::BUILD;
+use settee_e2e::process::output;
+use settee_e2e::workspace::Workspace;
 
 /// Interval between separate lines, and between updates of a line.
 const LINES: Duration = Duration::from_secs(30);

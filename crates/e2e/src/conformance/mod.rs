@@ -35,7 +35,7 @@ const EXPECTATIONS: &str = "conformance/expectations.toml";
 const WITHOUT_SEARCH: &str = "no_text_search";
 
 #[derive(Debug)]
-pub(crate) struct Options {
+pub struct Options {
     /// The areas to replay; all expected ones if empty.
     areas: Vec<String>,
     url: Option<String>,
@@ -144,7 +144,7 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally>
 }
 
 /// Replays the areas and prints a table. A known failure counts neither as passed nor as failed.
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
+pub fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     let folder = workspace.conformance();
     let file = workspace.root.join(EXPECTATIONS);
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -179,7 +179,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
 }
 
 /// Replays the scenarios on `nodes` servers that share one PostgreSQL.
-pub(crate) fn run_on_postgres(workspace: &Workspace, nodes: usize) -> Result<Tally> {
+pub fn run_on_postgres(workspace: &Workspace, nodes: usize) -> Result<Tally> {
     run(workspace, &Options { storage: Storage::Postgres, nodes, ..Options::default() })
 }
 

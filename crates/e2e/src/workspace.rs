@@ -6,20 +6,20 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 /// The variable that permits tests to be skipped because a package is missing.
-pub(crate) const ALLOW_MISSING: &str = "SETTEE_ALLOW_MISSING";
+pub const ALLOW_MISSING: &str = "SETTEE_ALLOW_MISSING";
 
-pub(crate) struct Workspace {
-    pub(crate) root: PathBuf,
+pub struct Workspace {
+    pub root: PathBuf,
     /// Cargo's directory for programs of the release profile, which contains this program.
     profile: PathBuf,
     /// A program that replaces the one that is built here.
-    pub(crate) program: Option<PathBuf>,
+    pub program: Option<PathBuf>,
     /// Tests and steps whose packages are missing are skipped. Otherwise they fail.
-    pub(crate) allow_missing: bool,
+    pub allow_missing: bool,
 }
 
 impl Workspace {
-    pub(crate) fn find(program: Option<PathBuf>, allow_missing: bool) -> Result<Self> {
+    pub fn find(program: Option<PathBuf>, allow_missing: bool) -> Result<Self> {
         // From the running `cargo`, not from the build, because two checkouts may share a build directory.
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
         let root = Path::new(&manifest).ancestors().nth(2).context("this crate is not in crates/")?.to_owned();
@@ -29,40 +29,40 @@ impl Workspace {
     }
 
     /// The `settee` program: the given one, or the path of the one that is built here.
-    pub(crate) fn binary(&self) -> PathBuf {
+    pub fn binary(&self) -> PathBuf {
         self.program.clone().unwrap_or_else(|| self.profile.join("settee"))
     }
 
-    pub(crate) fn profile(&self) -> &Path {
+    pub fn profile(&self) -> &Path {
         &self.profile
     }
 
-    pub(crate) fn target(&self) -> Result<PathBuf> {
+    pub fn target(&self) -> Result<PathBuf> {
         Ok(self.profile.parent().context("the build directory has no parent")?.to_owned())
     }
 
-    pub(crate) fn log(&self, step: &str) -> Result<PathBuf> {
+    pub fn log(&self, step: &str) -> Result<PathBuf> {
         let folder = self.profile.join("xtask-logs");
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         Ok(folder.join(format!("{step}.log")))
     }
 
     /// Directory for packages of another language that tests need.
-    pub(crate) fn packages(&self, language: &str) -> PathBuf {
+    pub fn packages(&self, language: &str) -> PathBuf {
         self.profile.join("xtask-packages").join(language)
     }
 
     /// A directory for the data of one run of a server. It does not exist yet.
-    pub(crate) fn scratch(&self, purpose: &str) -> PathBuf {
+    pub fn scratch(&self, purpose: &str) -> PathBuf {
         std::env::temp_dir().join(format!("settee-{purpose}-{}", std::process::id()))
     }
 
     /// The recorded scenarios, the program that replays them, and the list of known differences.
-    pub(crate) fn conformance(&self) -> PathBuf {
+    pub fn conformance(&self) -> PathBuf {
         self.root.join("conformance")
     }
 
-    pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
+    pub fn cargo(&self, arguments: &[&str]) -> Command {
         let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&self.root);

@@ -39,7 +39,7 @@ pub(crate) fn command(workspace: &Workspace) -> Result<Tally> {
 }
 
 /// Runs all sessions. Every compared output counts.
-pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
+pub fn run(workspace: &Workspace) -> Result<Tally> {
     let mut tally = Tally::default();
     for page in pages(workspace)? {
         tally += run_page(workspace, &page)?;
@@ -78,7 +78,7 @@ fn run_page(workspace: &Workspace, page: &str) -> Result<Tally> {
 }
 
 /// Runs the session of a page against a running server.
-pub(crate) fn against(workspace: &Workspace, page: &str, server: &Server) -> Result<Tally> {
+pub fn against(workspace: &Workspace, page: &str, server: &Server) -> Result<Tally> {
     let text = std::fs::read_to_string(workspace.root.join(page)).with_context(|| format!("cannot read {page}"))?;
     let chunks = chunks(page, &text)?;
     if chunks.is_empty() {

@@ -51,13 +51,13 @@ pub(crate) enum Form {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Options {
+pub struct Options {
     form: Form,
     only: Vec<String>,
 }
 
 impl Options {
-    pub(crate) fn short() -> Self {
+    pub fn short() -> Self {
         Self { form: Form::Short, only: Vec::new() }
     }
 
@@ -78,7 +78,7 @@ impl Options {
 }
 
 /// Runs attacks and prints the effects on the server.
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
+pub fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     let mut tally = Tally::default();
     println!(
         "{:<20} {:>9} {:>9} {:>6} {:>8} {:>7} {:>7} {:>7} {:>7} {:>7}  failed",

@@ -14,7 +14,7 @@ const POLL: Duration = Duration::from_millis(100);
 const TAIL_LINES: usize = 120;
 
 /// Runs `command` to its end with everything it prints in `log`. True if it succeeded.
-pub(crate) fn run_logged(command: &mut Command, log: &Path) -> Result<bool> {
+pub fn run_logged(command: &mut Command, log: &Path) -> Result<bool> {
     let output = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     let errors = output.try_clone().context("cannot share the log")?;
     let program = command.get_program().to_string_lossy().into_owned();
@@ -35,14 +35,14 @@ pub(crate) fn run_logged(command: &mut Command, log: &Path) -> Result<bool> {
 }
 
 /// Runs `command` with its output on the terminal. True if it succeeded.
-pub(crate) fn run_shown(command: &mut Command) -> Result<bool> {
+pub fn run_shown(command: &mut Command) -> Result<bool> {
     let program = command.get_program().to_string_lossy().into_owned();
     let status = command.status().with_context(|| format!("cannot start `{program}`"))?;
     Ok(status.success())
 }
 
 /// Output of a program, which must succeed.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
+pub fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("cannot start `{program}`"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -53,7 +53,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 }
 
 /// True if `program` is found on the path.
-pub(crate) fn exists(program: &str) -> bool {
+pub fn exists(program: &str) -> bool {
     let Some(path) = std::env::var_os("PATH") else {
         return false;
     };
@@ -61,7 +61,7 @@ pub(crate) fn exists(program: &str) -> bool {
 }
 
 /// Prints the end of a log and the path of the whole file.
-pub(crate) fn show_tail(log: &Path) {
+pub fn show_tail(log: &Path) {
     let text = read_lossy(log);
     let lines: Vec<&str> = text.lines().collect();
     for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
@@ -71,7 +71,7 @@ pub(crate) fn show_tail(log: &Path) {
 }
 
 /// The text of a file; empty if it cannot be read.
-pub(crate) fn read_lossy(path: &Path) -> String {
+pub fn read_lossy(path: &Path) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 

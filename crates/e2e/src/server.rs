@@ -21,7 +21,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub enum Access {
     /// An administrator `admin` with the password `pw` exists.
     Admin,
     /// No administrator exists: all local clients have all permissions.
@@ -38,7 +38,7 @@ impl Access {
 }
 
 /// A running server. It is killed and its data is removed when this is dropped.
-pub(crate) struct Server {
+pub struct Server {
     child: Child,
     /// The address that the server prints, without the slash at the end.
     address: String,
@@ -51,7 +51,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts the server and waits until it listens.
-    pub(crate) fn start(workspace: &Workspace, purpose: &str, access: Access) -> Result<Self> {
+    pub fn start(workspace: &Workspace, purpose: &str, access: Access) -> Result<Self> {
         Self::start_with(workspace, purpose, access, &[])
     }
 
@@ -109,7 +109,7 @@ impl Server {
     }
 
     /// Starts a server from a prepared command, which is replaced by the server, and waits until it listens.
-    pub(crate) fn start_prepared(
+    pub fn start_prepared(
         workspace: &Workspace,
         purpose: &str,
         access: Access,
@@ -165,7 +165,7 @@ impl Server {
     }
 
     /// The URL, with the administrator's name and password if there is one, without a slash at the end.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         match self.access {
             Access::Admin => self.address.replacen("http://", "http://admin:pw@", 1),
             Access::Party => self.address.clone(),
@@ -185,7 +185,7 @@ impl Server {
         &self.data
     }
 
-    pub(crate) fn log(&self) -> &Path {
+    pub fn log(&self) -> &Path {
         &self.log
     }
 
@@ -209,7 +209,7 @@ impl Server {
 
     /// Stops the server and waits for its end. Returns an error if the server does not end in time, or ends with an
     /// error.
-    pub(crate) fn stop(&mut self) -> Result<()> {
+    pub fn stop(&mut self) -> Result<()> {
         if let Some(status) = self.child.try_wait().context("cannot read the status of the server")? {
             bail!("the server ended before SIGTERM was sent ({status})");
         }
@@ -241,12 +241,12 @@ impl Drop for Server {
 }
 
 /// Tally of a shutdown: empty unless it failed.
-pub(crate) fn stopped_tally(stopped: &Result<()>) -> Tally {
+pub fn stopped_tally(stopped: &Result<()>) -> Tally {
     Tally::of(0, u64::from(stopped.is_err()))
 }
 
 /// Returns a port that is free now; another process may take it.
-pub(crate) fn free_port() -> Result<u16> {
+pub fn free_port() -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("no port is free")?;
     Ok(listener.local_addr().context("no port is free")?.port())
 }

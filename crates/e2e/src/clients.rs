@@ -62,7 +62,7 @@ pub(crate) fn command(workspace: &Workspace) -> Result<Tally> {
 }
 
 /// Runs all suites against one server and counts every test.
-pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
+pub fn run(workspace: &Workspace) -> Result<Tally> {
     for suite in &SUITES {
         suite.install(workspace)?;
     }

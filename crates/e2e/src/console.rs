@@ -29,7 +29,7 @@ pub(crate) fn command(workspace: &Workspace) -> Result<Tally> {
 }
 
 /// Checks the sources, then runs the tests in a browser. Every test counts.
-pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
+pub fn run(workspace: &Workspace) -> Result<Tally> {
     let place = workspace.packages("console");
     install(workspace, &place)?;
     let mut tally = check(workspace, &place)?;

@@ -38,7 +38,7 @@ const WRITE_INTERVAL_MS: u64 = 100;
 const SHORT_SECONDS: u64 = 60;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Options {
+pub struct Options {
     seconds: u64,
     seed: Option<u64>,
     is_long: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Options {
 
 impl Options {
     /// Options of the gate.
-    pub(crate) fn short() -> Self {
+    pub fn short() -> Self {
         Self { seconds: SHORT_SECONDS, seed: None, is_long: false }
     }
 
@@ -85,7 +85,7 @@ struct Written {
     counts: Counts,
 }
 
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
+pub fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     ensure!(Scratch::is_there(), "{MISSING}");
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| u64::from(since.subsec_nanos()));
     let seed = options.seed.unwrap_or_else(clock);

@@ -9,22 +9,22 @@ use crate::tally::Tally;
 use crate::workspace::Workspace;
 
 /// The arguments that build the `settee` program.
-pub(crate) const BUILD: &[&str] = &["build", "--release", "--package", "settee-server"];
+pub const BUILD: &[&str] = &["build", "--release", "--package", "settee-server"];
 
 /// Builds the `settee` program, unless one was given.
-pub(crate) fn build(workspace: &Workspace) -> Result<Tally> {
+pub fn build(workspace: &Workspace) -> Result<Tally> {
     if workspace.program.is_some() {
         return Ok(Tally::one(true));
     }
     logged(workspace, "build", BUILD)
 }
 
-pub(crate) fn logged(workspace: &Workspace, name: &str, arguments: &[&str]) -> Result<Tally> {
+pub fn logged(workspace: &Workspace, name: &str, arguments: &[&str]) -> Result<Tally> {
     finish(&mut workspace.cargo(arguments), &workspace.log(name)?)
 }
 
 /// Runs a command, and shows the end of its log if it fails.
-pub(crate) fn finish(command: &mut std::process::Command, log: &Path) -> Result<Tally> {
+pub fn finish(command: &mut std::process::Command, log: &Path) -> Result<Tally> {
     let succeeded = process::run_logged(command, log)?;
     if !succeeded {
         process::show_tail(log);

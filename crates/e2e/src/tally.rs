@@ -4,29 +4,29 @@ use std::ops::AddAssign;
 
 /// The number of passed and failed checks, with remarks for the closing lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    pub(crate) passed: u64,
-    pub(crate) failed: u64,
+pub struct Tally {
+    pub passed: u64,
+    pub failed: u64,
     /// Names of failed checks with their reasons, for the end of the gate's output, which is often the only part that
     /// is kept.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 impl Tally {
-    pub(crate) fn of(passed: u64, failed: u64) -> Self {
+    pub fn of(passed: u64, failed: u64) -> Self {
         Self { passed, failed, notes: Vec::new() }
     }
 
-    pub(crate) fn one(passed: bool) -> Self {
+    pub fn one(passed: bool) -> Self {
         Self::of(u64::from(passed), u64::from(!passed))
     }
 
-    pub(crate) fn holds(&self) -> bool {
+    pub fn holds(&self) -> bool {
         self.failed == 0
     }
 
     /// Prints the closing line of a command; false if something failed.
-    pub(crate) fn closing_line(&self) -> bool {
+    pub fn closing_line(&self) -> bool {
         println!("{} passed, {} failed", self.passed, self.failed);
         self.holds()
     }
