@@ -1,26 +1,25 @@
-//! [`Fate`]: the outcome of a commit whose acknowledgement was lost, determined from later reads of its shard.
+//! [`Fate`]: the outcome of a commit whose acknowledgement was lost.
 
 use crate::{
     Batch, CommitToken, Durability, Engine, Outcome, Request, Result, Shard, ShardState, Snapshot, StorageError,
     Version, read,
 };
 
-/// Outcome of a commit, as far as it is recorded.
+/// Recorded outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The commit was applied.
+    /// It was applied.
     Applied,
-    /// Another commit has taken the version, so the commit can never be applied.
+    /// Another commit has its version.
     Overtaken,
-    /// The shard has not reached the version: the commit may still be in progress.
+    /// It may be in progress.
     Open,
-    /// Other commits followed, and the engine no longer stores the token of the version.
+    /// The token is deleted.
     Forgotten,
 }
 
 impl Fate {
-    /// Determines the outcome of the commit `token` on top of version `expected`. `state` and `snapshot` must be newer
-    /// than the commit.
+    /// Determines the outcome from later reads.
     pub fn of(token: CommitToken, expected: Version, state: ShardState, snapshot: &dyn Snapshot) -> Result<Self> {
         let made = Version(expected.0 + 1);
         let found = match state.version {
@@ -36,17 +35,16 @@ impl Fate {
     }
 }
 
-/// Returns the token of the commit that created this version, if the engine still stores it.
 fn token_of(snapshot: &dyn Snapshot, version: Version) -> Result<Option<CommitToken>> {
     let bytes = read::one(snapshot, Request::Token(version))?.into_value()?;
     Ok(bytes.and_then(|bytes| Some(CommitToken(u128::from_be_bytes(bytes.try_into().ok()?)))))
 }
 
-/// Commits as [`Engine::commit`] does, and determines the outcome if the acknowledgement was lost. Returns the new
-/// version, or `None` after a conflict. For callers that start over if a commit fails.
+/// Commits, and determines the outcome if the acknowledgement was lost. Returns the new version, or `None` after a
+/// conflict.
 ///
 /// # Errors
-/// As [`Engine::commit`], and [`StorageError::InDoubt`] if the outcome cannot be determined.
+/// [`StorageError::InDoubt`] if the outcome cannot be determined.
 pub fn commit_once(
     engine: &dyn Engine,
     shard: Shard,

@@ -113,9 +113,8 @@ impl FaultyEngine {
         Self { visible: contents, reads: Arc::default(), log: Mutex::new(log), watcher: OnceLock::new() }
     }
 
-    /// Calls `watcher` after each write, also one with a lost request or a lost acknowledgement, and after each explicit
-    /// sync, before their callers are notified, so that a test can inspect the possible states after a crash at any
-    /// step, or act as another process.
+    /// Calls `watcher` after each write, also a lost one, and each explicit sync, before callers are notified, so
+    /// that a test can inspect possible states after a crash, or act as another process.
     ///
     /// # Panics
     /// If there is a watcher already.
@@ -289,7 +288,6 @@ impl Cursor for FaultyCursor<'_> {
     }
 }
 
-/// The result of a removal or of [`Engine::restore`] whose acknowledgement was lost.
 fn lost() -> Result<()> {
     Err(StorageError::InDoubt("the answer was lost".to_owned()))
 }

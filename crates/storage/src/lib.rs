@@ -190,7 +190,7 @@ pub enum StorageError {
     /// applied.
     #[error("the store cannot be reached: {0}")]
     Unreached(String),
-    /// The outcome of a write is unknown, and it may still be applied later. The client must read before it retries.
+    /// The outcome of a write is unknown. The client must read before it retries.
     #[error("the outcome of the write is unknown: {0}")]
     InDoubt(String),
     /// The stored bytes differ from those that the engine wrote.
@@ -226,14 +226,13 @@ impl StorageError {
         matches!(self, Self::Unreached(_) | Self::InDoubt(_) | Self::Interrupted(_))
     }
 
-    /// Converts an error after which the outcome of an earlier write remains unknown. Temporary errors and the removal
-    /// of the shard are kept.
+    /// Converts an error that follows an unacknowledged write.
     #[must_use]
     pub fn in_doubt(self) -> Self {
         if self.is_temporary() || matches!(self, Self::Dropped) { self } else { Self::InDoubt(self.to_string()) }
     }
 
-    /// Returns the error of a write that the engine has not acknowledged and of which it has no record.
+    /// Error of a write without record.
     #[must_use]
     pub fn unrecorded() -> Self {
         Self::InDoubt("the store lost the connection to it and has no record of it".to_owned())
@@ -289,8 +288,7 @@ pub trait Engine: Send + Sync + 'static {
     ///
     /// # Errors
     /// If nothing was written for a reason other than a conflict, for example because [`Batch::check`] rejects the
-    /// batch; [`StorageError::Unreached`], [`StorageError::InDoubt`] or [`StorageError::Interrupted`] if it may have
-    /// been written.
+    /// batch; a [temporary error](StorageError::is_temporary) if it may have been written.
     fn commit(
         &self,
         shard: Shard,
@@ -348,7 +346,7 @@ pub trait Engine: Send + Sync + 'static {
     /// Durable when it returns. Idempotent; a shard that was never written can be dropped as well.
     ///
     /// # Errors
-    /// If the shard may still exist; with the errors of [`Self::commit`] if it may also have been dropped.
+    /// If the shard may still exist.
     fn drop_shard(&self, shard: Shard) -> Result<()>;
 
     /// Writes `batch` into a shard and makes `state` its last commit, whatever the current one is: for copies of a
