@@ -10,7 +10,7 @@ use crate::setup;
 use crate::suite;
 use crate::tidy;
 use settee_e2e::attack;
-use settee_e2e::build::{self, finish, logged};
+use settee_e2e::build::{finish, logged};
 use settee_e2e::chaos;
 use settee_e2e::clients;
 use settee_e2e::conformance;
@@ -89,8 +89,7 @@ fn rest(workspace: &Workspace, gate: &mut Gate) {
         let on_postgres = |nodes| move || conformance::run_on_postgres(workspace, nodes);
         gate.step("conformance on PostgreSQL", &["python3", "postgresql"], on_postgres(1));
         gate.step("conformance on two nodes", &["python3", "postgresql"], on_postgres(2));
-    }
-    if gate.step("build", &[], || build::build(workspace)) {
+        // The program with assertions, which the tests have built.
         gate.step("chaos", &["postgresql"], || chaos::run(workspace, &chaos::Options::short()));
         gate.step("attack", &[], || attack::run(workspace, &attack::Options::short()));
         gate.step("clients", &["nodejs", "npm", "python3-venv", "pypy3", "erlang-base", "curl"], || {
