@@ -52,7 +52,10 @@ mod tests {
     #[test]
     fn proc_files_are_parsed() {
         assert_eq!(parse_cpu("1200 30 4\n"), Some(1200));
-        assert_eq!(parse_switches("Name:\tx\nvoluntary_ctxt_switches:\t17\nnonvoluntary_ctxt_switches:\t2\n"), Some(17));
+        assert_eq!(
+            parse_switches("Name:\tx\nvoluntary_ctxt_switches:\t17\nnonvoluntary_ctxt_switches:\t2\n"),
+            Some(17)
+        );
         assert_eq!(parse_switches(""), None);
     }
 

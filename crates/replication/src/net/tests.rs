@@ -287,11 +287,7 @@ async fn certificates_are_verified_as_configured() {
     let port = secure_peer(false).await;
     let url = format!("https://localhost:{port}/db");
     let by_address = format!("https://127.0.0.1:{port}/db");
-    for (trust, url) in [
-        (authority(), &url),
-        (authority(), &by_address),
-        (Trust::AnyCertificate, &url),
-    ] {
+    for (trust, url) in [(authority(), &url), (authority(), &by_address), (Trust::AnyCertificate, &url)] {
         let transport = transport_by(&trusting(trust), url, None, &tuning(5000));
         assert_eq!(text(transport.call(get(url)).await.unwrap()).await, "secure");
     }

@@ -84,7 +84,15 @@ impl Index {
         caches: Arc<Caches>,
     ) -> Self {
         let shelf = Arc::new(Shelf::new(engine, shard, new_token, caches));
-        Self { inner: Arc::new(Inner { shelf, definition, reader: Mutex::default(), live: Mutex::default(), left: Mutex::default() }) }
+        Self {
+            inner: Arc::new(Inner {
+                shelf,
+                definition,
+                reader: Mutex::default(),
+                live: Mutex::default(),
+                left: Mutex::default(),
+            }),
+        }
     }
 
     #[must_use]
