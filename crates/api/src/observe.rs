@@ -246,7 +246,7 @@ impl hyper::body::Body for ObservedBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
         let this = self.get_mut();
-        let slice = match this.piece.next() {
+        let slice = match this.piece.next_slice() {
             Some(slice) => slice,
             None => match ready!(this.pieces.poll_recv(cx)) {
                 Some(Ok(piece)) if piece.len() > SLICE_BYTES => this.piece.refill(piece),

@@ -38,11 +38,13 @@ pub struct Beginning<'a> {
     shared: Option<SemaphorePermit<'a>>,
 }
 
-impl Beginnings {
-    pub fn new() -> Self {
+impl Default for Beginnings {
+    fn default() -> Self {
         Self(Arc::new(Semaphore::new(SHARED)))
     }
+}
 
+impl Beginnings {
     pub fn of_connection(&self) -> OfConnection {
         OfConnection { own: Semaphore::new(OWN), further: Semaphore::new(OF_CONNECTION - OWN), shared: self.clone() }
     }
@@ -90,7 +92,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn owners_of_many_slots_leave_some_for_others() {
-        let beginnings = Beginnings::new();
+        let beginnings = Beginnings::default();
         let connections: Vec<_> = (0..50).map(|_| beginnings.of_connection()).collect();
         let mut begun = Vec::new();
         for connection in &connections {
@@ -109,7 +111,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn slow_requests_delay_no_other_connections() {
-        let beginnings = Beginnings::new();
+        let beginnings = Beginnings::default();
         let connections: Vec<_> = (0..10).map(|_| beginnings.of_connection()).collect();
         let mut begun = Vec::new();
         for connection in &connections {
@@ -132,7 +134,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_of_a_connection_begin_in_their_order() {
-        let connection = Beginnings::new().of_connection();
+        let connection = Beginnings::default().of_connection();
         let mut begun = all_of(&connection).await;
         assert_eq!(begun.len(), OF_CONNECTION);
         let (first, second) = (connection.begin(), connection.begin());

@@ -40,7 +40,7 @@ impl Sliced {
         Self { rest: text, account }
     }
 
-    pub fn next(&mut self) -> Option<Bytes> {
+    pub fn next_slice(&mut self) -> Option<Bytes> {
         if self.rest.is_empty() {
             return None;
         }
@@ -55,7 +55,7 @@ impl Sliced {
     /// Replaces the text and returns its first slice.
     pub fn refill(&mut self, text: Bytes) -> Bytes {
         self.rest = text;
-        self.next().unwrap_or_default()
+        self.next_slice().unwrap_or_default()
     }
 }
 
@@ -67,7 +67,7 @@ impl hyper::body::Body for Body {
         match &mut *self {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Stream(pieces) => pieces.poll_recv(cx).map(|piece| piece.map(|piece| piece.map(Frame::data))),
-            Self::Sliced(text) => Poll::Ready(text.next().map(|slice| Ok(Frame::data(slice)))),
+            Self::Sliced(text) => Poll::Ready(text.next_slice().map(|slice| Ok(Frame::data(slice)))),
             Self::Composed(answers) => Pin::new(answers).poll_frame(cx),
         }
     }

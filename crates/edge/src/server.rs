@@ -51,7 +51,7 @@ pub fn connections_max(settings: &dyn Settings) -> u64 {
 pub async fn serve(handler: Arc<dyn Handler>, listeners: Vec<Listener>, connections: u64, shutdown: Shutdown) {
     let most = usize::try_from(connections).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
     let slots = Slots::new(most);
-    let service = Arc::new(Service { handler: Arc::clone(&handler), beginnings: Beginnings::new() });
+    let service = Arc::new(Service { handler: Arc::clone(&handler), beginnings: Beginnings::default() });
     let mut accepting = JoinSet::new();
     for listener in listeners {
         accepting.spawn(accept_all(Arc::clone(&service), listener, Arc::clone(&slots), shutdown.clone()));

@@ -24,7 +24,7 @@ impl<'a> Parts<'a> {
             if let Some(event) = self.parser.next()? {
                 return Ok(Some(event));
             }
-            match self.pieces.next()? {
+            match self.pieces.next_piece()? {
                 Some(piece) => self.parser.feed(&piece),
                 None => {
                     self.parser.finish();

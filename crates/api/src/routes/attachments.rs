@@ -328,7 +328,7 @@ pub(super) async fn put(mut request: Request) -> Answer {
     let (document, attachments) = request
         .with_pieces(move |pieces| {
             let base = Base::read(&store, &doc, rev.as_ref())?;
-            let uploaded = upload(&store, &policy.attachments, &named, compression, || Ok(pieces.next()?))?;
+            let uploaded = upload(&store, &policy.attachments, &named, compression, || Ok(pieces.next_piece()?))?;
             let kept = NewAttachments::new(base.attachments.into_iter().map(NewAttachment::kept).collect())?;
             let new = NewAttachment::uploaded(named, content_type, None, uploaded);
             Ok((base.document, kept.replaced(vec![new])?))

@@ -22,7 +22,7 @@ pub struct Pieces(mpsc::Receiver<Result<Bytes, Error>>);
 
 impl Pieces {
     /// Returns the next piece, or `None` at the end. Blocks, so it must be called on a thread that may block.
-    pub fn next(&mut self) -> Result<Option<Bytes>, Error> {
+    pub fn next_piece(&mut self) -> Result<Option<Bytes>, Error> {
         self.0.blocking_recv().transpose()
     }
 }

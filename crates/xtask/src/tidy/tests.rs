@@ -127,7 +127,7 @@ fn a_new_crate_is_found() {
 fn the_architecture_page_is_compared() {
     let page =
         sound().text("ARCHITECTURE.md").unwrap_or_default().replacen("| model, design, native |", "| model |", 1);
-    check_with(&[("ARCHITECTURE.md", &page)], &["error[edge] ARCHITECTURE.md:11: says that `js` imports model,"]);
+    check_with(&[("ARCHITECTURE.md", &page)], &["error[edge] ARCHITECTURE.md:12: says that `js` imports model,"]);
     let page = page.replace("| `js` | something | model |\n", "");
     check_with(&[("ARCHITECTURE.md", &page)], &["error[edge] ARCHITECTURE.md: has no line about the crate `js`"]);
 }
