@@ -11,11 +11,11 @@ use anyhow::Context as _;
 use settee_http::{Backups, Operation, Shutdown, Tracer};
 use settee_settings::log;
 
-use crate::backup::Board;
 use crate::config::Configuration;
 use crate::log::Log;
 use crate::process;
 use crate::telemetry::Exporter;
+use settee_admin::backup::Board;
 
 /// Request to restart the program after the server has stopped.
 #[derive(Clone)]

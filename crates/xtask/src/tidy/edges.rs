@@ -84,6 +84,24 @@ const ROWS: &[Row] = &[
     row("couch-files", &["model"]),
     row("bench", &["storage-rocksdb"]),
     row(
+        "admin",
+        &[
+            "model",
+            "wire",
+            "storage",
+            "storage-rocksdb",
+            "storage-postgres",
+            "auth",
+            "settings",
+            "database",
+            "views",
+            "replication",
+            "search",
+            "http",
+            "couch-files",
+        ],
+    ),
+    row(
         "server",
         &[
             "model",
@@ -107,6 +125,7 @@ const ROWS: &[Row] = &[
             "service",
             "http",
             "couch-files",
+            "admin",
         ],
     ),
     row("e2e", &[]),
