@@ -38,6 +38,7 @@
 mod body;
 mod btree;
 mod compress;
+pub mod configuration;
 mod database;
 pub mod directory;
 mod document;

@@ -10,17 +10,19 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use data_encoding::HEXLOWER;
+use settee_admin::backup::one::Served;
 use settee_edge::server::Listener;
 use settee_edge::shutdown::Shutdown;
 use tokio::net::TcpListener;
 
 use crate::config::{Configuration, Given, Options};
-use crate::descriptors::Descriptors;
-use crate::export::segment;
-use crate::lock::DataLock;
 use crate::log::Log;
 use crate::operation::{Restart, operation};
-use crate::{backends, cluster, environment, node, version};
+use crate::{cluster, environment, node};
+use settee_admin::descriptors::Descriptors;
+use settee_admin::export::segment;
+use settee_admin::lock::DataLock;
+use settee_admin::{backends, version};
 
 const USER: &str = "settee";
 
@@ -60,9 +62,10 @@ impl Aside {
         let address = receiver.recv().map_err(|_| anyhow!("the data cannot be served"))??;
         Ok(Self { authority: address.to_string(), password, shutdown, thread: Some(thread) })
     }
+}
 
-    /// The URL of a database, with credentials.
-    pub(crate) fn url(&self, database: &str) -> String {
+impl Served for Aside {
+    fn url(&self, database: &str) -> String {
         let name = segment(database);
         format!("http://{USER}:{}@{}/{name}", self.password, self.authority)
     }

@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::backup::commands::{BackupArgs, RestoreArgs};
-use crate::commands::{DoctorArgs, SalvageArgs, VerifyArgs};
 use crate::config::check::Severity;
 use crate::config::presets::Preset;
 use crate::config::show::check_file;
 use crate::config::{Configuration, Given, Options, guide};
 use crate::environment::{self, data_directory};
-use crate::exchange::export::ExportArgs;
-use crate::exchange::import::ImportArgs;
 use crate::manual::{self, CompletionsArgs, ManArgs};
-use crate::migrate::{ImportFilesArgs, MigrateArgs};
-use crate::output::print_text;
-use crate::transfer::StorageArgs;
-use crate::{backends, storage};
+use settee_admin::backup::commands::{BackupArgs, RestoreArgs};
+use settee_admin::commands::{DoctorArgs, SalvageArgs, VerifyArgs};
+use settee_admin::exchange::export::ExportArgs;
+use settee_admin::exchange::import::ImportArgs;
+use settee_admin::migrate::{ImportFilesArgs, MigrateArgs};
+use settee_admin::output::print_text;
+use settee_admin::transfer::StorageArgs;
+use settee_admin::{backends, storage};
 
 /// Settee: a CouchDB-compatible document database in one program.
 ///

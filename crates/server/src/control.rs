@@ -1,15 +1,4 @@
-//! Interface between a running server and the commands that work on its data directory. Only the owner of the data can
-//! open the socket `control.sock` in that directory. A client sends a line with the name of a request and receives a
-//! line of JSON.
-//!
-//! - `status`: the address of the server, its start time, the reason if writes are refused, and recent slow requests.
-//! - `checkpoint`: a consistent copy of all data in the data directory, made of hard links. It is removed when the
-//!   connection ends.
-//! - `verify`: reads the contents of all databases and recounts the counters. Sends a line for each database, and
-//!   progress lines in between.
-//!
-//! The socket grants no additional permissions: its users can already read the files. None of this is available over
-//! HTTP.
+//! Serves the socket of [`settee_admin::control`].
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -18,24 +7,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
+use settee_admin::control::{Checkpoint, LINE_BYTES, SOCKET, TIMEOUT};
 use settee_api::Node;
-use settee_model::json::{Json, Value, write_array, write_string};
-use settee_storage::{Engine, durable};
+use settee_model::json::{write_array, write_string};
+use settee_storage::Engine;
 
-pub(crate) const SOCKET: &str = "control.sock";
-
-pub(crate) const CHECKPOINTS: &str = "checkpoints";
-
-/// Maximum length of a line of either side.
-const LINE_BYTES: u64 = 1 << 20;
-
-/// Time limit for the server to make a checkpoint, and for a command to send its request.
-const TIMEOUT: Duration = Duration::from_secs(600);
-
-/// The server side. The socket is removed when this is dropped.
+/// Removes the socket when dropped.
 pub(crate) struct Control {
     path: PathBuf,
 }
@@ -45,14 +24,14 @@ struct Served {
     node: Arc<Node>,
     engine: Arc<dyn Engine>,
     url: String,
-    /// Serializes checkpoints; holds the last number.
+    /// The last number; serializes checkpoints.
     making: Mutex<u64>,
 }
 
 impl Control {
     pub(crate) fn start(data: &Path, url: String, node: Arc<Node>, engine: Arc<dyn Engine>) -> anyhow::Result<Self> {
         let path = data.join(SOCKET);
-        // The lock of the directory is held, so no process listens on an existing socket any more.
+        // The lock is held, so no process listens on an existing socket.
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path).with_context(|| {
             format!("{} cannot be created; the path of the data directory may be too long", path.display())
@@ -129,7 +108,7 @@ impl Served {
     /// Reads the current contents of all databases. Ends when the connection ends.
     fn verify(&self, writer: &mut UnixStream) -> anyhow::Result<()> {
         let mut written = Ok(());
-        crate::verify::databases(self.engine.as_ref(), &mut |line| {
+        settee_admin::verify::databases(self.engine.as_ref(), &mut |line| {
             written = write_line(writer, line);
             if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
@@ -162,38 +141,6 @@ impl Served {
     }
 }
 
-/// A consistent copy of the engine in the data directory, removed when this is dropped.
-pub(crate) struct Checkpoint(pub(crate) PathBuf);
-
-impl Checkpoint {
-    /// Makes a checkpoint. Numbers must not repeat while the data directory is locked.
-    pub(crate) fn make(data: &Path, engine: &dyn Engine, number: u64) -> anyhow::Result<Self> {
-        let directory = data.join(CHECKPOINTS);
-        durable::create_directories(&directory)
-            .with_context(|| format!("{} cannot be created", directory.display()))?;
-        let checkpoint = Self(directory.join(number.to_string()));
-        engine.checkpoint(&checkpoint.0).context("the engine created no checkpoint")?;
-        Ok(checkpoint)
-    }
-}
-
-impl Drop for Checkpoint {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            tracing::warn!(%error, directory = %self.0.display(), "a checkpoint was not removed; the next start removes it");
-        }
-    }
-}
-
-pub(crate) fn remove_checkpoints(data: &Path) -> anyhow::Result<()> {
-    match fs::remove_dir_all(data.join(CHECKPOINTS)) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).context("old checkpoints were not removed")
-        }
-        _ => Ok(()),
-    }
-}
-
 fn write_line(writer: &mut UnixStream, mut line: Vec<u8>) -> anyhow::Result<()> {
     line.push(b'\n');
     Ok(writer.write_all(&line)?)
@@ -204,33 +151,4 @@ fn refusal(reason: &str) -> Vec<u8> {
     write_string(&mut out, reason);
     out.push(b'}');
     out
-}
-
-/// Sends a request to the server of the data directory. `None` if no server listens. A checkpoint is kept as long as
-/// the connection.
-pub(crate) fn ask(data: &Path, command: &str) -> anyhow::Result<Option<(Json, UnixStream)>> {
-    let Ok(mut stream) = UnixStream::connect(data.join(SOCKET)) else { return Ok(None) };
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.write_all(format!("{command}\n").as_bytes()).context("the server does not listen")?;
-    let mut line = String::new();
-    BufReader::new(stream.try_clone()?.take(LINE_BYTES)).read_line(&mut line).context("the server does not respond")?;
-    let answer = Json::parse(line.as_bytes()).context("the server sent no response; see its log")?;
-    if answer.value().get("ok").and_then(Value::as_bool) != Some(true) {
-        let reason = answer.value().get("reason").and_then(|reason| reason.as_str().map(std::borrow::Cow::into_owned));
-        bail!("the server rejected the command: {}", reason.unwrap_or_default());
-    }
-    Ok(Some((answer, stream)))
-}
-
-/// Sends a request to the server of the data directory and calls `each` with every line of the response. Returns false
-/// if no server listens.
-pub(crate) fn listen(data: &Path, command: &str, each: &mut dyn FnMut(Json)) -> anyhow::Result<bool> {
-    let Ok(mut stream) = UnixStream::connect(data.join(SOCKET)) else { return Ok(false) };
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.write_all(format!("{command}\n").as_bytes()).context("the server does not listen")?;
-    for line in BufReader::new(stream).lines() {
-        let line = line.context("the server no longer responds")?;
-        each(Json::parse(line.as_bytes()).context("the server sent no response; see its log")?);
-    }
-    Ok(true)
 }

@@ -1,48 +1,17 @@
-//! Access to the environment of the process, which other crates receive as arguments: clock, random numbers,
-//! environment variables.
+//! Environment variables of the process.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::ValueEnum as _;
 
 use crate::config::presets::Preset;
 use crate::config::{AdminSeed, Given};
+pub(crate) use settee_admin::environment::{data_directory, monotonic_us, now_ms, now_us, random, random_u64, text};
 use settee_settings::{SETTINGS, Setting};
-
-/// The time in microseconds of the Unix epoch.
-pub(crate) fn now_us() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// The time in milliseconds of the Unix epoch.
-pub(crate) fn now_ms() -> u64 {
-    now_us() / 1000
-}
-
-/// Microseconds since the first call. Never goes back.
-pub(crate) fn monotonic_us() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    u64::try_from(START.get_or_init(Instant::now).elapsed().as_micros()).unwrap_or(u64::MAX)
-}
-
-/// Fills `bytes` with cryptographically secure random bytes.
-///
-/// # Panics If the system provides no random numbers, because nothing can be secured then.
-pub(crate) fn random(bytes: &mut [u8]) {
-    getrandom::fill(bytes).expect("the system provides random numbers");
-}
-
-pub(crate) fn random_u64() -> u64 {
-    let mut bytes = [0; 8];
-    random(&mut bytes);
-    u64::from_le_bytes(bytes)
-}
 
 /// Nice value of threads for long work. A busy server leaves about a tenth of a processor to each of them.
 const NICENESS: i32 = 10;
@@ -98,11 +67,6 @@ pub(crate) fn hostname() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
-/// The default data directory: SETTEE_DATA, or `./data`.
-pub(crate) fn data_directory() -> PathBuf {
-    text("SETTEE_DATA").unwrap_or_else(|| "./data".to_owned()).into()
-}
-
 /// The given configuration, or that of SETTEE_CONFIG.
 pub(crate) fn configuration(given: Option<&Path>) -> Option<PathBuf> {
     given.map(Path::to_owned).or_else(|| text("SETTEE_CONFIG").map(PathBuf::from))
@@ -126,11 +90,6 @@ fn secret(name: &str) -> anyhow::Result<Option<String>> {
 
 pub(crate) fn check_files() -> anyhow::Result<()> {
     ["COUCHDB_USER", "COUCHDB_PASSWORD", "COUCHDB_SECRET"].into_iter().try_for_each(|name| secret(name).map(drop))
-}
-
-/// An environment variable, unless it is empty.
-pub(crate) fn text(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// The admin from `COUCHDB_USER` and `COUCHDB_PASSWORD`. Setting only one of them is an error, because the server would

@@ -12,18 +12,13 @@ use settee_couch_files::directory::is_couchdb;
 use settee_storage::durable;
 
 use crate::environment;
-
-pub(crate) fn command(files: &Path, config: Option<&Path>) -> String {
-    let config = config.filter(|path| path.is_dir());
-    let config = config.map(|path| format!(" --config {}", path.display())).unwrap_or_default();
-    format!("settee import-files {}{config} --to http://USER:PASSWORD@127.0.0.1:5984", files.display())
-}
+use settee_admin::migrate::import_command;
 
 /// A notice if the parent of the data directory contains files of a CouchDB.
 pub(crate) fn notice(data: &Path, config: Option<&Path>) -> Option<String> {
     let files = data.parent().filter(|files| is_couchdb(files))?;
     let shown = files.display();
-    let command = command(files, config);
+    let command = import_command(files, config);
     Some(format!(
         "{shown} contains databases of CouchDB, which are not served and not modified. To import them:\n  {command}"
     ))

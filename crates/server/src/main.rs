@@ -1,53 +1,33 @@
 //! The `settee` program: command line, composition of the crates, and lifecycle of the process.
 //!
-//! `settee serve` serves until it is asked to stop; `settee worker` is the process that runs user functions. Only this
-//! crate reads the clock, the environment and random numbers, and passes them to the others.
+//! `settee serve` serves until it is asked to stop; `settee worker` is the process that runs user functions. The commands
+//! on data are in `settee-admin`.
 
 mod aside;
-mod backends;
-mod backup;
-mod bulk_get;
 mod cli;
 mod cluster;
-mod commands;
 mod config;
 mod control;
-mod descriptors;
-mod doctor;
 mod environment;
-mod exchange;
-mod export;
 mod indexing;
 mod inherited;
 mod keys;
 mod languages;
 mod listen;
-mod lock;
 mod log;
 mod maintenance;
 mod manual;
 mod memory;
-mod migrate;
-mod names;
 mod node;
 mod operation;
-mod output;
 mod process;
 mod query_servers;
-mod regular;
 mod replication;
-mod salvage;
 mod serve;
-mod site;
-mod storage;
 mod telemetry;
-mod time;
 mod tls;
 mod traces;
-mod transfer;
 mod uuids;
-mod verify;
-mod version;
 
 use std::process::ExitCode;
 
@@ -73,7 +53,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Worker => Ok(settee_js::worker_main()),
         #[cfg(feature = "wasm")]
         Command::WasmCompiler => Ok(settee_wasm::compiler_main()),
-        Command::Doctor(args) => Ok(args.run()),
+        Command::Doctor(args) => Ok(args.run(&config::doctor::examine)),
         Command::Verify(args) => args.run(),
         Command::Salvage(args) => args.run(),
         Command::Backup(args) => args.run(),
@@ -81,7 +61,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::ImportFiles(args) => args.run(),
         Command::Import(args) => args.run(),
         Command::Export(args) => args.run(),
-        Command::Restore(args) => args.run(),
+        Command::Restore(args) => args.run(&|data| Ok(Box::new(aside::Aside::start(data)?))),
         Command::Config(args) => args.run(),
         Command::Completions(args) => {
             args.run();

@@ -20,7 +20,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::config::Configuration;
 use crate::indexing::Indexing;
-use crate::names;
+use settee_admin::names;
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use clap_mangen::Man;
 use settee_storage::durable::{self, Readers};
 
 use crate::cli::Cli;
-use crate::output::print_text;
+use settee_admin::output::print_text;
 
 macro_rules! version {
     ($linked:literal) => {

@@ -21,15 +21,14 @@ use crate::indexing::Indexing;
 use crate::maintenance::Maintenance;
 use crate::uuids::{Algorithm, Entropy, Uuids};
 use crate::{cluster, environment, keys, languages, memory, process};
-
-/// Name of the directory for temporary files in the data directory.
-pub(crate) const SPILL: &str = "spill";
+use settee_admin::backends;
 
 /// Version of CouchDB whose interface is implemented.
 const COUCHDB_VERSION: &str = "3.5.2";
 
 pub(crate) fn create_spill(data: &Path) -> anyhow::Result<()> {
-    durable::create_directories(&data.join(SPILL)).context("the directory for temporary files cannot be created")
+    durable::create_directories(&data.join(backends::SPILL))
+        .context("the directory for temporary files cannot be created")
 }
 
 pub(crate) fn catalog(engine: Arc<dyn Engine>) -> anyhow::Result<Arc<Catalog>> {
@@ -48,7 +47,7 @@ pub(crate) fn make(
     limit_open_databases(&configuration, &catalog);
     let tasks = Tasks::new(|| environment::now_us() / 1_000_000);
     let languages = languages::find(&configuration, data)?;
-    let views = Arc::new(views(&catalog, &languages, &tasks, &configuration, &data.join(SPILL))?);
+    let views = Arc::new(views(&catalog, &languages, &tasks, &configuration, &data.join(backends::SPILL))?);
     let uuid = couchdb::UUID.of(configuration.as_ref());
     let name = cluster::name(&configuration)?;
     let uuids = uuids(&configuration);

@@ -12,11 +12,11 @@ use settee_api::{Backups, Operation, Tracer};
 use settee_edge::shutdown::Shutdown;
 use settee_settings::log;
 
-use crate::backup::Board;
 use crate::config::Configuration;
 use crate::log::Log;
 use crate::process;
 use crate::telemetry::Exporter;
+use settee_admin::backup::Board;
 
 /// Request to restart the program after the server has stopped.
 #[derive(Clone)]

@@ -2,7 +2,6 @@
 
 use std::fs;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use settee_api::ProcessFigures;
 
 /// Ticks of the processor clock per second, on every current Linux.
@@ -28,23 +27,6 @@ pub(crate) fn figures() -> ProcessFigures {
 pub(crate) fn processor_time_ms() -> u64 {
     let children = children();
     children.iter().map(String::as_str).chain(["self"]).flat_map(times_ms).sum()
-}
-
-/// The limit of open files: the soft limit, and the hard limit.
-pub(crate) fn open_files_limit() -> Option<(u64, u64)> {
-    let limits = fs::read_to_string("/proc/self/limits").ok()?;
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    let mut numbers = line.split_whitespace().map(|word| word.parse().unwrap_or(u64::MAX));
-    Some((numbers.next()?, numbers.next()?))
-}
-
-/// Raises the soft limit of open files to the hard one and returns the result. The default soft limit is low for the
-/// sake of programs that use `select`, which this one does not.
-pub(crate) fn raise_open_files_limit() -> u64 {
-    let limits = getrlimit(Resource::Nofile);
-    // If the limit cannot be raised, the current one remains.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum });
-    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 fn entries(directory: &str) -> u64 {
@@ -79,7 +61,6 @@ mod tests {
     fn the_figures_of_this_process_are_plausible() {
         let found = figures();
         assert!(found.open_files > 2 && found.resident_bytes > 1 << 20 && found.threads > 0, "{found:?}");
-        assert!(open_files_limit().is_some_and(|(soft, hard)| soft > 10 && hard >= soft));
     }
 
     #[test]

@@ -13,22 +13,23 @@ use settee_settings::{Applies, chttpd};
 use settee_storage::{Engine, durable};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::backends::{self, Prepared};
-use crate::backup::Board;
-use crate::backup::schedule::{self, Backups};
 use crate::cli::ServeArgs;
 use crate::cluster::{self, Membership};
 use crate::config::{Configuration, Given, Options};
-use crate::control::{self, Control};
-use crate::descriptors::Descriptors;
+use crate::control::Control;
 use crate::environment;
-use crate::lock::DataLock;
 use crate::log::Log;
 use crate::maintenance::Maintenance;
 use crate::operation::{Restart, operation};
 use crate::telemetry::Exporter;
 use crate::traces::Traces;
-use crate::{inherited, listen, node, replication, storage, transfer, version};
+use crate::{inherited, listen, node, replication};
+use settee_admin::backends::{self, Prepared};
+use settee_admin::backup::Board;
+use settee_admin::backup::schedule::{self, Backups};
+use settee_admin::descriptors::Descriptors;
+use settee_admin::lock::DataLock;
+use settee_admin::{storage, transfer, version};
 
 /// Time limit for replications to write their checkpoints, equal to that of open requests.
 const REPLICATION_STOP: std::time::Duration = std::time::Duration::from_secs(4);
@@ -89,7 +90,7 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     }
     let address = address(&configuration)?;
     let descriptors = Descriptors::claim()?;
-    if let Err(error) = control::remove_checkpoints(&data) {
+    if let Err(error) = settee_admin::control::remove_checkpoints(&data) {
         tracing::warn!(error = format!("{error:#}"), "checkpoints of an earlier process were not removed");
     }
     // Administrators that servers share are read from their store.
@@ -106,13 +107,13 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let authenticator = node::authenticator(&configuration, address);
     refuse_open_server(authenticator.has_admins(), address)?;
     let exporter = Exporter::start(&configuration)?.map(Arc::new);
-    let board = schedule::wants_backups(&configuration).then(|| Arc::new(Board::default()));
+    let board = schedule::wants_backups(configuration.as_ref()).then(|| Arc::new(Board::default()));
     let operation = operation(&configuration, &log, restart, exporter.clone(), board.clone());
     let platform = node::platform(&configuration)?;
     let (node, maintenance) =
         node::make(&data, catalog, Arc::clone(&configuration), authenticator, operation, platform)?;
-    let backups =
-        Backups::begin(&configuration, &data, &engine, board).context("the settings in [backup] cannot be applied")?;
+    let backups = Backups::begin(configuration.as_ref(), &data, &engine, board)
+        .context("the settings in [backup] cannot be applied")?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().thread_keep_alive(THREAD_IDLE_TIME).build().context("cannot start threads")?;
     let listening = Listening { reserved, data: &data, place: &place, descriptors, inherited, traces: &traces };

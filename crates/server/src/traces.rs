@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context as _;
 use settee_storage::durable;
 
-use crate::verify::ENGINE;
-use crate::{backends, control, lock, names, node, storage, version};
+use settee_admin::verify::ENGINE;
+use settee_admin::{backends, lock, names, storage, version};
 
 /// Names of the server's files in its data directory.
 const OWN: [&str; 10] = [
@@ -21,9 +21,9 @@ const OWN: [&str; 10] = [
     names::FILE,
     storage::FILE,
     lock::FILE,
-    control::SOCKET,
-    control::CHECKPOINTS,
-    node::SPILL,
+    settee_admin::control::SOCKET,
+    settee_admin::control::CHECKPOINTS,
+    backends::SPILL,
     "local.ini",
 ];
 

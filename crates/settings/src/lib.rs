@@ -5,6 +5,7 @@
 //! reads the files; this crate does not read files and does not implement the effect of any setting.
 
 mod derived;
+pub mod ini;
 pub mod key;
 mod names;
 mod table;

@@ -1,4 +1,4 @@
-//! Development commands of the repository: `cargo xtask COMMAND`.
+//! Development commands: `cargo xtask COMMAND`.
 //!
 //! [`main`] calls one module per command, or a suite of `settee-e2e`. No crate of the product is linked, so that it
 //! compiles in seconds.

@@ -1,6 +1,6 @@
 //! Runs test programs ([`run`]): counts their tests, prints failed tests, and retries each of them once.
 //!
-//! The load of the machine occasionally fails a test that uses real processes, disks and clocks. The retry runs the test
+//! Load occasionally fails a test that uses real processes, disks and clocks. The retry runs the test
 //! alone, with the seed that the first attempt printed. If it passes then, the closing lines list it
 //! as *unsteady*.
 
@@ -18,7 +18,7 @@ const MOST_TRIED_AGAIN: usize = 5;
 /// The variable in which tests print their seed, and that repeats it.
 const SEED: &str = "SETTEE_SEED";
 
-/// Number of lines of a failed test's output in the closing lines.
+/// Lines of a failed test's output that are repeated.
 const NOTE_LINES: usize = 3;
 
 /// Runs the test programs of a command with all output in `log`. `command` builds the command from arguments of the

@@ -10,8 +10,8 @@
 
 pub(crate) mod check;
 mod couchdb;
+pub(crate) mod doctor;
 pub(crate) mod guide;
-pub(crate) mod ini;
 mod load;
 pub(crate) mod presets;
 mod settings;
@@ -21,6 +21,7 @@ pub(crate) mod store;
 
 use crate::uuids::Entropy;
 use settee_settings::chttpd;
+use settee_settings::ini;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};

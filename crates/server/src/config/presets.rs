@@ -156,7 +156,7 @@ mod tests {
         let text = Preset::Pouchdb.show();
         assert!(text.starts_with("; settee serve --preset pouchdb\n; PouchDB in pages"), "{text}");
         assert!(text.contains("[httpd]\nenable_cors = true\n[cors]\norigins = *\ncredentials = true\n"), "{text}");
-        let entries = crate::config::ini::Ini::parse(&Preset::show_all());
+        let entries = settee_settings::ini::Ini::parse(&Preset::show_all());
         let expected: usize = Preset::value_variants().iter().map(|preset| preset.settings().len()).sum();
         assert_eq!(entries.entries().count(), expected);
         assert_eq!(entries.invalid_lines().count(), 0);

@@ -5,9 +5,10 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use settee_couch_files::configuration::{drop_ins, files};
 use settee_storage::durable::{self, Readers};
 
-use super::ini::Ini;
+use settee_settings::ini::Ini;
 
 /// Paths of the files: those of a CouchDB configuration directory, if any, then the configuration file, then
 /// `local.d/*.ini` in the same directory in alphabetical order.
@@ -49,7 +50,7 @@ impl Files {
     /// Reads the chain in order of increasing precedence. Never empty: the last file receives changes, as in CouchDB.
     pub(crate) fn read(&self) -> io::Result<Vec<Layer>> {
         let mut layers = Vec::new();
-        let couchdb = self.couchdb.as_deref().map_or_else(|| Ok(Vec::new()), couchdb_files)?;
+        let couchdb = self.couchdb.as_deref().map_or_else(|| Ok(Vec::new()), files)?;
         let couchdb = couchdb.into_iter().filter(|path| !path.ends_with("default.ini"));
         for path in couchdb.chain([self.main.clone()]).chain(drop_ins(&self.main.with_file_name("local.d"))?) {
             let ini = match fs::read(&path) {
@@ -71,36 +72,6 @@ impl Files {
     fn may_be_missing(&self, path: &Path) -> bool {
         self.presence == Presence::Optional && path == self.main
     }
-}
-
-/// The files of a configuration directory in CouchDB's order.
-pub(crate) fn couchdb_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for (file, further) in [("default.ini", "default.d"), ("local.ini", "local.d")] {
-        files.extend(Some(directory.join(file)).filter(|path| path.is_file()));
-        files.extend(drop_ins(&directory.join(further))?);
-    }
-    Ok(files)
-}
-
-/// The `*.ini` files of a directory, sorted.
-fn drop_ins(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(Vec::new());
-        }
-        Err(error) => return Err(at(directory, &error)),
-    };
-    let mut paths = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "ini") && path.is_file() {
-            paths.push(path);
-        }
-    }
-    paths.sort();
-    Ok(paths)
 }
 
 impl Layer {

@@ -13,7 +13,7 @@ use std::io::Write as _;
 use std::ops::Range;
 
 use super::Severity;
-use crate::time;
+use settee_admin::time;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {

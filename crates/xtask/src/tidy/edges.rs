@@ -90,6 +90,25 @@ const ROWS: &[Row] = &[
     row("couch-files", &["model"]),
     row("bench", &["storage-rocksdb"]),
     row(
+        "admin",
+        &[
+            "model",
+            "wire",
+            "storage",
+            "storage-rocksdb",
+            "storage-postgres",
+            "auth",
+            "settings",
+            "database",
+            "views",
+            "replication",
+            "search",
+            "api",
+            "tls",
+            "couch-files",
+        ],
+    ),
+    row(
         "server",
         &[
             "model",
@@ -116,6 +135,7 @@ const ROWS: &[Row] = &[
             "edge",
             "api",
             "couch-files",
+            "admin",
         ],
     ),
     row("e2e", &[]),

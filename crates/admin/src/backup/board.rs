@@ -1,0 +1,101 @@
+//! [`Board`]: the state of the backups that a server writes, and requests to the threads that write them.
+
+use parking_lot::{Condvar, Mutex};
+use settee_api::{BackupAttempt, BackupProgress, BackupSize, BackupState, Backups};
+
+use super::Report;
+use super::remote::Progress;
+use crate::environment;
+
+/// Maximum number of attempts that are kept.
+const ATTEMPTS: usize = 50;
+
+/// Maximum number of stored backups that are listed.
+const STORED: usize = 200;
+
+/// Shared by the threads of the backups and the HTTP interface.
+#[derive(Default)]
+pub struct Board {
+    pub(super) orders: Mutex<Orders>,
+    /// Notified after each change of the orders.
+    pub(super) changed: Condvar,
+}
+
+#[derive(Default)]
+pub(super) struct Orders {
+    pub(super) is_over: bool,
+    /// True if a backup must be written immediately.
+    pub(super) is_wanted: bool,
+    /// Number of threads that have ended.
+    pub(super) ended: usize,
+    state: BackupState,
+}
+
+impl Orders {
+    /// Notes that a backup starts.
+    pub(super) fn begin(&mut self, now_us: u64) {
+        self.is_wanted = false;
+        self.state.next_ms = None;
+        self.state.running = Some(BackupProgress { started_ms: now_us / 1000, ..BackupProgress::default() });
+    }
+}
+
+impl Board {
+    /// Notes what is configured.
+    pub(super) fn configure(&self, location: &str, interval_us: u64) {
+        let state = &mut self.orders.lock().state;
+        location.clone_into(&mut state.location);
+        state.interval_ms = interval_us / 1000;
+    }
+
+    /// Notes the time of the next backup.
+    pub(super) fn expect(&self, due_us: u64) {
+        let state = &mut self.orders.lock().state;
+        state.next_ms = Some((due_us / 1000).max(environment::now_us() / 1000));
+    }
+
+    /// Notes the progress of the running backup. Returns true if it must be interrupted.
+    pub(super) fn advance(&self, progress: Progress) -> bool {
+        let mut orders = self.orders.lock();
+        if let Some(running) = &mut orders.state.running {
+            running.total_files = progress.total_files as u64;
+            running.files = progress.files as u64;
+            running.sent_bytes = progress.sent_bytes;
+        }
+        orders.is_over
+    }
+
+    /// Notes the end of the running backup.
+    pub(super) fn end(&self, outcome: &anyhow::Result<Report>) {
+        let outcome = match outcome {
+            Ok(report) => Ok(BackupSize { bytes: report.bytes, sent_bytes: report.copied_bytes }),
+            Err(error) => Err(format!("{error:#}")),
+        };
+        let state = &mut self.orders.lock().state;
+        let Some(running) = state.running.take() else { return };
+        let ended_ms = environment::now_us() / 1000;
+        state.attempts.push(BackupAttempt { started_ms: running.started_ms, ended_ms, outcome });
+        let excess = state.attempts.len().saturating_sub(ATTEMPTS);
+        state.attempts.drain(..excess);
+    }
+
+    /// Notes the names of all stored backups, the oldest first.
+    pub(super) fn store(&self, mut names: Vec<String>) {
+        names.drain(..names.len().saturating_sub(STORED));
+        self.orders.lock().state.stored = names;
+    }
+}
+
+impl Backups for Board {
+    fn state(&self) -> BackupState {
+        self.orders.lock().state.clone()
+    }
+
+    fn start(&self) {
+        let mut orders = self.orders.lock();
+        if orders.state.running.is_none() {
+            orders.is_wanted = true;
+            self.changed.notify_all();
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Export of one database to a file of JSON lines, and its restore: [`write()`] and [`read()`]. Both are clients of the
+//! HTTP interface, so the server may be remote, and may be CouchDB.
+//!
+//! The file, line by line:
+//!
+//! ```text
+//! {"settee_export":1,"database":NAME,"partitioned":BOOL,"revs_limit":N,"security":{…}}
+//! {"doc":{"_id","_rev","_revisions",…,"_attachments":{NAME:{"data",…}}}}      a leaf revision, deleted ones as well
+//! {"doc":{…,"_attachments":{NAME:{"stub":true,…}}},"attachments":[NAME,…]}    one with large attachments, which follow:
+//! {"attachment":NAME,"bytes":N}
+//! {"data":BASE64}                                                              as often as it takes
+//! {"local":{"_id":"_local/…",…}}
+//! {"left_out":{"id":ID,"rev":REV,"why":TEXT}}                                  what the server could not read
+//! {"end":{"documents":N,"revisions":N,"attachments":N,"local":N,"left_out":N},"sha256":HEX}
+//! ```
+//!
+//! A file without the last line is incomplete. The checksum covers all lines before it; exports of older versions have
+//! none.
+//!
+//! The list of revisions is a snapshot; a revision that was replaced and compacted away during the export is replaced
+//! by its successors. Local documents get new revisions when they are restored; everything else is restored unchanged.
+
+mod client;
+mod read;
+mod url;
+mod write;
+
+pub use read::read;
+pub use url::segment;
+pub use write::write;
+
+const FORMAT: u64 = 1;
+
+/// Attachments of a revision are written in lines of their own if they are larger than this.
+const INLINE_BYTES: u64 = 4 << 20;
+
+const LINE_BYTES: u64 = 256 << 20;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    pub documents: u64,
+    pub revisions: u64,
+    pub attachments: u64,
+    pub local: u64,
+    /// Number of entries that the server could not read and that the file lacks.
+    pub left_out: u64,
+    /// True if the file has a checksum that was verified.
+    pub is_checked: bool,
+}
+
+pub fn name_in(url: &str) -> anyhow::Result<String> {
+    url::DatabaseUrl::parse(url).map(|url| url.name)
+}

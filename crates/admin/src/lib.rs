@@ -1,0 +1,29 @@
+//! The commands on a data directory or between servers: backup, restore, migration, import, export, moves between
+//! stores, the doctor, verification, salvage; and the data directory that they share with the server: its store, its
+//! files and their layout, its lock, and the control socket.
+//!
+//! A command is a type of arguments with a function `run`, which the command line calls. This crate does not read the
+//! configuration and does not serve.
+
+pub mod backends;
+pub mod backup;
+mod bulk_get;
+pub mod commands;
+pub mod control;
+pub mod descriptors;
+pub mod doctor;
+pub mod environment;
+pub mod exchange;
+pub mod export;
+pub mod lock;
+pub mod migrate;
+pub mod names;
+pub mod output;
+mod regular;
+pub mod salvage;
+mod site;
+pub mod storage;
+pub mod time;
+pub mod transfer;
+pub mod verify;
+pub mod version;

@@ -1,0 +1,251 @@
+//! `settee import-files`: migrates the data directory of a CouchDB that does not run.
+//!
+//! A thread per file reads documents ([`shard`]), and a task writes them into the target as replications do, with
+//! `new_edits=false` ([`send`]). Everything else is written as by `settee migrate`: settings of databases, local
+//! documents, administrators and settings of the server. Each file has a checkpoint in the target ([`mark`]), so that an
+//! interrupted run is resumed; writing a revision again is idempotent.
+
+mod config;
+mod database;
+mod mark;
+mod progress;
+mod send;
+pub(super) mod shard;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail, ensure};
+use clap::Args;
+use settee_couch_files::DataDirectory;
+use settee_couch_files::directory::DatabaseFiles;
+use settee_replication::Tuning;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::{Identity, Job, TIMEOUT_MS, verify};
+use crate::output::print_text;
+use crate::site::{self, Site};
+use database::Imported;
+pub(super) use database::{read_local, setup};
+pub(super) use progress::Board;
+use shard::Shard;
+
+/// Arguments of `settee import-files`
+#[derive(Debug, Args)]
+pub struct ImportFilesArgs {
+    /// CouchDB's data directory, such as /opt/couchdb/data; no CouchDB should write to it
+    #[arg(value_name = "DATA_DIR")]
+    directory: PathBuf,
+    /// Its configuration directory, such as /opt/couchdb/etc, or a file: administrators and settings are copied
+    #[arg(long, value_name = "ETC")]
+    config: Option<PathBuf>,
+    /// The running Settee to move to, with an administrator
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:5984")]
+    to: String,
+    /// Compare the files with the target instead of copying; the exit code is 0 if they are equal
+    #[arg(long)]
+    verify: bool,
+    /// Only this database; can be given several times. Administrators and settings are then not copied
+    #[arg(long, value_name = "NAME")]
+    database: Vec<String>,
+    /// Number of files that are read concurrently
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    parallel: u32,
+    /// Leave design documents for a later run, so that no validate_doc_update function rejects documents until then
+    #[arg(long)]
+    without_design: bool,
+    /// Start at the first document, not at the checkpoint of an interrupted run
+    #[arg(long = "anew", conflicts_with = "verify")]
+    from_start: bool,
+    /// Import even if the target is not Settee
+    #[arg(long)]
+    force: bool,
+    /// A file of certificates to trust instead of the public authorities
+    #[arg(long, value_name = "FILE")]
+    authorities: Option<PathBuf>,
+}
+
+/// Options of a run that all databases share.
+pub(super) struct Options {
+    pub(super) has_design: bool,
+    pub(super) from_start: bool,
+    databases: Semaphore,
+    /// Permits to read a file.
+    pub(super) readers: Semaphore,
+}
+
+/// Counts the documents. Errors are reported by the import.
+async fn survey(jobs: &[(Job, DatabaseFiles)], board: &Arc<Board>) -> anyhow::Result<()> {
+    let paths: Vec<PathBuf> = jobs.iter().flat_map(|(_, files)| files.files.iter().cloned()).collect();
+    let board = Arc::clone(board);
+    let read =
+        move || paths.iter().filter_map(|path| Shard::open(path).ok()).for_each(|shard| board.expect(shard.count()));
+    tokio::task::spawn_blocking(read).await.context("the files cannot be counted")
+}
+
+impl ImportFilesArgs {
+    pub fn run(&self) -> anyhow::Result<ExitCode> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
+        let is_well = runtime.block_on(async { if self.verify { self.compare().await } else { self.import().await } });
+        runtime.shutdown_background();
+        Ok(if is_well? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    async fn target(&self) -> anyhow::Result<Arc<Site>> {
+        let network = site::network(self.authorities.as_deref())?;
+        let tuning = Tuning { connection_timeout_ms: TIMEOUT_MS, ..Tuning::default() };
+        let target = Site::new(&self.to, &network, &tuning).context("the target (--to)")?;
+        Identity::read(&target, "target").await?.check_settee(self.force)?;
+        Ok(Arc::new(target))
+    }
+
+    /// The databases to import. Adds what the directory contains otherwise to the notes.
+    fn jobs(&self, notes: &mut Vec<String>) -> anyhow::Result<Vec<(Job, DatabaseFiles)>> {
+        let shown = self.directory.display();
+        let directory = DataDirectory::open(&self.directory).with_context(|| format!("{shown} cannot be read"))?;
+        if directory.databases.is_empty() {
+            bail!("{shown} contains no databases: files with names ending in .couch, or a directory named shards");
+        }
+        for wanted in &self.database {
+            let is_found = directory.databases.iter().any(|database| database.name == *wanted);
+            ensure!(is_found, "{shown} has no database {wanted}");
+        }
+        notes.extend(directory.notes.into_iter().map(|note| format!("ignored: {note}")));
+        let is_wanted = |name: &String| self.database.is_empty() || self.database.contains(name);
+        let wanted = directory.databases.into_iter().filter(|database| is_wanted(&database.name));
+        Ok(wanted.filter_map(|files| Some((Job::of(&files.name)?, files))).collect())
+    }
+
+    fn options(&self) -> Arc<Options> {
+        let [databases, readers] = [(); 2].map(|()| Semaphore::new(self.parallel as usize));
+        Arc::new(Options { has_design: !self.without_design, from_start: self.from_start, databases, readers })
+    }
+
+    async fn import(&self) -> anyhow::Result<bool> {
+        let mut notes = Vec::new();
+        let jobs = self.jobs(&mut notes)?;
+        let target = self.target().await?;
+        let found = match &self.config {
+            Some(path) if self.database.is_empty() => Some(config::read(path)?),
+            _ => None,
+        };
+        if let Some(found) = &found {
+            // Settings come first, because limits of the source apply to its documents.
+            super::config::apply_settings(found, &target, &mut notes).await?;
+        }
+        let board = Board::new(jobs.len());
+        survey(&jobs, &board).await?;
+        let ticker = tokio::spawn(Arc::clone(&board).print());
+        let options = self.options();
+        let mut running = JoinSet::new();
+        for (job, files) in jobs {
+            let (target, board, options) = (Arc::clone(&target), Arc::clone(&board), Arc::clone(&options));
+            running.spawn(async move {
+                let imported = database::import(&target, &job, &files, &options, &board).await;
+                board.done();
+                (job, imported)
+            });
+        }
+        let mut totals = Totals::default();
+        while let Some(ended) = running.join_next().await {
+            let (job, imported) = ended?;
+            totals.add(&job, imported, &mut notes);
+        }
+        ticker.abort();
+        board.end();
+        if let Some(found) = &found {
+            // Administrators come last, because the first one excludes unauthenticated clients.
+            super::config::apply_admins(found, &target, &mut notes).await?;
+        }
+        notes.iter().for_each(|note| print_text(&format!("{note}\n")));
+        print_text(&totals.in_words(board.seconds()));
+        Ok(totals.is_well())
+    }
+
+    async fn compare(&self) -> anyhow::Result<bool> {
+        let mut notes = Vec::new();
+        let jobs = self.jobs(&mut notes)?;
+        let target = self.target().await?;
+        let options = self.options();
+        let board = Board::new(jobs.len());
+        survey(&jobs, &board).await?;
+        let ticker = tokio::spawn(Arc::clone(&board).print());
+        let mut running = JoinSet::new();
+        for (job, files) in jobs {
+            let (target, options, board) = (Arc::clone(&target), Arc::clone(&options), Arc::clone(&board));
+            running.spawn(async move {
+                let report = verify::compare_files(&target, &job, &files, &options, &board).await;
+                board.done();
+                (job, report)
+            });
+        }
+        let mut reports = Vec::new();
+        while let Some(ended) = running.join_next().await {
+            reports.push(ended?);
+        }
+        ticker.abort();
+        board.end();
+        reports.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        notes.iter().for_each(|note| print_text(&format!("{note}\n")));
+        Ok(verify::show(&reports))
+    }
+}
+
+#[derive(Default)]
+struct Totals {
+    databases: u64,
+    failed: u64,
+    written: u64,
+    refused: u64,
+    local: u64,
+    lost: u64,
+}
+
+impl Totals {
+    fn add(&mut self, job: &Job, imported: anyhow::Result<Imported>, notes: &mut Vec<String>) {
+        self.databases += 1;
+        match imported {
+            Ok(imported) => {
+                self.written += imported.written;
+                self.refused += imported.refused.count;
+                self.local += imported.local;
+                self.lost += imported.lost.count;
+                notes.extend(imported.notes.iter().map(|note| format!("{}: {note}", job.name)));
+                let lists = [(&imported.refused, "revisions were refused"), (&imported.lost, "items are lost")];
+                for (list, what) in lists.into_iter().filter(|(list, _)| list.count > 0) {
+                    notes.push(format!("{}: {} {what}, among them", job.name, list.count));
+                    notes.extend(list.first.iter().map(|item| format!("    {item}")));
+                }
+            }
+            Err(error) => {
+                self.failed += 1;
+                notes.push(format!("{}: FAILED: {error:#}", job.name));
+            }
+        }
+    }
+
+    fn is_well(&self) -> bool {
+        self.failed == 0 && self.refused == 0 && self.lost == 0
+    }
+
+    fn in_words(&self, seconds: f64) -> String {
+        let Self { databases, failed, written, refused, local, lost } = self;
+        let rate = *written as f64 / seconds.max(0.001);
+        let mut text = format!(
+            "{databases} databases: {written} revisions and {local} local documents were written in {seconds:.1} s \
+             ({rate:.0}/s)\n"
+        );
+        if *lost > 0 {
+            text.push_str(&format!("{lost} items of the files are lost; everything else was imported\n"));
+        }
+        if *failed > 0 || *refused > 0 {
+            text.push_str(&format!(
+                "{failed} databases failed and {refused} revisions were refused. Run the same command again once the \
+                 reason is gone; with --anew if revisions were refused\n"
+            ));
+        }
+        text
+    }
+}

@@ -1,0 +1,93 @@
+//! Selection of the store of a server: its data directory, or a PostgreSQL. `settee storage` is in `transfer`.
+//!
+//! If the data is in another store, the file `storage` in the data directory names it, so that no command takes the
+//! directory for an empty one.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use settee_settings::{Settings, storage};
+use settee_storage::durable::{self, Readers};
+use settee_storage_postgres::Options;
+
+use crate::{environment, version};
+
+/// Name of the file in the data directory that names another store.
+pub const FILE: &str = "storage";
+
+/// The PostgreSQL in the configuration, if any.
+pub fn chosen(configuration: &dyn Settings) -> anyhow::Result<Option<Options>> {
+    let url = storage::URL.of(configuration);
+    if url.is_empty() {
+        return Ok(None);
+    }
+    let connections = usize::try_from(storage::CONNECTIONS.of(configuration)).unwrap_or(usize::MAX);
+    Ok(Some(options(&url)?.with_connections(connections)))
+}
+
+/// The options of a URL, with the password of the environment.
+pub fn options(url: &str) -> anyhow::Result<Options> {
+    let layout = u32::try_from(version::LAYOUT).context("a layout has a small number")?;
+    let options = Options::parse(url).map_err(anyhow::Error::msg).context("the URL of the storage cannot be used")?;
+    let options = options.with_layout(layout);
+    Ok(match environment::text("PGPASSWORD") {
+        Some(password) => options.with_password(&password),
+        None => options,
+    })
+}
+
+pub fn note(data: &Path, place: &str) -> anyhow::Result<()> {
+    let path = data.join(FILE);
+    let text = format!("{place}\n");
+    if fs::read_to_string(&path).is_ok_and(|noted| noted == text) {
+        return Ok(());
+    }
+    durable::write(&path, Readers::Default, text.as_bytes())
+        .with_context(|| format!("{} cannot be written", path.display()))
+}
+
+/// The other store that holds the data of a directory, if any.
+pub fn elsewhere(data: &Path) -> Option<String> {
+    let noted = fs::read_to_string(data.join(FILE)).ok()?;
+    Some(noted.trim().to_owned())
+}
+
+/// Returns an error if the data of a directory is in another store.
+pub fn refuse_elsewhere(data: &Path) -> anyhow::Result<()> {
+    let Some(place) = elsewhere(data) else { return Ok(()) };
+    let data = data.display();
+    bail!(
+        "the data of {data} is not there but in PostgreSQL: {place}.\n\
+         Start a server on it with --storage URL; back it up and check it with PostgreSQL's own programs.\n\
+         To start with an empty store in {data} instead, remove {data}/{FILE}"
+    )
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_names_the_location_of_its_data() {
+        let data = std::env::temp_dir().join(format!("settee-storage-{}", std::process::id()));
+        fs::create_dir_all(&data).unwrap();
+        assert_eq!(elsewhere(&data), None);
+        refuse_elsewhere(&data).unwrap();
+        for place in ["database a on b, schema c", "database d on e, schema f"] {
+            note(&data, place).unwrap();
+            note(&data, place).unwrap();
+            assert_eq!(elsewhere(&data).as_deref(), Some(place));
+        }
+        let text = refuse_elsewhere(&data).unwrap_err().to_string();
+        assert!(text.contains("but in PostgreSQL: database d on e, schema f"), "{text}");
+        fs::remove_dir_all(&data).unwrap();
+    }
+
+    #[test]
+    fn invalid_urls_are_rejected() {
+        let text = format!("{:#}", options("mysql://secret@host").unwrap_err());
+        assert_eq!(text, "the URL of the storage cannot be used: it does not start with postgres://");
+    }
+}
