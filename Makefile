@@ -10,7 +10,7 @@ PORT ?= 5984
 .PHONY: help setup run cluster test test-all conformance bench lint fmt docs dist
 
 help: ## Show these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Check for (and as root on Debian or Ubuntu install) the packages that compilation needs
 	@$(XTASK) setup
