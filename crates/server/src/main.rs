@@ -1,7 +1,6 @@
 //! The `settee` program: command line, composition of the crates, and lifecycle of the process.
 //!
-//! `settee serve` serves until it is asked to stop; `settee worker` is the process that runs user functions. The commands
-//! on data are in `settee-admin`.
+//! `settee serve` serves until it is stopped; `settee worker` runs user functions; `settee-admin` has the commands on data.
 
 mod aside;
 mod cli;

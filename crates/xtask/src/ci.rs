@@ -26,7 +26,7 @@ const CLIPPY: &[&str] = &["clippy", "--release", "--workspace", FEATURES, "--all
 const TEST: &[&str] = &["test", "--release", "--config=.cargo/tests.toml", "--no-fail-fast"];
 const DOC: &[&str] = &["doc", "--release", "--workspace", FEATURES, "--no-deps", "--document-private-items"];
 
-/// Modules of tests that start a PostgreSQL: they belong to `make test-all`.
+/// Modules of tests that start a PostgreSQL.
 const ON_POSTGRESQL: &str = "on_postgresql::";
 /// Names of the tests that `make test-all` repeats with more rounds.
 const LONG: &[&str] = &["fuzz", "power::", "crash", "damage", "flipped", "converge", "random"];

@@ -123,7 +123,6 @@ fn apt_get() -> Command {
     command
 }
 
-/// Returns true if this process runs as root.
 pub(crate) fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }

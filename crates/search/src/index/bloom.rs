@@ -1,4 +1,4 @@
-//! [`Bloom`]: a filter for the ids of the documents of a segment, stored beside it. A change of a document removes the
+//! [`Bloom`]: a filter for the ids of the documents of a segment, stored with it. A change of a document removes the
 //! former one from its segment; without filters each change would read the ids of all segments.
 
 use std::io::Write as _;
@@ -52,7 +52,7 @@ impl Bloom {
         }
     }
 
-    /// Stores a filter in memory beside the files of `segment`.
+    /// Stores a filter in memory with the files of `segment`.
     pub(super) fn write(&self, directory: &dyn Directory, segment: &str) -> Result<()> {
         let Self::Memory(bytes) = self else { return Ok(()) };
         let mut out = directory.open_write(name(segment).as_ref()).map_err(tantivy::TantivyError::from)?;

@@ -1,6 +1,6 @@
-//! [`Strings`]: a column of strings of a segment. `tantivy` reads such a column as a whole; here only the numbers of the
-//! strings are, and the strings themselves are read when they are asked for. The strings of the column of ids are most of
-//! the bytes of many indexes, and each search reads only those of its hits.
+//! [`Strings`]: a column of strings of a segment. `tantivy` reads all strings of a column when it opens it; this type
+//! reads the numbers of the strings then, and each string on demand. Ids are most bytes of many indexes, and a search
+//! needs only those of its hits.
 
 use tantivy::columnar::column_index::open_column_index;
 use tantivy::columnar::column_values::load_u64_based_column_values;

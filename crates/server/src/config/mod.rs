@@ -189,7 +189,6 @@ impl Configuration {
         self.warnings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Writes the warnings to the log.
     pub(crate) fn log_warnings(&self) {
         for warning in self.warnings() {
             tracing::warn!("{warning}");

@@ -118,7 +118,6 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes lines for the lifetime of the process.
     fn run(&self) {
         let mut sink = Sink::Stderr;
         let mut lines = Vec::new();

@@ -113,15 +113,16 @@ fn a_log_that_ends_anywhere_keeps_the_commits_before() {
     }
 }
 
-/// Returns the path of the only log file.
+/// Returns the path of the only log file, after the background thread has removed obsolete ones.
 fn log(store: &Path) -> PathBuf {
-    let mut logs: Vec<_> = fs::read_dir(store)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
-        .collect();
-    assert_eq!(logs.len(), 1, "{logs:?}");
-    logs.remove(0)
+    loop {
+        let paths = fs::read_dir(store).unwrap().filter_map(|entry| Some(entry.ok()?.path()));
+        let logs: Vec<_> = paths.filter(|path| path.extension().is_some_and(|found| found == "log")).collect();
+        if let [only] = logs.as_slice() {
+            return only.clone();
+        }
+        thread::yield_now();
+    }
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -142,6 +142,12 @@ const ROWS: &[Row] = &[
     row("xtask", &["e2e"]),
 ];
 
+/// The permitted imports of each crate.
+#[cfg(test)]
+pub(super) fn imports() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+    ROWS.iter().map(|row| (row.name, row.imports))
+}
+
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, manifest) in tree.manifests() {

@@ -15,7 +15,6 @@ use super::presets::Preset;
 use super::{Configuration, Options};
 use crate::environment;
 
-/// The findings about the configuration of a data directory.
 pub(crate) fn examine(data: &Path, config: Option<&Path>) -> Vec<Finding> {
     let options = Options {
         data_dir: data.to_owned(),

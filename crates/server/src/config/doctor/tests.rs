@@ -1,4 +1,4 @@
-//! Configurations with problems.
+//! Invalid configurations.
 
 use std::fs;
 use std::path::PathBuf;
