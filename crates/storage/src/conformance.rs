@@ -133,6 +133,7 @@ impl Generator {
         Self(seed)
     }
 
+    /// Returns any number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

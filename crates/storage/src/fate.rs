@@ -5,7 +5,7 @@ use crate::{
     Version, read,
 };
 
-/// Recorded outcome of a commit.
+/// Outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It was applied.

@@ -135,6 +135,7 @@ impl ServerCertVerifier for AnyCertificate {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

@@ -20,7 +20,7 @@ use settee_e2e::readme;
 use settee_e2e::tally::Tally;
 use settee_e2e::workspace::Workspace;
 
-/// The features of packages.
+/// Features of packages.
 const FEATURES: &str = "--features=settee-server/wasm";
 const CLIPPY: &[&str] = &["clippy", "--release", "--workspace", FEATURES, "--all-targets", "--", "-D", "warnings"];
 const TEST: &[&str] = &["test", "--release", "--config=.cargo/tests.toml", "--no-fail-fast"];
@@ -30,7 +30,7 @@ const DOC: &[&str] = &["doc", "--release", "--workspace", FEATURES, "--no-deps",
 const ON_POSTGRESQL: &str = "on_postgresql::";
 /// Names of the tests that `make test-all` repeats with more rounds.
 const LONG: &[&str] = &["fuzz", "power::", "crash", "damage", "flipped", "converge", "random"];
-/// The factor of their rounds.
+/// Factor of their rounds.
 const LONG_SCALE: (&str, &str) = ("SETTEE_TEST_SCALE", "5");
 
 /// The steps of a run.

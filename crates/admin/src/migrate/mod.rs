@@ -358,6 +358,13 @@ impl Totals {
     }
 }
 
+/// The command that imports the databases in `files`.
+pub fn import_command(files: &Path, config: Option<&Path>) -> String {
+    let config = config.filter(|path| path.is_dir());
+    let config = config.map(|path| format!(" --config {}", path.display())).unwrap_or_default();
+    format!("settee import-files {}{config} --to http://USER:PASSWORD@127.0.0.1:5984", files.display())
+}
+
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
@@ -403,11 +410,4 @@ mod tests {
             assert_eq!(Job::of(own), None, "{own}");
         }
     }
-}
-
-/// The command that imports the databases in `files`.
-pub fn import_command(files: &Path, config: Option<&Path>) -> String {
-    let config = config.filter(|path| path.is_dir());
-    let config = config.map(|path| format!(" --config {}", path.display())).unwrap_or_default();
-    format!("settee import-files {}{config} --to http://USER:PASSWORD@127.0.0.1:5984", files.display())
 }
