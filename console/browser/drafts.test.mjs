@@ -62,6 +62,7 @@ flow('switching between functions of a design document keeps the text', `#/db/${
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByText('views/a is saved.').waitFor();
   await page.getByRole('link', { name: 'views/b' }).click();
+  await editor(page, 'Map function of b').getByText('doc.b').waitFor();
   assert.equal(await page.getByLabel('Reduce by').inputValue(), '_sum');
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByText('views/b is saved.').waitFor();
