@@ -131,8 +131,6 @@ impl Kind {
 pub(crate) struct Loaded {
     path: String,
     documents: Documents,
-    /// The update sequence after loading, for `_changes` without rows.
-    since: String,
     /// Number of clients that have written, so that no two of them write the same document.
     writers: u64,
 }
@@ -167,9 +165,7 @@ impl Workload for Requests {
         let indexes = format!("{path}/_index");
         database.connection.send(Method::POST, &indexes, index).await?.expect_status(&[200], &indexes)?;
         first_answer(&mut database, &format!("{path}/_design/d/_view/by_score")).await?;
-        let info = database.connection.get_json(&path).await?;
-        let since = info["update_seq"].as_str().context("update_seq is no text")?.to_owned();
-        Ok(Loaded { path, documents, since, writers: 0 })
+        Ok(Loaded { path, documents, writers: 0 })
     }
 
     async fn measure(&self, target: &Target, loaded: &mut Loaded, cell: usize, _run: u32) -> Result<Measured> {
@@ -227,11 +223,13 @@ impl Requests {
 
     async fn client(&self, target: &Target, loaded: &mut Loaded, kind: Kind) -> Result<Client> {
         loaded.writers += 1;
+        let mut connection = target.server.connect().await?;
+        let info = connection.get_json(&loaded.path).await?;
         let mut client = Client {
-            connection: target.server.connect().await?,
+            connection,
             path: loaded.path.clone(),
             documents: loaded.documents,
-            since: loaded.since.clone(),
+            since: info["update_seq"].as_str().context("update_seq is no text")?.to_owned(),
             random: Random::of(self.seed, 6, loaded.writers),
             name: format!("{}-{}", target.names, loaded.writers),
             sent: 0,
@@ -277,6 +275,7 @@ struct Client {
     connection: Connection,
     path: String,
     documents: Documents,
+    /// The update sequence at the start, for `_changes` without rows.
     since: String,
     random: Random,
     /// Prefix of the ids and databases of this client.
