@@ -35,7 +35,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, RwLock};
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::statistics::Ticker;
-use rocksdb::{ColumnFamily, DBWithThreadMode, SingleThreaded, WriteBatch, WriteOptions};
+use rocksdb::{ColumnFamily, DBWithThreadMode, ErrorKind, SingleThreaded, WriteBatch, WriteOptions};
 use settee_storage::{
     Batch, CommitLog, CommitToken, Durability, Engine, Keyspace, Operation, Outcome, Purpose, Result, Shard,
     ShardState, Snapshot, StorageError, Version,
@@ -256,6 +256,21 @@ impl RocksEngine {
         error
     }
 
+    /// Returns the error of a commit whose write failed.
+    fn failed_write(&self, error: rocksdb::Error) -> StorageError {
+        // A writer that RocksDB has delayed ends without a write when the store is closed because of an earlier fault.
+        if error.kind() == ErrorKind::ShutdownInProgress
+            && let Err(fault) = self.check_store()
+        {
+            return fault;
+        }
+        match self.failed(error) {
+            // The log may contain the commit nevertheless.
+            error @ StorageError::Io(_) if !isolate::is_damage(&error) => error.in_doubt(),
+            error => error,
+        }
+    }
+
     /// Checks that the store accepts writes, without regard to free space.
     fn check_store(&self) -> Result<()> {
         if let Some(reason) = self.poisoned.get() {
@@ -378,11 +393,7 @@ impl RocksEngine {
         writes.put_cf(state_column(&store.database), keys::prefix(shard), stored.encode());
         let bytes = writes.size_in_bytes() as u64;
         // Concurrent writers form a group here, whose leader syncs once for all.
-        store.database.write_opt(writes, &options).map_err(|error| match self.failed(error) {
-            // The log may contain the commit nevertheless.
-            error @ StorageError::Io(_) if !isolate::is_damage(&error) => error.in_doubt(),
-            error => error,
-        })?;
+        store.database.write_opt(writes, &options).map_err(|error| self.failed_write(error))?;
         self.synced.fetch_add(u64::from(durability == Durability::Synced), Ordering::Relaxed);
         slot.state = Some(stored);
         let total = self.written.fetch_add(bytes, Ordering::Relaxed) + bytes;

@@ -225,7 +225,14 @@ fn one_place(path: &Path, expected: &Contents, damage: fn(&Path, &mut Random) ->
             }
         }
     });
-    let engine = reopened(engine, path, &label);
+    let is_unnoticed = engine.damage().is_none();
+    drop(engine);
+    let engine = match open(path) {
+        // The engine has read a deleted file through its open handle only, and a start requires the file.
+        Err(StorageError::Corrupt(text)) if is_unnoticed && text.ends_with("is missing") => return (0, 0),
+        opened => opened.unwrap_or_else(|error| panic!("{label}: {error}")),
+    };
+    engine.maintain().unwrap();
     let (found, hurt) = contents(&engine);
     for (key, value) in &found {
         assert!(expected.get(key).is_none_or(|before| before == value), "{label}: {key:?} is another");
