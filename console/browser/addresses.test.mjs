@@ -1,7 +1,7 @@
 // Addresses of Fauxton are translated to the corresponding pages.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { freshName, http, launch, openPage, seed } from './support.mjs';
+import { CONSOLE, freshName, http, launch, openPage, seed } from './support.mjs';
 
 let browser;
 const db = freshName('addresses');
@@ -19,12 +19,14 @@ after(async () => {
 const at = `#/db/${db}`;
 const old = `#/database/${db}`;
 
-/** Routes of Fauxton 1.3 and the corresponding addresses of this console. */
+/** All routes of Fauxton 1.3.6, except that of the logout, and the corresponding addresses of this console. */
 const ADDRESSES = [
   ['#/', '#/'],
   ['#/index.html', '#/databases'],
   ['#/_all_dbs', '#/databases'],
   ['#/_all_dbs?page=2&limit=20', '#/databases'],
+  ['#/login', '#/login'],
+  ['#/login?urlback=database', '#/login'],
   ['#/activetasks', '#/activity'],
   ['#/activetasks/replication', '#/activity'],
   ['#/_config', '#/config'],
@@ -55,7 +57,7 @@ const ADDRESSES = [
   [`${old}/_partition/x/_all_docs`, `${at}?partition=x`],
   [`#/partition/${db}/x/_all_docs`, `${at}?partition=x`],
   [`${old}/_new`, `${at}/new`],
-  [`${old}/_new?partitionKey=x`, `${at}/new`],
+  [`${old}/_new?partitionKey=x`, `${at}/new?partition=x`],
   [`${old}/exact`, `${at}/doc/exact`],
   [`${old}/exact/code_editor`, `${at}/doc/exact`],
   [`${old}/a%2Fb%20c`, `${at}/doc/a%2Fb%20c`],
@@ -111,8 +113,20 @@ test('every address of Fauxton is translated to its page', { timeout: 80_000 }, 
     }
     return all;
   }, ADDRESSES.map(([address]) => address));
-  const isExpected = (actual, expected) => actual === expected || (expected.startsWith(at) && actual.startsWith(expected));
+  const isExpected = (actual, expected) => actual === expected || ((expected.startsWith(at) || expected === '#/login') && actual.startsWith(expected));
   assert.deepEqual(found.filter(([, actual, title], index) => !isExpected(actual, ADDRESSES[index][1]) || title.startsWith('Not found')), []);
+  await page.context().close();
+});
+
+test('the address of the logout of Fauxton ends the session', { timeout: 40_000 }, async () => {
+  const page = await openPage(browser, { start: '#/databases' });
+  await page.getByRole('table').waitFor();
+  await page.evaluate(() => { location.hash = '#/logout'; });
+  await page.getByRole('heading', { name: 'Log in' }).waitFor();
+  await page.waitForURL(/#\/login$/);
+  const session = await page.context().request.get(new URL('../_session', CONSOLE).href);
+  assert.equal((await session.json()).userCtx.name, null);
+  assert.deepEqual(page.problems, []);
   await page.context().close();
 });
 

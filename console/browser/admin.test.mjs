@@ -190,7 +190,7 @@ flow('a running build is listed, paused and resumed', '#/activity', async (page)
   }
 });
 
-test('initial setup of a server', { timeout: 40_000, skip: !process.env.SETTEE_BINARY }, async () => {
+test('initial setup of a server', { timeout: 80_000, skip: !process.env.SETTEE_BINARY }, async () => {
   const { address, stop } = await startServer({ admin: false });
   try {
     const page = await openPage(browser, { user: null, base: `${address}/_utils/` });
@@ -204,7 +204,8 @@ test('initial setup of a server', { timeout: 40_000, skip: !process.env.SETTEE_B
     await page.getByLabel('Allow requests from pages of other origins').check();
     await page.getByRole('textbox', { name: 'Origins' }).fill('https://app.test');
     await page.getByRole('button', { name: 'Set up', exact: true }).last().click();
-    await page.getByRole('link', { name: '_users' }).waitFor();
+    // The server hashes the password several times, which takes seconds on a loaded machine.
+    await page.getByRole('link', { name: '_users' }).waitFor({ timeout: 40_000 });
     await page.getByRole('button', { name: 'Session of first' }).waitFor();
     const cors = await fetch(`${address}/_session`, { headers: { origin: 'https://app.test' } });
     assert.equal(cors.headers.get('access-control-allow-origin'), 'https://app.test');
@@ -236,4 +237,33 @@ test('a user without permissions sees the permitted actions', { timeout: 40_000 
   assert.deepEqual(page.problems, []);
   await page.context().close();
   assert.notEqual(name, NAME);
+});
+
+flow('an administrator views the console as another user', '#/users', async (page) => {
+  const [name, role] = [freshName('viewer'), freshName('readers')];
+  const [open, shut] = [freshName('open'), freshName('shut')];
+  await httpOk('PUT', `_users/org.couchdb.user:${name}`, { name, password: 'secret', roles: [role], type: 'user' });
+  for (const each of [open, shut]) await httpOk('PUT', each, {});
+  await httpOk('PUT', `${open}/_security`, { admins: { names: [], roles: [] }, members: { names: [], roles: [role] } });
+  await httpOk('PUT', `${shut}/_security`, { admins: { names: [], roles: [] }, members: { names: ['nobody-else'], roles: [] } });
+  await httpOk('PUT', `${open}/_design/rules`, { validate_doc_update: 'function (doc, old, user) { if (user.name !== doc.by) throw({ forbidden: "by another user" }); }' });
+  await page.getByLabel('Users whose names begin with').fill(name);
+  await page.getByRole('button', { name: `Actions on ${name}` }).click();
+  await page.getByRole('button', { name: 'View as this user' }).click();
+  await page.getByText(`This tab sends its requests as ${name}.`).waitFor();
+  assert.equal(await page.getByRole('link', { name: 'Configuration' }).count(), 0);
+  await page.evaluate((hash) => { location.hash = hash; }, `#/db/${shut}`);
+  await page.getByRole('alert').getByText('You are not allowed to access this db.').waitFor();
+  // Validation functions are called with the user.
+  await page.evaluate((hash) => { location.hash = hash; }, `#/db/${open}/new`);
+  await page.locator('.cm-content').getByText('_id').waitFor();
+  await page.locator('.cm-content').click();
+  await page.keyboard.press('Control+a');
+  await page.keyboard.insertText(JSON.stringify({ _id: 'mine', by: name }));
+  await page.getByRole('button', { name: 'Create' }).click();
+  await page.getByRole('heading', { name: 'mine' }).waitFor();
+  await page.getByRole('button', { name: 'Stop' }).click();
+  await page.getByRole('button', { name: `Session of ${NAME}` }).waitFor();
+  await page.getByRole('link', { name: 'Configuration' }).waitFor();
+  for (const each of [open, shut]) await http('DELETE', each);
 });

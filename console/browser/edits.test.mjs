@@ -65,6 +65,21 @@ flow('a form and the JSON edit the same text', `#/db/${db}/doc/form?as=both`, as
   assert.deepEqual({ name, lines, fine, tags, typed }, { name: 'Couch "two"', lines: [{ sku: 'c' }], fine: 'true', tags: ['red'], typed: false });
 });
 
+flow('a saved document is undone', `#/db/${db}/doc/order-0000040`, async (page) => {
+  const before = await httpOk('GET', `${db}/order-0000040`);
+  await page.locator('.cm-content').getByText(before.customer).dblclick();
+  await page.keyboard.press('End');
+  await page.keyboard.type('\n"added": 1.50,');
+  await page.keyboard.press('Control+s');
+  await page.getByText('Saved as 2-').waitFor();
+  assert.equal((await httpOk('GET', `${db}/order-0000040`)).added, 1.5);
+  await page.getByRole('button', { name: 'Undo', exact: true }).click();
+  await page.getByText('The earlier text is saved as 3-').waitFor();
+  const { _rev, ...after } = await httpOk('GET', `${db}/order-0000040`);
+  assert.deepEqual({ ...after, _rev: before._rev }, before);
+  await page.locator('.cm-content').getByText('added').waitFor({ state: 'detached' });
+});
+
 flow('a document is created with the form', `#/db/${db}/new?as=form`, async (page) => {
   const form = page.getByRole('group', { name: 'Fields of the document' });
   const id = freshName('made');
@@ -131,7 +146,7 @@ flow('the effective permissions of a user are shown for each database', '#/users
   const row = dialog.getByRole('row').filter({ has: page.getByRole('link', { name: db, exact: true }) });
   await row.getByText('reads and writes', { exact: true }).waitFor();
   await row.getByText('role sales').waitFor();
-  await dialog.getByText('The server has no request that returns the permissions of another user.').waitFor();
+  await dialog.getByText('Calculated from the permissions of each database').waitFor();
   // The response of the server to requests of the user matches.
   const asUser = (path) => fetch(`${ORIGIN}/${path}`, { headers: { authorization: `Basic ${Buffer.from(`${name}:secret`).toString('base64')}` } });
   assert.equal((await asUser(db)).status, 200);

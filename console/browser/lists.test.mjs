@@ -150,6 +150,92 @@ flow('columns are chosen and resized, and a reload keeps both', `#/db/${db}`, as
   assert.equal(Math.round((await head('big').boundingBox()).width - before), 50);
 });
 
+/** Returns the values of a column of the visible rows. `column` counts from the selection, which is 0. */
+const values = (page, column) => page.locator('.virtual .grid-row.body').evaluateAll((rows, at) => rows.map((row) => row.children[at].innerText), column);
+const sortedNumbers = async (page, column) => {
+  const found = (await values(page, column)).map(Number);
+  return [found, found.toSorted((a, b) => a - b)];
+};
+
+flow('a large database is sorted by an index, which the page offers to create', `#/db/${db}?cols=${encodeURIComponent('["total","state","city"]')}`, async (page) => {
+  const list = page.getByRole('region', { name: 'Documents' });
+  const foot = page.locator('.list-foot');
+  for (const { ddoc, name } of (await httpOk('GET', `${db}/_index`)).indexes) if (name === 'by-total') await httpOk('DELETE', `${db}/_index/${ddoc.replace('/', '%2F')}/json/${name}`);
+  await list.getByRole('button', { name: 'total' }).click();
+  await page.getByText('No index on total').waitFor();
+  assert.equal(await list.count(), 0, 'an unsorted list is not shown');
+  await page.getByRole('button', { name: 'Create an index on total' }).click();
+  await foot.getByText('sorted by the index by-total, ascending. Documents without total are not listed.').waitFor();
+  assert.deepEqual(...await sortedNumbers(page, 2));
+  assert.equal(Number((await values(page, 2))[0]), 0);
+  // The order continues over the pages.
+  const idle = () => page.waitForFunction(() => !document.querySelector('.list-foot')?.textContent.includes('loading'));
+  await list.focus();
+  for (let press = 0; press < 8; press += 1) {
+    await page.keyboard.press('End');
+    await idle();
+    assert.deepEqual(...await sortedNumbers(page, 2));
+  }
+  await list.getByRole('button', { name: /total sorted ascending/ }).click();
+  await foot.getByText(', descending.').waitFor();
+  await page.waitForURL(/by=total&order=down/);
+  await list.getByRole('button', { name: /total sorted descending/ }).and(page.locator(':focus')).waitFor();
+  const highest = Math.max(...orders(COUNT).map(({ total }) => total));
+  await list.locator('.grid-row.body').first().getByText(String(highest), { exact: true }).waitFor();
+  await page.reload();
+  await list.locator('.grid-row.body').first().getByText(String(highest), { exact: true }).waitFor();
+  await page.getByLabel('Documents whose ids begin with').fill('order-00001');
+  const some = Math.max(...orders(100, 100).map(({ total }) => total));
+  await list.locator('.grid-row.body').first().getByText(String(some), { exact: true }).waitFor();
+  await page.getByLabel('Documents whose ids begin with').fill('');
+  await list.getByRole('button', { name: /total sorted descending/ }).click();
+  await list.getByRole('link', { name: 'exact' }).waitFor();
+  // An index on further fields sorts too, and the page names them.
+  await list.getByRole('button', { name: 'state' }).click();
+  await foot.getByText('sorted by the index by-state, ascending. Documents without state or placed are not listed.').waitFor();
+  assert.deepEqual([...new Set(await values(page, 3))], ['open']);
+});
+
+flow('a small database and a small view are sorted in the browser', '#/databases', async (page) => {
+  const small = freshName('small');
+  await seed(small, 300);
+  await httpOk('POST', `${small}/_bulk_docs`, { docs: [{ _id: 'odd', total: ['a'] }, { _id: 'none', other: 1 }] });
+  const list = page.getByRole('region', { name: 'Documents' });
+  await goTo(page, `#/db/${small}?cols=${encodeURIComponent('["total","city"]')}`);
+  await list.getByRole('button', { name: 'total' }).click();
+  const { doc_count: count } = await httpOk('GET', small);
+  await page.getByText(`all ${count} documents, sorted by total in the browser, ascending`).waitFor();
+  assert.deepEqual(...await sortedNumbers(page, 2));
+  await list.focus();
+  await page.keyboard.press('End');
+  // Arrays follow numbers, and documents without the member are last in both directions.
+  await list.getByRole('link', { name: 'none' }).waitFor();
+  await list.getByRole('button', { name: /total sorted ascending/ }).click();
+  await list.getByRole('link', { name: 'odd' }).waitFor();
+  assert.equal((await values(page, 1))[0], 'odd', 'the list is scrolled to its start');
+  await list.focus();
+  await page.keyboard.press('End');
+  await list.getByRole('link', { name: 'none' }).waitFor();
+
+  await goTo(page, `#/db/${small}/view/orders/by_month`);
+  const rows = page.getByRole('region', { name: 'Rows of the view' });
+  await rows.getByRole('button', { name: 'value' }).click();
+  await page.getByText('all 300 rows of the list, sorted by value in the browser, ascending').waitFor();
+  assert.deepEqual(...await sortedNumbers(page, 1));
+  await page.getByRole('button', { name: 'Groups' }).click();
+  await page.getByRole('table').getByRole('button', { name: 'Value' }).click();
+  await page.locator('th[aria-sort="ascending"]').waitFor();
+  const sums = (await page.locator('td.num').allInnerTexts()).map(Number);
+  assert.deepEqual(sums, sums.toSorted((a, b) => a - b));
+
+  // A list that is too long keeps the order of the server, and the page says so.
+  await goTo(page, `#/db/${db}/view/orders/by_month`);
+  await rows.getByRole('button', { name: 'value' }).click();
+  await page.getByText('The list is too long to be sorted by value in the browser').waitFor();
+  assert.equal(await rows.getByRole('button', { name: /sorted/ }).count(), 0);
+  await http('DELETE', small);
+});
+
 flow('results of a query are sorted by a click', `#/db/${db}/query?q=${encodeURIComponent('{"selector":{"city":"Oslo"},"fields":["_id","total"],"limit":20}')}`, async (page) => {
   const found = page.getByRole('region', { name: 'Documents found' });
   await found.getByRole('button', { name: 'total' }).click();
@@ -160,6 +246,7 @@ flow('results of a query are sorted by a click', `#/db/${db}/query?q=${encodeURI
   await found.getByRole('button', { name: 'total' }).click();
   await found.locator('th[aria-sort="descending"]').waitFor();
   assert.deepEqual(await totals(), ascending.toReversed());
+  await page.getByText('Only the loaded documents are sorted by total').waitFor();
 });
 
 flow('the schema shows fields, types, frequency and examples', `#/db/${db}/schema`, async (page) => {

@@ -161,7 +161,7 @@ flow('a long string is edited as text', '#/databases', async (page) => {
 
 flow('conditions are added to a query', `#/db/${db}/query`, async (page) => {
   const form = page.getByRole('form', { name: 'Add a condition' });
-  await page.locator('datalist option[value="city"]').waitFor({ state: 'attached' });
+  await page.locator('datalist option[value="city"]').first().waitFor({ state: 'attached' });
   for (const [field, condition, value] of [['city', '$eq', 'Oslo'], ['total', '$gt', '100.50']]) {
     await form.getByLabel('Field').fill(field);
     await form.getByLabel('Condition').selectOption(condition);
@@ -173,4 +173,43 @@ flow('conditions are added to a query', `#/db/${db}/query`, async (page) => {
   await page.getByText(/^\d+ documents$/).waitFor();
   const query = JSON.parse(new URL(page.url().replace('#/', '')).searchParams.get('q'));
   assert.deepEqual(query.selector, { city: { $eq: 'Oslo' }, total: { $gt: 100.5 } });
+});
+
+flow('conditions are removed, and the order and the size of a page are chosen', `#/db/${db}/query`, async (page) => {
+  const query = JSON.stringify({ selector: { city: 'Oslo', total: { $gt: 100, $lt: 900 } } });
+  await goTo(page, `#/db/${db}/query?q=${encodeURIComponent(query)}`);
+  const conditions = page.getByRole('list', { name: 'Conditions' });
+  await conditions.getByText('city equals "Oslo"').waitFor();
+  await conditions.getByText('total greater than 100').waitFor();
+  await page.getByRole('button', { name: 'Remove the condition on city' }).click();
+  await page.getByRole('button', { name: 'Remove the condition on total' }).last().click();
+  await page.getByLabel('Rows per page').selectOption('50');
+  await page.getByLabel('Sort by').fill('total');
+  await page.getByRole('group', { name: 'Order of the results' }).getByRole('button', { name: 'Descending' }).click();
+  // The server sorts only by an index, which the page suggests.
+  await page.getByRole('button', { name: 'Find' }).click();
+  await page.getByText('The server sorts results only by an index.').waitFor();
+  await page.getByRole('button', { name: 'Create this index' }).click();
+  await page.getByText('An index on total is created.').waitFor();
+  await page.getByRole('button', { name: 'Find' }).click();
+  await page.getByRole('heading', { name: '50 documents' }).waitFor();
+  const typed = JSON.parse(new URL(page.url().replace('#/', '')).searchParams.get('q'));
+  assert.deepEqual(typed, { selector: { total: { $gt: 100 } }, limit: 50, sort: [{ total: 'desc' }] });
+  await page.getByRole('button', { name: 'More' }).click();
+  await page.getByRole('heading', { name: '100 documents' }).waitFor();
+});
+
+flow('columns of the results are chosen and resized', `#/db/${db}/query?q=${encodeURIComponent('{"selector":{"city":"Oslo"},"limit":20}')}`, async (page) => {
+  const found = page.getByRole('region', { name: 'Documents found' });
+  const head = (name) => found.getByRole('columnheader', { name: new RegExp(`^${name}`) });
+  await head('customer').waitFor();
+  await page.getByRole('button', { name: 'Columns' }).click();
+  await page.getByRole('dialog').getByLabel('customer').uncheck();
+  await page.getByRole('dialog').getByLabel('lines').check();
+  await page.getByRole('dialog').getByRole('button', { name: 'Done' }).click();
+  await head('customer').waitFor({ state: 'detached' });
+  const before = (await head('lines').boundingBox()).width;
+  await found.getByRole('separator', { name: 'Width of lines' }).focus();
+  for (let step = 0; step < 3; step += 1) await page.keyboard.press('ArrowRight');
+  assert.ok((await head('lines').boundingBox()).width > before + 40);
 });

@@ -2,8 +2,7 @@
 import assert from 'node:assert/strict';
 import { createServer, request as httpRequest } from 'node:http';
 import { after, before, test } from 'node:test';
-import axe from 'axe-core';
-import { CONSOLE, NAME, ORIGIN, PASSWORD, freshName, http, launch, httpOk, openPage, orders, seed } from './support.mjs';
+import { CONSOLE, NAME, ORIGIN, PASSWORD, freshName, http, launch, httpOk, openPage, orders, seed, violations } from './support.mjs';
 import { pages } from './pages.mjs';
 
 let browser;
@@ -22,15 +21,6 @@ after(async () => {
 async function settle(page, ready) {
   await page.locator(ready).first().waitFor();
   await page.waitForFunction(() => !document.querySelector('.skeleton'));
-}
-
-/** Returns the violations of WCAG 2.2 A and AA that axe reports. */
-async function violations(page) {
-  await page.evaluate(axe.source);
-  return page.evaluate(async () => {
-    const found = await globalThis.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] });
-    return found.violations.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map(({ html, any }) => `${html.slice(0, 160)} ${any[0]?.message ?? ''}`).join(' | ')}`);
-  });
 }
 
 for (const [theme, width] of [['light', 1400], ['dark', 1400], ['light', 400], ['dark', 400]]) {
@@ -192,7 +182,7 @@ test('an address of Fauxton opens the corresponding page', { timeout: 30_000 }, 
   await page.context().close();
 });
 
-test('the first page loads within a second, and a large document can be edited', { timeout: 90_000 }, async () => {
+test('the first page is at most 250 kB, and a large document can be edited', { timeout: 90_000 }, async () => {
   const name = freshName('large');
   await httpOk('PUT', name, {});
   const page = await openPage(browser, { start: '#/databases' });
@@ -209,7 +199,7 @@ test('the first page loads within a second, and a large document can be edited',
   }
   const first = await page.evaluate(() => performance.getEntriesByType('resource').filter(({ name }) => name.includes('/_utils/')).reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0));
   console.log(`first page: ${times.join(', ')} ms, ${first} bytes`);
-  assert.ok(Math.min(...times) < 1000, `${times}`);
+  // The times are printed only, because they depend on the load of the machine.
   assert.ok(first < 250_000, `${first}`);
 
   const lines = Array.from({ length: 40_000 }, (_, index) => ({ index, text: `line ${index} ${'x'.repeat(80)}`, price: 1.5 }));
@@ -238,7 +228,7 @@ test('the first page loads within a second, and a large document can be edited',
 });
 
 // SETTEE_CONSOLE_DOCS is the number of documents; writing a million takes a minute.
-test('a large database is scrolled and searched without a slow request', { timeout: 400_000 }, async () => {
+test('a large database is scrolled and searched, and no page costs more than the first one', { timeout: 400_000 }, async () => {
   const count = Number(process.env.SETTEE_CONSOLE_DOCS ?? 30_000);
   const name = freshName('many');
   await httpOk('PUT', name, {});
@@ -261,11 +251,31 @@ test('a large database is scrolled and searched without a slow request', { timeo
   await page.getByLabel('Documents whose ids begin with').fill('');
   await page.getByRole('button', { name: 'Descending' }).click();
   await list.getByRole('link', { name: `order-${last}` }).waitFor();
-  const slowest = await page.evaluate(() => performance.getEntriesByType('resource').filter(({ name }) => name.includes('_all_docs')).map(({ duration, responseStart, requestStart }) => ({ all: Math.round(duration), server: Math.round(responseStart - requestStart) })).sort((a, b) => b.all - a.all).slice(0, 3));
-  console.log(`${count} documents: slowest requests ${JSON.stringify(slowest)}`);
+  const requests = await page.evaluate(() => performance.getEntriesByType('resource').filter(({ name }) => name.includes('_all_docs'))
+    .map(({ name, duration, decodedBodySize }) => ({ url: name, ms: Math.round(duration), bytes: decodedBodySize })));
+  // The number of rows that a request skips or returns does not depend on the position.
+  for (const { url, bytes } of requests) {
+    const { searchParams } = new URL(url);
+    assert.ok(Number(searchParams.get('skip') ?? 0) <= 1 && Number(searchParams.get('limit')) <= 200 && bytes < 1_000_000, `${url}: ${bytes} bytes`);
+  }
+  // The requests alternate, so that other load of the machine slows both.
+  const full = requests.filter(({ url }) => new URL(url).searchParams.get('limit') === '200');
+  const pair = [full.at(0).url, full.filter(({ url }) => !url.includes('descending')).at(-1).url];
+  assert.notEqual(pair[0], pair[1]);
+  const [start, deep] = await page.evaluate(async ([first, last]) => {
+    const times = [[], []];
+    for (let round = 0; round < 21; round += 1) {
+      for (const [at, url] of [first, last].entries()) {
+        const began = performance.now();
+        await (await fetch(url, { cache: 'no-store' })).text();
+        times[at].push(performance.now() - began);
+      }
+    }
+    return times.map((list) => list.toSorted((a, b) => a - b)[10]);
+  }, pair);
+  console.log(`${count} documents: ${requests.length} requests, the slowest ${Math.max(...requests.map(({ ms }) => ms))} ms; the first page ${start.toFixed(1)} ms, a deep one ${deep.toFixed(1)} ms`);
   assert.deepEqual(page.problems, []);
   await page.context().close();
   await http('DELETE', name);
-  // The limit is higher in CI, because the machine has other load.
-  assert.ok(slowest[0].all < (process.env.CI === 'true' ? 1500 : 300), JSON.stringify(slowest));
+  assert.ok(deep < 3 * start + 1, `the first page ${start} ms, a deep one ${deep} ms`);
 });

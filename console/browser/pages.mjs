@@ -6,6 +6,7 @@ export function pages(db) {
   return [
     ['databases', '#/databases', 'table'],
     ['documents', dbPath, '.grid-row.body'],
+    ['documents-sorted', `${dbPath}?by=state`, '.grid-row.body'],
     ['documents-json', `${dbPath}?view=json`, '.doc-card'],
     ['document', `${dbPath}/doc/exact`, '.editor-host .cm-content'],
     ['conflicts', `${dbPath}/doc/torn?tab=conflicts`, '.diff'],

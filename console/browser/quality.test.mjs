@@ -70,7 +70,9 @@ test('Tab reaches every control of every page, and the focus is visible', { time
     await page.evaluate((hash) => { location.hash = hash; }, address);
     await page.locator(ready).first().waitFor();
     await page.waitForFunction(() => !document.querySelector('.skeleton'));
-    const { missed, unmarked } = await unreachable(page);
+    const first = await unreachable(page);
+    // Controls that appear during the first round are reached in the second one.
+    const { missed, unmarked } = first.missed.length === 0 ? first : await unreachable(page);
     if (missed.length + unmarked.length > 0) found[name] = { missed, unmarked };
   }
   assert.deepEqual(found, {});

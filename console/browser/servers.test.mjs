@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, before, test } from 'node:test';
-import { CONSOLE, NAME, PASSWORD, freshName, http, launch, httpOk, openPage, startServer } from './support.mjs';
+import { CONSOLE, NAME, PASSWORD, freshName, http, launch, httpOk, openPage, startServer, violations, watch } from './support.mjs';
 
 const skip = !process.env.SETTEE_BINARY;
 const POLICY = '_node/_local/_config/csp/utils_header_value';
@@ -44,7 +44,7 @@ test('another server is added, used and removed in one window', { timeout: 120_0
 
     await page.getByLabel('URL').fill(`${address}/_utils/#/databases`);
     await page.getByRole('button', { name: 'Add' }).click();
-    await page.getByRole('link', { name }).click();
+    await page.getByRole('table').getByRole('link', { name }).click();
     await page.getByRole('heading', { name: `Log in to ${name}` }).waitFor();
     await page.getByRole('textbox', { name: 'Name' }).fill(NAME);
     await page.getByLabel('Password').fill('wrong');
@@ -67,13 +67,36 @@ test('another server is added, used and removed in one window', { timeout: 120_0
     assert.equal((await send(address, 'GET', `${there}/a`)).more, 1);
     assert.ok(page.url().includes('#/~'), page.url());
 
-    // The menu returns to the first server, and the login to the other server is kept.
-    await page.getByTitle('Change the server').first().click();
-    await page.getByRole('button', { name: new URL(CONSOLE).host }).click();
-    await row(here).waitFor();
-    assert.equal(await row(there).count(), 0);
-    await page.getByTitle('Change the server').first().click();
-    await page.getByRole('button', { name, exact: true }).click();
+    // Each server keeps its page and its login.
+    const servers = page.getByRole('navigation', { name: 'Servers' });
+    const tab = (text) => servers.getByRole('link', { name: text, exact: true });
+    const host = new URL(CONSOLE).host;
+    const document = page.url();
+    assert.deepEqual(await violations(page), []);
+    await tab(host).click();
+    await page.getByRole('heading', { name: 'Servers' }).waitFor();
+    assert.equal(await tab(host).getAttribute('aria-current'), 'page');
+    await page.evaluate((hash) => { location.hash = hash; }, `#/db/${here}`);
+    await page.getByRole('heading', { name: here }).waitFor();
+    await tab(name).click();
+    await page.locator('.cm-content').getByText('"there"').waitFor();
+    assert.equal(page.url(), document);
+
+    // A tab of the browser is independent: it uses its own server, and its login and its pages are its own.
+    const second = watch(await page.context().newPage());
+    await second.goto(`${CONSOLE}#/db/${here}/changes`);
+    await second.getByRole('heading', { name: here }).waitFor();
+    await page.getByRole('link', { name: 'Databases' }).first().click();
+    await row(there).waitFor();
+    await second.reload();
+    await second.getByRole('heading', { name: here }).waitFor();
+    await second.getByRole('navigation', { name: 'Servers' }).getByRole('link', { name, exact: true }).click();
+    await second.getByRole('heading', { name: `Log in to ${name}` }).waitFor();
+    assert.deepEqual(second.problems, []);
+    await second.close();
+    await tab(host).click();
+    await page.getByRole('heading', { name: here }).waitFor();
+    await tab(name).click();
     await row(there).waitFor();
     await page.getByRole('button', { name: `Session of ${NAME}` }).click();
     await page.getByRole('button', { name: 'Log out' }).click();
@@ -81,7 +104,7 @@ test('another server is added, used and removed in one window', { timeout: 120_0
     assert.deepEqual(await page.evaluate(() => Object.keys(sessionStorage).filter((key) => key.startsWith('settee-login'))), []);
 
     await page.getByRole('button', { name: /^Back to/ }).click();
-    await row(here).waitFor();
+    await page.getByRole('heading', { name: here }).waitFor();
     await page.goto(`${CONSOLE}?removed#/servers`);
     await page.getByRole('button', { name: `Remove ${name}` }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Remove' }).click();

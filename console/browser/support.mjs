@@ -5,6 +5,7 @@ import { mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import axe from 'axe-core';
 import { chromium } from 'playwright-core';
 
 const given = new URL(process.env.SETTEE_URL ?? 'http://admin:pw@127.0.0.1:5984');
@@ -146,6 +147,15 @@ export function flows(browser) {
       context.diagnostic(`retry after: ${error.message}`);
       await once(start, body);
     }
+  });
+}
+
+/** Returns the violations of WCAG 2.2 A and AA that axe reports. */
+export async function violations(page) {
+  await page.evaluate(axe.source);
+  return page.evaluate(async () => {
+    const found = await globalThis.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] });
+    return found.violations.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map(({ html, any }) => `${html.slice(0, 160)} ${any[0]?.message ?? ''}`).join(' | ')}`);
   });
 }
 

@@ -1,14 +1,15 @@
 /** The frame of all pages: navigation, breadcrumbs, command palette and session. The address determines the page. */
 import { Component, type ComponentChildren, type ComponentType } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { acting, stopActing } from './api/acting.ts';
 import { onUnauthorized } from './api/http.ts';
 import { server } from './api/servers.ts';
 import { checkSession, expired, isAdmin, isParty, loginOpen, logout, permittedServers, refresh, sessionState } from './api/session.ts';
 import { Login, LoginDialog } from './pages/login.tsx';
-import { go, goTo, route, useRoute, type Route } from './router.ts';
+import { go, goTo, href, hrefOf, route, useRoute, type Route } from './router.ts';
 import { titleOf } from './titles.ts';
 import { Icon, Logo, type IconName } from './ui/icons.tsx';
-import { Button, Link, Problem, Skeleton, Tag, Toast, showToast } from './ui/kit.tsx';
+import { Button, Link, Problem, Skeleton, Toast, showToast } from './ui/kit.tsx';
 import { Menu } from './ui/menu.tsx';
 import { Palette, paletteOpen } from './ui/palette.tsx';
 import { useSignal } from './ui/signal.ts';
@@ -86,14 +87,22 @@ export function App() {
   const at = useRoute();
   const { path, query } = at;
   // Servers redirect browsers to session.html with the return address in the query.
-  const isLogin = closed || path[0] === 'login' || wantsLogin();
+  const isLogout = path[0] === 'logout';
+  const isLogin = closed || path[0] === 'login' || isLogout || wantsLogin();
   const title = isLogin ? 'Log in' : titleOf(at);
+  useEffect(() => { if (isLogout && ready) void logOut(); }, [isLogout, ready]);
   useEffect(() => { document.title = `${title} – ${server || 'Settee'}`; }, [title]);
   if (error) return <main class="alone"><div class="card"><h1>{server === '' ? 'The server does not answer' : <>{server} does not answer</>}</h1><Problem error={error} again={load} />{server !== '' && <Home />}</div></main>;
   if (unknown) return <main class="alone"><div class="card"><h1>{server} is not in the list</h1><p>An administrator of {location.host} adds servers on the page Servers of this console.</p><Home /></div></main>;
   if (!ready) return <main class="alone"><div class="card"><Skeleton lines={4} /></div></main>;
   if (isLogin) return <><Login back={query.get('back')} /><Toast /></>;
   return <Shell />;
+}
+
+async function logOut(): Promise<void> {
+  await logout();
+  showToast('You are logged out.');
+  go(['login']);
 }
 
 /** Link to the list of servers on the server of the console. */
@@ -125,7 +134,9 @@ function Shell() {
       {menu && <button type="button" class="veil" aria-label="Close the menu" onClick={() => setMenu(false)} />}
       <Sidebar section={section} open={menu} />
       <div class="main">
+        <ServerTabs />
         <TopBar at={at} onMenu={() => setMenu(!menu)} />
+        {acting !== '' && <div class="acting"><p>This tab sends its requests as <strong>{acting}</strong>.</p><Button onClick={stopActing}>Stop</Button></div>}
         <main class="page" ref={page} id="content" tabIndex={-1}>
           <ErrorBoundary key={key}><Content section={section} /></ErrorBoundary>
         </main>
@@ -141,11 +152,10 @@ function Sidebar({ section, open }: { section: string; open: boolean }) {
   const { welcome } = useSignal(sessionState);
   return (
     <aside class={`side ${open ? 'open' : ''}`} aria-label="Console">
-      <Link class="brand" to={['databases']}><Logo /><span>{welcome?.isSettee === false ? welcome.vendor.replace(/^The /, '') : 'Settee'}</span></Link>
-      <Servers />
+      <Link class="brand" to={['databases']}><Logo /><span class="words">{welcome?.isSettee === false ? welcome.vendor.replace(/^The /, '') : 'Settee'}</span></Link>
       <nav aria-label="Main">
         {NAVIGATION.filter(({ admin }) => !admin || isAdmin()).map(({ text, icon, page }) => (
-          <Link key={page} to={[page]} aria-current={section === page || (page === 'databases' && section === 'db') || (page === 'logs' && section === 'slow') ? 'page' : undefined}><Icon name={icon} />{text}</Link>
+          <Link key={page} to={[page]} title={text} aria-current={section === page || (page === 'databases' && section === 'db') || (page === 'logs' && section === 'slow') ? 'page' : undefined}><Icon name={icon} /><span class="words">{text}</span></Link>
         ))}
       </nav>
       <p class="side-foot">{welcome ? `${welcome.vendor.replace(/^The /, '')} ${welcome.version}` : ''}</p>
@@ -153,11 +163,20 @@ function Sidebar({ section, open }: { section: string; open: boolean }) {
   );
 }
 
-function Servers() {
+/** A tab for each server. A click opens the page that was last open on the server, and another tab of the browser is independent. */
+function ServerTabs() {
   const names = useSignal(permittedServers);
+  const current = useRef<HTMLAnchorElement>(null);
+  useEffect(() => current.current?.scrollIntoView({ block: 'nearest', inline: 'nearest' }), [names.length]);
   if (names.length === 0 && server === '') return null;
-  const items = ['', ...names].filter((name) => name !== server).map((name) => ({ text: name || location.host, icon: 'server' as const, act: () => goTo(name, ['databases']) }));
-  return <div class="side-server"><Menu label="Change the server" icon="server" text={server || location.host} items={[...items, { text: 'Servers …', icon: 'gear', act: () => goTo('', ['servers']) }]} /></div>;
+  return (
+    <nav class="servers" aria-label="Servers">
+      {['', ...names].map((name) => (name === server
+        ? <a key={name} ref={current} href={location.hash} aria-current="page"><Icon name="server" size={14} />{name || location.host}</a>
+        : <a key={name} href={hrefOf(name)}><Icon name="server" size={14} />{name || location.host}</a>))}
+      <a href={href(['servers'], {}, '')} aria-label="Servers …" title="Servers …"><Icon name="gear" size={14} /></a>
+    </nav>
+  );
 }
 
 function TopBar({ at, onMenu }: { at: Route; onMenu: () => void }) {
@@ -175,7 +194,7 @@ function TopBar({ at, onMenu }: { at: Route; onMenu: () => void }) {
         ? <Button kind={isParty() ? 'quiet' : 'primary'} icon={isParty() ? 'lock' : 'user'} onClick={() => { if (isParty()) go(['setup']); else loginOpen.value = true; }}>{isParty() ? 'Set up' : 'Log in'}</Button>
         : <Menu label={`Session of ${session.name}`} icon="user" items={[
             { text: 'Your account', icon: 'user', act: () => go(['account']) },
-            { text: 'Log out', icon: 'lock', act: () => void logout().then(() => { showToast('You are logged out.'); go(['login']); }) },
+            { text: 'Log out', icon: 'lock', act: () => void logOut() },
           ]} said={<>Logged in as <strong>{session.name}</strong>{session.roles.length > 0 && <><br />{session.roles.join(', ')}</>}</>} />}
     </header>
   );
@@ -200,7 +219,6 @@ function Breadcrumbs({ at }: { at: Route }) {
   }
   return (
     <nav class="crumbs" aria-label="Breadcrumb">
-      {server !== '' && <Tag kind="accent">{server}</Tag>}
       <ol>
         {steps.map(([text, path], index) => (
           <li key={index}>{index > 0 && <Icon name="right" size={12} />}{index < steps.length - 1 ? <Link class="cut" to={path}>{text}</Link> : <span class="cut" aria-current="page">{text}</span>}</li>

@@ -25,7 +25,6 @@ export function fromFauxton(path: string[], query: URLSearchParams): Target | un
     case 'changePassword': return { path: ['account'] };
     case 'createAdmin':
     case 'addAdmin': return { path: ['users'] };
-    case 'logout': return { path: ['login'] };
     case 'replication': return replication(second, third);
     case 'partition': return second === undefined || third === undefined ? { path: ['databases'] } : database(second, ['_partition', ...path.slice(2)], query);
     case 'database':
@@ -60,13 +59,17 @@ function database(db: string, rest: string[], query: URLSearchParams): Target {
     case 'changes': return to('changes');
     case 'permissions': return to('settings');
     case '_new':
-    case 'new': return to('new');
+    case 'new': return newDocument(db, query.get('partitionKey'));
     case 'new_view': return newFunction(db, name, 'views');
     case 'new_search': return newFunction(db, name, 'nouveau');
     case '_design': return name === undefined ? to('designs') : design(db, name, rest.slice(2), query);
     case '_local': return to('doc', `_local/${name ?? ''}`);
     default: return documentPage(db, kind, name);
   }
+}
+
+function newDocument(db: string, partition: string | null): Target {
+  return { path: ['db', db, 'new'], ...(partition === null ? {} : { query: { partition } }) };
 }
 
 function documentPage(db: string, id: string, tab: string | undefined): Target {

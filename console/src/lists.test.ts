@@ -4,14 +4,17 @@ import { exportAs } from './api/export.ts';
 import { withQuery, type StoredQuery } from './api/queries.ts';
 import { fromFauxton } from './fauxton.ts';
 import { addColumns, csvHead, csvRow } from './json/export.ts';
-import { compareValues } from './json/rows.ts';
+import { compareValues, sortedBy, type Row } from './json/rows.ts';
 import { schemaOf } from './json/schema.ts';
-import { conditionValue, withCondition } from './pages/builder.tsx';
+import { conditionValue, withCondition } from './json/selector.ts';
 import { typedValue } from './json/edit.ts';
+import type { Index } from './pages/indexes.tsx';
 import { readAnalyzers, writeAnalyzers } from './pages/search-index.tsx';
+import { fieldOf, indexFor } from './pages/sorted.tsx';
 import { stringsOf } from './pages/string-editor.tsx';
 import { parseHash } from './router.ts';
 import { titleOf } from './titles.ts';
+import { NO_PAGES, appendPage, prependPage } from './ui/find-pager.ts';
 
 test('databases are sorted by figures, those without figures last', () => {
   const info = (docs: number): Info => ({ doc_count: docs, doc_del_count: 0, sizes: { file: docs * 10, external: docs, active: docs } });
@@ -25,6 +28,33 @@ test('databases are sorted by figures, those without figures last', () => {
 test('values are sorted by type, then by value', () => {
   const values = ['{"a":1}', '"b"', '10', 'true', undefined, '9', 'null', '"a"', 'false', '[1]'];
   expect(values.toSorted(compareValues)).toEqual(['null', 'false', 'true', '9', '10', '"a"', '"b"', '[1]', '{"a":1}', undefined]);
+});
+
+test('sorted rows without a value are last in both directions', () => {
+  const rows = ['2', undefined, '10', '[1,2]', '[1]', '{"a":2}', '{"a":10}'];
+  const ascending = ['2', '10', '[1]', '[1,2]', '{"a":2}', '{"a":10}'];
+  expect(sortedBy(rows, (row) => row, false)).toEqual([...ascending, undefined]);
+  expect(sortedBy(rows, (row) => row, true)).toEqual([...ascending.toReversed(), undefined]);
+});
+
+test('an index sorts by its first field; partial indexes and those of another scope do not', () => {
+  const index = (name: string, fields: string[], more: Partial<Index> = {}, partial = {}): Index => ({ ddoc: '_design/a', name, type: 'json', def: { fields: fields.map((field) => ({ [field]: 'asc' })), ...partial }, ...more });
+  const indexes = [index('two', ['a', 'b']), index('one', ['a']), index('partial', ['c'], {}, { partial_filter_selector: {} }), index('text', ['d'], { type: 'text' }), index('part', ['e'], { partitioned: true }), index('second', ['b', 'f']), index('dot', ['g\\.h'])];
+  const chosen = (name: string, isPartitioned = false) => indexFor(indexes, fieldOf(name), isPartitioned)?.name;
+  expect([chosen('a'), chosen('c'), chosen('d'), chosen('e'), chosen('e', true), chosen('f'), chosen('g.h'), chosen('g')]).toEqual(['one', undefined, undefined, undefined, 'part', undefined, 'dot', undefined]);
+});
+
+test('pages by bookmark: a dropped page is loaded again with its bookmark', () => {
+  const page = (name: string): Row[] => Array.from({ length: 1000 }, (_, index) => ({ id: `${name}${index}`, key: '', value: '', doc: undefined, error: undefined }));
+  let state = NO_PAGES;
+  for (const name of ['a', 'b', 'c', 'd']) state = appendPage(state, page(name), `after-${name}`, name === 'd');
+  expect([state.first, state.rows.length, state.rows[0]?.id, state.shift, state.atFirst, state.atLast]).toEqual([1, 3000, 'b0', -1000, false, true]);
+  expect(state.bookmarks[state.first - 1]).toBe(undefined);
+  state = prependPage(state, page('a'));
+  expect([state.first, state.rows.length, state.rows.at(-1)?.id, state.shift, state.atFirst, state.atLast]).toEqual([0, 3000, 'c999', 0, true, false]);
+  expect(state.bookmarks[state.first + state.counts.length]).toBe('after-c');
+  state = appendPage(state, page('d'), 'after-d', true);
+  expect([state.bookmarks, state.rows.length]).toEqual([[undefined, 'after-a', 'after-b', 'after-c', 'after-d'], 3000]);
 });
 
 describe('exports', () => {

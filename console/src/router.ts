@@ -4,7 +4,7 @@
  */
 import { useEffect, useState } from 'preact/hooks';
 import { segment } from './api/paths.ts';
-import { MARK, server, serverOf } from './api/servers.ts';
+import { MARK, server, serverOf, storePage, storedPage } from './api/servers.ts';
 import { fromFauxton } from './fauxton.ts';
 
 export interface Route {
@@ -56,6 +56,7 @@ let settledHash = '';
 /** Reads the address. An address of Fauxton is replaced by that of its page; another server reloads the console. */
 function read(): void {
   if (serverOf(location.hash) !== server) {
+    storePage(settledHash);
     location.reload();
     return;
   }
@@ -92,9 +93,14 @@ function visit(target: string): void {
   changed();
 }
 
-/** Navigates to a page of another server. An empty name selects the server of the console. */
-export function goTo(name: string, path: string[]): void {
-  location.hash = href(path, {}, name).slice(1);
+/** Returns the address of a server: the page that was last open on it in this tab, or its databases. */
+export function hrefOf(name: string): string {
+  return storedPage(name) ?? href(['databases'], {}, name);
+}
+
+/** Navigates to a page of another server, by default to `hrefOf`. An empty name selects the server of the console. */
+export function goTo(name: string, path?: string[]): void {
+  location.hash = (path ? href(path, {}, name) : hrefOf(name)).slice(1);
 }
 
 export function route(): Route {

@@ -2,6 +2,7 @@
  * Requests to the server of the page. Paths are relative to its URL, which may have a prefix. Use `send` for documents of users,
  * because parsing rounds numbers; `get`, `post` and `put` parse the response.
  */
+import { actingHeader } from './acting.ts';
 import { address } from './paths.ts';
 import { authorization, server, serversOf } from './servers.ts';
 
@@ -42,7 +43,7 @@ export async function send(method: string, path: string, options: Options = {}):
 /** Sends cookies only to the server of the console. */
 async function respond(method: string, path: string, options: Options): Promise<Response> {
   // Prevents the password dialog of the browser. Not sent to other servers, because their CORS settings may not permit the header.
-  const own: Record<string, string> = server === '' ? { 'X-CouchDB-WWW-Authenticate': 'Cookie' } : authorization();
+  const own: Record<string, string> = server === '' ? { 'X-CouchDB-WWW-Authenticate': 'Cookie', ...actingHeader() } : authorization();
   const headers: Record<string, string> = { Accept: 'application/json', ...own, ...options.headers };
   if (options.body !== undefined) headers['Content-Type'] = options.type ?? 'application/json';
   const url = address(path);

@@ -1,11 +1,13 @@
 /**
  * Servers of the console: the one that serves it, and those that the content security policy permits (`connect-src`). Invariant: a page
- * sends all requests to one server. Selecting another server reloads the page, so that no running task can send requests to it.
+ * sends all requests to one server. Selecting another server reloads the page, so that no running task can send requests to it. The
+ * address contains the server, and the tab of the browser stores the logins and the last page of each server, so tabs are independent.
  */
 
 /** Prefix of the first segment of an address that contains the name of another server. */
 export const MARK = '~';
 const LOGIN = 'settee-login ';
+const PAGE = 'settee-page ';
 
 /** Returns the name of the server in an address of the console, or an empty text for the server that serves the console. */
 export function serverOf(hash: string): string {
@@ -61,4 +63,15 @@ export function authorization(): Record<string, string> {
 export function storeLogin(name?: string, password = ''): void {
   if (name === undefined) sessionStorage.removeItem(LOGIN + server);
   else sessionStorage.setItem(LOGIN + server, `Basic ${btoa(String.fromCharCode(...new TextEncoder().encode(`${name}:${password}`)))}`);
+}
+
+/** Stores the address of the current page of this server until the tab is closed. */
+export function storePage(hash: string): void {
+  sessionStorage.setItem(PAGE + server, hash);
+}
+
+/** Returns the address of the page that was last open on a server, or undefined. */
+export function storedPage(name: string): string | undefined {
+  const hash = sessionStorage.getItem(PAGE + name);
+  return hash !== null && serverOf(hash) === name ? hash : undefined;
 }

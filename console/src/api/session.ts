@@ -1,4 +1,5 @@
 import { signal } from '../ui/signal.ts';
+import { acting, stopActing } from './acting.ts';
 import { draftsReady, setDraftOwner } from './drafts.ts';
 import { ApiError, get, otherServers, send } from './http.ts';
 import { root } from './paths.ts';
@@ -74,6 +75,11 @@ export async function refresh(): Promise<void> {
     closed = true;
     return { name: null, roles: [] };
   });
+  // The session of the administrator has ended, the user is deleted, or the server does not support the header.
+  if (acting !== '' && session.name !== acting) {
+    stopActing();
+    return;
+  }
   const found = await rootRequest;
   const vendor = found?.vendor?.name ?? 'CouchDB';
   const welcome = found && {

@@ -59,26 +59,67 @@ export function fields(doc: string): Map<string, string> {
   return found;
 }
 
-/** Compares JSON values in CouchDB's order of types: missing, null, booleans, numbers, strings, other values. */
-export function compareValues(a: string | undefined, b: string | undefined): number {
-  const [left, right] = [rankOf(a), rankOf(b)];
-  if (left !== right) return left - right;
-  if (a === undefined || b === undefined) return 0;
-  if (left === NUMBER_RANK) return Number(a) - Number(b);
-  if (left === STRING_RANK) return (JSON.parse(a) as string).localeCompare(JSON.parse(b) as string);
-  return a < b ? -1 : a > b ? 1 : 0;
+const parsedMembers = new WeakMap<Row, Map<string, string>>();
+
+/** Returns the members of the document of a row, which are parsed once. */
+export function membersOf(row: Row): Map<string, string> {
+  let found = parsedMembers.get(row);
+  if (!found) {
+    found = row.doc === undefined ? new Map<string, string>() : fields(row.doc);
+    parsedMembers.set(row, found);
+  }
+  return found;
 }
 
-const NUMBER_RANK = 3;
-const STRING_RANK = 4;
+/** Compares JSON values in CouchDB's order of types: missing, null, booleans, numbers, strings, arrays, objects. */
+export function compareValues(a: string | undefined, b: string | undefined): number {
+  return compareParsed(a === undefined ? undefined : JSON.parse(a), b === undefined ? undefined : JSON.parse(b));
+}
 
-function rankOf(value: string | undefined): number {
+function compareParsed(a: unknown, b: unknown): number {
+  const [left, right] = [rankOf(a), rankOf(b)];
+  if (left !== right) return left - right;
+  if (typeof a === 'string' && typeof b === 'string') return a.localeCompare(b);
+  if (left < OBJECT_RANK) return Number(a) - Number(b);
+  return compareLists(partsOf(a), partsOf(b));
+}
+
+function compareLists(a: unknown[], b: unknown[]): number {
+  for (let index = 0; index < Math.min(a.length, b.length); index += 1) {
+    const order = compareParsed(a[index], b[index]);
+    if (order !== 0) return order;
+  }
+  return a.length - b.length;
+}
+
+/** Returns the elements of an array, or the names and values of an object. */
+const partsOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : Object.entries(value ?? {}).flat());
+
+const OBJECT_RANK = 5;
+
+function rankOf(value: unknown): number {
   if (value === undefined) return 0;
-  const first = value[0] ?? '';
-  if (first === 'n') return 1;
-  if (first === 't' || first === 'f') return 2;
-  if (first === '"') return STRING_RANK;
-  return first === '[' || first === '{' ? 5 : NUMBER_RANK;
+  if (value === null) return 1;
+  if (Array.isArray(value)) return OBJECT_RANK;
+  return { boolean: 2, number: 3, string: 4 }[typeof value as string] ?? OBJECT_RANK + 1;
+}
+
+export interface Sort {
+  name: string;
+  descending: boolean;
+}
+
+/** Returns the rows in the order of a value. Rows without the value are last in both directions. */
+export function sortedBy<T>(rows: readonly T[], valueOf: (row: T) => string | undefined, descending: boolean): T[] {
+  const keyed = rows.map((row) => {
+    const text = valueOf(row);
+    return { row, value: text === undefined ? undefined : (JSON.parse(text) as unknown) };
+  });
+  const direction = descending ? -1 : 1;
+  return keyed.toSorted((a, b) => {
+    if (a.value === undefined || b.value === undefined) return Number(a.value === undefined) - Number(b.value === undefined);
+    return direction * compareParsed(a.value, b.value);
+  }).map(({ row }) => row);
 }
 
 /** Returns at most `max` names of members, the most common first. */

@@ -12,7 +12,7 @@ export function Access({ user, onClose }: { user: { name: string; roles: string[
   const result = useRequest((signal) => accessOf(user, signal), [user.name]);
   return (
     <Dialog title={`Effective permissions of ${user.name}`} wide onClose={onClose}>
-      <Notice><p>Calculated from the permissions of each database and the roles of the user. The server has no request that returns the permissions of another user. Validation functions, settings such as require_valid_user, and the rules of _users and _replicator can impose further restrictions.</p></Notice>
+      <Notice><p>Calculated from the permissions of each database and the roles of the user. Validation functions, settings such as require_valid_user, and the rules of _users and _replicator can impose further restrictions.</p></Notice>
       <Problem error={result.error} again={result.again} />
       {!result.data && !result.error && <Skeleton lines={4} />}
       {result.data && <div class="table-wrap refusals" tabIndex={0} role="region" aria-label="Effective permissions"><table>

@@ -1,9 +1,9 @@
 /** Attachments of a document. Previews show text or images and never execute content. */
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { hasPlainLinks } from '../api/acting.ts';
 import { downloadFile } from '../api/export.ts';
 import { getBlob, send } from '../api/http.ts';
 import { attachmentPath, linkTo, query } from '../api/paths.ts';
-import { server } from '../api/servers.ts';
 import { Button, Card, Confirm, Dialog, Empty, Json, Problem, showToast } from '../ui/kit.tsx';
 import { useAction, useRequest } from '../ui/use.ts';
 import { bytes } from '../ui/words.ts';
@@ -58,13 +58,13 @@ export function Attachments({ db, doc, again }: { db: string; doc: Loaded; again
         {doc.attachments.length === 0 ? <Empty icon="attach" title="No attachments">Attachments are files of any type. They replicate with the document.</Empty> : (
           <div class="table-wrap"><table>
             <caption class="unseen">Attachments</caption>
-            <thead><tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col" class="num">Size</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+            <thead><tr><th scope="col">Name</th><th scope="col" class="hide-small">Type</th><th scope="col" class="num">Size</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
             <tbody>{doc.attachments.map((stub) => (
               <tr key={stub.name}>
-                <td>{stub.name}</td><td>{stub.content_type}</td><td class="num">{bytes(stub.length)}</td>
+                <td class="key">{stub.name}</td><td class="hide-small">{stub.content_type}</td><td class="num">{bytes(stub.length)}</td>
                 <td class="tight"><span class="row">
                   <Button kind="quiet" onClick={() => setShown(stub)}>Preview</Button>
-                  {server === '' ? <a class="button quiet" href={linkTo(attachmentPath(db, doc.id, stub.name))} download={stub.name.split('/').at(-1)}>Download</a>
+                  {hasPlainLinks ? <a class="button quiet" href={linkTo(attachmentPath(db, doc.id, stub.name))} download={stub.name.split('/').at(-1)}>Download</a>
                     : <Button kind="quiet" onClick={() => void run(async () => downloadFile(await getBlob(attachmentPath(db, doc.id, stub.name)), stub.name.split('/').at(-1) ?? ''))}>Download</Button>}
                   <Button kind="quiet" icon="trash" label={`Delete ${stub.name}`} onClick={() => setDeleting(stub)} />
                 </span></td>
@@ -96,7 +96,7 @@ function Preview({ db, doc, stub, onClose }: { db: string; doc: Loaded; stub: St
   return (
     <Dialog title={stub.name} wide onClose={onClose}>
       <p class="note">{stub.content_type} · {bytes(stub.length)} · <span class="mono">{stub.digest}</span></p>
-      {isPicture && (server === '' ? <img class="preview-image" src={linkTo(path)} alt={stub.name} /> : <RemotePicture path={path} name={stub.name} />)}
+      {isPicture && (hasPlainLinks ? <img class="preview-image" src={linkTo(path)} alt={stub.name} /> : <RemotePicture path={path} name={stub.name} />)}
       <Problem error={result.error} />
       {result.data !== undefined && <Json text={result.data} label={stub.name} />}
       {!isPicture && !isText && <p>This type has no preview. Download the file to open it.</p>}

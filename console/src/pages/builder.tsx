@@ -1,41 +1,46 @@
-/** Form that adds conditions to the selector of a query. The text of the query is the only state. */
+/** Form that writes the selector, the order and the limit of a query. The text of the query is the only state. */
 import { useState } from 'preact/hooks';
-import { getAt, setAt } from '../json/edit.ts';
-import { compact, format, parse, withMembers } from '../json/text.ts';
+import { type Condition, conditionsOf, conditionValue, limitOf, orderOf, withCondition, withLimit, withOrder, withoutCondition } from '../json/selector.ts';
 import { ChoiceField } from '../ui/choice.tsx';
-import { Button, Field, Problem, Select } from '../ui/kit.tsx';
+import { Button, Field, ORDERS, Problem, Segments, Select } from '../ui/kit.tsx';
 import { useAction } from '../ui/use.ts';
 
 const OPERATORS: [string, string][] = [
   ['$eq', 'equals'], ['$ne', 'differs from'], ['$gt', 'greater than'], ['$gte', 'at least'], ['$lt', 'less than'], ['$lte', 'at most'], ['$in', 'one of'], ['$nin', 'none of'],
   ['$beginsWith', 'starts with'], ['$regex', 'matches'], ['$exists', 'exists'], ['$type', 'has the type'],
 ];
+const LIMITS = ['25', '50', '100', '500'];
+const SHOWN_MAX = 60;
 
-/** Condition of a new query, which matches every document. */
-const MATCH_ALL = '{"$gt":null}';
-
-/** Converts typed text to JSON. Text that is not JSON becomes a string. A list is JSON or separated by commas. */
-export function conditionValue(operator: string, typed: string): string {
-  if (operator === '$exists') return typed === 'false' ? 'false' : 'true';
-  const isList = operator === '$in' || operator === '$nin';
-  try {
-    const isArray = parse(typed).kind === 'array';
-    return isList && !isArray ? `[${typed}]` : typed;
-  } catch {
-    return isList ? `[${typed.split(',').map((part) => conditionValue('$eq', part.trim())).join(',')}]` : JSON.stringify(typed);
-  }
+interface BuilderProps {
+  text: string;
+  names: string[];
+  onText: (text: string) => void;
 }
 
-export function withCondition(query: string, field: string, operator: string, value: string): string {
-  const idCondition = getAt(query, ['selector', '_id']);
-  const start = field !== '_id' && idCondition !== undefined && compact(idCondition) === MATCH_ALL ? setAt(query, ['selector', '_id'], undefined) : query;
-  const old = getAt(start, ['selector', field]);
-  const isCondition = old !== undefined && parse(old).kind === 'object' && (parse(old).keys ?? []).every((key) => key.startsWith('$'));
-  const base = old === undefined ? '{}' : isCondition ? old : `{"$eq":${old}}`;
-  return format(setAt(start, ['selector', field], withMembers(base, { [operator]: value })));
+/** Shows the conditions of the query and a line that adds one. Shows the line only while the text is not valid JSON. */
+export function Builder({ text, names, onText }: BuilderProps) {
+  const conditions = conditionsOf(text);
+  return (
+    <>
+      {conditions !== undefined && conditions.length > 0 && (
+        <ul class="chips" aria-label="Conditions">
+          {conditions.map((each) => <li key={`${each.field} ${each.operator}`} class="tag"><Words of={each} /><button type="button" aria-label={`Remove the condition on ${each.field}`} onClick={() => onText(withoutCondition(text, each))}>×</button></li>)}
+        </ul>
+      )}
+      <Adder text={text} names={names} onText={onText} />
+      {conditions !== undefined && <Order text={text} names={names} onText={onText} />}
+    </>
+  );
 }
 
-export function Builder({ text, names, onText }: { text: string; names: string[]; onText: (text: string) => void }) {
+function Words({ of: { field, operator, value } }: { of: Condition }) {
+  const words = OPERATORS.find(([name]) => name === operator)?.[1] ?? operator;
+  const shown = value.length > SHOWN_MAX ? `${value.slice(0, SHOWN_MAX)}…` : value;
+  return <><strong>{field}</strong> {words} {shown}</>;
+}
+
+function Adder({ text, names, onText }: BuilderProps) {
   const [field, setField] = useState('');
   const [operator, setOperator] = useState('$eq');
   const [value, setValue] = useState('');
@@ -50,13 +55,26 @@ export function Builder({ text, names, onText }: { text: string; names: string[]
   };
   return (
     <form class="stack small" onSubmit={add} aria-label="Add a condition">
-      <div class="row end">
-        <div class="grow"><ChoiceField label="Field" value={field} onValue={setField} choices={names} required mono /></div>
+      <div class="condition-box"><div class="condition">
+        <ChoiceField label="Field" value={field} onValue={setField} choices={names} required mono />
         <Select label="Condition" value={operator} onValue={setOperator} options={OPERATORS} />
-        <div class="grow"><Field label="Value" value={value} onValue={setValue} mono placeholder={operator === '$exists' ? 'true' : '"text", 12.5 or true'} /></div>
+        <Field label="Value" value={value} onValue={setValue} mono placeholder={operator === '$exists' ? 'true' : 'text, 12.5 or true'} />
         <Button type="submit" icon="plus">Add</Button>
-      </div>
+      </div></div>
       <Problem error={error} />
     </form>
+  );
+}
+
+/** Order and size of a page. An order on several fields is left to the editor. */
+function Order({ text, names, onText }: BuilderProps) {
+  const order = orderOf(text);
+  const limit = limitOf(text);
+  return (
+    <div class="row end">
+      {order !== undefined && <div class="grow"><ChoiceField label="Sort by" value={order.field} onValue={(field) => onText(withOrder(text, { ...order, field }))} choices={names} mono placeholder="the order of the index" /></div>}
+      {order !== undefined && order.field !== '' && <Segments label="Order of the results" value={order.descending ? 'down' : 'up'} options={ORDERS} onValue={(next) => onText(withOrder(text, { ...order, descending: next === 'down' }))} />}
+      <Select label="Rows per page" value={limit} onValue={(next) => onText(withLimit(text, next))} options={LIMITS.includes(limit) ? LIMITS : [limit, ...LIMITS]} />
+    </div>
   );
 }

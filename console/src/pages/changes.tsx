@@ -89,8 +89,8 @@ export function Changes({ db }: DbPage) {
             <tbody>{list.map((change) => (
               <tr key={change.seq}>
                 <td class="mono tight" title={change.seq}>{change.seq.split('-')[0]}</td>
-                <td><Link to={['db', db, 'doc', change.id]} {...(change.deleted ? { query: { rev: change.revs[0] } } : {})}>{change.id}</Link></td>
-                <td class="mono hide-small">{change.revs.map((rev) => <div key={rev}>{rev}</div>)}</td>
+                <td class="key"><Link to={['db', db, 'doc', change.id]} {...(change.deleted ? { query: { rev: change.revs[0] } } : {})}>{change.id}</Link></td>
+                <td class="mono hide-small revisions">{change.revs.map((rev) => <div key={rev}>{rev}</div>)}</td>
                 <td class="tight"><span class="row">{change.deleted && <Tag kind="bad">deleted</Tag>}{change.revs.length > 1 && <Tag kind="warn">{change.revs.length} leaves</Tag>}{change.fresh && <Tag kind="accent">new</Tag>}</span></td>
               </tr>
             ))}</tbody>

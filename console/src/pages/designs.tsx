@@ -53,14 +53,14 @@ function DesignCard({ db, design }: { db: string; design: DesignDoc }) {
       actions={hasViews(design) && <BuildState db={db} ddoc={name} />}>
       {views.length + others.length === 0 && <p class="note inner">No views yet.</p>}
       {views.length + others.length > 0 && (
-        <div class="table-wrap"><table>
+        <div class="table-wrap"><table class="functions">
           <caption class="unseen">Functions of {name}</caption>
           <tbody>
             {views.map((view) => (
               <tr key={view}>
                 <td>{isMango(design) ? view : <Link to={['db', db, 'view', name, view]}>{view}</Link>}</td>
                 <td class="quiet-text">{isMango(design) ? 'Mango index' : typeof design.views?.[view]?.reduce === 'string' ? `map, ${design.views[view].reduce.startsWith('_') ? design.views[view].reduce : 'reduce'}` : 'map'}</td>
-                <td class="right tight">{!isMango(design) && <span class="row"><Link to={['db', db, 'design', name]} query={{ part: `views/${view}` }}>Edit</Link><Link to={['db', db, 'playground']} query={{ ddoc: name, name: view }}>Try out</Link></span>}</td>
+                <td class="right">{!isMango(design) && <span class="row end-row"><Link to={['db', db, 'design', name]} query={{ part: `views/${view}` }}>Edit</Link><Link to={['db', db, 'playground']} query={{ ddoc: name, name: view }}>Try out</Link></span>}</td>
               </tr>
             ))}
             {others.map((other) => <tr key={other}><td><Link to={['db', db, 'design', name]} query={{ part: other }}>{other}</Link></td><td class="quiet-text">{/^(?:nouveau|indexes)\//.test(other) ? 'search index' : 'function'}</td><td /></tr>)}

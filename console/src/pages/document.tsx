@@ -110,14 +110,27 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
   const [theirs, setTheirs] = useState<Loaded>();
   const [stringOpen, setStringOpen] = useState(false);
   const { busy, error, run } = useAction();
-  const put = async (sent: string, body: string) => {
+  const undo = async (saved: Loaded, earlier: Loaded) => {
+    try {
+      const { rev } = JSON.parse((await send('PUT', docPath(db, doc.id), { body: rebaseOnto(saved, earlier.text) })).text) as { rev: string };
+      showToast(`The earlier text is saved as ${rev}.`);
+    } catch (problem) {
+      showToast(`The edit was not undone: ${(problem as Error).message}`);
+    }
+    again();
+  };
+  const put = async (sent: string, body: string, earlier = doc) => {
     const answer = await send('PUT', docPath(db, doc.id), { body });
     const { rev } = JSON.parse(answer.text) as { rev: string };
     // The text may have changed during the request.
     const isLater = draft(['doc', db, doc.id])?.text !== sent;
     onSaved({ ...doc, rev, text: format(withMembers(body, { _rev: JSON.stringify(rev) })) });
     edited.saved(sent, { base: rev, rebase: withRev(stringOf(body, member(parse(body), '_rev')), rev) });
-    showToast(isLater ? `Saved as ${rev}, without your later changes.` : `Saved as ${rev}.`);
+    const files = member(parse(body), '_attachments')?.keys ?? [];
+    // An undo cannot restore the content of attachments that the edit has removed.
+    const isUndoable = !earlier.deleted && earlier.attachments.every(({ name }) => files.includes(name));
+    const saved = { ...doc, rev, text: body };
+    showToast(isLater ? `Saved as ${rev}, without your later changes.` : `Saved as ${rev}.`, isUndoable ? { text: 'Undo', act: () => void undo(saved, earlier) } : undefined);
     setTheirs(undefined);
     again();
   };
@@ -141,7 +154,7 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
         <Difference left={theirs.text} right={text} leftName={`Stored, ${theirs.rev}`} rightName="Yours" />
         <Problem error={error} />
         <div class="actions">
-          <Button kind="primary" busy={busy} onClick={() => void run(() => put(text, rebaseOnto(theirs, text)))}>Save mine over theirs</Button>
+          <Button kind="primary" busy={busy} onClick={() => void run(() => put(text, rebaseOnto(theirs, text), theirs))}>Save mine over theirs</Button>
           <Button onClick={() => { edited.discard(); setTheirs(undefined); again(); }}>Take theirs</Button>
           <Button onClick={() => void run(async () => { await Promise.resolve(edited.replace(format(rebaseOnto(theirs, text)), theirs.rev)); setTheirs(undefined); again(); })}>Continue editing</Button>
         </div>

@@ -2,15 +2,16 @@
 import { useMemo, useRef, useState } from 'preact/hooks';
 import { answerSource, rowSource } from '../api/export.ts';
 import { query } from '../api/paths.ts';
-import { type Row, columns, fields } from '../json/rows.ts';
+import { type Row, type Sort, columns, membersOf } from '../json/rows.ts';
 import { format, member, parse, plain, raw, stringOf } from '../json/text.ts';
 import { go, setParams, useDialog, useParam } from '../router.ts';
 import { Button, Dialog, Empty, Field, Link, LinkButton, ORDERS, Problem, Segments, Skeleton, TextArea } from '../ui/kit.tsx';
 import { ColumnChoice, ResizeHandle, useChosenColumns, useWidths } from '../ui/columns.tsx';
 import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { usePager } from '../ui/pager.ts';
+import { type Paged, pageSize, usePager } from '../ui/pager.ts';
 import { useCommands } from '../ui/palette.tsx';
+import { SortButton } from '../ui/sort.tsx';
 import { useSettled } from '../ui/use.ts';
 import { Virtual } from '../ui/virtual.tsx';
 import { millis, number, plural } from '../ui/words.ts';
@@ -19,6 +20,7 @@ import { DeleteMany } from './bulk.tsx';
 import { EditMany } from './bulk-edit.tsx';
 import type { DbPage } from './db.tsx';
 import { PartitionField, usePartition } from './partition.tsx';
+import { NoIndex, orderNote, useSorted } from './sorted.tsx';
 
 type Display = 'table' | 'json' | 'meta';
 const COLUMNS_MAX = 7;
@@ -27,11 +29,15 @@ const CARD_HEIGHT = 172;
 const ROW_HEIGHT = 34;
 /** Target size of the first page if it includes documents. */
 const FIRST_BYTES = 200_000;
+const FIRST_ROWS_MAX = 50;
+/** Order of a list for which none is chosen. */
+const ID_ORDER: Sort = { name: '', descending: false };
 
 export function Documents({ db, info, again }: DbPage) {
   const [display, setDisplay] = useParam('view', 'table');
   const [typed] = useParam('q');
   const [order, setOrder] = useParam('order', 'up');
+  const [by] = useParam('by');
   const [keys] = useParam('keys');
   const [from] = useParam('from');
   const [dialog, setDialog] = useDialog();
@@ -39,20 +45,24 @@ export function Documents({ db, info, again }: DbPage) {
   const partition = usePartition(db, info);
   const [picked, setPicked] = useState(new Map<string, string>());
   const startId = useRef(from);
-  const withDocs = display !== 'meta';
+  const withDocs = display !== 'meta' || by !== '';
   const average = info && info.doc_count > 0 ? info.sizes.external / info.doc_count : undefined;
-  const descending = order === 'down';
+  const isDown = order === 'down';
+  // The list from which the browser sorts is read by id.
+  const descending = isDown && by === '';
   const range = prefix === '' ? {} : descending
     ? { startkey: JSON.stringify(`${prefix}\ufff0`), endkey: JSON.stringify(prefix) }
     : { startkey: JSON.stringify(prefix), endkey: JSON.stringify(`${prefix}\ufff0`) };
   // The position in the address applies to the initial list only.
-  const list = `${prefix} ${order} ${keys} ${partition.name}`;
+  const list = `${prefix} ${order} ${by} ${keys} ${partition.name}`;
   const first = useRef(list);
   if (first.current !== list) startId.current = '';
   const start = startId.current === '' ? {} : { from: { key: JSON.stringify(startId.current) } };
-  const limit = withDocs ? Math.max(10, Math.min(50, Math.round(FIRST_BYTES / (average ?? 4000)))) : 100;
+  const limit = withDocs ? pageSize(average, FIRST_BYTES, FIRST_ROWS_MAX) : 100;
   const listRequest = { path: `${partition.path}/_all_docs`, params: { include_docs: withDocs || undefined, keys: keys || undefined, conflicts: withDocs || undefined }, descending, ...range, ...start, limit };
-  const paged = usePager(info === undefined ? undefined : keys === '' ? listRequest : { ...listRequest, startkey: undefined, endkey: undefined, from: undefined, limit: 100_000 }, [partition.path, withDocs, prefix, order, keys, info === undefined]);
+  const byId = usePager(info === undefined ? undefined : keys === '' ? listRequest : { ...listRequest, startkey: undefined, endkey: undefined, from: undefined, limit: 100_000 }, [partition.path, withDocs, prefix, descending, keys, info === undefined]);
+  const sorted = useSorted({ db, info, partition, byId, by, descending: isDown, prefix, hasKeys: keys !== '' });
+  const { paged } = sorted;
   useCommands([
     { text: 'New document', where: 'Action', icon: 'plus', act: () => go(['db', db, 'new']) },
     { text: 'Show as table', where: 'Action', icon: 'table', act: () => setDisplay('table') },
@@ -64,7 +74,7 @@ export function Documents({ db, info, again }: DbPage) {
   const names = useCommon(display, paged);
   const top = (index: number) => {
     const id = index === 0 && paged.atFirst ? undefined : paged.rows[index]?.id;
-    if (keys === '') setParams({ from: id }, true);
+    if (keys === '' && by === '') setParams({ from: id }, true);
   };
   const toggle = (row: Row) => {
     const rev = row.id === undefined ? undefined : revOf(row);
@@ -73,14 +83,16 @@ export function Documents({ db, info, again }: DbPage) {
     if (!next.delete(row.id)) next.set(row.id, rev);
     setPicked(next);
   };
-  const request = { method: 'GET', path: `${partition.path}/_all_docs` + query({ include_docs: withDocs || undefined, limit: 50, ...range, keys: keys || undefined, descending: descending || undefined }) };
+  const sort = by === '' && !isDown ? undefined : { name: by, descending: isDown };
+  const sortBy = (next: Sort | undefined) => setParams({ by: next?.name, order: next?.descending ? 'down' : undefined, from: undefined });
+  const request = sorted.request ? { method: 'POST', path: sorted.request.path, body: JSON.stringify({ ...sorted.request.query, limit: 50 }) } : { method: 'GET', path: `${partition.path}/_all_docs` + query({ include_docs: withDocs || undefined, limit: 50, ...range, keys: keys || undefined, descending: descending || undefined }) };
   return (
     <div class="docs-area fills">
       <div class="toolbar">
         <Segments label="Show documents as" value={display} options={[['table', 'Table'], ['json', 'JSON'], ['meta', 'Metadata']]} onValue={setDisplay} />
         <PartitionField db={db} info={info} />
         <div class="grow"><Field label="Documents whose ids begin with" hideLabel type="search" value={typed} onValue={(value) => setParams({ q: value, from: undefined }, true)} placeholder="Ids that begin with …" mono /></div>
-        <Segments label="Order of ids" value={order} onValue={setOrder} options={ORDERS} />
+        <Segments label={by === '' ? 'Order of ids' : `Order of ${by}`} value={order} onValue={setOrder} options={ORDERS} />
         <Button icon="filter" onClick={() => setDialog('keys')}>{keys === '' ? 'Keys' : 'Keys (set)'}</Button>
         {display === 'table' && <Button icon="table" onClick={() => setDialog('columns')}>Columns</Button>}
         <Export name={partition.name === '' ? db : `${db}-${partition.name}`} source={() => (keys === '' ? rowSource(`${partition.path}/_all_docs`, { include_docs: true, descending: descending || undefined, ...range }, ({ doc }) => doc) : answerSource(`${partition.path}/_all_docs${query({ include_docs: true, keys })}`, ({ doc }) => doc))} />
@@ -95,10 +107,11 @@ export function Documents({ db, info, again }: DbPage) {
         </div>
       )}
       <Problem error={paged.error} again={paged.again} />
-      {paged.rows.length === 0 && !paged.error && (paged.loading || info === undefined ? <Skeleton lines={10} /> : <NoDocuments db={db} typed={typed} keys={keys} />)}
-      {paged.rows.length > 0 && <List db={db} display={display as Display} paged={paged} picked={picked} toggle={toggle} top={top} chosen={chosen} />}
+      {paged.rows.length === 0 && !paged.error && (sorted.kind === 'none' ? <NoIndex db={db} by={by} info={info} isPartition={partition.name !== ''} onDone={sorted.again} />
+        : paged.loading || sorted.kind === 'loading' || info === undefined ? <Skeleton lines={10} /> : <NoDocuments db={db} typed={typed} keys={keys} by={by} />)}
+      {paged.rows.length > 0 && <List db={db} display={display as Display} paged={paged} picked={picked} toggle={toggle} top={top} chosen={chosen} sort={sort} onSort={sortBy} />}
       <p class="list-foot" role="status">
-        <span>{paged.total === undefined ? '' : plural(paged.total, 'document')}{paged.offset === undefined || paged.rows.length === 0 || prefix !== '' ? '' : `, ${number(paged.offset + 1)} to ${number(paged.offset + paged.rows.length)} loaded`}{paged.loading ? ' · loading …' : ''}</span>
+        <span>{by !== '' ? orderNote(sorted, by, isDown) : loadedNote(paged, prefix)}{paged.loading && sorted.kind !== 'none' ? ' · loading …' : ''}</span>
         <span>{paged.ms === undefined ? '' : `answered in ${millis(paged.ms)}`}</span>
       </p>
       {dialog === 'columns' && <ColumnChoice names={names} shown={chosen.length > 0 ? chosen : names.slice(0, COLUMNS_MAX)} onChoose={setChosen} onClose={() => setDialog('')} />}
@@ -109,8 +122,14 @@ export function Documents({ db, info, again }: DbPage) {
   );
 }
 
-function NoDocuments({ db, typed, keys }: { db: string; typed: string; keys: string }) {
+function loadedNote({ total, offset, rows }: Paged, prefix: string): string {
+  const part = offset === undefined || rows.length === 0 || prefix !== '' ? '' : `, ${number(offset + 1)} to ${number(offset + rows.length)} loaded`;
+  return total === undefined ? '' : plural(total, 'document') + part;
+}
+
+function NoDocuments({ db, typed, keys, by }: { db: string; typed: string; keys: string; by: string }) {
   if (typed !== '' || keys !== '') return <Empty icon="search" title="No documents match">{typed === '' ? 'None of the keys is the id of a document.' : `No id begins with “${typed}”.`} Use a query to find documents by their content.</Empty>;
+  if (by !== '') return <Empty icon="table" title={`No document has ${by}`} action={<LinkButton to={['db', db]}>Sort by id</LinkButton>}>The index that sorts the list contains only documents with this member.</Empty>;
   return (
     <Empty icon="file" title="No documents yet" action={<><LinkButton to={['db', db, 'new']} kind="primary" icon="plus">New document</LinkButton><LinkButton to={['db', db, 'upload']} icon="upload">Upload JSON or CSV</LinkButton></>}>
       Create a document, upload a file, or replicate another database to this one.
@@ -126,24 +145,14 @@ export function revOf(row: Row): string | undefined {
 interface ListProps {
   db: string;
   display: Display;
-  paged: ReturnType<typeof usePager>;
+  paged: Paged;
   picked: Map<string, string>;
   toggle: (row: Row) => void;
   top: (index: number) => void;
   /** The chosen columns; empty for the most common members. */
   chosen: string[];
-}
-
-/** Cache of the parsed members of rows. */
-const parsedMembers = new WeakMap<Row, Map<string, string>>();
-
-export function membersOf(row: Row): Map<string, string> {
-  let found = parsedMembers.get(row);
-  if (!found) {
-    found = row.doc === undefined ? new Map<string, string>() : fields(row.doc);
-    parsedMembers.set(row, found);
-  }
-  return found;
+  sort: Sort | undefined;
+  onSort: (sort: Sort | undefined) => void;
 }
 
 /** Returns the text of a cell. Strings have no quotes, and long values are cut. */
@@ -159,7 +168,7 @@ function useCommon(display: string, paged: ListProps['paged']): string[] {
   return useMemo(() => (display === 'table' ? columns(paged.rows.slice(0, 100).map(membersOf), CHOICES_MAX) : []), [display, paged.rows.length > 0 ? paged.rows[0] : undefined, paged.rows.length > 100]);
 }
 
-function List({ db, display, paged, picked, toggle, top, chosen }: ListProps) {
+function List({ db, display, paged, picked, toggle, top, chosen, sort, onSort }: ListProps) {
   const common = useCommon(display, paged);
   const names = display !== 'table' ? [] : chosen.length > 0 ? chosen : common.slice(0, COLUMNS_MAX);
   const [widths, resize] = useWidths(db);
@@ -176,7 +185,7 @@ function List({ db, display, paged, picked, toggle, top, chosen }: ListProps) {
     const id = paged.rows[index]?.id;
     if (id !== undefined) go(['db', db, 'doc', id]);
   };
-  const list = { label: 'Documents', count: paged.rows.length, shift: paged.shift, onNear: paged.near, onTop: top, onOpen: open, onPick: (index: number) => { const row = paged.rows[index]; if (row) toggle(row); } };
+  const list = { label: 'Documents', count: paged.rows.length, shift: paged.shift, order: JSON.stringify(sort ?? ID_ORDER), onNear: paged.near, onTop: top, onOpen: open, onPick: (index: number) => { const row = paged.rows[index]; if (row) toggle(row); } };
   const pick = (row: Row) => <input type="checkbox" tabIndex={-1} aria-label={`Select ${row.id ?? ''}`} checked={row.id !== undefined && picked.has(row.id)} disabled={row.id === undefined || revOf(row) === undefined} onChange={() => toggle(row)} />;
   if (display === 'json') {
     return <Virtual {...list} height={CARD_HEIGHT} row={(index, active) => {
@@ -186,7 +195,7 @@ function List({ db, display, paged, picked, toggle, top, chosen }: ListProps) {
   }
   const totalWidth = display === 'table' ? 40 + (narrow ? 150 : 230) + Math.max(120, names.reduce((sum, name) => sum + (widths[name] ?? 120), 0)) : 480;
   const style = { gridTemplateColumns: template, minWidth: `${totalWidth}px` };
-  const head = <div class="grid-row head" style={style}><span /><span>id</span>{display === 'meta' ? <span>rev</span> : names.map((name) => <span key={name} title={name}>{name}<ResizeHandle name={name} width={widths[name]} onWidth={(width) => resize(name, width)} /></span>)}</div>;
+  const head = <div class="grid-row head" style={style}><span /><span><SortButton name="" text="id" sort={sort ?? ID_ORDER} onSort={onSort} /></span>{display === 'meta' ? <span>rev</span> : names.map((name) => <span key={name}><SortButton name={name} sort={sort} onSort={onSort} /><ResizeHandle name={name} width={widths[name]} onWidth={(width) => resize(name, width)} /></span>)}</div>;
   return <Virtual {...list} onEdit={(index) => edit(paged.rows[index], names[0] ?? '', 0)} height={ROW_HEIGHT} head={head} row={(index, active) => {
     const row = paged.rows[index];
     if (!row) return null;

@@ -17,6 +17,7 @@ export interface Index {
   def: { fields?: Record<string, string>[]; partial_filter_selector?: object };
 }
 
+export const indexedFields = ({ def }: Index) => (def.fields ?? []).flatMap((field) => Object.keys(field));
 const fieldsOf = ({ def }: Index) => (def.fields ?? []).map((field) => Object.entries(field).map(([name, order]) => (order === 'desc' ? `${name} ↓` : name)).join(', ')).join(', ');
 
 export function Indexes({ db, indexes, again, onNew }: { db: string; indexes: Index[] | undefined; again: () => void; onNew: () => void }) {

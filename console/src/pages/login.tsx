@@ -15,7 +15,7 @@ export function Login({ back }: { back: string | null }) {
         <p class="brand"><Logo size={36} />{sessionState.value.welcome?.isSettee === false ? 'CouchDB' : 'Settee'}</p>
         <h1>{server === '' ? 'Log in' : <>Log in to {server}</>}</h1>
         {server !== '' && <p class="note">The password is kept in this tab, until it is closed or you log out.</p>}
-        <LoginForm onDone={() => returnBack(back)}>{!sessionState.value.closed && <Button kind="quiet" onClick={() => go(['databases'])}>Continue without logging in</Button>}{server !== '' && <Button kind="quiet" onClick={() => goTo('', ['databases'])}>Back to {location.host}</Button>}</LoginForm>
+        <LoginForm onDone={() => returnBack(back)}>{!sessionState.value.closed && <Button kind="quiet" onClick={() => go(['databases'])}>Continue without logging in</Button>}{server !== '' && <Button kind="quiet" onClick={() => goTo('')}>Back to {location.host}</Button>}</LoginForm>
       </div>
     </main>
   );

@@ -1,19 +1,21 @@
 /** Mango queries: editor, results, plan and indexes. */
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { findSource } from '../api/export.ts';
-import { get, send } from '../api/http.ts';
+import { ApiError, get, send } from '../api/http.ts';
 import { path } from '../api/paths.ts';
 import { storeQuery } from '../api/queries.ts';
 import { jsonProblems } from '../json/problems.ts';
-import { columns, compareValues, fields, readDocs } from '../json/rows.ts';
+import { type Sort, columns, fields, readDocs, sortedBy } from '../json/rows.ts';
+import { limitOf, orderOf } from '../json/selector.ts';
 import { format, member, parse, stringOf } from '../json/text.ts';
 import { setParams, useDialog, useParam } from '../router.ts';
 import { Restored, useLinkedDraft } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
-import { Icon } from '../ui/icons.tsx';
 import { Button, Card, Empty, Link, Notice, Problem, Segments, showToast } from '../ui/kit.tsx';
+import { ColumnChoice, ResizeHandle, useChosenColumns, useWidths } from '../ui/columns.tsx';
 import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
+import { SortHead } from '../ui/sort.tsx';
 import { useAction, useRequest } from '../ui/use.ts';
 import { millis, number, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
@@ -32,6 +34,8 @@ interface Found {
   /** The query, without a bookmark. */
   query: string;
   docs: string[];
+  /** True if the server has no further documents. */
+  isComplete: boolean;
   warning: string | undefined;
   stats: string | undefined;
   bookmark: string | undefined;
@@ -69,7 +73,7 @@ export function Query({ db, info }: DbPage) {
     const { text: answer, ms } = await send('POST', `${partition.path}/_find`, { body: requestBody(text, bookmark) });
     const page = readDocs(answer);
     if (bookmark === undefined) storeQuery(db, { text });
-    setFound((old) => ({ ...page, query: text, docs: bookmark === undefined || !old ? page.docs : [...old.docs, ...page.docs], ms }));
+    setFound((old) => ({ ...page, query: text, docs: bookmark === undefined || !old ? page.docs : [...old.docs, ...page.docs], isComplete: page.docs.length < Number(limitOf(text)), ms }));
     await explain(text);
   });
   useEffect(() => {
@@ -81,7 +85,9 @@ export function Query({ db, info }: DbPage) {
     indexes.again();
     await explain(text);
   });
-  const suggested = explained && suggestion(explained);
+  const isUnsorted = error instanceof ApiError && error.error === 'no_usable_index';
+  const sortField = isUnsorted ? orderOf(text)?.field ?? '' : '';
+  const suggested = sortField !== '' ? [sortField] : explained && suggestion(explained);
   return (
     <div class="play">
       <div class="stack">
@@ -94,14 +100,14 @@ export function Query({ db, info }: DbPage) {
         <Restored found={edited.restored} onDiscard={edited.discard} />
         <Problem error={error} />
         {suggested && suggested.length > 0 && (
-          <Notice kind="warn"><p>No index can be used for this query, so the server reads every document. Create an index on <strong>{suggested.join(', ')}</strong> to avoid this.</p><p><Button busy={busy} icon="plus" onClick={() => createIndex(suggested)}>Create this index</Button></p></Notice>
+          <Notice kind="warn"><p>{sortField === '' ? 'No index can be used for this query, so the server reads every document. To avoid this, create an index on' : 'The server sorts results only by an index. Create an index on'} <strong>{suggested.join(', ')}</strong>.</p><p><Button busy={busy} icon="plus" onClick={() => createIndex(suggested)}>Create this index</Button></p></Notice>
         )}
         <Indexes db={db} indexes={indexes.data} again={indexes.again} onNew={() => setDialog('index')} />
       </div>
       <div class="stack">
-        <div class="row spread"><Segments label="Show" value={tab} onValue={setTab} options={[['docs', 'Documents'], ['json', 'JSON'], ['plan', 'Plan']]} />{found && <div class="actions"><Button disabled={found.docs.length === 0} onClick={() => setDialog('edit')}>Edit all</Button><Export name={`${db}-query`} source={() => findSource(`${partition.path}/_find`, edited.now())} /></div>}</div>
+        <div class="row spread"><Segments label="Show" value={tab} onValue={setTab} options={[['docs', 'Documents'], ['json', 'JSON'], ['plan', 'Plan']]} />{found && <div class="actions">{tab === 'docs' && <Button icon="table" onClick={() => setDialog('columns')}>Columns</Button>}<Button disabled={found.docs.length === 0} onClick={() => setDialog('edit')}>Edit all</Button><Export name={`${db}-query`} source={() => findSource(`${partition.path}/_find`, edited.now())} /></div>}</div>
         {tab === 'plan' ? (explained ? <Plan explained={explained} stats={found?.stats} /> : <Card><Empty icon="branch" title="No plan yet">Explain a query to see the index that it uses.</Empty></Card>)
-          : found ? <Results db={db} found={found} display={tab} busy={busy} hasAdvice={suggested !== undefined && suggested.length > 0} onMore={() => find(found.bookmark)} /> : <Card><Empty icon="filter" title="No query has run">A selector consists of fields and conditions on their values. Ctrl-Space in the editor lists operators and fields.</Empty></Card>}
+          : found ? <Results db={db} found={found} display={tab} busy={busy} hasAdvice={suggested !== undefined && suggested.length > 0} columnsOpen={dialog === 'columns'} onColumnsClosed={() => setDialog('')} onMore={() => find(found.bookmark)} /> : <Card><Empty icon="filter" title="No query has run">A selector consists of fields and conditions on their values. Ctrl-Space in the editor lists operators and fields.</Empty></Card>}
       </div>
       {dialog === 'queries' && <Queries db={db} text={text} onChoose={(chosen) => { setText(chosen); setDialog(''); }} onClose={() => setDialog('')} />}
       {dialog === 'edit' && found && <EditMany db={db} chosen={{ find: `${partition.path}/_find`, query: found.query }} names={sample.data ?? []} onClose={() => setDialog('')} onDone={() => find()} />}
@@ -122,12 +128,30 @@ interface Stats {
   execution_time_ms: number;
 }
 
-function Results({ db, found, display, busy, hasAdvice, onMore }: { db: string; found: Found; hasAdvice: boolean; display: string; busy: boolean; onMore: () => void }) {
+interface ResultsProps {
+  db: string;
+  found: Found;
+  display: string;
+  busy: boolean;
+  hasAdvice: boolean;
+  columnsOpen: boolean;
+  onColumnsClosed: () => void;
+  onMore: () => void;
+}
+
+const COLUMNS_MAX = 6;
+const CHOICES_MAX = 200;
+
+function Results({ db, found, display, busy, hasAdvice, columnsOpen, onColumnsClosed, onMore }: ResultsProps) {
   const rows = useMemo(() => found.docs.map(fields), [found.docs]);
-  const shown = columns(rows, 6);
+  const all = useMemo(() => columns(rows, CHOICES_MAX), [rows]);
+  const [chosen, setChosen] = useChosenColumns();
+  const [widths, resize] = useWidths(db);
+  const shown = chosen.length > 0 ? chosen : all.slice(0, COLUMNS_MAX);
+  const sized = (name: string) => (widths[name] === undefined ? {} : { style: { width: `${widths[name]}px`, minWidth: `${widths[name]}px`, maxWidth: `${widths[name]}px` } });
   const [sort, setSort] = useState<Sort>();
   const indexed = rows.map((row, index) => ({ row, index }));
-  const sorted = sort ? indexed.toSorted((a, b) => (sort.descending ? -1 : 1) * compareValues(a.row.get(sort.name), b.row.get(sort.name))) : indexed;
+  const sorted = sort ? sortedBy(indexed, ({ row }) => row.get(sort.name), sort.descending) : indexed;
   const stats = found.stats === undefined ? undefined : (JSON.parse(found.stats) as Stats);
   const ids = found.docs.map((doc) => stringOf(doc, member(parse(doc), '_id')));
   return (
@@ -139,29 +163,15 @@ function Results({ db, found, display, busy, hasAdvice, onMore }: { db: string; 
         {display !== 'json' && found.docs.length > 0 && (
           <div class="table-wrap" tabIndex={0} role="region" aria-label="Documents found"><table class="one-line">
             <caption class="unseen">Documents found</caption>
-            <thead><tr>{['_id', ...shown].map((name) => <SortHead key={name} name={name} sort={sort} onSort={setSort} />)}</tr></thead>
-            <tbody>{sorted.map(({ row, index }) => <tr key={index}><td><DocLink db={db} id={ids[index]} /></td>{shown.map((name) => <td key={name}>{cell(row.get(name)).slice(0, 120)}</td>)}</tr>)}</tbody>
+            <thead><tr>{['_id', ...shown].map((name) => <SortHead key={name} name={name} kind="sized" sort={sort} onSort={setSort} {...sized(name)}><ResizeHandle name={name} width={widths[name]} onWidth={(width) => resize(name, width)} /></SortHead>)}</tr></thead>
+            <tbody>{sorted.map(({ row, index }) => <tr key={index}><td {...sized('_id')}><DocLink db={db} id={ids[index]} /></td>{shown.map((name) => <td key={name} {...sized(name)}>{cell(row.get(name))}</td>)}</tr>)}</tbody>
           </table></div>
         )}
       </Card>
-      {found.bookmark !== undefined && found.bookmark !== 'nil' && found.docs.length > 0 && <div><Button busy={busy} onClick={onMore}>More</Button></div>}
+      {sort && !found.isComplete && display !== 'json' && <p class="list-foot" role="status">Only the loaded documents are sorted by {sort.name}. “Sort by” in the form sorts all documents by an index.</p>}
+      {!found.isComplete && found.bookmark !== undefined && found.bookmark !== 'nil' && <div><Button busy={busy} onClick={onMore}>More</Button></div>}
+      {columnsOpen && <ColumnChoice names={all} shown={shown} onChoose={setChosen} onClose={onColumnsClosed} />}
     </>
-  );
-}
-
-interface Sort {
-  name: string;
-  descending: boolean;
-}
-
-/** Sorts the loaded documents. A third click restores the order of the server. */
-function SortHead({ name, sort, onSort }: { name: string; sort: Sort | undefined; onSort: (sort: Sort | undefined) => void }) {
-  const isOn = sort?.name === name;
-  const next = !isOn ? { name, descending: false } : sort.descending ? undefined : { name, descending: true };
-  return (
-    <th scope="col" aria-sort={isOn ? (sort.descending ? 'descending' : 'ascending') : 'none'}>
-      <button type="button" class="sort" onClick={() => onSort(next)}>{name}{isOn && <Icon name={sort.descending ? 'down' : 'up'} size={12} />}</button>
-    </th>
   );
 }
 

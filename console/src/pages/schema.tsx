@@ -62,10 +62,10 @@ function Line({ db, field, documents }: { db: string; field: FieldSummary; docum
   const selector = field.path.includes('[]') ? undefined : JSON.stringify({ selector: { [field.path]: { $exists: true } }, limit: 25 }, null, 2);
   return (
     <tr>
-      <td class="mono break">{field.path}</td>
+      <td class="mono break key">{field.path}</td>
       <td><span class="chips">{[...field.types].map(([type, count]) => <Tag key={type} kind={field.types.size > 1 ? 'warn' : 'plain'}>{type}{field.types.size > 1 ? ` ${Math.round((100 * count) / values)} %` : ''}</Tag>)}</span></td>
       <td><span class="two-lines"><Meter label={`Documents with ${field.path}`} value={percent} /><small>{number(field.documents)} ({percent >= 99.95 || percent < 0.05 ? Math.round(percent) : percent.toFixed(1)} %)</small></span></td>
-      <td class="hide-small quiet-text break">{field.examples.join(' · ')}</td>
+      <td class="hide-small quiet-text break"><div class="examples" title={field.examples.join('\n')}>{field.examples.join(' · ')}</div></td>
       <td class="tight right">{selector !== undefined && <Link to={['db', db, 'query']} query={{ q: selector }}>Query</Link>}</td>
     </tr>
   );

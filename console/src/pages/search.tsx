@@ -52,7 +52,7 @@ export function Search({ db, info }: DbPage) {
       <form class="toolbar" onSubmit={(event) => { event.preventDefault(); setQ(edited.text); edited.linked(edited.text); }}>
         <Select label="Index" value={nameOf(choice)} onValue={setChosen} options={known.data.map(nameOf)} />
         <PartitionField db={db} info={info} />
-        <div class="grow"><Field label="Lucene query" value={edited.text} onValue={edited.setText} mono placeholder="name:anna* AND city:berlin" /></div>
+        <div class="grow whole"><Field label="Lucene query" value={edited.text} onValue={edited.setText} mono placeholder="name:anna* AND city:berlin" /></div>
         <Button kind="primary" type="submit" icon="search">Search</Button>
         <LinkButton to={['db', db, 'design', choice.ddoc]} query={{ part: `${choice.kind === '_nouveau' ? 'nouveau' : 'indexes'}/${choice.index}` }} icon="code">Edit index</LinkButton>
         {found.data && path && <Export name={`${db}-search`} source={() => searchSource(`${partition.path}/${pathOf`_design/${choice.ddoc}/${choice.kind}/${choice.index}`}${query({ q })}`)} />}

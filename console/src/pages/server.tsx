@@ -5,7 +5,7 @@ import { Card, Link, PageHead, Problem, Skeleton, Tag } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useSignal } from '../ui/signal.ts';
 import { useRequest } from '../ui/use.ts';
-import { number } from '../ui/words.ts';
+import { bytes, duration, number } from '../ui/words.ts';
 
 interface Check {
   text: string;
@@ -15,18 +15,21 @@ interface Check {
 
 /** Read-only counterpart of "verify installation" in Fauxton. */
 async function checks(signal: AbortSignal): Promise<Check[]> {
-  const up = await get<{ status: string }>('_up', signal).then(({ status }): Check => ({ text: 'The server is up', state: status === 'ok' ? 'good' : 'warn', note: status }), (error: Error): Check => ({ text: 'The server is up', state: 'bad', note: error.message }));
+  const up = await get<{ status: string }>('_up', signal).then(({ status }): Check => ({ text: 'The server is up', state: status === 'ok' ? 'good' : 'warn', note: status === 'ok' ? '' : status }), (error: Error): Check => ({ text: 'The server is up', state: 'bad', note: error.message }));
   const system = await Promise.all(['_users', '_replicator'].map((name) => get(name, signal).then((): Check => ({ text: `${name} exists`, state: 'good', note: '' }), (): Check => ({ text: `${name} is missing`, state: 'warn', note: name === '_users' ? 'users cannot be created' : 'replications cannot be stored' }))));
   const admin: Check = sessionState.value.session.name === null ? { text: 'The server has no administrator', state: 'bad', note: 'every client that reaches it has all permissions' } : { text: 'The server has an administrator', state: 'good', note: '' };
   return [up, admin, ...system];
 }
+
+/** Formats a figure of `_system`. */
+const figure = (name: string, value: number) => (/^memory \/|bytes$/.test(name) ? bytes(value) : name === 'uptime' ? duration(value) : number(value));
 
 /** Shows a tree of values as lines with names such as `memory / resident`. */
 function Facts({ of }: { of: Record<string, unknown> }) {
   const lines: [string, string][] = [];
   const walk = (value: unknown, name: string) => {
     if (value !== null && typeof value === 'object' && !Array.isArray(value)) for (const [key, inner] of Object.entries(value)) walk(inner, name === '' ? key : `${name} / ${key}`);
-    else lines.push([name.replaceAll('_', ' '), typeof value === 'number' ? number(value) : typeof value === 'string' ? value : JSON.stringify(value)]);
+    else lines.push([name.replaceAll('_', ' '), typeof value === 'number' ? figure(name, value) : typeof value === 'string' ? value : JSON.stringify(value)]);
   };
   walk(of, '');
   return <dl class="facts">{lines.map(([name, text]) => <><dt key={name}>{name}</dt><dd>{text}</dd></>)}</dl>;
@@ -65,7 +68,7 @@ export function Server() {
         </div>
         <div class="stack">
           {versions.data && <Card title="Versions"><Facts of={versions.data} /></Card>}
-          {system.data && <Card title="System" note="Sizes in bytes"><Facts of={system.data} /></Card>}
+          {system.data && <Card title="System"><Facts of={system.data} /></Card>}
         </div>
       </div>
     </>

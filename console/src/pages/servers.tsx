@@ -4,7 +4,7 @@ import { CORS_HEADERS, CORS_METHODS, setConfig } from '../api/config.ts';
 import { pagePolicy } from '../api/http.ts';
 import { nameOf, policyWith, server, serversOf, urlOf } from '../api/servers.ts';
 import { isAdmin } from '../api/session.ts';
-import { goTo, href } from '../router.ts';
+import { goTo, hrefOf } from '../router.ts';
 import { Button, Card, Confirm, Empty, Field, Json, PageHead, Problem, Skeleton } from '../ui/kit.tsx';
 import { useAction, useRequest } from '../ui/use.ts';
 
@@ -24,17 +24,17 @@ export function Servers() {
   };
   return (
     <div class="stack narrow">
-      <PageHead title="Servers" note="Other servers in this window, one at a time" />
+      <PageHead title="Servers" note="Other servers, each with its own page in this window" />
       <Problem error={result.error} again={result.again} />
       <Card flush>
         {!result.data && !result.error && <Skeleton lines={2} />}
-        {result.data?.length === 0 && <Empty icon="server" title="No other servers">{isAdmin() ? 'Add one below. Then the menu at the top left and Ctrl-K change the server.' : 'An administrator of this server adds them.'}</Empty>}
+        {result.data?.length === 0 && <Empty icon="server" title="No other servers">{isAdmin() ? 'Add one below. A tab for each server then appears at the top of the window.' : 'An administrator of this server adds them.'}</Empty>}
         {result.data && result.data.length > 0 && (
           <div class="table-wrap"><table>
             <caption class="unseen">Other servers</caption>
             <thead><tr><th scope="col">Server</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
             <tbody>{result.data.map((each) => (
-              <tr key={each}><td><a href={href(['databases'], {}, each)}>{each}</a></td>
+              <tr key={each}><td><a href={hrefOf(each)}>{each}</a></td>
                 <td class="tight">{isAdmin() && <Button kind="quiet" icon="trash" label={`Remove ${each}`} onClick={() => setDeleting(each)} />}</td></tr>
             ))}</tbody>
           </table></div>

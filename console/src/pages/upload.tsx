@@ -4,7 +4,7 @@ import { NO_PROGRESS, batches, postTo, storeBatch, assignIds, type Progress } fr
 import { readFile, type Import, type Refusal } from '../json/import.ts';
 import { columns, fields } from '../json/rows.ts';
 import { parse, member, stringOf } from '../json/text.ts';
-import { useUnloadGuard } from '../ui/draft.tsx';
+import { guardUnload } from '../ui/draft.tsx';
 import { Button, Card, Empty, LinkButton, Meter, Problem, showToast } from '../ui/kit.tsx';
 import { signal, useSignal, type Signal } from '../ui/signal.ts';
 import { useAction } from '../ui/use.ts';
@@ -41,6 +41,7 @@ async function upload(db: string, at: Signal<UploadState | undefined>): Promise<
   const progress: Progress = { ...(chosen.sent ?? NO_PROGRESS), refused: [...(chosen.sent?.refused ?? [])] };
   const show = (change: Partial<UploadState>) => { if (at.value?.docs === chosen.docs) at.value = { ...at.value, sent: { ...progress }, ...change }; };
   show({ busy: true, error: undefined, control });
+  const release = guardUnload();
   try {
     for (const batch of batches(chosen.docs.slice(progress.done))) {
       if (control.signal.aborted) break;
@@ -52,6 +53,8 @@ async function upload(db: string, at: Signal<UploadState | undefined>): Promise<
     if (!control.signal.aborted) showToast(`${plural(progress.saved, 'document')} saved.`);
   } catch (error) {
     show({ busy: false, error: control.signal.aborted ? undefined : (error as Error) });
+  } finally {
+    release();
   }
 }
 
@@ -61,7 +64,6 @@ export function Upload({ db, again }: DbPage) {
   const [over, setOver] = useState(false);
   const input = useRef<HTMLInputElement>(null);
   const reading = useAction();
-  useUnloadGuard(chosen?.busy === true);
   const read = (file: File | undefined) => file && void reading.run(async () => {
     chosen?.control.abort();
     at.value = { name: file.name, size: file.size, ...readFile(file.name, await file.text()), sent: undefined, busy: false, error: undefined, control: new AbortController() };

@@ -1,8 +1,10 @@
 import { useState } from 'preact/hooks';
+import { actAs } from '../api/acting.ts';
 import { people } from '../api/choices.ts';
 import { createDatabase, readConfig, setConfig, unsetConfig } from '../api/config.ts';
 import { ApiError, creating, get, send } from '../api/http.ts';
 import { query, userPath } from '../api/paths.ts';
+import { server } from '../api/servers.ts';
 import { sessionState } from '../api/session.ts';
 import { withMembers } from '../json/text.ts';
 import { setParams, useDialog, useParam } from '../router.ts';
@@ -40,6 +42,7 @@ export function Users() {
   }, [prefix, from], 0, 'shown');
   const { error, run } = useAction();
   useCommands([{ text: 'Create a user', where: 'Action', icon: 'plus', act: () => setDialog('create') }], []);
+  const canAct = server === '' && sessionState.value.welcome?.isSettee === true;
   const isMissing = result.error instanceof ApiError && result.error.status === 404;
   const shown = result.data?.slice(0, PAGE);
   return (
@@ -65,7 +68,7 @@ export function Users() {
                   <tr key={user._id}>
                     <td><Link to={['db', '_users', 'doc', user._id]}>{user.name}</Link></td>
                     <td><span class="chips">{user.roles.map((role) => <Tag key={role}>{role}</Tag>)}</span></td>
-                    <td class="tight"><Menu label={`Actions on ${user.name}`} icon="down" items={[{ text: 'Roles and password', icon: 'user', act: () => setEdited(user) }, { text: 'Effective permissions', icon: 'lock', act: () => setExamined(user) }, { text: 'Delete', icon: 'trash', act: () => setDeleting(user) }]} /></td>
+                    <td class="tight"><Menu label={`Actions on ${user.name}`} icon="down" items={[{ text: 'Roles and password', icon: 'user', act: () => setEdited(user) }, { text: 'Effective permissions', icon: 'lock', act: () => setExamined(user) }, ...(canAct ? [{ text: 'View as this user', icon: 'external' as const, act: () => actAs(user.name) }] : []), { text: 'Delete', icon: 'trash', act: () => setDeleting(user) }]} /></td>
                   </tr>
                 ))}</tbody>
               </table></div>

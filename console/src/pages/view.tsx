@@ -1,17 +1,18 @@
 /** The rows of a view by key, or its groups as a table or a chart. */
-import { useRef, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { designs } from '../api/design.ts';
 import { answerSource, rowObject, rowSource } from '../api/export.ts';
 import { send } from '../api/http.ts';
 import { path as pathOf, query } from '../api/paths.ts';
-import { readRows, type Row } from '../json/rows.ts';
+import { readRows, sortedBy, type Row, type Sort } from '../json/rows.ts';
 import { format, parse, plain } from '../json/text.ts';
 import { go, setParams, useParam, useRoute } from '../router.ts';
 import { Chart } from '../ui/chart.tsx';
-import { Button, Card, Check, Empty, Field, Link, LinkButton, ORDERS, Problem, Segments, Select, Skeleton } from '../ui/kit.tsx';
+import { Button, Card, Check, Empty, Field, Link, LinkButton, ORDERS, Problem, Segments, Select, Skeleton, showToast } from '../ui/kit.tsx';
 import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { usePager } from '../ui/pager.ts';
+import { SortButton, SortHead } from '../ui/sort.tsx';
 import { useRequest } from '../ui/use.ts';
 import { Virtual } from '../ui/virtual.tsx';
 import { millis, number, plural, short } from '../ui/words.ts';
@@ -19,6 +20,7 @@ import { BuildState } from './designs.tsx';
 import type { DbPage } from './db.tsx';
 import { PartitionField, usePartition } from './partition.tsx';
 import { MapErrors } from './map-errors.tsx';
+import { SORTED_ROWS_MAX } from './sorted.tsx';
 
 const GROUPS_MAX = 500;
 
@@ -95,8 +97,11 @@ interface RowsProps {
   ready: boolean;
 }
 
+/** The server returns the rows in the order of the keys. A small list is loaded completely, and the browser sorts it by value or by id. */
 function Rows({ db, path, params, descending, keys, ready }: RowsProps) {
   const [from] = useParam('from');
+  const [by] = useParam('by');
+  const [byOrder] = useParam('by-order', 'up');
   const startPosition = useRef(from);
   // The position in the address applies to the initial list only.
   const list = `${JSON.stringify(keys)} ${String(descending)}`;
@@ -104,14 +109,28 @@ function Rows({ db, path, params, descending, keys, ready }: RowsProps) {
   if (first.current !== list) startPosition.current = '';
   const scrolled = startPosition.current === '' ? {} : { from: at(startPosition.current) };
   const paged = usePager(ready ? { path, params, descending, ...keys, ...scrolled, limit: 50 } : undefined, [path, JSON.stringify(params), descending, JSON.stringify(keys), ready]);
+  const isComplete = paged.atFirst && paged.atLast;
+  const isSmall = isComplete || (paged.total !== undefined && paged.total <= SORTED_ROWS_MAX);
+  const isSorted = by !== '' && isComplete;
+  const isFilling = by !== '' && isSmall && !isComplete;
+  useEffect(() => {
+    if (isFilling && !paged.loading && !paged.error) paged.near(paged.atLast ? 'first' : 'last');
+  }, [isFilling, paged.loading, paged.rows.length]);
+  const rows = isSorted ? sortedBy(paged.rows, (row) => (by === 'value' ? row.value : JSON.stringify(row.id)), byOrder === 'down') : paged.rows;
+  const sort = isSorted ? { name: by, descending: byOrder === 'down' } : undefined;
+  const sortBy = (next: Sort | undefined) => {
+    if (next === undefined || isSmall) setParams({ by: next?.name, 'by-order': next?.descending ? 'down' : undefined, from: undefined });
+    else showToast(`The list is too long to be sorted by ${next.name} in the browser. The limit is ${number(SORTED_ROWS_MAX)} rows; a range of keys makes the list shorter.`);
+  };
   const withDocs = params['include_docs'] === true;
   const template = `minmax(160px, 1fr) minmax(160px, 1fr) ${innerWidth < 720 ? 140 : 240}px ${withDocs ? 'minmax(260px, 2fr)' : ''}`;
   const style = { gridTemplateColumns: template, minWidth: `${withDocs ? 820 : 460}px` };
   const open = (index: number) => {
-    const id = paged.rows[index]?.id;
+    const id = rows[index]?.id;
     if (id !== undefined) go(['db', db, 'doc', id]);
   };
   const top = (index: number) => {
+    if (by !== '') return;
     const row = paged.rows[index];
     setParams({ from: row && !(index === 0 && paged.atFirst) ? JSON.stringify([row.key, row.id]) : undefined }, true);
   };
@@ -120,10 +139,10 @@ function Rows({ db, path, params, descending, keys, ready }: RowsProps) {
       <Problem error={paged.error} again={paged.again} />
       {paged.rows.length === 0 && !paged.error && (paged.loading || !ready ? <Skeleton lines={10} /> : <Card><Empty icon="table" title="No rows">The view has no rows in this range of keys.</Empty></Card>)}
       {paged.rows.length > 0 && (
-        <Virtual label="Rows of the view" count={paged.rows.length} height={34} shift={paged.shift} onNear={paged.near} onTop={top} onOpen={open}
-          head={<div class="grid-row head" style={style}><span>key</span><span>value</span><span>id</span>{withDocs && <span>document</span>}</div>}
+        <Virtual label="Rows of the view" count={paged.rows.length} height={34} shift={paged.shift} order={JSON.stringify(sort)} onNear={paged.near} onTop={top} onOpen={open}
+          head={<div class="grid-row head" style={style}><span>key</span><span><SortButton name="value" sort={sort} onSort={sortBy} /></span><span><SortButton name="id" sort={sort} onSort={sortBy} /></span>{withDocs && <span>document</span>}</div>}
           row={(index, active) => {
-            const row = paged.rows[index];
+            const row = rows[index];
             return row && (
               <div class={`grid-row body ${active ? 'active' : ''}`} style={style}>
                 <span class="mono" title={row.key.slice(0, 1000)}>{row.key.slice(0, 300)}</span><span class="mono" title={row.value.slice(0, 1000)}>{row.value.slice(0, 300)}</span>
@@ -132,7 +151,7 @@ function Rows({ db, path, params, descending, keys, ready }: RowsProps) {
             );
           }} />
       )}
-      <p class="list-foot" role="status"><span>{paged.total === undefined ? '' : `${plural(paged.total, 'row')} in the view`}{paged.loading ? ' · loading; the server updates the index first …' : ''}</span><span>{paged.ms === undefined ? '' : `answered in ${millis(paged.ms)}`}</span></p>
+      <p class="list-foot" role="status"><span>{paged.total === undefined ? '' : `${plural(paged.total, 'row')} in the view`}{isSorted ? ` · all ${plural(rows.length, 'row')} of the list, sorted by ${by} in the browser, ${byOrder === 'down' ? 'descending' : 'ascending'}` : ''}{paged.loading ? ' · loading; the server updates the index first …' : ''}</span><span>{paged.ms === undefined ? '' : `answered in ${millis(paged.ms)}`}</span></p>
     </div>
   );
 }
@@ -148,6 +167,7 @@ function at(text: string): { key: string; id?: string } | undefined {
 
 function Groups({ path, params, display }: { path: string; params: Record<string, string | boolean | number | undefined>; display: string }) {
   const [all, setAll] = useState(false);
+  const [sort, setSort] = useState<Sort>();
   const result = useRequest(async (signal) => {
     const answer = await send('GET', path + query(params), { signal });
     return { ...readRows(answer.text), ms: answer.ms };
@@ -159,12 +179,15 @@ function Groups({ path, params, display }: { path: string; params: Record<string
   if (rows.length === 0) return <Card><Empty icon="chart" title="No groups">The view has no rows in this range of keys.</Empty></Card>;
   if (display === 'sum') return <Card title="Total of all rows"><pre class="json">{format(rows[0]?.value ?? 'null')}</pre><p class="note">answered in {millis(ms)}</p></Card>;
   if (display === 'chart') return <><GroupChart rows={rows} />{foot}</>;
-  const shown = all ? rows : rows.slice(0, 200);
+  // A part of the groups is not sorted, because its order would not be that of all groups.
+  const isComplete = rows.length < GROUPS_MAX;
+  const sorted = sort && isComplete ? sortedBy(rows, ({ value }) => value, sort.descending) : rows;
+  const shown = all ? sorted : sorted.slice(0, 200);
   return (
     <>
       <Card flush><div class="table-wrap"><table>
         <caption class="unseen">Groups</caption>
-        <thead><tr><th scope="col">Key</th><th scope="col" class="num">Value</th></tr></thead>
+        <thead><tr><th scope="col">Key</th>{isComplete ? <SortHead name="value" text="Value" kind="num" sort={sort} onSort={setSort} /> : <th scope="col" class="num">Value</th>}</tr></thead>
         <tbody>{shown.map((row, index) => <tr key={index}><td class="mono">{row.key}</td><td class="num mono">{row.value}</td></tr>)}</tbody>
       </table></div></Card>
       {shown.length < rows.length && <Button onClick={() => setAll(true)}>Show all {number(rows.length)}</Button>}

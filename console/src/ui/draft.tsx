@@ -119,12 +119,13 @@ export function Restored({ found, onDiscard, children }: { found: Draft | undefi
   );
 }
 
-/** Makes the browser ask for confirmation before the page is closed. */
-export function useUnloadGuard(isOn: boolean): void {
-  useEffect(() => {
-    if (!isOn) return;
-    const before = (event: BeforeUnloadEvent) => event.preventDefault();
-    addEventListener('beforeunload', before);
-    return () => removeEventListener('beforeunload', before);
-  }, [isOn]);
+/** Makes the browser ask for confirmation before the page is closed, until the returned function is called. */
+export function guardUnload(): () => void {
+  const before = (event: BeforeUnloadEvent) => event.preventDefault();
+  addEventListener('beforeunload', before);
+  return () => removeEventListener('beforeunload', before);
+}
+
+function useUnloadGuard(isOn: boolean): void {
+  useEffect(() => (isOn ? guardUnload() : undefined), [isOn]);
 }

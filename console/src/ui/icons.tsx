@@ -26,6 +26,7 @@ const PATHS = {
   pause: 'M8 5v14M16 5v14',
   stop: 'M6 6h12v12H6z',
   refresh: 'M20 11a8 8 0 1 0-2 6M20 4v7h-7',
+  info: 'M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM12 11v6M12 7.500h.01',
   warning: 'M12 3 2 20h20zM12 10v4M12 17h.01',
   lock: 'M6 11h12v9H6zM8 11V8a4 4 0 0 1 8 0v3',
   history: 'M4 12a8 8 0 1 0 3-6L4 8M4 3v5h5M12 8v4l3 2',

@@ -190,7 +190,7 @@ export function Sentence({ text }: { text: string }) {
 }
 
 export function Notice({ children, kind = 'info' }: { children: Children; kind?: 'info' | 'warn' }) {
-  return <div class={`notice ${kind}`}><Icon name={kind === 'warn' ? 'warning' : 'flask'} /><div>{children}</div></div>;
+  return <div class={`notice ${kind}`}><Icon name={kind === 'warn' ? 'warning' : 'info'} /><div>{children}</div></div>;
 }
 
 export function Tag({ kind = 'plain', children }: { kind?: 'plain' | 'good' | 'warn' | 'bad' | 'accent'; children: Children }) {
@@ -217,6 +217,8 @@ export function Dialog({ title, onClose, children, wide }: { title: string; onCl
   useLayoutEffect(() => {
     const dialog = ref.current;
     dialog?.showModal();
+    // Without this the browser focuses the first element, which is the button that closes the dialog.
+    if (!dialog?.contains(document.activeElement) || document.activeElement?.closest('.dialog-head')) dialog?.querySelector<HTMLElement>('input, select, textarea')?.focus();
     return () => dialog?.close();
   }, []);
   return (
@@ -294,7 +296,7 @@ export function Toast() {
     const timer = setTimeout(() => { toast.value = undefined; }, shown.action ? TOAST_WITH_ACTION_MS : TOAST_MS);
     return () => clearTimeout(timer);
   }, [shown?.id]);
-  return <div class="toast-place" role="status" aria-live="polite">{shown && <div class="toast">{shown.text}{shown.action && <button type="button" onClick={() => { toast.value = undefined; shown.action?.act(); }}>{shown.action.text}</button>}</div>}</div>;
+  return <div class="toast-place" role="status" aria-live="polite">{shown && <div class="toast"><span>{shown.text}</span>{shown.action && <button type="button" onClick={() => { toast.value = undefined; shown.action?.act(); }}>{shown.action.text}</button>}</div>}</div>;
 }
 
 export async function copyText(text: string, what: string): Promise<void> {

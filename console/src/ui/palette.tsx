@@ -91,7 +91,7 @@ function PaletteDialog() {
     const fixed = [
       ...own,
       ...(here === undefined ? [] : DB_PAGES.map(([text, icon, page]) => to(text, here, icon, 'db', here, page))),
-      ...[...(server === '' ? [] : ['']), ...permittedServers.value.filter((name) => name !== server)].map((name): Command => ({ text: name || location.host, where: 'Server', icon: 'server', act: () => goTo(name, ['databases']) })),
+      ...[...(server === '' ? [] : ['']), ...permittedServers.value.filter((name) => name !== server)].map((name): Command => ({ text: name || location.host, where: 'Server', icon: 'server', act: () => goTo(name) })),
       ...(isAdmin() ? [{ text: 'Servers', where: 'Page', icon: 'server' as const, act: () => goTo('', ['servers']) }] : []),
       ...PAGES.filter(([, , , admin]) => !admin || isAdmin()).map(([text, icon, path]) => to(text, 'Page', icon, ...path)),
     ];

@@ -13,6 +13,8 @@ interface VirtualProps {
   head?: ComponentChildren;
   /** Number of rows added before the first row minus the number of rows removed there. */
   shift?: number;
+  /** The list is scrolled to its start when this changes. */
+  order?: string;
   onNear?: (end: 'first' | 'last') => void;
   onTop?: (index: number) => void;
   onOpen?: (index: number) => void;
@@ -24,7 +26,7 @@ interface VirtualProps {
 /** Number of rendered rows above and below the visible part. */
 const OVERSCAN = 12;
 
-export function Virtual({ label, count, height, row, head, shift = 0, onNear, onTop, onOpen, onPick, onEdit }: VirtualProps) {
+export function Virtual({ label, count, height, row, head, shift = 0, order, onNear, onTop, onOpen, onPick, onEdit }: VirtualProps) {
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });
   const [active, setActive] = useState(-1);
@@ -41,6 +43,14 @@ export function Virtual({ label, count, height, row, head, shift = 0, onNear, on
     setActive((old) => (old < 0 ? old : old + delta));
     measure();
   }, [shift, height, measure]);
+  const lastOrder = useRef(order);
+  useLayoutEffect(() => {
+    if (lastOrder.current === order) return;
+    lastOrder.current = order;
+    if (box.current) box.current.scrollTop = 0;
+    setActive(-1);
+    measure();
+  }, [order, measure]);
   useEffect(() => {
     const observer = new ResizeObserver(measure);
     if (box.current) observer.observe(box.current);
