@@ -1,8 +1,8 @@
 //! Builds the web console of `console/` with Node.js and writes `files.rs`, the list of its files.
 //!
 //! The checkout is not changed: sources are copied into the build directory, and packages are installed there, again
-//! only when the lockfile changes. `SETTEE_CONSOLE_DIST` names a directory with a finished build instead, for
-//! machines without npm or network.
+//! only when the lockfile changes. `SETTEE_CONSOLE_DIST` names a directory with a finished build instead, for machines
+//! without npm or network.
 
 use std::env;
 use std::fmt::Write as _;
@@ -85,7 +85,6 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the list of compressed files as Rust, sorted by name.
 fn list(dist: &Path) -> io::Result<String> {
     let mut names = Vec::new();
     collect(dist, "", &mut names)?;

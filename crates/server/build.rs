@@ -1,7 +1,5 @@
-//! Build script: passes the commit and the enabled features to the program for `settee --version`.
-//!
-//! The commit is the one that is checked out. Outside of a checkout, or without git, it is the value of
-//! `SETTEE_COMMIT`.
+//! Build script: passes the commit and the enabled features to the program for `settee --version`. Outside of a
+//! checkout, or without git, the commit is the value of `SETTEE_COMMIT`.
 
 use std::env;
 use std::path::Path;
@@ -17,7 +15,7 @@ fn main() {
     println!("cargo:rustc-env=SETTEE_TARGET={}", env::var("TARGET").expect("cargo sets it"));
 }
 
-/// Names of the enabled features. Cargo passes them in capitals.
+/// Cargo passes the names of the features in capitals.
 fn features() -> String {
     let mut names: Vec<String> = env::vars()
         .filter_map(|(name, _)| Some(name.strip_prefix("CARGO_FEATURE_")?.to_lowercase().replace('_', "-")))
@@ -27,7 +25,7 @@ fn features() -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// The commit of this checkout. `None` if the sources are unpacked inside the repository of another project.
+/// `None` if the sources are unpacked inside the repository of another project.
 fn checked_out() -> Option<String> {
     // Read from the running cargo, because another checkout may have compiled this script into the same build
     // directory.

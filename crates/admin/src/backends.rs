@@ -14,13 +14,11 @@ use settee_storage_rocksdb::{Inspected, Log, Options, RocksEngine, files};
 
 use crate::{environment, migrate, names, storage, verify, version};
 
-/// Name of the file in the data directory that reserves disk space.
 pub const RESERVE: &str = "reserve";
 
-/// Name of the directory in the data directory for temporary files.
 pub const SPILL: &str = "spill";
 
-/// Time for which commits are kept for log shipping. If shipping is interrupted for longer, it restarts with a backup.
+/// Commits are kept for log shipping for this time. If shipping is interrupted for longer, it restarts with a backup.
 const LOG_KEPT_S: u64 = 600;
 
 pub fn open(data: &Path, files_max: u16) -> anyhow::Result<Arc<dyn Engine>> {
@@ -34,8 +32,8 @@ pub struct Prepared {
     inspected: Inspected,
 }
 
-/// Inspects the engine of the data directory `data` without modifying any file. Returns an error if the
-/// directory has held a store that cannot be opened completely, or if it belongs to another program.
+/// Modifies no file. Fails if the directory has held a store that cannot be opened completely, or if it belongs to
+/// another program.
 pub fn prepare(data: &Path) -> anyhow::Result<Prepared> {
     storage::refuse_elsewhere(data)?;
     let directory = data.join(verify::ENGINE);
@@ -46,7 +44,7 @@ pub fn prepare(data: &Path) -> anyhow::Result<Prepared> {
     Ok(Prepared { data: data.to_owned(), inspected })
 }
 
-/// Same as [`prepare`], with retries, because a running server may remove files between two reads.
+/// Retries [`prepare`], because a running server may remove files between two reads.
 pub fn prepare_beside(data: &Path) -> anyhow::Result<()> {
     const ATTEMPTS: u32 = 3;
     let mut prepared = prepare(data);
@@ -71,10 +69,9 @@ fn refused(data: &Path, error: StorageError) -> anyhow::Error {
     anyhow::Error::new(error).context(hint)
 }
 
-/// Refuses to create a store where one existed before, or among files of another program.
+/// Fails if a store existed before, or if another program has files in the directory.
 fn refuse_to_create(data: &Path) -> anyhow::Result<()> {
     let shown = data.display();
-    // The reserve is created after the directory of the engine.
     let marks =
         [version::FILE, names::FILE].into_iter().chain((!data.join(verify::ENGINE).exists()).then_some(RESERVE));
     if let Some(mark) = marks.into_iter().find(|name| data.join(name).exists()) {
@@ -118,7 +115,6 @@ impl Prepared {
         self.open_with(files_max, Log::Discarded)
     }
 
-    /// Opens the engine and keeps the commit log.
     pub fn open_with_log(self, files_max: u16) -> anyhow::Result<Arc<dyn Engine>> {
         self.open_with(files_max, Log::Kept { clock_us: environment::now_us, seconds: LOG_KEPT_S })
     }
@@ -163,24 +159,21 @@ pub fn open_postgres(options: &settee_storage_postgres::Options, id: [u8; 16]) -
     Ok(Arc::new(PostgresEngine::open(options, id)?))
 }
 
-/// The settings shared by the nodes on a PostgreSQL, if any. Reading them writes nothing.
+/// Reads the settings shared by the nodes on a PostgreSQL, without writing anything.
 pub fn shared_settings(options: &settee_storage_postgres::Options) -> anyhow::Result<Option<SharedSettings>> {
     read_shared_settings(|shard, space, key| Ok(settee_storage_postgres::read_value(options, shard, space, key)?))
 }
 
-/// Opens the engine read-only, without modifying any file.
 pub fn open_read_only(directory: &Path) -> anyhow::Result<Arc<dyn Engine>> {
     let engine = RocksEngine::open_read_only(directory, &Options::default())
         .with_context(|| format!("the data in {} cannot be opened", directory.display()))?;
     Ok(Arc::new(engine))
 }
 
-/// Compares the engine's files in `directory` with their checksums.
 pub fn check(directory: &Path, depth: Depth, progress: &mut dyn FnMut(u64, u64)) -> anyhow::Result<Checked> {
     files::check(directory, depth, progress).with_context(|| format!("{} cannot be read", directory.display()))
 }
 
-/// Writes new engine files to `to` from the readable part of those in `from`.
 pub fn salvage(from: &Path, to: &Path, progress: &mut dyn FnMut(u64)) -> anyhow::Result<Salvaged> {
     files::salvage(from, to, &Options::default(), progress).context("the new data cannot be written")
 }

@@ -2,7 +2,6 @@
 
 use settee_model::json::write_string;
 
-/// Requests these revisions: pairs of id and revision.
 pub(crate) fn body<'a>(wanted: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
     let mut body = b"{\"docs\":[".to_vec();
     for (index, (id, rev)) in wanted.enumerate() {

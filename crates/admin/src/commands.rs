@@ -1,4 +1,4 @@
-//! The maintenance commands `doctor`, `verify` and `salvage`: arguments and output. Those of backups are in `backup`.
+//! Arguments and output of the maintenance commands `doctor`, `verify` and `salvage`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -50,7 +50,7 @@ pub struct SalvageArgs {
 }
 
 impl DoctorArgs {
-    /// Runs the command. `settings` examines the configuration of a data directory, with the file that was given.
+    /// `settings` examines the configuration of a data directory, with the file that was given.
     pub fn run(&self, settings: &dyn Fn(&Path, Option<&Path>) -> Vec<Finding>) -> ExitCode {
         if self.up {
             return doctor::is_up(&self.data);

@@ -8,8 +8,7 @@
 //! - `verify`: reads the contents of all databases and recounts the counters. Sends a line for each database, and
 //!   progress lines in between.
 //!
-//! The socket grants no additional permissions: its users can already read the files. None of this is available over
-//! HTTP.
+//! The socket grants no additional permissions, because its users can already read the files.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -25,17 +24,15 @@ pub const SOCKET: &str = "control.sock";
 
 pub const CHECKPOINTS: &str = "checkpoints";
 
-/// Maximum length of a line of either side.
 pub const LINE_BYTES: u64 = 1 << 20;
 
 /// Time limit for the server to make a checkpoint, and for a command to send its request.
 pub const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A consistent copy of the engine in the data directory, removed when this is dropped.
 pub struct Checkpoint(pub PathBuf);
 
 impl Checkpoint {
-    /// Makes a checkpoint. Numbers must not repeat while the data directory is locked.
+    /// Numbers must not repeat while the data directory is locked.
     pub fn make(data: &Path, engine: &dyn Engine, number: u64) -> anyhow::Result<Self> {
         let directory = data.join(CHECKPOINTS);
         durable::create_directories(&directory)
@@ -63,8 +60,7 @@ pub fn remove_checkpoints(data: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Sends a request to the server of the data directory. `None` if no server listens. A checkpoint is kept as long as
-/// the connection.
+/// `None` if no server listens. A checkpoint exists while the connection is open.
 pub fn ask(data: &Path, command: &str) -> anyhow::Result<Option<(Json, UnixStream)>> {
     let Ok(mut stream) = UnixStream::connect(data.join(SOCKET)) else { return Ok(None) };
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -79,8 +75,7 @@ pub fn ask(data: &Path, command: &str) -> anyhow::Result<Option<(Json, UnixStrea
     Ok(Some((answer, stream)))
 }
 
-/// Sends a request to the server of the data directory and calls `each` with every line of the response. Returns false
-/// if no server listens.
+/// Calls `each` with every line of the response. Returns false if no server listens.
 pub fn listen(data: &Path, command: &str, each: &mut dyn FnMut(Json)) -> anyhow::Result<bool> {
     let Ok(mut stream) = UnixStream::connect(data.join(SOCKET)) else { return Ok(false) };
     stream.set_read_timeout(Some(TIMEOUT))?;

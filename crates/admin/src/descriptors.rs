@@ -8,16 +8,15 @@ use anyhow::ensure;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Maximum number of files that the engine keeps open. More open files make reads faster.
+/// More open files make reads faster.
 const ENGINE_MAX: u64 = 512;
 
 /// Reserve for pipes of worker processes and query servers, connections of replications, logs and short-lived files.
 const OTHERS_MAX: u64 = 512;
 
-/// Minimum limit; below it no descriptors would be left for connections.
+/// A lower limit would leave no descriptors for connections.
 const LIMIT_MIN: u64 = 128;
 
-/// Shares of the limit of open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
     pub limit: u64,
@@ -26,7 +25,6 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// Raises the limit to its maximum and distributes it.
     pub fn claim() -> anyhow::Result<Self> {
         Self::share(raise_open_files_limit())
     }
@@ -43,7 +41,6 @@ impl Descriptors {
         Ok(Self { limit, engine: engine_files, connections: limit - engine - others })
     }
 
-    /// The number of concurrent connections, at most `wanted`.
     pub fn connections(&self, wanted: u64) -> u64 {
         wanted.min(self.connections)
     }
@@ -55,7 +52,6 @@ impl fmt::Display for Descriptors {
     }
 }
 
-/// The limit of open files: the soft limit, and the hard limit.
 pub fn open_files_limit() -> Option<(u64, u64)> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
@@ -67,7 +63,6 @@ pub fn open_files_limit() -> Option<(u64, u64)> {
 /// sake of programs that use `select`, which this one does not.
 pub fn raise_open_files_limit() -> u64 {
     let limits = getrlimit(Resource::Nofile);
-    // If the limit cannot be raised, the current one remains.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum });
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

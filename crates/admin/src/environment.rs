@@ -5,13 +5,11 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// The time in microseconds of the Unix epoch.
 pub fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The time in milliseconds of the Unix epoch.
 pub fn now_ms() -> u64 {
     now_us() / 1000
 }
@@ -22,9 +20,8 @@ pub fn monotonic_us() -> u64 {
     u64::try_from(START.get_or_init(Instant::now).elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Fills `bytes` with cryptographically secure random bytes.
-///
-/// # Panics If the system provides no random numbers, because nothing can be secured then.
+/// The bytes are cryptographically secure. Panics if the system provides no random numbers, because nothing can be
+/// secured then.
 pub fn random(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the system provides random numbers");
 }
@@ -35,12 +32,11 @@ pub fn random_u64() -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// The default data directory: SETTEE_DATA, or `./data`.
+/// SETTEE_DATA, or `./data`.
 pub fn data_directory() -> PathBuf {
     text("SETTEE_DATA").unwrap_or_else(|| "./data".to_owned()).into()
 }
 
-/// An environment variable, unless it is empty.
 pub fn text(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -2,8 +2,7 @@
 //! stores, the doctor, verification, salvage; and the data directory that they share with the server: its store, its
 //! files and their layout, its lock, and the control socket.
 //!
-//! A command is a type of arguments with a function `run`, which the command line calls. This crate does not read the
-//! configuration and does not serve.
+//! A command is a type of arguments with a function `run`, which the command line calls.
 
 pub mod backends;
 pub mod backup;
@@ -20,8 +19,8 @@ pub mod migrate;
 pub mod names;
 pub mod output;
 mod regular;
-pub mod salvage;
-mod site;
+mod remote_server;
+mod salvage;
 pub mod storage;
 pub mod time;
 pub mod transfer;

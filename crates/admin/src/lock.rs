@@ -1,5 +1,5 @@
 //! [`DataLock`]: guarantees that only one server uses a data directory. The lock covers the whole directory, including
-//! the configuration, not single files.
+//! the configuration.
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt as _;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
 
-/// Held while a server uses a data directory. The system releases it when the process ends for any reason.
+/// The system releases the lock when the process ends for any reason.
 pub struct DataLock {
     _file: File,
 }
@@ -15,7 +15,6 @@ pub struct DataLock {
 pub const FILE: &str = "lock";
 
 impl DataLock {
-    /// Locks the directory `data`. Returns an error if another process holds the lock.
     pub fn take(data: &Path) -> anyhow::Result<Self> {
         let path = data.join(FILE);
         // Opening a FIFO would block until a reader opens it.

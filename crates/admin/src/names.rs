@@ -1,5 +1,5 @@
 //! The file `databases` in a data directory: a copy of the mapping of shards to databases. The engine stores all names
-//! close together, so a single damaged block may lose all of them; only [`crate::salvage`] reads this copy then.
+//! close together, so a single damaged block may lose all of them. Only [`crate::salvage`] reads this copy.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ pub const FILE: &str = "databases";
 
 pub type Names = BTreeMap<u64, (String, Layout)>;
 
-/// Rewrites the copy. Errors are ignored, because the copy is needed only if the engine is damaged.
+/// Errors are ignored, because the copy is needed only if the engine is damaged.
 pub fn write(data: &Path, engine: &dyn Engine) {
     // If the names cannot be read, the existing copy is more complete.
     let Ok(names) = names(engine) else { return };
@@ -35,7 +35,7 @@ pub fn write(data: &Path, engine: &dyn Engine) {
     }
 }
 
-/// Reads the copy. `None` if it is damaged; an empty map if it does not exist.
+/// `None` if the copy is damaged; an empty map if it does not exist.
 pub fn read(data: &Path) -> Option<Names> {
     let Ok(bytes) = fs::read(data.join(FILE)) else { return Some(Names::new()) };
     let text = String::from_utf8(bytes).ok()?;

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
-/// Prints to stdout and ignores a closed pipe, as after `head`.
+/// Ignores a closed pipe, as after `head`.
 pub fn print_text(text: &str) {
     let mut stdout = std::io::stdout().lock();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
-/// Returns an error if the file exists and overwriting is not forced, or if the path is anything but a regular file.
+/// Fails if the file exists and overwriting is not forced, or if the path is anything but a regular file.
 pub fn refuse_existing(path: &Path, is_forced: bool) -> anyhow::Result<()> {
     let shown = path.display();
     match std::fs::symlink_metadata(path) {

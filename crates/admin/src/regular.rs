@@ -8,13 +8,12 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Opens a regular file for reading. The last component of its path must not be a link. Returns an error if it is
-/// not a regular file or cannot be opened.
+/// Fails if the last component of the path is a link, or if the file is not regular.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     open_with(path, OFlags::NOFOLLOW)
 }
 
-/// Opens a regular file that was named by a user, which may be a link to one. Returns an error as [`open`].
+/// A user has named the file, so it may be a link to a regular file.
 pub(crate) fn open_named(path: &Path) -> io::Result<File> {
     open_with(path, OFlags::empty())
 }
@@ -36,18 +35,14 @@ fn irregular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
 }
 
-/// Reads a regular file as text.
-///
-/// # Errors
-/// As [`open`].
 pub(crate) fn read_to_string(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     open(path)?.read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// Checks that the entries of a data directory that a server reads are regular files. The error names the first one
-/// that is not.
+/// The entries of a data directory that a server reads must be regular files. The error names the first one that is
+/// not.
 pub(crate) fn check_data(data: &Path) -> anyhow::Result<()> {
     for directory in [data.to_owned(), data.join("local.d")] {
         let Ok(entries) = fs::read_dir(&directory) else { continue };

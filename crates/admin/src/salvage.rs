@@ -28,11 +28,9 @@ use crate::{environment, regular, storage, version};
 
 const LIST: &str = "salvage.txt";
 
-/// Maximum number of its lines that are also printed.
 const SHOWN_MAX: usize = 100;
 
-/// Creates the data directory `to` from the readable part of `data`.
-pub fn run(data: &Path, to: &Path) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(data: &Path, to: &Path) -> anyhow::Result<ExitCode> {
     let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
     regular::check_data(&data)?;
     storage::refuse_elsewhere(&data)?;
@@ -70,7 +68,6 @@ pub fn run(data: &Path, to: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// List of losses, and the summary.
 struct List {
     lost: Vec<String>,
     kept: Vec<String>,
@@ -98,7 +95,6 @@ impl List {
     }
 }
 
-/// Repairs the databases that may be damaged.
 fn repair(catalog: &Arc<Catalog>, salvaged: &Salvaged, known: &Names, list: &mut List) -> anyhow::Result<()> {
     let shards: Vec<u64> = salvaged.shards.iter().copied().collect();
     for (name, is_known) in catalog.adopt(&shards, known, environment::random_u64())? {
@@ -153,7 +149,7 @@ fn repair_database(catalog: &Catalog, salvaged: &Salvaged, place: &Place, list: 
     Ok(())
 }
 
-/// Copies the configuration; of a damaged file only the lines that are valid text.
+/// Of a damaged file only the lines that are valid text are copied.
 fn copy_configuration(data: &Path, to: &Path) -> anyhow::Result<()> {
     let mut files = vec!["local.ini".to_owned()];
     if let Ok(entries) = fs::read_dir(data.join("local.d")) {

@@ -13,10 +13,8 @@ use settee_storage_postgres::Options;
 
 use crate::{environment, version};
 
-/// Name of the file in the data directory that names another store.
 pub const FILE: &str = "storage";
 
-/// The PostgreSQL in the configuration, if any.
 pub fn chosen(configuration: &dyn Settings) -> anyhow::Result<Option<Options>> {
     let url = storage::URL.of(configuration);
     if url.is_empty() {
@@ -26,7 +24,6 @@ pub fn chosen(configuration: &dyn Settings) -> anyhow::Result<Option<Options>> {
     Ok(Some(options(&url)?.with_connections(connections)))
 }
 
-/// The options of a URL, with the password of the environment.
 pub fn options(url: &str) -> anyhow::Result<Options> {
     let layout = u32::try_from(version::LAYOUT).context("a layout has a small number")?;
     let options = Options::parse(url).map_err(anyhow::Error::msg).context("the URL of the storage cannot be used")?;
@@ -47,13 +44,12 @@ pub fn note(data: &Path, place: &str) -> anyhow::Result<()> {
         .with_context(|| format!("{} cannot be written", path.display()))
 }
 
-/// The other store that holds the data of a directory, if any.
 pub fn elsewhere(data: &Path) -> Option<String> {
     let noted = fs::read_to_string(data.join(FILE)).ok()?;
     Some(noted.trim().to_owned())
 }
 
-/// Returns an error if the data of a directory is in another store.
+/// Fails if the data of a directory is in another store.
 pub fn refuse_elsewhere(data: &Path) -> anyhow::Result<()> {
     let Some(place) = elsewhere(data) else { return Ok(()) };
     let data = data.display();

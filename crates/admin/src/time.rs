@@ -1,16 +1,15 @@
-//! Formats and parsers of times. The clock is in `environment`.
+//! Formats and parsers of times.
 
 use settee_model::calendar::Day;
 
 const DAY_S: u64 = 86_400;
 
-/// A time of the Unix epoch in RFC 3339 format, in UTC with microseconds: `2026-11-20T15:04:05.000000Z`.
+/// UTC with microseconds: `2026-11-20T15:04:05.000000Z`.
 pub fn rfc3339(epoch_us: u64) -> String {
     rfc3339_ascii(epoch_us).iter().copied().map(char::from).collect()
 }
 
-/// Same as [`rfc3339`], as ASCII. Every log line has a time, so the digits are written directly, which is faster than
-/// formatting.
+/// Every log line has a time, so the digits are written directly, which is faster than formatting.
 pub fn rfc3339_ascii(epoch_us: u64) -> [u8; 27] {
     let date = Day::since_1970((epoch_us / 1_000_000 / DAY_S).cast_signed());
     let [year, month, day] = [date.year, date.month, date.day].map(i64::unsigned_abs);
@@ -27,7 +26,7 @@ pub fn rfc3339_ascii(epoch_us: u64) -> [u8; 27] {
     text
 }
 
-/// Same for file names, with a resolution of one second: `2026-11-20T15-04-05Z`.
+/// Has a resolution of one second: `2026-11-20T15-04-05Z`.
 pub fn file_name(epoch_us: u64) -> String {
     let text = rfc3339(epoch_us);
     format!("{}Z", text[..19].replace(':', "-"))
@@ -68,7 +67,6 @@ pub fn parse_seconds(text: &str) -> Option<u64> {
     seconds.checked_mul(1_000_000)?.checked_add(fraction_us(fraction)?)
 }
 
-/// Converts the fractional digits of a second to microseconds.
 fn fraction_us(digits: &str) -> Option<u64> {
     let is_number = digits.len() <= 9 && digits.bytes().all(|byte| byte.is_ascii_digit());
     Some(format!("{digits:0<9}").parse::<u64>().ok().filter(|_| is_number)? / 1000)

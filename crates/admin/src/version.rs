@@ -13,16 +13,14 @@ use settee_storage::durable::{self, Readers};
 
 use crate::regular;
 
-/// The layout that this program reads and writes. It is incremented when an older program could not read the data of
-/// this one.
+/// Incremented when an older program could not read the data of this one.
 pub const LAYOUT: u64 = 2;
 
 pub const FILE: &str = "version";
 
-/// Name of the directory in the data directory that an interrupted restore leaves.
 pub const RESTORING: &str = ".restoring";
 
-/// Returns an error if this program cannot serve the data. Nothing is written: see [`mark`].
+/// Fails if this program cannot serve the data. Writes nothing: see [`mark`].
 pub fn check(data: &Path) -> anyhow::Result<()> {
     regular::check_data(data)?;
     ensure!(
@@ -51,7 +49,7 @@ pub fn mark(data: &Path) -> anyhow::Result<()> {
     written.with_context(|| format!("{} cannot be written", path.display()))
 }
 
-/// The layout of the data; `None` if there is no mark, as in a new directory, or if the mark was lost.
+/// `None` if the directory is new or the mark was lost.
 pub fn read(data: &Path) -> anyhow::Result<Option<u64>> {
     let path = data.join(FILE);
     match fs::read_to_string(&path) {

@@ -6,18 +6,14 @@ use settee_auth::{Algorithm, LockoutMode, LockoutPolicy, LoginPolicy};
 use settee_edge::proxies::TrustedProxies;
 use settee_settings::{Key, Settings, chttpd, chttpd_auth, chttpd_auth_lockout, cluster, jwt_auth, key::Number};
 
-/// Time after which a key file is read again.
 const JWKS_FILE_FRESH_MS: u64 = 2000;
 
-/// An authentication method for requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handler {
     Cookie,
     /// Basic credentials, and the admin party.
     Default,
-    /// Headers of a trusted reverse proxy.
     Proxy,
-    /// A JSON web token.
     Jwt,
 }
 
@@ -25,13 +21,11 @@ const HANDLERS: [(&str, Handler); 4] =
     [("cookie", Handler::Cookie), ("default", Handler::Default), ("proxy", Handler::Proxy), ("jwt", Handler::Jwt)];
 
 impl Handler {
-    /// Returns CouchDB's name of the handler.
     pub(crate) fn name(self) -> &'static str {
         HANDLERS.into_iter().find(|(_, handler)| *handler == self).map_or("", |(name, _)| name)
     }
 
-    /// Parses `[chttpd] authentication_handlers`, such as `{chttpd_auth, cookie_authentication_handler}`, in
-    /// the order of the list. Unknown handlers are ignored.
+    /// Parses Erlang text such as `{chttpd_auth, cookie_authentication_handler}`. Unknown handlers are ignored.
     fn list(setting: &str) -> Vec<Handler> {
         let words = setting.split(|symbol: char| !symbol.is_ascii_alphanumeric() && symbol != '_');
         let handler = |word: &str| {
@@ -51,21 +45,17 @@ impl Handler {
     }
 }
 
-/// Policy for requests without credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anonymous {
-    /// Requests without credentials are authorized like others.
     Accepted,
     /// Requests without credentials are refused, except for login attempts.
     Refused,
-    /// Like [`Anonymous::Refused`], but `/_up` is open.
     RefusedExceptUp,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct CookiePolicy {
     pub(crate) timeout_s: u64,
-    /// True if browsers keep the cookie after they are closed.
     pub(crate) persistent: bool,
     pub(crate) domain: Option<String>,
     /// `None`, `Lax` or `Strict`.
@@ -74,19 +64,16 @@ pub(crate) struct CookiePolicy {
 
 #[derive(Clone, Debug)]
 pub(crate) struct ProxyPolicy {
-    /// True if proxies must prove with a token that they have the secret.
     pub(crate) needs_token: bool,
     pub(crate) name_header: String,
     pub(crate) roles_header: String,
     pub(crate) token_header: String,
 }
 
-/// Location of the keys that an identity provider publishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeySource {
-    /// A URL with the scheme `http` or `https`; any other value is the path of a file.
+    /// The source of the keys: a URL with the scheme `http` or `https`, or the path of a file.
     pub(crate) address: String,
-    /// Time for which keys are used before they are read again.
     pub(crate) fresh_ms: u64,
 }
 
@@ -110,7 +97,6 @@ pub(crate) struct AuthPolicy {
     pub(crate) login: LoginPolicy,
     /// Value of `WWW-Authenticate` in responses with status 401.
     pub(crate) challenge: Option<String>,
-    /// Address of the login page to which browsers are redirected.
     pub(crate) redirect: String,
 }
 
@@ -146,9 +132,8 @@ impl AuthPolicy {
     }
 }
 
-/// Returns the rule that a value violates if the value would make authentication fail, as the end of a
-/// sentence that starts with "must be". The server refuses such a value, because it could lock out all users
-/// or admit unauthenticated clients.
+/// Returns the violated rule, as the end of a sentence that starts with "must be", if the value could lock out
+/// all users or admit unauthenticated clients.
 #[must_use]
 pub fn violation(section: &str, key: &str, value: &str) -> Option<&'static str> {
     if value.trim().is_empty() {

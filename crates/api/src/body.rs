@@ -6,7 +6,6 @@ use settee_model::json::{Json, JsonError};
 
 use crate::{Error, bridge};
 
-/// Size beyond which bodies are parsed on a thread that may block.
 const LARGE_BODY_BYTES: usize = 256 << 10;
 
 pub(crate) async fn json(bytes: Bytes) -> Result<Json, Error> {
@@ -24,13 +23,11 @@ async fn parse(bytes: Bytes, parse: fn(&[u8]) -> Result<Json, JsonError>) -> Res
     Ok(parse(&bytes)?)
 }
 
-/// Refuses a request whose content type is not JSON, as CouchDB does for POST.
 pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Error> {
     require_type(headers, "application/json")
 }
 
-/// Refuses a request whose content type differs from `essence`. The comparison is exact, also in case and
-/// white space.
+/// The comparison of content types is exact, also in case and white space, as in CouchDB.
 pub(crate) fn require_type(headers: &HeaderMap, essence: &'static str) -> Result<(), Error> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let named = content_type.trim_start_matches(';').split(';').next().unwrap_or_default();
@@ -67,7 +64,6 @@ mod tests {
         check(Some("application/json"), true);
         check(Some("application/json; charset=utf-8"), true);
         check(Some(";application/json;x=y"), true);
-        // The comparison is exact, as in CouchDB.
         check(Some("APPLICATION/JSON"), false);
         check(Some("application/json ;x=y"), false);
         check(Some("application/jsonp"), false);

@@ -6,7 +6,6 @@ use settee_edge::bridge::permits::Admission;
 use crate::Error;
 use crate::respond::{Answer, error_text};
 
-/// Runs `work` on a thread that may block.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {

@@ -27,13 +27,11 @@ pub(crate) struct BrowserPolicy {
     utils: Option<HeaderValue>,
 }
 
-/// `[x_frame_options]`
 enum Frames {
     SameOrigin,
     From(Vec<String>),
 }
 
-/// The properties of a request that determine the security headers of its response.
 pub(crate) struct Viewer {
     origin: Option<HeaderValue>,
     host: Option<HeaderValue>,
@@ -60,17 +58,11 @@ impl BrowserPolicy {
         Self { cors: Cors::of(settings), frames, utils: utils.flatten() }
     }
 
-    /// Returns the response to a preflight request, which needs no credentials. Returns `None` if the request
-    /// is not a preflight.
     pub(crate) fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response> {
         self.cors.as_ref().filter(|_| method == Method::OPTIONS)?.preflight(headers)
     }
 
-    /// Refuses requests that the page of another origin can send with the user's credentials although this
-    /// server would not permit it.
-    ///
-    /// All other requests that change data need a method or a content type for which browsers send a
-    /// preflight, and the CORS rules answer that.
+    /// Refuses requests that a page of another origin can send with the user's credentials and without a preflight.
     pub(crate) fn refuse_forged(
         &self,
         method: &Method,
@@ -146,7 +138,6 @@ fn is_utils(path: &str) -> bool {
     path.strip_prefix("/_utils").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns true if a page may send a body of this type without a preflight.
 fn is_simple_type(content_type: Option<&str>) -> bool {
     let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     let simple = ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"];
@@ -154,7 +145,6 @@ fn is_simple_type(content_type: Option<&str>) -> bool {
 }
 
 impl Frames {
-    /// Returns the value of `X-Frame-Options`, and the equivalent policy.
     fn options(&self, viewer: &Viewer) -> (String, Option<HeaderValue>) {
         let (option, ancestors) = match self {
             Self::SameOrigin => ("SAMEORIGIN".to_owned(), "'self'".to_owned()),
@@ -165,7 +155,6 @@ impl Frames {
                 if is_listed { (format!("ALLOW-FROM {own}"), own) } else { ("DENY".to_owned(), "'none'".to_owned()) }
             }
         };
-        // A host that could terminate the directive is not permitted.
         let ancestors = if ancestors.contains([';', ',', ' ']) { "'none'".to_owned() } else { ancestors };
         (option, HeaderValue::try_from(format!("frame-ancestors {ancestors}")).ok())
     }

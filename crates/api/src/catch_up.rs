@@ -1,10 +1,8 @@
 //! [`CatchUp`]: makes commits of other processes visible to each request. Before a request is handled, the
 //! listeners of the store are notified of all commits that finished before the request arrived, and the
-//! settings include the changes of other nodes. Small writes validate this in their commit instead (module
-//! `optimistic`).
+//! settings include the changes of other nodes.
 //!
-//! Concurrent requests share one round trip to the store. If no other process can write, no round trip is
-//! made.
+//! Concurrent requests share one round trip to the store. A sole process makes none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +14,9 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 
-/// Timeout of a request that waits for the store. The engine itself retries for some time when a server behind
-/// it changes.
+/// Timeout of a request that waits for the store. The engine itself retries when a server behind it changes.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Catches up with commits of other processes.
 pub(crate) struct CatchUp {
     /// `None` if no other process can write.
     shared: Option<Arc<Shared>>,
@@ -36,7 +32,6 @@ struct Shared {
 struct State {
     /// Requests that wait for a round trip that starts after their arrival.
     waiting: Vec<oneshot::Sender<Result<(), Error>>>,
-    /// True while a round trip is in progress.
     is_running: bool,
 }
 
@@ -49,14 +44,12 @@ impl CatchUp {
         Self { shared: (!engine.members().is_sole()).then(shared) }
     }
 
-    /// Returns true if no other process exists.
     #[cfg(test)]
     pub(crate) fn is_sole(&self) -> bool {
         self.shared.is_none()
     }
 
-    /// Waits until everything that other processes finished before the call is visible to this process. Returns 503
-    /// if the store does not respond in time.
+    /// Returns when all earlier commits of other processes are visible, or 503 if the store does not respond in time.
     pub(crate) async fn wait(&self) -> Result<(), Error> {
         let Some(shared) = &self.shared else { return Ok(()) };
         let (sender, done) = oneshot::channel();
@@ -78,7 +71,6 @@ impl CatchUp {
 }
 
 impl Shared {
-    /// Makes round trips while requests wait.
     fn run(&self) {
         let _running = Running(self);
         while let Some(waiting) = self.next() {
@@ -86,7 +78,6 @@ impl Shared {
             let followed =
                 received.and_then(|()| self.settings.follow().map_err(|error| Error::no_store(&error.to_string())));
             for request in waiting {
-                // The client may have disconnected.
                 let _ = request.send(followed.clone());
             }
         }
@@ -100,8 +91,7 @@ impl Shared {
     }
 }
 
-/// Resets the state if a round trip panics, so that waiting requests fail and later ones can start a new round
-/// trip.
+/// Resets the state if a round trip panics, so that waiting requests fail and later ones can start another.
 struct Running<'a>(&'a Shared);
 
 impl Drop for Running<'_> {

@@ -12,7 +12,7 @@ use settee_auth::{AuthError, InvalidHeader, MalformedCookie};
 use settee_database::{DatabaseError, StorageError};
 use settee_design::{CallError, CompileError, RunError};
 use settee_mango::{MangoError, Refusal};
-use settee_model::json::{Json, JsonError, write_string};
+use settee_model::json::{Json, JsonError, ObjectWriter};
 use settee_model::partition::{IllegalPartition, InvalidPartitionedId};
 use settee_model::{AttachmentError, DocumentError, DocumentErrorKind, InvalidRev};
 use settee_replication::{EndpointError, Failure, PeerError, ReplicateError, SpecError};
@@ -23,7 +23,6 @@ use settee_threads::Failed;
 use settee_views::ViewError;
 use settee_wire::multipart::MultipartError;
 
-/// An error of the edge, into which the errors of all crates are converted.
 #[derive(Clone, Debug)]
 pub struct Error(settee_edge::Error);
 
@@ -32,49 +31,39 @@ impl Error {
         Self(settee_edge::Error::new(status, name, reason))
     }
 
-    /// Appends the member `error`, a comma and the member `reason`.
-    pub(crate) fn write_members(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(br#""error":"#);
-        write_string(out, &self.name);
-        out.extend_from_slice(br#","reason":"#);
+    pub(crate) fn write_members(&self, object: &mut ObjectWriter<'_>) {
+        object.string("error", &self.name);
         match &self.json_reason {
-            Some(value) => out.extend_from_slice(value),
-            None => write_string(out, &self.reason),
-        }
+            Some(value) => object.json("reason", value),
+            None => object.string("reason", &self.reason),
+        };
     }
 
-    /// Replaces the reason by a JSON value, which a function threw.
     fn with_json_reason(mut self, reason: &Json) -> Self {
         self.0.json_reason = Some(Bytes::copy_from_slice(reason.as_bytes()));
         self
     }
 
-    /// Returns 400 `bad_request`.
     pub fn bad_request(reason: impl Into<Cow<'static, str>>) -> Self {
         Self(settee_edge::Error::bad_request(reason))
     }
 
-    /// Returns 400 `query_parse_error`.
     pub fn query_parse(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "query_parse_error", reason)
     }
 
-    /// Returns 404 `not_found`.
     pub fn not_found(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", reason)
     }
 
-    /// Returns 409 `conflict`.
     pub fn conflict() -> Self {
         Self::new(StatusCode::CONFLICT, "conflict", "Document update conflict.")
     }
 
-    /// Returns 401 `unauthorized`.
     pub fn unauthorized(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", reason)
     }
 
-    /// Returns 403 `forbidden`.
     pub fn forbidden(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", reason)
     }
@@ -87,12 +76,10 @@ impl Error {
         error
     }
 
-    /// Returns 406.
     pub(crate) fn not_acceptable(reason: &'static str) -> Self {
         Self::new(StatusCode::NOT_ACCEPTABLE, "not_acceptable", reason)
     }
 
-    /// Returns 415 for a body of another type.
     pub fn bad_content_type(expected: &str) -> Self {
         settee_edge::Error::bad_encoding(format!("Content-Type must be {expected}")).into()
     }
@@ -102,17 +89,20 @@ impl Error {
         Self::for_now(format!("the store cannot be reached: {why}"))
     }
 
-    /// Returns 503 because the node to which a write was forwarded has failed, possibly after the commit.
-    pub(crate) fn in_doubt(node: &str) -> Self {
-        Self::for_now(format!("node {node} was to write this and has vanished: it is not known whether it did"))
+    /// Returns 503 because no node is the writer of the database at the moment. Nothing was written.
+    pub(crate) fn no_writer() -> Self {
+        Self::for_now("no node is the writer of this database at the moment".to_owned())
     }
 
-    /// Returns 503 for a temporary failure; the client may retry.
+    /// Returns 503 because the node to which a write was forwarded has failed, possibly after the commit.
+    pub(crate) fn in_doubt(node: &str) -> Self {
+        Self::for_now(format!("node {node} does not answer: the outcome of the write is unknown"))
+    }
+
     fn for_now(reason: String) -> Self {
         Self(settee_edge::Error::for_now(reason))
     }
 
-    /// Returns 501 for a part of CouchDB's interface that is not implemented.
     pub fn not_implemented(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", reason)
     }
@@ -161,9 +151,8 @@ impl From<StorageError> for Error {
             StorageError::Unreached(why) => Self::no_store(&why),
             // The request is valid: the client reads the current state and retries it.
             StorageError::InDoubt(_) | StorageError::Interrupted(_) => Self::for_now(error.to_string()),
-            // Callers that use optimistic validation retry after the last of these, so clients receive it only
-            // because of a defect.
-            StorageError::Io(_) | StorageError::Poisoned(_) | StorageError::Dropped | StorageError::Outdated => {
+            StorageError::Deposed => Self::no_writer(),
+            StorageError::Io(_) | StorageError::Poisoned(_) | StorageError::Dropped => {
                 Self::internal(error.to_string())
             }
         }
@@ -427,7 +416,6 @@ impl From<CallError> for Error {
     }
 }
 
-/// Returns the status of an error by the name that a function gave it.
 fn thrown_status(name: &str) -> StatusCode {
     match name {
         "bad_request" | "compilation_error" => StatusCode::BAD_REQUEST,

@@ -1,12 +1,11 @@
-//! [`Failures`]: reports failed logins at this node to the other nodes, which count them like their own.
-//! Reports are not stored and not retried: a node that does not respond misses some, and a new node starts
-//! without any.
+//! [`Failures`]: reports failed logins to the other nodes, which count them like their own. Reports
+//! are not stored and not retried: a node that does not respond misses some.
 
-use std::fmt::Write as _;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use settee_auth::{Authenticator, Sharing, Suspect, UserContext};
+use settee_model::json;
 use settee_settings::{Settings, cluster};
 use tokio::sync::mpsc;
 
@@ -21,12 +20,10 @@ pub(crate) const FAILURES_PER_MESSAGE_MAX: usize = 1_000;
 pub(crate) struct Failures(Mutex<Option<mpsc::Receiver<Suspect>>>);
 
 impl Failures {
-    /// Creates the queue of a server without other nodes, which reports nothing.
     pub(crate) fn of_one() -> Self {
         Self(Mutex::default())
     }
 
-    /// Creates a queue of the failures that `authenticator` observes from now on.
     pub(crate) fn of(authenticator: &Authenticator, settings: &Arc<dyn Settings>) -> Self {
         let (failed, waiting) = mpsc::channel(WAITING_MAX);
         let settings = Arc::clone(settings);
@@ -40,7 +37,6 @@ impl Failures {
         Self(Mutex::new(Some(waiting)))
     }
 
-    /// Starts the reports on the runtime of the caller.
     pub(crate) fn begin(node: &Arc<Node>) {
         if let Some(waiting) = node.failures.0.lock().take() {
             tokio::spawn(report(Arc::downgrade(node), waiting));
@@ -48,7 +44,7 @@ impl Failures {
     }
 }
 
-/// Sends failures to the other nodes. Failures during a message are combined in the next one.
+/// Failures that occur while a message is sent are combined in the next message.
 async fn report(node: Weak<Node>, mut waiting: mpsc::Receiver<Suspect>) {
     let mut failed = Vec::new();
     loop {
@@ -56,12 +52,8 @@ async fn report(node: Weak<Node>, mut waiting: mpsc::Receiver<Suspect>) {
             return;
         }
         let Some(node) = node.upgrade() else { return };
-        let mut body = String::from("{\"failed\":[");
-        for (at, suspect) in failed.drain(..).enumerate() {
-            let separator = if at > 0 { "," } else { "" };
-            let _ = write!(body, "{separator}\"{suspect}\"");
-        }
-        body += "]}";
-        node.nodes.post_all("/_node/_local/_failed_logins", body.into_bytes(), &UserContext::anonymous()).await;
+        let body =
+            json::object(|object| _ = object.strings("failed", failed.drain(..).map(|suspect| suspect.to_string())));
+        node.nodes.post_all("/_node/_local/_failed_logins", body, &UserContext::anonymous()).await;
     }
 }

@@ -1,8 +1,7 @@
-//! [`RequestHead`]: the head of a request for all handlers, and [`Seen`]: facts that are collected during its
-//! processing.
+//! [`RequestHead`]: the head of a request, and [`Seen`]: facts that are collected during its processing.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use hyper::header::HeaderName;
@@ -13,7 +12,6 @@ use settee_edge::origin::{Peer, Scheme};
 
 use crate::auth_policy::Handler;
 
-/// The header with the id of the request in logs, chosen by the client or by the server.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 
 #[derive(Clone, Debug)]
@@ -27,7 +25,6 @@ pub(crate) struct RequestHead {
     pub(crate) requested: Option<String>,
     pub(crate) rewrites: u64,
     pub(crate) handler: Option<Handler>,
-    /// Facts that are collected during the request.
     pub(crate) seen: Arc<Seen>,
     pub(crate) account: Arc<Account>,
 }
@@ -39,14 +36,11 @@ impl RequestHead {
     }
 }
 
-/// Facts that are collected during a request, for logs and metrics.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) route: OnceLock<&'static str>,
     pub(crate) user: OnceLock<String>,
     body_us: AtomicU64,
-    /// True if the request was handled: this node had all the required state.
-    is_handled: AtomicBool,
     pub(crate) tally: Arc<Tally>,
 }
 
@@ -64,20 +58,11 @@ impl Seen {
         self.body_us.load(Ordering::Relaxed) / 1000
     }
 
-    pub(crate) fn set_handled(&self) {
-        self.is_handled.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_handled(&self) -> bool {
-        self.is_handled.load(Ordering::Relaxed)
-    }
-
     pub(crate) fn set_user(&self, name: &str) {
         let _ = self.user.set(name.to_owned());
     }
 }
 
-/// Returns CouchDB's method COPY.
 pub(crate) fn copy() -> Method {
     Method::from_bytes(b"COPY").expect("COPY is a token")
 }

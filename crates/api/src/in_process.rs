@@ -1,12 +1,10 @@
-//! [`InProcess`]: requests from within this process to its own databases, through the same router but without
-//! sockets.
+//! [`InProcess`]: requests from within this process to its own databases, through the router.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Weak};
 
 use http_body_util::BodyExt;
 use hyper::{HeaderMap, Method};
-use parking_lot::Mutex;
 use settee_auth::UserContext;
 use settee_edge::budget::{Account, Share};
 use settee_edge::origin::Scheme;
@@ -15,13 +13,13 @@ use settee_replication::{Body, BoxFuture, Roles, Transport, TransportError, User
 
 use crate::Error;
 use crate::authentication::Caller;
+use crate::forwarding::{self, Payload, Sent, USER};
 use crate::head::RequestHead;
 use crate::node::Node;
 use crate::request::Unread;
 use crate::respond::Response;
-use crate::router::Router;
+use crate::router::{Effect, Resolved, Router};
 
-/// Requests on behalf of one user.
 pub(crate) struct InProcess {
     node: Weak<Node>,
     router: Arc<Router>,
@@ -33,7 +31,7 @@ impl InProcess {
         Self { node, router, user }
     }
 
-    async fn answer(&self, request: http::Request<Body>) -> Result<http::Response<Body>, TransportError> {
+    async fn handle(&self, request: http::Request<Body>) -> Result<http::Response<Body>, TransportError> {
         let gone = || TransportError::Refused("the server has ended".to_owned());
         let node = self.node.upgrade().ok_or_else(gone)?;
         let (parts, body) = request.into_parts();
@@ -54,20 +52,22 @@ impl InProcess {
             seen: Arc::default(),
             account,
         };
-        let caught_up = node.catch_up.wait().await;
-        let context = async {
-            caught_up?;
-            context(&node, &self.user).await
-        };
-        let answer = match context.await {
-            Ok(user) => self.dispatch(&node, head, parts.headers, user, body).await,
-            Err(error) => node.refuse(&Caller::default(), &error),
-        };
+        let mut body = Payload::Streamed(body);
+        let mut writing = None;
+        let resolved = self.router.resolve(head.uri.path(), node.policy().plus);
+        if let Effect::Database(_, database) | Effect::Rewrite(_, database) = resolved.effect(&head.method) {
+            match self.send(&node, &database, (&head, &parts.headers), body).await? {
+                Sent::Answered(response) => return Ok(response),
+                Sent::Here(here, started) => (body, writing) = (here, Some(started)),
+            }
+        }
+        let body = body.unread();
+        let answer = handle(&node, &self.router, &self.user, resolved, (head, parts.headers), body).await;
+        drop(writing);
         let (parts, body) = answer.into_parts();
         let body = match is_head {
             true => settee_replication::empty_body(),
             false => {
-                // The work is cancelled when the body is dropped.
                 let broken = move |aborted: Aborted| {
                     let _work = &work;
                     TransportError::Broken(aborted.to_string())
@@ -78,22 +78,40 @@ impl InProcess {
         Ok(http::Response::from_parts(parts, body))
     }
 
-    async fn dispatch(
+    async fn send(
         &self,
         node: &Arc<Node>,
-        head: RequestHead,
-        headers: HeaderMap,
-        user: UserContext,
-        body: Body,
-    ) -> Response {
-        let answer = self.router.dispatch(node, head, headers, user, Some(Unread::Streamed(Mutex::new(body)))).await;
-        answer.unwrap_or_else(|error| node.refuse(&Caller::default(), &error))
+        database: &str,
+        (head, headers): (&RequestHead, &HeaderMap),
+        body: Payload,
+    ) -> Result<Sent, TransportError> {
+        let mut headers = headers.clone();
+        let user = forwarding::user_header(&self.user);
+        headers.insert(USER, user.ok_or_else(|| TransportError::Unusable("the user has no name".to_owned()))?);
+        let sent = forwarding::send(node, database, (&head.method, &head.uri), &headers, body).await;
+        sent.map_err(|error| TransportError::Broken(error.reason.to_string()))
     }
+}
+
+pub(crate) async fn handle(
+    node: &Arc<Node>,
+    router: &Arc<Router>,
+    user: &User,
+    resolved: Resolved<'_>,
+    (head, headers): (RequestHead, HeaderMap),
+    body: Unread,
+) -> Response {
+    let answer = async {
+        node.catch_up.wait().await?;
+        let user = context(node, user).await?;
+        router.handle(node, resolved, (head, headers), user, Some(body)).await
+    };
+    answer.await.unwrap_or_else(|error| node.refuse(&Caller::default(), &error))
 }
 
 impl Transport for InProcess {
     fn call(&self, request: http::Request<Body>) -> BoxFuture<'_, Result<http::Response<Body>, TransportError>> {
-        Box::pin(self.answer(request))
+        Box::pin(self.handle(request))
     }
 }
 

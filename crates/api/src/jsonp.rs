@@ -17,7 +17,6 @@ const BEFORE: &str = "/* CouchDB */";
 /// Number of buffered pieces. It is small because the sender measures the speed of the client by it.
 const PIECES_WAITING: usize = 1;
 
-/// Returns the function that a query names, if any. Returns an error if the value is not a name.
 pub(crate) fn callback(query: Option<&str>) -> Result<Option<String>, Error> {
     let query = Query::parse(query)?;
     let Some(name) = query.get("callback").filter(|name| !name.is_empty()) else { return Ok(None) };
@@ -25,7 +24,6 @@ pub(crate) fn callback(query: Option<&str>) -> Result<Option<String>, Error> {
     if is_name { Ok(Some(name.to_owned())) } else { Err(Error::bad_request("invalid_callback")) }
 }
 
-/// Wraps a JSON response into a call of the function that the query names. Other responses are unchanged.
 pub(crate) fn wrap(query: Option<&str>, response: Response) -> Response {
     let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|value| value == "application/json");
     if !is_json {
@@ -92,7 +90,6 @@ async fn forward(
             out.freeze()
         });
     }
-    // The client may have disconnected.
     drop(sender.send(Ok(Bytes::from_static(AFTER))).await);
 }
 

@@ -9,9 +9,6 @@ use settee_settings::{Settings, couchdb};
 
 use crate::Error;
 
-/// Maximum size of a small body. A larger one justifies a commit and a catch-up of its own.
-pub(crate) const SMALL_BODY_BYTES_MAX: usize = 64 << 10;
-
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     document_bytes: u64,
@@ -20,8 +17,6 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Returns the current limits: `[couchdb] max_document_size`, `max_document_id_length` and
-    /// `max_partition_size`.
     pub(crate) fn of(settings: &dyn Settings) -> Self {
         Self {
             document_bytes: couchdb::MAX_DOCUMENT_SIZE.of(settings),
@@ -30,8 +25,7 @@ impl Limits {
         }
     }
 
-    /// Returns an error if the body of a document is too large. As in CouchDB, the server's members
-    /// (revisions, attachments) and escapes are not counted.
+    /// The size of a document excludes the server's members (revisions, attachments) and escapes, as in CouchDB.
     pub(crate) fn check_document(self, document: &Document) -> Result<(), Error> {
         if !exceeds(document.body.value(), self.document_bytes) {
             return Ok(());
@@ -40,13 +34,11 @@ impl Limits {
         Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", id))
     }
 
-    /// Returns the update with the limit of its partition, if the database is partitioned.
     pub(crate) fn within(self, database: &Database, update: DocUpdate) -> DocUpdate {
         let is_limited = database.layout() == Layout::Partitioned && self.partition_bytes > 0;
         if is_limited { update.within(self.partition_bytes) } else { update }
     }
 
-    /// Returns an error if no document of `database` can have this id.
     pub(crate) fn check_id(self, database: &Database, id: &str) -> Result<(), Error> {
         validate_doc_id(id)?;
         check_partition(database, id)?;
@@ -57,7 +49,6 @@ impl Limits {
     }
 }
 
-/// Returns an error if the id does not match the partitioning of the database.
 fn check_partition(database: &Database, id: &str) -> Result<(), Error> {
     match database.layout() {
         Layout::Whole => Ok(()),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 use parking_lot::Mutex;
 use settee_auth::{Authenticator, SeenTokens};
+use settee_cluster::{Groups, Writers};
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, CommitClock, Database};
 use settee_edge::bridge::permits::{Admission, ClientThreads, PermitCounts};
@@ -20,7 +21,7 @@ use settee_service::{
 use settee_settings::{Derived, Settings, couchdb};
 use settee_threads::{GiveWay, Owner, SlowLane};
 use settee_views::{Languages, Views};
-use tokio::sync::Semaphore;
+use tokio::sync::watch;
 
 use crate::Error;
 use crate::auth_policy::AuthPolicy;
@@ -28,13 +29,10 @@ use crate::authentication::jwt::{KeyReader, Keys};
 use crate::authentication::{Authentication, Caller, NodeTokens, Secrets};
 use crate::catch_up::CatchUp;
 use crate::failures::Failures;
-use crate::handover::forwarding::ForwardQueues;
-use crate::health_probe::HealthProbes;
-use crate::load::{Load, ProcessorTime};
 use crate::metrics::history::{self, History, Sample};
 use crate::metrics::table::{Figures, stats};
 use crate::metrics::{Count, Measure, Metrics, SlowRequest};
-use crate::nodes::{HANDED_OVER_MAX, Nodes};
+use crate::nodes::Nodes;
 use crate::operation::Operation;
 use crate::policy::Policy;
 use crate::respond::Response;
@@ -47,24 +45,16 @@ pub struct Identity {
     pub version: String,
     /// The name of the node in `/_membership` and `/_node`.
     pub node: String,
-    /// The id of the server in the response of `/`.
     pub uuid: String,
 }
 
-/// Creates identifiers for `/_uuids` and for documents without an id.
 pub(crate) type UuidSource = Box<dyn Fn(usize) -> Vec<String> + Send + Sync>;
 
-/// The platform of the node: threads, memory, and the sources of keys.
 pub struct Platform {
     /// Number of processors. Half as many threads hash passwords.
     pub processors: usize,
-    /// The processor time that this process and its workers have used.
-    pub processor_time: ProcessorTime,
-    /// Lowers the priority of the calling thread. It is called on threads that hash passwords, that handle
-    /// large bodies, and whose work for a client turns out to be long.
+    /// Lowers the priority of the calling thread: one that hashes passwords or whose work turns out to be long.
     pub give_way: GiveWay,
-    /// Reads the keys of an identity provider, from a URL with the scheme `http` or `https` or from a file.
-    /// The error is for the log.
     pub read_keys: KeyReader,
     /// Memory limit for all bodies and responses in flight.
     pub request_memory_bytes: usize,
@@ -73,15 +63,12 @@ pub struct Platform {
 impl Default for Platform {
     fn default() -> Self {
         let read_keys: KeyReader = Arc::new(|_| Box::pin(async { Err("no keys can be read here".to_owned()) }));
-        Self {
-            processors: 1,
-            processor_time: Arc::new(|| 0),
-            give_way: Arc::new(|| {}),
-            read_keys,
-            request_memory_bytes: 256 << 20,
-        }
+        Self { processors: 1, give_way: Arc::new(|| {}), read_keys, request_memory_bytes: 256 << 20 }
     }
 }
+
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(1);
+const HANDOVER_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub struct NodeDependencies {
     pub catalog: Arc<Catalog>,
@@ -93,14 +80,12 @@ pub struct NodeDependencies {
     pub authenticator: Authenticator,
     pub uuids: Box<dyn Fn(usize) -> Vec<String> + Send + Sync>,
     pub identity: Identity,
-    /// The time in milliseconds since the Unix epoch.
     pub clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,
     pub entropy: Box<dyn Fn() -> u64 + Send + Sync>,
     pub platform: Platform,
     pub operation: Operation,
 }
 
-/// A running server, without its sockets.
 pub struct Node {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) views: Arc<Views>,
@@ -122,7 +107,6 @@ pub struct Node {
     pub(crate) making_secret: Mutex<()>,
     pub(crate) authentication: Authentication,
     pub(crate) client_threads: Arc<ClientThreads>,
-    /// Permits for index builds that searches wait for.
     pub(crate) search_permits: SearchPermits,
     pub(crate) slow_lane: SlowLane,
     pub(crate) budget: Arc<Budget>,
@@ -132,15 +116,12 @@ pub struct Node {
     pub(crate) replicator: Arc<OnceLock<Arc<Replicator>>>,
     pub(crate) operation: Arc<Operation>,
     pub(crate) metrics: Arc<Metrics>,
-    /// Figures of the last day.
     pub(crate) history: History,
     pub(crate) started_ms: u64,
     requests: AtomicU64,
     pub(crate) catch_up: CatchUp,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) failures: Failures,
-    /// Time of the last attempt to open the users database for the read sets of small writes.
-    pub(crate) users_opened_ms: AtomicU64,
 }
 
 impl Node {
@@ -212,8 +193,6 @@ impl Node {
             true => Failures::of_one(),
             false => Failures::of(&authenticator, &settings),
         };
-        let clock = Arc::clone(&operation);
-        let load = Load::new(platform.processors, platform.processor_time, move || (clock.monotonic_us)() / 1000);
         let nodes = Arc::new(Nodes {
             engine: Arc::clone(catalog.engine()),
             own: identity.node.clone(),
@@ -221,10 +200,9 @@ impl Node {
             secret: Derived::default(),
             clock_ms: Arc::clone(&clock_ms),
             network: OnceLock::new(),
-            health_probes: HealthProbes::default(),
-            load,
-            forwarding: ForwardQueues::default(),
-            handing_over: Semaphore::new(HANDED_OVER_MAX),
+            writers: OnceLock::new(),
+            moves: watch::Sender::new(0),
+            writing: Arc::default(),
             signed: AtomicU64::new(0),
         });
         Arc::new(Self {
@@ -261,7 +239,6 @@ impl Node {
             catch_up,
             nodes,
             failures,
-            users_opened_ms: AtomicU64::new(0),
         })
     }
 
@@ -294,7 +271,38 @@ impl Node {
         Ok(self.catalog.database(name)?)
     }
 
-    /// Returns the replicator, or an error 503 if it is not running.
+    /// Acquires leases if other processes can use the store. Without leases, every process commits, and the versions of
+    /// shards are the only fence.
+    pub(crate) fn begin_writing(&self) {
+        if !self.nodes.is_cluster() || self.nodes.writers().is_some() {
+            return;
+        }
+        let writers = Writers::start(Arc::clone(self.catalog.engine()), Groups::default());
+        let moves = self.nodes.moves.clone();
+        writers.on_change(Box::new(move || moves.send_modify(|count| *count += 1)));
+        self.catalog.set_writers(Arc::clone(&writers));
+        let _ = self.nodes.writers.set(writers);
+    }
+
+    /// Releases the leases after the writes in progress have ended; new writes wait for the next writer.
+    /// Other nodes can forward requests to this node until this method returns.
+    pub async fn stop_writing(&self) {
+        let Some(writers) = self.nodes.writers() else { return };
+        writers.leave();
+        if tokio::time::timeout(HANDOVER_TIMEOUT, self.nodes.writing.write()).await.is_err() {
+            tracing::warn!("writes are still in progress; they fail, and their clients repeat them");
+        }
+        let stopping = Arc::clone(writers);
+        let _ = tokio::task::spawn_blocking(move || stopping.stop()).await;
+        let taken_over = async {
+            while !self.nodes.others().is_empty() && writers.is_vacant() {
+                writers.refresh();
+                tokio::time::sleep(HANDOVER_POLL_INTERVAL).await;
+            }
+        };
+        let _ = tokio::time::timeout(HANDOVER_TIMEOUT, taken_over).await;
+    }
+
     pub(crate) fn replicator(&self) -> Result<&Arc<Replicator>, Error> {
         let unavailable = || {
             let reason = "Replications do not run yet, or not any more.";
@@ -315,7 +323,6 @@ impl Node {
         self.client_threads.list(owner, account, self.policy().send_timeout)
     }
 
-    /// Returns the admission of a body that is read piece by piece.
     pub(crate) fn inward(&self, account: &Arc<Account>) -> Admission {
         self.client_threads.upload(account, self.policy().receive_timeout)
     }
@@ -325,8 +332,7 @@ impl Node {
         self.client_threads.free_answers()
     }
 
-    /// Creates the users database, unless it exists or `[couchdb] single_node` is off. Returns an error if the engine
-    /// fails.
+    /// Creates the users database, unless it exists or `[couchdb] single_node` is off.
     pub async fn make_users_database(&self) -> Result<(), Error> {
         Ok(self.databases.make_users_database().await?)
     }
@@ -339,10 +345,9 @@ impl Node {
         caller.refuse(&self.auth_policy(), &self.policy().forwarded, error)
     }
 
-    /// Interval of [`Self::record_history`].
     pub const HISTORY_INTERVAL: Duration = Duration::from_millis(history::INTERVAL_MS);
 
-    /// Adds a sample to the history of this node's figures. Blocks.
+    /// This method blocks.
     pub fn record_history(&self) {
         let totals = self.metrics.totals();
         let (recent, _) = self.metrics.recent((self.operation.monotonic_us)(), history::INTERVAL_MS * 1000);
@@ -386,7 +391,6 @@ impl Node {
         }
     }
 
-    /// Returns 32 unpredictable hexadecimal digits.
     pub(crate) fn random_hex(&self) -> String {
         format!("{:016x}{:016x}", (self.entropy)(), (self.entropy)())
     }
@@ -395,9 +399,7 @@ impl Node {
         (self.uuids)(1).pop().unwrap_or_default()
     }
 
-    /// Returns an id for a request without one: ten hexadecimal digits.
     pub(crate) fn request_id(&self) -> String {
-        // A large odd step makes consecutive ids look different.
         let number = self.requests.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         format!("{:010x}", number >> 24)
     }

@@ -11,52 +11,48 @@ use http_body_util::{BodyExt, Limited};
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode, Uri};
 use settee_auth::{ADMIN_ROLE, NodeRequest, NodeToken, UserContext};
-use settee_database::members::{Node as Member, preferred};
-use settee_database::{Database, Engine};
-use settee_replication::{Auth, Connect, Endpoint, Remote, Roles, TransportError, Tuning, User, full_body};
+use settee_cluster::Writers;
+use settee_database::Engine;
+use settee_database::members::Node as Member;
+use settee_replication::{
+    Auth, Body, Connect, Direct, Endpoint, Remote, Roles, Transport, TransportError, Tuning, User, full_body,
+};
 use settee_settings::{Derived, Settings, cluster};
-use tokio::sync::Semaphore;
+use tokio::sync::{RwLock, watch};
 use tokio::task::JoinSet;
 
 use crate::Error;
 use crate::authentication::{COVERED, NODE_ROLE, TOKEN, covered_text};
-use crate::handover::forwarding::ForwardQueues;
-use crate::handover::{BUSY, TAKEN};
-use crate::health_probe::HealthProbes;
-use crate::load::Load;
 use crate::respond::{self, Answer};
 
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
-/// Timeout of a request to another node that may run long.
 const LONG_REQUEST_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Maximum number of requests that are forwarded concurrently. Further ones are handled by this node.
-pub(crate) const HANDED_OVER_MAX: usize = 256;
-
-/// Maximum size of a request of another node. Messages of writes have a lower limit.
+/// Maximum size of a request of another node, except for requests that it forwards.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 20;
 
-/// The target of health probes, which are answered before any other processing.
 pub(crate) const ALIVE: &str = "/_node/_local/_alive";
+
+/// A cheap target. Every request of a node makes the receiver catch up first.
+const OBSERVED: &str = "/_up";
 
 pub(crate) struct Nodes {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) own: String,
     pub(crate) settings: Arc<dyn Settings>,
-    /// The secret that authenticates nodes to each other.
     pub(crate) secret: Derived<Option<String>>,
     pub(crate) clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// The client for other nodes. Empty until replication has started.
     pub(crate) network: OnceLock<Arc<dyn Connect>>,
-    pub(crate) health_probes: HealthProbes,
-    pub(crate) load: Load,
-    pub(crate) forwarding: ForwardQueues,
-    /// Permits of forwarded requests. They limit the requests of unauthenticated clients, which are forwarded
-    /// before they are authorized.
-    pub(crate) handing_over: Semaphore,
+    /// The leases of the writers. Empty if no other node can exist, and until requests are served.
+    pub(crate) writers: OnceLock<Arc<Writers>>,
+    /// Changes whenever a lease may have moved.
+    pub(crate) moves: watch::Sender<u64>,
+    /// Shared by the writes in progress under a lease, see [`crate::forwarding::Writing`].
+    pub(crate) writing: Arc<RwLock<()>>,
     pub(crate) signed: AtomicU64,
 }
 
@@ -69,8 +65,12 @@ pub(crate) struct Question {
 }
 
 impl Question {
+    pub(crate) fn new(method: Method, target: &str, headers: HeaderMap) -> Self {
+        Self { method, target: target.to_owned(), headers, body: Bytes::new() }
+    }
+
     fn get(target: &str) -> Self {
-        Self { method: Method::GET, target: target.to_owned(), headers: HeaderMap::new(), body: Bytes::new() }
+        Self::new(Method::GET, target, HeaderMap::new())
     }
 
     fn post(target: &str, body: Vec<u8>) -> Self {
@@ -80,12 +80,14 @@ impl Question {
 }
 
 impl Nodes {
-    /// Returns true if other nodes can exist.
     pub(crate) fn is_cluster(&self) -> bool {
         !self.engine.members().is_sole()
     }
 
-    /// Returns the sorted names of all live nodes.
+    pub(crate) fn writers(&self) -> Option<&Arc<Writers>> {
+        self.writers.get()
+    }
+
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.others().into_iter().map(|node| node.name).collect();
         names.push(self.own.clone());
@@ -93,13 +95,12 @@ impl Nodes {
         names
     }
 
-    fn others(&self) -> Vec<Member> {
+    pub(crate) fn others(&self) -> Vec<Member> {
         let live = self.engine.members().live();
         live.iter().filter(|node| node.name != self.own).cloned().collect()
     }
 
-    /// Returns the node to which a request is passed on, if the path names another node and no node has passed
-    /// on the request already.
+    /// Returns the node that the path names, or `None` if another node has passed the request on already.
     pub(crate) fn named(&self, name: &str, user: &UserContext) -> Option<Member> {
         if name.is_empty() || name == self.own || is_node(user) {
             return None;
@@ -130,37 +131,31 @@ impl Nodes {
         Ok(response)
     }
 
-    /// Returns the preferred node for small writes to a database that other nodes write to. While it is not
-    /// busy, one node is preferred for all databases, because commits of several databases in one statement
-    /// minimize the load of PostgreSQL.
-    pub(crate) fn writer(&self, database: &Database) -> Option<Member> {
-        let is_spread = self.load.is_spread();
-        let key = if is_spread { format!("writes {:x}", database.shard().0) } else { "writes".to_owned() };
-        preferred(&self.engine.members().live(), &key).cloned()
-    }
-
-    /// Returns the header value that confirms a message of forwarded requests.
-    pub(crate) fn taken(&self) -> HeaderValue {
-        if self.load.is_busy() { BUSY } else { TAKEN }
-    }
-
-    /// Returns true if another node responds to a health probe.
     pub(crate) async fn is_alive(&self, node: &Member) -> bool {
         self.exchange(node, Question::get(ALIVE), ANSWER_TIME).await.is_ok()
     }
 
-    /// Returns the successful responses of all other nodes to a GET of `target`, without those that do not
-    /// respond in time. Returns none if the request itself comes from a node.
+    /// Returns the successful responses of all nodes that respond in time. If the request itself comes from a node, no
+    /// other node is asked.
     pub(crate) async fn ask_all(&self, target: &str, user: &UserContext) -> Vec<Bytes> {
         self.question_all(Question::get(target), user).await
     }
 
-    /// Like `ask_all`, for a POST of JSON.
     pub(crate) async fn post_all(&self, target: &str, body: Vec<u8>, user: &UserContext) -> Vec<Bytes> {
         self.question_all(Question::post(target, body), user).await
     }
 
-    /// Returns the node that responds to a GET of `target` with success.
+    /// Waits until the writers have observed what this node has changed, unless it is the only writer: they do not poll.
+    pub(crate) async fn notify_writers(&self) {
+        let Some(writers) = self.writers().filter(|writers| !writers.holds_all()) else { return };
+        writers.refresh();
+        let holders = self.engine.members().writers();
+        let others = self.others().into_iter().filter(|node| holders.iter().any(|(_, holder)| *holder == node.id));
+        let asking: JoinSet<_> = others.map(|node| self.ask(&node, Question::get(OBSERVED))).collect();
+        // A writer that does not respond loses its lease, and its successor catches up.
+        asking.join_all().await;
+    }
+
     pub(crate) async fn find_node(&self, target: &str) -> Option<Member> {
         let mut asking = JoinSet::new();
         for node in self.others() {
@@ -175,8 +170,7 @@ impl Nodes {
         None
     }
 
-    /// Returns the response of another node to a POST of JSON, without a short timeout. Returns `None` if it
-    /// fails or is 404.
+    /// Sends a POST with the timeout [`LONG_REQUEST_TIMEOUT`]. Returns `None` if the request fails or its status is 404.
     pub(crate) async fn post_to(&self, node: &Member, target: &str, body: Vec<u8>) -> Option<(StatusCode, Bytes)> {
         match self.exchange(node, Question::post(target, body), LONG_REQUEST_TIMEOUT).await {
             Ok((StatusCode::NOT_FOUND, ..)) => None,
@@ -221,16 +215,23 @@ impl Nodes {
         }
     }
 
-    /// Sends a request to another node, without a short timeout. The response is streamed.
-    pub(crate) fn send(
+    /// The token of the request does not cover its body, because the body is streamed.
+    pub(crate) fn forward(
         &self,
         node: &Member,
         question: Question,
-    ) -> impl Future<Output = Result<http::Response<settee_replication::Body>, TransportError>> + Send + use<> {
-        self.call(node, question, LONG_REQUEST_TIMEOUT)
+        body: Body,
+    ) -> impl Future<Output = Result<http::Response<Body>, TransportError>> + Send + use<> {
+        let request = self.request(node, question, LONG_REQUEST_TIMEOUT);
+        async move {
+            let (transport, request) = request.map_err(TransportError::Unusable)?;
+            let mut request = request.map(|_| body);
+            request.extensions_mut().insert(Direct);
+            transport.call(request).await
+        }
     }
 
-    /// Sends a request to another node, which must start to respond within `time`.
+    /// The other node must start to respond within `time`.
     fn exchange(
         &self,
         node: &Member,
@@ -251,7 +252,7 @@ impl Nodes {
         node: &Member,
         question: Question,
         time: Duration,
-    ) -> impl Future<Output = Result<http::Response<settee_replication::Body>, TransportError>> + Send + use<> {
+    ) -> impl Future<Output = Result<http::Response<Body>, TransportError>> + Send + use<> {
         let request = self.request(node, question, time);
         async move {
             let (transport, request) = request.map_err(TransportError::Unusable)?;
@@ -264,7 +265,7 @@ impl Nodes {
         node: &Member,
         question: Question,
         time: Duration,
-    ) -> Result<(Arc<dyn settee_replication::Transport>, http::Request<settee_replication::Body>), String> {
+    ) -> Result<(Arc<dyn Transport>, http::Request<Body>), String> {
         let Question { method, target, headers, body } = question;
         let network = self.network.get().ok_or("this node has not started yet")?;
         let secret = self.secret.current(self.settings.as_ref(), |settings| cluster::SECRET.text(settings));
@@ -293,7 +294,6 @@ impl Nodes {
     }
 }
 
-/// Returns true if the request comes from another node.
 pub(crate) fn is_node(user: &UserContext) -> bool {
     user.roles.iter().any(|role| role == NODE_ROLE)
 }

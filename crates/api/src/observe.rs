@@ -89,7 +89,6 @@ impl Observation {
         }
     }
 
-    /// Cancels `work` when the response has ended or its client has disconnected.
     pub(crate) fn ends(&mut self, work: &Cancellation) {
         self.work = Some(work.on_drop());
     }
@@ -170,8 +169,7 @@ impl Observation {
         }
     }
 
-    /// Writes CouchDB's log line: host, client, user, method, target, status, completeness of the response,
-    /// milliseconds.
+    /// Writes CouchDB's log line: host, client, user, method, target, status, completeness of the response, milliseconds.
     fn log(&self, status: StatusCode, duration_us: u64) {
         tracing::info!(
             target: ACCESS_LOG,
@@ -225,17 +223,14 @@ impl Drop for Observation {
         if self.is_feed {
             self.metrics.end_watching();
         }
-        // Without a status the connection ended before the response.
         if let Some(status) = self.status {
             self.end(status);
         }
     }
 }
 
-/// A streamed body whose request is observed until its end.
 struct ObservedBody {
     pieces: mpsc::Receiver<Result<Bytes, Aborted>>,
-    /// The rest of a large piece.
     piece: Sliced,
     observation: Observation,
 }
@@ -263,7 +258,6 @@ impl hyper::body::Body for ObservedBody {
     }
 }
 
-/// Returns true if a request waits for future changes.
 fn is_feed(uri: &Uri) -> bool {
     let path = uri.path();
     let of_changes = path.ends_with("/_changes") || path == "/_db_updates";

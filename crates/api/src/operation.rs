@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Figures of the operating system about the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessFigures {
     pub open_files: u64,
@@ -14,13 +13,10 @@ pub struct ProcessFigures {
     pub cpu_ms: u64,
 }
 
-/// The origin of a trace: the header `traceparent` of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parent {
     pub trace: u128,
-    /// The span of the client.
     pub span: u64,
-    /// True if the client records the trace.
     pub is_sampled: bool,
 }
 
@@ -30,33 +26,28 @@ pub enum Attribute {
     Number(u64),
 }
 
-/// The span of a served request, for a tracer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     pub trace: u128,
     pub id: u64,
-    /// The span of the client.
     pub parent: Option<u64>,
     pub name: String,
     /// Duration in microseconds. The span ends at the time of the report.
     pub duration_us: u64,
-    /// True for a status of 500 or above.
     pub is_failed: bool,
     /// Attributes by OpenTelemetry's names.
     pub attributes: Vec<(&'static str, Attribute)>,
 }
 
 pub trait Tracer: Send + Sync {
-    /// Returns the ids of trace and span of a new request, if it is sampled.
     fn begin(&self, parent: Option<Parent>) -> Option<(u128, u64)>;
-    /// Records a span that has ended. Must not block.
+    /// Records a span that has ended. Implementations must not block.
     fn end(&self, span: Span);
 }
 
-/// The backups that the server writes itself.
 pub trait Backups: Send + Sync {
     fn state(&self) -> BackupState;
-    /// Requests a backup. One that is being written continues, and no further one is requested.
+    /// Requests a backup. The request is ignored while a backup is written.
     fn start(&self);
 }
 
@@ -65,46 +56,34 @@ pub trait Backups: Send + Sync {
 pub struct BackupState {
     /// URL of the bucket and the prefix.
     pub location: String,
-    /// Time between two backups.
     pub interval_ms: u64,
     /// Time of the next backup. `None` if it is not determined yet, or while a backup is written.
     pub next_ms: Option<u64>,
-    /// The backup that is being written.
     pub running: Option<BackupProgress>,
-    /// Attempts since the start of the server that have ended, the oldest first. Their number is limited.
+    /// Completed and failed attempts since the start of the server, the oldest first. Their number is limited.
     pub attempts: Vec<BackupAttempt>,
     /// Names of the newest backups in the bucket, the oldest first. Their number is limited.
     pub stored: Vec<String>,
 }
 
-/// Progress of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackupProgress {
-    /// Time of the start.
     pub started_ms: u64,
-    /// Number of files of the backup. 0 until the files are determined.
+    /// Number of files of the backup; 0 until the files are determined.
     pub total_files: u64,
-    /// Number of files that are complete.
     pub files: u64,
-    /// Number of bytes that were sent.
     pub sent_bytes: u64,
 }
 
-/// A backup that was written, or that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupAttempt {
-    /// Time of the start.
     pub started_ms: u64,
-    /// Time of the end.
     pub ended_ms: u64,
-    /// Size of the backup, or the message of the error.
     pub outcome: Result<BackupSize, String>,
 }
 
-/// Size of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupSize {
-    /// Size of all files.
     pub bytes: u64,
     /// Number of bytes that were sent; earlier backups contain the others.
     pub sent_bytes: u64,
@@ -113,15 +92,12 @@ pub struct BackupSize {
 /// Numbers of log lines by CouchDB's names of levels.
 pub type LogLines = Vec<(&'static str, u64)>;
 
-/// Functions that access the operating system and the log.
 pub struct Operation {
     pub monotonic_us: Box<dyn Fn() -> u64 + Send + Sync>,
     pub process: Box<dyn Fn() -> ProcessFigures + Send + Sync>,
-    /// Returns the last lines of the log, as far as they are kept.
     pub log_tail: Box<dyn Fn() -> Vec<u8> + Send + Sync>,
     pub log_lines: Box<dyn Fn() -> LogLines + Send + Sync>,
     pub restart: Box<dyn Fn() + Send + Sync>,
-    /// The backups of the server, if they are configured.
     pub backups: Option<Arc<dyn Backups>>,
     /// Duration in microseconds beyond which requests are logged as slow; `u64::MAX` disables this.
     pub slow_request_us: Arc<AtomicU64>,
@@ -129,7 +105,6 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Returns an operation without functions, whose clock does not advance.
     #[must_use]
     pub fn none() -> Self {
         Self {

@@ -1,5 +1,4 @@
-//! Paths: their segments, [`Captures`] of a pattern, and the encoding of names. The router maps paths to
-//! resources.
+//! Paths: their segments, [`Captures`] of a pattern, and the encoding of names.
 
 use std::borrow::Cow;
 
@@ -17,33 +16,28 @@ pub(crate) fn encode_path(name: &str) -> String {
     utf8_percent_encode(name, PATH).to_string()
 }
 
-/// The decoded parts of a path, by their names in the pattern.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Captures {
     pub(crate) parts: Vec<(&'static str, String)>,
-    /// True if the name of the attachment is not UTF-8; the captured name then contains replacement
-    /// characters.
+    /// True if the name of the attachment is not UTF-8; the captured name then contains replacement characters.
     pub(crate) is_garbled: bool,
 }
 
 impl Captures {
-    /// Returns the part with this name; empty if the pattern has none.
+    /// Returns the part with this name, or an empty text if the pattern has no such part.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.find(name).unwrap_or_default()
     }
 
-    /// Returns the part with this name, which may be empty, or `None` if the pattern has none.
     pub(crate) fn find(&self, name: &str) -> Option<&str> {
         self.parts.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the parts of the path that determine the required permission.
     pub(crate) fn place(&self) -> Place<'_> {
         Place { database: self.get("db"), design_document: self.get("ddoc") }
     }
 
-    /// Returns an error if the attachment name is not UTF-8. Reads do not need this check, because no
-    /// attachment has such a name.
+    /// Returns an error if the attachment name is not UTF-8. Reads need no check, because no attachment has such a name.
     pub(crate) fn require_text(&self) -> Result<(), Error> {
         if self.is_garbled { Err(Error::bad_request("Attachment name is not UTF-8 encoded")) } else { Ok(()) }
     }

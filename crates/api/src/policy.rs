@@ -15,27 +15,20 @@ use crate::limits::Limits;
 use crate::params::Plus;
 
 pub(crate) struct Policy {
-    /// Maximum size of a request's path and query.
     pub(crate) max_uri_length: u64,
-    /// Maximum size of a body that is read as a whole.
     pub(crate) max_body_bytes: usize,
-    /// Timeout for the next piece of a request body.
     pub(crate) receive_timeout: Duration,
     /// Time for which a client may receive nothing of a response.
     pub(crate) send_timeout: Duration,
     pub(crate) documents: Limits,
     pub(crate) attachments: attachments::Policy,
     pub(crate) browser: BrowserPolicy,
-    /// The meaning of a plus sign in a path.
     pub(crate) plus: Plus,
     pub(crate) rate_limit: Option<RateLimit>,
     pub(crate) forwarded: Forwarded,
     pub(crate) trusted_proxies: TrustedProxies,
-    /// True if JSONP is enabled.
     pub(crate) allows_jsonp: bool,
-    /// True if the header `Server` contains versions.
     pub(crate) reports_versions: bool,
-    /// The headers of a response to a client that prefers a minimal one.
     pub(crate) minimal_headers: Vec<HeaderName>,
 }
 

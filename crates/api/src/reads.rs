@@ -1,5 +1,4 @@
-//! Reads on behalf of a request: [`reader`] passes its memory and its cancellation to the database, [`ReadCounter`]
-//! counts the reads of its work on all threads.
+//! Reads on behalf of a request, with its memory and its cancellation.
 
 use std::sync::Arc;
 
@@ -7,7 +6,6 @@ use settee_database::{Memory, ReadClient, Taken, Tally};
 use settee_edge::budget::Account;
 use settee_threads::{Scope, yield_if_long};
 
-/// Counts the reads of the work of a request.
 pub(crate) struct ReadCounter(pub(crate) Arc<Tally>);
 
 impl Scope for ReadCounter {
@@ -16,13 +14,11 @@ impl Scope for ReadCounter {
     }
 }
 
-/// Returns the client on whose behalf documents are read.
 pub(crate) fn reader(account: &Arc<Account>) -> ReadClient {
     let memory: Arc<dyn Memory> = Arc::new(Reader(Arc::clone(account)));
     ReadClient { cancellation: account.cancellation().clone(), memory: Some(memory), pace: yield_if_long }
 }
 
-/// The account of a client on whose behalf documents are read.
 struct Reader(Arc<Account>);
 
 impl Memory for Reader {

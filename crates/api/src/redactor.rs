@@ -9,7 +9,7 @@ use hyper::header;
 use settee_auth::UserContext;
 use settee_edge::budget::Account;
 use settee_edge::respond::Body;
-use settee_model::json::{Json, Value, write_array};
+use settee_model::json::{Json, Value, append_object, write_array};
 use settee_replication::documents::{OWNER, is_replicator_database, write_without_credentials};
 
 use crate::Error;
@@ -18,11 +18,9 @@ use crate::params::Plus;
 use crate::path::{self, Captures};
 use crate::respond::{Answer, Response};
 
-/// Maximum size of a response that is searched for credentials.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Resources of a `_replicator` database that return no documents and are open to users without administrator
-/// rights.
+/// Resources that return no documents and are open to users without administrator rights.
 const OPEN_PARTS: [&str; 8] = [
     "_bulk_docs",
     "_revs_diff",
@@ -38,8 +36,7 @@ pub(crate) struct Redactor {
     user: Option<String>,
 }
 
-/// Returns the redactor of the response to a request, if it needs one. Users without administrator rights
-/// can read documents of `_replicator` databases only individually, and without the credentials of other owners.
+/// Users without administrator rights can read documents only individually, without the credentials of other owners.
 pub(crate) fn redactor(
     head: &RequestHead,
     captures: &Captures,
@@ -63,7 +60,6 @@ pub(crate) fn redactor(
 }
 
 impl Redactor {
-    /// Removes credentials from a response, which is a document or a list of `{"ok":document}`.
     pub(crate) async fn cover(self, answer: Response, account: &Arc<Account>) -> Answer {
         let (mut parts, mut body) = answer.into_parts();
         let is_json = parts.headers.get(header::CONTENT_TYPE).is_some_and(|value| value == "application/json");
@@ -89,9 +85,7 @@ impl Redactor {
         if value.is_array() {
             write_array(&mut out, value.elements(), |out, element| match element.get("ok") {
                 Some(document) => {
-                    out.extend_from_slice(b"{\"ok\":");
-                    self.write(out, document);
-                    out.push(b'}');
+                    append_object(out, |object| self.write(object.name("ok"), document));
                 }
                 None => out.extend_from_slice(element.raw()),
             });

@@ -24,7 +24,6 @@ use crate::router::Router;
 use crate::{bridge, routes};
 use claims::Claims;
 
-/// The dependencies of replication that only the server has.
 pub struct ReplicationDependencies {
     pub network: Arc<dyn Connect>,
     pub hostname: String,
@@ -37,8 +36,7 @@ pub struct Replication {
 }
 
 impl Replication {
-    /// Starts replication on the runtime of the caller. Creates the database `_replicator` if it does not
-    /// exist, and resumes the replications of its documents. Returns an error if the databases cannot be read.
+    /// Creates the database `_replicator` if it does not exist, and resumes the replications of its documents.
     pub async fn start(
         node: &Arc<Node>,
         dependencies: ReplicationDependencies,
@@ -65,13 +63,8 @@ impl Replication {
         Ok(Self { replicator, timekeeper })
     }
 
-    /// Asks all replications to stop. Must be called before the server shuts down, because their requests to
-    /// this server would fail otherwise.
-    pub fn begin_stop(&self) {
-        self.replicator.begin_stop();
-    }
-
-    /// Stops all replications, which write their checkpoints.
+    /// Stops all replications. The caller must await this before the server shuts down, because replications write their
+    /// checkpoints by requests to this server.
     pub async fn stop(self) {
         self.replicator.begin_stop();
         self.replicator.stopped().await;
@@ -143,8 +136,7 @@ fn read_settings(node: &Node) -> Settings {
 }
 
 impl Node {
-    /// Returns true if a user may make this server connect to private addresses. Administrators may; other
-    /// users if `[replicator] private_addresses_for_users` is set.
+    /// Returns true for administrators, and for all users if `[replicator] private_addresses_for_users` is set.
     #[must_use]
     pub fn reaches_private_addresses(&self, user: &User) -> bool {
         let is_admin_now = match &user.name {
@@ -157,7 +149,6 @@ impl Node {
     }
 }
 
-/// Connects to databases of this server without sockets, and to others over the network.
 struct Ways {
     node: std::sync::Weak<Node>,
     router: Arc<Router>,

@@ -28,15 +28,11 @@ use crate::params::Query;
 use crate::path::Captures;
 use crate::router::{Router, Takes};
 
-/// Requests with larger bodies run in the slow lane, so that they do not block others. Replicators and clients
-/// send batches of at most about a megabyte.
+/// Requests with larger bodies run in the slow lane. Replicators and clients send batches of about a megabyte.
 const LANE_BYTES: u64 = 1 << 20;
 
-/// A request body that was not read yet.
 pub(crate) enum Unread {
-    /// Received from the client.
     Incoming(Inbound),
-    /// Already in memory.
     Known(Bytes),
     /// Sent by this process. The lock only makes the value `Sync` and is never contended.
     Streamed(Mutex<settee_replication::Body>),
@@ -89,7 +85,6 @@ impl Request {
         })
     }
 
-    /// Runs `work` on a thread that may block, with the pieces of the body as they are received.
     pub(crate) async fn with_pieces<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut Pieces) -> Result<T, Error> + Send + 'static,
@@ -103,20 +98,20 @@ impl Request {
         }
     }
 
-    /// Reads the whole body as JSON, whatever its content type. Returns an error if the client sends none.
+    /// Parses the body whatever its content type is. Returns an error if the client sends no body.
     pub(crate) async fn read_json(&mut self) -> Result<Json, Error> {
         self.require_body()?;
         self.read_json_or_empty().await
     }
 
-    /// Reads the whole body as JSON, whatever its content type. A missing body is an empty text.
+    /// Parses the body whatever its content type is. A missing body is an empty text.
     pub(crate) async fn read_json_or_empty(&mut self) -> Result<Json, Error> {
         let bytes = self.read_body().await?;
         self.head.account.keep(bytes.len().saturating_mul(self.takes.copies())).await?;
         body::json(bytes).await
     }
 
-    /// Reads the whole body as JSON with documents. The content type must be JSON.
+    /// Returns an error unless the content type is JSON.
     pub(crate) async fn read_documents(&mut self) -> Result<Json, Error> {
         body::require_json(&self.headers)?;
         self.require_body()?;
@@ -130,14 +125,12 @@ impl Request {
         let size = match &self.body {
             Some(Unread::Incoming(body)) => body.size_hint(),
             Some(Unread::Known(bytes)) => SizeHint::with_exact(bytes.len() as u64),
-            // Requests from within this process have small bodies.
             Some(Unread::Streamed(_)) | None => SizeHint::with_exact(0),
         };
         may_be_large(self.takes, size.upper(), self.headers.contains_key(header::CONTENT_ENCODING))
     }
 
-    /// Returns the client on whose behalf functions are called: an account, or the address of a client without
-    /// one.
+    /// The client is an account, or the address of a client without one.
     pub(crate) fn caller(&self) -> Caller {
         let client = self.user.name.clone().map_or_else(|| Client::of_address(self.head.peer), Client::User);
         let hash = |named: &dyn Fn(&mut DefaultHasher)| {
@@ -157,19 +150,18 @@ impl Request {
         self.node.outward(&self.head.account)
     }
 
-    /// Reads the whole body as JSON. The content type must be JSON.
+    /// Returns an error unless the content type is JSON.
     pub(crate) async fn read_called_json(&mut self) -> Result<Json, Error> {
         body::require_json(&self.headers)?;
         self.read_json().await
     }
 
-    /// Reads the whole body as a JSON object, whatever its content type.
+    /// Parses the body whatever its content type is. Returns an error unless it is an object.
     pub(crate) async fn read_object(&mut self) -> Result<Json, Error> {
         let body = self.read_json().await?;
         if body.value().is_object() { Ok(body) } else { Err(Error::bad_request("Request body must be a JSON object")) }
     }
 
-    /// Returns an error if the client sends no body.
     pub(crate) fn require_body(&self) -> Result<(), Error> {
         if self.has_body() { Ok(()) } else { Err(Error::bad_request("Missing request body")) }
     }
@@ -191,19 +183,16 @@ impl Request {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Returns the URL of `path` (which starts with a slash) from the view of the client.
     pub(crate) fn absolute(&self, path: &str) -> String {
         absolute(&self.node, &self.head, &self.headers, path)
     }
 }
 
-/// Returns true if a body of `bytes` bytes (`None` if unknown) may be large. A compressed body can be a
-/// thousand times larger.
+/// Returns true if the body may be large. A compressed body can expand by a factor of a thousand.
 fn may_be_large(takes: Takes, bytes: Option<u64>, is_packed: bool) -> bool {
     takes.most_bytes() as u64 > LANE_BYTES && bytes.is_none_or(|bytes| bytes > LANE_BYTES || (is_packed && bytes > 0))
 }
 
-/// Returns the URL of `path` from the view of a client that sent these headers.
 pub(crate) fn absolute(node: &Node, head: &RequestHead, headers: &HeaderMap, path: &str) -> String {
     format!("{}{path}", node.policy().forwarded.origin(headers, head.scheme))
 }

@@ -2,6 +2,9 @@
 
 use crate::Error;
 
+use hyper::StatusCode;
+use settee_model::json::{self, ObjectWriter};
+
 pub(crate) use settee_edge::respond::{Response, json, moved, ok, set, set_etag, streamed, whole};
 
 pub(crate) type Answer = Result<Response, Error>;
@@ -14,9 +17,10 @@ pub(crate) fn error(error: &Error) -> Response {
     response
 }
 
+pub(crate) fn object(status: StatusCode, write: impl FnOnce(&mut ObjectWriter<'_>)) -> Response {
+    json(status, json::object(write))
+}
+
 pub(crate) fn error_text(error: &Error) -> Vec<u8> {
-    let mut text = b"{".to_vec();
-    error.write_members(&mut text);
-    text.push(b'}');
-    text
+    json::object(|object| error.write_members(object))
 }

@@ -4,7 +4,7 @@ pub(crate) mod attachments;
 pub(crate) mod multipart;
 
 use settee_database::{DatabaseError, DocRecord, ReadView};
-use settee_model::json::write_array;
+use settee_model::json::{append_object, write_array};
 use settee_service::revisions::{write_leaves, write_revisions};
 
 use self::attachments::Text;
@@ -15,7 +15,6 @@ use crate::params::document::Extras;
 /// Dependencies of the encoded text, which determine if the revision can be its entity tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoded {
-    /// The text depends only on the revision.
     ByRevision,
     /// The text also depends on other leaves or on the update sequence.
     ByDocument,
@@ -35,7 +34,6 @@ pub(crate) fn write(
     write_with(out, view, id, record, node, extras, &Shown::default())
 }
 
-/// Like [`write()`], with options for attachments.
 pub(crate) fn write_with(
     out: &mut impl Text,
     view: &ReadView,
@@ -59,7 +57,6 @@ pub(crate) fn write_with(
     Ok(encoded)
 }
 
-/// Appends the winning revision, with options for attachments.
 pub(crate) fn write_winner(
     out: &mut impl Text,
     view: &ReadView,
@@ -75,7 +72,6 @@ pub(crate) fn write_winner(
     }
 }
 
-/// Returns the error of a failed read of attachment data.
 pub(crate) fn unreadable(error: std::io::Error) -> Error {
     match error.downcast::<DatabaseError>() {
         Ok(error) => error.into(),
@@ -83,12 +79,10 @@ pub(crate) fn unreadable(error: std::io::Error) -> Error {
     }
 }
 
-/// Returns the dependencies of the text of the revision at `node`.
 pub(crate) fn depends(view: &ReadView, record: &DocRecord, node: u32, extras: Extras) -> Result<Encoded, Error> {
     Ok(members(view, record, node, extras)?.0)
 }
 
-/// Returns the members after the body, in CouchDB's order, and their dependencies.
 fn members(view: &ReadView, record: &DocRecord, node: u32, extras: Extras) -> Result<(Encoded, Vec<u8>), Error> {
     let mut members = Vec::new();
     let limit = if extras.revs || extras.revs_info { view.revs_limit()? } else { 0 };
@@ -122,8 +116,9 @@ fn write_revs_info(out: &mut Vec<u8>, record: &DocRecord, node: u32, limit: usiz
             Some(stored) if stored.deleted => "deleted",
             Some(_) => "available",
         };
-        out.extend_from_slice(b"{\"rev\":");
-        ancestor.rev.write_json(out);
-        out.extend_from_slice(format!(",\"status\":\"{status}\"}}").as_bytes());
+        append_object(out, |object| {
+            ancestor.rev.write_json(object.name("rev"));
+            object.string("status", status);
+        });
     });
 }

@@ -34,7 +34,9 @@ pub(crate) struct Resource {
     /// The methods in CouchDB's order.
     pub(crate) allow: &'static str,
     pub(crate) methods: Vec<Served>,
-    /// The permission, the kind of body and the handler of all other methods, if they are supported.
+    reads: bool,
+    /// True if the method of a request may be replaced.
+    rewrites: bool,
     pub(crate) other_methods: Option<(Permission, Takes, Handler)>,
 }
 
@@ -66,14 +68,23 @@ impl Takes {
         }
     }
 
-    /// Returns the number of copies of a body in memory during its processing, in addition to its text: the
-    /// compact text and its parsed form; for documents also the input and the output of the store.
+    /// Number of copies of a body in memory: the compact text and its parsed form; for documents also the input and the
+    /// output of the store.
     pub(crate) fn copies(self) -> usize {
         match self {
             Self::Options | Self::Lists => 1,
             Self::Documents => 3,
         }
     }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Nothing,
+    Database(&'static str, String),
+    /// Like `Database`, for a request that becomes another one that changes the database.
+    Rewrite(&'static str, String),
+    Server,
 }
 
 enum Segment {
@@ -88,7 +99,11 @@ pub(crate) struct Router {
     by_length: Vec<Vec<usize>>,
 }
 
-/// The result of resolving a path.
+pub(crate) struct Resolved<'a> {
+    plus: Plus,
+    place: Result<Place<'a>, Error>,
+}
+
 struct Place<'a> {
     resource: Option<&'a Resource>,
     captures: Captures,
@@ -96,8 +111,7 @@ struct Place<'a> {
 }
 
 impl Resource {
-    /// Creates a resource without methods. In `path`, `{name}` matches one segment and `{*name}` all remaining
-    /// ones.
+    /// In `path`, `{name}` matches one segment and `{*name}` all remaining ones.
     pub(crate) fn new(path: &'static str, allow: &'static str) -> Self {
         let segments = path.split('/').skip(1).filter(|part| !part.is_empty()).map(|part| {
             match part.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
@@ -108,10 +122,11 @@ impl Resource {
                 },
             }
         });
-        Self { path, segments: segments.collect(), allow, methods: Vec::new(), other_methods: None }
+        let segments = segments.collect();
+        Self { path, segments, allow, methods: Vec::new(), reads: false, rewrites: false, other_methods: None }
     }
 
-    /// Adds a method. Its bodies are options, unless [`Self::takes`] sets another kind.
+    /// Bodies are options, unless [`Self::takes`] sets another kind.
     pub(crate) fn on<F, T>(mut self, method: Method, permission: Permission, handler: F) -> Self
     where
         F: Fn(Request) -> T + Send + Sync + 'static,
@@ -122,7 +137,6 @@ impl Resource {
         self
     }
 
-    /// Sets the kind of the bodies of POST, PUT and unnamed methods.
     pub(crate) fn takes(mut self, takes: Takes) -> Self {
         for served in &mut self.methods {
             if matches!(served.method, Method::POST | Method::PUT) {
@@ -135,7 +149,16 @@ impl Resource {
         self
     }
 
-    /// Adds a handler for all methods that were not added.
+    /// Declares that no method changes documents, so that every node of a cluster serves the resource.
+    pub(crate) fn reads(self) -> Self {
+        Self { reads: true, ..self }
+    }
+
+    /// Declares that a request of any method may become one that changes documents.
+    pub(crate) fn rewrites(self) -> Self {
+        Self { rewrites: true, ..self }
+    }
+
     pub(crate) fn any<F, T>(mut self, permission: Permission, handler: F) -> Self
     where
         F: Fn(Request) -> T + Send + Sync + 'static,
@@ -177,7 +200,7 @@ impl Resource {
         self.on(Method::DELETE, permission, handler)
     }
 
-    /// Returns the permission of `method`, the kind of its bodies, and its handler. HEAD is handled as GET.
+    /// Treats HEAD as GET.
     pub(crate) fn method(&self, method: &Method) -> Result<(Permission, Takes, &Handler), Error> {
         let method = if method == Method::HEAD { &Method::GET } else { method };
         match (self.methods.iter().find(|served| served.method == method), &self.other_methods) {
@@ -202,7 +225,6 @@ impl Resource {
         })
     }
 
-    /// Returns true for functions of design documents and resources of their views.
     fn is_function(&self) -> bool {
         self.path.starts_with("/{db}/_design/{ddoc}/_")
     }
@@ -216,7 +238,6 @@ impl Resource {
         Captures { parts: self.segments.iter().enumerate().filter_map(capture).collect(), is_garbled: false }
     }
 
-    /// Returns the number of segments before the attachment name, if the path ends with one.
     fn attachment_at(&self) -> Option<usize> {
         matches!(self.segments.last(), Some(Segment::Rest("attachment"))).then(|| self.segments.len() - 1)
     }
@@ -230,7 +251,6 @@ impl Router {
         Self { resources, by_length }
     }
 
-    /// Returns the first resource that matches a path.
     fn resource(&self, parts: &[Cow<'_, str>]) -> Option<&Resource> {
         let candidates = &self.by_length[parts.len().min(self.by_length.len() - 1)];
         candidates.iter().map(|&index| &self.resources[index]).find(|resource| resource.matches(parts))
@@ -241,15 +261,17 @@ impl Router {
         &self.resources
     }
 
-    pub(crate) async fn dispatch(
+    pub(crate) async fn handle(
         self: &Arc<Self>,
         node: &Arc<Node>,
-        head: RequestHead,
-        headers: HeaderMap,
+        resolved: Resolved<'_>,
+        (head, headers): (RequestHead, HeaderMap),
         user: UserContext,
         body: Option<Unread>,
     ) -> Answer {
-        let place = self.place(head.uri.path(), node.policy().plus)?;
+        let plus = node.policy().plus;
+        // Another node may have changed the setting since the path was resolved.
+        let place = if resolved.plus == plus { resolved.place } else { self.place(head.uri.path(), plus) }?;
         get_ready(node, &place.captures).await;
         let found = match place.resource {
             Some(resource) => {
@@ -274,10 +296,9 @@ impl Router {
                     return Ok(respond::moved(&absolute(node, &head, &headers, &target)));
                 }
             }
-            // Unauthorized users must not learn which resources exist, so unsupported paths are authorized
-            // like supported ones of their kind.
+            // Unauthorized users must not learn which resources exist.
             Err(_) => {
-                let Split { parts, .. } = split(head.uri.path(), node.policy().plus);
+                let Split { parts, .. } = split(head.uri.path(), plus);
                 let permission = of_unserved(&head.method, &parts);
                 node.access.authorize(permission, &user, place.captures.place()).await?;
                 open_database(node, &place.captures)?;
@@ -290,8 +311,7 @@ impl Router {
         let (takes, handler) = match found {
             Ok((.., takes, handler)) => (takes, handler),
             Err(error) => {
-                // As in CouchDB, the design document of a function is opened before an unsupported method is
-                // reported.
+                // As in CouchDB, the design document is opened before an unsupported method is reported.
                 if place.resource.is_some_and(Resource::is_function) || is_unknown_function(&place.captures) {
                     require_design_document(node, &place.captures).await?;
                 }
@@ -302,7 +322,7 @@ impl Router {
             require_design_document(node, &place.captures).await?;
         }
         let (node, router, captures) = (Arc::clone(node), Arc::clone(self), place.captures);
-        let redactor = redactor::redactor(&head, &captures, &user, node.policy().plus)?;
+        let redactor = redactor::redactor(&head, &captures, &user, plus)?;
         let account = Arc::clone(&head.account);
         let other = node.nodes.named(captures.get("node"), &user);
         let request = Request { node: Arc::clone(&node), router, head, headers, query, user, captures, body, takes };
@@ -317,31 +337,16 @@ impl Router {
         }
     }
 
-    /// Returns the path of the resource that serves `method` on `path`, and what the method needs. `None` if none does.
     pub(crate) fn served(&self, method: &Method, path: &str, plus: Plus) -> Option<(&'static str, Permission)> {
         let resource = self.place(path, plus).ok()?.resource?;
         let (permission, ..) = resource.method(method).ok()?;
         Some((resource.path, permission))
     }
 
-    /// Returns the resource and the database of a request that writes documents, if it may be a small write.
-    pub(crate) fn written(&self, method: &Method, path: &str, plus: Plus) -> Option<(&'static str, String)> {
-        if ![Method::PUT, Method::DELETE, Method::POST].contains(method) {
-            return None;
-        }
-        // The path is not resolved completely, because this runs for every request that may be a small write.
-        // These paths have no partitions and no attachment names.
-        let Split { mut parts, garbled: None } = split(path, plus) else { return None };
-        let path = self.resource(&parts)?.path;
-        let is_write = match path {
-            "/{db}" | "/{db}/_bulk_docs" => method == Method::POST,
-            "/{db}/{doc}" | "/{db}/_local/{local}" => method != Method::POST,
-            _ => false,
-        };
-        is_write.then(|| (path, parts.swap_remove(0).into_owned()))
+    pub(crate) fn resolve(&self, path: &str, plus: Plus) -> Resolved<'_> {
+        Resolved { plus, place: self.place(path, plus) }
     }
 
-    /// Resolves a path. A partition is followed by a path of its database.
     fn place(&self, path: &str, plus: Plus) -> Result<Place<'_>, Error> {
         let Split { mut parts, garbled } = split(path, plus);
         let partition = (parts.len() > 3 && parts[1] == "_partition").then(|| parts[2].to_string());
@@ -374,15 +379,29 @@ impl Router {
     }
 }
 
+impl Resolved<'_> {
+    pub(crate) fn effect(&self, method: &Method) -> Effect {
+        let Ok(Place { resource: Some(resource), captures, .. }) = &self.place else {
+            return Effect::Nothing;
+        };
+        let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
+        match captures.get("db") {
+            _ if resource.reads || is_safe && !resource.rewrites => Effect::Nothing,
+            "" => Effect::Server,
+            name if resource.rewrites => Effect::Rewrite(resource.path, name.to_owned()),
+            name => Effect::Database(resource.path, name.to_owned()),
+        }
+    }
+}
+
 async fn pass_on(other: &Member, mut request: Request) -> Answer {
     let body = request.read_body().await?;
     let asked = (&request.head.method, &request.head.uri);
     request.node.nodes.pass_on(other, asked, &request.headers, body).await
 }
 
-/// Opens the database in the path, or refreshes it after changes of other nodes, on a thread that may block if
-/// that requires reads. A slow or unreachable store therefore blocks no thread of the runtime. Errors are
-/// ignored here and reported by the next access.
+/// Opens or refreshes the database on a thread that may block, so that a slow store blocks no thread of the runtime.
+/// Errors are ignored here and reported by the next access.
 async fn get_ready(node: &Arc<Node>, captures: &Captures) {
     let name = captures.get("db");
     if name.is_empty() || node.catalog.is_at_hand(name) {
@@ -392,7 +411,6 @@ async fn get_ready(node: &Arc<Node>, captures: &Captures) {
     let _ = bridge::blocking(move || node.database(&name).map(|_| ())).await;
 }
 
-/// Returns an error if the database in the path does not exist.
 fn open_database(node: &Node, captures: &Captures) -> Result<(), Error> {
     match captures.get("db") {
         "" => Ok(()),
@@ -400,8 +418,8 @@ fn open_database(node: &Node, captures: &Captures) -> Result<(), Error> {
     }
 }
 
-/// Returns the target of a read below a design document whose slash is escaped, with a plain slash. CouchDB
-/// redirects there, because relative URLs in attachments would resolve wrongly otherwise.
+/// Returns the target with a plain slash. CouchDB redirects reads there, because relative URLs in attachments would
+/// resolve wrongly otherwise.
 fn with_plain_slash(uri: &Uri) -> Option<String> {
     const PREFIX: &str = "_design";
     let path = uri.path();
@@ -412,8 +430,7 @@ fn with_plain_slash(uri: &Uri) -> Option<String> {
     Some(format!("{}{PREFIX}/{rest}{query}", &path[..start]))
 }
 
-/// Returns true if the resource of these segments (starting with the database) exists within partitions as
-/// well.
+/// `parts` starts with the database.
 fn serves_partitions(parts: &[Cow<'_, str>]) -> bool {
     match parts.get(1).map_or("", |part| part.as_ref()) {
         "_all_docs" | "_find" | "_explain" | "_index" => true,
@@ -422,7 +439,6 @@ fn serves_partitions(parts: &[Cow<'_, str>]) -> bool {
     }
 }
 
-/// Adds the partition to the query. Returns an error if the database has no partitions or the name is invalid.
 fn enter_partition(node: &Node, captures: &Captures, partition: &str, query: &mut Query) -> Result<(), Error> {
     require_partitioned(&*node.database(captures.get("db"))?)?;
     validate_partition(partition)?;
@@ -436,7 +452,6 @@ pub(crate) fn require_partitioned(database: &Database) -> Result<(), Error> {
     }
 }
 
-/// Returns true for an attachment of a design document whose name starts like that of a function.
 fn is_unknown_function(captures: &Captures) -> bool {
     captures.find("ddoc").is_some() && captures.get("attachment").starts_with('_')
 }
@@ -451,7 +466,7 @@ async fn require_design_document(node: &Arc<Node>, captures: &Captures) -> Resul
     .await
 }
 
-/// Returns the permission of an unsupported path or method. CouchDB checks it first, so that unauthorized
+/// Returns the permission that CouchDB checks before it reports an unsupported path or method, so that unauthorized
 /// users do not learn which resources exist.
 fn of_unserved(method: &Method, path: &[Cow<'_, str>]) -> Permission {
     let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();

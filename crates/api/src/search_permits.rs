@@ -5,7 +5,6 @@ use std::sync::Arc;
 use settee_settings::{Settings, search};
 use settee_threads::Permits;
 
-/// Permits for searches, shared between clients.
 pub(crate) struct SearchPermits(Arc<Permits>);
 
 impl SearchPermits {

@@ -1,5 +1,4 @@
-//! Searches on behalf of clients: their time limit ([`Searching`]) and concurrency limit
-//! ([`SearchPermits`](crate::search_permits::SearchPermits)).
+//! Searches on behalf of clients: their time limit and concurrency limit.
 //!
 //! A search occupies a processor, however small its request is. The number of concurrent searches is therefore
 //! small, and no client holds all permits, so that other clients get one immediately.
@@ -17,7 +16,6 @@ use crate::Error;
 use crate::node::Node;
 use crate::request::Request;
 
-/// The interval at which a search that waits for its permit checks its limits.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 pub(crate) struct Searches {
@@ -28,7 +26,6 @@ pub(crate) struct Searches {
 }
 
 impl Searches {
-    /// Creates the searches of `request`, with the timeout `[search] timeout_ms`.
     pub(crate) fn of(request: &Request) -> Self {
         let node = Arc::clone(&request.node);
         let timeout_ms = search::TIMEOUT_MS.of(node.settings.as_ref());
@@ -43,7 +40,6 @@ impl Searches {
         permit.map_err(|_| settee_search::Error::TimedOut.into())
     }
 
-    /// Like `permit`, on a thread that may block.
     pub(crate) fn permit_now(&self, limits: &SearchLimits) -> Result<Permit, Error> {
         let permits = &self.node.search_permits.permits();
         Handle::current().block_on(async {
@@ -57,7 +53,6 @@ impl Searches {
         })
     }
 
-    /// Returns the limits of the searches, which end when the request of `account` is cancelled.
     pub(crate) fn limits(&self, account: &Arc<Account>) -> SearchLimits {
         SearchLimits::of(Arc::new(Searching {
             node: Arc::clone(&self.node),
@@ -67,7 +62,6 @@ impl Searches {
     }
 }
 
-/// A client whose search is running.
 struct Searching {
     node: Arc<Node>,
     account: Arc<Account>,

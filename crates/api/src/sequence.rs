@@ -15,14 +15,12 @@ use crate::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Since {
     Seq(u64),
-    /// After all changes.
     Now,
     /// Before the changes since this time, in seconds since 1970.
     Time(u64),
 }
 
 impl Since {
-    /// Returns the update sequence after which a feed starts.
     pub(crate) fn start(self, view: &ReadView) -> Result<u64, Error> {
         match self {
             Self::Seq(seq) => Ok(seq.min(view.update_seq()?)),
@@ -83,7 +81,6 @@ pub(crate) fn parse(text: &str, database: &Database) -> Result<Since, Error> {
     Ok(Since::Seq(if instance == database.instance() { seq } else { 0 }))
 }
 
-/// The instance at the end of a sequence that an earlier version issued.
 fn short_instance(opaque: &str) -> Option<u64> {
     let is_hex = opaque.len() == 16 && opaque.bytes().all(|byte| byte.is_ascii_hexdigit());
     u64::from_str_radix(opaque, 16).ok().filter(|_| is_hex)

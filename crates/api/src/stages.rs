@@ -1,4 +1,4 @@
-//! [`Service`]: passes a request through the stages, from its head to the last header of its response.
+//! [`Service`]: the stages of a request, in the order of [`Service::handle`].
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -6,8 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
-use hyper::{HeaderMap, Method, Uri, Version};
-use settee_edge::body::inbound::Inbound;
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, StatusCode, Uri, Version};
+use settee_auth::UserContext;
+use settee_edge::body::inbound::{Inbound, Leftover};
 use settee_edge::body::{self, timeout::ReceiveTimeout};
 use settee_edge::budget::{Account, Share};
 use settee_edge::connection::Handler;
@@ -17,29 +19,25 @@ use settee_edge::server::Listener;
 use settee_edge::shutdown::Shutdown;
 use settee_edge::slots::Ending;
 use settee_edge::target;
-use settee_service::commits::{self, Optimistic};
 use settee_settings::Settings;
 
-use crate::authentication::{self, Caller};
+use crate::authentication::{self, Caller, TOKEN};
 use crate::browser::{self, Viewer};
-use crate::handover::Handed;
+use crate::forwarding::{self, Forwarded, Sender, Writing};
 use crate::head::{REQUEST_ID, RequestHead, Seen, copy};
-use crate::limits::SMALL_BODY_BYTES_MAX;
 use crate::node::Node;
-use crate::nodes::REQUEST_BYTES_MAX;
+use crate::nodes::{ALIVE, REQUEST_BYTES_MAX};
 use crate::observe::Observation;
 use crate::policy::Policy;
 use crate::reads::ReadCounter;
 use crate::request::Unread;
 use crate::respond::{self, Answer, Response};
-use crate::router::Router;
-use crate::steering::{self, Arriving, Steered};
-use crate::{Error, handed, jsonp, optimistic, routes};
+use crate::router::{Effect, Resolved, Router};
+use crate::{Error, in_process, jsonp, routes};
 
 const METHOD_OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
-/// Header with the time to receive the body, in milliseconds.
 const BODY_TIME: HeaderName = HeaderName::from_static("x-couchdb-body-time");
 
 pub(crate) struct Service {
@@ -48,8 +46,8 @@ pub(crate) struct Service {
     version: HeaderValue,
 }
 
-/// Serves requests with `node`, see [`settee_edge::server::serve`].
 pub async fn serve(node: Arc<Node>, listeners: Vec<Listener>, connections: u64, shutdown: Shutdown) {
+    node.begin_writing();
     let router = Arc::new(routes::router(&shutdown));
     settee_edge::server::serve(Service::new(node, router), listeners, connections, shutdown).await;
 }
@@ -59,13 +57,13 @@ impl Handler for Service {
         self.node.settings.as_ref()
     }
 
-    fn answer(
+    fn handle(
         self: Arc<Self>,
         request: hyper::Request<Incoming>,
         peer: Peer,
         ending: Arc<Ending>,
     ) -> Pin<Box<dyn Future<Output = Response> + Send>> {
-        Box::pin(self.respond(request, peer, ending))
+        Box::pin(Self::handle(self, request, peer, ending))
     }
 
     fn stop(&self) {
@@ -81,82 +79,166 @@ impl Service {
         Arc::new(Self { node, router, version })
     }
 
-    pub(crate) fn node(&self) -> &Arc<Node> {
-        &self.node
+    /// The stages have the numbers of the path of a request in ARCHITECTURE.md; the first stage is in `settee_edge`.
+    async fn handle(self: Arc<Self>, request: hyper::Request<Incoming>, peer: Peer, ending: Arc<Ending>) -> Response {
+        let (mut parts, body) = request.into_parts();
+        // Probes of nodes are answered before the token is verified, because that may have to wait for the store.
+        if parts.uri.path() == ALIVE && self.node.nodes.is_cluster() && parts.headers.contains_key(TOKEN) {
+            return respond::json(StatusCode::OK, b"{}".to_vec());
+        }
+        let (connection, body) = Connection::of(&parts, body);
+        as_http1(&mut parts);
+
+        // 2. The client, whose address lockout, rate limits and logs use, and the observation.
+        let sender = match Sender::of(&self.node, &mut parts, peer) {
+            Ok(sender) => sender,
+            Err(error) => return connection.finish(respond::error(&error)).await,
+        };
+        let id = self.request_id(&parts.headers);
+        let account = Account::new(&self.node.budget, Some(ending), Share::Anonymous);
+        let (head, observation) = self.observe(&parts, sender.peer(), &id, &account);
+        let headers = parts.headers;
+
+        // 3. The resource, and the node that handles the request.
+        let resolved = self.router.resolve(head.uri.path(), self.node.policy().plus);
+        let effect = self.effect(&resolved, &head.method);
+        let (body, writing) = match self.forward(&sender, &effect, (&head, &headers, &id), body).await {
+            Ok(here) => here,
+            Err(Served::Here(response)) => return observation.answered(connection.finish(response).await, account),
+            // The other node counts and logs the request.
+            Err(Served::Elsewhere(response)) => return connection.finish(response).await,
+        };
+        let response = match sender {
+            Sender::User(user) => {
+                in_process::handle(&self.node, &self.router, &user, resolved, (head, headers), body).await
+            }
+            Sender::Client(_) | Sender::Node(_) => {
+                let mut completion = Completion::of(&head, &headers, id);
+                let reads = Arc::new(ReadCounter(Arc::clone(&head.seen.tally)));
+                // The future is boxed, as are its stages, because each waiting future would otherwise contain their memory.
+                let answer = Box::pin(async {
+                    // Other nodes may have changed settings, accounts and security objects.
+                    self.catch_up(&effect).await?;
+                    // 4. Requests that need no user, and the user.
+                    if let Some(response) = self.admit(&head, &headers)? {
+                        return Ok(response);
+                    }
+                    let request = (head, headers, body);
+                    let (head, body, user) = self.authenticate(request, &mut completion.renewed).await?;
+                    // 5 and 6. The permission, the database, the handler.
+                    self.router.handle(&self.node, resolved, head, user, Some(body)).await
+                });
+                let answer = settee_threads::within(reads, answer).await;
+                // 7. The headers of the answer.
+                self.complete(completion, answer)
+            }
+        };
+        drop(writing);
+        if effect == Effect::Server {
+            self.node.nodes.notify_writers().await;
+        }
+        observation.answered(connection.finish(response).await, account)
     }
 
-    async fn respond(self: Arc<Self>, request: hyper::Request<Incoming>, peer: Peer, ending: Arc<Ending>) -> Response {
-        let (mut parts, body) = request.into_parts();
-        let waits_to_be_asked = parts.headers.contains_key(header::EXPECT);
-        let (body, leftover) = Inbound::new(body);
-        as_http1(&mut parts);
-        // A stream of HTTP/2 ends without closing the connection.
-        let may_close = parts.version < Version::HTTP_2;
-        let finish = async |mut response: Response| {
-            if may_close && !leftover.clear(waits_to_be_asked).await {
-                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-            }
-            response
-        };
-        if handed::is_message(&parts) {
-            return finish(handed::answer(&self, &parts, body, &ending).await).await;
-        }
-        // From here on the address is that of the client; lockout, rate limits and logs use it.
-        let peer = Peer { ip: self.node.policy().trusted_proxies.client(peer.ip, &parts.headers), ..peer };
-        let id = self.request_id(&parts.headers);
+    fn observe(&self, parts: &Parts, client: Peer, id: &str, account: &Arc<Account>) -> (RequestHead, Observation) {
         let method = effective_method(&parts.method, &parts.headers);
         let mut observation =
-            Observation::begin(self.node.observers(), &method, &parts.uri, &parts.headers, peer.ip, &id);
-        let account = Account::new(&self.node.budget, Some(ending), Share::Anonymous);
+            Observation::begin(self.node.observers(), &method, &parts.uri, &parts.headers, client.ip, id);
         observation.ends(account.cancellation());
-        let arriving = Arriving {
-            method,
-            uri: parts.uri,
-            headers: parts.headers,
-            peer,
-            id: &id,
-            seen: Arc::clone(&observation.seen),
-            account: Arc::clone(&account),
-        };
-        let response = finish(self.serve(arriving, body).await).await;
-        observation.answered(response, account)
+        let seen = Arc::clone(&observation.seen);
+        (RequestHead::of_client(method, parts.uri.clone(), client, seen, Arc::clone(account)), observation)
     }
 
-    /// Handles a request that another node has forwarded and collects its facts in `seen`. The forwarding node
-    /// counts and logs it.
-    pub(crate) async fn answer_handed(&self, request: Handed, seen: &Arc<Seen>, account: &Arc<Account>) -> Response {
-        let Handed { method, uri, headers, client, body } = request;
-        let id = self.request_id(&headers);
-        let head = RequestHead::of_client(method, uri, client, Arc::clone(seen), Arc::clone(account));
-        self.handle(head, headers, Unread::Incoming(Inbound::of_message(body)), &id).await
+    /// A single node makes all changes itself.
+    fn effect(&self, resolved: &Resolved<'_>, method: &Method) -> Effect {
+        if self.node.nodes.is_cluster() { resolved.effect(method) } else { Effect::Nothing }
     }
 
-    /// Handles a request here or forwards it to the preferred node of its database.
-    async fn serve(&self, request: Arriving<'_>, body: Inbound) -> Response {
-        let (body, doubt) = match steering::steer(&self.node, &self.router, &request, body).await {
-            Steered::Answered(response) => return response,
-            Steered::Here(body) => (body, None),
-            Steered::Again(body, doubt) => (body, Some(doubt)),
+    /// Forwards a request of a client to its writer. Returns the body if this node handles the request.
+    async fn forward(
+        &self,
+        sender: &Sender,
+        effect: &Effect,
+        (head, headers, id): (&RequestHead, &HeaderMap, &str),
+        body: Inbound,
+    ) -> Result<(Unread, Option<Writing>), Served> {
+        let (Effect::Database(path, database) | Effect::Rewrite(path, database)) = effect else {
+            return Ok((Unread::Incoming(body), None));
         };
-        let Arriving { method, uri, headers, peer, id, seen, account } = request;
-        let head = RequestHead::of_client(method, uri, peer, seen, account);
-        let response = self.handle(head, headers, body, id).await;
-        match doubt {
-            Some(doubt) => doubt.resolve(response),
-            None => response,
+        match sender {
+            Sender::Client(_) => {
+                head.seen.set_route(path);
+                match forwarding::forward(&self.node, database, (head, headers, id), body).await {
+                    Forwarded::Here(body, writing) => Ok((body, Some(writing))),
+                    Forwarded::Answered(response) => Err(Served::Elsewhere(response)),
+                    Forwarded::Failed(error) => Err(Served::Here(self.node.refuse(&Caller::of(head, headers), &error))),
+                }
+            }
+            Sender::Node(_) | Sender::User(_) => match forwarding::start(&self.node, database).await {
+                Some(writing) => Ok((Unread::Incoming(body), Some(writing))),
+                None => Err(Served::Here(forwarding::not_writer())),
+            },
         }
     }
 
-    async fn handle(&self, head: RequestHead, headers: HeaderMap, body: Unread, id: &str) -> Response {
-        let viewer = Viewer::of(&headers, head.scheme);
-        let prefers_minimal = headers.get(PREFER).is_some_and(|value| value == "return=minimal");
-        let (method, uri, seen) = (head.method.clone(), head.uri.clone(), Arc::clone(&head.seen));
-        let caller = Caller::of(&head, &headers);
-        let mut renewed = None;
-        // Boxed, as are its stages, because each waiting future would otherwise contain their memory once or
-        // twice, and be moved with it.
-        let answer = Box::pin(self.decide(head, headers, body, &mut renewed));
-        let answer = settee_threads::within(Arc::new(ReadCounter(Arc::clone(&seen.tally))), answer).await;
+    /// Waits until everything that other processes have finished is visible to this process. The writer of all shards makes
+    /// the changes of documents itself; other nodes announce other changes (`notify_writers`). Indexes are built by any node.
+    async fn catch_up(&self, effect: &Effect) -> Result<(), Error> {
+        let is_writer = || self.node.nodes.writers().is_some_and(|writers| writers.holds_all());
+        let is_current = matches!(effect, Effect::Database(..)) && is_writer() && !self.node.settings.is_behind();
+        if is_current { Ok(()) } else { self.node.catch_up.wait().await }
+    }
+
+    fn admit(&self, head: &RequestHead, headers: &HeaderMap) -> Result<Option<Response>, Error> {
+        let policy = &self.node.policy();
+        if let Some(error) = target::refused(headers) {
+            return Err(error.into());
+        }
+        let limit = policy.max_uri_length;
+        if head.uri.path_and_query().is_some_and(|target| target.as_str().len() as u64 > limit) {
+            return Err(settee_edge::Error::uri_too_long().into());
+        }
+        if let Some(response) = policy.browser.preflight(&head.method, headers) {
+            return Ok(Some(response));
+        }
+        let all_users_are_admins = !self.node.authenticator.has_admins();
+        if all_users_are_admins {
+            browser::refuse_public_name(headers)?;
+        }
+        policy.browser.refuse_forged(&head.method, headers, all_users_are_admins)?;
+        self.count(policy, ClientKind::Address, || Client::of_address(head.peer))?;
+        Ok(None)
+    }
+
+    async fn authenticate(
+        &self,
+        (mut head, headers, body): (RequestHead, HeaderMap, Unread),
+        renewed: &mut Option<HeaderValue>,
+    ) -> Result<((RequestHead, HeaderMap), Unread, UserContext), Error> {
+        let found = authentication::authenticate(&self.node.authentication, &head, &headers).await?;
+        (head.handler, *renewed) = (found.handler, found.renewed);
+        let policy = &self.node.policy();
+        let (headers, body) = match &found.token {
+            None => (headers, body),
+            Some(token) => {
+                let body = self.read_known(policy, body, &headers, &head).await?;
+                authentication::require_body(token, &body)?;
+                (authentication::covered(&headers), Unread::Known(body))
+            }
+        };
+        if let Some(name) = &found.user.name {
+            head.seen.set_user(name);
+        }
+        let client = || found.user.name.clone().map_or_else(|| Client::of_address(head.peer), Client::User);
+        self.count(policy, ClientKind::User, client)?;
+        if head.method == Method::HEAD {
+            head.method = Method::GET;
+        }
+        Ok(((head, headers), body, found.user))
+    }
+
+    fn complete(&self, completion: Completion, answer: Answer) -> Response {
+        let Completion { method, uri, id, seen, viewer, caller, prefers_minimal, renewed } = completion;
         let policy = self.node.policy();
         let mut response = answer.unwrap_or_else(|error| {
             if error.status.is_server_error() {
@@ -173,7 +255,7 @@ impl Service {
         let headers = response.headers_mut();
         let version = if policy.reports_versions { self.version.clone() } else { HeaderValue::from_static("CouchDB") };
         headers.insert(header::SERVER, version);
-        respond::set(headers, REQUEST_ID, id);
+        respond::set(headers, REQUEST_ID, &id);
         headers.insert(BODY_TIME, HeaderValue::from(seen.body_ms()));
         if prefers_minimal {
             let kept = policy.minimal_headers.iter().filter_map(|name| Some((name.clone(), headers.remove(name)?)));
@@ -183,103 +265,6 @@ impl Service {
         response
     }
 
-    /// Handles the request with optimistic validation if possible, and otherwise after a catch-up.
-    async fn decide(
-        &self,
-        head: RequestHead,
-        headers: HeaderMap,
-        mut body: Unread,
-        renewed: &mut Option<HeaderValue>,
-    ) -> Answer {
-        if let Some(answer) = self.handle_optimistically(&head, &headers, &mut body, renewed).await {
-            return answer;
-        }
-        // Precedes all decisions that depend on state that other nodes may have changed: settings, accounts,
-        // security objects.
-        self.node.catch_up.wait().await?;
-        let policy = self.node.policy();
-        Box::pin(self.route(&policy, head, headers, body, renewed)).await
-    }
-
-    /// Handles a small write with optimistic validation. Returns `None` if the node must catch up first.
-    async fn handle_optimistically(
-        &self,
-        head: &RequestHead,
-        headers: &HeaderMap,
-        body: &mut Unread,
-        renewed: &mut Option<HeaderValue>,
-    ) -> Option<Answer> {
-        let Unread::Incoming(incoming) = body else { return None };
-        let asked = (&head.method, &head.uri, headers);
-        let (_, database) = optimistic::small_write(&self.node, &self.router, asked, incoming)?;
-        let read_set = optimistic::read_set(&self.node, &database, &head.uri, headers)?;
-        let policy = self.node.policy();
-        let Unread::Incoming(incoming) = std::mem::replace(body, Unread::Known(Bytes::new())) else { return None };
-        let (begun_us, timeout) = ((self.node.operation.monotonic_us)(), ReceiveTimeout::new(policy.receive_timeout));
-        let bytes = match body::read(incoming, headers, SMALL_BODY_BYTES_MAX, timeout, &head.account).await {
-            Ok(bytes) => bytes,
-            Err(error) => return Some(Err(error.into())),
-        };
-        head.seen.set_body_time(begun_us, (self.node.operation.monotonic_us)());
-        *body = Unread::Known(bytes.clone());
-        let routed = Box::pin(self.route(&policy, head.clone(), headers.clone(), Unread::Known(bytes), renewed));
-        match commits::with_read_set(read_set.clone(), routed).await {
-            Optimistic::Settled(answer) => Some(answer),
-            Optimistic::Open(answer) => {
-                let is_all = self.node.catch_up.wait().await.is_ok() && read_set.is_current();
-                is_all.then_some(answer)
-            }
-            Optimistic::Outdated => None,
-        }
-    }
-
-    async fn route(
-        &self,
-        policy: &Policy,
-        mut head: RequestHead,
-        headers: HeaderMap,
-        body: Unread,
-        renewed: &mut Option<HeaderValue>,
-    ) -> Answer {
-        head.seen.set_handled();
-        if let Some(error) = target::refused(&headers) {
-            return Err(error.into());
-        }
-        let limit = policy.max_uri_length;
-        if head.uri.path_and_query().is_some_and(|target| target.as_str().len() as u64 > limit) {
-            return Err(settee_edge::Error::uri_too_long().into());
-        }
-        if let Some(response) = policy.browser.preflight(&head.method, &headers) {
-            return Ok(response);
-        }
-        let all_users_are_admins = !self.node.authenticator.has_admins();
-        if all_users_are_admins {
-            browser::refuse_public_name(&headers)?;
-        }
-        policy.browser.refuse_forged(&head.method, &headers, all_users_are_admins)?;
-        let by_address = Client::of_address(head.peer);
-        self.count(policy, ClientKind::Address, || by_address.clone())?;
-        let found = authentication::authenticate(&self.node.authentication, &head, &headers).await?;
-        (head.handler, *renewed) = (found.handler, found.renewed);
-        let (headers, body) = match &found.token {
-            None => (headers, body),
-            Some(token) => {
-                let body = self.read_known(policy, body, &headers, &head).await?;
-                authentication::require_body(token, &body)?;
-                (authentication::covered(&headers), Unread::Known(body))
-            }
-        };
-        if let Some(name) = &found.user.name {
-            head.seen.set_user(name);
-        }
-        self.count(policy, ClientKind::User, || found.user.name.clone().map_or(by_address, Client::User))?;
-        if head.method == Method::HEAD {
-            head.method = Method::GET;
-        }
-        self.router.dispatch(&self.node, head, headers, found.user, Some(body)).await
-    }
-
-    /// Reads the whole body of a request of another node.
     async fn read_known(
         &self,
         policy: &Policy,
@@ -293,12 +278,10 @@ impl Service {
                 let timeout = ReceiveTimeout::new(policy.receive_timeout);
                 Ok(body::read(body, headers, REQUEST_BYTES_MAX, timeout, &head.account).await?)
             }
-            // Requests from within this process have no token.
             Unread::Streamed(_) => Err(Error::bad_request("a node sends no such body")),
         }
     }
 
-    /// Applies the rate limit if it uses this kind of client.
     fn count(&self, policy: &Policy, kind: ClientKind, client: impl FnOnce() -> Client) -> Result<(), Error> {
         match &policy.rate_limit {
             Some(limit) if limit.by == kind => Ok(self.node.rates.take(limit, client())?),
@@ -306,7 +289,6 @@ impl Service {
         }
     }
 
-    /// Returns the id from the client if it is valid, otherwise a new one.
     fn request_id(&self, headers: &HeaderMap) -> String {
         let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
         let harmless = |id: &&str| {
@@ -316,9 +298,61 @@ impl Service {
     }
 }
 
-/// Converts an HTTP/2 request to the form of HTTP/1.1: the host becomes a header and is removed from the
-/// target.
-fn as_http1(parts: &mut hyper::http::request::Parts) {
+enum Served {
+    Here(Response),
+    Elsewhere(Response),
+}
+
+struct Connection {
+    leftover: Leftover,
+    waits_to_be_asked: bool,
+    /// False for HTTP/2, because a stream ends without closing the connection.
+    may_close: bool,
+}
+
+impl Connection {
+    fn of(parts: &Parts, body: Incoming) -> (Self, Inbound) {
+        let (body, leftover) = Inbound::new(body);
+        let waits_to_be_asked = parts.headers.contains_key(header::EXPECT);
+        (Self { leftover, waits_to_be_asked, may_close: parts.version < Version::HTTP_2 }, body)
+    }
+
+    async fn finish(self, mut response: Response) -> Response {
+        if self.may_close && !self.leftover.clear(self.waits_to_be_asked).await {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+struct Completion {
+    method: Method,
+    uri: Uri,
+    id: String,
+    seen: Arc<Seen>,
+    viewer: Viewer,
+    caller: Caller,
+    prefers_minimal: bool,
+    renewed: Option<HeaderValue>,
+}
+
+impl Completion {
+    fn of(head: &RequestHead, headers: &HeaderMap, id: String) -> Self {
+        Self {
+            method: head.method.clone(),
+            uri: head.uri.clone(),
+            id,
+            seen: Arc::clone(&head.seen),
+            viewer: Viewer::of(headers, head.scheme),
+            caller: Caller::of(head, headers),
+            prefers_minimal: headers.get(PREFER).is_some_and(|value| value == "return=minimal"),
+            renewed: None,
+        }
+    }
+}
+
+/// Moves the host of an HTTP/2 target to the header `Host`.
+fn as_http1(parts: &mut Parts) {
     let Some(authority) = parts.uri.authority().filter(|_| parts.version == Version::HTTP_2) else { return };
     if !parts.headers.contains_key(header::HOST) {
         respond::set(&mut parts.headers, header::HOST, authority.as_str());
@@ -328,8 +362,7 @@ fn as_http1(parts: &mut hyper::http::request::Parts) {
     }
 }
 
-/// Returns the method, which a header of a POST can override for clients that cannot send others. Methods are
-/// in upper case.
+/// A header of a POST can override the method for clients that cannot send others.
 fn effective_method(method: &Method, headers: &HeaderMap) -> Method {
     if method != Method::POST {
         return method.clone();

@@ -9,6 +9,7 @@ mod documents;
 mod edits;
 mod engine_calls;
 mod first_fault;
+mod forwarding;
 mod headers;
 mod heartbeats;
 mod large_bodies;
@@ -16,10 +17,8 @@ mod late;
 mod lists;
 pub(crate) mod live;
 mod matrix;
-mod messages;
 pub(crate) mod node;
 mod nodes;
-mod optimistic;
 pub(crate) mod parts;
 mod protocols;
 mod proxies;
@@ -29,8 +28,8 @@ mod revisions;
 mod rewrites;
 mod routes;
 mod sampled;
+mod sampled_edits;
 mod slow_readers;
-mod steering;
 mod time_seq;
 mod unknown_outcomes;
 
@@ -45,7 +44,6 @@ use crate::params::Query;
 use settee_edge::budget::{Account, Budget, Share};
 use settee_threads::GiveWay;
 
-/// The instance of the [`database`].
 pub(crate) const INSTANCE: u64 = 0x0123_4567_89ab_cdef;
 
 pub(crate) fn database() -> Arc<Database> {
@@ -71,7 +69,6 @@ pub(crate) fn show(error: &Error) -> String {
     format!("{} {}: {}", error.status.as_u16(), error.name, error.reason)
 }
 
-/// Compares `text` with the file of this name next to the tests.
 #[track_caller]
 pub(crate) fn check_file(name: &str, text: &str) {
     settee_model::testing::check_file(concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests"), name, text);

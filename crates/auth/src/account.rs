@@ -1,5 +1,4 @@
-//! [`Account`]: the data of a user for the check of credentials, from `[admins]` or from a document of the users
-//! database. This module does not read or cache these sources.
+//! [`Account`]: the stored credentials of a user, from `[admins]` or from a document of the users database.
 
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
@@ -8,20 +7,18 @@ use settee_model::json::Value;
 
 use crate::algorithm::Algorithm;
 use crate::authenticator::AuthError;
-use crate::password::{Hashing, Over, PasswordHash};
+use crate::password::{HashInput, Hashing, PasswordHash};
 use crate::totp::Totp;
 use crate::user::{ADMIN_ROLE, METRICS_ROLE, UserContext};
 
-/// Iterations for a user document that does not specify them.
 const ITERATIONS_DEFAULT: u64 = 10_000;
 
-/// A user that can log in.
 pub struct Account {
     name: String,
     roles: Vec<String>,
     salt: String,
     secret: Secret,
-    /// The stored form of the password hash; distinguishes verified credentials from those of an older password.
+    /// Stored form of the password hash. Cached credentials depend on it, so a new password invalidates them.
     stored: String,
     origin: Origin,
     totp: Option<Totp>,
@@ -29,7 +26,6 @@ pub struct Account {
 
 enum Secret {
     Hash(PasswordHash),
-    /// No password can match: the hash is damaged or missing.
     Nothing,
     InvalidPrf,
 }
@@ -41,8 +37,7 @@ enum Origin {
 }
 
 impl Account {
-    /// Creates the server admin `name` from its value in `[admins]`. With plain text or a damaged hash no password
-    /// matches.
+    /// `stored` is the value in `[admins]`. If it is plain text or a damaged hash, no password matches.
     #[must_use]
     pub fn of_admin(name: &str, stored: &str) -> Account {
         let secret = PasswordHash::parse(stored).map_or(Secret::Nothing, Secret::Hash);
@@ -61,7 +56,6 @@ impl Account {
         }
     }
 
-    /// Creates the user `name` from a user document.
     #[must_use]
     pub fn of_document(name: &str, document: Value<'_>) -> Account {
         let text = |member: &str| document.get(member).and_then(Value::as_str).unwrap_or_default().into_owned();
@@ -72,8 +66,8 @@ impl Account {
         let iterations = document.get("iterations").map_or(Some(ITERATIONS_DEFAULT), Value::as_u64).unwrap_or_default();
         let secret = match scheme.as_str() {
             "simple" => PasswordHash::of_simple(&password_sha, &salt).map_or(Secret::Nothing, Secret::Hash),
-            "pbkdf2" => derived(&derived_key, &salt, &prf, iterations, Over::Password),
-            "simple+pbkdf2" => derived(&derived_key, &salt, &prf, iterations, Over::SimpleHash),
+            "pbkdf2" => derived(&derived_key, &salt, &prf, iterations, HashInput::Password),
+            "simple+pbkdf2" => derived(&derived_key, &salt, &prf, iterations, HashInput::SimpleHash),
             _ => Secret::Nothing,
         };
         Account {
@@ -89,7 +83,7 @@ impl Account {
         }
     }
 
-    /// Returns the account with additional roles: an admin that also has a user document has the roles of both.
+    /// Adds the roles of `document`: an admin that also has a user document has the roles of both.
     #[must_use]
     pub fn with_roles_of(&self, document: Value<'_>) -> Account {
         let mut account = Account::of_admin(&self.name, &self.stored);
@@ -102,8 +96,7 @@ impl Account {
         &self.name
     }
 
-    /// Returns the salt with which, in addition to the server's secret, session cookies are signed, so that a new
-    /// password invalidates old sessions.
+    /// Salt of the password hash, a part of the key of session cookies: a new password invalidates old sessions.
     #[must_use]
     pub fn salt(&self) -> &str {
         &self.salt
@@ -119,14 +112,12 @@ impl Account {
         self.stored == other.stored
     }
 
-    /// Returns the parameters of the one-time passwords that the user needs in addition, if any.
     #[must_use]
     pub fn totp(&self) -> Option<&Totp> {
         self.totp.as_ref()
     }
 
-    /// Returns true if the scheme of the password hash differs from that of new ones. Hashes of `[admins]` are never
-    /// upgraded.
+    /// Returns true if new passwords are hashed differently. Hashes of `[admins]` are never upgraded.
     #[must_use]
     pub fn needs_upgrade(&self, hashing: &Hashing) -> bool {
         match &self.secret {
@@ -154,24 +145,23 @@ impl Account {
 }
 
 impl std::fmt::Debug for Account {
-    /// Omits secrets; hashes and salts are secrets too.
+    /// Omits hashes and salts, because they are secrets too.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Account").field("name", &self.name).field("roles", &self.roles).finish_non_exhaustive()
     }
 }
 
-fn derived(key: &str, salt: &str, prf: &str, iterations: u64, over: Over) -> Secret {
+fn derived(key: &str, salt: &str, prf: &str, iterations: u64, over: HashInput) -> Secret {
     let Some(prf) = Algorithm::named(prf) else {
         return Secret::InvalidPrf;
     };
-    // More iterations than the limit can represent are rejected like the greatest number.
+    // Iterations beyond the range are rejected like the greatest number.
     let iterations = NonZeroU32::new(u32::try_from(iterations).unwrap_or(u32::MAX));
     let hash = iterations.and_then(|iterations| PasswordHash::of_derived(key, salt, prf, iterations, over));
     hash.map_or(Secret::Nothing, Secret::Hash)
 }
 
-/// Returns the roles of a document. System roles in documents are ignored, including those that admins wrote, except
-/// for the one that permits reading statistics.
+/// Ignores system roles, even if an admin wrote them, except for the role that permits reading statistics.
 fn roles(document: Value<'_>) -> Vec<String> {
     let roles = document.get("roles").into_iter().flat_map(Value::elements).filter_map(Value::as_str);
     roles.filter(|role| !role.starts_with('_') || role == METRICS_ROLE).map(std::borrow::Cow::into_owned).collect()
@@ -196,7 +186,6 @@ mod tests {
 
     #[test]
     fn all_schemes_of_documents() {
-        // Computed with Python's hashlib.
         for text in [
             r#"{"password_sha":"0f8912baf3c8178ad9ce5f9d5bd2a6ff5efcf1f0","salt":"pepper"}"#,
             r#"{"password_scheme":"simple","password_sha":"0f8912baf3c8178ad9ce5f9d5bd2a6ff5efcf1f0","salt":"pepper"}"#,

@@ -1,4 +1,4 @@
-//! [`Algorithm`]: the hash functions of passwords and cookies, by CouchDB's names.
+//! [`Algorithm`]: hash functions of passwords and cookies, by CouchDB's names.
 
 use std::num::NonZeroU32;
 
@@ -6,19 +6,12 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
 use sha2::{Sha224, Sha256, Sha384, Sha512};
 
-/// A hash function: the pseudo-random function of PBKDF2 (`pbkdf2_prf`), and that of message authentication codes
-/// (`hash_algorithms`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// `sha`
     Sha1,
-    /// `sha224`
     Sha224,
-    /// `sha256`
     Sha256,
-    /// `sha384`
     Sha384,
-    /// `sha512`
     Sha512,
 }
 
@@ -36,7 +29,6 @@ impl Algorithm {
         NAMES.into_iter().find(|(known, _)| *known == name).map(|(_, algorithm)| algorithm)
     }
 
-    /// Returns CouchDB's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         NAMES.into_iter().find(|(_, algorithm)| *algorithm == self).map_or("", |(name, _)| name)
@@ -61,7 +53,7 @@ impl Algorithm {
         }
     }
 
-    /// Fills `out` with a key derived by PBKDF2. Deliberately slow.
+    /// Fills `out` with a key derived by PBKDF2, which is deliberately slow.
     pub(crate) fn derive(self, password: &[u8], salt: &str, iterations: NonZeroU32, out: &mut [u8]) {
         let (salt, rounds) = (salt.as_bytes(), iterations.get());
         match self {
@@ -73,7 +65,6 @@ impl Algorithm {
         }
     }
 
-    /// Returns the message authentication code of the concatenated `parts`.
     pub(crate) fn mac(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
         match self {
             Algorithm::Sha1 => mac::<Hmac<Sha1>>(key, parts),
@@ -118,7 +109,6 @@ mod tests {
 
     #[test]
     fn codes_of_the_rfc() {
-        // RFC 2202, case 2, and RFC 4231, case 2.
         let of =
             |algorithm: Algorithm| HEXLOWER.encode(&algorithm.mac(b"Jefe", &[b"what do ya want ", b"for nothing?"]));
         assert_eq!(of(Algorithm::Sha1), "effcdf6ae5eb2fa2d27416d5f184df9c259a7c79");

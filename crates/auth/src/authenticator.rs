@@ -1,5 +1,5 @@
-//! [`Authenticator`]: the server admins, and the check of passwords against accounts with a cache of verified
-//! passwords, lockouts, and jobs for slow hashing. It reads no headers and no databases.
+//! [`Authenticator`]: checks passwords against accounts, with a cache of verified passwords, lockouts, and jobs for
+//! slow hashing. It reads neither headers nor databases.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,29 +9,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use crate::account::Account;
-use crate::cache::{Fingerprint, Known, Verified, fingerprint};
+use crate::cache::{CachedResult, Fingerprint, Verified, fingerprint};
 use crate::lockout::{LockoutMode, LockoutPolicy, Lockouts, Sharing, Suspect};
 use crate::user::UserContext;
 
-/// Maximum number of cached passwords. Each takes about 150 bytes.
-const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(20_000).expect("not zero");
+/// Maximum number of cached passwords, of about 150 bytes each.
+const CACHED_PASSWORDS_MAX: NonZeroUsize = NonZeroUsize::new(20_000).expect("not zero");
 
-/// Reason why credentials are rejected. The texts are CouchDB's `reason`s.
+/// The texts are CouchDB's `reason`s; the error is `forbidden` except for [`AuthError::Incorrect`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     /// Unknown name or wrong password (`unauthorized`). As in CouchDB, the text does not distinguish the two.
     #[error("Name or password is incorrect.")]
     Incorrect,
-    /// Too many failed logins (`forbidden`).
     #[error("Account is temporarily locked due to multiple authentication failures")]
     LockedOut,
-    /// The hash has fewer iterations than this server accepts (`forbidden`).
     #[error("Iteration count is too low for this server")]
     IterationsTooLow,
-    /// The hash has more iterations than this server accepts (`forbidden`).
     #[error("Iteration count is too high for this server")]
     IterationsTooHigh,
-    /// The hash names an unknown function (`forbidden`).
     #[error("PRF is invalid")]
     InvalidPrf,
 }
@@ -46,21 +42,17 @@ pub struct Login {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginPolicy {
-    /// Permitted number of iterations of hashes.
     pub iterations: RangeInclusive<u32>,
-    /// Lockout after failed logins.
     pub lockout: LockoutPolicy,
 }
 
-/// Result of [`Authenticator::check`].
 #[derive(Debug)]
 pub enum Check {
     Right,
-    /// The password must be hashed first.
+    /// Requires slow work: [`Job::run`].
     NeedsHashing(Job),
 }
 
-/// Numbers of checks of passwords.
 #[derive(Debug, Default)]
 pub struct PasswordChecks {
     fast: AtomicU64,
@@ -68,18 +60,15 @@ pub struct PasswordChecks {
 }
 
 impl PasswordChecks {
-    /// Returns the number of comparisons with the cache and of additions to it.
     pub fn fast(&self) -> u64 {
         self.fast.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of derivations of keys from passwords.
     pub fn slow(&self) -> u64 {
         self.slow.load(Ordering::Relaxed)
     }
 }
 
-/// Checks credentials. Clones share the admins and the caches.
 #[derive(Clone)]
 pub struct Authenticator {
     shared: Arc<Shared>,
@@ -95,13 +84,12 @@ struct Shared {
 }
 
 impl Authenticator {
-    /// Creates an authenticator without admins. `key` must be random and specific to this process; it protects the
-    /// cache.
+    /// `key` must be random and specific to this process, because it protects the cache against offline attacks.
     #[must_use]
     pub fn new(key: [u8; 32]) -> Authenticator {
         let shared = Shared {
             admins: RwLock::default(),
-            verified: Mutex::new(Verified::new(REMEMBERED_MAX)),
+            verified: Mutex::new(Verified::new(CACHED_PASSWORDS_MAX)),
             checks: PasswordChecks::default(),
             lockouts: Mutex::default(),
             sharing: OnceLock::new(),
@@ -110,9 +98,9 @@ impl Authenticator {
         Authenticator { shared: Arc::new(shared) }
     }
 
-    /// Replaces all admins by `admins`: names and stored hashes, as in the section `[admins]`. An entry that is not a
-    /// hash still counts as an admin, so that a damaged line never opens the server to unauthenticated clients, but no
-    /// password matches it.
+    /// Replaces all admins by `admins`: names and stored hashes of the section `[admins]`. An entry that is not a hash
+    /// still counts as an admin, but no password matches it, so a damaged line never opens the server to
+    /// unauthenticated clients.
     pub fn set_admins(&self, admins: impl IntoIterator<Item = (String, String)>) {
         let account = |(name, stored): (String, String)| {
             let account = Arc::new(Account::of_admin(&name, &stored));
@@ -124,16 +112,14 @@ impl Authenticator {
 
     /// Shares the count of failures with all servers of the same users. Must be called once, before any login.
     pub fn share_failures(&self, sharing: Sharing) {
-        // A second call has no effect.
         let _ = self.shared.sharing.set(sharing);
     }
 
-    /// Counts a failure that another server reported.
     pub fn note_reported(&self, suspect: &Suspect, policy: &LockoutPolicy, now_ms: u64) {
         self.shared.lockouts().note(suspect, policy, now_ms);
     }
 
-    /// Returns true if the server has an admin; without one, every client is an admin.
+    /// Without an admin, every client is an admin.
     #[must_use]
     pub fn has_admins(&self) -> bool {
         !self.shared.admins.read().unwrap_or_else(PoisonError::into_inner).is_empty()
@@ -153,16 +139,11 @@ impl Authenticator {
         if self.has_admins() { UserContext::anonymous() } else { UserContext::admin_party() }
     }
 
-    /// Returns the numbers of checks since the start.
     #[must_use]
     pub fn password_checks(&self) -> &PasswordChecks {
         &self.shared.checks
     }
 
-    /// Checks a login without slow work.
-    ///
-    /// # Errors
-    /// If the login is rejected.
     pub fn check(&self, login: Login, policy: &LoginPolicy) -> Result<Check, AuthError> {
         let Login { account, password, peer, now_ms } = login;
         let shared = &self.shared;
@@ -171,12 +152,12 @@ impl Authenticator {
         let known_as = fingerprint(&shared.key, &[account.name().as_bytes(), account.stored().as_bytes()]);
         let tried = fingerprint(&shared.key, &[b"password", &password]);
         match shared.look_up(&known_as, &tried) {
-            Known::Right => return Ok(Check::Right),
-            Known::Wrong => {
+            CachedResult::Right => return Ok(Check::Right),
+            CachedResult::Wrong => {
                 shared.note(&suspect(), &policy.lockout, now_ms);
                 return Err(AuthError::Incorrect);
             }
-            Known::Unknown => {}
+            CachedResult::Unknown => {}
         }
         let suspect = suspect();
         let job = Job {
@@ -192,7 +173,7 @@ impl Authenticator {
         Ok(Check::NeedsHashing(job))
     }
 
-    /// Rejects a login with an unknown name, counted like one with a wrong password.
+    /// Counts a login with an unknown name like one with a wrong password.
     #[must_use]
     pub fn refuse_unknown(&self, name: &str, peer: IpAddr, now_ms: u64, policy: &LockoutPolicy) -> AuthError {
         let suspect = self.shared.suspect(peer, name, "");
@@ -203,24 +184,22 @@ impl Authenticator {
         AuthError::Incorrect
     }
 
-    /// Caches `password` as correct, after the caller has hashed it.
+    /// Caches `password` as correct. The caller must have hashed it.
     pub fn remember(&self, account: &Account, password: &[u8]) {
         let key = &self.shared.key;
         let known_as = fingerprint(key, &[account.name().as_bytes(), account.stored().as_bytes()]);
         self.shared.insert(known_as, fingerprint(key, &[b"password", password]));
     }
 
-    /// Returns the digest, under the key of this process, of data that was verified elsewhere, such as signatures.
     pub(crate) fn fingerprint(&self, parts: &[&[u8]]) -> Fingerprint {
         fingerprint(&self.shared.key, parts)
     }
 
-    /// Returns true if the digest was [cached](Self::remember_fingerprint).
-    pub(crate) fn knows_fingerprint(&self, fingerprint: &Fingerprint) -> bool {
-        self.shared.verified().look_up(fingerprint, fingerprint) == Known::Right
+    pub(crate) fn is_cached(&self, fingerprint: &Fingerprint) -> bool {
+        self.shared.verified().look_up(fingerprint, fingerprint) == CachedResult::Right
     }
 
-    pub(crate) fn remember_fingerprint(&self, fingerprint: Fingerprint) {
+    pub(crate) fn cache_fingerprint(&self, fingerprint: Fingerprint) {
         self.shared.verified().insert(fingerprint, fingerprint);
     }
 }
@@ -236,9 +215,9 @@ impl Shared {
         self.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look_up(&self, account: &Fingerprint, password: &Fingerprint) -> Known {
+    fn look_up(&self, account: &Fingerprint, password: &Fingerprint) -> CachedResult {
         let known = self.verified().look_up(account, password);
-        if known != Known::Unknown {
+        if known != CachedResult::Unknown {
             self.checks.fast.fetch_add(1, Ordering::Relaxed);
         }
         known
@@ -260,7 +239,6 @@ impl Shared {
         }
     }
 
-    /// Counts a failure, here and on the other servers.
     fn note(&self, suspect: &Suspect, policy: &LockoutPolicy, now_ms: u64) {
         self.lockouts().note(suspect, policy, now_ms);
         if policy.mode != LockoutMode::Off
@@ -270,8 +248,7 @@ impl Shared {
         }
     }
 
-    /// Rejects a client with too many failures. Computing the suspect takes longer than all else for a request with a
-    /// cached password, so it is computed only if there are failures.
+    /// The suspect is computed only if failures are stored, because its hash costs more than a cached login.
     fn refuse_suspect(
         &self,
         suspect: impl FnOnce() -> Suspect,
@@ -287,7 +264,6 @@ impl Shared {
     }
 }
 
-/// Slow work for one login: the derivation of a key from a password.
 pub struct Job {
     shared: Arc<Shared>,
     account: Arc<Account>,
@@ -300,15 +276,12 @@ pub struct Job {
 }
 
 impl Job {
-    /// Verifies the password. Blocks for a time proportional to the iterations of its hash (100 ms and more for
-    /// CouchDB's default of 600,000). A correct password is cached; a failure is counted.
-    ///
-    /// # Errors
-    /// If the login is rejected.
+    /// Verifies the password, caches a correct one, and counts a failure. Fails if the login is rejected. Blocks for a
+    /// time proportional to the iterations of the hash (100 ms and more for CouchDB's default of 600,000).
     pub fn run(self) -> Result<(), AuthError> {
-        // Many logins may be queued behind the first one, whose result is now cached.
+        // An earlier login of the same user may have cached the password while this one was queued.
         let known = self.shared.look_up(&self.known_as, &self.tried);
-        if known == Known::Right {
+        if known == CachedResult::Right {
             return Ok(());
         }
         self.shared.refuse_suspect(|| self.suspect.clone(), &self.policy.lockout, self.now_ms)?;
@@ -317,7 +290,7 @@ impl Job {
             self.shared.checks.slow.fetch_add(1, Ordering::Relaxed);
             hash.verify(&self.password)
         };
-        if known == Known::Wrong || !verifies() {
+        if known == CachedResult::Wrong || !verifies() {
             self.shared.note(&self.suspect, &self.policy.lockout, self.now_ms);
             return Err(AuthError::Incorrect);
         }
@@ -327,7 +300,6 @@ impl Job {
 }
 
 impl std::fmt::Debug for Job {
-    /// Omits the password.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Job").field("name", &self.account.name()).finish_non_exhaustive()
     }

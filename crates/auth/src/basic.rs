@@ -1,4 +1,4 @@
-//! [`BasicCredentials`]: a name and a password from the header `Authorization`.
+//! [`BasicCredentials`] from the header `Authorization`.
 
 use settee_model::base64;
 
@@ -9,17 +9,14 @@ pub struct InvalidHeader;
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct BasicCredentials {
-    /// Name as sent; a name that is not UTF-8 belongs to no user.
+    /// Name as sent. A name that is not UTF-8 belongs to no user.
     pub name: Vec<u8>,
     pub password: Vec<u8>,
 }
 
 impl BasicCredentials {
-    /// Parses the value of a header. As in CouchDB, another scheme than `Basic`, credentials without a colon and the
-    /// pair `_:_` (which browsers send to log out) count as no credentials.
-    ///
-    /// # Errors
-    /// If the credentials are not base64.
+    /// Fails if the credentials are not base64. As in CouchDB, another scheme than `Basic`, credentials without a colon
+    /// and the pair `_:_` (which browsers send to log out) count as no credentials.
     pub fn parse(authorization: &str) -> Result<Option<BasicCredentials>, InvalidHeader> {
         let Some((scheme, value)) = authorization.trim().split_once(' ') else {
             return Ok(None);
@@ -39,7 +36,6 @@ impl BasicCredentials {
 }
 
 impl std::fmt::Debug for BasicCredentials {
-    /// Omits the password.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = String::from_utf8_lossy(&self.name);
         formatter.debug_struct("BasicCredentials").field("name", &name).finish_non_exhaustive()
@@ -62,7 +58,6 @@ mod tests {
             ("Basic YWRtaW46", some(b"admin", b"")),
             ("Basic /zpzZWNyZXQ=", some(&[0xff], b"secret")),
             ("Basic nonsense!", Err(InvalidHeader)),
-            // decodes, but has no colon
             ("Basic nonsense", Ok(None)),
             ("Basic Xzpf", Ok(None)),
             ("Basic", Ok(None)),

@@ -1,6 +1,6 @@
-//! [`Verified`]: cache of verified passwords, so that a deliberately slow derivation is done once per process and not
-//! once per request. It contains no password, and nothing that could be attacked offline without the key of the
-//! process. For an account whose correct password is cached, any other password is wrong without a derivation.
+//! [`Verified`]: cache of verified passwords, so that the slow derivation runs once per process and not once per
+//! request. It stores keyed digests only, which cannot be attacked offline without the key of the process. If the
+//! correct password of an account is cached, any other password is wrong without a derivation.
 
 use std::num::NonZeroUsize;
 
@@ -9,10 +9,8 @@ use subtle::ConstantTimeEq;
 
 use crate::algorithm::Algorithm;
 
-/// A keyed digest.
 pub(crate) type Fingerprint = [u8; 32];
 
-/// Computes the fingerprint of `parts` under the `key` of the process.
 pub(crate) fn fingerprint(key: &[u8; 32], parts: &[&[u8]]) -> Fingerprint {
     let lengths: Vec<[u8; 8]> = parts.iter().map(|part| (part.len() as u64).to_be_bytes()).collect();
     // Lengths distinguish ("ab", "c") from ("a", "bc").
@@ -23,27 +21,26 @@ pub(crate) fn fingerprint(key: &[u8; 32], parts: &[&[u8]]) -> Fingerprint {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum CachedResult {
     Right,
     Wrong,
     Unknown,
 }
 
-/// Maps accounts, with their stored hashes, to passwords; least recently used entries are evicted.
+/// Maps accounts, with their stored hashes, to passwords. Evicts the least recently used entries.
 pub(crate) struct Verified(LruCache<Fingerprint, Fingerprint>);
 
 impl Verified {
-    /// Creates a cache of at most `capacity` entries.
     pub(crate) fn new(capacity: NonZeroUsize) -> Verified {
-        // `LruCache::new` would allocate the memory for all entries at once.
+        // `LruCache::new` would allocate the memory of all entries at once.
         let mut passwords = LruCache::unbounded();
         passwords.resize(capacity);
         Verified(passwords)
     }
 
-    pub(crate) fn look_up(&mut self, account: &Fingerprint, password: &Fingerprint) -> Known {
-        let Some(right) = self.0.get(account) else { return Known::Unknown };
-        if bool::from(right.ct_eq(password)) { Known::Right } else { Known::Wrong }
+    pub(crate) fn look_up(&mut self, account: &Fingerprint, password: &Fingerprint) -> CachedResult {
+        let Some(right) = self.0.get(account) else { return CachedResult::Unknown };
+        if bool::from(right.ct_eq(password)) { CachedResult::Right } else { CachedResult::Wrong }
     }
 
     pub(crate) fn insert(&mut self, account: Fingerprint, password: Fingerprint) {
@@ -83,11 +80,11 @@ mod tests {
     #[test]
     fn right_wrong_and_unknown() {
         let mut verified = Verified::new(NonZeroUsize::new(10).unwrap());
-        assert_eq!(verified.look_up(&numbered(1), &numbered(2)), Known::Unknown);
+        assert_eq!(verified.look_up(&numbered(1), &numbered(2)), CachedResult::Unknown);
         verified.insert(numbered(1), numbered(2));
-        assert_eq!(verified.look_up(&numbered(1), &numbered(2)), Known::Right);
-        assert_eq!(verified.look_up(&numbered(1), &numbered(3)), Known::Wrong);
-        assert_eq!(verified.look_up(&numbered(2), &numbered(2)), Known::Unknown);
+        assert_eq!(verified.look_up(&numbered(1), &numbered(2)), CachedResult::Right);
+        assert_eq!(verified.look_up(&numbered(1), &numbered(3)), CachedResult::Wrong);
+        assert_eq!(verified.look_up(&numbered(2), &numbered(2)), CachedResult::Unknown);
     }
 
     #[test]
@@ -97,10 +94,10 @@ mod tests {
         verified.insert(hot, hot);
         for number in 1..1000 {
             verified.insert(numbered(number), hot);
-            assert_eq!(verified.look_up(&hot, &hot), Known::Right, "after {number}");
+            assert_eq!(verified.look_up(&hot, &hot), CachedResult::Right, "after {number}");
             assert!(verified.len() <= 10, "after {number}: {}", verified.len());
         }
-        assert_eq!(verified.look_up(&numbered(1), &hot), Known::Unknown);
-        assert_eq!(verified.look_up(&numbered(999), &hot), Known::Right);
+        assert_eq!(verified.look_up(&numbered(1), &hot), CachedResult::Unknown);
+        assert_eq!(verified.look_up(&numbered(999), &hot), CachedResult::Right);
     }
 }

@@ -1,6 +1,6 @@
-//! [`SessionCookie`]: the value of the cookie `AuthSession` in CouchDB's format, so that all servers with the same
-//! secret (a cluster, a proxy) accept each other's cookies: `base64url(name ":" HEXTIME ":" hmac(secret salt, name ":"
-//! HEXTIME))`. Attributes of cookies are added by the HTTP layer.
+//! [`SessionCookie`]: the value of the cookie `AuthSession` in CouchDB's format, `base64url(name ":" HEXTIME ":"
+//! hmac(secret salt, name ":" HEXTIME))`. All servers with the same secret accept each other's cookies. The HTTP layer
+//! adds the attributes.
 
 use subtle::ConstantTimeEq;
 
@@ -9,7 +9,7 @@ use settee_model::base64;
 
 pub const SESSION_COOKIE: &str = "AuthSession";
 
-/// The value was not issued by a server (`bad_request`).
+/// No server issued this value (`bad_request`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Malformed AuthSession cookie. Please clear your cookies.")]
 pub struct MalformedCookie;
@@ -23,10 +23,7 @@ pub struct SessionCookie {
 }
 
 impl SessionCookie {
-    /// Parses a value.
-    ///
-    /// # Errors
-    /// If it is not base64 of three parts.
+    /// Fails if the value is not base64 of three parts.
     pub fn parse(value: &str) -> Result<SessionCookie, MalformedCookie> {
         let bytes = base64::decode_url(value).ok_or(MalformedCookie)?;
         let mut parts = bytes.splitn(3, |byte| *byte == b':');
@@ -41,8 +38,8 @@ impl SessionCookie {
         &self.name
     }
 
-    /// Returns the remaining seconds of the session; `None` if it has expired, or if the cookie was signed with other
-    /// secrets. `salt` is that of the user's password.
+    /// Returns the remaining seconds of the session; `None` if it has expired or was signed with another secret or
+    /// salt. `salt` is that of the user's password.
     #[must_use]
     pub fn verify(
         &self,
@@ -74,7 +71,6 @@ impl SessionCookie {
 }
 
 impl std::fmt::Debug for SessionCookie {
-    /// Omits everything that could be replayed.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("SessionCookie").field("name", &self.name).finish_non_exhaustive()
     }

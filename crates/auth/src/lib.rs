@@ -1,19 +1,17 @@
 //! Authentication: accounts, passwords, session cookies, tokens, and the resulting user context.
 //!
-//! Authentication of a request with basic credentials:
+//! A request with basic credentials is authenticated in these steps:
 //!
-//! 1. The caller finds the [`Account`]: of a server admin ([`Authenticator::admin`]), or of a document of the users database
-//!    ([`Account::of_document`]).
-//! 2. [`Authenticator::check`] checks the [`Login`]. For an account whose password is cached the result takes
-//!    microseconds; too many failures lock the user out.
-//! 3. Otherwise the caller gets a [`Job`]. [`Job::run`] derives the key, which deliberately takes a tenth of a second
-//!    or more, so it must run on a thread that serves no requests, with few at once.
+//! 1. The caller finds the [`Account`]: of a server admin ([`Authenticator::admin`]), or of a document of the users
+//!    database ([`Account::of_document`]).
+//! 2. [`Authenticator::check`] checks the [`Login`], within microseconds if the password is cached. Too many failures
+//!    lock the user out.
+//! 3. Otherwise it returns a [`Job`]. [`Job::run`] derives the key, which deliberately takes 0.1 s or more, so it must
+//!    run on a thread that serves no requests, with few jobs at once.
 //!
-//! Cookies ([`SessionCookie`]), tokens ([`jwt`]) and proxies ([`proxy_token_matches`]) are authenticated by signatures,
-//! which is fast.
+//! Cookies ([`SessionCookie`]), tokens ([`jwt`]) and proxies ([`proxy_token_matches`]) are authenticated by signatures.
 //!
-//! The crate is synchronous and performs no I/O: callers supply time, salts, keys and settings. It does not know status
-//! codes.
+//! The crate performs no I/O: callers supply time, salts, keys and settings.
 
 mod account;
 mod algorithm;

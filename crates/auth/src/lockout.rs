@@ -1,7 +1,7 @@
-//! [`Lockouts`]: counts of recent failed logins, as protection against guessing passwords. Failures are counted per
-//! address, name and salt of the password, as in CouchDB: a new password resets the count, and a client cannot lock out
-//! users at other addresses. Servers of the same users share their counts ([`Sharing`]), so that distributing requests
-//! over several servers gives no additional attempts.
+//! [`Lockouts`]: counts of recent failed logins, against guessing of passwords. As in CouchDB, a count belongs to an
+//! address, a name and the salt of the password: a new password resets it, and a client cannot lock out users at other
+//! addresses. Servers of the same users share their counts ([`Sharing`]), so requests to several servers give no
+//! additional attempts.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,34 +11,27 @@ use data_encoding::HEXLOWER;
 
 use crate::algorithm::Algorithm;
 
-/// Maximum number of stored counts of all users.
-const REMEMBERED_MAX: usize = 10_000;
+const COUNTS_MAX: usize = 10_000;
 
-/// The lockout after many failures (`[chttpd_auth_lockout]`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockoutPolicy {
     pub mode: LockoutMode,
-    /// Number of failures from which on logins are rejected.
     pub threshold: u64,
     /// Time after the first failure at which the count expires.
     pub max_lifetime_ms: u64,
 }
 
-/// Reaction to too many failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockoutMode {
     Off,
-    /// Failures are counted and logged.
     Warn,
-    /// Logins are rejected, also with the correct password.
     Enforce,
 }
 
-/// The subject of a count, as a keyed hash: only holders of the key can identify it. Displayed as hexadecimal digits.
+/// The subject of a count as a keyed hash: only holders of the key can identify it. Displayed as hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Suspect([u8; 16]);
 
-/// Access to the other servers of the same users.
 pub struct Sharing {
     pub secret: Box<dyn Fn() -> Vec<u8> + Send + Sync>,
     /// Reports a failed login to the other servers. Must not block.
@@ -46,13 +39,11 @@ pub struct Sharing {
 }
 
 impl Suspect {
-    /// Parses the displayed form.
     #[must_use]
     pub fn parse(text: &str) -> Option<Suspect> {
         HEXLOWER.decode(text.as_bytes()).ok()?.try_into().ok().map(Suspect)
     }
 
-    /// Creates a suspect; holders of `key` can identify it.
     pub(crate) fn new(key: &[u8], peer: IpAddr, name: &str, salt: &str) -> Suspect {
         let length = (name.len() as u64).to_be_bytes();
         let mac =
@@ -72,7 +63,6 @@ impl fmt::Display for Suspect {
 #[derive(Debug, Default)]
 pub(crate) struct Lockouts {
     failures: HashMap<Suspect, Failures>,
-    /// Time of the last failure.
     noted_ms: u64,
 }
 
@@ -83,12 +73,10 @@ struct Failures {
 }
 
 impl Lockouts {
-    /// Returns true if all counts have expired.
     pub(crate) fn are_over(&self, policy: &LockoutPolicy, now_ms: u64) -> bool {
         self.failures.is_empty() || now_ms.saturating_sub(self.noted_ms) >= policy.max_lifetime_ms
     }
 
-    /// Returns true if the suspect has too many failures.
     pub(crate) fn is_over(&self, suspect: &Suspect, policy: &LockoutPolicy, now_ms: u64) -> bool {
         let failures = self.failures.get(suspect);
         failures.is_some_and(|failures| failures.lasts(policy, now_ms) && failures.count >= policy.threshold)
@@ -98,7 +86,7 @@ impl Lockouts {
         if policy.mode == LockoutMode::Off {
             return;
         }
-        if self.failures.len() >= REMEMBERED_MAX && !self.failures.contains_key(suspect) {
+        if self.failures.len() >= COUNTS_MAX && !self.failures.contains_key(suspect) {
             self.make_room(policy, now_ms);
         }
         let failures = self.failures.entry(suspect.clone()).or_insert(Failures { count: 0, first_ms: now_ms });
@@ -111,16 +99,16 @@ impl Lockouts {
 
     fn make_room(&mut self, policy: &LockoutPolicy, now_ms: u64) {
         self.failures.retain(|_, failures| failures.lasts(policy, now_ms));
-        if self.failures.len() < REMEMBERED_MAX {
+        if self.failures.len() < COUNTS_MAX {
             return;
         }
         // The highest counts are kept, so that an attacker cannot evict a count by failing under many other names.
-        // Counts above the median are less than half of all.
+        // Fewer than half of the counts are above the median.
         let mut counts: Vec<u64> = self.failures.values().map(|failures| failures.count).collect();
         let middle = counts.len() / 2;
         let (_, median, above) = counts.select_nth_unstable(middle);
         let median = *median;
-        let mut room = (REMEMBERED_MAX / 2).saturating_sub(above.iter().filter(|count| **count > median).count());
+        let mut room = (COUNTS_MAX / 2).saturating_sub(above.iter().filter(|count| **count > median).count());
         self.failures.retain(|_, failures| {
             let has_room = failures.count == median && room > 0;
             room -= usize::from(has_room);
@@ -175,7 +163,7 @@ mod tests {
         }
         for number in 1..25_000 {
             lockouts.note(&suspect(number, "", ""), &POLICY, 1);
-            assert!(lockouts.failures.len() <= REMEMBERED_MAX);
+            assert!(lockouts.failures.len() <= COUNTS_MAX);
         }
         assert!(lockouts.is_over(&worst, &POLICY, 1));
     }

@@ -1,8 +1,8 @@
-//! [`NodeToken`]: the proof of a node that a request comes from a member of its cluster.
+//! [`NodeToken`]: proof that a request comes from a node of the same cluster.
 //!
-//! A token covers the method, the target, the headers that the receiver reads, and the body of one request to one node. It is valid for a
-//! minute, once ([`SeenTokens`]), and reveals nothing of the secret that all nodes share. The digest of the body is part of the token, so the
-//! head is verified before the body is read.
+//! A token covers the method, the target, the headers that the receiver reads, and the body of one request to one node.
+//! It is valid for a minute and once ([`SeenTokens`]), and reveals nothing of the secret that all nodes share. It
+//! contains the digest of the body, so the receiver verifies the head before it reads the body.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,25 +13,23 @@ use subtle::ConstantTimeEq;
 
 use crate::algorithm::Algorithm;
 
-/// Validity of a token in seconds, in both directions, to tolerate clock differences between nodes.
+/// Validity of a token in both directions, to tolerate clock differences between nodes.
 const LIFETIME_S: u64 = 60;
 
 /// Distinguishes these signatures from all others that use the secret.
 const PURPOSE: &[u8] = b"settee node 2\n";
 
-/// Number of requests of one sender that may be in flight: a token that is older than this many others is rejected.
+/// A token is rejected if its sender has made this many later ones, so this limits the requests in flight per sender.
 const WINDOW: u64 = 16_384;
 const WINDOW_WORDS: usize = (WINDOW / 64) as usize;
 
-/// Maximum number of tracked senders. Each takes 2 KiB; each start of a node is a new sender.
+/// Maximum number of tracked senders, of 2 KiB each. Each start of a node is a new sender.
 const SENDERS_MAX: usize = 1024;
 
-/// The head of a request, as a token covers it.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeRequest<'a> {
     pub receiver: &'a str,
     pub method: &'a str,
-    /// Path and query.
     pub target: &'a str,
     /// The headers that the receiver reads, in a form that both sides compute.
     pub headers: &'a [u8],
@@ -40,7 +38,6 @@ pub struct NodeRequest<'a> {
 /// An unverified token. Its contents must not be trusted before [`NodeToken::matches`] and [`NodeToken::covers`].
 #[derive(Clone, Debug)]
 pub struct NodeToken {
-    /// The text before the code.
     claim: String,
     made_s: u64,
     sender: u64,
@@ -50,8 +47,7 @@ pub struct NodeToken {
 }
 
 impl NodeToken {
-    /// Returns the text of a token for a request that `sender` makes at `now_s`, in seconds of the Unix epoch. The sender uses each `number`
-    /// once, in ascending order.
+    /// `now_s` is in seconds of the Unix epoch. The sender must use each `number` once, in ascending order.
     #[must_use]
     pub fn sign(
         secret: &[u8],
@@ -83,15 +79,13 @@ impl NodeToken {
         })
     }
 
-    /// Returns true if the token was made recently for this request, with this secret. The caller must verify the body
-    /// as well.
+    /// Verifies the head of the request and the time. The caller must verify the body too ([`NodeToken::covers`]).
     #[must_use]
     pub fn matches(&self, secret: &[u8], request: &NodeRequest<'_>, now_s: u64) -> bool {
         let expected = code(secret, &self.claim, request);
         self.made_s.abs_diff(now_s) <= LIFETIME_S && bool::from(expected.as_bytes().ct_eq(self.code.as_bytes()))
     }
 
-    /// Returns true if the token was made for a request with this body.
     #[must_use]
     pub fn covers(&self, body: &[u8]) -> bool {
         bool::from(digest(body).as_bytes().ct_eq(self.digest.as_bytes()))
@@ -115,7 +109,7 @@ fn code(secret: &[u8], claim: &str, request: &NodeRequest<'_>) -> String {
 #[derive(Debug, Default)]
 pub struct SeenTokens(Mutex<HashMap<u64, Window>>);
 
-/// The used numbers of one sender among the last [`WINDOW`].
+/// Used numbers of one sender among the last [`WINDOW`].
 #[derive(Debug)]
 struct Window {
     highest: u64,
@@ -144,7 +138,7 @@ impl SeenTokens {
 impl Window {
     fn take(&mut self, number: u64) -> bool {
         if number > self.highest {
-            // The bits of numbers that enter the window are reused from those that leave it.
+            // Numbers that enter the window reuse the bits of those that leave it.
             for entering in self.highest + 1..=number.min(self.highest.saturating_add(WINDOW)) {
                 self.set(entering, false);
             }
@@ -155,7 +149,6 @@ impl Window {
         !self.set(number, true)
     }
 
-    /// Sets the bit of a number, and returns its previous value.
     fn set(&mut self, number: u64, is_seen: bool) -> bool {
         let at = number % WINDOW;
         let (word, bit) = (&mut self.bits[(at / 64) as usize], 1 << (at % 64));
@@ -202,7 +195,6 @@ mod tests {
         }
     }
 
-    /// A modified token is either malformed or does not match.
     #[test]
     fn nothing_of_a_token_can_be_changed() {
         let text = NodeToken::sign(b"secret", &REQUEST, b"body", (7, 12), 1_000);
@@ -243,7 +235,6 @@ mod tests {
             (1, WINDOW, true),
             (1, 2, true),
             (1, WINDOW + 2, true),
-            // The number is before the window.
             (1, 2, false),
             (1, 4, true),
             (1, 4, false),

@@ -1,4 +1,4 @@
-//! [`PasswordHash`]: passwords as CouchDB stores them in `[admins]`.
+//! [`PasswordHash`]: a password as CouchDB stores it in `[admins]`.
 //!
 //! | text | since | meaning |
 //! |---|---|---|
@@ -14,18 +14,17 @@ use sha1::{Digest, Sha1};
 use std::num::NonZeroU32;
 use subtle::ConstantTimeEq;
 
-/// Reason why a text is not a password hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HashError {
-    /// The text is a plain-text password: hash it with [`hash_password`].
+    /// A plain-text password, which [`hash_password`] can hash.
     #[error("the password is not hashed")]
     Plain,
-    /// The text starts like a hash but is damaged: no password can match. It must not be treated as plain text.
+    /// The text has the prefix of a hash but is damaged: no password can match. It must not be treated as plain text.
     #[error("the password hash is damaged")]
     Damaged,
 }
 
-/// Pseudo-random functions of PBKDF2, by CouchDB's names (`[chttpd_auth] pbkdf2_prf`).
+/// Prefixes of PBKDF2 hashes by pseudo-random function (`[chttpd_auth] pbkdf2_prf`).
 const PRFS: [(&str, Algorithm); 6] = [
     ("-pbkdf2-", Algorithm::Sha1),
     ("-pbkdf2:sha-", Algorithm::Sha1),
@@ -45,7 +44,6 @@ pub struct PasswordHash {
 }
 
 impl PasswordHash {
-    /// Parses a hash in one of CouchDB's formats.
     pub fn parse(text: &str) -> Result<PasswordHash, HashError> {
         if let Some(rest) = text.strip_prefix(SIMPLE_PREFIX) {
             return parse_simple(rest).ok_or(HashError::Damaged);
@@ -58,7 +56,6 @@ impl PasswordHash {
         Err(HashError::Plain)
     }
 
-    /// Returns true if `password` is correct. The time depends on the iterations; the comparison takes constant time.
     pub fn verify(&self, password: &[u8]) -> bool {
         let mut actual = vec![0; self.expected.len()];
         match self.scheme {
@@ -72,8 +69,6 @@ impl PasswordHash {
         actual.ct_eq(&self.expected).into()
     }
 
-    /// Creates a hash of the scheme `simple` from the values of a user document (`password_sha`). `None` if it is
-    /// malformed.
     pub(crate) fn of_simple(password_sha: &str, salt: &str) -> Option<PasswordHash> {
         let expected = HEXLOWER_PERMISSIVE
             .decode(password_sha.as_bytes())
@@ -82,20 +77,19 @@ impl PasswordHash {
         Some(PasswordHash { expected, salt: salt.to_owned(), scheme: Scheme::Simple })
     }
 
-    /// Creates a hash of the schemes `pbkdf2` and `simple+pbkdf2` from the values of a user document. `None` if it is
-    /// malformed.
+    /// Creates a hash of the schemes `pbkdf2` and `simple+pbkdf2` from members of a user document.
     pub(crate) fn of_derived(
         derived_key: &str,
         salt: &str,
         prf: Algorithm,
         iterations: NonZeroU32,
-        over: Over,
+        over: HashInput,
     ) -> Option<PasswordHash> {
         let expected =
             HEXLOWER_PERMISSIVE.decode(derived_key.as_bytes()).ok().filter(|bytes| bytes.len() == prf.output_len())?;
         let scheme = match over {
-            Over::Password => Scheme::Pbkdf2 { prf, iterations },
-            Over::SimpleHash => Scheme::SimplePbkdf2 { prf, iterations },
+            HashInput::Password => Scheme::Pbkdf2 { prf, iterations },
+            HashInput::SimpleHash => Scheme::SimplePbkdf2 { prf, iterations },
         };
         Some(PasswordHash { expected, salt: salt.to_owned(), scheme })
     }
@@ -104,7 +98,6 @@ impl PasswordHash {
         &self.salt
     }
 
-    /// Returns the number of iterations; `None` for a scheme without them.
     pub(crate) fn iterations(&self) -> Option<NonZeroU32> {
         match self.scheme {
             Scheme::Simple => None,
@@ -112,7 +105,6 @@ impl PasswordHash {
         }
     }
 
-    /// Returns true if new passwords are hashed with the same scheme and parameters.
     pub(crate) fn is_made_by(&self, hashing: &Hashing) -> bool {
         match (self.scheme, hashing.scheme) {
             (Scheme::Simple, NewScheme::Simple) => true,
@@ -124,9 +116,8 @@ impl PasswordHash {
     }
 }
 
-/// Input of the derivation of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum HashInput {
     Password,
     SimpleHash,
 }
@@ -135,9 +126,7 @@ pub(crate) enum Over {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hashing {
     pub scheme: NewScheme,
-    /// Pseudo-random function of PBKDF2.
     pub prf: Algorithm,
-    /// Iterations of PBKDF2.
     pub iterations: NonZeroU32,
 }
 
@@ -145,12 +134,11 @@ pub struct Hashing {
 pub enum NewScheme {
     /// SHA-1 of password and salt, for compatibility with old peers only.
     Simple,
-    /// PBKDF2.
     Pbkdf2,
 }
 
 impl Hashing {
-    /// Returns the hash of `password` as hexadecimal text. Deliberately slow.
+    /// Returns hexadecimal text. Deliberately slow.
     #[must_use]
     pub fn hash(&self, password: &[u8], salt: &str) -> String {
         match self.scheme {
@@ -165,20 +153,18 @@ impl Hashing {
 }
 
 impl std::fmt::Debug for PasswordHash {
-    /// Shows the scheme only: hashes are secrets too.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("PasswordHash").field("scheme", &self.scheme).finish_non_exhaustive()
     }
 }
 
-/// Returns true if `text` has one of the prefixes of a hash. CouchDB keeps such values of `[admins]` and hashes all
-/// others.
+/// Returns true if `text` has the prefix of a hash. CouchDB keeps such values of `[admins]` and hashes all others.
 pub fn is_hashed(text: &str) -> bool {
     text.starts_with(SIMPLE_PREFIX) || PRFS.iter().any(|(prefix, _)| text.starts_with(prefix))
 }
 
-/// Hashes `password` as CouchDB 3.4 and later do: PBKDF2 with HMAC-SHA-256. `salt` should be 32 new random hexadecimal
-/// digits; it must not contain a comma, which separates the parts.
+/// Hashes as CouchDB 3.4 and later: PBKDF2 with HMAC-SHA-256. `salt` should be 32 random hexadecimal digits. Panics if
+/// `salt` is empty or contains a comma, which separates the parts.
 pub fn hash_password(password: &str, salt: &str, iterations: NonZeroU32) -> String {
     assert!(!salt.is_empty() && !salt.contains(','), "a salt that cannot be read back");
     let mut derived = [0; 32];

@@ -1,5 +1,4 @@
-//! Proxy authentication: a proxy in front of the server names the user and may prove with a token that it has the
-//! secret.
+//! Proxy authentication: a proxy in front of the server names the user, and a token may prove that it has the secret.
 
 use subtle::ConstantTimeEq;
 
@@ -22,7 +21,6 @@ mod tests {
 
     #[test]
     fn tokens_of_couchdbs_documentation() {
-        // hmac-sha1 of "foo" under "the_secret".
         let (secret, token) = (b"the_secret", "22047ebd7c4ec67dfbcbad7213a693249dbfbf86");
         assert!(proxy_token_matches(secret, "foo", token, &[Algorithm::Sha256, Algorithm::Sha1]));
         assert!(!proxy_token_matches(secret, "foo", token, &[Algorithm::Sha256]));

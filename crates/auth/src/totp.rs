@@ -5,20 +5,17 @@ use subtle::ConstantTimeEq;
 
 use crate::algorithm::Algorithm;
 
-/// Validity of one password.
 const PERIOD_S: u64 = 30;
 
-/// Parameters of a user's one-time passwords.
 #[derive(Clone)]
 pub struct Totp {
-    /// `None` if it is damaged; then no password matches.
+    /// `None` if the key is damaged; then no password matches.
     key: Option<Vec<u8>>,
     algorithm: Algorithm,
     digits: u32,
 }
 
 impl Totp {
-    /// Returns the parameters in a user document; `None` if it requires none.
     pub(crate) fn of_document(document: Value<'_>) -> Option<Totp> {
         let totp = document.get("totp")?;
         let text = |member: &str| totp.get(member).and_then(Value::as_str);
@@ -29,7 +26,7 @@ impl Totp {
         Some(Totp { key, algorithm: algorithm.unwrap_or(Algorithm::Sha1), digits })
     }
 
-    /// Returns true if `token` is the password of the current period, or of the one before or after.
+    /// Accepts the password of the current period, the one before and the one after.
     #[must_use]
     pub fn verify(&self, token: &str, now_s: u64) -> bool {
         let Some(key) = &self.key else { return false };
@@ -51,13 +48,12 @@ impl Totp {
 }
 
 impl std::fmt::Debug for Totp {
-    /// Omits the key.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Totp").field("algorithm", &self.algorithm).finish_non_exhaustive()
     }
 }
 
-/// Decodes base32 of RFC 4648, with or without padding.
+/// RFC 4648, with or without padding.
 fn decode_base32(text: &str) -> Option<Vec<u8>> {
     let (mut bits, mut count, mut bytes) = (0u32, 0u32, Vec::new());
     for symbol in text.trim_end_matches('=').bytes() {

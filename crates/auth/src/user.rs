@@ -1,21 +1,17 @@
-//! [`UserContext`]: name and roles under which a request acts. It does not record how they were authenticated.
+//! [`UserContext`]: name and roles of the user of a request, CouchDB's `userCtx`.
 
 pub const ADMIN_ROLE: &str = "_admin";
 
-/// Role of users that may read statistics.
 pub const METRICS_ROLE: &str = "_metrics";
 
-/// CouchDB's `userCtx`: the user of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserContext {
-    /// User name; `None` without credentials (also in the admin party).
+    /// `None` without credentials, also in the admin party.
     pub name: Option<String>,
-    /// Roles of the user; server admins have [`ADMIN_ROLE`].
     pub roles: Vec<String>,
 }
 
 impl UserContext {
-    /// Returns the anonymous context: no name, no roles.
     pub fn anonymous() -> UserContext {
         UserContext::default()
     }
@@ -24,8 +20,7 @@ impl UserContext {
         UserContext { name: Some(name.to_owned()), roles: vec![ADMIN_ROLE.to_owned()] }
     }
 
-    /// Returns the context of every client while the server has no admins: the admin role without a name, as in
-    /// CouchDB's admin party.
+    /// Context of every client while the server has no admins: the admin role without a name, as in CouchDB.
     pub fn admin_party() -> UserContext {
         UserContext { name: None, roles: vec![ADMIN_ROLE.to_owned()] }
     }

@@ -1,15 +1,14 @@
-//! Documents of the users database: [`protect`] replaces a password that is about to be written by its hash,
-//! [`public_part`] returns the public members. This module does not check ownership or the rules for other members.
+//! Documents of the users database: [`protect`] replaces a new password by its hash, [`public_part`] returns the public
+//! members. This module checks neither ownership nor the rules for other members.
 
 use regex::bytes::{Regex, RegexBuilder};
 use settee_model::json::{Json, Value, write_string};
 
 use crate::password::{Hashing, NewScheme};
 
-/// Prefix of the ids of user documents, followed by the name.
 pub const USER_PREFIX: &str = "org.couchdb.user:";
 
-/// Maximum length of a password, because hashing a longer one would mainly load the server.
+/// Maximum length of a password, because hashing a longer one would load the server.
 const PASSWORD_MAX_BYTES: usize = 64 << 10;
 
 /// Members that describe a hash; a new hash replaces them.
@@ -39,17 +38,13 @@ struct Rule {
     reason: String,
 }
 
-/// Returns true if the document sets a new password, so that [`protect`] will be slow.
 #[must_use]
 pub fn has_password(body: Value<'_>) -> bool {
     body.get("password").is_some_and(|password| !password.is_null())
 }
 
-/// Returns the body of a user document with the hash of its password instead of the password; `None` if it has no
-/// password. `salt` must be new. Deliberately slow.
-///
-/// # Errors
-/// If the password is rejected.
+/// Returns the body with the hash of its password instead of the password; `None` if it has no password. Fails if the
+/// password is rejected. `salt` must be new. Deliberately slow.
 pub fn protect(
     body: Value<'_>,
     hashing: &Hashing,
@@ -65,7 +60,7 @@ pub fn protect(
     Ok(Some(with_hash(body, hashing, password.as_bytes(), salt)))
 }
 
-/// Returns the body of a user document with its known password hashed by another scheme. Deliberately slow.
+/// Returns the body with the hash of `password`, which must be its current password. Deliberately slow.
 #[must_use]
 pub fn with_hash(body: Value<'_>, hashing: &Hashing, password: &[u8], salt: &str) -> Json {
     let hash = hashing.hash(password, salt);
@@ -94,8 +89,8 @@ pub fn with_hash(body: Value<'_>, hashing: &Hashing, password: &[u8], salt: &str
     Json::trusted(out)
 }
 
-/// Returns the members of `document` with these names (`[chttpd_auth] public_fields`); `None` if it has none of them.
-/// Id and revision are included but do not count.
+/// `fields` are the names in `[chttpd_auth] public_fields`. Returns `None` if the document has none of them; id and
+/// revision are included but do not count.
 #[must_use]
 pub fn public_part(document: Value<'_>, fields: &str) -> Option<Json> {
     let fields: Vec<&str> = fields.split(',').map(str::trim).filter(|field| !field.is_empty()).collect();
@@ -123,11 +118,9 @@ fn write_member(out: &mut Vec<u8>, name: Value<'_>, value: Value<'_>) {
 }
 
 impl PasswordRules {
-    /// Parses the setting: a list in Erlang's notation, of expressions and of pairs of an expression and a reason, as
-    /// in `["[a-z]", {".{10,}", "At least ten characters."}]`. An empty text means no rules.
-    ///
-    /// # Errors
-    /// If it is not such a list, or an expression is invalid.
+    /// Parses a list in Erlang's notation, of expressions and of pairs of an expression and a reason, as in `["[a-z]",
+    /// {".{10,}", "At least ten characters."}]`. An empty text means no rules. Fails if the list or an expression is
+    /// malformed.
     pub fn parse(setting: &str) -> Result<PasswordRules, PasswordRefused> {
         if setting.trim().is_empty() {
             return Ok(PasswordRules(Vec::new()));
@@ -135,7 +128,7 @@ impl PasswordRules {
         let mut terms = Terms(setting);
         let rules = terms.list().filter(|_| terms.0.trim_matches(['.', ' ']).is_empty());
         let rules = rules.ok_or(PasswordRefused::Misconfigured)?.into_iter().map(|(expression, reason)| {
-            // Matched on bytes, as in CouchDB: classes such as `\\w` are those of ASCII.
+            // CouchDB matches bytes: classes such as `\w` are those of ASCII.
             let expression = RegexBuilder::new(&expression).unicode(false).build();
             let expression = expression.map_err(|_| PasswordRefused::Misconfigured)?;
             Ok(Rule { expression, reason })
@@ -156,11 +149,10 @@ impl PasswordRules {
     }
 }
 
-/// Unparsed terms in Erlang's notation.
 struct Terms<'a>(&'a str);
 
 impl Terms<'_> {
-    fn takes(&mut self, symbol: char) -> bool {
+    fn accept(&mut self, symbol: char) -> bool {
         match self.0.trim_start().strip_prefix(symbol) {
             Some(rest) => {
                 self.0 = rest;
@@ -172,34 +164,34 @@ impl Terms<'_> {
 
     fn list(&mut self) -> Option<Vec<(String, String)>> {
         let mut rules = Vec::new();
-        if !self.takes('[') {
+        if !self.accept('[') {
             return None;
         }
-        if self.takes(']') {
+        if self.accept(']') {
             return Some(rules);
         }
         loop {
             rules.push(self.rule()?);
-            if self.takes(']') {
+            if self.accept(']') {
                 return Some(rules);
             }
-            if !self.takes(',') {
+            if !self.accept(',') {
                 return None;
             }
         }
     }
 
     fn rule(&mut self) -> Option<(String, String)> {
-        if !self.takes('{') {
+        if !self.accept('{') {
             return Some((self.text()?, String::new()));
         }
         let expression = self.text()?;
-        let reason = if self.takes(',') { self.text()? } else { String::new() };
-        self.takes('}').then_some((expression, reason))
+        let reason = if self.accept(',') { self.text()? } else { String::new() };
+        self.accept('}').then_some((expression, reason))
     }
 
     fn text(&mut self) -> Option<String> {
-        if !self.takes('"') {
+        if !self.accept('"') {
             return None;
         }
         let mut text = String::new();

@@ -1,6 +1,5 @@
-//! The command line of the benchmark program. Main type: [`BenchArgs`].
-//!
-//! This module defines only the arguments; the module of each workload defines their effect.
+//! The command line of the benchmark program: [`BenchArgs`]. The module of each workload defines the effect of its
+//! arguments.
 
 use crate::generate::{IdOrder, Shape};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -303,7 +302,6 @@ pub(crate) struct AllArgs {
     pub(crate) quick: bool,
 }
 
-/// The default arguments of a subcommand.
 pub(crate) fn defaults<T: Args>() -> T {
     #[derive(Parser)]
     struct Alone<T: Args> {

@@ -1,5 +1,5 @@
-//! Cost of authentication: the same small document is read without credentials, with basic credentials, a session
-//! cookie and a token; and the effect of a flood of wrong passwords on other clients. Main type: [`Auth`].
+//! [`Auth`]: cost of authentication. The same small document is read without credentials, with basic credentials, a
+//! session cookie and a token; and the effect of a flood of wrong passwords on other clients is measured.
 //!
 //! Every cell also reads without credentials before and after, so that its share does not depend on the time of the
 //! measurement. The workload changes settings of the server in its memory only, and restores them.
@@ -20,7 +20,6 @@ const RATE: Metric = Metric::higher("requests", "/s");
 const SHARE: Metric = Metric::higher("of nobody's", "%");
 const REFUSED: Metric = Metric::neither("wrong passwords", "/s");
 
-/// The measured user, which is also the id of the key of the token.
 const USER: &str = "settee-bench";
 const PASSWORD: &str = "settee-bench-password";
 
@@ -28,7 +27,6 @@ const PASSWORD: &str = "settee-bench-password";
 const TOKEN: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InNldHRlZS1iZW5jaCJ9.eyJzdWIiOiJzZXR0ZWUtYmVuY2giLCJleHAiOjQxMDI0NDQ4MDB9.IfjG0b34oH0XGaWvC-0wnaLMFnfafro3vU_ukFVfdp4";
 const TOKEN_KEY: &str = "c2V0dGVlLWJlbmNoLXNlY3JldA==";
 
-/// Section, key and value of the changed settings.
 const SETTINGS: [(&str, &str, &str); 3] = [
     (
         "chttpd",
@@ -40,18 +38,15 @@ const SETTINGS: [(&str, &str, &str); 3] = [
     ("chttpd_auth", "timeout", "3600"),
 ];
 
-/// Number of connections that send wrong passwords.
 const ATTACKERS: u64 = 20;
 
 pub(crate) struct Auth {
     pub(crate) args: AuthArgs,
 }
 
-/// A public database with one document.
 pub(crate) struct Opened {
     database: Database,
     cookie: HeaderValue,
-    /// The original values of the changed settings.
     before: Vec<Option<String>>,
 }
 
@@ -84,10 +79,8 @@ impl Auth {
         })
     }
 
-    /// Reads the document repeatedly with these credentials. Returns the number of reads per second.
     async fn read(&self, target: &Target, path: &str, credentials: &Credentials) -> Result<f64> {
         let server = Arc::new(target.server.with(credentials.clone()));
-        // The first request may require a password hash.
         server.connect().await?.get(path).await?;
         let mut connections = Vec::new();
         for _ in 0..self.args.clients.max(1) {
@@ -115,7 +108,6 @@ impl Auth {
         Ok(count as f64 / started.elapsed().as_secs_f64())
     }
 
-    /// Sends wrong passwords of many users until it is stopped. Counts the responses.
     async fn attack(&self, target: &Target, answers: Arc<AtomicU64>) -> Result<JoinSet<Result<()>>> {
         let interval = Duration::from_secs_f64(ATTACKERS as f64 / self.args.wrong_passwords.max(1) as f64);
         let mut attackers = JoinSet::new();
@@ -187,7 +179,6 @@ impl Workload for Auth {
         let user = json!({"_id": format!("org.couchdb.user:{USER}"), "name": USER, "type": "user", "roles": [],
             "password": PASSWORD});
         save_users(connection, vec![user]).await?;
-        // These keys correspond to no known password.
         let victims = (0..self.args.users).map(|number| {
             let name = victim(number);
             json!({"_id": format!("org.couchdb.user:{name}"), "name": name, "type": "user", "roles": [],

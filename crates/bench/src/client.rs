@@ -1,7 +1,8 @@
-//! HTTP client: one keep-alive connection, without pipelining. Main types: [`Server`], [`Connection`].
+//! HTTP client ([`Server`], [`Connection`]): one keep-alive connection, without pipelining, over plain HTTP. It never
+//! retries a request.
 //!
 //! Client and server share the machine's cores, so bodies are passed to the socket without a copy and nothing is parsed
-//! here. It is independent of the benchmarks, supports plain HTTP only, and never retries a request.
+//! here.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytes::Bytes;
@@ -27,9 +28,7 @@ pub(crate) struct Server {
     address: String,
     host: HeaderValue,
     credentials: Credentials,
-    /// Path before database names, without a slash at its end.
     prefix: String,
-    /// The URL without credentials.
     pub(crate) shown: String,
 }
 
@@ -89,14 +88,12 @@ impl Server {
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         tokio::spawn(async move {
-            // The sender of a request observes the error; an idle connection may end in any way.
             let _ = connection.await;
         });
         Ok(sender)
     }
 }
 
-/// A keep-alive connection.
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     server: Arc<Server>,
@@ -110,14 +107,12 @@ pub(crate) struct Answer {
 }
 
 impl Connection {
-    /// Sends a request and reads the whole response. `path` must start with a slash and be percent-encoded. Fails only
-    /// without a response; any status is accepted.
+    /// `path` must start with a slash and be percent-encoded. Fails only without a response; any status is accepted.
     pub(crate) async fn send(&mut self, method: Method, path: &str, body: impl Into<Bytes>) -> Result<Answer> {
         self.request(method, path, body, None).await
     }
 
-    /// Sets a setting until the end of the server process and returns its old value. `None` is the default
-    /// value.
+    /// Sets a setting until the end of the server process and returns its old value. `None` is the default value.
     pub(crate) async fn configure(&mut self, section: &str, key: &str, value: Option<&str>) -> Result<Option<String>> {
         let path = format!("/_node/_local/_config/{section}/{key}");
         let (method, body) = match value {
@@ -170,24 +165,20 @@ impl Connection {
         Ok(Answer { status, headers: parts.headers, body })
     }
 
-    /// GET that accepts any status.
     pub(crate) async fn get_any(&mut self, path: &str) -> Result<Answer> {
         self.send(Method::GET, path, Bytes::new()).await
     }
 
-    /// GET that must succeed.
     pub(crate) async fn get(&mut self, path: &str) -> Result<Answer> {
         self.send(Method::GET, path, Bytes::new()).await?.expect_status(&[200], path)
     }
 
-    /// GET of a JSON document that must succeed.
     pub(crate) async fn get_json(&mut self, path: &str) -> Result<Value> {
         self.get(path).await?.json()
     }
 }
 
 impl Answer {
-    /// Returns the response if its status is one of these, otherwise an error that quotes it.
     pub(crate) fn expect_status(self, expected: &[u16], label: &str) -> Result<Answer> {
         if expected.contains(&self.status) {
             return Ok(self);

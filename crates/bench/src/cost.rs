@@ -1,4 +1,4 @@
-//! Processor time and context switches of a server on this machine, if `/proc` exists. Main type: [`Cost`].
+//! [`Cost`]: processor time and context switches of a server on this machine, if `/proc` exists.
 //!
 //! The kernel counts both per thread. Threads and processes that end between two readings are not counted.
 
@@ -15,7 +15,6 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// Returns zeros if the counters cannot be read.
     pub(crate) fn read(pid: u32) -> Cost {
         let mut total = Cost::default();
         for pid in descendants(pid).into_iter().chain([pid]) {
@@ -36,7 +35,7 @@ impl Cost {
     }
 }
 
-/// Parses `time on the processor, time in the queue, slices`, in nanoseconds.
+/// The text is `time on the processor, time in the queue, slices`, in nanoseconds.
 fn parse_cpu(schedstat: &str) -> Option<u64> {
     schedstat.split_whitespace().next()?.parse().ok()
 }

@@ -1,6 +1,5 @@
-//! The floor of a request: a server without logic that returns a recorded response. Main type: [`Floor`].
-//!
-//! It uses the HTTP library of the measured server. The difference between both is the cost of the database.
+//! [`Floor`]: the floor of a request, a server without logic that returns a recorded response with the HTTP library of
+//! the measured server. The difference between both is the cost of the database.
 
 use crate::client::{Answer, Server};
 use anyhow::{Context, Result};
@@ -18,16 +17,13 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// A server on a thread of its own. It ends with this value.
 pub(crate) struct Floor {
     pub(crate) server: Arc<Server>,
-    /// Ends the thread when it is dropped.
     _end: oneshot::Sender<()>,
 }
 
 impl Floor {
-    /// Starts a server that reads each request and returns `answer`. With `directory` it first appends the request's
-    /// body to a file there and syncs it. It is meant for one client: each request has its own sync.
+    /// With `directory`, each request appends its body to a file there, with a sync of its own. Meant for one client.
     pub(crate) fn start(answer: &Answer, directory: Option<&Path>) -> Result<Floor> {
         let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen")?;
         listener.set_nonblocking(true)?;
@@ -81,7 +77,6 @@ async fn serve(listener: TcpListener, recorded: Arc<Recorded>) -> Result<()> {
                 let recorded = recorded.clone();
                 async move { recorded.answer(request).await }
             });
-            // A client that disconnects ends its connection with an error.
             let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }

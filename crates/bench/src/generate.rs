@@ -1,7 +1,7 @@
-//! Generated documents and their expected query results, determined by a seed alone. Main type: [`Documents`].
+//! [`Documents`]: generated documents and their expected query results, determined by a seed alone.
 //!
 //! Every document has a separate generator, so any document can be generated without the earlier ones, and the expected
-//! sums of views are computed without building the text of a document. Nothing is sent from here.
+//! sums of views are computed without building the text of a document.
 
 use clap::ValueEnum;
 use std::collections::BTreeMap;
@@ -20,7 +20,6 @@ impl Random {
         Random(std::array::from_fn(|_| splitmix(&mut state)))
     }
 
-    /// The generator of document `index` of stream `stream`.
     pub(crate) fn of(seed: u64, stream: u64, index: u64) -> Random {
         let mut state = seed ^ stream.rotate_left(32);
         let base = splitmix(&mut state);
@@ -40,12 +39,11 @@ impl Random {
         result
     }
 
-    /// A number below `limit`, which must not be 0.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// Appends `length` random base64 characters, which compress badly and need no escapes.
+    /// Random base64 characters compress badly and need no escapes.
     pub(crate) fn base64(&mut self, length: usize, out: &mut Vec<u8>) {
         let end = out.len() + length;
         while out.len() < end {
@@ -66,27 +64,19 @@ fn splitmix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Structure of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Shape {
     /// The small founding document, padded to `size` bytes if it is shorter.
-    Score {
-        /// Bytes of the whole text without `_id`.
-        size: usize,
-    },
+    Score { size: usize },
     /// The founding document followed by 0 to 100 members of 800 base64 characters.
     Big,
-    /// The same with the members that views read at the end.
+    /// As [`Shape::Big`], with the members that views read at the end.
     BigTail,
     /// `{"n":…,"value":…,"padding":"…"}`
-    Padded {
-        /// Bytes of `padding`.
-        padding: usize,
-    },
+    Padded { padding: usize },
 }
 
 impl Shape {
-    /// Name of this kind of documents in reports.
     pub(crate) fn name(self) -> String {
         match self {
             Shape::Score { size: 0 } => "small documents".into(),
@@ -101,7 +91,6 @@ impl Shape {
 /// Order of document ids.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum IdOrder {
-    /// Each id is greater than the one before.
     Sequential,
     /// 128 random bits.
     Random,
@@ -116,7 +105,6 @@ impl IdOrder {
     }
 }
 
-/// A set of documents, represented only by its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Documents {
     pub(crate) shape: Shape,
@@ -125,7 +113,6 @@ pub(crate) struct Documents {
     pub(crate) count: u64,
 }
 
-/// The members of a score document that views read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Score {
     pub(crate) year: u32,
@@ -144,8 +131,7 @@ const ID_STREAM: u64 = 1;
 const BODY_STREAM: u64 = 2;
 
 impl Documents {
-    /// The id of document `index`: 32 hexadecimal digits in either order, so that both orders store the same number of
-    /// bytes.
+    /// 32 hexadecimal digits in either order, so that both orders store the same number of bytes.
     pub(crate) fn id(&self, index: u64) -> String {
         match self.order {
             IdOrder::Sequential => format!("{:016x}{index:016x}", Random::of(self.seed, ID_STREAM, 0).next()),
@@ -156,17 +142,15 @@ impl Documents {
         }
     }
 
-    /// The members of document `index` that views read. It must be a score document.
     pub(crate) fn score(&self, index: u64) -> Score {
         Score::draw(&mut Random::of(self.seed, BODY_STREAM, index))
     }
 
-    /// The `value` of padded document `index`.
     pub(crate) fn value(&self, index: u64) -> u64 {
         Random::of(self.seed, BODY_STREAM, index).below(SCORES)
     }
 
-    /// Appends the members of document `index`, without braces, so that callers can put `_id` and `_rev` before them.
+    /// Omits braces, so that callers can put `_id` and `_rev` before the members.
     pub(crate) fn write_members(&self, index: u64, out: &mut Vec<u8>) {
         let mut random = Random::of(self.seed, BODY_STREAM, index);
         let start = out.len();
@@ -204,7 +188,6 @@ impl Documents {
         }
     }
 
-    /// The text of document `index` without an id.
     pub(crate) fn body(&self, index: u64) -> Vec<u8> {
         let mut out = vec![b'{'];
         self.write_members(index, &mut out);
@@ -212,7 +195,6 @@ impl Documents {
         out
     }
 
-    /// The body of a `_bulk_docs` request for some of the documents.
     pub(crate) fn bulk_body(&self, range: Range<u64>) -> Vec<u8> {
         let mut out = br#"{"docs":["#.to_vec();
         for index in range.clone() {
@@ -288,7 +270,6 @@ mod tests {
             let other = Documents { seed: 8, ..one };
             assert_ne!(one.bulk_body(3..9), other.bulk_body(3..9));
         }
-        // Detects changes of the generator, which would make old reports incomparable.
         let first = documents(Shape::Score { size: 0 }, IdOrder::Sequential).bulk_body(0..1);
         let expected = r#"{"docs":[{"_id":""#;
         assert!(first.starts_with(expected.as_bytes()));

@@ -1,8 +1,7 @@
-//! The cost of operations while a database grows. Main type: [`Grow`].
+//! [`Grow`]: the cost of operations while a database grows.
 //!
 //! Each cell is one size of the same database: documents are loaded up to that size, then every operation is measured.
-//! A cost that depends on the size of the database shows as a growing column. Server restarts are not measured, because
-//! the benchmark uses only HTTP.
+//! A cost that depends on the size of the database shows as a growing column.
 
 use crate::args::GrowArgs;
 use crate::generate::{Documents, Random, SCORES, Shape};
@@ -18,10 +17,9 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 const BATCH: u64 = 1_000;
-/// Number of reads of each kind, and of refreshes after one change. The median and 99th percentile are reported.
 const SAMPLES: usize = 100;
 const POLL: Duration = Duration::from_millis(100);
-/// Prefix that sorts after all generated ids, which are hexadecimal digits.
+/// Sorts after all generated ids, which are hexadecimal digits.
 const DELETED_PREFIX: &str = "x";
 
 const LOAD: Metric = Metric::higher("load", "docs/s");
@@ -45,17 +43,14 @@ pub(crate) struct Grow {
     pub(crate) seed: u64,
 }
 
-/// The database, and the number of documents written to it.
 pub(crate) struct Grown {
     database: Database,
     documents: Documents,
-    /// Number of deleted documents, all of them in one range of ids.
     deleted: u64,
     has_search: bool,
 }
 
 impl Grow {
-    /// The measured sizes, ascending.
     fn steps(&self) -> Vec<u64> {
         let step = self.args.step.max(1);
         let mut steps: Vec<u64> = (1..=self.args.docs / step).map(|number| number * step).collect();
@@ -90,7 +85,6 @@ impl Workload for Grow {
     }
 
     async fn measure(&self, target: &Target, grown: &mut Grown, cell: usize, run: u32) -> Result<Measured> {
-        // The growth of a database is measured only once.
         if run > 0 {
             return Ok(Measured::Figures(Vec::new(), None));
         }
@@ -132,7 +126,7 @@ impl Grow {
 }
 
 impl Grown {
-    /// Writes the next `added` documents. Only the requests are timed; bodies are generated between them.
+    /// Only the requests are timed; bodies are generated between them.
     async fn load(&mut self, added: u64) -> Result<Duration> {
         let mut elapsed = Duration::ZERO;
         let progress = Progress::new("grow: load", added);
@@ -149,7 +143,6 @@ impl Grown {
         Ok(elapsed)
     }
 
-    /// Queries the view and checks that it counts every document.
     async fn refresh(&mut self) -> Result<Duration> {
         self.refresh_of("grow").await
     }
@@ -258,7 +251,7 @@ impl Grown {
         Ok(Some(Figure::new(SEARCH, median(&times))))
     }
 
-    /// Builds an index with a function that no other cell uses.
+    /// No other cell uses the function of the index.
     async fn measure_build(&mut self, cell: usize) -> Result<Figure> {
         let name = format!("build-{cell}");
         self.database.save_design(&name, &view(&name)).await?;
@@ -287,7 +280,6 @@ impl Grown {
         }
     }
 
-    /// Milliseconds until the response is complete, and the response.
     async fn get(&mut self, path: &str) -> Result<(f64, Value)> {
         let started = Instant::now();
         let answer = self.database.connection.get(path).await?;
@@ -296,7 +288,7 @@ impl Grown {
     }
 }
 
-/// A design document with a unique map function for each `name`, so that no two of them share an index.
+/// Each `name` has a unique map function, so that no two design documents share an index.
 fn view(name: &str) -> Value {
     let map = format!("function(doc) {{ if (doc.metadata) emit(doc.score, '{name}'); }}");
     json!({"views": {"by_score": {"map": map, "reduce": "_count"}}})

@@ -1,7 +1,7 @@
-//! Building the founding index, scores by month, over small and big documents. Main type: [`Index`].
+//! [`Index`]: building the founding index, scores by month, over small and big documents.
 //!
 //! The rate is the number of documents divided by the time from the first query until its response. In addition
-//! `_active_tasks` is sampled, as an operator would. Queries of a finished index are measured in `reads`.
+//! `_active_tasks` is sampled, as an operator would.
 
 use crate::args::{IndexArgs, Language, SumReduce};
 use crate::client::{Server, base64};
@@ -24,31 +24,24 @@ const BYTES: Metric = Metric::higher("documents read", "MB/s");
 const EMITTED: Metric = Metric::higher("rows", "rows/s");
 const TIME: Metric = Metric::lower("time", "s");
 
-/// The workload `index` over one kind of documents.
 pub(crate) struct Index {
     pub(crate) args: IndexArgs,
     pub(crate) documents: Documents,
 }
 
-/// A loaded database and the expected contents of its index.
 pub(crate) struct Loaded {
     database: Database,
     sums: BTreeMap<(u32, u32), u64>,
     bytes: u64,
 }
 
-/// The views built by a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Build {
-    /// The founding index.
     Scores(Language, SumReduce),
-    /// A view of ten rows for each document.
     TenRows(Language),
-    /// Four views of one design document, one of them the founding one.
     FourViews(Language),
 }
 
-/// Number of rows of each document in [`Build::TenRows`].
 const ROWS: u64 = 10;
 
 impl Build {
@@ -94,13 +87,13 @@ impl Index {
         builds
     }
 
-    /// Rates over time, from the samples of `_active_tasks`.
+    /// The samples of `_active_tasks` yield rates over time.
     fn figures(&self, loaded: &Loaded, seconds: f64, samples: &[(f64, u64)]) -> (Vec<Figure>, Series) {
         let count = self.documents.count as f64;
         let mut rates = Vec::new();
         let mut last = (0.0, 0);
         for &(time, done) in samples {
-            // Servers update a task only occasionally; a sample without progress says nothing about the rate.
+            // Servers update a task only occasionally. A sample without progress says nothing about the rate.
             if done > last.1 {
                 rates.push((time, (done - last.1) as f64 / (time - last.0)));
                 last = (time, done);
@@ -177,10 +170,10 @@ impl Workload for Index {
     }
 }
 
-/// The setting that runs map functions without a JavaScript engine.
+/// Runs map functions without a JavaScript engine.
 const NATIVE_EVALUATOR: (&str, &str) = ("query_server_config", "native_evaluator");
 
-/// The engine that currently runs a simple map function, on servers that report it.
+/// `None` for servers that do not report the engine of a map function.
 async fn javascript_engine(database: &mut Database) -> Result<Option<String>> {
     let path = format!("{}/_view_test", database.path);
     let body = json!({"map": "function (doc) { emit(doc.score, null); }", "documents": [{"score": 1}]});
@@ -242,7 +235,7 @@ impl Index {
     }
 }
 
-/// Every server supports JavaScript; a server without another language returns an error of its own.
+/// Every server supports JavaScript. A server without another language returns an error of its own.
 fn skip_or_fail(language: Language, error: anyhow::Error) -> Result<Measured> {
     if language.is_javascript() { Err(error) } else { Ok(Measured::Skipped(format!("not offered: {error:#}"))) }
 }
@@ -272,7 +265,7 @@ async fn sample_tasks(
     let mut connection = server.connect().await?;
     loop {
         tokio::time::sleep(period).await;
-        // Only administrators may read the tasks; otherwise there are no samples.
+        // Only administrators may read the tasks; otherwise the build has no samples.
         let tasks = connection.get_json("/_active_tasks").await?;
         if let Some((done, total)) = changes_done(&tasks, &database) {
             progress.set(done, total);
@@ -281,7 +274,6 @@ async fn sample_tasks(
     }
 }
 
-/// Sum of `changes_done` and `total_changes` over the shards of a database.
 fn changes_done(tasks: &Value, database: &str) -> Option<(u64, u64)> {
     let tasks = tasks.as_array()?.iter().filter(|task| {
         // CouchDB names the shard: shards/00000000-7fffffff/name.1700000000
@@ -293,7 +285,7 @@ fn changes_done(tasks: &Value, database: &str) -> Option<(u64, u64)> {
     })
 }
 
-/// Checks that the grouped response contains exactly the expected months in order.
+/// The grouped response must contain exactly the expected months in order.
 pub(crate) fn check_sums(answer: &Value, sums: &BTreeMap<(u32, u32), u64>) -> Result<()> {
     let rows = answer["rows"].as_array().map_or(&[][..], Vec::as_slice);
     check(rows.len() == sums.len(), || format!("{} groups instead of {}", rows.len(), sums.len()))?;
@@ -322,8 +314,7 @@ impl Language {
         }
     }
 
-    /// The founding design document. `mark` makes the map function unique, because servers share indexes of equal
-    /// functions.
+    /// `mark` makes the map function unique, because servers share indexes of equal functions.
     pub(crate) fn design(self, reduce: SumReduce, mark: &str) -> Value {
         let (map, own) = match self {
             Language::Javascript | Language::Quickjs => (
@@ -362,10 +353,9 @@ impl Language {
     }
 }
 
-/// The founding functions in WebAssembly, compiled from `sdk/wasm/examples/rust`.
 const SCORES_MODULE: &[u8] = include_bytes!("../../wasm/tests/data/scores-rust.wasm");
 
-/// A module with the same behaviour as `module` and other bytes: a custom section, which is never read, is added.
+/// Adds a custom section, which is never read, so that the module has the same behaviour and other bytes.
 fn marked(module: &[u8], mark: &str) -> Vec<u8> {
     const NAME: &str = "mark";
     let byte = |length: usize| u8::try_from(length).ok().filter(|length| *length < 0x80).expect("marks are short");

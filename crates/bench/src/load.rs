@@ -1,7 +1,6 @@
-//! Bulk loading: batch sizes, sequential and random ids. Main type: [`Load`].
+//! [`Load`]: bulk loading with different batch sizes, sequential and random ids.
 //!
-//! Only requests are timed: bodies are built in rounds between them, so that their generation is not measured. The
-//! structure of documents is defined in `generate`.
+//! Only requests are timed: bodies are built in rounds between them, so that their generation is not measured.
 
 use crate::args::LoadArgs;
 use crate::client::{Connection, encode};
@@ -23,7 +22,6 @@ use tokio::task::JoinSet;
 
 /// Memory limit of request bodies that wait to be sent.
 const ROUND_BYTES: usize = 64 << 20;
-/// Number of documents that are read back and compared.
 const SAMPLES: u64 = 20;
 const RATE: Metric = Metric::higher("rate", "docs/s");
 const FIRST: Metric = Metric::neither("first 10 %", "docs/s");
@@ -35,17 +33,14 @@ pub(crate) struct Load {
     pub(crate) seed: u64,
 }
 
-/// Times of the acknowledgements of a load.
 #[derive(Debug, Default)]
 struct Clock {
     seconds: f64,
     documents: u64,
-    /// Seconds and documents after each batch.
     marks: Vec<(f64, u64)>,
 }
 
 impl Load {
-    /// Limits of the key-value store with the same documents.
     pub(crate) fn limits(&self) -> Vec<Limit> {
         let loads = [RawLoad::Pairs, RawLoad::Documents];
         let limits = |order| loads.map(|load| Limit::RawLoad(load, self.documents(order)));
@@ -61,7 +56,6 @@ impl Load {
         Documents { shape: Shape::Score { size: self.args.size }, order, seed: self.seed, count: self.args.docs }
     }
 
-    /// Number of documents of a cell, reduced if the number of requests is limited.
     fn count(&self, batch: u64) -> u64 {
         match self.args.most_requests {
             0 => self.args.docs,
@@ -126,7 +120,7 @@ impl Workload for Load {
     }
 }
 
-/// Writes all documents; with `batch` 1 each by a PUT.
+/// With `batch` 1 each document is written by a PUT.
 async fn load(
     target: &Target,
     database: &Database,
@@ -179,7 +173,6 @@ fn build_batch(path: &str, documents: &Documents, range: Range<u64>, batch: u64)
     BatchRequest { method: Method::POST, path: format!("{path}/_bulk_docs"), body, documents: count }
 }
 
-/// Lets all clients send until the round is empty. Responses are checked after the time is taken.
 async fn send_round(
     round: VecDeque<BatchRequest>,
     connections: Vec<Connection>,
@@ -222,7 +215,6 @@ async fn send_round(
     Ok(connections)
 }
 
-/// Reads a sample of documents back.
 async fn check_samples(database: &mut Database, documents: &Documents) -> Result<()> {
     let samples = SAMPLES.min(documents.count);
     for sample in 0..samples {
@@ -240,8 +232,8 @@ async fn check_samples(database: &mut Database, documents: &Documents) -> Result
 }
 
 impl Clock {
-    /// Documents per second from the last batch that ends before the share `from` to the first that reaches `to`, and
-    /// the documents written by then. A load of few large batches has the same rate in all its parts.
+    /// Returns documents per second from the last batch that ends before the share `from` to the first that reaches
+    /// `to`, and the documents written by then. A load of few large batches has the same rate in all its parts.
     fn part(&self, from: f64, to: f64) -> (u64, f64) {
         let share = |documents: u64| documents as f64 / self.documents as f64;
         let start = self.marks.iter().rev().find(|(_, documents)| share(*documents) <= from);
@@ -254,7 +246,6 @@ impl Clock {
         self.part(from, to).1
     }
 
-    /// The rate in fifty parts of the load.
     fn series(&self) -> Series {
         let mut parts: Vec<(u64, f64)> =
             (0..50).map(|part| self.part(f64::from(part) / 50.0, f64::from(part + 1) / 50.0)).collect();

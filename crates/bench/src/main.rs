@@ -1,8 +1,8 @@
 //! The program `settee-bench`: measurements of Settee, or of any CouchDB, over HTTP.
 //!
-//! Main function: [`run`]. A *workload* has *cells*; each cell is measured on one server, or on two alternately, and
-//! every response is checked: a wrong sum fails the run. Only the bare key-value store of the yardstick is code of the
-//! server, so the measurements reflect the view of any client.
+//! A *workload* has *cells*; each cell is measured on one server, or on two alternately, and every response is checked:
+//! a wrong sum fails the run. Only the bare key-value store of the yardstick is code of the server, so the measurements
+//! reflect the view of any client.
 
 mod args;
 mod auth;
@@ -68,8 +68,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the benchmark and prints the results. The exit code is 1 if any response was wrong or missing. Returns an
-/// error if a URL cannot be used, a server cannot be reached, or a report cannot be written.
+/// Prints the results. The exit code is 1 if any response was wrong or missing. Fails if a URL cannot be used, a server
+/// cannot be reached, or a report cannot be written.
 fn run(args: BenchArgs) -> Result<ExitCode> {
     let BenchArgs { command, common } = args;
     let directory = common.dir.clone().unwrap_or_else(|| PathBuf::from("."));
@@ -84,7 +84,6 @@ fn run(args: BenchArgs) -> Result<ExitCode> {
             .collect::<Result<_>>()?,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // An unreachable server is reported before the yardstick, which runs for a minute.
     runtime.block_on(greet(&servers, &mut results))?;
     if common.with_yardstick || plan.yardstick {
         yardstick::measure(&directory, &plan.limits(), &mut results)?;
@@ -95,11 +94,9 @@ fn run(args: BenchArgs) -> Result<ExitCode> {
     Ok(if finished && results.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The workloads to run.
 #[derive(Default)]
 struct Plan {
     yardstick: bool,
-    /// Limits to measure even if no workload requires them.
     limits: Vec<Limit>,
     loads: Vec<Load>,
     indexes: Vec<Index>,
@@ -173,7 +170,6 @@ impl Plan {
         self.reads(ReadsArgs { docs: reads.docs / fewer, seconds: reads.seconds / shorter, ..reads }, seed);
     }
 
-    /// All limits that the yardstick must measure for these workloads.
     fn limits(&self) -> Vec<Limit> {
         let mut limits = self.limits.clone();
         limits.extend(self.loads.iter().flat_map(Load::limits));
@@ -195,7 +191,6 @@ impl Plan {
     }
 }
 
-/// Requests the identity of every server.
 async fn greet(servers: &[Server], results: &mut Results) -> Result<()> {
     for server in servers {
         let mut connection = Arc::new(server.clone()).connect().await?;
@@ -208,8 +203,7 @@ async fn greet(servers: &[Server], results: &mut Results) -> Result<()> {
     Ok(())
 }
 
-/// The product of a server from its welcome response. `version` is that of CouchDB or of the interface; other vendors
-/// report their name and version in `vendor`.
+/// `version` is that of CouchDB or of the interface; other vendors report their name and version in `vendor`.
 fn product(welcome: &serde_json::Value) -> Option<String> {
     welcome["couchdb"].as_str()?;
     let vendor = &welcome["vendor"];
@@ -218,7 +212,7 @@ fn product(welcome: &serde_json::Value) -> Option<String> {
     Some(format!("{name} {version}"))
 }
 
-/// Measures everything. Returns false after Ctrl-C. Databases are removed in either case.
+/// Returns false after Ctrl-C. Databases are removed in either case.
 async fn measure_all(plan: &Plan, common: &CommonArgs, servers: Vec<Server>, results: &mut Results) -> bool {
     let databases = Registry::default();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis());

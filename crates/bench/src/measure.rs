@@ -1,8 +1,7 @@
-//! Measurement of workloads: cells, runs, alternation between two servers. Main types: [`Workload`], [`Figure`].
+//! Measurement of workloads: cells, runs, alternation between two servers ([`Workload`], [`Figure`]).
 //!
 //! A workload prepares its data once per server, then each *cell* (one row of its table) is measured `runs` times,
-//! server after server, so that drift of the machine affects both alike. The modules of the workloads define the cells;
-//! `report` formats results.
+//! server after server, so that drift of the machine affects both alike.
 
 use crate::client::{Connection, Server};
 use crate::generate::Documents;
@@ -72,18 +71,15 @@ impl Figure {
     }
 }
 
-/// Result of measuring a cell once.
 pub(crate) enum Measured {
-    /// All responses were correct.
     Figures(Vec<Figure>, Option<Series>),
-    /// The server does not support the cell.
     Skipped(String),
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cell {
     pub(crate) label: String,
-    /// Position of the cell in a line chart: name of the line and x.
+    /// Name of a line in a line chart, and x.
     pub(crate) point: Option<(String, f64)>,
 }
 
@@ -99,13 +95,11 @@ pub(crate) trait Workload {
 
     fn title(&self) -> String;
 
-    /// The rows, in the order in which they are measured.
     fn cells(&self) -> Vec<Cell>;
 
-    /// Loads the data of the cells.
     async fn prepare(&self, target: &Target) -> Result<Self::Prepared>;
 
-    /// Measures cell number `cell`. A wrong response is an error.
+    /// A wrong response is an error.
     async fn measure(&self, target: &Target, prepared: &mut Self::Prepared, cell: usize, run: u32) -> Result<Measured>;
 
     /// Restores state outside of the databases of this run, which are always removed.
@@ -114,22 +108,19 @@ pub(crate) trait Workload {
     }
 }
 
-/// Databases that must be removed at the end.
 pub(crate) type Registry = Arc<Mutex<Vec<(Arc<Server>, String)>>>;
 
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) server: Arc<Server>,
-    /// Common prefix of the names of this run's databases.
     pub(crate) names: String,
     pub(crate) q: Option<u32>,
-    /// Process id of the server, if its memory is measured.
     pub(crate) pid: Option<u32>,
     pub(crate) databases: Registry,
 }
 
 impl Target {
-    /// Creates a database that is removed at the latest when the program ends.
+    /// The database is removed at the latest when the program ends.
     pub(crate) async fn create_database(&self, purpose: &str) -> Result<Database> {
         let mut connection = self.server.connect().await?;
         let name = {
@@ -147,7 +138,7 @@ impl Target {
         Ok(Database { path, connection })
     }
 
-    /// Creates a database and loads documents without measuring it.
+    /// The load is not measured.
     pub(crate) async fn create_loaded(&self, purpose: &str, documents: &Documents) -> Result<Database> {
         /// Big documents are sent in small batches, so that no request exceeds the limits of servers (CouchDB: 8 MB and
         /// more).
@@ -172,15 +163,12 @@ impl Target {
     }
 }
 
-/// A database created for a benchmark, and a connection to its server.
 pub(crate) struct Database {
-    /// Path of the database: `/` and its name.
     pub(crate) path: String,
     pub(crate) connection: Connection,
 }
 
 impl Database {
-    /// Sends a `_bulk_docs` body and checks that every document was written.
     pub(crate) async fn bulk(&mut self, body: impl Into<Bytes>, documents: u64) -> Result<()> {
         let path = format!("{}/_bulk_docs", self.path);
         let answer = self.connection.send(Method::POST, &path, body).await?;
@@ -194,7 +182,7 @@ impl Database {
         })
     }
 
-    /// Saves a design document. The error contains the server's message if it refuses the document.
+    /// The error contains the server's message if it refuses the document.
     pub(crate) async fn save_design(&mut self, name: &str, design: &serde_json::Value) -> Result<()> {
         let path = format!("{}/_design/{name}", self.path);
         self.connection
@@ -205,7 +193,6 @@ impl Database {
     }
 }
 
-/// Counts acknowledged documents in a `_bulk_docs` response without parsing it.
 pub(crate) fn check_bulk_answer(body: &[u8], documents: u64) -> Result<()> {
     let count = |needle: &[u8]| body.windows(needle.len()).filter(|window| *window == needle).count() as u64;
     let (written, failed) = (count(br#""rev":""#), count(br#""error":""#));
@@ -214,13 +201,11 @@ pub(crate) fn check_bulk_answer(body: &[u8], documents: u64) -> Result<()> {
     })
 }
 
-/// Returns an error, which fails the run, if a response is wrong.
 pub(crate) fn check(right: bool, subject: impl FnOnce() -> String) -> Result<()> {
     ensure!(right, "wrong answer: {}", subject());
     Ok(())
 }
 
-/// Measures workloads in order on all servers and adds the figures to `results`.
 pub(crate) async fn drive<W: Workload>(workloads: &[W], targets: &[Target], runs: u32, results: &mut Results) {
     for workload in workloads {
         drive_one(workload, targets, runs, results).await;
@@ -281,7 +266,6 @@ pub(crate) async fn remove_databases(registry: &Registry) {
     let databases = std::mem::take(&mut *registry.lock().unwrap_or_else(PoisonError::into_inner));
     for (server, name) in databases {
         if let Ok(mut connection) = server.connect().await {
-            // Most are removed already, and a refusal of the server is ignored.
             let _ = connection.send(Method::DELETE, &format!("/{name}"), Bytes::new()).await;
         }
     }

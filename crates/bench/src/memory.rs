@@ -1,6 +1,5 @@
-//! Peak memory of a server on this machine, if `/proc` exists. Main function: [`figures`].
-//!
-//! The kernel tracks the peak of each process; nothing is sampled, so no peak is missed.
+//! [`figures`]: peak memory of a server on this machine, if `/proc` exists. The kernel tracks the peak of each process,
+//! so no peak is missed.
 
 use crate::measure::{Figure, Metric};
 use std::fs;
@@ -8,7 +7,6 @@ use std::fs;
 const SERVER: Metric = Metric::lower("peak memory", "MB");
 const WORKERS: Metric = Metric::lower("peak memory of workers", "MB");
 
-/// Peaks of the server and, in sum, of its descendants; empty if they cannot be read.
 pub(crate) fn figures(pid: u32) -> Vec<Figure> {
     let Some(server) = peak(pid) else { return Vec::new() };
     let workers: u64 = descendants(pid).into_iter().filter_map(peak).sum();
@@ -19,7 +17,7 @@ pub(crate) fn figures(pid: u32) -> Vec<Figure> {
     figures
 }
 
-/// Resets the peaks. Without the permission they are those of the processes' whole lives.
+/// Without the permission to reset them, peaks are those of the processes' whole lives.
 pub(crate) fn forget(pid: u32) {
     for pid in descendants(pid).into_iter().chain([pid]) {
         let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
@@ -51,7 +49,7 @@ pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// Parses `pid (name) state ppid …`, where the name may contain any character.
+/// The text is `pid (name) state ppid …`, where the name may contain any character.
 fn parse_parent(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

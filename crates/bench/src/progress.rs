@@ -1,10 +1,9 @@
-//! A progress line on a terminal's stderr. Main type: [`Progress`]. Without a terminal nothing is printed.
+//! [`Progress`]: a progress line on a terminal's stderr. Without a terminal nothing is printed.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// A line with the progress of a task. It is cleared when dropped.
 pub(crate) struct Progress(Option<Mutex<Line>>);
 
 struct Line {
@@ -41,7 +40,6 @@ impl Progress {
         change(&mut line);
         if line.drawn.is_none_or(|drawn| drawn.elapsed() > REDRAW) {
             line.drawn = Some(Instant::now());
-            // A closed terminal must not stop the measurement.
             let _ = write!(std::io::stderr(), "\r\x1b[K{}", line.text());
         }
     }

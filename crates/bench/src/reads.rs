@@ -1,7 +1,7 @@
-//! Reading: documents, `_all_docs`, view ranges, grouped queries. Main type: [`Reads`].
+//! [`Reads`]: reading documents, `_all_docs`, view ranges, grouped queries.
 //!
 //! One client sends requests in sequence for a fixed time. Only the time until the response is complete is measured;
-//! the response is checked afterwards. The time of an index build is measured in `index`.
+//! the response is checked afterwards.
 
 use crate::args::{Language, ReadsArgs, SumReduce};
 use crate::client::{Answer, encode};
@@ -26,15 +26,13 @@ const LEAST_REQUESTS: usize = 3;
 
 pub(crate) struct Reads {
     pub(crate) args: ReadsArgs,
-    /// Documents in sequential order, so that the rows of a page can be predicted.
+    /// In sequential order, so that the rows of a page can be predicted.
     pub(crate) documents: Documents,
 }
 
-/// A loaded database with built indexes, and their expected contents.
 pub(crate) struct Loaded {
     database: Database,
     by_month: BTreeMap<(u32, u32), u64>,
-    /// The number of documents that have each score.
     by_score: Vec<u64>,
 }
 
@@ -94,7 +92,6 @@ impl Question {
     }
 }
 
-/// A range of at most a fifth of all scores.
 fn score_range(random: &mut Random) -> (u64, u64) {
     let from = random.below(SCORES);
     (from, (from + 1 + random.below(SCORES / 5)).min(SCORES - 1))
@@ -103,9 +100,7 @@ fn score_range(random: &mut Random) -> (u64, u64) {
 enum Expected {
     Anything,
     Document(u64),
-    /// These documents, in this order.
     Ids(Vec<u64>),
-    /// All documents; only their number is checked.
     Count(u64),
     /// At most `limit` of the rows with keys between two scores, in order.
     Scores {
@@ -141,7 +136,6 @@ impl Reads {
                 let ids: Vec<String> = numbers.iter().map(|number| documents.id(*number)).collect();
                 Question::keys(all_docs, &json!(ids), Expected::Ids(numbers))
             }
-            // The two design documents are rows too.
             Read::AllDocs => Question::get(all_docs, Expected::Count(documents.count + 2)),
             Read::ViewRange => {
                 let (from, to) = score_range(random);
@@ -167,7 +161,6 @@ impl Reads {
         }
     }
 
-    /// Number of rows of a page, at most the number of documents.
     fn page(&self) -> u64 {
         self.args.page.min(self.documents.count)
     }
@@ -180,7 +173,6 @@ impl Reads {
         Question::get(path, Expected::Ids((first..first + page).collect()))
     }
 
-    /// Checks a response and returns the number of its rows.
     fn check(&self, loaded: &Loaded, expected: &Expected, answer: &Answer) -> Result<u64> {
         let body = answer.json()?;
         let rows = body["rows"].as_array().map_or(&[][..], Vec::as_slice);

@@ -1,5 +1,5 @@
-//! The cost of one request of each kind: latency, processor time, context switches, and the distance to the floor.
-//! Main type: [`Requests`].
+//! [`Requests`]: the cost of one request of each kind: latency, processor time, context switches, and the distance to
+//! the floor.
 //!
 //! A cell sends a fixed number of requests of one kind with one client or with several. The [`Floor`] then repeats the
 //! last response to one client without a database, with one sync per request if the request writes.
@@ -27,16 +27,13 @@ const SWITCHES: Metric = Metric::lower("switches", "");
 const FLOOR: Metric = Metric::neither("floor", "ms");
 const OVER_FLOOR: Metric = Metric::lower("over floor", "x");
 
-/// Bytes that one client transfers at most in a cell.
 const TRANSFER_MAX: usize = 200 << 20;
-/// Requests that are sent before the measurement.
 const WARM_UP: u64 = 20;
 const KB: usize = 1_000;
 
 pub(crate) struct Requests {
     pub(crate) args: RequestsArgs,
     pub(crate) seed: u64,
-    /// Directory in which the floor syncs its writes.
     pub(crate) directory: PathBuf,
 }
 
@@ -127,11 +124,10 @@ impl Kind {
     }
 }
 
-/// A loaded database.
 pub(crate) struct Loaded {
     path: String,
     documents: Documents,
-    /// Number of clients that have written, so that no two of them write the same document.
+    /// Clients that have written: no two of them may write the same document.
     writers: u64,
 }
 
@@ -206,13 +202,12 @@ impl Requests {
     fn kinds(&self) -> impl Iterator<Item = (Kind, usize)> {
         let counts = [1, self.args.clients];
         let both = KINDS.into_iter().flat_map(move |kind| counts.map(|clients| (kind, clients)));
-        // Large attachments measure the disk and the network, whatever the number of clients.
+        // Large attachments measure the disk and the network, regardless of the number of clients.
         both.filter(|(kind, clients)| {
             *clients == 1 || !matches!(kind, Kind::Upload(bytes) | Kind::Download(bytes) if *bytes > KB)
         })
     }
 
-    /// Number of requests of a client.
     fn count(&self, kind: Kind) -> u64 {
         match kind {
             Kind::Upload(bytes) | Kind::Download(bytes) => self.args.requests.min((TRANSFER_MAX / bytes) as u64),
@@ -248,7 +243,6 @@ impl Requests {
         Ok(client)
     }
 
-    /// Returns the median latency of the floor for this request and response.
     async fn floor(&self, kind: Kind, request: Sent, answer: &Answer) -> Result<f64> {
         let floor = Floor::start(answer, Some::<&Path>(&self.directory).filter(|_| kind.writes()))?;
         let mut connection = floor.server.connect().await?;
@@ -270,18 +264,15 @@ struct Sent {
     body: Bytes,
 }
 
-/// A client that sends one kind of request.
 struct Client {
     connection: Connection,
     path: String,
     documents: Documents,
-    /// The update sequence at the start, for `_changes` without rows.
     since: String,
     random: Random,
-    /// Prefix of the ids and databases of this client.
     name: String,
     sent: u64,
-    /// Documents of this client with their revisions; each deletion takes the last one.
+    /// Own documents with their revisions. Each deletion takes the last one.
     revs: Vec<(String, String)>,
     file: Bytes,
 }
@@ -298,7 +289,6 @@ impl Client {
         }
     }
 
-    /// Sends one request and returns its latency in milliseconds.
     async fn one(&mut self, kind: Kind) -> Result<(f64, Sent, Answer)> {
         self.sent += 1;
         if kind == Kind::ReadYourWrite {
@@ -390,7 +380,7 @@ impl Client {
         (format!("{random:016x}-{}-{}", self.name, self.sent), self.documents.body(self.sent))
     }
 
-    /// Creates documents that only this client edits or deletes.
+    /// Only this client edits or deletes the documents.
     async fn write_own(&mut self, count: u64) -> Result<()> {
         for _ in 0..count {
             self.sent += 1;

@@ -1,4 +1,4 @@
-//! Waiting until this machine is idle, if `/proc` exists. Main type: [`Rest`].
+//! [`Rest`]: waiting until this machine is idle, if `/proc` exists.
 //!
 //! Servers respond before all work is done: logs are written to tables and tables are merged for seconds after a large
 //! cell. Without a pause that work would affect the next cell, and figures would depend on the order of the cells.
@@ -6,20 +6,19 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Processor time of this machine, in ticks of all its processors together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ticks {
     idle: u64,
     total: u64,
 }
 
-/// Waits between cells, with a time limit for a machine that is never idle.
+/// Has a time limit for a machine that is never idle.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
     gave_up: bool,
 }
 
-/// Minimum idle percentage of a period. The machine counts as idle after several such periods in sequence.
+/// The machine counts as idle after several periods in sequence with this idle percentage.
 const IDLE_PERCENT: u64 = 90;
 const PERIODS: u32 = 3;
 const PERIOD: Duration = Duration::from_millis(100);

@@ -1,25 +1,21 @@
-//! Results of a run. Main type: [`Results`]. `report` formats them.
+//! [`Results`]: results of a run, which `report` formats.
 
 use crate::measure::{Better, Cell, Figure, Limit, Metric};
 use std::collections::HashMap;
 
 #[derive(Debug, Default)]
 pub(crate) struct Results {
-    /// Names of the servers, in the order measured.
     pub(crate) servers: Vec<ServerName>,
     pub(crate) seed: u64,
     pub(crate) tables: Vec<Table>,
     pub(crate) failures: Vec<Failure>,
-    /// Figures of this machine; empty without a yardstick.
     pub(crate) machine: Vec<(String, Figure)>,
     pub(crate) limits: HashMap<Limit, f64>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct ServerName {
-    /// URL without credentials.
     pub(crate) url: String,
-    /// Product and version from `GET /`.
     pub(crate) product: String,
 }
 
@@ -41,7 +37,6 @@ pub(crate) struct Table {
 pub(crate) struct Row {
     pub(crate) cell: Cell,
     pub(crate) records: Vec<Record>,
-    /// Server number and reason.
     pub(crate) skipped: Vec<(usize, String)>,
     pub(crate) series: Vec<(usize, Series)>,
 }
@@ -50,11 +45,9 @@ pub(crate) struct Row {
 pub(crate) struct Record {
     pub(crate) metric: Metric,
     pub(crate) limit: Option<Limit>,
-    /// By server, then by run.
     pub(crate) values: Vec<Vec<f64>>,
 }
 
-/// A quantity that changes during the measurement of a cell.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub(crate) x: &'static str,
@@ -85,14 +78,13 @@ impl Results {
             });
             row.records[position].values[server].push(figure.value);
         }
-        // One line per cell and server shows the shape; the last run is kept because its caches are warm.
+        // One line per cell and server shows the shape. The last run is kept because its caches are warm.
         if let Some(series) = series {
             row.series.retain(|(other, _)| *other != server);
             row.series.push((server, series));
         }
     }
 
-    /// Records that a server does not support a cell.
     pub(crate) fn skip(&mut self, table: usize, row: usize, server: usize, reason: String) {
         let skipped = &mut self.tables[table].rows[row].skipped;
         if !skipped.iter().any(|(other, _)| *other == server) {
@@ -102,7 +94,6 @@ impl Results {
 }
 
 impl Table {
-    /// The metrics of all rows, in the order of their first appearance.
     pub(crate) fn metrics(&self) -> Vec<Metric> {
         let mut metrics: Vec<Metric> = Vec::new();
         for record in self.rows.iter().flat_map(|row| &row.records) {

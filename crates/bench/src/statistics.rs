@@ -1,4 +1,4 @@
-//! Summaries of measured numbers. Main type: [`Spread`]. Pure functions, no units.
+//! [`Spread`]: summaries of measured numbers.
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
@@ -8,14 +8,13 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// `None` if there are no numbers.
     pub(crate) fn of(values: &[f64]) -> Option<Spread> {
         let sorted = sorted(values);
         Some(Spread { least: *sorted.first()?, median: middle(&sorted), greatest: *sorted.last()? })
     }
 }
 
-/// The median, or the mean of the two middle numbers; NaN without numbers.
+/// Of an even number of values, the mean of the two middle ones; NaN without values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     middle(&sorted(values))
 }

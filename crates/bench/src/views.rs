@@ -1,7 +1,7 @@
-//! Building many kinds of views: padding, rows per document, keys, number of views, reduces. Main type: [`Views`].
+//! [`Views`]: building many kinds of views: padding, rows per document, keys, number of views, reduces.
 //!
 //! One workload per padding. Each build is timed by the first query for one row, and the contents of the index are
-//! checked afterwards. Rates over many documents are measured in `index`.
+//! checked afterwards.
 
 use crate::args::ViewsArgs;
 use crate::generate::{Documents, SCORES};
@@ -15,12 +15,9 @@ use std::time::Instant;
 const WRITE: Metric = Metric::lower("insert", "ms");
 const BUILD: Metric = Metric::lower("build", "ms");
 const READ: Metric = Metric::lower("read", "ms");
-/// Number of documents per request of the insert cell.
 const BATCH: u64 = 1_000;
-/// Width of the value bands that the banded reduce counts.
 const BAND: u64 = 100;
 
-/// The workload `views` over documents of one padding.
 pub(crate) struct Views {
     pub(crate) documents: Documents,
     cells: Vec<Task>,
@@ -30,19 +27,9 @@ pub(crate) struct Views {
 enum Task {
     Insert,
     ReadAll,
-    /// A single view that emits `rows` rows per document.
-    Rows {
-        rows: u64,
-        key: Key,
-        value: Emitted,
-    },
-    /// A design document of several views.
-    Several {
-        views: u64,
-        kind: Siblings,
-    },
+    Rows { rows: u64, key: Key, value: Emitted },
+    Several { views: u64, kind: Siblings },
     Reduce(Reduce),
-    /// `POST _temp_view`
     Temporary(Option<Reduce>),
 }
 
@@ -61,9 +48,9 @@ enum Emitted {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Siblings {
     Different,
-    /// The same text, so they must share one index.
+    /// Views of the same text must share one index.
     Identical,
-    /// The first emits, all others emit nothing, so their cost must be close to zero.
+    /// All views but the first emit nothing, so their cost must be close to zero.
     Empty,
 }
 
@@ -90,7 +77,6 @@ impl Views {
     pub(crate) fn new(args: &ViewsArgs, documents: Documents) -> Views {
         let mut cells = vec![Task::Insert, Task::ReadAll];
         for key in [Key::Integer, Key::Compound] {
-            // Without rows the kind of key makes no difference.
             let rows = args.rows.iter().filter(|rows| key == Key::Integer || **rows > 0);
             cells.extend(rows.map(|rows| Task::Rows { rows: *rows, key, value: Emitted::Number }));
         }
@@ -103,7 +89,6 @@ impl Views {
         Views { documents, cells }
     }
 
-    /// Saves a design document, builds its views, and checks the number of rows and the answer of the reduce.
     async fn build(&self, database: &mut Database, name: &str, views: &[View]) -> Result<Measured> {
         let members = views.iter().enumerate().map(|(number, view)| (format!("v{number}"), view.json()));
         let design = json!({ "views": Value::Object(members.collect()) });
@@ -288,7 +273,7 @@ impl View {
     }
 }
 
-/// A map function. `mark` and `variant` make it unique, because servers share indexes of equal functions.
+/// `mark` and `variant` make the map function unique, because servers share indexes of equal functions.
 fn map_rows(rows: u64, key: Key, value: Emitted, variant: u64, mark: &str) -> String {
     let value = if value == Emitted::Number { "doc.value" } else { "doc.padding" };
     let key = |i: u64| {
@@ -333,7 +318,6 @@ impl Reduce {
         }
     }
 
-    /// The expected result over one row per document with its `value`.
     fn expected(self, documents: &Documents) -> Value {
         let values: Vec<u64> = (0..documents.count).map(|index| documents.value(index)).collect();
         let (count, sum) = (values.len(), values.iter().sum::<u64>());
@@ -358,7 +342,7 @@ impl Reduce {
     }
 }
 
-/// Compares values numerically, because engines print 3 or 3.0.
+/// Engines print 3 or 3.0.
 fn same_numbers(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one.as_f64() == other.as_f64(),

@@ -1,7 +1,5 @@
-//! Clients that write single documents: new ones, edits of hot ones. Main type: [`Writes`].
-//!
-//! Every client waits for its response before it writes again, so latency and rate are coupled. Bulk writes are in
-//! `load`.
+//! [`Writes`]: clients that write single documents: new ones, edits of hot ones. Every client waits for its response
+//! before it writes again, so latency and rate are coupled.
 
 use crate::args::WritesArgs;
 use crate::client::Connection;
@@ -22,7 +20,6 @@ const TAIL: Metric = Metric::neither("p99/median", "x");
 const COMMITS: Metric = Metric::higher("commits", "/s");
 const GROUP: Metric = Metric::neither("writes/commit", "");
 const CONFLICTS: Metric = Metric::neither("conflicts", "/s");
-/// Number of texts that each client prepares before the measurement.
 const POOL: u64 = 256;
 
 pub(crate) struct Writes {
@@ -45,7 +42,6 @@ struct Findings {
     conflicts: u64,
 }
 
-/// A hot document: its path and the newest observed revision.
 struct Hot {
     path: String,
     rev: String,
@@ -114,7 +110,6 @@ impl Workload for Writes {
 }
 
 impl Writes {
-    /// Lets all clients write until the time is over. Returns the duration and the results.
     async fn write(
         &self,
         target: &Target,
@@ -163,7 +158,6 @@ impl Writes {
 struct Client {
     connection: Connection,
     path: String,
-    /// Members of documents, without braces.
     texts: Vec<Vec<u8>>,
     hot: Arc<Mutex<Vec<Hot>>>,
     random: Random,
@@ -207,7 +201,6 @@ impl Client {
         let answer = self.connection.send(Method::PUT, &path, body).await?;
         let latency = started.elapsed().as_secs_f64() * 1e3;
         if answer.status == 409 && mode == Mode::EditShared {
-            // Another client has updated the document first; it records the new revision when it receives its response.
             findings.conflicts += 1;
             let newest = self.connection.get(&path).await?;
             let newest = member_text(&newest.body, "_rev").context("a document without _rev")?;
@@ -221,8 +214,7 @@ impl Client {
         Ok(())
     }
 
-    /// Records a revision. Responses of several clients may arrive in any order, so only a later generation replaces
-    /// the recorded one.
+    /// Responses of several clients may arrive in any order, so only a later generation replaces the recorded one.
     fn note(&self, number: usize, rev: &str) {
         let mut hot = self.hot.lock().unwrap_or_else(PoisonError::into_inner);
         if generation(rev) > generation(&hot[number].rev) {
@@ -231,7 +223,7 @@ impl Client {
     }
 }
 
-/// The number of commits that the server has synced, if it reports it.
+/// `None` if the server does not report its synced commits.
 async fn synced_commits(connection: &mut Connection) -> Result<Option<f64>> {
     let answer = connection.get_any("/_node/_local/_prometheus").await?;
     let text = String::from_utf8_lossy(&answer.body);
@@ -255,7 +247,7 @@ async fn prepare_hot(database: &mut Database, documents: &Documents) -> Result<V
     .collect()
 }
 
-/// Checks that every acknowledged write exists: as a document, or as a generation of one.
+/// Every acknowledged write must exist: as a document, or as a generation of one.
 async fn check_written(
     database: &mut Database,
     mode: Mode,
@@ -281,7 +273,6 @@ fn members(documents: &Documents, index: u64) -> Vec<u8> {
     out
 }
 
-/// Distributes documents to clients round-robin.
 fn deal(hot: Vec<Hot>, clients: usize) -> Vec<Arc<Mutex<Vec<Hot>>>> {
     let mut hands: Vec<Vec<Hot>> = (0..clients).map(|_| Vec::new()).collect();
     for (number, document) in hot.into_iter().enumerate() {
@@ -294,8 +285,8 @@ fn generation(rev: &str) -> u64 {
     rev.split_once('-').and_then(|(generation, _)| generation.parse().ok()).unwrap_or_default()
 }
 
-/// The text of a member without escapes, found without parsing, because this runs once per write concurrently with the
-/// server.
+/// Found without parsing, because this runs once per write concurrently with the server. The member must have no
+/// escapes.
 fn member_text<'a>(body: &'a [u8], name: &str) -> Option<&'a str> {
     let body = std::str::from_utf8(body).ok()?;
     let after = body.split_once(&format!("\"{name}\":\""))?.1;

@@ -1,6 +1,5 @@
-//! Limits of this machine: fsync, key-value store, a hand-written map, memory. Main function: [`measure`].
-//!
-//! Other figures are compared with these limits; no server is involved.
+//! [`measure`]: limits of this machine: fsync, key-value store, a hand-written map, memory. Other figures are compared
+//! with these limits; no server is involved.
 
 use crate::args::YardstickArgs;
 use crate::generate::{Documents, IdOrder, Shape};
@@ -16,10 +15,9 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Entries that a bare store writes per document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RawLoad {
-    /// Its id and body as one pair: the same bytes in the fewest entries. Nothing is read.
+    /// Id and body as one pair: the same bytes in the fewest entries. Nothing is read.
     Pairs,
     /// The minimum of a document database: the id is looked up; a record under the id, an entry in the order of updates
     /// and the body are written.
@@ -43,14 +41,12 @@ const WRITES: Metric = Metric::higher("rate", "writes/s");
 const BATCH: u64 = 1_000;
 const APPEND_BYTES: usize = 4 << 10;
 const APPENDS: usize = 500;
-/// Time limit, so that a disk with an fsync of seconds is measured with fewer appends.
+/// A disk with an fsync of seconds is measured with fewer appends.
 const APPEND_SECONDS: f64 = 5.0;
-/// Maximum size of documents kept in memory for the hand-written map.
 const MAP_BYTES: usize = 256 << 20;
 const MAP_SECONDS: f64 = 0.3;
 const COPY_BYTES: usize = 256 << 20;
 
-/// The limits that `yardstick` measures if no workload requires others.
 pub(crate) fn limits(args: &YardstickArgs, seed: u64) -> Vec<Limit> {
     let documents = |shape, order, count| Documents { shape, order, seed, count };
     let small = Shape::Score { size: args.size };
@@ -112,7 +108,6 @@ pub(crate) fn measure(directory: &Path, limits: &[Limit], results: &mut Results)
     Ok(())
 }
 
-/// A directory that is removed when this is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -125,12 +120,11 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A directory that cannot be removed is left.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Measures appends with a sync as in a write-ahead log: data, not timestamps.
+/// Appends with a sync as in a write-ahead log: data, not timestamps.
 fn sync_latencies_ms(path: &Path) -> Result<Vec<f64>> {
     let mut file = File::create(path)?;
     let block = [b'x'; APPEND_BYTES];
@@ -145,11 +139,9 @@ fn sync_latencies_ms(path: &Path) -> Result<Vec<f64>> {
     Ok(latencies)
 }
 
-/// Rate of copies in memory, in bytes per second.
 fn copy_rate() -> f64 {
     let from = vec![1_u8; COPY_BYTES];
     let mut to = vec![0_u8; COPY_BYTES];
-    // The first copy also faults the pages in.
     to.copy_from_slice(&from);
     let rounds = 4;
     let started = Instant::now();
@@ -268,7 +260,7 @@ fn sum_on(threads: usize, text: &[u8], ends: &[usize]) -> Sums {
     total
 }
 
-/// The founding map function: walks the members and stops when it has both values.
+/// The founding map function walks the members and stops when it has both values.
 fn map_score(document: &[u8]) -> Option<((u32, u32), u64)> {
     let (mut key, mut score) = (None, None);
     let mut at = 1;
@@ -297,7 +289,6 @@ fn month(metadata: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// Name of the member at `at`, and the position of its value.
 fn member(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
     if text.get(at) != Some(&b'"') {
         return None;
@@ -306,7 +297,7 @@ fn member(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
     Some((&text[at + 1..end - 1], end + 1))
 }
 
-/// The end of the value that starts at `at`, in compact text.
+/// The text must be compact.
 fn skip_value(text: &[u8], at: usize) -> Option<usize> {
     match text.get(at)? {
         b'"' => {

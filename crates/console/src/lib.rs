@@ -1,6 +1,4 @@
-//! The files of the web console, compressed: [`file()`].
-//!
-//! The build script builds them from `console/` at the root. Another crate serves them.
+//! The files of the web console, compressed: [`file()`]. The build script builds them from `console/` at the root.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File {
@@ -8,11 +6,11 @@ pub struct File {
     pub content_type: &'static str,
     /// True if the path changes with the content, so that clients may cache the file indefinitely.
     pub is_immutable: bool,
-    /// The content, compressed by gzip.
+    /// Compressed by gzip.
     pub gzip: &'static [u8],
 }
 
-/// All files, sorted by path.
+/// Sorted by path.
 pub static FILES: &[File] = &include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
 #[must_use]

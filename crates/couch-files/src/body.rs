@@ -1,12 +1,12 @@
-//! Contents of a revision: [`Contents`], read from the chunk at the position of its body.
+//! [`Contents`] of a revision: its body and attachments, stored in one chunk.
 //!
-//! The chunk contains a pair of the body and the list of attachments. Since version 6 both are binaries, each a term
-//! compressed on its own; before, they are the terms themselves.
+//! The chunk contains a pair of the body and the list of attachments. Since version 6 both are binaries, each a
+//! separately compressed term; earlier they are the terms themselves.
 //!
 //! An attachment is a tuple of name, type, chunks, stored length, length, generation of the revision that added it, MD5
 //! and encoding, possibly in a pair with a list of further properties. Early files lack some of these. The chunks are a
-//! list of positions, or of pairs of position and length. Stored data are compressed by gzip if the encoding says so, and
-//! the MD5 is that of the stored data.
+//! list of positions, or of pairs of position and length. The MD5 covers the stored data, which are compressed by gzip
+//! if the encoding says so.
 
 use md5::{Digest as _, Md5};
 
@@ -18,7 +18,7 @@ use crate::term::{MAX_TERM_LEN, Tape, Term};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Contents {
-    /// JSON text of an object without `_id`, `_rev` and the other members that CouchDB adds.
+    /// JSON object without `_id`, `_rev` and the other members that CouchDB adds.
     pub body: Vec<u8>,
     pub attachments: Vec<Attachment>,
 }
@@ -27,14 +27,11 @@ pub struct Contents {
 pub struct Attachment {
     pub name: String,
     pub content_type: String,
-    /// Generation of the revision that added it.
     pub revpos: u64,
     pub stored_len: u64,
-    /// Length of the data without compression.
     pub len: u64,
-    /// MD5 of the stored data. `None` in early files.
+    /// MD5 of the stored data; early files lack it.
     pub md5: Option<[u8; 16]>,
-    /// True if the stored data are compressed by gzip.
     pub is_gzip: bool,
     chunks: Vec<u64>,
 }
@@ -53,7 +50,6 @@ impl Contents {
     }
 }
 
-/// JSON text of a body, which is a tuple of the list of members, or that list.
 pub(crate) fn write_body(body: Term<'_>) -> Result<Vec<u8>, DocumentError> {
     let members = body.array().map_or(body, |[members]| members).list().ok_or(DocumentError::Malformed)?;
     let mut out = Vec::new();
@@ -61,14 +57,13 @@ pub(crate) fn write_body(body: Term<'_>) -> Result<Vec<u8>, DocumentError> {
     Ok(out)
 }
 
-/// Decodes a term that is stored as a binary. `None` for other terms.
+/// Decodes a term that is stored as a binary. Returns `None` for other terms.
 pub(crate) fn unpack(term: Term<'_>, position: u64) -> Result<Option<Tape>, FileError> {
     term.binary().map(|bytes| decode(bytes.to_vec(), position)).transpose()
 }
 
 impl Attachment {
     fn parse(term: Term<'_>) -> Result<Attachment, DocumentError> {
-        // A pair of the attachment and further properties.
         let base = term.array().filter(|[base, _]| base.tuple().is_some()).map_or(term, |[base, _]| base);
         let fields: Vec<Term<'_>> = base.tuple().into_iter().flatten().take(9).collect();
         let none = None;
@@ -99,8 +94,8 @@ impl Attachment {
         })
     }
 
-    /// Passes the stored data to `sink`, chunk by chunk. The result is an error if their length or MD5 does not match;
-    /// then `sink` may have received wrong data.
+    /// Passes the stored data to `sink`, chunk by chunk. Length and MD5 are checked at the end, so after an error
+    /// `sink` may have received wrong data.
     pub(crate) fn read<E: From<DocumentError>>(
         &self,
         source: &dyn Source,

@@ -1,12 +1,12 @@
-//! B-trees: [`Walk`] visits the entries of a tree in the order of their keys.
+//! B-trees: [`Walk`] visits the entries of a tree in ascending order of their keys.
 //!
-//! A node is a chunk with a term, a pair of its kind and its entries. An inner node (`kp_node`) has pairs of a key and a
-//! tuple that starts with the position of a child; the key is the last one of the child. A leaf (`kv_node`) has pairs of
-//! a key and a value. Keys ascend.
+//! A node is a chunk with a pair of its kind and its entries. An entry of an inner node (`kp_node`) is a pair of the
+//! last key of a child and a tuple that starts with the position of the child. An entry of a leaf (`kv_node`) is a pair
+//! of key and value.
 //!
-//! A file may be damaged in any way, so a walk relies on nothing: children must precede their parents, as CouchDB writes
-//! them, their keys must be within the range that the parent states, and all nodes together must not be larger than the
-//! file. A walk therefore ends, and returns no key twice. A node that cannot be read is reported as [`LostRange`], and the walk continues after it.
+//! A walk ends and returns no key twice, even in a damaged file: children must precede their parents, as CouchDB writes
+//! them, their keys must be within the range that the parent states, and the nodes together must not exceed the size of
+//! the file. An unreadable node is reported as [`LostRange`], and the walk continues after it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,17 +16,15 @@ use crate::error::FileError;
 use crate::source::{Source, read_chunk};
 use crate::term::{MAX_TERM_LEN, Tape, Term};
 
-/// Maximum depth of a tree. Trees of 10^12 entries have less than 20 levels.
+/// Trees of 10^12 entries have less than 20 levels.
 const MAX_LEVELS: usize = 64;
 
-/// Maximum number of entries of an inner node. CouchDB splits nodes of more than about 1,300 bytes.
+/// CouchDB splits nodes of more than about 1,300 bytes.
 const MAX_CHILDREN: usize = 1 << 16;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Key {
-    /// A sequence.
     Number(u64),
-    /// An id.
     Text(Vec<u8>),
 }
 
@@ -45,12 +43,11 @@ impl fmt::Display for Key {
     }
 }
 
-/// A part of a tree that cannot be read.
 #[derive(Debug)]
 pub struct LostRange {
-    /// All lost keys are greater than this one.
+    /// Exclusive lower bound of the lost keys.
     pub after: Option<Key>,
-    /// All lost keys are at most this one. `None`: no upper bound.
+    /// Inclusive upper bound of the lost keys.
     pub up_to: Option<Key>,
     pub error: FileError,
 }
@@ -82,44 +79,31 @@ impl Entry {
 pub(crate) struct Walk<'s> {
     source: &'s dyn Source,
     levels: Vec<Level>,
-    /// The last key that was passed.
     last: Option<Key>,
-    /// Root node that has not been read yet.
     pending: Option<u64>,
-    /// Position that the root must precede.
     limit: u64,
-    /// Maximum number of bytes of the nodes that have not been visited.
+    /// Maximum number of bytes of nodes to be read, which ends a walk in a damaged file.
     budget: u64,
 }
 
 enum Level {
-    Inner {
-        position: u64,
-        children: std::vec::IntoIter<(Key, u64)>,
-        /// Key of the child that was visited last.
-        visited: Option<Key>,
-    },
-    Leaf {
-        node: Arc<Tape>,
-        entries: std::vec::IntoIter<(Key, usize)>,
-    },
+    Inner { position: u64, children: std::vec::IntoIter<(Key, u64)>, visited: Option<Key> },
+    Leaf { node: Arc<Tape>, entries: std::vec::IntoIter<(Key, usize)> },
 }
 
 impl<'s> Walk<'s> {
-    /// Visits the entries of the tree with this root whose keys are greater than `after`. The tree must be in front of
-    /// `limit`.
+    /// Visits the entries with keys greater than `after`. All nodes must precede the position `limit`.
     pub(crate) fn new(source: &'s dyn Source, root: Option<u64>, limit: u64, after: Option<Key>) -> Walk<'s> {
         Walk { source, levels: Vec::new(), last: after, pending: root, limit, budget: source.size() }
     }
 
-    /// Records that no smaller or equal key follows.
     fn pass(&mut self, key: Option<Key>) {
         if key > self.last {
             self.last = key;
         }
     }
 
-    /// Reads the node at `position`, whose keys must be greater than the last one, and at most `up_to`.
+    /// The keys of the node must be greater than the last one, and at most `up_to`.
     fn descend(&mut self, position: u64, parent: u64, up_to: Option<&Key>) -> Result<(), FileError> {
         if position >= parent || self.levels.len() >= MAX_LEVELS {
             return Err(FileError::Structure { position, expected: "a node of a tree" });
@@ -150,7 +134,6 @@ impl<'s> Walk<'s> {
             if !is_in_order || up_to.is_some_and(|up_to| key > *up_to) {
                 return None;
             }
-            // A walk that starts in the middle skips the entries in front of its start.
             if self.last.as_ref().is_none_or(|last| key > *last) {
                 match is_leaf {
                     true => values.push((key.clone(), value.index())),

@@ -1,7 +1,5 @@
-//! Compressed terms: a chunk contains a term, or a term that snappy or deflate has compressed.
-//!
-//! The first byte distinguishes them: 131 starts a term of Erlang's external format, `131 80` one whose remainder is a
-//! zlib stream preceded by its size, and 1 a snappy block that contains a whole term.
+//! Terms and their compression. The first byte of a chunk is 131 for a term of Erlang's external format, `131 80` for
+//! one whose remainder is a zlib stream preceded by its size, and 1 for a snappy block that contains a whole term.
 
 use std::io::Read as _;
 
@@ -19,7 +17,6 @@ pub(crate) fn read_term(source: &dyn Source, position: u64) -> Result<Tape, File
     decode(chunk, position)
 }
 
-/// Decompresses and decodes a term. `position` is used for errors.
 pub(crate) fn decode(bytes: Vec<u8>, position: u64) -> Result<Tape, FileError> {
     let bytes = decompress(bytes, position)?;
     Tape::decode(bytes).map_err(|error| FileError::Term { position, error })
@@ -30,7 +27,7 @@ fn decompress(bytes: Vec<u8>, position: u64) -> Result<Vec<u8>, FileError> {
     match bytes.as_slice() {
         [SNAPPY, block @ ..] => {
             let len = snap::raw::decompress_len(block).map_err(|_| bad)?;
-            // A block of snappy expands by a factor of less than 64.
+            // Snappy expands by a factor of less than 64.
             if len > MAX_TERM_LEN || len / 64 > block.len() {
                 return Err(FileError::TooLarge { position });
             }
@@ -44,7 +41,7 @@ fn decompress(bytes: Vec<u8>, position: u64) -> Result<Vec<u8>, FileError> {
     }
 }
 
-/// Expands a term whose remainder is a zlib stream; returns others unchanged.
+/// Returns terms without a zlib stream unchanged.
 fn inflate(bytes: Vec<u8>, position: u64) -> Result<Vec<u8>, FileError> {
     let [TERM, DEFLATED, a, b, c, d, stream @ ..] = bytes.as_slice() else {
         return Ok(bytes);

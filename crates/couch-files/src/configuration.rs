@@ -1,13 +1,10 @@
-//! The files of a configuration directory of CouchDB: [`files`]. Their contents are not read.
+//! Paths of the files in a configuration directory of CouchDB: [`files`].
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// The files of a configuration directory in CouchDB's order.
-///
-/// # Errors
-/// If a directory cannot be read.
+/// Returns the files in the order in which CouchDB reads them.
 pub fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for (file, further) in [("default.ini", "default.d"), ("local.ini", "local.d")] {
@@ -17,10 +14,7 @@ pub fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The `*.ini` files of a directory, sorted.
-///
-/// # Errors
-/// If the directory cannot be read.
+/// Returns the sorted `*.ini` files of a directory; none if the directory does not exist.
 pub fn drop_ins(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,

@@ -1,4 +1,4 @@
-//! [`Database`]: one database file, as of its newest header.
+//! [`Database`]: one database file in the state of its newest header.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -21,10 +21,8 @@ pub struct Database {
     header: Header,
 }
 
-/// Something that cannot be read.
 #[derive(Debug)]
 pub enum Lost {
-    /// A part of a tree.
     Range(LostRange),
     Document(LostDocument),
 }
@@ -40,14 +38,11 @@ impl std::fmt::Display for Lost {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LocalDocument {
-    /// Id, with the prefix `_local/`.
     pub id: String,
     pub rev: u64,
-    /// JSON text of an object.
     pub body: Vec<u8>,
 }
 
-/// Revisions of a document that were purged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Purge {
     pub seq: u64,
@@ -61,7 +56,6 @@ impl Database {
         Database::new(Box::new(source))
     }
 
-    /// Opens the newest header of a file.
     pub fn new(source: Box<dyn Source>) -> Result<Database, FileError> {
         let header = Header::find(source.as_ref())?;
         Ok(Database { source, header })
@@ -71,7 +65,6 @@ impl Database {
         &self.header
     }
 
-    /// Visits the documents whose ids are greater than `after`, in the order of their ids.
     pub fn documents<'d>(&'d self, after: Option<&str>) -> impl Iterator<Item = Result<DocInfo, Lost>> + use<'d> {
         let after = after.map(|after| Key::Text(after.as_bytes().to_vec()));
         self.walk(self.header.id_tree, after).map(|entry| {
@@ -87,8 +80,9 @@ impl Database {
         })
     }
 
-    /// Visits the documents that the damaged tree by id lacks, but not the tree by sequence. Documents whose histories
-    /// are lost, because the file is one of CouchDB 1, are named as lost. Takes memory for a hash of each readable id.
+    /// Visits the documents that exist in the tree by sequence only, because the tree by id is damaged. CouchDB 1
+    /// stores no histories in that tree, so its documents are reported as lost. Takes memory for a hash of each
+    /// readable id.
     pub fn recover(&self) -> impl Iterator<Item = Result<DocInfo, Lost>> {
         let hash = |id: &str| xxh3_128(id.as_bytes());
         let readable: HashSet<u128> = self.documents(None).flatten().map(|document| hash(&document.id)).collect();
@@ -102,8 +96,8 @@ impl Database {
         Contents::read(self.source.as_ref(), leaf.body.ok_or(DocumentError::NoBody)?)
     }
 
-    /// Passes the stored data of an attachment to `sink`, chunk by chunk. If their length or MD5 does not match, the
-    /// result is an error, after `sink` has received data.
+    /// Passes the stored data to `sink`, chunk by chunk. Length and MD5 are checked at the end, so after an error
+    /// `sink` may have received wrong data.
     pub fn attachment<E: From<DocumentError>>(
         &self,
         attachment: &Attachment,
@@ -112,7 +106,6 @@ impl Database {
         attachment.read(self.source.as_ref(), sink)
     }
 
-    /// Visits the local documents in the order of their ids.
     pub fn local_documents(&self) -> impl Iterator<Item = Result<LocalDocument, Lost>> {
         self.walk(self.header.local_tree, None).map(|entry| {
             let entry = entry.map_err(Lost::Range)?;
@@ -120,21 +113,20 @@ impl Database {
         })
     }
 
-    /// JSON text of the security object. `None` if none was set.
     pub fn security(&self) -> Result<Option<Vec<u8>>, DocumentError> {
         let Some(position) = self.header.security else { return Ok(None) };
         let term = read_term(self.source.as_ref(), position)?;
         write_body(term.root()).map(Some)
     }
 
-    /// JSON text of the properties, an object. A partitioned database has the member `partitioned`.
+    /// JSON object. A partitioned database has the member `partitioned`.
     pub fn props(&self) -> Result<Vec<u8>, DocumentError> {
         let Some(position) = self.header.props else { return Ok(b"{}".to_vec()) };
         let term = read_term(self.source.as_ref(), position)?;
         let mut out = b"{".to_vec();
         for member in term.root().list().ok_or(DocumentError::Malformed)? {
             let [name, value] = member.array().ok_or(DocumentError::Malformed)?;
-            // Values that are no JSON, such as a function, are left out.
+            // Values that are not JSON, such as functions, are omitted.
             let mut text = Vec::new();
             if write_json(&mut text, name).is_ok() && {
                 text.push(b':');
@@ -157,7 +149,6 @@ impl Database {
         Ok(members.any(|[name, value]| name.is_atom("partitioned") && value.is_atom("true")))
     }
 
-    /// Visits the purges that the file remembers, in their order.
     pub fn purges(&self) -> Result<Vec<Result<Purge, Lost>>, FileError> {
         match self.header.purges {
             Purges::None => Ok(Vec::new()),

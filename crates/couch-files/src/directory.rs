@@ -1,4 +1,4 @@
-//! The databases of a data directory: [`DataDirectory`].
+//! Databases of a data directory: [`DataDirectory`].
 //!
 //! | file | contents |
 //! |---|---|
@@ -7,10 +7,10 @@
 //! | `….couch.compact`, `….compact.data`, `….compact.meta` | unfinished compactions |
 //! | `NAME_design`, `.shards`, `.delete` | indexes, and files that are being deleted |
 //!
-//! A database name may contain slashes, so files may be in subdirectories. The database `_dbs` has a document for each
+//! Database names may contain slashes, so files may be in subdirectories. The database `_dbs` has a document for each
 //! database: its id is the name, `shard_suffix` is the part of the file names between name and `.couch` as a list of
-//! characters, `by_range` lists the ranges, and `props` the properties. A database that was deleted and created again has
-//! a new suffix; files with other suffixes are remains.
+//! characters, `by_range` lists the ranges, and `props` the properties. A database that was deleted and created again
+//! has a new suffix; files with other suffixes are remains.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,29 +19,26 @@ use settee_model::json::{Json, Value};
 
 use crate::database::{Database, Lost};
 
-/// Maximum nesting of directories that are searched.
 const MAX_DIRECTORIES: usize = 32;
 
-/// Databases of the nodes themselves.
+/// Databases that each node keeps for itself.
 const INTERNAL: [&str; 3] = ["_dbs", "_nodes", "_metadata"];
 
 #[derive(Debug)]
 pub struct DataDirectory {
     pub databases: Vec<DatabaseFiles>,
-    /// Files and entries that were ignored, with reasons.
+    /// Reasons why files and entries were ignored.
     pub notes: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DatabaseFiles {
     pub name: String,
-    /// Its files: one, or one for each shard.
     pub files: Vec<PathBuf>,
-    /// Ranges of hashes for which no file exists: their shards are on other nodes, or lost.
+    /// Ranges of hashes without a file: their shards are on other nodes, or lost.
     pub missing: Vec<String>,
-    /// Number of shards. `None` for a database of CouchDB 1.
+    /// Number of shards; `None` for a database of CouchDB 1.
     pub q: Option<usize>,
-    /// True if the shard map says that the database is partitioned.
     pub is_partitioned: bool,
 }
 
@@ -53,7 +50,7 @@ struct ShardFile {
 }
 
 impl DataDirectory {
-    /// Lists the databases in a directory. Unreadable subdirectories are errors.
+    /// Unreadable subdirectories are errors.
     pub fn open(path: &Path) -> std::io::Result<DataDirectory> {
         let mut files = Vec::new();
         list(path, "", 0, &mut files)?;
@@ -113,7 +110,7 @@ impl DataDirectory {
     }
 }
 
-/// Returns true if a directory contains files of a CouchDB. Reads no file.
+/// Returns true if a directory contains files of a CouchDB. Opens no file.
 #[must_use]
 pub fn is_couchdb(path: &Path) -> bool {
     let names = |path: &Path| -> Vec<String> {
@@ -124,7 +121,6 @@ pub fn is_couchdb(path: &Path) -> bool {
     names(path).iter().any(|name| name.ends_with(".couch")) || names(&path.join("shards")).iter().any(is_range)
 }
 
-/// Collects the database files below a directory, with their names relative to the data directory and without `.couch`.
 fn list(path: &Path, prefix: &str, depth: usize, files: &mut Vec<(String, PathBuf)>) -> std::io::Result<()> {
     if depth > MAX_DIRECTORIES {
         return Ok(());
@@ -141,7 +137,7 @@ fn list(path: &Path, prefix: &str, depth: usize, files: &mut Vec<(String, PathBu
         } else if let Some(name) = file_name.strip_suffix(".couch") {
             files.push((format!("{prefix}{name}"), path));
         } else if let Some(name) = file_name.strip_suffix(".couch.compact") {
-            // A compaction that replaced its database, but not its name.
+            // The compaction deleted the old file, but did not rename the new one.
             let target = path.with_extension("");
             if !target.exists() {
                 files.push((format!("{prefix}{name}"), path));
@@ -151,7 +147,7 @@ fn list(path: &Path, prefix: &str, depth: usize, files: &mut Vec<(String, PathBu
     Ok(())
 }
 
-/// Splits `00000000-7fffffff/NAME.1234567890` into name, range and suffix.
+/// Returns name, range and suffix of `00000000-7fffffff/NAME.1234567890`.
 fn parse_shard_name(shard: &str) -> Option<(String, String, String)> {
     let (range, name) = shard.split_once('/')?;
     let (low, high) = range.split_once('-')?;
@@ -161,12 +157,12 @@ fn parse_shard_name(shard: &str) -> Option<(String, String, String)> {
     is_valid.then(|| (database.to_owned(), range.to_owned(), format!(".{suffix}")))
 }
 
-/// True for the name that CouchDB gives to a deleted file if `enable_database_recovery` is set.
+/// CouchDB renames deleted files in this way if `enable_database_recovery` is set.
 fn is_deleted(name: &str) -> bool {
     name.ends_with(".deleted")
 }
 
-/// A database whose shard map is lost: its newest files.
+/// A database without a readable shard map: the files with the newest suffix are used.
 fn unmapped(name: String, mut files: Vec<ShardFile>, notes: &mut Vec<String>) -> DatabaseFiles {
     let newest = files.iter().map(|file| (file.suffix.len(), file.suffix.clone())).max().unwrap_or_default().1;
     files.sort();
@@ -181,7 +177,6 @@ fn unmapped(name: String, mut files: Vec<ShardFile>, notes: &mut Vec<String>) ->
 #[derive(Default)]
 struct ShardMap {
     databases: BTreeMap<String, MapEntry>,
-    /// True if the whole map was read.
     is_complete: bool,
 }
 

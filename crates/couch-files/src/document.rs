@@ -1,4 +1,4 @@
-//! Documents as the tree by id lists them: [`DocInfo`], with all revisions; and the contents of a leaf.
+//! [`DocInfo`]: a document and its revisions, as an entry of the tree by id.
 //!
 //! The value of an entry is a tuple: update sequence, 1 if the document is deleted or 0, sizes (missing in early files
 //! of version 6), and the revision trees. The tree by sequence contains the same with id and sequence exchanged; in
@@ -18,18 +18,15 @@ use crate::term::{Kind, Term};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DocInfo {
     pub id: String,
-    /// Sequence of its last change.
     pub update_seq: u64,
-    /// Revisions; a parent precedes its children.
+    /// A parent precedes its children.
     pub revisions: Vec<Revision>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Revision {
     pub rev: Rev,
-    /// Index of the parent in [`DocInfo::revisions`].
     pub parent: Option<u32>,
-    /// True if no other revision has it as its parent.
     pub is_leaf: bool,
     pub is_deleted: bool,
     /// Position of the body. Ancestors have one until the file is compacted.
@@ -50,7 +47,6 @@ impl DocInfo {
         }
     }
 
-    /// Parses an entry of the tree by sequence.
     pub(crate) fn by_seq(key: &Key, value: Term<'_>) -> Result<DocInfo, LostDocument> {
         let fields: Vec<Term<'_>> = value.tuple().into_iter().flatten().take(5).collect();
         let id = fields.first().and_then(|id| id.binary()).map(|id| Key::Text(id.to_vec()));
@@ -60,7 +56,7 @@ impl DocInfo {
         let trees = match fields[..] {
             [_, deleted, trees] if deleted.unsigned().is_some() => parse_trees(trees),
             [_, _, _, trees] => parse_trees(trees),
-            // CouchDB 1: leaves without their histories.
+            // CouchDB 1 lists the leaves without their histories.
             [_, _, _] => return Err(LostDocument { id, rev: None, error: DocumentError::NoHistory }),
             _ => None,
         };
@@ -74,25 +70,21 @@ impl DocInfo {
         self.revisions.iter().filter(|revision| revision.is_leaf)
     }
 
-    /// The leaf that readers see: among those that are not deleted, or else among all, the one with the greatest
-    /// revision id.
+    /// Returns the winner: the leaf with the greatest revision id, preferring leaves that are not deleted.
     pub fn winner(&self) -> Option<&Revision> {
         self.leaves().max_by_key(|leaf| (!leaf.is_deleted, &leaf.rev))
     }
 
-    /// Hashes of a revision and its ancestors, newest first.
     pub fn path<'d>(&'d self, revision: &'d Revision) -> impl Iterator<Item = &'d RevHash> {
         let parent = |revision: &&'d Revision| revision.parent.and_then(|parent| self.revisions.get(parent as usize));
         std::iter::successors(Some(revision), parent).map(|revision| &revision.rev.hash)
     }
 }
 
-/// A document or one of its leaves that cannot be read.
 #[derive(Debug)]
 pub struct LostDocument {
-    /// Id, or a description if it is unreadable.
     pub id: String,
-    /// The lost leaf. `None`: the whole document.
+    /// `None` if the whole document is lost.
     pub rev: Option<Rev>,
     pub error: DocumentError,
 }
@@ -122,7 +114,6 @@ impl std::fmt::Display for LostDocument {
 
 fn parse_trees(trees: Term<'_>) -> Option<Vec<Revision>> {
     let mut revisions: Vec<Revision> = Vec::new();
-    // Nodes whose parents have been parsed, in reverse order.
     let mut open = Vec::new();
     for tree in trees.list()? {
         let [generation, node] = tree.array()?;
@@ -148,7 +139,6 @@ fn parse_trees(trees: Term<'_>) -> Option<Vec<Revision>> {
     (!revisions.is_empty()).then_some(revisions)
 }
 
-/// Parses the hash of a revision, or a revision of a purge.
 pub(crate) fn parse_hash(hash: Term<'_>) -> Option<RevHash> {
     match hash.kind() {
         Kind::Binary(bytes) => Some(RevHash::from_bytes(bytes)),

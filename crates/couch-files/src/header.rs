@@ -25,25 +25,23 @@
 //! of the file.
 
 use crate::error::FileError;
-use crate::source::{BLOCK, CHECKSUM, HEADER_MARK, Run, Source, has_checksum};
+use crate::source::{BLOCK, BlockReader, CHECKSUM, HEADER_MARK, Source, has_checksum};
 use crate::term::{Tape, Term};
 
-/// Maximum length of a header. Usual ones have some hundred bytes; each node that wrote the file adds some.
+/// Usual headers have some hundred bytes. Each node that wrote the file adds some.
 const MAX_HEADER_LEN: u64 = 1 << 20;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Version of the format: 6 to 8.
     pub disk_version: u64,
-    /// Sequence of the last change.
     pub update_seq: u64,
-    /// Number of documents with at least one leaf that is not deleted, as recorded in the file.
+    /// Number of documents that are not deleted, as recorded in the file.
     pub doc_count: Option<u64>,
     pub deleted_count: Option<u64>,
     pub revs_limit: u64,
     pub purge_infos_limit: u64,
     pub position: u64,
-    /// Number of bytes that follow the header and were not committed.
+    /// Number of uncommitted bytes after the header.
     pub tail: u64,
     pub(crate) id_tree: Option<u64>,
     pub(crate) seq_tree: Option<u64>,
@@ -56,9 +54,8 @@ pub struct Header {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purges {
     None,
-    /// Root of the tree by sequence.
     Tree(u64),
-    /// Version 6: position of the list of documents of the last purge, and its sequence.
+    /// Version 6 stores the documents of the last purge only.
     Last {
         position: u64,
         seq: u64,
@@ -84,8 +81,8 @@ impl Header {
     }
 }
 
-/// Returns the term of the header that starts at `position`, and the position after it. `None` if no valid header
-/// starts there. Errors of the device are errors.
+/// Returns the term of the header at `position` and the position after it, or `None` if no valid header starts there.
+/// I/O errors are errors.
 fn read(source: &dyn Source, position: u64) -> Result<Option<(Tape, u64)>, FileError> {
     let head_len = 5;
     if source.size() - position < head_len {
@@ -98,7 +95,7 @@ fn read(source: &dyn Source, position: u64) -> Result<Option<(Tape, u64)>, FileE
     if mark != HEADER_MARK || !(CHECKSUM..=MAX_HEADER_LEN).contains(&len) {
         return Ok(None);
     }
-    let mut run = Run::new(source, position + head_len);
+    let mut run = BlockReader::new(source, position + head_len);
     let mut bytes = match run.read(len) {
         Ok(bytes) => bytes,
         Err(FileError::Io { position, error }) => return Err(FileError::Io { position, error }),
@@ -111,7 +108,7 @@ fn read(source: &dyn Source, position: u64) -> Result<Option<(Tape, u64)>, FileE
     Ok(Tape::decode(term).ok().map(|tape| (tape, run.position())))
 }
 
-/// Parses a header. If it is not one, the error contains its disk version if only that is the reason.
+/// Returns an error if the term is not a header; it contains the disk version if that is the only reason.
 fn parse(term: Term<'_>) -> Result<Header, Option<u64>> {
     let fields: Vec<Term<'_>> = term.tuple().ok_or(None)?.take(32).collect();
     let unsigned = |index: usize| fields.get(index).and_then(|field| field.unsigned());

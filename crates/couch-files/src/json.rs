@@ -1,7 +1,5 @@
-//! JSON text of terms: [`write_json`].
-//!
-//! CouchDB stores JSON as terms: an object is a tuple with one element, the list of its members; a member is a pair of
-//! name and value; an array is a list; a string is a binary; `true`, `false` and `null` are atoms. Numbers are integers
+//! JSON text of terms: [`write_json`]. CouchDB stores an object as a tuple with one element, the list of its members; a
+//! member is a pair of name and value. Arrays are lists, strings are binaries, literals are atoms. Numbers are integers
 //! of any size, or doubles.
 
 use settee_model::json::{MAX_DEPTH, MAX_NUMBER_LEN, write_string, write_u64};
@@ -9,10 +7,10 @@ use settee_model::json::{MAX_DEPTH, MAX_NUMBER_LEN, write_string, write_u64};
 use crate::error::NotJson;
 use crate::term::{Elements, Kind, Term};
 
-/// Largest magnitude in bytes that can have [`MAX_NUMBER_LEN`] digits: a byte has more than 2.4 of them.
+/// Maximum number of bytes of an integer: each byte has more than 2.4 digits.
 const MAX_MAGNITUDE: usize = MAX_NUMBER_LEN * 10 / 24;
 
-/// Appends the JSON text of a term. Atoms other than literals become strings.
+/// Atoms other than literals become strings.
 pub fn write_json(out: &mut Vec<u8>, term: Term<'_>) -> Result<(), NotJson> {
     write(out, term, 0)
 }
@@ -33,7 +31,6 @@ fn write(out: &mut Vec<u8>, term: Term<'_>, depth: usize) -> Result<(), NotJson>
             write_u64(out, value.unsigned_abs());
         }
         Kind::Big { magnitude, is_negative } => big(out, magnitude, is_negative)?,
-        // The shortest text that is parsed as the same double.
         Kind::Float(value) => out.extend_from_slice(format!("{value:?}").as_bytes()),
         Kind::Atom(literal @ (b"true" | b"false" | b"null")) => out.extend_from_slice(literal),
         Kind::Atom(text) | Kind::Binary(text) => string(out, text)?,
@@ -139,7 +136,6 @@ mod tests {
         check(&[108, 0, 0, 0, 2, 119, 4, b't', b'r', b'u', b'e', 119, 1, b'x', 106], "[true,\"x\"]");
         check(&[70, 0x7e, 0x37, 0xe4, 0x3c, 0x88, 0, 0x75, 0x9c], "1e300");
         check(&[70, 0x40, 0, 0, 0, 0, 0, 0, 0], "2.0");
-        // {[{<<"a">>, null}]}
         let object = [&[104, 1, 108, 0, 0, 0, 1, 104, 2, 109, 0, 0, 0, 1, b'a', 119, 4][..], b"null", &[106]].concat();
         check(&object, "{\"a\":null}");
     }

@@ -1,39 +1,34 @@
 //! Reads CouchDB's data directories without a running server and without Erlang.
 //!
 //! [`DataDirectory`] lists the databases of a directory and the files of each; [`Database`] reads one file: documents
-//! with their revision trees, the contents of leaves, attachments as they are stored, local documents, the security
-//! object, limits, properties and purges. Files are opened for reading only.
+//! with their revision trees, bodies and attachments, local documents, the security object, limits, properties and
+//! purges. Files are opened for reading only.
 //!
 //! # The format
 //!
 //! A file is written by appending. It consists of blocks of 4,096 bytes. The first byte of a block is 1 if a header
-//! starts there, and 0 otherwise; it is not part of the data, which continue in the next block as if it did not exist.
+//! starts there, and 0 otherwise; it is not part of the data, which continue in the next block.
 //!
-//! * A *chunk* is a length of four bytes, a checksum of 16 bytes if the highest bit of the length is set, and data.
-//!   Chunks are addressed by their position. The checksum is the MD5 of the data, or since version 3.4 their 128-bit
-//!   XXH3 hash.
+//! * A *chunk* is a length of four bytes, a checksum of 16 bytes if the highest bit of the length is set, and data. It
+//!   is addressed by its position. The checksum is the MD5 of the data, or since version 3.4 their 128-bit XXH3 hash.
 //! * Most chunks contain a *term* of Erlang's external format ([`term`]), possibly compressed by snappy or deflate;
 //!   chunks of attachments contain their bytes.
-//! * A *node* of a B-tree is a chunk with the list of its entries; an update writes the changed nodes again up to the
-//!   root.
-//! * A *header* ([`Header`]) contains the positions of the roots, of the security object and of the properties. The
-//!   newest one is the state of the database; what follows it was never committed.
+//! * A *node* of a B-tree is a chunk with its entries; an update writes the changed nodes again up to the root.
+//! * A *header* ([`Header`]) contains the positions of the roots, of the security object and of the properties. Data
+//!   after the newest header are uncommitted.
 //!
-//! The tree by id contains a record of each document with its revisions ([`DocInfo`]), each with the position of its
-//! body ([`Contents`]). The tree by sequence contains the same records by the sequence of their last change. Local
-//! documents are entries of a tree of their own, with their bodies.
-//!
-//! CouchDB 1 has one file for each database. Since version 2 a database consists of shards, one file for each range of
-//! hashes of document ids, and the database `_dbs` lists them ([`directory`]).
+//! The tree by id contains each document with its revisions ([`DocInfo`]) and the positions of their bodies
+//! ([`Contents`]). The tree by sequence contains the same by the sequence of the last change. A third tree contains the
+//! local documents. Since version 2 a database consists of shards, one file each ([`directory`]).
 //!
 //! # Damage
 //!
-//! After a torn write the newest valid header is used, and [`Header::tail`] is the number of bytes after it. A chunk
-//! with a wrong checksum or contents loses only what it contains or refers to: iterators return [`Lost`] for it and
-//! continue. [`Database::recover`] finds the documents of lost nodes in the tree by sequence.
+//! After a torn write the newest valid header is used, and [`Header::tail`] is the number of bytes after it. A damaged
+//! chunk loses only what it contains or refers to: iterators return [`Lost`] for it and continue. [`Database::recover`]
+//! finds the documents of lost nodes in the tree by sequence.
 //!
-//! Files may come from untrusted sources: no input causes a panic or an endless loop, and memory is bounded by limits on
-//! the size of terms (256 MiB) and on the number of their values.
+//! Files may come from untrusted sources: no input causes a panic or an endless loop, and memory is bounded by limits
+//! on the size of terms (256 MiB) and on the number of their values.
 
 mod body;
 mod btree;

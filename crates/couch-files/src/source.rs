@@ -1,4 +1,4 @@
-//! Access to the bytes of a file: [`Source`], and the runs of 4,096-byte blocks that CouchDB writes.
+//! [`Source`] reads the bytes of a file; [`BlockReader`] removes the block prefixes that CouchDB inserts.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -9,22 +9,20 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::FileError;
 
-/// Size of a block. The first byte of each block is not data.
 pub(crate) const BLOCK: u64 = 4096;
 
-/// First byte of a block that starts with a header. All other blocks start with zero.
+/// First byte of a block that starts with a header; it is zero in all other blocks.
 pub(crate) const HEADER_MARK: u8 = 1;
 
-/// Set in the length of a chunk that a checksum precedes.
+/// Bit of the length of a chunk with a checksum.
 const HAS_CHECKSUM: u32 = 1 << 31;
 
 pub(crate) const CHECKSUM: u64 = 16;
 
-/// Bytes at positions: an open file, or memory.
 pub trait Source: Send + Sync {
     fn size(&self) -> u64;
 
-    /// Fills `buffer` with the bytes from `position`. The caller ensures that the range is within [`Self::size`].
+    /// The caller must ensure that the range is within [`Self::size`].
     fn read_exact_at(&self, buffer: &mut [u8], position: u64) -> std::io::Result<()>;
 }
 
@@ -40,7 +38,6 @@ impl Source for Vec<u8> {
     }
 }
 
-/// A file on disk, open for reading only.
 #[derive(Debug)]
 pub struct FileSource {
     file: File,
@@ -48,7 +45,7 @@ pub struct FileSource {
 }
 
 impl FileSource {
-    /// Opens a file. Its size is read once: bytes that are appended later are not visible.
+    /// The size is read once: data that are appended later are invisible.
     pub fn open(path: &Path) -> std::io::Result<FileSource> {
         let file = File::open(path)?;
         let size = file.metadata()?.len();
@@ -66,24 +63,23 @@ impl Source for FileSource {
     }
 }
 
-/// Bytes that follow each other in a file when the first byte of each block is skipped.
-pub(crate) struct Run<'s> {
+/// Contiguous data without the first byte of each block.
+pub(crate) struct BlockReader<'s> {
     source: &'s dyn Source,
     position: u64,
 }
 
-impl<'s> Run<'s> {
-    /// A run that starts at `position`, which may be the first byte of a block.
-    pub(crate) fn new(source: &'s dyn Source, position: u64) -> Run<'s> {
-        Run { source, position }
+impl<'s> BlockReader<'s> {
+    /// `position` may be that of the first byte of a block.
+    pub(crate) fn new(source: &'s dyn Source, position: u64) -> BlockReader<'s> {
+        BlockReader { source, position }
     }
 
-    /// Position of the byte after the last one that was read.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
 
-    /// Returns the next `len` bytes. The memory is allocated only if the file is long enough.
+    /// Allocates memory only if the file contains `len` more bytes.
     pub(crate) fn read(&mut self, len: u64) -> Result<Vec<u8>, FileError> {
         let start = self.position;
         let end = end_of_run(start, len).filter(|end| *end <= self.source.size());
@@ -97,20 +93,18 @@ impl<'s> Run<'s> {
     }
 }
 
-/// Position after `len` bytes of a run that starts at `start`. `None` if it exceeds all possible files.
 fn end_of_run(start: u64, len: u64) -> Option<u64> {
     if len == 0 {
         return Some(start);
     }
     let data_per_block = BLOCK - 1;
-    // Data of the first block that precedes the run.
+    // Data bytes of the first block that precede the run.
     let before = (start % BLOCK).saturating_sub(1);
     let last = before.checked_add(len)? - 1;
     let block = start / BLOCK + last / data_per_block;
     block.checked_mul(BLOCK)?.checked_add(1 + last % data_per_block + 1)
 }
 
-/// Removes the first byte of each block from bytes that start at `position` of a file.
 fn remove_prefixes(bytes: &mut Vec<u8>, position: u64) {
     let block = BLOCK as usize;
     let offset = (position % BLOCK) as usize;
@@ -125,9 +119,9 @@ fn remove_prefixes(bytes: &mut Vec<u8>, position: u64) {
     bytes.truncate(to.min(bytes.len()));
 }
 
-/// Reads the chunk at `position` and verifies its checksum, if it has one. A chunk longer than `limit` is an error.
+/// Verifies the checksum, if the chunk has one. A chunk longer than `limit` is an error.
 pub(crate) fn read_chunk(source: &dyn Source, position: u64, limit: u64) -> Result<Vec<u8>, FileError> {
-    let mut run = Run::new(source, position);
+    let mut run = BlockReader::new(source, position);
     let head = run.read(4)?;
     let head = u32::from_be_bytes([head[0], head[1], head[2], head[3]]);
     let len = u64::from(head & !HAS_CHECKSUM);
@@ -142,7 +136,7 @@ pub(crate) fn read_chunk(source: &dyn Source, position: u64, limit: u64) -> Resu
     if has_checksum(&data, &checksum) { Ok(data) } else { Err(FileError::Checksum { position }) }
 }
 
-/// True if `checksum` is that of `data`: the MD5, or since version 3.4 the 128-bit XXH3 hash.
+/// CouchDB uses MD5, or since version 3.4 the 128-bit XXH3 hash.
 pub(crate) fn has_checksum(data: &[u8], checksum: &[u8]) -> bool {
     let xxh = xxh3_128(data);
     checksum == xxh.to_le_bytes() || checksum == xxh.to_be_bytes() || checksum == Md5::digest(data).as_slice()
@@ -164,15 +158,15 @@ mod tests {
         };
         for start in [0, 1, 2, 4094, 4095, 4096, 4097, 8191, 8192] {
             for len in [0, 1, 2, 4094, 4095, 4096, 8189, 8190, 8191, 9000] {
-                let mut run = Run::new(&file, start);
+                let mut run = BlockReader::new(&file, start);
                 let bytes = run.read(len).unwrap();
                 assert_eq!(bytes, expected(start as usize, len as usize), "{start} {len}");
                 let next = run.read(5).unwrap();
                 assert_eq!(next, expected(start as usize, len as usize + 5)[len as usize..], "{start} {len}");
             }
         }
-        assert!(matches!(Run::new(&file, 19_000).read(1_001), Err(FileError::BeyondEnd { position: 19_000 })));
-        assert!(matches!(Run::new(&file, u64::MAX).read(u64::MAX), Err(FileError::BeyondEnd { .. })));
+        assert!(matches!(BlockReader::new(&file, 19_000).read(1_001), Err(FileError::BeyondEnd { position: 19_000 })));
+        assert!(matches!(BlockReader::new(&file, u64::MAX).read(u64::MAX), Err(FileError::BeyondEnd { .. })));
     }
 
     #[test]

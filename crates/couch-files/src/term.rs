@@ -15,29 +15,27 @@
 //! | 109 | binary | length (four bytes), the bytes |
 //! | 116 | map | number of pairs (four bytes), keys and values |
 //!
-//! The tree of a document's revisions nests two levels per revision, so terms may be nested very deeply. A term is
-//! therefore decoded into one vector, without recursion, and each composite value records where it ends. The depth is
-//! bounded by the size alone; consumers that recurse must have limits of their own.
+//! A revision tree nests two levels per revision, so terms may be nested very deeply. A term is therefore decoded into
+//! one vector without recursion. Only the size bounds the depth; consumers that recurse need their own limits.
 
 use crate::error::TermError;
 
-/// Maximum size of a term in bytes, after decompression.
+/// In bytes, after decompression.
 pub(crate) const MAX_TERM_LEN: usize = 256 << 20;
 
 const MAX_ITEMS: usize = 16 << 20;
 
-/// A decoded term: its bytes, and its values in depth-first order.
+/// Values of a term in depth-first order.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tape {
     bytes: Vec<u8>,
     items: Vec<Item>,
 }
 
-/// One value. Positions of bytes refer to [`Tape::bytes`], ends to [`Tape::items`].
+/// Positions of bytes refer to [`Tape::bytes`], ends to [`Tape::items`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Item {
     Integer(i64),
-    /// An integer of more than 64 bits: its magnitude, lowest byte first.
     Big {
         start: u32,
         len: u32,
@@ -52,7 +50,7 @@ enum Item {
         start: u32,
         len: u32,
     },
-    /// A list of bytes, which is how Erlang writes lists of small integers.
+    /// Erlang writes lists of small integers as bytes.
     Bytes {
         start: u32,
         len: u32,
@@ -71,7 +69,6 @@ enum Item {
     },
 }
 
-/// A composite value whose elements are being decoded.
 struct Open {
     at: usize,
     left: usize,
@@ -117,7 +114,6 @@ fn decode_items(reader: &mut Reader<'_>) -> Result<Vec<Item>, TermError> {
             continue;
         }
         close(&mut items, at);
-        // Completes all composite values that end here.
         while let Some(last) = open.last_mut() {
             last.left -= 1;
             if last.left > 0 {
@@ -133,7 +129,6 @@ fn decode_items(reader: &mut Reader<'_>) -> Result<Vec<Item>, TermError> {
     }
 }
 
-/// Records where a composite value ends.
 fn close(items: &mut [Item], at: usize) {
     let len = items.len() as u32;
     match &mut items[at] {
@@ -169,19 +164,18 @@ impl Reader<'_> {
         Ok(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize)
     }
 
-    /// Skips `len` bytes of contents. Returns their position.
     fn range(&mut self, len: usize) -> Result<(u32, u32), TermError> {
         let start = self.at as u32;
         self.take(len)?;
         Ok((start, len as u32))
     }
 
-    /// Checks that at least one byte for each of `elements` values is left, so that counts do not exceed the input.
+    /// Checks that the input has at least one byte for each element, which bounds allocations by the size of the input.
     fn elements(&self, elements: usize) -> Result<(), TermError> {
         if elements > self.bytes.len() - self.at { Err(TermError::Incomplete) } else { Ok(()) }
     }
 
-    /// Reads one value. Returns the number of values that follow as its elements.
+    /// Returns a value and the number of its elements, which follow it.
     fn item(&mut self) -> Result<(Item, usize), TermError> {
         let tag = self.byte()?;
         let item = match tag {
@@ -284,11 +278,9 @@ pub struct Term<'t> {
 
 #[derive(Clone, Copy, Debug)]
 pub enum Kind<'t> {
-    /// An integer of up to 64 bits.
     Integer(i64),
-    /// An integer of more than 64 bits: its magnitude, lowest byte first.
     Big {
-        /// Magnitude, lowest byte first.
+        /// Bytes of the magnitude, lowest first.
         magnitude: &'t [u8],
         is_negative: bool,
     },
@@ -298,9 +290,9 @@ pub enum Kind<'t> {
     /// A list of integers below 256.
     Bytes(&'t [u8]),
     Tuple(Elements<'t>),
-    /// A list; its tail is ignored.
+    /// The tail of a list is ignored.
     List(Elements<'t>),
-    /// A map, whose contents are not available.
+    /// The contents of maps are not available.
     Map,
 }
 
@@ -338,7 +330,7 @@ impl<'t> Term<'t> {
         array.iter().all(Option::is_some).then(|| array.map(|element| element.unwrap_or(self)))
     }
 
-    /// The elements of a list. A list of integers below 256 has none here: see [`Kind::Bytes`].
+    /// Lists of integers below 256 are [`Kind::Bytes`] instead.
     pub fn list(self) -> Option<Elements<'t>> {
         if let Kind::List(elements) = self.kind() { Some(elements) } else { None }
     }
@@ -366,7 +358,6 @@ impl<'t> Term<'t> {
         }
     }
 
-    /// The text of an atom, a binary, a list of bytes or the digits of an integer.
     pub fn to_text(self) -> Option<Vec<u8>> {
         match self.kind() {
             Kind::Atom(text) | Kind::Binary(text) | Kind::Bytes(text) => Some(text.to_vec()),
@@ -375,12 +366,10 @@ impl<'t> Term<'t> {
         }
     }
 
-    /// Index of the value for [`Tape::at`].
     pub(crate) fn index(self) -> usize {
         self.at
     }
 
-    /// Index of the value that follows this one and its elements.
     fn end(self) -> usize {
         match self.tape.items[self.at] {
             Item::Tuple { end, .. } | Item::List { end, .. } | Item::Map { end, .. } => end as usize,
@@ -446,7 +435,6 @@ mod tests {
 
     #[test]
     fn elements_follow_their_ends() {
-        // {[{}, 5], <<"x">>}
         let tape = decode(&[104, 2, 108, 0, 0, 0, 2, 104, 0, 97, 5, 106, 109, 0, 0, 0, 1, b'x']).unwrap();
         let [list, binary] = tape.root().array().unwrap();
         assert_eq!(binary.binary(), Some(&b"x"[..]));

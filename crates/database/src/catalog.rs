@@ -1,13 +1,14 @@
 //! The databases of one engine: [`Catalog`] creates, finds, lists and deletes them.
 //!
-//! Names and shard numbers are entries of shard 0, so the creation of a database is one small commit and needs no
-//! files of its own.
+//! Names and shard numbers are entries of shard 0, so the creation of a database is one small commit without files of
+//! its own.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
+use settee_cluster::Writers;
 use settee_storage::codec::{Reader, put_varint};
 use settee_storage::{
     Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Purpose, Request, Shard, Snapshot, StorageError,
@@ -18,27 +19,26 @@ use crate::activity::{Activity, Happened};
 use crate::attempt::{Attempt, make_room};
 use crate::database::Database;
 use crate::entry::{CATALOG, Entry, Layout};
-use crate::notifications::{self, NotifiedVersions};
+use crate::follow::follow;
+use crate::notifications::NotifiedVersions;
 use crate::open::OpenDatabases;
 use crate::stored::StoredDatabase;
+use crate::times::CommitClock;
 use crate::{Counters, DatabaseError, Result, keys};
 
-/// Maximum length of a part of a name between slashes, as in CouchDB, where each part becomes the name of a file or a
-/// directory.
+/// Maximum length of a part of a name between slashes, as in CouchDB, where each part becomes the name of a file.
 const MAX_SEGMENT_BYTES: usize = 238;
 
-/// Maximum length of a name, which is part of storage keys.
 const MAX_NAME_BYTES: usize = 4000;
 
-/// Valid names that start with an underscore.
 const SYSTEM_NAMES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
 
 /// Options of a new database.
 #[derive(Clone, Copy, Debug)]
 pub struct DatabaseOptions {
-    /// The time of creation, in milliseconds of the Unix epoch.
+    /// Time of creation, in milliseconds of the Unix epoch.
     pub created_ms: u64,
-    /// A random number that distinguishes the database from others of the same name.
+    /// Random number that distinguishes the database from others of the same name.
     pub instance: u64,
     /// Partitioning of the documents.
     pub layout: Layout,
@@ -57,9 +57,8 @@ pub struct Catalog {
     notified: Arc<NotifiedVersions>,
 }
 
-/// Locks of names. A thread that creates, deletes or opens the database of a name must hold the lock of the name, so
-/// that an open never revives a deleted database and rarely waits for the creation of another one. Several names can
-/// share a lock.
+/// Locks of names. A thread that creates, deletes or opens a database must hold one: no open revives a deleted
+/// database.
 struct NameLocks {
     hasher: RandomState,
     locks: [Mutex<()>; 64],
@@ -75,10 +74,7 @@ impl NameLocks {
     }
 }
 
-/// Checks a name by CouchDB's rules.
-///
-/// # Errors
-/// [`DatabaseError::IllegalName`] or [`DatabaseError::NameTooLong`].
+/// Checks a name by CouchDB's rules. Fails with [`DatabaseError::IllegalName`] or [`DatabaseError::NameTooLong`].
 pub fn validate_name(name: &str) -> Result<()> {
     let last = name.rsplit('/').next().unwrap_or(name);
     let plain = |name: &str| {
@@ -109,7 +105,7 @@ impl Catalog {
             activity: Arc::default(),
             notified: Arc::default(),
         };
-        notifications::follow(catalog.engine.as_ref(), &catalog.notified, &catalog.open);
+        follow(catalog.engine.as_ref(), &catalog.notified, &catalog.open);
         match catalog.finish_deletions() {
             // A store on a full disk can still be read. The next start finishes the deletions.
             Err(DatabaseError::Storage(StorageError::Full(_))) => {}
@@ -122,6 +118,12 @@ impl Catalog {
     #[must_use]
     pub fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine
+    }
+
+    /// Sets the source of the times of commits. Without one, no times are recorded. Only the first call has an effect.
+    pub fn set_clock(&self, clock: CommitClock) {
+        // A second node on this catalog has the same clock.
+        let _ = self.activity().clock.set(clock);
     }
 
     /// The events of the databases.
@@ -143,7 +145,7 @@ impl Catalog {
     }
 
     /// Sets the number of databases that stay open. Beyond the limit, databases without users are closed, least
-    /// recently used first. Databases in use by requests, feeds or index builds stay open regardless of the limit.
+    /// recently used first. Databases in use stay open regardless of the limit.
     pub fn set_max_open(&self, limit: usize) {
         self.open.set_limit(limit);
     }
@@ -154,11 +156,8 @@ impl Catalog {
         self.engine.statistics()
     }
 
-    /// Returns the database of this name. Its cached data is at least as recent as the latest commit notification of
-    /// other processes, see [`Engine::catch_up`].
-    ///
-    /// # Errors
-    /// Returns [`DatabaseError::NotFound`], or fails if the engine fails.
+    /// Returns the database of this name, or [`DatabaseError::NotFound`]. Guarantee: its cached data is at least as
+    /// recent as the latest commit notification of other processes, see [`Engine::catch_up`].
     pub fn database(&self, name: &str) -> Result<Arc<Database>> {
         if let Some(database) = self.open.get(name)
             && self.refresh(&database)?
@@ -175,6 +174,11 @@ impl Catalog {
         }
         let (version, entry) = self.entry(name)?;
         self.open_entry(name, &entry.ok_or(DatabaseError::NotFound)?, version)
+    }
+
+    /// Makes commits of clients' writes depend on the leases of `writers`. Only the first call has an effect.
+    pub fn set_writers(&self, writers: Arc<Writers>) {
+        let _ = self.activity.writers.set(writers);
     }
 
     /// Returns the database of this name if it is open, without a check for commits of other processes.
@@ -208,7 +212,7 @@ impl Catalog {
         Ok(true)
     }
 
-    /// Returns the entry of a name and the catalog version that contains it.
+    /// Also returns the catalog version that contains the entry.
     fn entry(&self, name: &str) -> Result<(Version, Option<Entry>)> {
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());
         let requests = [Request::State, Request::Get(Keyspace::Catalog, &key)];
@@ -218,11 +222,8 @@ impl Catalog {
         Ok((state.into_state()?.version, entry))
     }
 
-    /// Creates a database.
-    ///
-    /// # Errors
-    /// Returns [`DatabaseError::Exists`], [`DatabaseError::IllegalName`] or [`DatabaseError::NameTooLong`], or fails
-    /// if the engine fails.
+    /// Creates a database. Fails with [`DatabaseError::Exists`], [`DatabaseError::IllegalName`] or
+    /// [`DatabaseError::NameTooLong`].
     pub fn create(&self, name: &str, options: DatabaseOptions) -> Result<Arc<Database>> {
         validate_name(name)?;
         let _name = self.names.lock(name);
@@ -245,10 +246,7 @@ impl Catalog {
         Ok(database)
     }
 
-    /// Deletes a database and all shards that it owns.
-    ///
-    /// # Errors
-    /// Returns [`DatabaseError::NotFound`], or fails if the engine fails.
+    /// Deletes a database and all shards that it owns. Fails with [`DatabaseError::NotFound`] if it does not exist.
     pub fn delete(&self, name: &str) -> Result<()> {
         let database = match self.database(name) {
             // A database that cannot be read can still be deleted.
@@ -259,8 +257,8 @@ impl Catalog {
         if database.as_ref().is_some_and(|database| database.is_closed()) {
             return Err(DatabaseError::NotFound);
         }
-        // The database is closed before its shards are read, so that no shard can be attached that would not be
-        // dropped. If the commit below fails, the next request opens the database again.
+        // Closed first, so that no further shard can be attached. After a failed commit the next request opens it
+        // again.
         self.open.remove(name);
         if let Some(database) = &database {
             database.close();
@@ -271,7 +269,6 @@ impl Catalog {
         if database.is_some_and(|database| database.shard() != shard) {
             return Err(DatabaseError::NotFound);
         }
-        // Owned shards that cannot be read are not dropped and only waste space.
         let owned = match StoredDatabase::open(self.engine.as_ref(), shard).and_then(|stored| stored.owned_shards()) {
             Err(DatabaseError::Storage(StorageError::Corrupt(_)) | DatabaseError::Corrupt(_)) => Vec::new(),
             owned => owned?,
@@ -290,7 +287,6 @@ impl Catalog {
         })?;
         drop(name_lock);
         self.activity.note_in_list(name, Happened::Deleted);
-        // The database is deleted, also if a shard is dropped only at the next start.
         shards.into_iter().try_for_each(|shard| self.drop_shard(shard)).map_err(DatabaseError::in_doubt)
     }
 
@@ -318,8 +314,7 @@ impl Catalog {
         Ok(shard)
     }
 
-    /// Allocates an unused shard number that replaces `old`. The shard `old` is dropped at the next start at the
-    /// latest, see [`Self::drop_shard`].
+    /// Allocates an unused shard number. `old` is [dropped](Self::drop_shard) by the next start at the latest.
     pub fn replace_shard(&self, old: Shard) -> Result<Shard> {
         let mut shard = CATALOG;
         self.commit(Purpose::Growth, |snapshot, batch| {
@@ -330,8 +325,8 @@ impl Catalog {
         Ok(shard)
     }
 
-    /// Removes all entries of a shard without references. If another process is already dropping the shard, this
-    /// function returns immediately, so that a start only finishes deletions that a crash interrupted.
+    /// Removes all entries of a shard without references. Returns immediately if another process is dropping the shard,
+    /// so that a start only finishes deletions that a crash interrupted.
     pub fn drop_shard(&self, shard: Shard) -> Result<()> {
         let members = self.engine.members();
         let Some(claim) = members.claim(&format!("drop/{}", shard.0))? else { return Ok(()) };
@@ -351,14 +346,13 @@ impl Catalog {
         Ok(())
     }
 
-    /// Opens a database that has no name in the catalog yet, so that no other thread can find it.
+    /// The database has no name in the catalog yet, so no other thread can find it.
     pub(crate) fn open_detached(&self, name: &str, entry: &Entry) -> Result<Arc<Database>> {
         let seed = self.tokens.fetch_add(1 << 32, Ordering::Relaxed);
         let around = (Arc::clone(&self.activity), &self.notified);
         Database::open(Arc::clone(&self.engine), name, (*entry, Version::default()), around, seed)
     }
 
-    /// Replaces the entry of the database `name` and drops `shards`.
     pub(crate) fn replace(&self, name: &str, entry: &Entry, shards: &[Shard]) -> Result<()> {
         let name_lock = self.names.lock(name);
         if let Some(open) = self.open.remove(name) {
@@ -385,7 +379,6 @@ impl Catalog {
         Ok(())
     }
 
-    /// Excludes all shard numbers up to `last` from allocation.
     pub(crate) fn reserve_shards(&self, last: u64) -> Result<()> {
         self.commit(Purpose::Growth, |snapshot, batch| {
             let next = snapshot.get(Keyspace::Catalog, keys::NEXT_SHARD)?;
@@ -398,7 +391,6 @@ impl Catalog {
         Ok(())
     }
 
-    /// Opens the database of `entry`, which was read in the given version of the catalog.
     fn open_entry(&self, name: &str, entry: &Entry, version: Version) -> Result<Arc<Database>> {
         let seed = self.tokens.fetch_add(1 << 32, Ordering::Relaxed);
         let engine = Arc::clone(&self.engine);
@@ -441,7 +433,6 @@ impl Catalog {
         }
     }
 
-    /// Tries one commit. Returns `None` if the caller must retry.
     fn try_commit(
         &self,
         purpose: Purpose,

@@ -1,12 +1,11 @@
 //! Compaction: frees the space of data that can no longer be read, concurrently with reads and writes.
 //!
-//! Compaction removes the bodies of revisions that are not leaves, and purge records beyond the limit. Counters track
-//! the amount of such garbage, so a database without garbage is not scanned. The work goes through the update queue
-//! in small pieces; between these a callback of the caller can wait or stop the compaction.
+//! It removes the bodies of revisions that are not leaves, and purge records beyond the limit. Counters track this
+//! garbage, so a database without garbage is not scanned. The work goes through the update queue in small pieces;
+//! between these a callback can wait or stop the compaction.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use settee_storage::{Direction, Expect, KeyRange, Keyspace};
@@ -17,11 +16,9 @@ use crate::tasks::{Task, TaskKind, Tasks};
 use crate::{Database, ReadView, Result, Work, pieces};
 
 const PIECE_DOCUMENTS: usize = if cfg!(test) { 7 } else { 256 };
-/// Approximate maximum of record bytes of one piece, to which the amount of deleted data is proportional.
 const PIECE_BYTES: usize = if cfg!(test) { 4 << 10 } else { 512 << 10 };
-/// Maximum number of documents scanned for one piece. It bounds the time between calls of the callback.
+/// Bounds the time between calls of the callback.
 const PIECE_SCANNED: usize = if cfg!(test) { 20 } else { 10_000 };
-/// Maximum number of purge records removed by one commit.
 const PIECE_PURGES: u64 = if cfg!(test) { 3 } else { 10_000 };
 
 /// Outcome of a compaction.
@@ -40,38 +37,17 @@ pub enum Compaction {
 pub struct Garbage {
     /// Size of all bodies (uncompressed) and of all attachment contents.
     pub total_bytes: u64,
-    /// The part of it that a compaction may remove: bodies of revisions that are not leaves, and an upper bound for
-    /// their attachments, which leaves may share.
+    /// Removable part: bodies of revisions that are not leaves, and an upper bound for their attachments.
     pub bytes: u64,
     /// Number of purge records beyond the limit.
     pub purges: u64,
-}
-
-/// True while a compaction runs.
-#[derive(Debug, Default)]
-pub(crate) struct Compacting(AtomicBool);
-
-/// Resets the flag when it is dropped.
-struct Running<'a>(&'a Compacting);
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.0.0.store(false, Ordering::Release);
-    }
-}
-
-impl Compacting {
-    fn begin(&self) -> Option<Running<'_>> {
-        let is_idle = !self.0.swap(true, Ordering::AcqRel);
-        is_idle.then(|| Running(self))
-    }
 }
 
 impl Database {
     /// Returns true while a compaction is running in this process.
     #[must_use]
     pub fn is_compacting(&self) -> bool {
-        self.compacting.0.load(Ordering::Acquire)
+        self.compacting.is_running()
     }
 
     /// Returns the space that a compaction could free.
@@ -80,10 +56,7 @@ impl Database {
     }
 
     /// Removes garbage and lets the engine reclaim the space. Blocks until that is done. `pause` is called after each
-    /// piece of work; it may block, and may stop the compaction.
-    ///
-    /// # Errors
-    /// Fails if the database is deleted concurrently or the engine fails. Completed pieces stay committed.
+    /// piece of work; it may block, and may stop the compaction. After an error completed pieces stay committed.
     pub fn compact(self: &Arc<Self>, tasks: &Tasks, pause: &mut dyn FnMut() -> ControlFlow<()>) -> Result<Compaction> {
         let Some(_running) = self.compacting.begin() else {
             return Ok(Compaction::Running);
@@ -121,7 +94,6 @@ impl Database {
         Ok(Compaction::Done)
     }
 
-    /// Removes the bodies of revisions that are not leaves, document by document.
     fn strip(
         self: &Arc<Self>,
         task: &Task,
@@ -172,11 +144,9 @@ fn garbage(view: &ReadView) -> Result<Garbage> {
     })
 }
 
-/// Documents with garbage, found by one scan.
 struct Piece {
     ids: Vec<String>,
     scanned: usize,
-    /// Key at which the next scan starts, if documents remain.
     next: Option<Vec<u8>>,
 }
 
@@ -201,11 +171,10 @@ fn find(view: &ReadView, start: &[u8]) -> Result<Piece> {
     Ok(piece)
 }
 
-/// Pause of a throttled compaction between two pieces; a piece takes about as long.
+/// A piece takes about as long as the pause.
 const REST: Duration = Duration::from_millis(10);
 
-/// Returns a `pause` callback for [`Database::compact`] that sleeps between pieces to leave capacity to requests, and
-/// stops the compaction once `is_over` returns true.
+/// Returns a `pause` that leaves capacity to requests, and stops the compaction once `is_over` returns true.
 pub fn throttled(is_over: impl Fn() -> bool) -> impl FnMut() -> ControlFlow<()> {
     move || {
         std::thread::sleep(REST);

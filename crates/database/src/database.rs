@@ -1,25 +1,27 @@
-//! One [`Database`]: its shard in the engine, its counters, and the subscriptions to its commits.
+//! [`Database`]: its shard in the engine, its counters, and the subscriptions to its commits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use settee_model::json::Json;
+use settee_storage::members::Claim;
 use settee_storage::{CommitToken, Engine, Keyspace, Request, Shard, Version};
 
 use crate::activity::{Activity, Happened};
-use crate::compaction::Compacting;
-use crate::designs::OfDesigns;
+use crate::compacting::Compacting;
+use crate::design_cache::OfDesigns;
 use crate::entry::{Entry, Layout};
 use crate::meta::Meta;
 use crate::notifications::{NotifiedVersion, NotifiedVersions};
 use crate::rank::PublishedRanks;
-use crate::read::ReadView;
-use crate::update::{OwnUploads, Queue, Writer, load};
+use crate::update::queue::Queue;
+use crate::update::upload_marks::OwnUploads;
+use crate::update::writer::{Writer, load};
 use crate::{CommitClock, Counters, DatabaseError, Result, keys};
 
-/// Approximate size of the stored data of a document without its bodies: id, revision tree and sequence entry.
+/// Approximate stored size of a document without its bodies: id, revision tree and sequence entry.
 const RECORD_BYTES: u64 = 100;
 
 /// Counts and sizes of a database.
@@ -56,32 +58,15 @@ pub struct Closed;
 
 type Listener = Box<dyn Fn(Event) + Send + Sync>;
 
-/// Data of a database that is cached because most requests need it, as of one commit to its shard.
 struct CachedState {
     version: Version,
     security: Option<Json>,
-    /// See [`Meta::attached_seq`].
     attached_seq: u64,
 }
 
-/// Number of small writes that are forwarded to the preferred node after the first commit conflict with another
-/// process.
-pub(crate) const CONTENTION: u32 = 1000;
-
-/// Maximum number of forwarded writes. The number doubles each time another conflict shows that other processes still
-/// write, because each such test costs them several commits.
-pub(crate) const CONTENTION_MAX: u32 = 64 * CONTENTION;
-
-/// Number of requests without optimistic validation after other processes were found to write to the database. A
-/// failed validation repeats the work of the request and separates it from the group commit.
-pub(crate) const REQUESTS_WITHOUT_READ_SET: u32 = 32;
-
-/// Origin of the commit that cached data comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// This process.
     Here,
-    /// Possibly another process.
     Anywhere,
 }
 
@@ -95,30 +80,17 @@ pub struct Database {
     pub(crate) queue: Queue,
     pub(crate) ranks: Mutex<PublishedRanks>,
     known: Mutex<CachedState>,
-    /// Version of [`Self::known`].
     seen: AtomicU64,
-    /// Latest version of which another process has sent a commit notification.
     notified: NotifiedVersion,
-    /// Number of store failures that [`Self::refresh_cache`] has handled.
     failures_seen: AtomicU64,
-    /// Latest version of the catalog that was found to contain this database.
     named_at: AtomicU64,
     /// Serializes [`Self::refresh_cache`], so that one read serves all threads that find the cache stale.
     refreshing: Mutex<()>,
     attached_elsewhere: AtomicU64,
-    /// Incremented when [`Self::known`] may contain a commit of another process.
-    foreign: AtomicU64,
-    /// Number of further requests without optimistic validation.
-    without_read_set: AtomicU32,
-    /// Number of further writes to forward to the preferred node, after a commit conflict with another process.
-    contention: AtomicU32,
-    /// Value of `contention` after the last conflict.
-    contention_lasts: AtomicU32,
     closed: AtomicBool,
     tokens: AtomicU64,
     listeners: Mutex<HashMap<u64, Listener>>,
     next_listener: AtomicU64,
-    /// Latest update sequence that was sent to the listeners.
     notified_seq: AtomicU64,
     design_seq: AtomicU64,
     pub(crate) designs: OfDesigns,
@@ -133,7 +105,7 @@ impl std::fmt::Debug for Database {
     }
 }
 
-/// A subscription, which ends when this is dropped.
+/// A subscription, which ends when it is dropped.
 pub struct Subscription {
     database: Arc<Database>,
     id: u64,
@@ -147,7 +119,7 @@ impl Drop for Subscription {
 }
 
 impl Database {
-    /// Opens the database of `entry`, as found in the version `named_at` of the catalog. `token_seed` must be random.
+    /// `token_seed` must be random.
     pub(crate) fn open(
         engine: Arc<dyn Engine>,
         name: &str,
@@ -155,7 +127,7 @@ impl Database {
         (activity, notified): (Arc<Activity>, &Arc<NotifiedVersions>),
         token_seed: u64,
     ) -> Result<Arc<Self>> {
-        // The registration comes before the first read, so that no commit notification is missed.
+        // The registration precedes the first read, so that no commit notification is missed.
         let notified = notified.of(entry.shard);
         let failures = notified.failures();
         let (writer, uploads) = load(engine.snapshot(entry.shard)?.as_ref())?;
@@ -177,10 +149,6 @@ impl Database {
             named_at: AtomicU64::new(named_at.0),
             refreshing: Mutex::new(()),
             attached_elsewhere: AtomicU64::new(0),
-            foreign: AtomicU64::new(0),
-            without_read_set: AtomicU32::new(0),
-            contention: AtomicU32::new(0),
-            contention_lasts: AtomicU32::new(0),
             writer: Mutex::new(writer),
             queue: Queue::default(),
             ranks: Mutex::new(ranks),
@@ -248,48 +216,36 @@ impl Database {
         self.entry.q
     }
 
-    /// Update sequence of the latest change of a design document that this process has observed. This is a hint
-    /// without a read; [`ReadView::design_seq`] is authoritative.
+    /// Update sequence of the latest change of a design document that this process has observed. Reads nothing;
+    /// [`ReadView::design_seq`](crate::ReadView::design_seq) is authoritative.
     #[must_use]
     pub fn design_seq(&self) -> u64 {
         self.design_seq.load(Ordering::Acquire)
     }
 
-    /// Returns a number that changes when this process observes that another process changed attached records. Layers
-    /// can use their cached records for as long as it is unchanged. Reads nothing.
+    /// Returns a number that changes when this process observes that another process changed attached records. Cached
+    /// records of other layers are valid as long as it is unchanged. Reads nothing.
     #[must_use]
     pub fn attached_elsewhere(&self) -> u64 {
         self.attached_elsewhere.load(Ordering::Acquire)
     }
 
-    /// Returns a number that changes with each commit to the database that this process has observed, in any process.
-    /// Cached data of the database is valid for as long as it is unchanged. Reads nothing.
+    /// Returns a number that changes with each commit that this process has observed, of any process. Cached data of
+    /// the database is valid as long as it is unchanged. Reads nothing.
     #[must_use]
     pub fn notified_version(&self) -> u64 {
         self.seen.load(Ordering::Acquire).max(self.notified.version()) | self.notified.failures() << 48
     }
 
-    /// Returns the latest notified version of another process's commit, combined with the number of store failures.
-    pub(crate) fn foreign_version(&self) -> u64 {
-        self.notified.version() | self.notified.failures() << 48
-    }
-
-    /// Latest version of the catalog of which another process has sent a commit notification.
-    pub(crate) fn notified_catalog_version(&self) -> u64 {
-        self.notified.catalog()
-    }
-
-    /// Returns true if another process has committed something that this one has not read.
     pub(crate) fn is_stale(&self) -> bool {
         self.notified.version() > self.seen.load(Ordering::Acquire) || self.has_failed()
     }
 
-    /// Returns true if the store has failed since the last [`Self::refresh_cache`], in which case cached commits may be lost.
+    /// After a failure of the store cached commits may be lost.
     fn has_failed(&self) -> bool {
         self.notified.failures() != self.failures_seen.load(Ordering::Acquire)
     }
 
-    /// Latest version of the catalog that was found to contain this database.
     pub(crate) fn named_at(&self) -> Version {
         Version(self.named_at.load(Ordering::Acquire))
     }
@@ -307,52 +263,28 @@ impl Database {
         if source == Source::Anywhere && meta.attached_seq != known.attached_seq {
             self.attached_elsewhere.fetch_add(1, Ordering::AcqRel);
         }
-        let is_foreign = source == Source::Anywhere && version != known.version;
         *known = CachedState { version, security, attached_seq: meta.attached_seq };
         self.design_seq.store(meta.design_seq, Ordering::Release);
-        // `foreign` is incremented after the cache is updated: a reader that finds it unchanged may have older data,
-        // never newer.
-        if is_foreign {
-            self.foreign.fetch_add(1, Ordering::AcqRel);
-        }
         self.seen.store(version.0, Ordering::Release);
     }
 
-    /// Returns a number that increases with each observed commit of another process.
-    pub(crate) fn foreign(&self) -> u64 {
-        self.foreign.load(Ordering::Acquire)
+    /// Returns the claim under which this process commits writes of clients; `None` if no lease is required. Fails with
+    /// `StorageError::Deposed` if another process is the writer.
+    pub(crate) fn claim(&self) -> settee_storage::Result<Option<Claim>> {
+        match self.activity.writers.get() {
+            Some(writers) => writers.claim(self.shard()).map(Some),
+            None => Ok(None),
+        }
     }
 
-    /// Returns true if a request may use optimistic validation, because no other process has written here recently.
-    /// Each call counts as one request.
-    pub(crate) fn may_use_read_set(&self) -> bool {
-        let one_less = |left: u32| left.checked_sub(1);
-        self.without_read_set.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_err()
-    }
-
-    /// Disables optimistic validation for the next [`REQUESTS_WITHOUT_READ_SET`] requests, because other processes write to this
-    /// database.
-    pub(crate) fn suspend_read_sets(&self) {
-        self.without_read_set.store(REQUESTS_WITHOUT_READ_SET, Ordering::Release);
+    pub(crate) fn deposed(&self, claim: &Claim) {
+        self.activity.writers.get().into_iter().for_each(|writers| writers.deposed(claim));
     }
 
     /// Returns true if the database was deleted.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
-    }
-
-    /// Returns a snapshot of all committed data.
-    ///
-    /// # Errors
-    /// Fails if the database was deleted or the engine fails.
-    pub fn read(self: &Arc<Self>) -> Result<ReadView> {
-        if self.is_closed() {
-            return Err(DatabaseError::NotFound);
-        }
-        // The tables are taken before the snapshot: one of them, or of those published concurrently, matches it.
-        let ranks = self.ranks.lock().clone();
-        Ok(ReadView::new(Arc::clone(self), self.engine.snapshot(self.shard())?, ranks))
     }
 
     /// Returns counts and sizes.
@@ -380,10 +312,8 @@ impl Database {
         self.read()?.revs_limit()
     }
 
-    /// Returns the security object as of the latest observed commit, or `None` if it was never set. Reads nothing.
-    ///
-    /// # Errors
-    /// Fails if the database was deleted.
+    /// Returns the security object as of the latest observed commit, or `None` if it was never set. Fails if the database
+    /// was deleted. Reads nothing.
     pub fn security(&self) -> Result<Option<Json>> {
         if self.is_closed() {
             return Err(DatabaseError::NotFound);
@@ -391,26 +321,8 @@ impl Database {
         Ok(self.known.lock().security.clone())
     }
 
-    /// Returns true if a write should be forwarded to the preferred node, because commits of several processes
-    /// conflicted recently. Each call counts as one write. After a thousand writes or a multiple of it this
-    /// process commits again, which shows whether conflicts continue.
-    #[must_use]
-    pub fn yields_write(&self) -> bool {
-        let one_less = |left: u32| left.checked_sub(1);
-        self.contention.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_ok()
-    }
-
-    pub(crate) fn note_contention(&self) {
-        let mut lasts = self.contention_lasts.load(Ordering::Acquire);
-        if self.contention.load(Ordering::Acquire) == 0 {
-            lasts = lasts.saturating_mul(2).clamp(CONTENTION, CONTENTION_MAX);
-            self.contention_lasts.store(lasts, Ordering::Release);
-        }
-        self.contention.store(lasts, Ordering::Release);
-    }
-
-    /// Calls `listener` after each commit that changed documents, on the committing thread. It must return quickly
-    /// and must not call into the database. Several commits of other processes can be merged into one call.
+    /// Calls `listener` after each commit that changed documents, on the committing thread. It must return quickly and
+    /// must not call into the database. Several commits of other processes can be merged into one call.
     pub fn subscribe(self: &Arc<Self>, listener: impl Fn(Event) + Send + Sync + 'static) -> Subscription {
         let id = self.next_listener.fetch_add(1, Ordering::Relaxed);
         self.notified.subscribe();
@@ -418,12 +330,10 @@ impl Database {
         Subscription { database: Arc::clone(self), id }
     }
 
-    /// Returns true if a subscription exists.
     pub(crate) fn has_subscribers(&self) -> bool {
         !self.listeners.lock().is_empty()
     }
 
-    /// Returns a token that no other commit to this shard has.
     pub(crate) fn next_token(&self) -> CommitToken {
         CommitToken(u128::from(self.tokens.fetch_add(1, Ordering::Relaxed)))
     }
@@ -435,8 +345,7 @@ impl Database {
         self.notify_subscribers(event);
     }
 
-    /// Notifies subscribers, unless they were already notified of a newer sequence. The activity of other processes
-    /// is recorded by those processes.
+    /// Notifies subscribers, unless they were notified of a newer sequence. Other processes record their own activity.
     fn notify_subscribers(&self, event: Event) {
         if let Event::Committed(seq) = event
             && self.notified_seq.fetch_max(seq, Ordering::Relaxed) >= seq
@@ -448,17 +357,14 @@ impl Database {
         }
     }
 
-    /// Refreshes the cache after commit notifications of other processes.
-    ///
-    /// # Errors
-    /// Returns [`DatabaseError::NotFound`] if the database was deleted, or fails if the engine fails.
+    /// Fails with [`DatabaseError::NotFound`] if the database was deleted.
     pub(crate) fn refresh_cache(&self) -> Result<()> {
         let _refreshing = self.refreshing.lock();
         if !self.is_stale() {
             return Ok(());
         }
-        // After a store failure the writer is locked, so that a concurrent commit of this process is not mistaken for
-        // a lost one.
+        // After a store failure the writer is locked: a concurrent commit of this process must not look like a lost
+        // one.
         let failures = self.notified.failures();
         let _writing = self.has_failed().then(|| self.writer.lock());
         let snapshot = self.engine().snapshot(self.shard())?;
@@ -482,8 +388,7 @@ impl Database {
 
     /// Waits for the running commit and prevents further ones.
     pub(crate) fn close(&self) -> Closed {
-        // The flag is set first, because the leader holds the lock until its queue is empty, unless it observes the
-        // flag.
+        // The flag is set first, because the leader holds the lock until its queue is empty or it observes the flag.
         self.closed.store(true, Ordering::Release);
         drop(self.writer.lock());
         self.notify(Event::Deleted);

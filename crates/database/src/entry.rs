@@ -1,4 +1,4 @@
-//! The record of a database in the catalog: its [`Entry`], with its [`Layout`].
+//! [`Entry`]: the record of a database in the catalog, with its [`Layout`].
 
 use settee_storage::Shard;
 use settee_storage::codec::{Reader, put_varint};
@@ -6,10 +6,9 @@ use settee_storage::codec::{Reader, put_varint};
 use crate::{DatabaseError, Result};
 
 /// The shard of the catalog itself.
-pub(crate) const CATALOG: Shard = Shard(0);
+pub const CATALOG: Shard = Shard(0);
 
-/// Prefix of attached records that start with a shard number as eight bytes, big-endian. The deletion of the database
-/// drops these shards.
+/// Prefix of attached records that start with a shard number (8 bytes, big-endian), which the database owns.
 pub const OWNED_SHARDS: &[u8] = b"index/";
 
 /// Partitioning of the documents of a database.
@@ -22,7 +21,6 @@ pub enum Layout {
     Partitioned,
 }
 
-/// The record of a database in the catalog.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) shard: Shard,

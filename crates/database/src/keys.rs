@@ -1,45 +1,35 @@
 //! Encodings of all keys that databases store.
 //!
-//! Documents and local documents are stored under their id. The other keyspaces use the fixed-width encodings below,
-//! whose byte order is the order of the encoded values.
+//! Documents and local documents are stored under their id. The byte order of all other keys is the order of the
+//! encoded values.
 
 use crate::{DatabaseError, Result};
 
-/// Maximum size of a stored value of a body. An engine may refuse values of 100 kB.
+/// An engine may refuse values of 100 kB.
 pub(crate) const BODY_CHUNK_BYTES: usize = if cfg!(test) { 100 } else { 64 << 10 };
 
-/// Maximum size of a stored value of an attachment.
 pub(crate) const ATTACHMENT_CHUNK_BYTES: usize = BODY_CHUNK_BYTES;
 
-/// Prefix of marks of uploads.
 pub(crate) const UPLOAD: &[u8] = b"u";
 
-/// Counters of a database in its shard's catalog. Current versions store them in the head of the shard.
+/// Counters of earlier versions; current ones are in the head of the shard.
 pub(crate) const META: &[u8] = b"meta";
 pub(crate) const REVS_LIMIT: &[u8] = b"revs_limit";
-/// Number of purge records that a compaction keeps.
 pub(crate) const PURGED_INFOS_LIMIT: &[u8] = b"purged_infos_limit";
-/// Update sequences at past times.
 pub(crate) const TIME_SEQ: &[u8] = b"time_seq";
-/// Purge records by number.
 pub(crate) const PURGE: &[u8] = b"purge/";
 pub(crate) const SECURITY: &[u8] = b"security";
-/// Latest complete rank tables.
 pub(crate) const RANK_TABLE: &[u8] = b"rank/table";
-/// Pieces of long rank tables.
 pub(crate) const RANK_PIECE: &[u8] = b"rank/piece/";
-/// Rank log: changes since the latest complete tables, one entry per commit.
+/// One entry per commit since the latest complete tables.
 pub(crate) const RANK_LOG: &[u8] = b"rank/log/";
-/// Further pieces of long document records.
 pub(crate) const PIECES: &[u8] = b"pieces/";
-/// Records that other layers attach to a database.
+/// Records of other layers.
 pub(crate) const ATTACHED: &[u8] = b"attached/";
 
-/// Databases by name, in the catalog's own shard.
 pub(crate) const DATABASE: &[u8] = b"database/";
 /// Shards whose entries are still to be removed.
 pub(crate) const DROPPED: &[u8] = b"dropped/";
-/// Settings shared by all processes on the store.
 pub(crate) const SETTINGS: &[u8] = b"settings";
 pub(crate) const NEXT_SHARD: &[u8] = b"next_shard";
 
@@ -55,13 +45,12 @@ pub(crate) fn decode_sequence(key: &[u8]) -> Result<u64> {
     Ok(u64::from_be_bytes(key.try_into().map_err(|_| DatabaseError::Corrupt("sequence key"))?))
 }
 
-/// Flag of a body number that is not the first one of its update sequence.
 const FURTHER_BODY: u64 = 1 << 63;
 const FURTHER_BODY_BITS: u32 = 20;
 
 /// Returns the number of the body that an update with the sequence `seq` writes after `earlier` others. For the first
-/// one this is the sequence itself, so that bodies and changes have the same order. Further bodies, which most
-/// updates do not have, sort behind all of those. Returns `None` if all numbers of the sequence are used.
+/// one this is the sequence itself, so that bodies and changes have the same order. The rare further bodies sort behind
+/// all of those. Returns `None` if all numbers of the sequence are used.
 pub(crate) fn body_number(seq: u64, earlier: u64) -> Option<u64> {
     if earlier == 0 {
         return Some(seq);
@@ -70,7 +59,6 @@ pub(crate) fn body_number(seq: u64, earlier: u64) -> Option<u64> {
     fits.then_some(FURTHER_BODY | seq << FURTHER_BODY_BITS | earlier)
 }
 
-/// Returns the update sequence that wrote the body with this number.
 #[cfg(test)]
 pub(crate) fn writer_of_body(number: u64) -> u64 {
     if number & FURTHER_BODY == 0 { number } else { (number & !FURTHER_BODY) >> FURTHER_BODY_BITS }
@@ -102,7 +90,6 @@ pub(crate) fn upload(blob: u64) -> [u8; 9] {
     key
 }
 
-/// Encodes the key of a further piece of a document's record.
 pub(crate) fn piece(id: &[u8], number: u32) -> Vec<u8> {
     [PIECES, id, &number.to_be_bytes()].concat()
 }
@@ -115,7 +102,7 @@ pub(crate) fn prefixed(prefix: &[u8], rest: &[u8]) -> Vec<u8> {
     [prefix, rest].concat()
 }
 
-/// Returns the least key after all keys that start with `prefix`, whose last byte must not be 255.
+/// Returns the least key after all keys with `prefix`, whose last byte must not be 255.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     if let Some(last) = end.last_mut() {

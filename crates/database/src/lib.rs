@@ -1,10 +1,10 @@
 //! Databases: documents with revision trees on a storage engine.
 //!
 //! A [`Catalog`] owns the databases of one engine. A [`Database`] takes updates through a queue whose leader commits
-//! all waiting work with one sync. Readers use a [`ReadView`], a snapshot with repeatable reads. This crate is
-//! synchronous and independent of clocks and HTTP; views, queries and replication build on it.
+//! all waiting work with one sync. A [`ReadView`] is a snapshot with repeatable reads. This crate is synchronous and
+//! independent of clocks and HTTP.
 //!
-//! All functions that return a [`Result`] fail if the engine fails. A section *Errors* lists other errors.
+//! All functions that return a [`Result`] fail if the engine fails; their documentation lists other errors.
 
 #![warn(missing_docs)]
 
@@ -12,11 +12,15 @@ mod activity;
 mod attachment;
 mod attempt;
 mod catalog;
+mod compacting;
 mod compaction;
 mod counters;
 mod database;
+mod design_cache;
 mod designs;
 mod entry;
+mod events;
+mod follow;
 mod keys;
 mod local;
 mod meta;
@@ -27,7 +31,6 @@ mod pieces;
 mod purges;
 mod rank;
 mod read;
-mod read_set;
 mod record;
 mod rescue;
 mod shared;
@@ -49,28 +52,27 @@ pub use catalog::{Catalog, DatabaseOptions, validate_name};
 pub use compaction::{Compaction, Garbage, throttled};
 pub use counters::{Counter, Counters};
 pub use database::{Closed, Database, DatabaseInfo, Event, Subscription};
-pub use entry::{Layout, OWNED_SHARDS};
+pub use entry::{CATALOG, Layout, OWNED_SHARDS};
 pub use local::LocalDocument;
 pub use partitions::{PartitionInfo, partition_range};
 pub use read::{
     AllDocs, BODIES_MAX, Bodies, Change, Changes, DOCUMENTS_TOGETHER, DocRow, IdRange, Leaves, Memory,
     ParentAttachments, ReadClient, ReadView, Revision, Taken,
 };
-pub use read_set::ReadSet;
 pub use record::{DocRecord, Head, Stored};
 pub use rescue::{Loss, Rescued};
 pub use shared::{SharedSettings, read_shared_settings};
 pub use times::CommitClock;
 pub use update::{
-    Completion, Compression, DocUpdate, EditMode, NewAttachment, NewAttachments, Precheck, Purge, Stage, Submitted,
-    UpdateOutcome, Upload, Uploaded, Validated, ValidationBasis, Work, WorkResult, aborted,
+    Completion, Compression, DocUpdate, EditMode, NewAttachment, NewAttachments, Origin, Precheck, Purge, Stage,
+    Submitted, UpdateOutcome, Upload, Uploaded, Validated, ValidationBasis, Work, WorkResult, aborted,
 };
 
 use settee_storage::codec::Corrupt;
 pub use settee_storage::members;
 pub use settee_storage::tally::{Reads, Tally};
 /// Types of the storage interface that the other crates use without a dependency on it.
-pub use settee_storage::{Direction, Engine, Expect, StorageError};
+pub use settee_storage::{Direction, Engine, Expect, Shard, StorageError};
 
 /// Error of a database operation.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -101,7 +103,7 @@ pub enum DatabaseError {
 }
 
 impl DatabaseError {
-    /// Converts an error that follows a write which was applied, or may have been: see [`StorageError::in_doubt`].
+    /// Converts an error after a write that may have been applied: see [`StorageError::in_doubt`].
     #[must_use]
     pub fn in_doubt(self) -> Self {
         match self {
@@ -128,5 +130,5 @@ impl From<Corrupt> for DatabaseError {
     }
 }
 
-/// The result of a database operation.
+/// Result of a database operation.
 pub type Result<T, E = DatabaseError> = std::result::Result<T, E>;

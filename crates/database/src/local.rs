@@ -1,5 +1,4 @@
-//! Local documents. They have no revision tree and no entry in the changes feed, and are not replicated. Replicators
-//! store their checkpoints in them.
+//! Local documents, for example checkpoints of replicators. They have no revision tree and no sequence entry.
 
 use settee_model::json::Json;
 use settee_storage::codec::{Reader, put_varint};

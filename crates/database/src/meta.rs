@@ -1,40 +1,33 @@
-//! The stored counters of a database ([`Meta`]) and its revision limit.
+//! [`Meta`]: the stored counters of a database, and its revision limit.
 
 use settee_storage::codec::{Reader, put_varint};
 use settee_storage::{Keyspace, Request, ShardState, Snapshot};
 
 use crate::{DatabaseError, Result, keys};
 
-/// Default of the number of revisions stored per branch, as in CouchDB.
+/// CouchDB's default.
 pub(crate) const DEFAULT_REVS_LIMIT: u64 = 1000;
 
-/// Counters that change with every commit. They are stored in the head of the shard.
+/// Changes with every commit, so it is stored in the head of the shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meta {
     pub(crate) update_seq: u64,
-    /// Documents whose winner is not a deletion.
     pub(crate) doc_count: u64,
-    /// Documents whose winner is a deletion.
     pub(crate) doc_del_count: u64,
     pub(crate) leaf_bytes: u64,
-    /// Bytes of all bodies that can still be read.
     pub(crate) body_bytes: u64,
-    /// Size of the attachments of all leaves; an attachment is counted once for each leaf.
+    /// An attachment is counted once for each leaf.
     pub(crate) leaf_attachment_bytes: u64,
-    /// Size of the attachments of all readable revisions.
     pub(crate) attachment_bytes: u64,
     /// Stored size of attachment contents, each counted once.
     pub(crate) content_bytes: u64,
     /// Update sequence of the latest change of a design document, including removals.
     pub(crate) design_seq: u64,
-    /// Number of purges so far, which is the number of the latest one.
     pub(crate) purge_seq: u64,
     /// Number of the latest purge whose record was removed.
     pub(crate) purges_forgotten: u64,
-    /// Number of changes of attached records.
     pub(crate) attached_seq: u64,
-    /// Interval of time to which the latest update sequence belongs: the newest one of the stored
-    /// [`TimeSeq`](crate::time_seq::TimeSeq), or 0 if the time of the latest update is unknown.
+    /// Newest interval of the [`TimeSeq`](crate::time_seq::TimeSeq); 0 if the latest update has no recorded time.
     pub(crate) time_interval: u64,
 }
 
@@ -68,19 +61,16 @@ impl Meta {
         })
     }
 
-    /// Leaf totals of all documents.
     pub(crate) fn leaves(&self) -> LeafBytes {
         LeafBytes { bodies: self.leaf_bytes, attachments: self.leaf_attachment_bytes }
     }
 
-    /// Replaces the leaf bytes of a document in the totals.
     pub(crate) fn count_leaves(&mut self, before: LeafBytes, now: LeafBytes) {
         self.leaf_bytes = (self.leaf_bytes + now.bodies).saturating_sub(before.bodies);
         self.leaf_attachment_bytes = (self.leaf_attachment_bytes + now.attachments).saturating_sub(before.attachments);
     }
 
-    /// Reads the counters in `snapshot` and the commit that set them. The counters of a database without commits are
-    /// zero.
+    /// Also returns the commit that set the counters. The counters of a database without commits are zero.
     pub(crate) fn read_with_state(snapshot: &dyn Snapshot) -> Result<(ShardState, Self)> {
         let requests = [Request::State, Request::Head, Request::Get(Keyspace::Catalog, keys::META)];
         let replies: [_; 3] = snapshot.read(&requests)?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
@@ -88,13 +78,11 @@ impl Meta {
         Ok((state.into_state()?, Self::of_records(head.into_value()?, old.into_value()?)?))
     }
 
-    /// Decodes the counters from the head of the shard, or from the entry `old` of earlier versions.
     pub(crate) fn of_records(head: Option<Vec<u8>>, old: Option<Vec<u8>>) -> Result<Self> {
         head.or(old).map_or(Ok(Self::default()), |bytes| Self::decode(&bytes))
     }
 }
 
-/// Size of the leaves of a document.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LeafBytes {
     pub(crate) bodies: u64,

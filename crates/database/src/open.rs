@@ -1,5 +1,5 @@
 //! [`OpenDatabases`]: the open databases. Beyond a limit, databases without users are closed, least recently used
-//! first; the next request opens them again. The catalog is responsible for stored data and names.
+//! first; the next request opens them again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,26 +11,22 @@ use crate::Database;
 
 pub(crate) struct OpenDatabases {
     state: RwLock<State>,
-    /// Number of opens so far. It is the clock of the LRU order: requests to open databases only read it and thus do
-    /// not contend for a counter.
+    /// Number of opens, the clock of the LRU order. Other requests only read it, so they do not contend for it.
     openings: AtomicU64,
 }
 
 struct State {
     by_name: HashMap<String, Open>,
     limit: usize,
-    /// Number of open databases above which idle ones are closed.
     threshold: usize,
 }
 
 struct Open {
     database: Arc<Database>,
-    /// Value of `openings` at the last use.
     used: AtomicU64,
 }
 
 impl OpenDatabases {
-    /// Creates an empty set without a limit.
     pub(crate) fn new() -> Self {
         let state = State { by_name: HashMap::new(), limit: usize::MAX, threshold: usize::MAX };
         Self { state: RwLock::new(state), openings: AtomicU64::new(0) }
@@ -68,7 +64,6 @@ impl OpenDatabases {
         self.state.write().by_name.remove(name).map(|open| open.database)
     }
 
-    /// Removes a database, unless its name belongs to another one by now.
     pub(crate) fn remove_this(&self, database: &Arc<Database>) {
         let mut state = self.state.write();
         if state.by_name.get(database.name()).is_some_and(|open| Arc::ptr_eq(&open.database, database)) {
@@ -82,10 +77,10 @@ impl OpenDatabases {
 }
 
 impl State {
-    /// Removes and returns databases without users while the limit is exceeded. They cannot gain a user concurrently:
-    /// references come only from this map, which is locked, or from existing users.
+    /// Removes and returns databases without users while the limit is exceeded. Guarantee: they cannot gain a user
+    /// concurrently, because references come only from this map, which is locked, or from existing users.
     fn close_idle(&mut self) -> Vec<Arc<Database>> {
-        // More databases are closed than needed, so that not every open has to scan all of them.
+        // Closing more than needed avoids a scan of all databases for every open.
         let slack = self.limit / 8;
         let mut closed = Vec::new();
         if self.by_name.len() > self.limit {

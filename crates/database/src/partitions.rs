@@ -2,8 +2,9 @@
 
 use settee_storage::{Direction, Expect, KeyRange, Keyspace, Snapshot};
 
+use crate::read::id_range::IdRange;
 use crate::record::{DocRecord, Head};
-use crate::{IdRange, ReadView, Result, pieces};
+use crate::{Result, pieces};
 
 /// Counts and sizes of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,16 +20,8 @@ pub struct PartitionInfo {
 /// Returns the ids of the documents of a partition.
 #[must_use]
 pub fn partition_range(partition: &str) -> IdRange {
-    // A semicolon is the byte after a colon.
     let bound = |end: u8| Some([partition.as_bytes(), &[end]].concat());
     IdRange { start: bound(b':'), end: bound(b';') }
-}
-
-impl ReadView {
-    /// Counts the documents of a partition. Reads only their revision trees.
-    pub fn partition_info(&self, partition: &str) -> Result<PartitionInfo> {
-        read_partition(self.snapshot().as_ref(), partition)
-    }
 }
 
 /// Counts the documents of a partition in `snapshot`.

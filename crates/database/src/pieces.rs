@@ -1,8 +1,8 @@
 //! Long records of documents are stored in pieces: [`put`] writes them, [`whole`] reads them.
 //!
-//! The first piece is stored under the document's key and starts like an undivided record, so that a reader of the
-//! winning revision needs only this piece. It ends with the length of the whole record. The other pieces are entries
-//! of the shard's catalog. Most records fit into one value. This module does not depend on the contents of records.
+//! The first piece is stored under the document's key and starts like an undivided record, so a reader of the winning
+//! revision needs only this piece. It ends with the length of the whole record. The other pieces are entries of the
+//! shard's catalog.
 
 use std::borrow::Cow;
 
@@ -11,15 +11,14 @@ use settee_storage::{Batch, Keyspace, Snapshot};
 use crate::record::IN_PIECES;
 use crate::{DatabaseError, Result, keys};
 
-/// Maximum size of a stored piece, not counting a head that is longer.
 const PIECE_BYTES: usize = if cfg!(test) { 150 } else { 64 << 10 };
 
 const PIECES_TOGETHER: usize = 16;
 
 const CORRUPT: DatabaseError = DatabaseError::Corrupt("document record");
 
-/// Puts `record` under `id`, or inserts it if `id` has no record. The contents of `record` are undefined afterwards.
-/// Its first `head_bytes` can be read from the first piece alone. `before` is the previous number of further pieces.
+/// Puts `record` under `id`, or inserts it if `id` has no record. Its first `head_bytes` can be read from the first
+/// piece alone. `before` is the previous number of further pieces. The contents of `record` are undefined afterwards.
 pub(crate) fn put(
     batch: &mut Batch,
     (id, was_there): (&[u8], bool),
@@ -46,7 +45,6 @@ pub(crate) fn put(
     delete(batch, id, count as usize, before);
 }
 
-/// Deletes the further pieces with the numbers from `from` up to `to`.
 pub(crate) fn delete(batch: &mut Batch, id: &[u8], from: usize, to: usize) {
     for number in from..to {
         batch.delete(Keyspace::Catalog, &keys::piece(id, number as u32));
@@ -57,7 +55,6 @@ pub(crate) fn count(stored: &[u8]) -> Result<usize> {
     Ok(length(stored)?.map_or(0, |(first, length)| (length - first.len()).div_ceil(PIECE_BYTES)))
 }
 
-/// Returns the whole record that starts in the entry under `id`.
 pub(crate) fn whole<'a>(snapshot: &dyn Snapshot, id: &[u8], stored: &'a [u8]) -> Result<Cow<'a, [u8]>> {
     let Some((first, length)) = length(stored)? else { return Ok(Cow::Borrowed(stored)) };
     let mut record = first.to_vec();
@@ -73,14 +70,13 @@ pub(crate) fn whole<'a>(snapshot: &dyn Snapshot, id: &[u8], stored: &'a [u8]) ->
     if record.len() == length { Ok(Cow::Owned(record)) } else { Err(CORRUPT) }
 }
 
-/// Returns the first piece and the length of the whole record, if it is divided.
+/// Returns `None` if the record is not divided.
 fn length(stored: &[u8]) -> Result<Option<(&[u8], usize)>> {
     if stored.first().is_none_or(|flags| flags & IN_PIECES == 0) {
         return Ok(None);
     }
     let (first, length) = stored.split_last_chunk().ok_or(CORRUPT)?;
     let length = usize::try_from(u64::from_be_bytes(*length)).map_err(|_| CORRUPT)?;
-    // A document has a few billion revisions at most.
     let is_possible = !first.is_empty() && length > first.len() && length < PIECE_BYTES * u32::MAX as usize;
     if is_possible { Ok(Some((first, length))) } else { Err(CORRUPT) }
 }

@@ -1,7 +1,4 @@
-//! Stored purge records: view indexes read them to follow purges.
-//!
-//! Each purge has a number. Compactions remove the oldest records beyond a limit; an index that has not read these
-//! must be rebuilt.
+//! Purge records, by which view indexes follow purges. An index that misses removed records must be rebuilt.
 
 use std::sync::Arc;
 
@@ -11,7 +8,7 @@ use settee_storage::{Direction, Expect, KeyRange, Keyspace};
 use crate::update::{Purge, decode_purge_number};
 use crate::{Database, ReadView, Result, keys};
 
-/// Default of the number of purge records that are kept, as in CouchDB.
+/// CouchDB's default.
 const DEFAULT_LIMIT: u64 = 1000;
 
 impl ReadView {

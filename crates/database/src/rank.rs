@@ -3,11 +3,10 @@
 //! Keys are divided into buckets of a few thousand entries with one count each. The rank of a key is the sum of the
 //! counts before its bucket plus a short scan inside it, so `total_rows`, `offset` and `pending` are exact without a
 //! counted tree that random ids would rewrite on every insert. Each commit stores its changes of counts as one small
-//! log record; the complete tables are stored occasionally. This module reads no entries: the owner scans a bucket
-//! that has to be divided.
+//! log record; the complete tables are stored occasionally.
 //!
 //! Deleted documents have entries that no rank counts. Buckets are divided by all their entries, so that the scan
-//! inside one is short, and a reader skips buckets without counted entries ([`Counts::next_counted`]).
+//! inside one is short; a reader skips buckets without counted entries ([`Counts::next_counted`]).
 
 use std::sync::Arc;
 
@@ -28,27 +27,21 @@ pub(crate) const BUCKET_ENTRIES: u32 = if cfg!(test) { 8 } else { 4096 };
 
 #[derive(Clone, Debug)]
 pub(crate) struct Ranks {
-    /// The commit after which these counts hold. Its token distinguishes it from a commit of another node at the same
-    /// version.
+    /// The commit of these counts. Its token distinguishes it from a commit of another node at the same version.
     pub(crate) state: ShardState,
-    /// Live documents by id.
     pub(crate) ids: Counts,
-    /// Entries of the changes feed by update sequence.
     pub(crate) seqs: Counts,
 }
 
-/// Counts of entries by range of keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
-    /// The least key of each bucket; the first is empty.
+    /// The least key of each bucket; that of the first is empty.
     starts: Arc<Vec<Box<[u8]>>>,
     counts: Vec<u32>,
-    /// Number of uncounted entries of each bucket. It can be too low, because tables of earlier versions do not
-    /// contain it.
+    /// Number of uncounted entries of each bucket; too low after a table of an earlier version, which lacks it.
     uncounted: Vec<u32>,
     /// Greatest key counted so far: a greater key is an append.
     greatest: Vec<u8>,
-    /// Changes since the last log record.
     changes: Vec<Change>,
     reshaped: bool,
 }
@@ -60,23 +53,17 @@ struct Change {
     uncounted: i32,
 }
 
-/// A range of keys with one count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket<'a> {
-    /// The least key.
     pub(crate) start: &'a [u8],
-    /// The least key of the next bucket.
     pub(crate) end: Option<&'a [u8]>,
-    /// Number of counted entries in the buckets before.
     pub(crate) before: u64,
     pub(crate) count: u64,
 }
 
-/// The continuation of a scan that has reached a bucket without counted entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Skip<'a> {
     To(&'a [u8]),
-    /// Nowhere: no further entry is counted.
     All,
 }
 
@@ -84,9 +71,7 @@ pub(crate) enum Skip<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Overfull {
     pub(crate) bucket: usize,
-    /// The least key.
     pub(crate) start: Box<[u8]>,
-    /// The least key of the next bucket.
     pub(crate) end: Option<Box<[u8]>>,
 }
 
@@ -95,7 +80,6 @@ impl Ranks {
         Self { state: ShardState::default(), ids: Counts::new(), seqs: Counts::new() }
     }
 
-    /// Returns true if the buckets changed, in which case the complete tables must be stored instead of a log record.
     pub(crate) fn reshaped(&self) -> bool {
         self.ids.reshaped || self.seqs.reshaped
     }
@@ -107,7 +91,7 @@ impl Ranks {
         self.ids.uncounted.iter().for_each(|count| put_varint(out, u64::from(*count)));
     }
 
-    /// Decodes complete tables, which do not contain the commit's token.
+    /// The tables do not contain the commit's token.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes, "rank table");
         let state = ShardState { version: Version(reader.varint()?), ..ShardState::default() };
@@ -121,14 +105,13 @@ impl Ranks {
         Ok(Self { state, ids, seqs })
     }
 
-    /// Appends the log record of all changes since the last one.
     pub(crate) fn encode_log(&self, out: &mut Vec<u8>) {
         self.ids.encode_log(out);
         self.seqs.encode_log(out);
         self.ids.encode_changes(out, |change| change.uncounted);
     }
 
-    /// Applies a log record, unless its version is already part of the tables.
+    /// Ignores a record whose version is already part of the tables.
     pub(crate) fn replay(&mut self, version: u64, record: &[u8]) -> Result<()> {
         if version <= self.state.version.0 {
             return Ok(());
@@ -144,8 +127,8 @@ impl Ranks {
     }
 
     /// Applies the log records of all commits after version `known` up to `state`, and returns their numbers. Returns
-    /// `None` if a record is missing, for example because a commit stored the complete tables; the tables are
-    /// unusable then.
+    /// `None` if a record is missing, for example because a commit stored the complete tables; the tables are unusable
+    /// then.
     pub(crate) fn replay_all(
         &mut self,
         known: u64,
@@ -166,7 +149,7 @@ impl Ranks {
         Some(wanted.collect())
     }
 
-    /// Clears the list of changes after they were stored.
+    /// Must be called after the changes were stored.
     pub(crate) fn stored(&mut self) {
         for counts in [&mut self.ids, &mut self.seqs] {
             counts.changes.clear();
@@ -204,7 +187,6 @@ impl Counts {
         self.change(key, -1, 0);
     }
 
-    /// Changes the counts of the bucket of `key`. An append to a full last bucket opens a new one.
     pub(crate) fn change(&mut self, key: &[u8], counted: i32, uncounted: i32) {
         let mut bucket = self.bucket(key);
         if key > self.greatest.as_slice() && counted + uncounted > 0 {
@@ -235,13 +217,12 @@ impl Counts {
         self.counts[bucket].saturating_add(self.uncounted[bucket])
     }
 
-    /// Returns a bucket that must be divided, if one exists.
     pub(crate) fn overfull(&self) -> Option<Overfull> {
         let bucket = (0..self.counts.len()).find(|bucket| self.entries(*bucket) > 2 * BUCKET_ENTRIES)?;
         Some(Overfull { bucket, start: self.starts[bucket].clone(), end: self.starts.get(bucket + 1).cloned() })
     }
 
-    /// Divides `bucket` at `middle`. `counted` and `uncounted` are the numbers of its entries before `middle`.
+    /// `counted` and `uncounted` are the numbers of entries of `bucket` before `middle`.
     pub(crate) fn divide(&mut self, bucket: usize, middle: &[u8], counted: u32, uncounted: u32) {
         Arc::make_mut(&mut self.starts).insert(bucket + 1, middle.into());
         for (counts, before) in [(&mut self.counts, counted), (&mut self.uncounted, uncounted)] {
@@ -252,7 +233,7 @@ impl Counts {
         self.reshaped = true;
     }
 
-    /// Returns the position at which a scan from `key` continues: `None` if the bucket of `key` counts entries, and
+    /// Returns the position at which a scan from `key` continues: `None` if the bucket of `key` counts entries,
     /// otherwise the edge of the next bucket in this direction that does, or the end of all keys ([`Skip::All`]).
     pub(crate) fn next_counted(&self, key: &[u8], direction: Direction) -> Option<Skip<'_>> {
         let bucket = self.bucket(key);
@@ -271,19 +252,18 @@ impl Counts {
         })
     }
 
-    /// The least key of the bucket of `key`, and the least key of the next bucket.
     pub(crate) fn edges(&self, key: &[u8]) -> (&[u8], Option<&[u8]>) {
         let bucket = self.bucket(key);
         (&self.starts[bucket], self.starts.get(bucket + 1).map(AsRef::as_ref))
     }
 
-    /// Returns the least key of the bucket of `key`, and the number of counted entries in the buckets before.
+    /// Returns the start of the bucket of `key`, and the number of counted entries before it.
     pub(crate) fn before(&self, key: &[u8]) -> (&[u8], u64) {
         let bucket = self.bucket(key);
         (&self.starts[bucket], self.counts[..bucket].iter().map(|count| u64::from(*count)).sum())
     }
 
-    /// Returns the bucket with the entry at `rank`, counted from 0, or `None` if fewer entries exist.
+    /// Returns the bucket with the entry at `rank`, counted from 0; `None` if fewer entries exist.
     pub(crate) fn at(&self, rank: u64) -> Option<Bucket<'_>> {
         let mut before = 0;
         for (index, count) in self.counts.iter().enumerate() {
@@ -297,7 +277,7 @@ impl Counts {
         None
     }
 
-    /// Joins neighbouring buckets that are nearly empty, which edits leave behind in the sequence order.
+    /// Edits leave nearly empty buckets behind in the sequence order.
     fn join_small(&mut self) {
         let starts = Arc::make_mut(&mut self.starts);
         let mut kept = 0;
@@ -367,7 +347,7 @@ impl Counts {
         })
     }
 
-    /// Applies changes of uncounted entries. A change can exceed the stored count, which may be too low.
+    /// A change can exceed the stored count, which may be too low.
     fn replay_uncounted(&mut self, reader: &mut Reader<'_>) -> Result<()> {
         replay_changes(reader, |bucket, change| {
             let count = self.uncounted.get_mut(bucket)?;
@@ -381,7 +361,6 @@ impl Counts {
     }
 }
 
-/// Reads changes of buckets; `apply` returns `None` for one that is impossible.
 fn replay_changes(reader: &mut Reader<'_>, mut apply: impl FnMut(usize, i64) -> Option<()>) -> Result<()> {
     for _ in 0..reader.varint()? {
         let bucket = reader.varint()? as usize;

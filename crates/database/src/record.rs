@@ -1,5 +1,4 @@
-//! The stored records of a document: [`DocRecord`] under its id, [`SequenceEntry`] under its update
-//! sequence, and the reference from both to the body.
+//! Stored records of a document: [`DocRecord`] under its id, and [`SequenceEntry`] under its update sequence.
 
 use settee_model::rev_tree::{Node, RevTree};
 use settee_model::{Rev, RevHash};
@@ -15,7 +14,6 @@ const CONFLICTS: u8 = 2;
 const HAS_VALUE: u8 = 4;
 const OWN_SEQUENCE: u8 = 8;
 const HAS_ATTACHMENTS: u8 = 16;
-/// Flag of the first piece of a divided record, see [`crate::pieces`].
 pub(crate) const IN_PIECES: u8 = 32;
 
 /// The record of one revision.
@@ -23,8 +21,7 @@ pub(crate) const IN_PIECES: u8 = 32;
 pub struct Stored {
     /// True if the revision is a deletion.
     pub deleted: bool,
-    /// Number of its body. This is the update sequence that wrote it, except for the further bodies of an update that
-    /// wrote several (`keys::body_number`).
+    /// Number of its body: the update sequence that wrote it, or `keys::body_number` for further bodies.
     pub body_seq: u64,
     /// Size of the body in bytes.
     pub size: u32,
@@ -35,7 +32,6 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Size of the stored value: attachments record and body.
     pub(crate) fn total_bytes(&self) -> usize {
         self.attachments_size as usize + self.size as usize
     }
@@ -75,8 +71,8 @@ impl DocRecord {
         Self { seq: 0, tree: RevTree::new() }
     }
 
-    /// Appends `_conflicts` and `_deleted_conflicts` with a comma before each: the leaves other than the winner, in
-    /// order of precedence. Appends nothing if the winner is the only leaf.
+    /// Appends `_conflicts` and `_deleted_conflicts`, each after a comma: the leaves other than the winner, in order of
+    /// precedence. Appends nothing if the winner is the only leaf.
     pub fn write_conflicts(&self, out: &mut Vec<u8>) {
         let leaves = self.tree.leaves_by_rank(|stored| stored.deleted);
         for (name, deleted) in [("_conflicts", false), ("_deleted_conflicts", true)] {
@@ -106,8 +102,7 @@ impl DocRecord {
         Some(Head { seq: self.seq, rev: node.rev.clone(), stored: node.value?, has_conflicts })
     }
 
-    /// Appends the stored form. Returns the length of its head, after which the revisions are stored. `head` must be the
-    /// head of this record, which must have revisions.
+    /// Returns the length of the stored head. `head` must be that of this record, which must have revisions.
     pub(crate) fn encode(&self, head: &Head, out: &mut Vec<u8>) -> usize {
         let start = out.len();
         let mut flags = head.stored.flags();
@@ -126,8 +121,7 @@ impl DocRecord {
         head_bytes
     }
 
-    /// Returns true if a stored record has revisions that are not leaves and whose bodies are stored. A record with
-    /// one revision is not decoded for that.
+    /// Returns true if revisions that are not leaves have stored bodies. A record with one revision is not decoded.
     pub(crate) fn has_stored_branches(bytes: &[u8]) -> Result<bool> {
         let mut reader = Reader::new(bytes, "document record");
         decode_head(&mut reader)?;
@@ -138,7 +132,6 @@ impl DocRecord {
         Ok((0..).zip(tree.nodes()).any(|(index, node)| node.value.is_some() && !tree.is_leaf(index)))
     }
 
-    /// Decodes the stored form with all its pieces.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         if bytes.first().is_some_and(|flags| flags & IN_PIECES != 0) {
             return Err(DatabaseError::Corrupt("document record"));
@@ -157,12 +150,10 @@ impl DocRecord {
 }
 
 impl Head {
-    /// Decodes the head of a stored [`DocRecord`].
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         decode_head(&mut Reader::new(bytes, "document record"))
     }
 
-    /// Returns true if the stored record `bytes` belongs to a deleted document.
     pub(crate) fn is_deleted(bytes: &[u8]) -> bool {
         bytes.first().is_some_and(|flags| flags & DELETED != 0)
     }
@@ -182,7 +173,6 @@ fn encode_node(out: &mut Vec<u8>, index: usize, node: &Node<Stored>) {
         flags |= HAS_VALUE | stored.flags();
     }
     out.push(flags);
-    // Distance to the parent; 0 marks a root, which carries its generation.
     match node.parent {
         Some(parent) => put_varint(out, (index - parent as usize) as u64),
         None => {
@@ -226,7 +216,6 @@ fn put_stored(out: &mut Vec<u8>, stored: Stored) {
     put_sizes(out, stored);
 }
 
-/// Appends the sizes; those of the attachments only if they exist, as the flags indicate.
 fn put_sizes(out: &mut Vec<u8>, stored: Stored) {
     put_varint(out, u64::from(stored.size));
     if stored.attachments_size > 0 {
@@ -251,7 +240,6 @@ fn read_sizes(reader: &mut Reader<'_>, flags: u8, body_seq: u64) -> Result<Store
     Ok(stored)
 }
 
-/// The record under an update sequence.
 #[derive(Clone, Debug)]
 pub(crate) struct SequenceEntry<'a> {
     pub(crate) id: &'a str,
@@ -261,7 +249,6 @@ pub(crate) struct SequenceEntry<'a> {
 }
 
 impl<'a> SequenceEntry<'a> {
-    /// Appends the stored form of the entry for a document whose head is `head`.
     pub(crate) fn encode(out: &mut Vec<u8>, id: &str, head: &Head) {
         let own = head.stored.body_seq == head.seq;
         let mut flags = head.stored.flags();
@@ -280,7 +267,6 @@ impl<'a> SequenceEntry<'a> {
         }
     }
 
-    /// Decodes the stored form of the entry under `seq`.
     pub(crate) fn decode(seq: u64, bytes: &'a [u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes, "sequence entry");
         let flags = reader.byte()?;

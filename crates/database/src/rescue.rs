@@ -1,5 +1,4 @@
-//! [`Catalog::rescue`]: rebuilds a database from all its readable data. Revisions are kept; update sequences and the
-//! instance are new, so that replications and indexes start over.
+//! [`Catalog::rescue`]: rebuilds a database from its readable data, with new update sequences and a new instance.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -39,18 +38,14 @@ pub struct Rescued {
     pub losses: Vec<Loss>,
 }
 
-/// Maximum number of documents and bytes that are committed together.
 const TOGETHER: usize = 500;
 const TOGETHER_BYTES: usize = 4 << 20;
 
-/// Catalog entries that are copied unchanged.
 const COPIED: [&[u8]; 3] = [keys::REVS_LIMIT, keys::SECURITY, keys::PURGED_INFOS_LIMIT];
 
 impl Catalog {
-    /// Rebuilds the database `name` from its readable data and drops the old one. `instance` must be random.
-    ///
-    /// # Errors
-    /// Fails if the engine fails or no such database exists.
+    /// Rebuilds the database `name` from its readable data and drops the old one. `instance` must be random. Fails with
+    /// [`DatabaseError::NotFound`] if no such database exists.
     pub fn rescue(&self, name: &str, instance: u64) -> Result<Rescued> {
         let (found, _) = databases(self.engine().as_ref());
         let entry = found.into_iter().find(|(known, _)| known == name).ok_or(DatabaseError::NotFound)?.1;
@@ -68,8 +63,7 @@ impl Catalog {
         Ok(rescued)
     }
 
-    /// Removes the indexes whose shards are in `damaged`, or all indexes for `None`. They are rebuilt on demand.
-    /// Returns the number of removed indexes.
+    /// Removes the indexes whose shards are in `damaged`, or all for `None`, and returns their number.
     pub fn remove_indexes(&self, name: &str, damaged: Option<&[RangeInclusive<u64>]>) -> Result<usize> {
         let database = self.database(name)?;
         let stored = StoredDatabase::open(self.engine().as_ref(), database.shard())?;
@@ -84,9 +78,9 @@ impl Catalog {
         Ok(removed)
     }
 
-    /// Restores the names of databases in those of `shards` that the catalog does not refer to, according to `known`.
-    /// Drops shards that belong to no database, and reserves all numbers in `shards`. Returns the names, each with
-    /// true if it was in `known`.
+    /// Restores the names of databases in those of `shards` to which the catalog does not refer, according to `known`.
+    /// Drops shards that belong to no database, and reserves all numbers in `shards`. Returns the names, each with true
+    /// if it was in `known`.
     pub fn adopt(
         &self,
         shards: &[u64],
@@ -105,13 +99,11 @@ impl Catalog {
         for shard in shards.iter().copied().map(Shard).filter(|shard| !used.contains(shard)) {
             let stored = StoredDatabase::open(self.engine().as_ref(), shard)?;
             let has_documents = match stored.scan(Keyspace::Documents) {
-                // The shard was dropped.
                 Err(DatabaseError::NotFound) => continue,
                 documents => documents?.next()?.is_some(),
             };
             let is_named = known.contains_key(&shard.0);
             if !has_documents && !is_named {
-                // The shard belonged to an index.
                 self.drop_shard(shard)?;
                 continue;
             }
@@ -166,7 +158,7 @@ struct Rescue<'a> {
 }
 
 impl Rescue<'_> {
-    /// Rescues all documents: first those in the changes feed, in its order, then the others.
+    /// Rescues the documents in the changes feed first, in its order.
     fn documents(&mut self) -> Result<()> {
         let old = self.old;
         let mut cursor = old.scan(Keyspace::Sequence)?;
@@ -202,7 +194,6 @@ impl Rescue<'_> {
     fn change(&mut self, change: &StoredChange) -> Result<()> {
         match self.old.record(&change.id) {
             Ok(Some(record)) if record.seq == change.seq => self.record(&change.id, &record),
-            // A later change of the document follows.
             Ok(Some(record)) if record.seq > change.seq => Ok(()),
             found => {
                 if let Ok(Some(record)) = found {
@@ -256,7 +247,6 @@ impl Rescue<'_> {
         if self.updates.len() >= TOGETHER || self.bytes >= TOGETHER_BYTES { self.commit() } else { Ok(()) }
     }
 
-    /// Copies an attachment; returns `None` if its content cannot be read.
     fn attachment(&self, attachment: &Attachment) -> Result<Option<NewAttachment>> {
         let Ok(content) = self.old.content(attachment) else { return Ok(None) };
         let compression = match attachment.encoding {

@@ -1,7 +1,5 @@
-//! [`SharedSettings`]: settings shared by all processes on a store. They are one entry of the catalog, so that
-//! several settings change in one commit and concurrent changes of two processes are both applied.
-//!
-//! This module does not interpret settings.
+//! [`SharedSettings`]: settings shared by all processes on a store. They are one entry of the catalog, so several
+//! settings change in one commit, and concurrent changes of two processes are both applied.
 
 use std::collections::BTreeMap;
 
@@ -21,9 +19,8 @@ impl Catalog {
         read_shared_settings(|shard, space, key| Ok(self.engine().snapshot(shard)?.get(space, key)?))
     }
 
-    /// Changes the settings in the store. `change` receives the current settings and returns the new ones, or `None`
-    /// to keep them. An empty result removes the entry. `change` can be called several times. Returns the settings
-    /// after the change.
+    /// Changes the settings in the store and returns them. `change` takes the current settings and returns the new
+    /// ones, or `None` to keep them; it can be called several times. An empty result removes the entry.
     pub fn change_shared_settings(
         &self,
         mut change: impl FnMut(Option<&SharedSettings>) -> Option<SharedSettings>,
@@ -49,8 +46,7 @@ impl Catalog {
         Ok(outcome)
     }
 
-    /// Calls `listener` when another process has committed to the catalog, which contains databases and settings. It
-    /// must return quickly.
+    /// Calls `listener` when another process has committed to the catalog. It must return quickly.
     pub fn on_foreign_change(&self, listener: impl Fn() + Send + Sync + 'static) {
         self.engine().subscribe(Box::new(move |shard, _| {
             if shard == CATALOG {
@@ -60,10 +56,7 @@ impl Catalog {
     }
 }
 
-/// Reads the settings with a function that reads single values.
-///
-/// # Errors
-/// Fails if `get` fails or the settings are damaged.
+/// Reads the settings with a function that reads single values. Fails if the settings are damaged.
 pub fn read_shared_settings<E: From<DatabaseError>>(
     get: impl FnOnce(Shard, Keyspace, &[u8]) -> std::result::Result<Option<Vec<u8>>, E>,
 ) -> std::result::Result<Option<SharedSettings>, E> {

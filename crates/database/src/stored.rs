@@ -1,5 +1,4 @@
-//! Reads of a database without opening it, for [`crate::verify`] and [`crate::rescue`], which handle databases that
-//! may be damaged.
+//! Reads of a possibly damaged database without opening it, for [`crate::verify`] and [`crate::rescue`].
 
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use settee_storage::{Cursor, Direction, Engine, Expect, KeyRange, Keyspace, Shar
 
 use crate::attachment::{Attachment, Content};
 use crate::entry::{CATALOG, Entry, OWNED_SHARDS};
-use crate::read::{Revision, attached_with_prefix};
+use crate::read::revision::Revision;
 use crate::record::{DocRecord, SequenceEntry, Stored};
 use crate::{DatabaseError, Result, keys, pieces};
 
@@ -18,7 +17,6 @@ pub(crate) struct StoredDatabase {
     pub(crate) shard: Shard,
 }
 
-/// An owned sequence entry.
 pub(crate) struct StoredChange {
     pub(crate) seq: u64,
     pub(crate) id: String,
@@ -52,7 +50,6 @@ impl StoredDatabase {
         bytes.map(|bytes| StoredChange::decode(seq, &bytes)).transpose()
     }
 
-    /// Returns a stored revision; fails if any part of it is missing.
     pub(crate) fn revision(&self, stored: Stored) -> Result<Revision> {
         let size = stored.total_bytes();
         let mut bytes = Vec::with_capacity(size);
@@ -70,12 +67,10 @@ impl StoredDatabase {
         Content::open(&self.snapshot, attachment)
     }
 
-    /// Returns the shards of its indexes, each with the key of the record that names it.
     pub(crate) fn owned_shards(&self) -> Result<Vec<(Vec<u8>, Shard)>> {
         Ok(self.owned_records()?.into_iter().map(|(key, shard, _)| (key, shard)).collect())
     }
 
-    /// Returns the owned shards with the remaining bytes of their records.
     pub(crate) fn owned_records(&self) -> Result<Vec<OwnedRecord>> {
         let records = attached_with_prefix(self.snapshot.as_ref(), OWNED_SHARDS)?;
         let owned = records.into_iter().map(|(key, record)| {
@@ -86,7 +81,7 @@ impl StoredDatabase {
     }
 }
 
-/// Key of a record that names a shard, the shard, and the remaining bytes.
+/// Key of the record that names the shard, the shard, and the remaining bytes.
 type OwnedRecord = (Vec<u8>, Shard, Vec<u8>);
 
 impl StoredChange {
@@ -96,7 +91,6 @@ impl StoredChange {
     }
 }
 
-/// Returns the databases in the readable part of the catalog, and the error that ended the read.
 pub(crate) fn databases(engine: &dyn Engine) -> (Vec<(String, Entry)>, Result<()>) {
     let mut found = Vec::new();
     let read = read_databases(engine, &mut found);
@@ -114,4 +108,16 @@ fn read_databases(engine: &dyn Engine, found: &mut Vec<(String, Entry)>) -> Resu
         found.push((name, Entry::decode(value)?));
     }
     Ok(())
+}
+
+pub(crate) fn attached_with_prefix(snapshot: &dyn Snapshot, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let start = keys::prefixed(keys::ATTACHED, prefix);
+    let end = keys::after_prefix(&start);
+    let range = KeyRange { start: Some(&start), end: Some(&end) };
+    let mut cursor = snapshot.scan(Keyspace::Catalog, range, Direction::Forward, Expect::Few)?;
+    let mut found = Vec::new();
+    while let Some((key, value)) = cursor.next()? {
+        found.push((key[keys::ATTACHED.len()..].to_vec(), value.to_vec()));
+    }
+    Ok(found)
 }

@@ -1,7 +1,6 @@
 //! Running tasks of the server: the entries of `_active_tasks`.
 //!
-//! Long-running work registers a [`Task`] and updates its counters; the entry is removed when the task is dropped.
-//! The clock is supplied by the owner.
+//! Long-running work registers a [`Task`] and updates its counters; dropping the task removes the entry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +43,7 @@ pub struct TaskState {
     pub kind: TaskKind,
     /// Number of processed changes.
     pub changes_done: u64,
-    /// Total number of changes, as far as known.
+    /// Total number of changes; an estimate.
     pub total_changes: u64,
     /// Start time, in seconds of the Unix epoch.
     pub started_on: u64,
@@ -62,7 +61,7 @@ impl TaskState {
         (self.changes_done * 100).checked_div(self.total_changes).map_or(100, |percent| percent.min(100))
     }
 
-    /// Estimated remaining time in seconds at the average speed so far. `None` during the first seconds.
+    /// Estimated remaining time in seconds at the average speed. `None` during the first seconds.
     #[must_use]
     pub fn eta_s(&self) -> Option<u64> {
         let seconds = self.updated_on.saturating_sub(self.started_on);
@@ -88,7 +87,7 @@ struct Entry {
     total_changes: AtomicU64,
 }
 
-/// A running task; it ends when this is dropped.
+/// A running task, which ends when it is dropped.
 pub struct Task {
     tasks: Tasks,
     id: u64,

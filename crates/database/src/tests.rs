@@ -1,4 +1,4 @@
-//! Shared parts of this crate's tests: a seeded generator, helpers to open, write and read, and [`audit`].
+//! Shared parts of this crate's tests: helpers to open, write and read, and [`audit`].
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod attachments;
@@ -32,7 +32,6 @@ use crate::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, ReadView, S
 pub(crate) use audit::audit;
 pub(crate) use settee_model::testing::Random;
 
-/// Opens the catalog as a newly started process.
 pub(crate) fn open(engine: &Arc<dyn Engine>) -> Catalog {
     Catalog::open(Arc::clone(engine), RandomState::new().hash_one(1)).unwrap()
 }
@@ -60,12 +59,10 @@ pub(crate) fn edit(id: &str, parent: Option<&Rev>, deleted: bool, body: &str) ->
     DocUpdate::prepare(id.to_owned(), document, mode, &mut RevisionHasher::default()).unwrap()
 }
 
-/// Creates an edit that creates a document, or recreates a deleted one.
 pub(crate) fn new(id: &str, body: &str) -> DocUpdate {
     edit(id, None, false, body)
 }
 
-/// Creates a replicated revision with its ancestors, newest first.
 pub(crate) fn replicated(id: &str, path: &[Rev], deleted: bool, body: &str) -> DocUpdate {
     let hashes: Vec<RevHash> = path.iter().map(|rev| rev.hash.clone()).collect();
     let revisions = Some(Revisions { start: path[0].generation, hashes });
@@ -73,12 +70,10 @@ pub(crate) fn replicated(id: &str, path: &[Rev], deleted: bool, body: &str) -> D
     DocUpdate::prepare(id.to_owned(), document, EditMode::Replicated, &mut RevisionHasher::default()).unwrap()
 }
 
-/// Commits `updates` together.
 pub(crate) fn write(database: &Arc<Database>, updates: Vec<DocUpdate>) -> Vec<UpdateOutcome> {
     database.update(Work::Documents(updates)).unwrap()
 }
 
-/// Commits one update that must succeed.
 pub(crate) fn save(database: &Arc<Database>, update: DocUpdate) -> Rev {
     saved(write(database, vec![update]).remove(0)).expect("no conflict")
 }

@@ -1,15 +1,14 @@
 //! [`TimeSeq`]: a bounded record of the update sequences that a database had at past times, for clients that request
 //! the changes since a date.
 //!
-//! A time for each change would cost an entry per write. The record instead divides time into intervals of
-//! [`INTERVAL_S`] and stores, for each interval with a commit, the update sequence before the first one. An entry is a
-//! *bin*; it covers the time until the next bin. The record has at most [`BINS_MAX`] bins: a full record merges old
-//! bins in pairs before it adds one, so that the width of bins increases with their age. The schedule
-//! ([`WIDTHS`]) is that of CouchDB.
+//! The record divides time into intervals of [`INTERVAL_S`] and stores, for each interval with a commit, the update
+//! sequence before the first one. An entry is a *bin*; it covers the time until the next bin. A full record
+//! ([`BINS_MAX`]) merges old bins in pairs before it adds one, so the width of bins increases with their age. The
+//! schedule ([`WIDTHS`]) is that of CouchDB.
 //!
 //! **Guarantee.** [`TimeSeq::before`] returns for each date a sequence before all changes that were committed when the
 //! clock of their writer showed that date or a later one. It may precede earlier changes as well. The guarantee holds
-//! for arbitrary clocks of recorded commits: they may differ between writers and go back. The reasons:
+//! for arbitrary clocks: they may differ between writers and go back, because:
 //!
 //! - A bin is added only for an interval after that of the newest bin. A commit in an earlier interval belongs to the
 //!   newest bin, that is to a bin that is selected only for later dates than its own.
@@ -17,15 +16,12 @@
 //! - Merging removes the newer bin of a pair; its dates select the older one, with an earlier sequence.
 //!
 //! After commits of unknown time, the caller records the interval after the current one, which these commits precede.
-//!
-//! This module reads neither a clock nor the store.
 
 use settee_storage::codec::{Corrupt, Reader, put_varint};
 
-/// Length of the shortest interval in seconds.
 pub(crate) const INTERVAL_S: u64 = 3 * 3600;
 
-/// Maximum number of bins. Their encoding takes a few hundred bytes.
+/// The encoding takes a few hundred bytes.
 pub(crate) const BINS_MAX: usize = 60;
 
 const DAY: u64 = 24 * 3600 / INTERVAL_S;
@@ -34,34 +30,26 @@ const YEAR: u64 = 365 * DAY;
 /// Widths in intervals. Bins of at most one of these widths are merged when they are older than the next one.
 const WIDTHS: [u64; 12] = [1, 2, 4, DAY, 10 * DAY, 30 * DAY, 180 * DAY, YEAR, 2 * YEAR, 4 * YEAR, 8 * YEAR, 16 * YEAR];
 
-/// First byte of the encoding.
 const FORMAT: u8 = 1;
 
 const CORRUPT: Corrupt = Corrupt("times of update sequences");
 
-/// Start of a range of time, and the update sequence at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bin {
-    /// Number of the first interval since 1970.
     interval: u64,
-    /// Update sequence before the first change of the bin.
     seq: u64,
 }
 
-/// The update sequences of a database at past times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TimeSeq {
-    /// Ascending in both members.
     bins: Vec<Bin>,
 }
 
-/// Returns the number of the interval that contains a time.
 pub(crate) fn interval_of(time_s: u64) -> u64 {
     time_s / INTERVAL_S
 }
 
 impl TimeSeq {
-    /// Records a commit in `interval` on top of the update sequence `seq`.
     pub(crate) fn record(&mut self, interval: u64, seq: u64) {
         // After a loss of commits the sequences of the bins belong to other changes.
         if self.bins.last().is_some_and(|newest| newest.seq > seq) {
@@ -74,13 +62,12 @@ impl TimeSeq {
         self.bins.push(Bin { interval, seq });
     }
 
-    /// Number of the first interval of the newest bin.
     pub(crate) fn newest(&self) -> Option<u64> {
         Some(self.bins.last()?.interval)
     }
 
-    /// Returns an update sequence before all changes since a time, or `None` if no change is that recent. `latest` is
-    /// the number of the interval to which the last commit belongs, or 0 if that commit was not recorded.
+    /// Returns an update sequence before all changes since a time; `None` if no change is that recent. `latest` is the
+    /// interval of the last commit, or 0 if that commit was not recorded.
     pub(crate) fn before(&self, time_s: u64, latest: u64) -> Option<u64> {
         let start_s = |interval: u64| interval.saturating_mul(INTERVAL_S);
         let is_over = |newest: u64| newest == latest && time_s > start_s(newest.saturating_add(1));
@@ -101,7 +88,6 @@ impl TimeSeq {
         starts.iter().zip(ends).map(count).collect()
     }
 
-    /// Merges bins if the record is full. `now` is the interval of the next bin.
     fn make_room(&mut self, now: u64) {
         if self.bins.len() < BINS_MAX {
             return;
@@ -112,12 +98,11 @@ impl TimeSeq {
                 return;
             }
         }
-        // No bins are both narrow and old enough, so the older half is merged whatever its widths.
+        // No bins are both narrow and old enough, so the older half is merged regardless of its widths.
         self.merge(self.bins.len() / 2, u64::MAX, now);
     }
 
-    /// Merges the first `old` bins in pairs, unless one of a pair is wider than `width`. Returns true if at least
-    /// one pair was merged.
+    /// A pair with a bin wider than `width` is not merged. Returns true if a pair was merged.
     fn merge(&mut self, old: usize, width: u64, now: u64) -> bool {
         let start = |index: usize| self.bins.get(index).map_or(now, |bin| bin.interval);
         let is_narrow = |index: usize| start(index + 1) - start(index) <= width;
@@ -134,8 +119,7 @@ impl TimeSeq {
         is_shorter
     }
 
-    /// Appends the encoding: a format byte, then for each bin the distances of its interval and of its sequence to
-    /// those of the preceding bin.
+    /// Format byte, then for each bin the distances of its interval and of its sequence to those of the preceding bin.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(FORMAT);
         let mut last = Bin { interval: 0, seq: 0 };
@@ -146,10 +130,6 @@ impl TimeSeq {
         }
     }
 
-    /// Decodes a record.
-    ///
-    /// # Errors
-    /// Fails if the bytes are no record.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
         let mut reader = Reader::new(bytes, CORRUPT.0);
         if reader.byte()? != FORMAT {

@@ -1,5 +1,4 @@
-//! [`verify`]: checks the consistency of the stored data of a database. All data is read and counted, and unreadable
-//! parts are reported by document. The check changes nothing and opens no database.
+//! [`verify`]: checks the consistency of a stored database, which it neither opens nor changes.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io::Read as _;
@@ -19,7 +18,6 @@ use crate::stored::{StoredChange, StoredDatabase, databases};
 use crate::update::load_writer;
 use crate::{DatabaseError, Layout, Result};
 
-/// Maximum number of problems kept per database; further ones are counted.
 const PROBLEMS_MAX: usize = 1000;
 
 /// A database in the catalog.
@@ -86,9 +84,6 @@ pub fn places(engine: &dyn Engine) -> (Vec<Place>, Option<DatabaseError>) {
 }
 
 /// Returns the shards of the catalog, of all databases and of their indexes.
-///
-/// # Errors
-/// Fails if the catalog or a database's list of shards cannot be read.
 pub fn shards(engine: &dyn Engine) -> Result<BTreeSet<Shard>> {
     let (found, read) = databases(engine);
     read?;
@@ -102,17 +97,13 @@ pub fn shards(engine: &dyn Engine) -> Result<BTreeSet<Shard>> {
 }
 
 /// Returns the names of all databases with the shards and the partitioning of their documents.
-///
-/// # Errors
-/// Fails if the catalog cannot be read.
 pub fn names(engine: &dyn Engine) -> Result<Vec<(String, Shard, Layout)>> {
     let (found, read) = databases(engine);
     read?;
     Ok(found.into_iter().map(|(name, entry)| (name, entry.shard, entry.layout)).collect())
 }
 
-/// Verifies the database whose documents are in `shard`. `watch` is called after each document with its size, and may
-/// stop the verification.
+/// Verifies the database in `shard`. `watch` gets the size of each document, and may stop the verification.
 pub fn verify(engine: &dyn Engine, shard: Shard, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Verified {
     let stored = match StoredDatabase::open(engine, shard) {
         Ok(stored) => stored,
@@ -134,13 +125,11 @@ pub fn verify(engine: &dyn Engine, shard: Shard, watch: &mut dyn FnMut(u64) -> C
 struct Verifying {
     stored: StoredDatabase,
     found: Verified,
-    /// Hashes of the attachment contents that were read.
     contents: HashSet<[u8; 32]>,
     counted: Meta,
 }
 
 impl Verifying {
-    /// Verifies each document with its revisions and its sequence entry.
     fn documents(&mut self, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> ControlFlow<()> {
         let stored = self.stored.clone();
         let mut cursor = match stored.scan(Keyspace::Documents) {
@@ -230,7 +219,6 @@ impl Verifying {
         }
     }
 
-    /// Verifies that each sequence entry has a document.
     fn changes(&mut self, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> ControlFlow<()> {
         let stored = self.stored.clone();
         let (mut count, mut last) = (0_u64, 0);
@@ -273,7 +261,6 @@ impl Verifying {
         let head = self.stored.get(Keyspace::Documents, change.id.as_bytes());
         let head = head.and_then(|bytes| bytes.map(|bytes| Head::decode(&bytes)).transpose());
         match head {
-            // The comparison of a document with its sequence entry is part of the check of the document.
             Ok(Some(head)) if head.seq == change.seq => {}
             Ok(Some(head)) => {
                 let description = format!("change {} is left over: its last one is {}", change.seq, head.seq);
@@ -303,8 +290,7 @@ impl Verifying {
         }
     }
 
-    /// Verifies counters, ranks and settings. Counters are compared only if no other problem was found, because they
-    /// cannot match otherwise.
+    /// Counters are compared only if no other problem was found, because they cannot match otherwise.
     fn counters(&mut self) {
         let snapshot = self.stored.snapshot.as_ref();
         let (meta, writer) = match (Meta::read_with_state(snapshot).map(|(_, meta)| meta), load_writer(snapshot)) {

@@ -1,5 +1,5 @@
-//! Input of map functions ([`DocumentBatch`]) and their output ([`Emissions`]). Both are flat buffers, so that a batch
-//! can be passed to another process without conversion.
+//! Input of map functions ([`DocumentBatch`]) and their output ([`Emissions`]). Both are flat buffers, so that another
+//! process can receive a batch without conversion.
 
 use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};
@@ -28,7 +28,7 @@ pub struct Document<'a> {
     pub seq: u64,
     /// Document id as plain text.
     pub id: &'a str,
-    /// The whole document as validated JSON text, `_id` and `_rev` first.
+    /// Whole document as validated JSON text, `_id` and `_rev` first.
     pub json: &'a [u8],
 }
 
@@ -82,14 +82,14 @@ impl DocumentBatch {
         self.ids.len() + self.text.len()
     }
 
-    /// Returns the document at `index`, counted from 0.
+    /// Returns the document at `index`.
     #[must_use]
     pub fn get(&self, index: usize) -> Document<'_> {
         let slot = &self.documents[index];
         Document { seq: slot.seq, id: &self.ids[slot.id.clone()], json: &self.text[slot.json.clone()] }
     }
 
-    /// Returns the JSON text of the document at `index`, as in [`DocumentBatch::get`].
+    /// Returns the JSON text of the document at `index`.
     #[must_use]
     pub fn json(&self, index: usize) -> &[u8] {
         &self.text[self.documents[index].json.clone()]
@@ -101,7 +101,7 @@ impl DocumentBatch {
     }
 }
 
-/// Rows that map functions emitted for a batch, ordered by document, then by function, then by call of `emit`.
+/// Rows of a batch, ordered by document, then by function, then by call of `emit`.
 #[derive(Clone, Debug, Default)]
 pub struct Emissions {
     bytes: Vec<u8>,
@@ -131,14 +131,13 @@ impl RowSlot {
     }
 }
 
-/// Sorts the rows of one function and document. `order` is a reused buffer.
 fn sort_repeated_keys(
     bytes: &[u8],
     rows: &mut [RowSlot],
     order: &mut Vec<u32>,
     compare: &impl Fn(&[u8], &[u8]) -> Ordering,
 ) {
-    // By length first, which distinguishes most keys without comparing them.
+    // The length distinguishes most keys, so they are compared by length first.
     let key = |row: &RowSlot| (row.key_len, row.key(bytes));
     order.clear();
     order.extend(0..u32::try_from(rows.len()).expect("a batch has fewer rows"));
@@ -199,16 +198,13 @@ impl Emissions {
         self.bytes.len() + self.rows.len() * size_of::<RowSlot>()
     }
 
-    /// Returns true if the rows should be passed on because of their size.
+    /// Returns true if the rows must be passed on because of their size.
     #[must_use]
     pub fn is_full(&self, limits: &Limits) -> bool {
         self.size_bytes() as u64 >= limits.bytes_per_part
     }
 
-    /// Calls `take`, which empties the buffer, if it is full.
-    ///
-    /// # Errors
-    /// If `take` returns `Break`.
+    /// Calls `take`, which must empty the buffer, if the buffer is full. Fails if `take` returns `Break`.
     pub fn hand_on(&mut self, limits: &Limits, take: &mut TakeRows<'_>) -> Result<(), RunError> {
         if !self.is_full(limits) {
             return Ok(());
@@ -219,10 +215,7 @@ impl Emissions {
         }
     }
 
-    /// Adds a row.
-    ///
-    /// # Panics
-    /// If the key or the value has 4 GiB or more, which the limits of programs exclude.
+    /// Adds a row. Panics if the key or the value has 4 GiB or more, which the limits of programs exclude.
     pub fn push(&mut self, document: u32, function: u32, key: &[u8], value: &[u8]) {
         let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("emitted values are limited");
         let (key_len, value_len) = (len(key), len(value));
@@ -246,13 +239,11 @@ impl Emissions {
         self.failures.sort_by_key(|failure| (failure.document, failure.function));
     }
 
-    /// Sorts rows that a function emitted for one document with one key by their values. Rows with unique keys keep
-    /// their position.
+    /// Sorts rows of one function, document and key by their values. Rows with unique keys keep their position.
     pub fn sort_repeated_keys(&mut self, compare: impl Fn(&[u8], &[u8]) -> Ordering) {
         let Self { bytes, rows, .. } = self;
         let mut repeated = Vec::new();
         for rows in rows.chunk_by_mut(|row, next| (row.document, row.function) == (next.document, next.function)) {
-            // Most documents emit one row.
             if rows.len() > 1 {
                 sort_repeated_keys(bytes, rows, &mut repeated, &compare);
             }

@@ -1,9 +1,8 @@
 //! The requirements for every [`Language`], as functions that panic with a description of the violation. Crates that
 //! implement a language call [`run_all`] in their tests.
 //!
-//! Functions are data: a [`Subject`] contains those that the suite specifies, written in its language, and [`Ways`]
-//! declares the permitted differences between languages. Performance and features of single languages are not tested
-//! here.
+//! A [`Subject`] contains the functions that the suite specifies, written in its language; [`Ways`] declares the
+//! permitted differences between languages.
 
 mod design;
 mod failures;
@@ -36,9 +35,9 @@ pub use values::{random_values_survive, values_survive};
 pub struct Subject<'a> {
     /// Implementation of the language.
     pub language: &'a dyn Language,
-    /// Limits of functions. The time limit must suffice on a loaded machine: no test reaches it.
+    /// Limits of functions. The time limit must suffice on a loaded machine: no test may reach it.
     pub limits: Limits,
-    /// A language and small limits for functions that hang, for which the suite waits until the time limit.
+    /// A language and small limits for functions that hang: the suite waits until the time limit.
     pub short_timeout: (&'a dyn Language, Limits),
     /// Map functions.
     pub map: MapFunctions<'a>,
@@ -97,8 +96,7 @@ pub struct ReduceFunctions<'a> {
 /// The functions of search indexes of the suite.
 #[derive(Clone, Copy)]
 pub struct IndexFunctions<'a> {
-    /// For Nouveau: indexes the member `t`, if present, as a stored text `default`, and each number of the array `list`
-    /// as a double `n`.
+    /// For Nouveau: indexes the member `t` as a stored text `default`, and each number of `list` as a double `n`.
     pub typed: &'a str,
     /// For the older form: the same, without types.
     pub named: &'a str,
@@ -182,10 +180,7 @@ const PROPERTIES: &[(&str, Property)] = &[
     ("lists take rows", lists_take_rows),
 ];
 
-/// Tests every property and prints their names.
-///
-/// # Panics
-/// If a property is violated.
+/// Tests every property and prints their names. Panics if a property is violated.
 pub fn run_all(subject: &Subject<'_>) {
     for (name, property) in PROPERTIES {
         println!("conformance of {}: {name}", subject.language.name());
@@ -193,11 +188,9 @@ pub fn run_all(subject: &Subject<'_>) {
     }
 }
 
-/// A row: document and function, key and value.
 type Row = (u32, u32, String, String);
 
 impl<'a> Subject<'a> {
-    /// Returns the subject for functions that hang.
     fn short_timeout(&self) -> Subject<'a> {
         let (language, limits) = self.short_timeout;
         Subject { language, limits, ..*self }
@@ -221,7 +214,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Returns documents with the ids `doc1`, `doc2` …, which are inserted before their other members.
+/// The ids are `doc1`, `doc2` …, inserted before the other members.
 fn batch(documents: &[&str]) -> DocumentBatch {
     let mut batch = DocumentBatch::new();
     for (seq, members) in (1..).zip(documents) {

@@ -1,5 +1,5 @@
-//! [`DesignDocument`]: the views and search indexes of a design document, parsed from its JSON text, and the validation
-//! of all its members that CouchDB makes when one is written.
+//! [`DesignDocument`]: the views and search indexes of a design document, and the validation of its members as CouchDB
+//! makes it when one is written.
 //!
 //! Languages compile the functions; the views check names of built-in reduce functions.
 
@@ -11,7 +11,7 @@ use settee_model::json::{Kind, Value};
 
 use crate::search::{self, SearchDefinition, SearchKind};
 
-/// The views and search indexes of a design document and their options.
+/// Views and search indexes of a design document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesignDocument {
     /// Id of the document, including `_design/`.
@@ -26,24 +26,23 @@ pub struct DesignDocument {
     pub views: Vec<ViewDefinition>,
     /// Members of `nouveau` and `indexes`, in order.
     pub searches: Vec<SearchDefinition>,
-    /// `options.partitioned`: in a partitioned database, true if its views are queried per partition. The default is
-    /// that of the database.
+    /// `options.partitioned`: true if views are queried per partition; `None` for the default of the database.
     pub partitioned: Option<bool>,
-    /// `autoupdate`: false if indexes must not be updated without a query. True unless it is `false`.
+    /// `autoupdate`: false if indexes must not be updated without a query.
     pub autoupdate: bool,
-    /// `options.swap`: index for queries while the index of a changed view is built.
+    /// `options.swap`: index for queries while that of a changed view is built.
     pub swap: Swap,
 }
 
 /// Index that serves a view whose own index is not ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Swap {
-    /// None: queries wait.
+    /// None: queries wait for the index of the view.
     #[default]
     AtOnce,
     /// `online`: the index of the previous definition of the view.
     Online,
-    /// None, and the index will not serve a later definition either, because it is not recorded.
+    /// None. The index does not serve a later definition either, because it is not recorded.
     Never,
 }
 
@@ -59,7 +58,7 @@ pub struct DesignOptions {
 /// A view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewDefinition {
-    /// Name of the view.
+    /// Name.
     pub name: Arc<str>,
     /// Source of the map function; JSON text if the map functions of the language are not strings.
     pub map: Arc<str>,
@@ -113,10 +112,7 @@ impl fmt::Display for Types {
 }
 
 impl DesignDocument {
-    /// Parses the views of the design document `id`; `body` is its JSON object, with or without underscore members.
-    ///
-    /// # Errors
-    /// If a member has the wrong type. Views without a map function are skipped.
+    /// `body` is the JSON object. Fails if a member has the wrong type. Skips views without a map function.
     pub fn parse(id: &str, body: Value<'_>) -> Result<Self, InvalidMember> {
         check_types(body)?;
         let language: Arc<str> = text(body.get("language")).unwrap_or_else(|| "javascript".into());
@@ -160,7 +156,7 @@ fn swap(options: Option<Value<'_>>) -> Swap {
     if swap.is_some_and(|swap| swap.is_string("online")) { Swap::Online } else { Swap::AtOnce }
 }
 
-/// `views.lib` contains modules. It is a view as well if it has a map function, as in CouchDB.
+/// `views.lib` contains modules. As in CouchDB it is a view as well if it has a map function.
 fn definition(name: Value<'_>, view: Value<'_>) -> Option<ViewDefinition> {
     let map = view.get("map")?;
     let raw_collation = view.get("options").and_then(|options| options.get("collation"));
@@ -181,10 +177,7 @@ pub(crate) fn raw(value: Value<'_>) -> Arc<str> {
     String::from_utf8_lossy(value.raw()).into()
 }
 
-/// Validates the members of a design document as CouchDB does when one is written.
-///
-/// # Errors
-/// The first member of a wrong type, in CouchDB's order; then the first view without a map function.
+/// Validates members as CouchDB does, in its order: first all types, then that views have a map function.
 pub fn validate_members(body: Value<'_>) -> Result<(), InvalidMember> {
     check_types(body)?;
     for (name, view) in body.get("views").into_iter().flat_map(Value::members) {
@@ -197,7 +190,7 @@ pub fn validate_members(body: Value<'_>) -> Result<(), InvalidMember> {
 
 fn check_types(body: Value<'_>) -> Result<(), InvalidMember> {
     let language = body.get("language");
-    // Maps and validations of Mango are objects.
+    // Mango's map and validation functions are objects.
     let query = language.is_some_and(|language| language.is_string("query"));
     let function = if query { OBJECT } else { STRING };
     members_of(body, "filters", STRING_OR_OBJECT)?;

@@ -1,8 +1,8 @@
-//! The other functions of design documents: validations, updates, filters, shows, lists and rewrites
-//! ([`DesignProgram`]).
+//! [`DesignProgram`]: functions of design documents other than those of views: validations, updates, filters, shows,
+//! lists and rewrites.
 //!
-//! A function is identified by its path in the design document; its arguments and its result are JSON text. Callers
-//! interpret results, except rejections, which are a [`CallError`].
+//! The path in the design document identifies a function; its arguments and its result are JSON text. Callers interpret
+//! results, except rejections, which are a [`CallError`].
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -12,20 +12,20 @@ use settee_model::json::{Json, Value, write_string};
 
 use crate::{Caller, DocumentBatch, RunError};
 
-/// A design document whose functions are called.
+/// Design document whose functions are called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesignSource {
-    /// Unique number of the database, which differs from those of earlier databases with the same name.
+    /// Unique number of the database. It differs from those of earlier databases with the same name.
     pub database: u64,
     /// Id, including `_design/`.
     pub id: Arc<str>,
-    /// Revision. Sources with the same database, id and revision are equal, so compiled functions are reused.
+    /// Revision. Sources with equal database, id and revision are equal, so compiled functions are reused.
     pub rev: Arc<str>,
-    /// The whole document as valid JSON text, including `_id` and `_rev`.
+    /// Whole document as valid JSON text, including `_id` and `_rev`.
     pub json: Arc<[u8]>,
 }
 
-/// Reason why a function gave no result.
+/// Cause of a call without result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// The function threw `{forbidden: …}`.
@@ -45,12 +45,12 @@ pub enum CallError {
         /// `reason` for clients.
         reason: String,
     },
-    /// The function exceeded a limit, or the machinery failed.
+    /// The function exceeded a limit, or its process or engine failed.
     #[error(transparent)]
     Run(#[from] RunError),
 }
 
-/// Reason of a rejection: a JSON value of any type, which clients receive as thrown.
+/// Reason of a rejection: a JSON value of any type, which clients get as thrown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason(Json);
 
@@ -76,7 +76,6 @@ impl From<&str> for Reason {
     }
 }
 
-/// Displays a string without quotation marks, any other value as JSON.
 impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0.value().to_text())
@@ -84,7 +83,7 @@ impl fmt::Display for Reason {
 }
 
 impl CallError {
-    /// Returns the error of `["error", name, reason]`.
+    /// Converts the error `["error", name, reason]` of a query server.
     #[must_use]
     pub fn named(name: String, reason: String) -> Self {
         match name.as_str() {
@@ -95,7 +94,7 @@ impl CallError {
         }
     }
 
-    /// Converts a value that a function threw, or returned in place of its result: `{forbidden: …}` and `{unauthorized:
+    /// Converts a value that a function threw, or returned instead of its result: `{forbidden: …}` and `{unauthorized:
     /// …}` are rejections; otherwise the first member or the whole value is the reason.
     #[must_use]
     pub fn thrown(value: Value<'_>) -> Self {
@@ -112,23 +111,18 @@ impl CallError {
 
 /// The functions of one design document. Each is compiled at its first call.
 pub trait DesignProgram: Send {
-    /// Calls the function at `path` with `arguments`; returns its result as JSON text, in the form of CouchDB's query
-    /// servers:
+    /// Calls the function at `path`. Returns its result as JSON text, in the form of CouchDB's query servers:
     ///
     /// * `["validate_doc_update"]`: `1`;
     /// * `["shows", name]`: `["resp", response]`;
     /// * `["updates", name]`: `["up", document or null, response]`;
     /// * `["rewrites"]`: `["ok", rewrite]` or `["no_dispatch_rule"]`.
     ///
-    /// # Errors
-    /// If the function rejected its arguments or failed.
+    /// Fails if the function rejects its arguments or fails.
     fn call(&mut self, path: &[&str], arguments: &[&[u8]]) -> Result<Vec<u8>, CallError>;
 
-    /// Returns, for each of `documents`, true if it passes the filter at `path`: `["filters", name]`, which also gets
-    /// `request`, or `["views", name, "map"]`, which passes documents for which it emits at least one row.
-    ///
-    /// # Errors
-    /// If the function failed for one of them.
+    /// Returns, for each document, true if it passes the filter at `path`: `["filters", name]`, which also gets
+    /// `request`, or `["views", name, "map"]`, which passes documents for which it emits a row.
     fn filter(
         &mut self,
         path: &[&str],
@@ -136,10 +130,7 @@ pub trait DesignProgram: Send {
         request: Option<&[u8]>,
     ) -> Result<Vec<bool>, CallError>;
 
-    /// Calls the list function `name` until it waits for the first row. Its response and output are passed to `sink`.
-    ///
-    /// # Errors
-    /// If the function failed.
+    /// Runs the list function `name` until it waits for the first row. `sink` gets its response and output.
     fn list<'a>(
         &'a mut self,
         name: &str,
@@ -148,8 +139,7 @@ pub trait DesignProgram: Send {
         sink: &mut dyn ListSink,
     ) -> Result<Box<dyn ListSession + 'a>, CallError>;
 
-    /// Sets the client on whose behalf later calls run. The calls end when the client disconnects, and processes are
-    /// shared fairly between clients. A language whose functions always terminate ignores it.
+    /// Sets the client of later calls, which end when it disconnects. Clients share processes fairly.
     fn set_caller(&mut self, caller: &Caller) {
         let _ = caller;
     }
@@ -158,26 +148,25 @@ pub trait DesignProgram: Send {
     fn take_log(&mut self) -> Vec<String>;
 }
 
-/// Receiver of the output of a list function.
+/// Consumer of the output of a list function.
 pub trait ListSink {
-    /// Receives the response that the function starts: a JSON object with `code` and `headers`, if given. It may be
-    /// called several times before the first chunk; the last call applies.
+    /// Takes an object with the optional members `code` and `headers`. The last call before a chunk applies.
     fn response(&mut self, response: &[u8]);
 
-    /// Receives a chunk of the body. `Break` if the reader has disconnected: the function is then aborted.
+    /// Takes a chunk of the body. `Break` aborts the function, because the client has disconnected.
     fn chunk(&mut self, chunk: &[u8]) -> ControlFlow<()>;
 }
 
-/// Input after some rows.
+/// Information about the rows that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoreRows {
     /// More rows may follow.
     Perhaps,
-    /// No more rows.
+    /// No rows follow.
     No,
 }
 
-/// State of a list function after some rows.
+/// State of a list function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListState {
     /// The function waits for more rows.
@@ -188,9 +177,6 @@ pub enum ListState {
 
 /// A running list function.
 pub trait ListSession {
-    /// Passes `rows` to the function, each a JSON object. After [`MoreRows::No`] it runs to its end.
-    ///
-    /// # Errors
-    /// If the function failed.
+    /// Passes `rows`, each a JSON object, to the function. After [`MoreRows::No`] it runs to its end.
     fn rows(&mut self, rows: &[&[u8]], more: MoreRows, sink: &mut dyn ListSink) -> Result<ListState, CallError>;
 }

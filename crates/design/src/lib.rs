@@ -1,8 +1,8 @@
 //! Design documents and the interface that every view language implements.
 //!
 //! A [`Language`] compiles the map functions of an index into a [`Program`], which maps batches of documents, and
-//! reduce functions into a [`Reducer`]; the other functions of a design document are called through a
-//! [`DesignProgram`]. This crate executes no functions and contains no particular language.
+//! reduce functions into a [`Reducer`]. A [`DesignProgram`] calls the other functions of a design document. This crate
+//! runs no functions and contains no particular language.
 
 #![warn(missing_docs)]
 
@@ -30,16 +30,16 @@ pub use limits::{Allowance, Excess, Growth, Limits, LimitsSource, overflow_text}
 pub use search::{SearchDefinition, SearchKind, with_lucene_version};
 pub use settee_threads::{CANCELLATION_INTERVAL, CancelOnDrop, Cancellation, Cancelled, Owner, Rank, Shares};
 
-/// The client on whose behalf functions are called.
+/// The client for which functions are called.
 #[derive(Clone, Debug, Default)]
 pub struct Caller {
-    /// The share of processes that its calls count for; without one they use any free process.
+    /// Share of processes for its calls; without one they use any free process.
     pub owner: Option<Owner>,
-    /// Cancelled when it disconnects.
+    /// Cancelled when the client disconnects.
     pub cancellation: Cancellation,
 }
 
-/// Input for compiling the map functions of one index update.
+/// Source of the map functions of one index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapSource {
     /// Source text of each map function.
@@ -48,31 +48,29 @@ pub struct MapSource {
     pub library: Option<Arc<str>>,
 }
 
-/// Reason why a function could not be compiled.
+/// Cause of a failed compilation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// The source is invalid; the text is the message of the language.
     #[error("{0}")]
     Source(String),
-    /// The machinery of the language is missing or broken.
+    /// The process or engine of the language is missing or broken.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// Reason why a program stopped. Exceptions in map functions are not included: the document then emits nothing, and the
-/// exception is in [`Emissions::failures`].
+/// Cause of the end of a program. Exceptions of map functions are in [`Emissions::failures`] instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// A function requested the end of the build, or exceeded a limit. `name` and `reason` are the `error` and `reason`
-    /// for clients.
+    /// A function requested the end of the build or exceeded a limit. Clients get `name` as `error`, and `reason`.
     #[error("{name}: {reason}")]
     Fatal {
         /// For example `map_runtime_error` or `timeout`.
         name: String,
-        /// A sentence that names the function and the document if possible.
+        /// A sentence that names the function and, if possible, the document.
         reason: String,
     },
-    /// The machinery that runs the functions failed; a retry may succeed.
+    /// The process or engine failed; a retry may succeed.
     #[error("{0}")]
     Machinery(String),
 }
@@ -91,30 +89,22 @@ impl RunError {
     }
 }
 
-/// A language of views. Cheap to share between threads.
+/// A language of design documents.
 pub trait Language: Send + Sync {
-    /// The value of `language` in a design document.
+    /// Value of `language` in a design document.
     fn name(&self) -> &str;
 
-    /// Compiles map functions. Each index build requests several programs, one per thread. Not implemented by languages
-    /// without map functions.
-    ///
-    /// # Errors
-    /// If a function does not compile, or the language is not available or has no such functions.
+    /// Compiles map functions, for each thread of a build. Fails if a source is invalid or the language unavailable.
     fn program(&self, source: &MapSource, limits: Limits) -> Result<Box<dyn Program>, CompileError> {
         let (_, _) = (source, limits);
         Err(CompileError::Unavailable(format!("the language {} has no map functions", self.name())))
     }
 
-    /// Compiles the functions of search indexes, which call `index` where map functions call `emit`. Not implemented by
-    /// languages without such functions.
+    /// Compiles functions of search indexes, which call `index` instead of `emit`. Fails as [`Language::program`].
     ///
     /// Each field that a function creates for a document is a row. For Nouveau's `index(type, name, value, options)`
     /// its key is `[type,name]` or `[type,name,options]`, and for Clouseau's `index(name, value, options)` it is
-    /// `[name]` or `[name,options]`; options are omitted if not given. Its value is the value.
-    ///
-    /// # Errors
-    /// If a function does not compile, or the language is not available or has no such functions.
+    /// `[name]` or `[name,options]`. The value of the row is that of the field.
     fn index_program(
         &self,
         kind: SearchKind,
@@ -125,36 +115,26 @@ pub trait Language: Send + Sync {
         Err(CompileError::Unavailable(format!("the language {} has no index functions", self.name())))
     }
 
-    /// Compiles a reduce function.
-    ///
-    /// # Errors
-    /// If it does not compile, or the language is not available or has no such functions.
+    /// Compiles a reduce function. Fails as [`Language::program`].
     fn reducer(&self, source: &str, limits: Limits) -> Result<Box<dyn Reducer>, CompileError> {
         let (_, _) = (source, limits);
         Err(CompileError::Unavailable(format!("the language {} has no reduce functions", self.name())))
     }
 
-    /// Returns the engine that would run each map function of `source`, as [`Program::engine`] names it; empty for a
-    /// language with one engine.
+    /// Returns the engine of each map function; empty for a language with one engine.
     fn engines(&self, source: &MapSource) -> Vec<Engine> {
         let _ = source;
         Vec::new()
     }
 
-    /// Prepares the other functions of a design document for calls. Not implemented by languages with views only.
-    ///
-    /// # Errors
-    /// If the language is not available, or has no such functions.
+    /// Prepares the other functions of a design document. Fails as [`Language::program`].
     fn design_program(&self, source: &DesignSource, limits: Limits) -> Result<Box<dyn DesignProgram>, CompileError> {
         let (_, _) = (source, limits);
         Err(CompileError::Unavailable(format!("the language {} has only views", self.name())))
     }
 
-    /// Compiles a `validate_doc_update` before its design document is saved. Not implemented by languages that report
-    /// errors at the first call, as CouchDB does for JavaScript.
-    ///
-    /// # Errors
-    /// If the function does not compile.
+    /// Compiles a `validate_doc_update` before its design document is saved; fails if it does not compile. Not
+    /// implemented by languages that report errors at the first call, as CouchDB does for JavaScript.
     fn check_validation(&self, function: Value<'_>) -> Result<(), CompileError> {
         let _ = function;
         Ok(())
@@ -166,11 +146,11 @@ pub trait Language: Send + Sync {
 pub struct Engine {
     /// Name, for example `native` or `quickjs`.
     pub name: &'static str,
-    /// Reason why it is not a faster one.
+    /// Reason for which the fastest engine does not run the function.
     pub reason: Option<&'static str>,
 }
 
-/// Documents that the fastest engine passed to another one.
+/// Documents that the fastest engine passed to another one (bail-outs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BailOuts {
     /// Index of the function.
@@ -181,19 +161,17 @@ pub struct BailOuts {
     pub documents: u64,
 }
 
-/// Removes rows, exceptions and log lines from [`Emissions`] before more are added. `Break` ends the program.
+/// Takes all rows, exceptions and log lines out of [`Emissions`]. `Break` ends the program.
 pub type TakeRows<'a> = dyn FnMut(&mut Emissions) -> ControlFlow<()> + 'a;
 
 /// Compiled map functions.
 pub trait Program: Send {
-    /// Runs every function on every document of `batch` and adds their rows to `output`, which must be empty.
+    /// Runs every function on every document of `batch` and adds their rows to `output`, which must be empty. Fails if
+    /// the build of the index must stop, or `take` returns `Break`.
     ///
     /// Whenever `output` is full ([`Emissions::is_full`]) after a function has processed a document, `take` is called
-    /// and must empty it. Rows of one document and function are always passed together, and for each function mostly in
-    /// the order of the documents.
-    ///
-    /// # Errors
-    /// If the build of the index must stop, or `take` returns `Break`.
+    /// and must empty it. Rows of one document and function are always passed together, and those of a function mostly
+    /// in the order of the documents.
     fn map_in_parts(
         &mut self,
         batch: &DocumentBatch,
@@ -201,21 +179,18 @@ pub trait Program: Send {
         take: &mut TakeRows<'_>,
     ) -> Result<(), RunError>;
 
-    /// As [`Self::map_in_parts`], for small batches whose rows are all taken at the end.
-    ///
-    /// # Errors
-    /// If the build of the index must stop.
+    /// As [`Self::map_in_parts`], for small batches, whose rows are all in `output` at the end.
     fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError> {
         self.map_in_parts(batch, output, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// Returns the engine of the map function at index `function`; `None` for a language with one engine.
+    /// Returns the engine of a map function; `None` for a language with one engine.
     fn engine(&self, function: usize) -> Option<Engine> {
         let _ = function;
         None
     }
 
-    /// Returns and resets the counts of documents that the fastest engine of a function passed to another one.
+    /// Returns and resets the counts of bail-outs.
     fn take_bail_outs(&mut self) -> Vec<BailOuts> {
         Vec::new()
     }
@@ -228,20 +203,13 @@ pub struct ReduceRows<'a> {
     pub rows: Vec<(&'a [u8], &'a str, &'a [u8])>,
 }
 
-/// A compiled reduce function. Both methods return one JSON text for each group, in order. An exception in the function
-/// makes the group `null`; a reduction that does not shrink, or exceeds [`Limits::reduction_bytes`], becomes an
-/// [`overflow_text`].
+/// A compiled reduce function. Both methods return one JSON text for each group, in order. An exception makes the group
+/// `null`; a reduction that does not shrink or exceeds [`Limits::reduction_bytes`] becomes an [`overflow_text`].
 pub trait Reducer: Send {
-    /// Reduces groups of rows.
-    ///
-    /// # Errors
-    /// If the machinery failed or a limit was exceeded.
+    /// Reduces groups of rows. Fails if a limit was exceeded, or the process or engine failed.
     fn reduce(&mut self, groups: &[ReduceRows<'_>]) -> Result<Vec<Vec<u8>>, RunError>;
 
-    /// Reduces groups of earlier reductions.
-    ///
-    /// # Errors
-    /// If the machinery failed or a limit was exceeded.
+    /// Reduces groups of earlier reductions. Fails as [`Self::reduce`].
     fn rereduce(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>, RunError>;
 
     /// Returns and removes the lines that the function wrote with `log`, if supported.

@@ -1,9 +1,8 @@
-//! Limits of user functions: [`Limits`] defines all of them, and [`Allowance`] counts the emissions of one function for
-//! one document.
+//! [`Limits`] of functions. [`Allowance`] counts the emissions of one function for one document.
 //!
-//! A document for which a function emits a key or a value that is too long has no rows of this function, as after an
-//! exception. A function that emits too many rows, or too many bytes, ends the build ([`Excess::ends_build`]). The
-//! languages enforce the limits, so that excessive output is not transferred from a worker into the server.
+//! If a key or a value is too long, the document has no rows of this function, as after an exception. An excess of rows
+//! or bytes ends the build ([`Excess::ends_build`]). The languages enforce the limits in their workers, so the server
+//! does not receive excessive output.
 
 use std::sync::Arc;
 
@@ -18,20 +17,19 @@ pub struct Limits {
     pub rows_per_document: u32,
     /// Maximum total bytes of the keys and values of these rows.
     pub bytes_per_document: u64,
-    /// Maximum length of an emitted key, as JSON. It is stored three times: as JSON, in sortable form, and in sortable
-    /// form with its document; and it may be copied into inner nodes.
+    /// Maximum length of an emitted key, as JSON. An index stores it three times, and copies in inner nodes.
     pub key_bytes: u64,
     /// Maximum length of an emitted value, as JSON: twice the maximum length of a document.
     pub value_bytes: u64,
-    /// Maximum length of a reduction, as JSON. Inner nodes contain one for each child.
+    /// Maximum length of a reduction, as JSON. Inner nodes contain one per child.
     pub reduction_bytes: u64,
-    /// Number of emitted bytes after which a program passes its rows on before it continues with the batch.
+    /// Number of emitted bytes after which a program passes on its rows before it continues with the batch.
     pub bytes_per_part: u64,
     /// Treatment of reductions that do not shrink.
     pub growth: Growth,
 }
 
-/// Source of limits that an administrator may change while the server runs.
+/// Source of limits that an administrator may change at run time.
 #[derive(Clone)]
 pub struct LimitsSource(Arc<dyn Fn() -> Limits + Send + Sync>);
 
@@ -42,7 +40,7 @@ impl LimitsSource {
         Self(Arc::new(read))
     }
 
-    /// Returns the limits of a program that is created now.
+    /// Returns the current limits.
     #[must_use]
     pub fn current(&self) -> Limits {
         (self.0)()
@@ -67,7 +65,7 @@ pub enum Growth {
     /// They are replaced by an error.
     #[default]
     Refused,
-    /// They are kept, and a line is logged.
+    /// They are kept and logged.
     Logged,
     /// They are kept.
     Allowed,
@@ -89,8 +87,7 @@ impl Default for Limits {
     }
 }
 
-/// Returns the text that is stored instead of a reduction that is too long for its input, or exceeds the limit, in
-/// CouchDB's words.
+/// Returns the text, as in CouchDB, that replaces a reduction that is too long for its input or exceeds the limit.
 #[must_use]
 pub fn overflow_text(input_bytes: u64, output_bytes: u64) -> Vec<u8> {
     let reason =
@@ -98,7 +95,7 @@ pub fn overflow_text(input_bytes: u64, output_bytes: u64) -> Vec<u8> {
     format!("{{\"reduce_overflow_error\":\"{reason}\"}}").into_bytes()
 }
 
-/// Remaining allowance of one function for one document.
+/// Remaining emissions of one function for one document.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
     limits: Limits,
@@ -124,14 +121,14 @@ pub enum Excess {
 }
 
 impl Excess {
-    /// Returns true if a function that emits forever exceeds this limit. The build then fails, because an index without
-    /// the rows of such a function would appear complete. A long key or value excludes only its document.
+    /// Returns true if a function that emits without end exceeds this limit. The build then fails, because an index
+    /// without the rows of such a function would appear complete. A long key or value excludes only its document.
     #[must_use]
     pub fn ends_build(self) -> bool {
         matches!(self, Self::Rows(_) | Self::Bytes(_))
     }
 
-    /// Returns the text that follows the name of the function and of the document.
+    /// Text for use after the name of the function and of the document.
     #[must_use]
     pub fn reason(self) -> String {
         self.to_string().trim_start_matches("limit_exceeded: ").to_owned()
@@ -145,22 +142,19 @@ impl Allowance {
         Self { limits, rows: limits.rows_per_document, bytes: limits.bytes_per_document }
     }
 
-    /// Returns the maximum length of the key of the next row.
+    /// Maximum length of the key of the next row.
     #[must_use]
     pub fn key_room(&self) -> u64 {
         self.limits.key_bytes.min(self.bytes)
     }
 
-    /// Returns the maximum length of the value of the next row after a key of `key_len` bytes.
+    /// Maximum length of the value of the next row after a key of `key_len` bytes.
     #[must_use]
     pub fn value_room(&self, key_len: usize) -> u64 {
         self.limits.value_bytes.min(self.bytes.saturating_sub(key_len as u64))
     }
 
-    /// Deducts a row.
-    ///
-    /// # Errors
-    /// If the row is not permitted; then nothing is deducted.
+    /// Deducts a row. Fails, without deducting, if the row is not permitted.
     pub fn take(&mut self, key_len: usize, value_len: usize) -> Result<(), Excess> {
         let Limits { key_bytes, value_bytes, rows_per_document, bytes_per_document, .. } = self.limits;
         let rows = self.rows.checked_sub(1).ok_or(Excess::Rows(rows_per_document))?;
@@ -195,7 +189,6 @@ mod tests {
             let result = rows.iter().try_for_each(|(key, value)| {
                 let fits = *key as u64 <= allowance.key_room() && *value as u64 <= allowance.value_room(*key);
                 let taken = allowance.take(*key, *value);
-                // A row that fits is rejected only because of the number of rows; a row that does not fit is rejected.
                 assert!(taken.is_ok() || !fits || taken == Err(Excess::Rows(3)), "{rows:?}: {taken:?}");
                 assert!(taken.is_err() || fits, "{rows:?}");
                 taken

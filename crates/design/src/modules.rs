@@ -1,8 +1,8 @@
 //! Binary modules of a design document, stored as attachments or in `views.lib`.
 //!
 //! In languages whose functions are modules, a source is `attachment:NAME` or `lib:NAME`, with an optional `#EXPORT`,
-//! or the module itself in base64. [`DesignDocument::embed_modules`] replaces names by modules, so that a source is
-//! self-contained: it identifies an index, and is sufficient for compiling it. This module compiles nothing.
+//! or the module itself in base64. [`DesignDocument::embed_modules`] replaces names by modules, because a source
+//! identifies an index and must be sufficient for compiling it.
 
 use std::sync::Arc;
 
@@ -22,17 +22,14 @@ impl DesignDocument {
         LANGUAGES.contains(&&*self.language)
     }
 
-    /// Returns true if `source` can be compiled only with its attachment.
+    /// Returns true if `source` requires an attachment for compiling.
     #[must_use]
     pub fn awaits_attachment(&self, source: &str) -> bool {
         self.has_modules() && source.trim_start().starts_with(ATTACHMENT)
     }
 
-    /// Replaces names by modules. `attachment` reads one by its name; the name of a missing module is kept, and the
-    /// language then reports an error.
-    ///
-    /// # Errors
-    /// Those of `attachment`.
+    /// Replaces names by modules. `attachment` reads one by its name; its errors are returned. The name of a missing
+    /// module is kept, so the language reports an error.
     pub fn embed_modules<E>(
         &mut self,
         mut attachment: impl FnMut(&str) -> Result<Option<Vec<u8>>, E>,

@@ -1,13 +1,11 @@
-//! Rewrite rules of design documents: [`Rule`] matches the path and the method of a request, and constructs another
-//! path. The semantics are CouchDB's (`chttpd_rewrite`).
+//! Rewrite rules of design documents, as CouchDB's `chttpd_rewrite`: [`Rule`] constructs another path of a request.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use settee_model::json::{Kind, Value, write_array, write_string};
 
-/// Characters that are not escaped in constructed paths and queries.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Parameters with JSON values. CouchDB parses them before it looks for a rule.
+/// Parameters with JSON values, which CouchDB parses before it selects a rule.
 pub const JSON_PARAMETERS: [&str; 6] = ["key", "startkey", "start_key", "endkey", "end_key", "keys"];
 
 /// Maximum number of leading `..` in a target: from a design document to its database.
@@ -26,23 +24,17 @@ pub struct Rule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Literal(String),
-    /// `:name`
     Variable(String),
-    /// `*`
     Rest,
 }
 
 #[derive(Clone, Debug)]
 enum Template {
-    /// A text, including `:name` and `*`.
     Text(String),
-    /// An array of texts and other values.
     List(Vec<Template>),
-    /// Any other value, as JSON text.
     Json(Vec<u8>),
 }
 
-/// `formats`: conversions of the text of a variable.
 #[derive(Clone, Copy, Debug)]
 enum Format {
     Int,
@@ -57,30 +49,27 @@ enum Bound {
 
 type Bindings = Vec<(String, Bound)>;
 
-/// Reason why rules are rejected.
+/// Cause of the rejection of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RewriteError {
     /// A rule has no `to`.
     #[error("invalid_rewrite_target")]
     NoTarget,
-    /// A rule leaves its database.
+    /// A rule refers to a path outside of its database.
     #[error("too many ../.. segments")]
     Insecure,
 }
 
-/// The result of a rule.
+/// Result of a rule.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rewritten {
-    /// The path relative to the design document.
+    /// Path relative to the design document.
     pub path: String,
-    /// The parameters, decoded.
+    /// Decoded parameters.
     pub query: Vec<(String, String)>,
 }
 
-/// Parses the rules of a design document. With `secure` a rule that leaves the database is an error.
-///
-/// # Errors
-/// If a rule has no target, or leaves the database.
+/// Parses the rules of a design document. Fails if a rule has no target or, with `secure`, leaves the database.
 pub fn parse(rewrites: Value<'_>, secure: bool) -> Result<Vec<Rule>, RewriteError> {
     rewrites.elements().filter(|rule| rule.is_object()).map(|rule| Rule::parse(rule, secure)).collect()
 }
@@ -127,7 +116,6 @@ impl Rule {
         }
         let made: Bindings =
             self.query.iter().map(|(name, template)| (name.clone(), self.fill(template, &bindings))).collect();
-        // Parameters of the rule take precedence over bound ones.
         bindings.retain(|(name, _)| !made.iter().any(|(set, _)| set == name));
         bindings.extend(made);
         let path = self.make_path(&bindings, rest);
@@ -147,7 +135,6 @@ impl Rule {
         }
     }
 
-    /// Returns the value of `:name`. Any other text, and an unbound variable, is returned unchanged.
     fn look_up(&self, text: &str, bindings: &Bindings) -> Bound {
         let Some(name) = text.strip_prefix(':').or_else(|| (text == "*").then_some(text)) else {
             return Bound::Text(text.to_owned());
@@ -197,7 +184,7 @@ impl Template {
     }
 }
 
-/// Encodes a client's text as one segment. Dots are escaped, so that they cannot change the level.
+/// Encodes a client's text as one segment. Escaped dots cannot change the level.
 fn quote_segment(text: &str) -> String {
     if matches!(text, "." | "..") { text.replace('.', "%2E") } else { quote(text) }
 }
@@ -252,7 +239,6 @@ fn parts(path: &str, secure: bool) -> Result<Vec<Part>, RewriteError> {
     Ok(parts)
 }
 
-/// Returns the variables of a path and the segments of `*`, or `None` if the path does not match.
 fn bind<'a>(pattern: &[Part], path: &'a [&'a str]) -> Option<(Bindings, &'a [&'a str])> {
     let mut bindings = Vec::new();
     let mut rest = path;
@@ -272,8 +258,7 @@ fn bind<'a>(pattern: &[Part], path: &'a [&'a str]) -> Option<(Bindings, &'a [&'a
     rest.is_empty().then_some((bindings, rest))
 }
 
-/// Returns path and query of a request to `path`, which is relative to `prefix`. The result never leaves the
-/// root.
+/// Returns path and query of a request to `path`, which is relative to `prefix`. The result never leaves the root.
 #[must_use]
 pub fn target(prefix: &str, path: &str, query: &[(String, String)]) -> String {
     let mut made: Vec<&str> = Vec::new();
@@ -341,7 +326,6 @@ mod tests {
         check("GET", "/docs/a/b", &[], None);
         check("GET", "/", &[], Some("/db/_design/d/_view/v?limit=1"));
         check("GET", "/up", &[], Some("/db/x%20y"));
-        // Text of a client is always a name and never changes the level.
         check("GET", "/docs/..", &[], Some("/db/%2E%2E?id=.."));
         check(
             "GET",

@@ -8,17 +8,14 @@ use crate::{
     CallError, CompileError, DesignProgram, DesignSource, DocumentBatch, Language, Limits, ListSession, ListSink,
 };
 
-/// Implements the call of a function of a design document: its path and its arguments.
 type Answers = dyn Fn(&DesignSource, &[&str], &[&[u8]]) -> Result<Vec<u8>, CallError> + Send + Sync;
 
-/// The language `javascript` without JavaScript: functions of design documents can be called, whatever their source is;
-/// views, filters and lists are not supported.
+/// The language `javascript` without JavaScript, for calls of functions with any source. It has no views or lists.
 #[derive(Clone)]
 pub struct Scripted(Arc<Answers>);
 
 impl Scripted {
-    /// Creates a language whose calls `answers` serves, given the design document, the path of the function, and its
-    /// arguments.
+    /// `answers` serves calls, given the design document, the path of the function and its arguments.
     pub fn new<F>(answers: F) -> Self
     where
         F: Fn(&DesignSource, &[&str], &[&[u8]]) -> Result<Vec<u8>, CallError> + Send + Sync + 'static,

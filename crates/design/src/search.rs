@@ -1,4 +1,4 @@
-//! [`SearchDefinition`]: the definition of a search index in a design document.
+//! [`SearchDefinition`]: a search index in a design document.
 //!
 //! The search crate interprets analyzers and fields; [`Language::index_program`](crate::Language::index_program)
 //! specifies the output of index functions.
@@ -9,20 +9,20 @@ use settee_model::json::Value;
 
 use crate::design_document::{raw, text};
 
-/// The two types of search indexes in CouchDB.
+/// Types of search indexes in CouchDB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SearchKind {
-    /// Indexes of the member `nouveau`, whose functions call `index(type, name, value, options)`.
+    /// Member `nouveau`; functions call `index(type, name, value, options)`.
     Nouveau,
-    /// Indexes of the older member `indexes`, whose functions call `index(name, value, options)`.
+    /// The older member `indexes`; functions call `index(name, value, options)`.
     Clouseau,
 }
 
 impl SearchKind {
-    /// Both types.
+    /// All types.
     pub const ALL: [Self; 2] = [Self::Nouveau, Self::Clouseau];
 
-    /// Returns the member of a design document that contains them.
+    /// Member of a design document that contains the definitions.
     #[must_use]
     pub const fn member(self) -> &'static str {
         match self {
@@ -31,7 +31,6 @@ impl SearchKind {
         }
     }
 
-    /// Returns the member of a definition that names its analyzer.
     const fn analyzer(self) -> &'static str {
         match self {
             Self::Nouveau => "default_analyzer",
@@ -47,25 +46,23 @@ pub struct SearchDefinition {
     pub kind: SearchKind,
     /// Name; an index of the other type may have the same.
     pub name: Arc<str>,
-    /// Source of the index function; JSON text if the functions of the language are not strings. CouchDB accepts
-    /// definitions without one and reports an error when they are searched.
+    /// Source of the index function; JSON text if it is not a string. CouchDB accepts definitions without a function
+    /// and reports an error when they are searched.
     pub index: Option<Arc<str>>,
-    /// True if `index` is a declarative definition instead of a function. Its fields have Nouveau's form in either type
-    /// of index, and arbitrary names.
+    /// True if `index` is a declarative definition instead of a function. Its fields have Nouveau's form and any names.
     pub is_declared: bool,
     /// `default_analyzer` or `analyzer` as JSON text.
     pub analyzer: Option<Arc<str>>,
     /// `field_analyzers` as JSON text.
     pub field_analyzers: Option<Arc<str>>,
-    /// `vectors` as JSON text: the fields of a Nouveau index that contain vectors. CouchDB has none.
+    /// `vectors` as JSON text: vector fields of a Nouveau index. CouchDB has none.
     pub vectors: Option<Arc<str>>,
 }
 
-/// Version of Lucene whose results Nouveau indexes reproduce, which CouchDB writes into their definitions.
+/// Version of Lucene whose results Nouveau indexes reproduce. CouchDB writes it into new definitions.
 const LUCENE_VERSION: u64 = 10;
 
-/// Returns the body of a new design document as CouchDB stores it: each Nouveau definition contains the version of
-/// Lucene. `None` if nothing must be added.
+/// Adds the version of Lucene to Nouveau definitions, as CouchDB does; `None` if all have it.
 #[must_use]
 pub fn with_lucene_version(body: Value<'_>) -> Option<Vec<u8>> {
     let lacks = |definition: Value<'_>| definition.is_object() && definition.get("lucene_version").is_none();
@@ -101,7 +98,6 @@ fn write_members<'a>(out: &mut Vec<u8>, object: Value<'a>, mut write: impl FnMut
     out.push(b'}');
 }
 
-/// Returns the search indexes of the design document `body`, Nouveau indexes first.
 pub(crate) fn definitions(body: Value<'_>) -> Vec<SearchDefinition> {
     let of = |kind: SearchKind| {
         let members = body.get(kind.member()).into_iter().flat_map(Value::members);

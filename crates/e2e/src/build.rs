@@ -8,10 +8,9 @@ use crate::process;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
-/// The arguments that build the `settee` program.
 pub const BUILD: &[&str] = &["build", "--release", "--package", "settee-server"];
 
-/// Builds the `settee` program, unless one was given.
+/// Does nothing if a program was given.
 pub fn build(workspace: &Workspace) -> Result<Tally> {
     if workspace.program.is_some() {
         return Ok(Tally::one(true));
@@ -23,7 +22,6 @@ pub fn logged(workspace: &Workspace, name: &str, arguments: &[&str]) -> Result<T
     finish(&mut workspace.cargo(arguments), &workspace.log(name)?)
 }
 
-/// Runs a command, and shows the end of its log if it fails.
 pub fn finish(command: &mut std::process::Command, log: &Path) -> Result<Tally> {
     let succeeded = process::run_logged(command, log)?;
     if !succeeded {

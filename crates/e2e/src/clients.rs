@@ -1,8 +1,8 @@
 //! Runs the suites of `clients/`, which test the server with clients of CouchDB ([`run`]).
 //!
 //! The packages of the suites are installed from their lockfiles into the build directory, where they are kept for the
-//! next run; the checkout stays clean. The tests themselves are defined by the suites: only their output is parsed
-//! here, for the counts and for failures.
+//! next run; the checkout stays clean. The suites define the tests: only their output is parsed here, for the counts
+//! and for failures.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,15 @@ use crate::workspace::{ALLOW_MISSING, Workspace};
 struct Suite {
     name: &'static str,
     lockfiles: &'static [&'static str],
-    /// Command that prints the version of the language.
     version: &'static [&'static str],
-    install: fn(&Place) -> Result<Vec<Command>>,
-    play: fn(&Place) -> Result<Command>,
+    install: fn(&SuiteDirectories) -> Result<Vec<Command>>,
+    play: fn(&SuiteDirectories) -> Result<Command>,
     count: fn(&str) -> Tally,
-    /// Start of the first line about failed tests in its output.
     failures: &'static str,
 }
 
-struct Place {
+struct SuiteDirectories {
     sources: PathBuf,
-    /// In the build directory.
     installed: PathBuf,
 }
 
@@ -55,13 +52,11 @@ const SUITES: [Suite; 2] = [
     },
 ];
 
-/// Builds the server, then [`run`]s.
 pub(crate) fn command(workspace: &Workspace) -> Result<Tally> {
     let built = build::build(workspace)?;
     if built.holds() { run(workspace) } else { Ok(built) }
 }
 
-/// Runs all suites against one server and counts every test.
 pub fn run(workspace: &Workspace) -> Result<Tally> {
     for suite in &SUITES {
         suite.install(workspace)?;
@@ -83,30 +78,34 @@ pub fn run(workspace: &Workspace) -> Result<Tally> {
 }
 
 impl Suite {
-    fn place(&self, workspace: &Workspace) -> Place {
-        Place { sources: workspace.root.join("clients").join(self.name), installed: workspace.packages(self.name) }
+    fn directories(&self, workspace: &Workspace) -> SuiteDirectories {
+        SuiteDirectories {
+            sources: workspace.root.join("clients").join(self.name),
+            installed: workspace.packages(self.name),
+        }
     }
 
-    /// Installs the packages unless the same ones were installed for the same version of the language.
+    /// Does nothing if the same packages were installed for the same version of the language.
     fn install(&self, workspace: &Workspace) -> Result<()> {
-        let place = self.place(workspace);
+        let directories = self.directories(workspace);
         let mut wanted = self.language()?;
         for lockfile in self.lockfiles {
-            let path = place.sources.join(lockfile);
+            let path = directories.sources.join(lockfile);
             let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
             wanted.push_str(&text);
         }
-        let stamp = place.installed.join("installed.txt");
+        let stamp = directories.installed.join("installed.txt");
         if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
             return Ok(());
         }
         println!("    installing packages for {}", self.name);
-        if place.installed.exists() {
-            fs::remove_dir_all(&place.installed)
-                .with_context(|| format!("cannot empty {}", place.installed.display()))?;
+        if directories.installed.exists() {
+            fs::remove_dir_all(&directories.installed)
+                .with_context(|| format!("cannot empty {}", directories.installed.display()))?;
         }
-        fs::create_dir_all(&place.installed).with_context(|| format!("cannot create {}", place.installed.display()))?;
-        for mut command in (self.install)(&place)? {
+        fs::create_dir_all(&directories.installed)
+            .with_context(|| format!("cannot create {}", directories.installed.display()))?;
+        for mut command in (self.install)(&directories)? {
             let log = workspace.log(&format!("clients-{}-install", self.name))?;
             if !process::run_logged(&mut command, &log)? {
                 process::show_tail(&log);
@@ -125,7 +124,7 @@ impl Suite {
 
     fn run(&self, workspace: &Workspace, url: &str) -> Result<Tally> {
         let log = workspace.log(&format!("clients-{}", self.name))?;
-        let mut command = (self.play)(&self.place(workspace))?;
+        let mut command = (self.play)(&self.directories(workspace))?;
         command.env("SETTEE_URL", url).env("SETTEE_BINARY", workspace.binary());
         if workspace.allow_missing {
             command.env(ALLOW_MISSING, "1");
@@ -134,7 +133,6 @@ impl Suite {
         let output = process::read_lossy(&log);
         let mut tally = (self.count)(&output);
         if !succeeded && tally.holds() {
-            // The suite ended before its summary.
             tally += Tally::one(false);
         }
         println!("    {}: {} passed, {} failed", self.name, tally.passed, tally.failed);
@@ -151,20 +149,20 @@ impl Suite {
     }
 }
 
-fn npm_ci(place: &Place) -> Result<Vec<Command>> {
+fn npm_ci(directories: &SuiteDirectories) -> Result<Vec<Command>> {
     for file in ["package.json", "package-lock.json"] {
-        fs::copy(place.sources.join(file), place.installed.join(file))
-            .with_context(|| format!("cannot copy {file} into {}", place.installed.display()))?;
+        fs::copy(directories.sources.join(file), directories.installed.join(file))
+            .with_context(|| format!("cannot copy {file} into {}", directories.installed.display()))?;
     }
     let mut npm = Command::new("npm");
     // leveldb is precompiled, so no install script of the packages needs to run.
-    npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&place.installed);
+    npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&directories.installed);
     Ok(vec![npm])
 }
 
-fn node_test(place: &Place) -> Result<Command> {
-    let mut files: Vec<PathBuf> = fs::read_dir(&place.sources)
-        .with_context(|| format!("cannot list {}", place.sources.display()))?
+fn node_test(directories: &SuiteDirectories) -> Result<Command> {
+    let mut files: Vec<PathBuf> = fs::read_dir(&directories.sources)
+        .with_context(|| format!("cannot list {}", directories.sources.display()))?
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.to_string_lossy().ends_with(".test.js"))
@@ -173,7 +171,7 @@ fn node_test(place: &Place) -> Result<Command> {
     let mut node = Command::new("node");
     node.args(["--test", "--test-reporter=spec"])
         .args(files)
-        .env("NODE_PATH", place.installed.join("node_modules"))
+        .env("NODE_PATH", directories.installed.join("node_modules"))
         .env("NO_COLOR", "1");
     Ok(node)
 }
@@ -190,20 +188,19 @@ pub(crate) fn count_node(output: &str) -> Tally {
     Tally::of(count("pass "), count("fail ") + count("cancelled "))
 }
 
-fn pip_install(place: &Place) -> Result<Vec<Command>> {
+fn pip_install(directories: &SuiteDirectories) -> Result<Vec<Command>> {
     let mut venv = Command::new("python3");
-    venv.args(["-m", "venv"]).arg(&place.installed);
-    let mut pip = Command::new(python(&place.installed));
+    venv.args(["-m", "venv"]).arg(&directories.installed);
+    let mut pip = Command::new(python(&directories.installed));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
         .args(["--require-hashes", "--only-binary", ":all:", "--requirement"])
-        .arg(place.sources.join("requirements.txt"));
+        .arg(directories.sources.join("requirements.txt"));
     Ok(vec![venv, pip])
 }
 
-fn unittest(place: &Place) -> Result<Command> {
-    let mut python = Command::new(python(&place.installed));
-    // -B: no compiled files in the checkout.
-    python.args(["-B", "-m", "unittest", "discover", "--verbose", "--start-directory"]).arg(&place.sources);
+fn unittest(directories: &SuiteDirectories) -> Result<Command> {
+    let mut python = Command::new(python(&directories.installed));
+    python.args(["-B", "-m", "unittest", "discover", "--verbose", "--start-directory"]).arg(&directories.sources);
     Ok(python)
 }
 
@@ -239,7 +236,7 @@ fn count_python(output: &str) -> Tally {
     Tally::of(u64::saturating_sub(total, failed + skipped), failed)
 }
 
-/// Returns `text` from its first line that starts with `start`.
+/// Starts at the first line that starts with `start`.
 pub(crate) fn from_line<'a>(text: &'a str, start: &str) -> Option<&'a str> {
     if text.starts_with(start) {
         return Some(text);

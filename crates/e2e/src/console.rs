@@ -1,8 +1,8 @@
-//! The web console's own checks ([`run`]): types, lints, unit tests, and each flow in Chromium against a server, also the
-//! walk-through of the documentation.
+//! The web console's own checks ([`run`]): types, lints, unit tests, and each flow in Chromium against a server, also
+//! the walk-through of the documentation.
 //!
-//! Its packages are installed from the lockfile into the build directory, together with a copy of the sources; the
-//! checkout stays clean. `crates/console` embeds the console in the program.
+//! The packages are installed from the lockfile into the build directory, together with a copy of the sources; the
+//! checkout stays clean.
 
 use std::fs;
 use std::path::Path;
@@ -17,18 +17,14 @@ use crate::server::{Access, Server, stopped_tally};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
-/// Directories that are not copied, because checks do not need them or create them again.
 const NOT_COPIED: [&str; 2] = ["node_modules", "dist"];
-/// The first line about failed tests in the output of Node's test runner.
 const FAILURES: &str = "✖ failing tests:";
 
-/// Builds the server, then [`run`]s.
 pub(crate) fn command(workspace: &Workspace) -> Result<Tally> {
     let built = build::build(workspace)?;
     if built.holds() { run(workspace) } else { Ok(built) }
 }
 
-/// Checks the sources, then runs the tests in a browser. Every test counts.
 pub fn run(workspace: &Workspace) -> Result<Tally> {
     let place = workspace.packages("console");
     install(workspace, &place)?;
@@ -37,7 +33,6 @@ pub fn run(workspace: &Workspace) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Copies the sources, and installs the packages unless the same ones are installed.
 fn install(workspace: &Workspace, place: &Path) -> Result<()> {
     let sources = workspace.root.join("console");
     if place.exists() {
@@ -65,7 +60,6 @@ fn install(workspace: &Workspace, place: &Path) -> Result<()> {
     fs::write(&stamp, lock).with_context(|| format!("cannot write {}", stamp.display()))
 }
 
-/// Types, lints and unit tests.
 fn check(workspace: &Workspace, place: &Path) -> Result<Tally> {
     let log = workspace.log("console-check")?;
     let succeeded = process::run_logged(&mut npm(place, &["run", "check"]), &log)?;
@@ -73,7 +67,6 @@ fn check(workspace: &Workspace, place: &Path) -> Result<Tally> {
     if !succeeded {
         process::show_tail(&log);
         if tally.holds() {
-            // Types or lints failed, so no test was counted.
             tally += Tally::one(false);
         }
     }

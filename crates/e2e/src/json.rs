@@ -5,7 +5,6 @@ pub(crate) fn member<'a>(json: &'a str, name: &str) -> Option<&'a str> {
     rest.split_once('"').map(|(value, _)| value)
 }
 
-/// The number of a member, without a sign.
 pub(crate) fn number(json: &str, name: &str) -> Option<u64> {
     let (_, rest) = json.split_once(&format!("\"{name}\":"))?;
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()

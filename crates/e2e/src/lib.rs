@@ -25,7 +25,6 @@ pub mod workspace;
 use anyhow::{Result, bail};
 use workspace::Workspace;
 
-/// The suites with their options, for the help of the command line.
 pub const HELP: &str = "\
   conformance   replays the recorded responses of CouchDB against this server
                   --area A     only this area (may be repeated)
@@ -59,14 +58,11 @@ pub const HELP: &str = "\
                   --delay-us N  added round-trip time of the network in the second half (1000); 0 omits that half
 ";
 
-/// Names of the suites.
 pub const SUITES: &[&str] =
     &["attack", "chaos", "clients", "cluster", "cluster-bench", "conformance", "console", "readme", "s3"];
 
-/// Runs the suite `name`, one of [`SUITES`]. Returns false if it ran and found a problem.
-///
-/// # Errors
-/// If the suite does not exist, an argument is invalid, or the suite cannot run.
+/// `name` is one of [`SUITES`]. Returns false if the suite ran and found a problem. Fails if the suite does not exist,
+/// an argument is invalid, or the suite cannot run.
 pub fn command(name: &str, workspace: &Workspace, arguments: &[String]) -> Result<bool> {
     let tally = match name {
         "attack" => attack::run(workspace, &attack::Options::parse(arguments)?)?,

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-const SIGN_OF_LIFE: Duration = Duration::from_secs(60);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(100);
 const TAIL_LINES: usize = 120;
 
-/// Runs `command` to its end with everything it prints in `log`. True if it succeeded.
+/// `log` receives everything that `command` prints. Returns true if it succeeded.
 pub fn run_logged(command: &mut Command, log: &Path) -> Result<bool> {
     let output = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     let errors = output.try_clone().context("cannot share the log")?;
@@ -21,27 +21,25 @@ pub fn run_logged(command: &mut Command, log: &Path) -> Result<bool> {
     let mut child =
         command.stdout(output).stderr(errors).spawn().with_context(|| format!("cannot start `{program}`"))?;
     let started = Instant::now();
-    let mut next_sign = SIGN_OF_LIFE;
+    let mut next_sign = PROGRESS_INTERVAL;
     loop {
         if let Some(status) = child.try_wait().context("cannot wait for a child process")? {
             return Ok(status.success());
         }
         if started.elapsed() > next_sign {
             println!("    {:>3} min: {}", next_sign.as_secs() / 60, last_line(log));
-            next_sign += SIGN_OF_LIFE;
+            next_sign += PROGRESS_INTERVAL;
         }
         thread::sleep(POLL);
     }
 }
 
-/// Runs `command` with its output on the terminal. True if it succeeded.
 pub fn run_shown(command: &mut Command) -> Result<bool> {
     let program = command.get_program().to_string_lossy().into_owned();
     let status = command.status().with_context(|| format!("cannot start `{program}`"))?;
     Ok(status.success())
 }
 
-/// Output of a program, which must succeed.
 pub fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("cannot start `{program}`"))?;
@@ -52,7 +50,6 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(text)
 }
 
-/// True if `program` is found on the path.
 pub fn exists(program: &str) -> bool {
     let Some(path) = std::env::var_os("PATH") else {
         return false;
@@ -60,7 +57,6 @@ pub fn exists(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Prints the end of a log and the path of the whole file.
 pub fn show_tail(log: &Path) {
     let text = read_lossy(log);
     let lines: Vec<&str> = text.lines().collect();
@@ -70,7 +66,6 @@ pub fn show_tail(log: &Path) {
     println!("    the whole output: {}", log.display());
 }
 
-/// The text of a file; empty if it cannot be read.
 pub fn read_lossy(path: &Path) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }

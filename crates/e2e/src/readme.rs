@@ -20,25 +20,20 @@ use crate::workspace::Workspace;
 const ADDRESS: &str = "http://127.0.0.1:5984";
 const FENCE: &str = "```sh session";
 const EXPECTATION: &str = "#=>";
-/// Separates the outputs of chunks; no command of the session prints it.
 const SEPARATOR: char = '\u{1e}';
 
 #[derive(Debug, PartialEq, Eq)]
 struct Chunk {
     commands: String,
-    /// Counted from 1, in the page.
     line: usize,
-    /// `None` if nothing is compared.
     expected: Option<String>,
 }
 
-/// Builds the server, then [`run`]s.
 pub(crate) fn command(workspace: &Workspace) -> Result<Tally> {
     let built = build::build(workspace)?;
     if built.holds() { run(workspace) } else { Ok(built) }
 }
 
-/// Runs all sessions. Every compared output counts.
 pub fn run(workspace: &Workspace) -> Result<Tally> {
     let mut tally = Tally::default();
     for page in pages(workspace)? {
@@ -47,7 +42,7 @@ pub fn run(workspace: &Workspace) -> Result<Tally> {
     Ok(tally)
 }
 
-/// The pages with sessions, as paths below the root. README.md must be one.
+/// Paths below the root of pages with sessions. README.md must be one.
 fn pages(workspace: &Workspace) -> Result<Vec<String>> {
     let mut pages = vec!["README.md".to_owned()];
     for folder in ["docs", "docs/operation"] {
@@ -64,7 +59,7 @@ fn pages(workspace: &Workspace) -> Result<Vec<String>> {
 }
 
 fn run_page(workspace: &Workspace, page: &str) -> Result<Tally> {
-    let mut server = Server::start(workspace, "readme", Access::Party)?;
+    let mut server = Server::start(workspace, "readme", Access::AdminParty)?;
     let mut tally = against(workspace, page, &server)?;
     let stopped = server.stop();
     if let Err(error) = &stopped {
@@ -77,7 +72,6 @@ fn run_page(workspace: &Workspace, page: &str) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Runs the session of a page against a running server.
 pub fn against(workspace: &Workspace, page: &str, server: &Server) -> Result<Tally> {
     let text = std::fs::read_to_string(workspace.root.join(page)).with_context(|| format!("cannot read {page}"))?;
     let chunks = chunks(page, &text)?;
@@ -100,7 +94,6 @@ pub fn against(workspace: &Workspace, page: &str, server: &Server) -> Result<Tal
     Ok(tally)
 }
 
-/// Runs a script in an empty folder, where `settee` is the program that was built.
 fn in_folder(workspace: &Workspace, script: &str) -> Result<Output> {
     let folder = workspace.scratch("session");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -109,12 +102,11 @@ fn in_folder(workspace: &Workspace, script: &str) -> Result<Output> {
     let mut command = Command::new("bash");
     command.args(["-c", script]).current_dir(&folder).env("PATH", format!("{}:{path}", programs.display()));
     let output = command.output().context("cannot start bash");
-    // Files that cannot be removed are left among the temporary files.
     let _ = std::fs::remove_dir_all(&folder);
     output
 }
 
-/// The chunks of a page: commands up to and including their expected output.
+/// A chunk is commands up to and including their expected output.
 fn chunks(name: &str, page: &str) -> Result<Vec<Chunk>> {
     let mut chunks: Vec<Chunk> = Vec::new();
     let mut inside = false;
@@ -172,7 +164,6 @@ fn compare(page: &str, chunks: &[Chunk], output: &str) -> Tally {
     tally
 }
 
-/// True if `text` matches `pattern`, in which `...` matches any text.
 fn matches(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once("...") else {
         return pattern == text;

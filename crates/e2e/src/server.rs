@@ -16,7 +16,6 @@ use crate::tally::Tally;
 use crate::workspace::Workspace;
 
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// Maximum duration of a shutdown after SIGTERM, guaranteed by the server.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -24,33 +23,29 @@ const POLL: Duration = Duration::from_millis(20);
 pub enum Access {
     /// An administrator `admin` with the password `pw` exists.
     Admin,
-    /// No administrator exists: all local clients have all permissions.
-    Party,
+    AdminParty,
 }
 
 impl Access {
     fn give(self, command: &mut Command) {
         match self {
             Self::Admin => command.env("COUCHDB_USER", "admin").env("COUCHDB_PASSWORD", "pw"),
-            Self::Party => command.env_remove("COUCHDB_USER").env_remove("COUCHDB_PASSWORD"),
+            Self::AdminParty => command.env_remove("COUCHDB_USER").env_remove("COUCHDB_PASSWORD"),
         };
     }
 }
 
-/// A running server. It is killed and its data is removed when this is dropped.
+/// Killed, and its data removed, when this is dropped.
 pub struct Server {
     child: Child,
-    /// The address that the server prints, without the slash at the end.
     address: String,
     access: Access,
     data: PathBuf,
     log: PathBuf,
-    /// The program and its arguments, for a restart.
     again: Vec<OsString>,
 }
 
 impl Server {
-    /// Starts the server and waits until it listens.
     pub fn start(workspace: &Workspace, purpose: &str, access: Access) -> Result<Self> {
         Self::start_with(workspace, purpose, access, &[])
     }
@@ -59,7 +54,7 @@ impl Server {
         Self::start_within(workspace, purpose, access, settings, &|_| {})
     }
 
-    /// Same, with a call of `confine` with the process id before the process becomes the server.
+    /// Calls `confine` with the process id before the process becomes the server.
     pub(crate) fn start_within(
         workspace: &Workspace,
         purpose: &str,
@@ -95,7 +90,6 @@ impl Server {
         let settings = settings.iter().flat_map(|setting| ["--set", *setting]).map(OsString::from);
         let again: Vec<OsString> =
             [binary.into()].into_iter().chain(arguments).chain([data.clone().into()]).chain(settings).collect();
-        // The shell waits for a line, and is then replaced by the server.
         let mut command = Command::new("sh");
         command.args(["-c", "read -r line && exec \"$0\" \"$@\" </dev/null"]).args(&again);
         let mut server = Self::spawn(workspace, purpose, access, command.stdin(Stdio::piped()), data)?;
@@ -108,7 +102,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts a server from a prepared command, which is replaced by the server, and waits until it listens.
+    /// The server replaces the prepared command. Waits until it listens.
     pub fn start_prepared(
         workspace: &Workspace,
         purpose: &str,
@@ -137,7 +131,6 @@ impl Server {
         Ok(Self { child, address: String::new(), access, data, log, again: Vec::new() })
     }
 
-    /// Kills the server without a shutdown, as in a crash.
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.child.kill().context("the server cannot be killed")?;
         self.child.wait().context("the server does not end")?;
@@ -164,11 +157,11 @@ impl Server {
         Ok(())
     }
 
-    /// The URL, with the administrator's name and password if there is one, without a slash at the end.
+    /// Contains the administrator's name and password, if any, and no slash at the end.
     pub fn url(&self) -> String {
         match self.access {
             Access::Admin => self.address.replacen("http://", "http://admin:pw@", 1),
-            Access::Party => self.address.clone(),
+            Access::AdminParty => self.address.clone(),
         }
     }
 
@@ -176,7 +169,6 @@ impl Server {
         self.child.id()
     }
 
-    /// Returns true if the process has ended on its own.
     pub(crate) fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait().context("cannot read the status of the server")?.is_some())
     }
@@ -207,8 +199,6 @@ impl Server {
         }
     }
 
-    /// Stops the server and waits for its end. Returns an error if the server does not end in time, or ends with an
-    /// error.
     pub fn stop(&mut self) -> Result<()> {
         if let Some(status) = self.child.try_wait().context("cannot read the status of the server")? {
             bail!("the server ended before SIGTERM was sent ({status})");
@@ -233,25 +223,22 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both calls fail if the server has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.data);
     }
 }
 
-/// Tally of a shutdown: empty unless it failed.
 pub fn stopped_tally(stopped: &Result<()>) -> Tally {
     Tally::of(0, u64::from(stopped.is_err()))
 }
 
-/// Returns a port that is free now; another process may take it.
+/// Another process may take the port that is free now.
 pub fn free_port() -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("no port is free")?;
     Ok(listener.local_addr().context("no port is free")?.port())
 }
 
-/// The address in the server's output so far, without the slash at its end.
 fn listening_address(log: &str) -> Option<String> {
     let at = log.find("http://127.0.0.1:").or_else(|| log.find("http://0.0.0.0:"))?;
     let end = at + log[at..].find(|c: char| !c.is_ascii_alphanumeric() && !":/.".contains(c))?;

@@ -2,7 +2,6 @@
 
 use std::ops::AddAssign;
 
-/// The number of passed and failed checks, with remarks for the closing lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub passed: u64,
@@ -25,7 +24,6 @@ impl Tally {
         self.failed == 0
     }
 
-    /// Prints the closing line of a command; false if something failed.
     pub fn closing_line(&self) -> bool {
         println!("{} passed, {} failed", self.passed, self.failed);
         self.holds()

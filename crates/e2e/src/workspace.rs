@@ -5,14 +5,11 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-/// The variable that permits tests to be skipped because a package is missing.
 pub const ALLOW_MISSING: &str = "SETTEE_ALLOW_MISSING";
 
 pub struct Workspace {
     pub root: PathBuf,
-    /// Cargo's directory for programs of the release profile, which contains this program.
     profile: PathBuf,
-    /// A program that replaces the one that is built here.
     pub program: Option<PathBuf>,
     /// Tests and steps whose packages are missing are skipped. Otherwise they fail.
     pub allow_missing: bool,
@@ -28,7 +25,6 @@ impl Workspace {
         Ok(Self { root, profile, program, allow_missing })
     }
 
-    /// The `settee` program: the given one, or the path of the one that is built here.
     pub fn binary(&self) -> PathBuf {
         self.program.clone().unwrap_or_else(|| self.profile.join("settee"))
     }
@@ -47,17 +43,14 @@ impl Workspace {
         Ok(folder.join(format!("{step}.log")))
     }
 
-    /// Directory for packages of another language that tests need.
     pub fn packages(&self, language: &str) -> PathBuf {
         self.profile.join("xtask-packages").join(language)
     }
 
-    /// A directory for the data of one run of a server. It does not exist yet.
     pub fn scratch(&self, purpose: &str) -> PathBuf {
         std::env::temp_dir().join(format!("settee-{purpose}-{}", std::process::id()))
     }
 
-    /// The recorded scenarios, the program that replays them, and the list of known differences.
     pub fn conformance(&self) -> PathBuf {
         self.root.join("conformance")
     }

@@ -21,7 +21,6 @@ pub fn accepts_gzip_or_identity(headers: &HeaderMap) -> bool {
     accepts_gzip(headers) || quality_of_encoding(headers, "identity").is_none_or(|quality| quality > 0.0)
 }
 
-/// Returns the quality that the client assigns to an encoding, by name or with `*`.
 fn quality_of_encoding(headers: &HeaderMap, encoding: &str) -> Option<f32> {
     let list =
         qualities(headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default());

@@ -17,10 +17,9 @@ use unzip::Unzip;
 
 use crate::Error;
 
-/// Number of bytes of a compressed body that are decompressed in one step.
 const UNZIP_BYTES: usize = 16 << 10;
 
-/// Reads a whole body of at most `limit_bytes`, also after decompression. Its memory belongs to `account`.
+/// Reads at most `limit_bytes`, also after decompression. The memory of the body belongs to `account`.
 pub async fn read<B>(
     body: B,
     headers: &HeaderMap,
@@ -58,7 +57,6 @@ async fn read_plain<B>(
 where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
 {
-    // Most bodies arrive in one piece, which is not copied.
     let (mut first, mut all) = (Bytes::new(), Vec::new());
     while let Some(frame) = timeout.frame(&mut body).await {
         let Ok(piece) = frame?.into_data() else { continue };

@@ -11,7 +11,7 @@ use crate::budget::{Account, Held};
 use bytes::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
-use settee_threads::{Cancellation, Failed, give_way};
+use settee_threads::{Cancellation, Failed, lower_priority};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
@@ -21,31 +21,29 @@ use pipe::{Pieces, Pipe};
 use crate::Error;
 use crate::respond::{self, Aborted, Response};
 
-/// Approximate size of the pieces of a streamed response. A smaller response is sent whole.
+/// A smaller response is sent whole.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// Size of a text from which on the thread yields before it reads the text.
 const LONG_BYTES: usize = 128 << 10;
 
-/// Number of pieces that are buffered for a slow client.
 const PIECES_WAITING: usize = 4;
 
-/// Memory of a streamed response in addition to its pieces and documents: the socket and TLS buffers of its
-/// connection, the cursors and read-ahead of its snapshot, and the stack of its thread.
+/// Memory of a streamed response in addition to its pieces and documents: the socket and TLS buffers of its connection,
+/// the cursors and read-ahead of its snapshot, and the stack of its thread.
 const LONG_ANSWER_BYTES: usize = 256 << 10;
 
-/// Runs `write` on a thread that may wait for its client. The output is the body of a JSON response, which is
-/// sent whole if it is short and streamed otherwise. After the first piece `write` must report errors by
-/// [`Output::fail`]. [`Output::set_head`] can replace the status and the headers.
+/// Runs `write` on a thread that may wait for its client. The output is the body of a JSON response, which is sent
+/// whole if it is short and streamed otherwise. After the first piece `write` must report errors by [`Output::fail`].
+/// [`Output::set_head`] can replace the status and the headers.
 pub async fn stream(
     admission: Admission,
     write: impl FnOnce(&mut Output) -> Result<(), Error> + Send + 'static,
 ) -> Result<Response, Error> {
     let permit = admission.acquire().await;
-    let (begun, beginning) = oneshot::channel();
+    let (begun, first_piece) = oneshot::channel();
     let timeout = admission.timeout();
     let account = Arc::clone(admission.account());
-    // Reserved before the work starts and owned by the output; a short response releases it immediately.
+    // Reserved before the work starts and owned by the output. A short response releases it immediately.
     let memory = account.hold(LONG_ANSWER_BYTES.min(account.limit() / 2)).await?;
     let task = admission.spawn(move || {
         let sink = Sink::Unsent { begun, permit, timeout };
@@ -54,7 +52,7 @@ pub async fn stream(
         let result = write(&mut output);
         output.finish(result)
     });
-    match beginning.await {
+    match first_piece.await {
         Ok((head, pieces)) => Ok(head.apply(respond::streamed("application/json", pieces))),
         // The writer ended before the first piece was full.
         Err(_) => {
@@ -64,19 +62,18 @@ pub async fn stream(
     }
 }
 
-/// Runs `work` on a thread that may wait for the client that receives the pieces of `sender`.
 pub async fn piping<T: Send + 'static>(
     admission: Admission,
     sender: mpsc::Sender<Result<Bytes, Aborted>>,
     work: impl FnOnce(Pipe) -> T + Send + 'static,
 ) -> Result<T, Failed> {
     let permit = admission.acquire().await;
-    let pipe = Pipe::beside(sender, permit, admission.timeout(), Arc::clone(admission.account()));
+    let pipe = Pipe::sharing_sender(sender, permit, admission.timeout(), Arc::clone(admission.account()));
     admission.spawn(move || work(pipe)).end().await
 }
 
-/// Runs `work` that needs much memory and time for its client, once both are available. The work yields to
-/// short work. No thread is occupied while it waits for memory.
+/// Runs work that needs much memory and time, once both are available. The work yields to short work. No thread is
+/// occupied while it waits for memory.
 pub async fn long<T: Send + 'static>(
     admission: Admission,
     bytes: usize,
@@ -84,33 +81,31 @@ pub async fn long<T: Send + 'static>(
 ) -> Result<T, Error> {
     let _permit = admission.acquire().await;
     let _memory = admission.account().hold(bytes).await?;
-    let give_way_and_work = move || {
-        give_way();
+    let work_with_low_priority = move || {
+        lower_priority();
         work()
     };
-    Ok(admission.spawn(give_way_and_work).end().await?)
+    Ok(admission.spawn(work_with_low_priority).end().await?)
 }
 
-/// The status and the headers of a response that differ from those of a JSON response.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
-    instead: Option<(StatusCode, HeaderMap)>,
-    besides: HeaderMap,
+    replacement: Option<(StatusCode, HeaderMap)>,
+    additional: HeaderMap,
 }
 
 impl Head {
-    /// Creates a head with these headers only.
     pub fn new(status: StatusCode, headers: HeaderMap) -> Self {
-        Self { instead: Some((status, headers)), besides: HeaderMap::new() }
+        Self { replacement: Some((status, headers)), additional: HeaderMap::new() }
     }
 
     fn apply(self, mut response: Response) -> Response {
-        if let Some((status, headers)) = self.instead {
+        if let Some((status, headers)) = self.replacement {
             *response.status_mut() = status;
             *response.headers_mut() = headers;
             response.headers_mut().entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
         }
-        response.headers_mut().extend(self.besides);
+        response.headers_mut().extend(self.additional);
         response
     }
 }
@@ -120,36 +115,32 @@ pub struct Output {
     buffer: Vec<u8>,
     sink: Sink,
     account: Arc<Account>,
-    /// Reservations for the text that is about to be written.
     expected: Vec<Held>,
-    /// True if the body ends with an error.
     has_failed: bool,
-    /// The reservation of [`LONG_ANSWER_BYTES`].
     _memory: Held,
 }
 
 enum Sink {
     Unsent { begun: oneshot::Sender<(Head, Pieces)>, permit: ClientPermit, timeout: Duration },
     Pieces(Pipe),
-    Gone,
+    Closed,
 }
 
 impl Output {
-    /// Replaces the head of the response. Has no effect after the first piece is sent.
+    /// Has no effect after the first piece is sent.
     pub fn set_head(&mut self, head: Head) {
-        self.head.instead = head.instead;
+        self.head.replacement = head.replacement;
     }
 
-    /// Adds a header to the response, whatever its head is. Has no effect after the first piece is sent.
+    /// Adds the header to any head. Has no effect after the first piece is sent.
     pub fn add_header(&mut self, name: HeaderName, value: &str) {
-        respond::set(&mut self.head.besides, name, value);
+        respond::set(&mut self.head.additional, name, value);
     }
 
     pub fn account(&self) -> &Arc<Account> {
         &self.account
     }
 
-    /// Returns the flag that is set when the client has disconnected.
     pub fn cancellation(&self) -> &Cancellation {
         self.account.cancellation()
     }
@@ -158,11 +149,11 @@ impl Output {
         &mut self.buffer
     }
 
-    /// Reserves memory for a large text before it is written, waiting for it if necessary, and yields to short
-    /// work. After an error the caller must not write more.
+    /// Reserves memory for a large text before it is written, waiting for it if necessary, and yields to short work.
+    /// After an error the caller must not write more.
     pub fn expect(&mut self, bytes: usize) -> Result<(), Error> {
         if bytes >= LONG_BYTES {
-            give_way();
+            lower_priority();
         }
         if bytes >= PIECE_BYTES {
             self.expected.push(Handle::current().block_on(self.account.hold(bytes))?);
@@ -170,8 +161,8 @@ impl Output {
         Ok(())
     }
 
-    /// Sends the buffer if it is large enough. Must be called between rows. Returns `Break` when the client
-    /// has disconnected.
+    /// Sends the buffer if it is large enough. Must be called between rows. Returns `Break` when the client has
+    /// disconnected.
     pub fn row_done(&mut self) -> ControlFlow<()> {
         if self.cancellation().is_cancelled() {
             return ControlFlow::Break(());
@@ -179,7 +170,7 @@ impl Output {
         if self.buffer.len() < PIECE_BYTES { ControlFlow::Continue(()) } else { self.send() }
     }
 
-    /// Sends the buffer, whatever its size. The response then has no `Content-Length`.
+    /// Sends the buffer, regardless of its size. The response then has no `Content-Length`.
     pub fn begin(&mut self) -> ControlFlow<()> {
         self.send()
     }
@@ -189,37 +180,36 @@ impl Output {
         !matches!(self.sink, Sink::Unsent { .. })
     }
 
-    /// Ends a response of which a part was sent with `text`. It is aborted after the text, because no client must
-    /// take it for a complete response.
+    /// Ends a response of which a part was sent with `text`. It is aborted after the text, because no client must take
+    /// it for a complete response.
     pub fn fail(&mut self, error: &Error, text: &[u8]) {
-        tracing::warn!(name = %error.name, reason = %error.reason, "an answer broke off");
+        tracing::warn!(name = %error.name, reason = %error.reason, "a response was aborted");
         self.buffer.extend_from_slice(text);
         self.has_failed = true;
     }
 
-    /// Ends a body that is not JSON with an error. If nothing was sent yet, the error becomes the response;
-    /// otherwise the connection is aborted.
+    /// Ends a body that is not JSON. If nothing was sent yet, the error becomes the response; otherwise the connection
+    /// is aborted.
     pub fn break_off<E: Deref<Target = Error>>(&mut self, error: E) -> Result<(), E> {
-        match std::mem::replace(&mut self.sink, Sink::Gone) {
+        match std::mem::replace(&mut self.sink, Sink::Closed) {
             unsent @ Sink::Unsent { .. } => {
                 self.sink = unsent;
                 Err(error)
             }
             Sink::Pieces(pipe) => {
-                tracing::warn!(name = %error.name, reason = %error.reason, "an answer broke off");
+                tracing::warn!(name = %error.name, reason = %error.reason, "a response was aborted");
                 self.buffer.clear();
                 drop(pipe);
                 Ok(())
             }
-            Sink::Gone => Ok(()),
+            Sink::Closed => Ok(()),
         }
     }
 
     fn send(&mut self) -> ControlFlow<()> {
         let piece = Bytes::from(std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE_BYTES + 1024)));
-        // From here on the pipe accounts for the memory.
         self.expected.clear();
-        let mut pipe = match std::mem::replace(&mut self.sink, Sink::Gone) {
+        let mut pipe = match std::mem::replace(&mut self.sink, Sink::Closed) {
             Sink::Unsent { begun, permit, timeout } => {
                 let (pipe, pieces) = Pipe::new(PIECES_WAITING, permit, timeout, Arc::clone(&self.account));
                 if begun.send((std::mem::take(&mut self.head), pieces)).is_err() {
@@ -228,14 +218,13 @@ impl Output {
                 pipe
             }
             Sink::Pieces(pipe) => pipe,
-            Sink::Gone => return ControlFlow::Break(()),
+            Sink::Closed => return ControlFlow::Break(()),
         };
         pipe.send(piece)?;
         self.sink = Sink::Pieces(pipe);
         ControlFlow::Continue(())
     }
 
-    /// Returns the head and the body if nothing of them was sent yet.
     fn finish(mut self, result: Result<(), Error>) -> Result<(Head, Bytes), Error> {
         if !self.is_begun() {
             return result.map(|()| (self.head, Bytes::from(self.buffer)));
@@ -246,7 +235,7 @@ impl Output {
         if !self.buffer.is_empty() && self.send().is_break() {
             return Ok((self.head, Bytes::new()));
         }
-        // The pipe of a failed response is not ended.
+        // A failed response must not be ended.
         if let (false, Sink::Pieces(pipe)) = (self.has_failed, self.sink) {
             pipe.end();
         }

@@ -1,10 +1,9 @@
 //! [`Budget`]: the memory limit for all bodies and responses in flight.
 //!
-//! Memory that the server holds for the client of a request is counted on the request's [`Account`]: its body
-//! while it is processed, and the part of the response that the client has not received yet. A request beyond
-//! the budget is rejected and may be retried, and the clients that have been inactive longest are
-//! disconnected. The memory of the store, of indexes and of worker processes is not counted here; they have
-//! limits of their own.
+//! Memory that the server holds for the client of a request is counted on the request's [`Account`]: its body while it
+//! is processed, and the part of the response that the client has not received yet. A request beyond the budget is
+//! rejected and may be retried, and the clients that have been inactive longest are disconnected. The store, indexes
+//! and worker processes have limits of their own.
 
 mod account;
 
@@ -20,22 +19,22 @@ use tokio::time::Instant;
 
 pub use account::{Account, Held, SLICE_BYTES};
 
-/// Fill levels of the budget of a share: from the first, inactive clients are disconnected; from the second,
-/// after a shorter time.
+/// Fill levels of the budget of a share: from the first, inactive clients are disconnected; from the second, after a
+/// shorter time.
 const TIGHT_PERCENT: usize = 60;
 const FULL_PERCENT: usize = 85;
 
-/// Time for which a client may hold memory without progress, at each of the two fill levels. A slow connection
-/// transfers a piece in less than the first.
+/// A client may hold memory without progress for this time, at each of the two fill levels. A slow connection transfers
+/// a piece in less than the first.
 const STALL_TIGHT: Duration = Duration::from_secs(2);
 const STALL_FULL: Duration = Duration::from_millis(200);
 
-/// Minimum interval between two scans of all accounts, because a scan takes time and more frequent ones would
-/// find nothing.
-const RELIEVE_EVERY_MS: u64 = 20;
+/// Minimum interval between two scans of all accounts, because a scan takes time and more frequent ones would find
+/// nothing.
+const DISCONNECT_INTERVAL_MS: u64 = 20;
 
-/// Classes of clients with different parts of the budget. Unauthenticated clients leave memory for users, and
-/// both leave memory for administrators, because these must be able to stop an attack.
+/// Classes of clients with different parts of the budget. Unauthenticated clients leave memory for users, and both
+/// leave memory for administrators, because these must be able to stop an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     Anonymous,
@@ -44,7 +43,6 @@ pub enum Share {
 }
 
 impl Share {
-    /// Returns the rank of these clients among the owners of processes.
     pub fn rank(self) -> Rank {
         match self {
             Self::Anonymous => Rank::Anonymous,
@@ -62,16 +60,13 @@ impl Share {
     }
 }
 
-/// The memory of bodies and responses, and the accounts that hold it.
 pub struct Budget {
     total: usize,
     used: AtomicUsize,
-    /// Accounts that have held memory.
     accounts: Mutex<HashMap<u64, Weak<Account>>>,
     next: AtomicU64,
-    /// Time of the last scan for inactive clients.
-    relieved_ms: AtomicU64,
-    freed: Notify,
+    disconnected_ms: AtomicU64,
+    released: Notify,
     begun: Instant,
 }
 
@@ -82,8 +77,8 @@ impl Budget {
             used: AtomicUsize::new(0),
             accounts: Mutex::default(),
             next: AtomicU64::new(0),
-            relieved_ms: AtomicU64::new(0),
-            freed: Notify::new(),
+            disconnected_ms: AtomicU64::new(0),
+            released: Notify::new(),
             begun: Instant::now(),
         })
     }
@@ -102,7 +97,6 @@ impl Budget {
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok()
     }
 
-    /// Counts `bytes` that are already allocated.
     fn count(&self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -110,13 +104,13 @@ impl Budget {
     fn give_back(&self, bytes: usize) {
         if bytes > 0 {
             self.used.fetch_sub(bytes, Ordering::Relaxed);
-            // Each waiter notifies the next one: of hundreds of waiters only some could get the memory, and
-            // all would check.
-            self.freed.notify_one();
+            // Each waiter notifies the next one: of hundreds of waiters only some could get the memory, and all would
+            // check.
+            self.released.notify_one();
         }
     }
 
-    /// Returns true if clients of this share should hold as little memory as possible.
+    /// Clients of this share should then hold as little memory as possible.
     fn is_tight(&self, share: Share) -> bool {
         self.fills(self.used(), share, TIGHT_PERCENT)
     }
@@ -139,17 +133,17 @@ impl Budget {
         self.accounts.lock().remove(&id);
     }
 
-    /// Disconnects inactive clients, those that have been inactive longest first, until the budget is not
-    /// tight any more for `share`. Clients of a better share are not disconnected.
-    fn relieve(&self, share: Share) {
+    /// Disconnects inactive clients, those that have been inactive longest first, until the budget is not tight any
+    /// more for `share`. Clients of a better share are not disconnected.
+    fn disconnect_stalled(&self, share: Share) {
         let now_ms = self.now_ms();
-        if !self.is_tight(share) || now_ms < self.relieved_ms.load(Ordering::Relaxed) + RELIEVE_EVERY_MS {
+        if !self.is_tight(share) || now_ms < self.disconnected_ms.load(Ordering::Relaxed) + DISCONNECT_INTERVAL_MS {
             return;
         }
-        self.relieved_ms.store(now_ms, Ordering::Relaxed);
+        self.disconnected_ms.store(now_ms, Ordering::Relaxed);
         // The guard is released first, because an account that ends concurrently needs the lock.
         let accounts: Vec<Arc<Account>> = self.accounts.lock().values().filter_map(Weak::upgrade).collect();
-        let leaving: usize = accounts.iter().filter(|account| account.is_cut()).map(|account| account.held()).sum();
+        let leaving: usize = accounts.iter().filter(|account| account.is_aborted()).map(|account| account.held()).sum();
         let mut used = self.used().saturating_sub(leaving);
         let mut idle: Vec<(u64, &Arc<Account>)> = accounts
             .iter()
@@ -166,9 +160,9 @@ impl Budget {
             tracing::info!(
                 stalled_ms,
                 bytes = account.held(),
-                "a client that did nothing was cut off: memory is short"
+                "an inactive client was disconnected because memory is scarce"
             );
-            account.cut();
+            account.abort();
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One connection: detects its protocol, enforces its limits, and closes it in order.
 //!
-//! HTTP/1.1 and HTTP/2 share each port. With TLS the client selects the protocol in the handshake (ALPN),
-//! without it by its first bytes (prior knowledge). A [`Handler`] answers the requests.
+//! HTTP/1.1 and HTTP/2 share each port. With TLS the client selects the protocol in the handshake (ALPN), without it by
+//! its first bytes (prior knowledge). A [`Handler`] answers the requests.
 
 use std::convert::Infallible;
 use std::io;
@@ -21,55 +21,49 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::beginning::Beginnings;
 use crate::origin::{Peer, Scheme};
+use crate::request_permits::RequestPermits;
 use crate::respond::Response;
 use crate::shutdown::until_true;
 use crate::slots::Ending;
-use crate::stream::{Begun, Paced};
-use crate::target::{HeadLimits, Lenient};
+use crate::stream::{PrefixedStream, TimeoutStream};
+use crate::target::{HeadLimits, TolerantStream};
 use crate::tls::Tls;
 use settee_settings::{Key, Settings, chttpd, key::Number};
 
-/// The first bytes of a client that speaks HTTP/2 without TLS.
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Additional buffer space of the HTTP library, so that [`Lenient`] and not the library detects a head that
+/// Additional buffer space of the HTTP library, so that [`TolerantStream`] and not the library detects a head that
 /// exceeds the limits.
-const ROOM_BYTES: usize = 16 << 10;
-const ROOM_HEADERS: usize = 8;
+const SPARE_BUFFER_BYTES: usize = 16 << 10;
+const SPARE_HEADERS: usize = 8;
 
-/// Maximum number of unread request body bytes that are buffered, for each stream and for a whole connection.
+/// Unread request body bytes that are buffered, for each stream and for a whole connection.
 const H2_WINDOW_BYTES: u32 = 256 << 10;
 
-/// Maximum number of unsent response bytes that are buffered for each stream.
+/// Unsent response bytes that are buffered for each stream.
 const H2_SEND_BUFFER_BYTES: usize = 128 << 10;
 
-/// Maximum number of streams that are reset before they are handled; a client that exceeds it is disconnected.
+/// A client that resets more streams before they are handled is disconnected.
 const H2_RESETS_MAX: usize = 100;
 
-/// Maximum number of unsent response bytes in the socket buffer.
+/// Unsent response bytes in the socket buffer.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 128 << 10;
 
-/// Interval of keep-alive pings on a connection without traffic.
 const H2_PING_EVERY: Duration = Duration::from_secs(75);
 const H2_PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Time that a connection has to announce its end to the client.
-const LEAVE_TIME: Duration = Duration::from_millis(100);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Maximum size and number of fields of a head.
     pub head: HeadLimits,
     /// Timeout of a handshake, and of each head that the client has started to send.
     pub head_time: Duration,
-    /// Time for which a connection may stay open without a request.
     pub idle_time: Duration,
-    /// Time for which a client may receive nothing of a response.
+    /// Maximum time for which a client may receive nothing of a response.
     pub send_time: Duration,
-    /// Maximum number of concurrent requests on an HTTP/2 connection.
     pub streams: u32,
 }
 
@@ -96,29 +90,26 @@ pub enum Accepted {
     Unix(UnixStream),
 }
 
-/// Answers the requests of all connections.
 pub trait Handler: Send + Sync {
     fn settings(&self) -> &dyn Settings;
 
     /// Returns the response to a request. `ending` disconnects its client.
-    fn answer(
+    fn handle(
         self: Arc<Self>,
         request: Request<Incoming>,
         peer: Peer,
         ending: Arc<Ending>,
     ) -> Pin<Box<dyn Future<Output = Response> + Send>>;
 
-    /// Is called when the server stops and accepts no further connections. Must not block.
+    /// Called when the server stops and accepts no further connections. Must not block.
     fn stop(&self);
 }
 
-/// The handler of the requests, and the permits of HTTP/2 requests.
 pub struct Service {
     pub handler: Arc<dyn Handler>,
-    pub beginnings: Beginnings,
+    pub request_permits: RequestPermits,
 }
 
-/// Serves a client until it disconnects, until it is disconnected, or until the server stops.
 pub async fn serve(service: Arc<Service>, client: Accepted, ending: Arc<Ending>, stopping: watch::Receiver<bool>) {
     let limits = Limits::of(service.handler.settings());
     // Boxed, so that each kind of connection occupies only the memory of its own future.
@@ -135,7 +126,7 @@ pub async fn serve(service: Arc<Service>, client: Accepted, ending: Arc<Ending>,
             set_options(&stream);
             let handshake = tokio::select! {
                 handshake = Box::pin(timeout(limits.head_time, tls.accept(stream))) => handshake,
-                () = ending.leave() => return,
+                () = ending.close_requested() => return,
             };
             match handshake {
                 Ok(Ok(stream)) => {
@@ -155,15 +146,13 @@ pub async fn serve(service: Arc<Service>, client: Accepted, ending: Arc<Ending>,
 fn set_options(stream: &TcpStream) {
     // Responses are written at once, so Nagle's algorithm would only add delay.
     let _ = stream.set_nodelay(true);
-    // Without this limit the kernel buffers megabytes for a client that reads nothing, at the expense of other
-    // clients.
+    // Without this limit the kernel buffers megabytes for a client that reads nothing, at the expense of other clients.
     #[cfg(target_os = "linux")]
     let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES);
 }
 
 type Ended = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// Detects the protocol of the client.
 async fn begin<S>(
     service: Arc<Service>,
     mut stream: S,
@@ -175,16 +164,16 @@ async fn begin<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let beginning = tokio::select! {
-        beginning = timeout(limits.head_time, read_beginning(&mut stream)) => beginning??,
+    let preface = tokio::select! {
+        preface = timeout(limits.head_time, read_preface(&mut stream)) => preface??,
         () = until_true(&mut stopping) => return Ok(()),
-        () = ending.leave() => return Ok(()),
+        () = ending.close_requested() => return Ok(()),
     };
-    if beginning.is_empty() {
+    if preface.is_empty() {
         return Ok(());
     }
-    let is_h2 = beginning == H2_PREFACE;
-    let stream = Begun::new(Paced::new(stream, limits.send_time), beginning);
+    let is_h2 = preface == H2_PREFACE;
+    let stream = PrefixedStream::new(TimeoutStream::new(stream, limits.send_time), preface);
     if is_h2 {
         Box::pin(h2(service, stream, peer, limits, ending, stopping)).await
     } else {
@@ -192,22 +181,21 @@ where
     }
 }
 
-/// Reads until the preface of HTTP/2 is recognized or excluded. Returns an empty buffer if the client
-/// disconnects.
-async fn read_beginning(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
-    let mut beginning = Vec::with_capacity(H2_PREFACE.len());
-    while beginning.len() < H2_PREFACE.len() && H2_PREFACE.starts_with(&beginning) {
-        let room = H2_PREFACE.len() - beginning.len();
-        if (&mut *stream).take(room as u64).read_buf(&mut beginning).await? == 0 {
+/// Reads until the preface of HTTP/2 is recognized or excluded. Returns an empty buffer if the client disconnects.
+async fn read_preface(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+    let mut preface = Vec::with_capacity(H2_PREFACE.len());
+    while preface.len() < H2_PREFACE.len() && H2_PREFACE.starts_with(&preface) {
+        let room = H2_PREFACE.len() - preface.len();
+        if (&mut *stream).take(room as u64).read_buf(&mut preface).await? == 0 {
             break;
         }
     }
-    Ok(beginning)
+    Ok(preface)
 }
 
 async fn h1<S>(
     service: Arc<Service>,
-    stream: Begun<Paced<S>>,
+    stream: PrefixedStream<TimeoutStream<S>>,
     peer: Peer,
     limits: &Limits,
     ending: &Arc<Ending>,
@@ -219,30 +207,30 @@ where
     let own = Arc::clone(ending);
     let serve = service_fn(move |request| {
         // An idle connection has no memory for a request, because the future is boxed.
-        let answer = Arc::clone(&service.handler).answer(request, peer, Arc::clone(&own));
+        let answer = Arc::clone(&service.handler).handle(request, peer, Arc::clone(&own));
         async move { Ok::<_, Infallible>(answer.await) }
     });
     let mut builder = http1::Builder::new();
     // Pipelined responses are not flushed together, because the library would then buffer whole responses that
-    // the client does not read. The library's timeout also runs while the connection is idle; `Lenient` has
+    // the client does not read. The library's timeout also runs while the connection is idle; `TolerantStream` has
     // the timeout of a head that has started.
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle_time)
-        .max_buf_size(limits.head.bytes + ROOM_BYTES)
-        .max_headers(limits.head.headers + ROOM_HEADERS)
+        .max_buf_size(limits.head.bytes + SPARE_BUFFER_BYTES)
+        .max_headers(limits.head.headers + SPARE_HEADERS)
         // Some clients compare header names case-sensitively, in CouchDB's spelling: `Content-Type`, not
         // `content-type`.
         .title_case_headers(true);
-    let stream = Lenient::new(stream, limits.head, limits.head_time);
+    let stream = TolerantStream::new(stream, limits.head, limits.head_time);
     let connection = pin!(builder.serve_connection(TokioIo::new(stream), serve));
     let served = run(connection, until_true(&mut stopping), ending, http1::Connection::graceful_shutdown);
-    unless_cut(served, ending).await
+    until_aborted(served, ending).await
 }
 
 async fn h2<S>(
     service: Arc<Service>,
-    stream: Begun<Paced<S>>,
+    stream: PrefixedStream<TimeoutStream<S>>,
     peer: Peer,
     limits: &Limits,
     ending: &Arc<Ending>,
@@ -256,14 +244,14 @@ where
     let last_ms = Arc::new(AtomicU64::new(0));
     let noted_ms = Arc::clone(&last_ms);
     let own = Arc::clone(ending);
-    let begins = Arc::new(service.beginnings.of_connection());
+    let permits = Arc::new(service.request_permits.for_connection());
     let serve = service_fn(move |request: Request<Incoming>| {
         noted_ms.store(since_begun(), Ordering::Relaxed);
-        let (handler, own, begins) = (Arc::clone(&service.handler), Arc::clone(&own), Arc::clone(&begins));
+        let (handler, own, permits) = (Arc::clone(&service.handler), Arc::clone(&own), Arc::clone(&permits));
         async move {
-            let begin = begins.begin().await;
+            let permit = permits.acquire().await;
             // Waiting requests have no memory for their response, because the future is boxed.
-            Ok::<_, Infallible>(begin.of(handler.answer(request, peer, own)).await)
+            Ok::<_, Infallible>(permit.run(handler.handle(request, peer, own)).await)
         }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -295,20 +283,19 @@ where
         }
     };
     let connection = pin!(builder.serve_connection(TokioIo::new(stream), serve));
-    unless_cut(run(connection, end, ending, http2::Connection::graceful_shutdown), ending).await
+    until_aborted(run(connection, end, ending, http2::Connection::graceful_shutdown), ending).await
 }
 
-/// Aborts a connection if its client is disconnected by the server.
-async fn unless_cut(served: impl Future<Output = Ended>, ending: &Ending) -> Ended {
+/// The server may disconnect the client.
+async fn until_aborted(served: impl Future<Output = Ended>, ending: &Ending) -> Ended {
     tokio::select! {
         ended = served => ended,
-        () = ending.cut() => Err(io::Error::new(io::ErrorKind::TimedOut, "the client did nothing for too long").into()),
+        () = ending.aborted() => Err(io::Error::new(io::ErrorKind::TimedOut, "the client was inactive for too long").into()),
     }
 }
 
-/// Runs a connection. After `end` completes or the connection is asked to close, it accepts no further
-/// requests, and open ones may finish. A connection that closes in favour of others has no open requests; it
-/// gets a short time to announce its end.
+/// After `end` completes or the connection is asked to close, it accepts no further requests, and open ones may finish.
+/// A connection that closes in favour of others has no open requests; it gets a short time to announce its end.
 async fn run<C>(
     mut connection: Pin<&mut C>,
     end: impl Future<Output = ()>,
@@ -321,10 +308,10 @@ where
     let leaves = tokio::select! {
         ended = connection.as_mut() => return Ok(ended?),
         () = end => false,
-        () = ending.leave() => true,
+        () = ending.close_requested() => true,
     };
     shut_down(connection.as_mut());
-    if leaves && let Ok(ended) = timeout(LEAVE_TIME, connection.as_mut()).await {
+    if leaves && let Ok(ended) = timeout(CLOSE_TIMEOUT, connection.as_mut()).await {
         return Ok(ended?);
     }
     if leaves && !ending.has_requests() {

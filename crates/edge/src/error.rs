@@ -1,6 +1,4 @@
 //! [`Error`]: a refusal or a failure as status, name and reason.
-//!
-//! The crate above encodes it, and converts the errors of all other crates.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,7 +13,7 @@ pub struct Error {
     pub status: StatusCode,
     pub name: Cow<'static, str>,
     pub reason: Cow<'static, str>,
-    /// The JSON text that replaces [`Self::reason`] in the response.
+    /// Replaces [`Self::reason`] in the response.
     pub json_reason: Option<Bytes>,
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -25,35 +23,30 @@ impl Error {
         Self { status, name: name.into(), reason: reason.into(), json_reason: None, headers: Vec::new() }
     }
 
-    /// Returns 400 `bad_request`.
     pub fn bad_request(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", reason)
     }
 
-    /// Returns 408 for a client that stopped sending within a request.
     #[must_use]
     pub fn request_timeout(reason: &'static str) -> Self {
         Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", reason)
     }
 
-    /// Returns 413 for a body that exceeds the limit of its resource.
     #[must_use]
     pub fn too_large() -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the request entity is too large")
     }
 
-    /// Returns 414.
     #[must_use]
     pub fn uri_too_long() -> Self {
         Self::new(StatusCode::URI_TOO_LONG, "too_long", "the request URI is too long")
     }
 
-    /// Returns 415 for a body with an unsupported encoding.
     pub fn bad_encoding(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_content_type", reason)
     }
 
-    /// Returns 429; the client may retry after `wait`.
+    /// The client may retry after `wait`.
     #[must_use]
     pub fn too_many_requests(wait: Duration) -> Self {
         let reason = "this client makes more requests than it may; see the header Retry-After";
@@ -63,19 +56,18 @@ impl Error {
         error
     }
 
-    /// Returns 500 for failures that no client can fix. The caller logs the cause.
+    /// No client can fix the failure. The caller logs the cause.
     pub fn internal(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error", reason)
     }
 
-    /// Returns 503 for a temporary failure; the client may retry.
+    /// Temporary: the client may retry.
     pub fn for_now(reason: impl Into<Cow<'static, str>>) -> Self {
         let mut error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason);
         error.headers.push((header::RETRY_AFTER, HeaderValue::from_static("1")));
         error
     }
 
-    /// Returns 503 because the memory for requests is exhausted; the client may retry.
     #[must_use]
     pub fn short_of_memory() -> Self {
         Self::for_now("the memory for requests is in use; see the header Retry-After")

@@ -7,20 +7,20 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 
 use crate::respond::{self, Body, Response};
 
-/// Returns true if the header `If-None-Match` contains `tag`, which includes its quotation marks. The list is
-/// separated by commas and spaces, and weak tags match. As in CouchDB `*` matches nothing.
+/// `tag` includes its quotation marks. The list is separated by commas and spaces, and weak tags match. As in CouchDB
+/// `*` matches nothing.
 pub fn is_known(header: Option<&str>, tag: &str) -> bool {
     let tags = header.unwrap_or_default().split([',', ' ']);
     tags.map(|one| one.strip_prefix("W/").unwrap_or(one)).any(|one| one == tag)
 }
 
-/// Returns true if the request headers contain `tag`, which has no quotation marks.
+/// `tag` has no quotation marks.
 pub fn knows(headers: &HeaderMap, tag: &str) -> bool {
     let header = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     is_known(header, &format!("\"{tag}\""))
 }
 
-/// Returns a response 304. The caller adds the tag.
+/// The caller must add the tag.
 pub fn not_modified() -> Response {
     // Without a body the HTTP library would omit the length.
     let mut response = Response::new(Body::Whole(Some(Bytes::new())));

@@ -1,7 +1,5 @@
 //! The edge of the server: connections, HTTP/1.1 and HTTP/2, TLS, request bodies, responses, and the memory and the
-//! threads that they may use.
-//!
-//! This crate is independent of databases and of CouchDB's interface: a handler of the crate above answers the requests.
+//! threads that they may use. A handler of the crate above answers the requests.
 
 mod error;
 #[cfg(test)]
@@ -10,7 +8,6 @@ mod tests;
 pub use error::Error;
 
 pub mod accept;
-pub mod beginning;
 pub mod body;
 pub mod bridge;
 pub mod budget;
@@ -19,6 +16,7 @@ pub mod etag;
 pub mod origin;
 pub mod proxies;
 pub mod rate;
+pub mod request_permits;
 pub mod respond;
 pub mod server;
 pub mod shutdown;

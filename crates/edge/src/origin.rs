@@ -1,5 +1,5 @@
-//! The origin (scheme and host) of this server from the view of the client. Behind a proxy it is taken from
-//! the proxy's headers ([`Forwarded`]). It is only written into responses; no authorization depends on it.
+//! The origin (scheme and host) of this server from the view of the client. Behind a proxy it is taken from the proxy's
+//! headers ([`Forwarded`]). It is only written into responses; no authorization depends on it.
 
 use std::net::IpAddr;
 
@@ -29,13 +29,13 @@ impl Scheme {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
-    /// The address of the peer: 127.0.0.1 for a Unix socket, the address of the client behind trusted proxies.
+    /// 127.0.0.1 for a Unix socket, the address of the client behind trusted proxies.
     pub ip: IpAddr,
     pub scheme: Scheme,
 }
 
-/// Names of the headers in which proxies pass the original host and scheme (`[chttpd] x_forwarded_host`,
-/// `x_forwarded_ssl`, `x_forwarded_proto`).
+/// Proxies pass the original host and scheme in these headers (`[chttpd] x_forwarded_host`, `x_forwarded_ssl`,
+/// `x_forwarded_proto`).
 #[derive(Clone, Debug)]
 pub struct Forwarded {
     host: Option<HeaderName>,
@@ -45,7 +45,7 @@ pub struct Forwarded {
 
 impl Forwarded {
     pub fn of(settings: &dyn Settings) -> Self {
-        // An invalid header name is ignored because no request can contain it.
+        // No request can contain an invalid header name.
         let name = |key: &Key<Text>| key.of(settings).trim().parse().ok();
         Self {
             host: name(&chttpd::X_FORWARDED_HOST),
@@ -62,7 +62,6 @@ impl Forwarded {
         format!("{}://{}", scheme.name(), self.host(headers).unwrap_or("localhost"))
     }
 
-    /// Returns the host that the client requested.
     pub fn host<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         forwarded_value(headers, &self.host).or(headers.get(header::HOST).and_then(|value| value.to_str().ok()))
     }

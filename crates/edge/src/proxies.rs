@@ -14,14 +14,13 @@ use settee_wire::forwarded;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Value of `[chttpd] trusted_proxies` under which no peer is trusted. An empty value restores the default.
+/// No peer is trusted. An empty value restores the default.
 const NONE: &str = "none";
 
-/// The peers whose forwarded addresses are trusted (`[chttpd] trusted_proxies`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Vec<Network>);
 
-/// A range of addresses: those that equal `first` in the leading `bits`.
+/// Addresses that equal `first` in the leading `bits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Network {
     first: IpAddr,
@@ -61,7 +60,7 @@ impl Network {
 }
 
 impl TrustedProxies {
-    /// Reads the setting. A value that cannot be read trusts no peer.
+    /// A value that cannot be read trusts no peer.
     pub fn of(settings: &dyn Settings) -> Self {
         Self::parse(&chttpd::TRUSTED_PROXIES.of(settings)).unwrap_or_default()
     }
@@ -85,8 +84,8 @@ impl TrustedProxies {
 
     /// Returns the address of the client of a request that arrived from `peer`.
     ///
-    /// Proxies append to one of the two headers and pass the other on as the client sent it. If both headers
-    /// exist and disagree, both are ignored, because a client could choose its address otherwise.
+    /// Proxies append to one of the two headers and pass the other on as the client sent it. If both headers exist and
+    /// disagree, both are ignored, because a client could choose its address otherwise.
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let peer = peer.to_canonical();
         if !self.contains(peer) {
@@ -103,7 +102,7 @@ impl TrustedProxies {
         }
     }
 
-    /// Returns the address of the first untrusted hop, or else that of the last readable one. `None` without any hop.
+    /// Returns the address of the first untrusted hop, or else that of the last readable one; `None` without any hop.
     fn rightmost_untrusted(&self, peer: IpAddr, hops: impl Iterator<Item = Option<IpAddr>>) -> Option<IpAddr> {
         let mut client = None;
         for hop in hops {

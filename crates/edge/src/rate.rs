@@ -1,8 +1,7 @@
-//! [`Rates`]: rate limit of requests per client. Disabled by default.
+//! [`Rates`]: rate limit of requests per client, disabled by default.
 //!
-//! Each client has a token bucket from which each request takes a token. By configuration a client is an
-//! address, or a user (an address for requests without one). The number of requests is limited, not their
-//! cost.
+//! Each client has a token bucket from which each request takes a token. By configuration a client is an address, or a
+//! user (an address for requests without one). The number of requests is limited, not their cost.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,27 +14,22 @@ use settee_settings::{Settings, rate_limit};
 
 use crate::Error;
 
-/// Maximum number of buckets. Beyond it, full buckets are evicted first, then any.
+/// Beyond this number, full buckets are evicted first, then any.
 const CLIENTS_MAX: usize = 100_000;
 
-/// `[rate_limit]`
 #[derive(Clone, Copy, Debug)]
 pub struct RateLimit {
-    /// Average requests per second.
     per_second: f64,
-    /// Maximum number of requests at once.
     burst: f64,
     pub by: ClientKind,
 }
 
-/// The unit to which the limit applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientKind {
     Address,
     User,
 }
 
-/// A client with a bucket of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Client {
     Address(IpAddr),
@@ -43,7 +37,7 @@ pub enum Client {
 }
 
 impl Client {
-    /// Returns the client of an address. The /64 network of an IPv6 address is one client.
+    /// The /64 network of an IPv6 address is one client.
     pub fn of_address(ip: IpAddr) -> Self {
         Self::Address(match ip.to_canonical() {
             IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() & !u128::from(u64::MAX)).into()),
@@ -53,7 +47,7 @@ impl Client {
 }
 
 impl RateLimit {
-    /// Returns `None` if no limit is configured.
+    /// `None` if no limit is configured.
     pub fn of(settings: &dyn Settings) -> Option<Self> {
         let per_second = rate_limit::REQUESTS_PER_SECOND.of(settings);
         if per_second == 0 {
@@ -86,8 +80,7 @@ impl Bucket {
 }
 
 impl Rates {
-    /// Takes a token from the bucket of `client`. Returns an error with the time of a retry if the bucket is
-    /// empty.
+    /// Takes a token. Fails with the time of a retry if the bucket of `client` is empty.
     pub fn take(&self, limit: &RateLimit, client: Client) -> Result<(), Error> {
         let now = Instant::now();
         let mut buckets = self.0.lock();
@@ -131,7 +124,6 @@ mod tests {
         Client::of_address(ip.parse().unwrap())
     }
 
-    /// Returns the number of requests that are accepted at once.
     fn drain(rates: &Rates, limit: &RateLimit, client: &Client) -> usize {
         (0..1000).take_while(|_| rates.take(limit, client.clone()).is_ok()).count()
     }

@@ -23,13 +23,11 @@ pub struct Aborted;
 pub enum Body {
     Whole(Option<Bytes>),
     Stream(mpsc::Receiver<Result<Bytes, Aborted>>),
-    /// A complete body whose transfer is observed.
     Sliced(Box<Sliced>),
-    /// A body of another type, which observes its transfer itself.
     Composed(UnsyncBoxBody<Bytes, Aborted>),
 }
 
-/// A large text that is sent in slices. Each transferred slice is progress of the client.
+/// Each transferred slice of a large text is progress of the client.
 pub struct Sliced {
     rest: Bytes,
     account: Arc<Account>,
@@ -46,13 +44,11 @@ impl Sliced {
         }
         let slice = self.rest.split_to(self.rest.len().min(SLICE_BYTES));
         if self.rest.is_empty() {
-            // Releases the memory now instead of at the next piece.
             self.rest = Bytes::new();
         }
         Some(self.account.slice(slice))
     }
 
-    /// Replaces the text and returns its first slice.
     pub fn refill(&mut self, text: Bytes) -> Bytes {
         self.rest = text;
         self.next_slice().unwrap_or_default()
@@ -99,7 +95,7 @@ pub fn streamed(content_type: &'static str, pieces: mpsc::Receiver<Result<Bytes,
     with_headers(StatusCode::OK, content_type, Body::Stream(pieces))
 }
 
-/// Creates a JSON response. As in CouchDB, it ends with a line feed.
+/// As in CouchDB, the text ends with a line feed.
 pub fn json(status: StatusCode, mut text: Vec<u8>) -> Response {
     text.push(b'\n');
     whole(status, "application/json", text)
@@ -109,14 +105,13 @@ pub fn ok(status: StatusCode) -> Response {
     json(status, br#"{"ok":true}"#.to_vec())
 }
 
-/// Creates a redirect 301.
 pub fn moved(location: &str) -> Response {
     let mut response = whole(StatusCode::MOVED_PERMANENTLY, "application/json", Bytes::new());
     set(response.headers_mut(), header::LOCATION, location);
     response
 }
 
-/// Sets a header whose value was validated or created here. An invalid value is ignored.
+/// Ignores an invalid value: the value must have been validated or created here.
 pub fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);

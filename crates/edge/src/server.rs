@@ -13,18 +13,15 @@ use crate::slots::Slots;
 use crate::tls::Tls;
 use settee_settings::{Settings, chttpd};
 
-use crate::beginning::Beginnings;
 use crate::connection::{self, Accepted, Handler, Service};
+use crate::request_permits::RequestPermits;
 
-/// Time that open requests have to finish when the server stops.
+/// Open requests have this time to finish when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);
 
 pub enum Listener {
-    /// HTTP/1.1 and HTTP/2 in plain text.
     Tcp(TcpListener),
-    /// HTTP/1.1 and HTTP/2 over TLS.
     Tls(TcpListener, Tls),
-    /// HTTP/1.1 and HTTP/2 over a socket in the file system.
     Unix(UnixListener),
 }
 
@@ -46,12 +43,12 @@ pub fn connections_max(settings: &dyn Settings) -> u64 {
     chttpd::MAX_CONNECTIONS.of(settings).max(1)
 }
 
-/// Serves `listeners`, with at most `connections` concurrent connections, until `shutdown` starts and open
-/// requests have finished or timed out.
+/// Serves with at most `connections` concurrent connections, until `shutdown` starts and open requests have finished or
+/// timed out.
 pub async fn serve(handler: Arc<dyn Handler>, listeners: Vec<Listener>, connections: u64, shutdown: Shutdown) {
     let most = usize::try_from(connections).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
     let slots = Slots::new(most);
-    let service = Arc::new(Service { handler: Arc::clone(&handler), beginnings: Beginnings::default() });
+    let service = Arc::new(Service { handler: Arc::clone(&handler), request_permits: RequestPermits::default() });
     let mut accepting = JoinSet::new();
     for listener in listeners {
         accepting.spawn(accept_all(Arc::clone(&service), listener, Arc::clone(&slots), shutdown.clone()));
@@ -69,7 +66,6 @@ pub async fn serve(handler: Arc<dyn Handler>, listeners: Vec<Listener>, connecti
     }
 }
 
-/// Accepts connections until the shutdown starts. Returns the open connections.
 async fn accept_all(service: Arc<Service>, listener: Listener, slots: Arc<Slots>, shutdown: Shutdown) -> JoinSet<()> {
     let mut connections = JoinSet::new();
     let mut stopping = shutdown.watch();

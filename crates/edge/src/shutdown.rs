@@ -2,7 +2,6 @@
 
 use tokio::sync::watch;
 
-/// Signals the server to stop.
 #[derive(Clone, Debug)]
 pub struct Shutdown(watch::Sender<bool>);
 
@@ -12,17 +11,16 @@ impl Shutdown {
         Self(watch::Sender::new(false))
     }
 
-    /// Starts the shutdown: feeds end, running requests finish, and no new ones are accepted.
+    /// Feeds end, running requests finish, and no new ones are accepted.
     pub fn begin(&self) {
         self.0.send_replace(true);
     }
 
-    /// Waits for the start of the shutdown.
     pub async fn begun(&self) {
         until_true(&mut self.watch()).await;
     }
 
-    /// Returns a receiver that becomes true when the shutdown starts.
+    /// The receiver becomes true when the shutdown starts.
     pub fn watch(&self) -> watch::Receiver<bool> {
         self.0.subscribe()
     }
@@ -34,7 +32,6 @@ impl Default for Shutdown {
     }
 }
 
-/// Completes when the shutdown has started.
 pub async fn until_true(stopping: &mut watch::Receiver<bool>) {
     // The sender lives as long as the server, so a closed channel also means shutdown.
     drop(stopping.wait_for(|stopping| *stopping).await);

@@ -1,9 +1,8 @@
-//! [`Slots`]: limits the number of connections, and closes idle ones if a client waits and all slots are in
-//! use.
+//! [`Slots`]: limits the number of connections, and closes idle ones if a client waits and all slots are in use.
 //!
-//! A client may keep a connection without a request for minutes, so a few thousand idle connections could lock
-//! out all other clients. The connection that has been idle longest is closed first, which loses no request.
-//! Connections with a request in progress, which includes live feeds, stay open.
+//! A client may keep a connection without a request for minutes, so a few thousand idle connections could lock out all
+//! other clients. The connection that has been idle longest is closed first, which loses no request. Connections with a
+//! request in progress, which includes live feeds, stay open.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -15,21 +14,20 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
-/// Minimum idle time: a client that has just received a response may be about to send the next request.
+/// A client that has just received a response may be about to send the next request.
 const IDLE_MIN: Duration = Duration::from_micros(100);
 
-/// Interval in which a waiter checks for idle connections.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// One in this number of connections is closed per check, because a check scans all connections.
-const LEAVING_SHARE: usize = 256;
+const CLOSED_FRACTION: usize = 256;
 
 pub struct Slots {
     free: Arc<Semaphore>,
     most: usize,
     taken: Mutex<HashMap<u64, Weak<Ending>>>,
     next: AtomicU64,
-    begun: Instant,
+    started: Instant,
 }
 
 pub struct Slot {
@@ -40,23 +38,21 @@ pub struct Slot {
 }
 
 pub struct Ending {
-    cut: Notify,
-    is_cut: AtomicBool,
-    leave: Notify,
-    is_leaving: AtomicBool,
+    aborted: Notify,
+    is_aborted: AtomicBool,
+    close_requested: Notify,
+    is_close_requested: AtomicBool,
     open: AtomicUsize,
-    begun: Instant,
-    /// Time at which the last request ended.
+    started: Instant,
     idle_since_us: AtomicU64,
 }
 
 impl Slots {
     pub fn new(most: usize) -> Arc<Self> {
         let free = Arc::new(Semaphore::new(most));
-        Arc::new(Self { free, most, taken: Mutex::default(), next: AtomicU64::new(0), begun: Instant::now() })
+        Arc::new(Self { free, most, taken: Mutex::default(), next: AtomicU64::new(0), started: Instant::now() })
     }
 
-    /// Waits for a slot. If none is free, idle connections are asked to close.
     pub async fn take(self: &Arc<Self>) -> Slot {
         let mut permit = pin!(Arc::clone(&self.free).acquire_owned());
         loop {
@@ -73,27 +69,32 @@ impl Slots {
 
     fn enter(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Slot {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let ending = Arc::new(Ending::new(self.begun));
+        let ending = Arc::new(Ending::new(self.started));
         self.taken.lock().insert(id, Arc::downgrade(&ending));
         Slot { ending, id, slots: Arc::clone(self), _permit: permit }
     }
 
-    /// Asks the connections that have been idle longest to close.
     fn make_room(&self) {
-        let now_us = micros(self.begun.elapsed());
-        let idle = |ending: &Weak<Ending>| {
-            let ending = ending.upgrade()?;
-            Some((ending.idle_us(now_us).filter(|idle_us| u128::from(*idle_us) >= IDLE_MIN.as_micros())?, ending))
+        let now_us = micros(self.started.elapsed());
+        let endings: Vec<Arc<Ending>> = self.taken.lock().values().filter_map(Weak::upgrade).collect();
+        // Connections that are closing already have slots until they are closed.
+        let closing = endings.iter().filter(|ending| ending.is_closing()).count();
+        let count = (self.most / CLOSED_FRACTION).max(1).saturating_sub(closing);
+        let idle = |ending: Arc<Ending>| {
+            let idle_us = ending.idle_us(now_us).filter(|idle_us| u128::from(*idle_us) >= IDLE_MIN.as_micros())?;
+            Some((idle_us, ending))
         };
-        let mut idle: Vec<(u64, Arc<Ending>)> = self.taken.lock().values().filter_map(idle).collect();
-        let count = (self.most / LEAVING_SHARE).max(1);
+        if count == 0 {
+            return;
+        }
+        let mut idle: Vec<(u64, Arc<Ending>)> = endings.into_iter().filter_map(idle).collect();
         if idle.len() > count {
             idle.select_nth_unstable_by_key(count - 1, |(idle_us, _)| std::cmp::Reverse(*idle_us));
             idle.truncate(count);
         }
         for (idle_us, ending) in idle {
             tracing::debug!(idle_us, "an idle connection is closed for another client");
-            ending.ask_to_leave();
+            ending.request_close();
         }
     }
 }
@@ -111,46 +112,45 @@ impl Drop for Slot {
 }
 
 impl Ending {
-    /// Creates the signals of a new connection. Times are relative to `begun`.
-    pub fn new(begun: Instant) -> Self {
+    pub fn new(started: Instant) -> Self {
         Self {
-            cut: Notify::new(),
-            is_cut: AtomicBool::new(false),
-            leave: Notify::new(),
-            is_leaving: AtomicBool::new(false),
+            aborted: Notify::new(),
+            is_aborted: AtomicBool::new(false),
+            close_requested: Notify::new(),
+            is_close_requested: AtomicBool::new(false),
             open: AtomicUsize::new(0),
-            begun,
-            idle_since_us: AtomicU64::new(micros(begun.elapsed())),
+            started,
+            idle_since_us: AtomicU64::new(micros(started.elapsed())),
         }
     }
 
     /// Aborts the connection, even within a request.
-    pub fn cut_off(&self) {
-        self.is_cut.store(true, Ordering::Relaxed);
-        self.cut.notify_one();
+    pub fn abort(&self) {
+        self.is_aborted.store(true, Ordering::Relaxed);
+        self.aborted.notify_one();
     }
 
-    pub fn is_cut(&self) -> bool {
-        self.is_cut.load(Ordering::Relaxed)
+    pub fn is_aborted(&self) -> bool {
+        self.is_aborted.load(Ordering::Relaxed)
     }
 
     /// Completes when the connection must be aborted.
-    pub async fn cut(&self) {
-        self.cut.notified().await;
+    pub async fn aborted(&self) {
+        self.aborted.notified().await;
     }
 
     /// Completes when the connection is asked to close in order.
-    pub async fn leave(&self) {
-        self.leave.notified().await;
+    pub async fn close_requested(&self) {
+        self.close_requested.notified().await;
     }
 
-    pub fn is_leaving(&self) -> bool {
-        self.is_leaving.load(Ordering::Relaxed)
+    pub fn is_close_requested(&self) -> bool {
+        self.is_close_requested.load(Ordering::Relaxed)
     }
 
-    fn ask_to_leave(&self) {
-        self.is_leaving.store(true, Ordering::Relaxed);
-        self.leave.notify_one();
+    fn request_close(&self) {
+        self.is_close_requested.store(true, Ordering::Relaxed);
+        self.close_requested.notify_one();
     }
 
     pub fn request_begins(&self) {
@@ -158,18 +158,20 @@ impl Ending {
     }
 
     pub fn request_ends(&self) {
-        self.idle_since_us.store(micros(self.begun.elapsed()), Ordering::Relaxed);
+        self.idle_since_us.store(micros(self.started.elapsed()), Ordering::Relaxed);
         self.open.fetch_sub(1, Ordering::Release);
     }
 
-    /// Returns true if a request is in progress.
     pub fn has_requests(&self) -> bool {
         self.open.load(Ordering::Acquire) > 0
     }
 
-    /// Returns the idle time, or `None` if a request is in progress or the connection is ending.
+    fn is_closing(&self) -> bool {
+        !self.has_requests() && (self.is_close_requested() || self.is_aborted())
+    }
+
     fn idle_us(&self, now_us: u64) -> Option<u64> {
-        let stays = self.has_requests() || self.is_leaving() || self.is_cut();
+        let stays = self.has_requests() || self.is_close_requested() || self.is_aborted();
         (!stays).then(|| now_us.saturating_sub(self.idle_since_us.load(Ordering::Relaxed)))
     }
 }

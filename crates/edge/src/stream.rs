@@ -1,5 +1,5 @@
-//! Stream adapters: [`Begun`] is a stream whose start was read already, and [`Paced`] is one that fails if the
-//! peer receives nothing.
+//! Stream adapters: [`PrefixedStream`] is a stream whose start was read already, and [`TimeoutStream`] is one that
+//! fails if the peer receives nothing.
 
 use std::io;
 use std::pin::Pin;
@@ -9,54 +9,52 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// Bytes that a reader receives before those of the stream.
 #[derive(Default)]
-pub struct Ahead {
+pub struct Prefix {
     pub bytes: Vec<u8>,
-    given: usize,
+    copied: usize,
 }
 
-impl Ahead {
+impl Prefix {
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
     /// Copies as many bytes as fit. The memory is released at the end.
-    pub fn give(&mut self, buffer: &mut ReadBuf<'_>) {
-        let rest = &self.bytes[self.given..];
+    pub fn copy_to(&mut self, buffer: &mut ReadBuf<'_>) {
+        let rest = &self.bytes[self.copied..];
         let length = rest.len().min(buffer.remaining());
         buffer.put_slice(&rest[..length]);
-        self.given += length;
-        if self.given == self.bytes.len() {
+        self.copied += length;
+        if self.copied == self.bytes.len() {
             *self = Self::default();
         }
     }
 }
 
-/// A stream whose start was read already.
-pub struct Begun<S> {
+pub struct PrefixedStream<S> {
     inner: S,
-    beginning: Ahead,
+    prefix: Prefix,
 }
 
-impl<S> Begun<S> {
-    pub fn new(inner: S, beginning: Vec<u8>) -> Self {
-        Self { inner, beginning: Ahead { bytes: beginning, given: 0 } }
+impl<S> PrefixedStream<S> {
+    pub fn new(inner: S, prefix: Vec<u8>) -> Self {
+        Self { inner, prefix: Prefix { bytes: prefix, copied: 0 } }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Begun<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for PrefixedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.beginning.is_empty() {
+        if this.prefix.is_empty() {
             return Pin::new(&mut this.inner).poll_read(cx, buffer);
         }
-        this.beginning.give(buffer);
+        this.prefix.copy_to(buffer);
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Begun<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for PrefixedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.inner).poll_write(cx, bytes)
     }
@@ -82,19 +80,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Begun<S> {
     }
 }
 
-/// A stream that fails if a write makes no progress for too long.
-pub struct Paced<S> {
+pub struct TimeoutStream<S> {
     inner: S,
     timeout: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Paced<S> {
+impl<S> TimeoutStream<S> {
     pub fn new(inner: S, timeout: Duration) -> Self {
         Self { inner, timeout, waiting: None }
     }
 
-    /// Updates the deadline after a write.
     fn note<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.waiting = None;
@@ -103,17 +99,17 @@ impl<S> Paced<S> {
         let timeout = self.timeout;
         let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         ready!(waiting.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client took nothing for too long")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client received nothing before the timeout")))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimeoutStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_read(cx, buffer)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write(cx, bytes);
         self.note(cx, written)

@@ -1,10 +1,10 @@
 //! Tolerant parsing of request heads.
 //!
-//! The HTTP library refuses targets with unescaped characters, although every guide to CouchDB contains
-//! `?key="a"` with its quotes: [`Lenient`] escapes them. The library also responds to malformed or oversized
-//! heads with an empty response: [`Lenient`] replaces them by a head that describes the error, so that the
-//! client receives a message. It follows the framing of bodies to locate the start of requests; once the
-//! framing is uncertain, it changes nothing any more.
+//! The HTTP library refuses targets with unescaped characters, although every guide to CouchDB contains `?key="a"` with
+//! its quotes: [`TolerantStream`] escapes them. The library also responds to malformed or oversized heads with an empty
+//! response: [`TolerantStream`] replaces them by a head that describes the error, so that the client receives a
+//! message. It follows the framing of bodies to locate the start of requests; once the framing is uncertain, it changes
+//! nothing any more.
 
 mod framing;
 
@@ -19,34 +19,33 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use crate::Error;
-use crate::stream::Ahead;
+use crate::stream::Prefix;
 use framing::Framing;
 pub use framing::HeadLimits;
 
-/// Header that describes the error of a head. A client that sends it receives that error.
-const REFUSED: HeaderName = HeaderName::from_static("x-settee-refused");
+/// Describes the error of a head. A client that sends this header receives that error.
+const HEAD_ERROR: HeaderName = HeaderName::from_static("x-settee-refused");
 
-/// Limits for a client that continues to send a request after the response: closing the connection while data
-/// arrives would discard the response.
+/// Limits for a client that continues to send a request after the response: closing the connection while data arrives
+/// would discard the response.
 const LINGER_TIME: Duration = Duration::from_secs(10);
 const LINGER_BYTES: usize = 256 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refusal {
+enum HeadError {
     BadLine,
     BadHead,
     LongTarget,
     LargeHead,
 }
 
-impl Refusal {
+impl HeadError {
     const ALL: [(Self, &str); 4] =
         [(Self::BadLine, "line"), (Self::BadHead, "head"), (Self::LongTarget, "target"), (Self::LargeHead, "size")];
 
-    /// Returns the end of the head that replaces the refused one.
     fn header(self) -> String {
         let word = Self::ALL.iter().find(|(own, _)| *own == self).map_or("", |(_, word)| word);
-        format!("{REFUSED}: {word}\r\n\r\n")
+        format!("{HEAD_ERROR}: {word}\r\n\r\n")
     }
 
     fn error(self) -> Error {
@@ -67,18 +66,15 @@ impl Refusal {
 
 /// Returns the error if these headers replace a refused head.
 pub fn refused(headers: &HeaderMap) -> Option<Error> {
-    let word = headers.get(REFUSED)?.as_bytes();
-    Refusal::ALL.iter().find(|(_, own)| own.as_bytes() == word).map(|(refusal, _)| refusal.error())
+    let word = headers.get(HEAD_ERROR)?.as_bytes();
+    HeadError::ALL.iter().find(|(_, own)| own.as_bytes() == word).map(|(refusal, _)| refusal.error())
 }
 
-/// A connection whose request heads are made valid for the library.
-pub struct Lenient<S> {
+pub struct TolerantStream<S> {
     inner: S,
     framing: Framing,
-    /// Changed bytes that did not fit into the buffer of the reader.
-    pending: Ahead,
+    pending: Prefix,
     head_time: Duration,
-    /// The deadline of a head that has started.
     head_end: Option<Pin<Box<Sleep>>>,
     linger: Option<Linger>,
 }
@@ -88,14 +84,13 @@ struct Linger {
     left: usize,
 }
 
-impl<S> Lenient<S> {
-    /// Creates the adapter. `head_time` is the timeout of each head that has started.
+impl<S> TolerantStream<S> {
+    /// `head_time` is the timeout of each head that has started.
     pub fn new(inner: S, limits: HeadLimits, head_time: Duration) -> Self {
         let framing = Framing::new(limits);
-        Self { inner, framing, pending: Ahead::default(), head_time, head_end: None, linger: None }
+        Self { inner, framing, pending: Prefix::default(), head_time, head_end: None, linger: None }
     }
 
-    /// Waits for the rest of a head until the timeout.
     fn wait_for_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.framing.is_in_head() {
             self.head_end = None;
@@ -104,12 +99,15 @@ impl<S> Lenient<S> {
         let time = self.head_time;
         let end = self.head_end.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
         ready!(end.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the head of a request did not come in time")))
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the head of a request was not received before the timeout",
+        )))
     }
 }
 
-impl<S: AsyncRead + Unpin> Lenient<S> {
-    /// Reads and discards the rest of a request that was answered. Ready at its end, or at the limit.
+impl<S: AsyncRead + Unpin> TolerantStream<S> {
+    /// Discards the rest of a request that was answered. Ready at its end, or at the limit.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let start = || Linger { end: Box::pin(tokio::time::sleep(LINGER_TIME)), left: LINGER_BYTES };
         let linger = self.linger.get_or_insert_with(start);
@@ -127,12 +125,12 @@ impl<S: AsyncRead + Unpin> Lenient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Lenient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TolerantStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         while this.pending.is_empty() {
             if this.framing.is_refused() {
-                // The response ends the connection; no further bytes are passed on.
+                // The response ends the connection, so no further bytes are passed on.
                 return match this.poll_linger(cx) {
                     Poll::Ready(()) | Poll::Pending => Poll::Pending,
                 };
@@ -152,12 +150,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lenient<S> {
             }
             buffer.set_filled(before);
         }
-        this.pending.give(buffer);
+        this.pending.copy_to(buffer);
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lenient<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TolerantStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.inner).poll_write(cx, bytes)
     }

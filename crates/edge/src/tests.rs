@@ -18,7 +18,6 @@ pub(crate) fn nothing() -> GiveWay {
     Arc::new(|| {})
 }
 
-/// Returns `status name: reason`.
 pub(crate) fn show(error: &Error) -> String {
     format!("{} {}: {}", error.status.as_u16(), error.name, error.reason)
 }
@@ -27,7 +26,6 @@ pub(crate) fn show(error: &Error) -> String {
 pub(crate) struct Values(BTreeMap<(String, String), String>);
 
 impl Values {
-    /// Returns these settings: `section/key=value`.
     pub(crate) fn of(settings: &[&str]) -> Self {
         let parse = |setting: &&str| {
             let (path, value) = setting.split_once('=').unwrap();

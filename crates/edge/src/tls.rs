@@ -15,13 +15,13 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 pub struct Tls(Arc<RwLock<Arc<ServerConfig>>>);
 
 impl Tls {
-    /// Creates handshakes with `config`, which does not have to name protocols.
+    /// `config` need not name protocols.
     #[must_use]
     pub fn new(config: ServerConfig) -> Self {
         Self(Arc::new(RwLock::new(with_protocols(config))))
     }
 
-    /// Uses `config` for new handshakes. Open connections are not affected.
+    /// Applies to new handshakes only.
     pub fn replace(&self, config: ServerConfig) {
         *self.0.write() = with_protocols(config);
     }

@@ -1,7 +1,7 @@
-//! Measures map functions: documents per CPU second of server and worker together, including transport; natively, in
-//! workers, and for the first function compared with a map written in Rust.
+//! Measures documents per CPU second of server and worker together, including transport: natively, in workers, and for
+//! the first function compared with Rust.
 //!
-//! Run with `cargo run --release -p settee-js --example map_throughput [PART OF A NAME]`.
+//! `cargo run --release -p settee-js --example map_throughput [PART OF A NAME]`
 #![expect(unsafe_code, reason = "reads the CPU time of finished worker processes")]
 
 use std::time::Instant;
@@ -97,7 +97,6 @@ fn tags(documents: usize) -> DocumentBatch {
     batch
 }
 
-/// Measures the time from a source to a program, in a new process and in an idle one.
 fn compile(command: &WorkerCommand) {
     let language = JavaScript::new(command.clone(), PoolSettings::default());
     let source = MapSource { functions: vec![MAP.into()], library: None };
@@ -128,13 +127,11 @@ fn measure_all(name: &str, language: &JavaScript, sources: &[&str], batch: &Docu
         }
         let wall = clock.elapsed().as_secs_f64();
         let engine = program.engine(0).map_or("", |engine| engine.name);
-        // The CPU time of the worker is available once it has ended.
         drop(program);
         report(&format!("{name}, {engine}"), batch, rounds, cpu, wall, output.len());
     }
 }
 
-/// The first function, written in Rust for these documents.
 fn by_hand(name: &str, batch: &DocumentBatch, rounds: usize) {
     if std::env::args().nth(1).is_some_and(|part| !name.contains(&part)) {
         return;
@@ -193,7 +190,6 @@ fn reduce(language: &JavaScript, source: &str) {
     println!("{source}: {:.0} rows/CPU s", f64::from(rounds * 100_000) / cpu);
 }
 
-/// Returns the CPU time of this process and its finished children.
 fn cpu_seconds() -> f64 {
     let mut seconds = 0.0;
     for user in [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN] {

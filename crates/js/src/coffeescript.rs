@@ -1,9 +1,7 @@
-//! CoffeeScript as a view language: [`CoffeeScript`] compiles functions to JavaScript and delegates execution to that
-//! language.
-//!
-//! The compiler is a JavaScript program and processes untrusted sources, so it runs in the same sandbox as user code:
-//! it is a module of an internal design document whose only function compiles. It stays loaded in the worker that first
-//! called it. As in CouchDB, modules (`views.lib`, `require`) are JavaScript.
+//! CoffeeScript as a view language: [`CoffeeScript`] compiles functions to JavaScript and delegates their execution.
+//! The compiler is a JavaScript program and processes untrusted sources, so it runs in the sandbox of user code, as a
+//! module of an internal design document. It stays loaded in the worker that first called it. As in CouchDB, modules
+//! (`views.lib`, `require`) are JavaScript.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +14,6 @@ use settee_model::json::{self, Kind, Value};
 
 use crate::language::JavaScript;
 
-/// The browser build of npm `coffeescript`.
 const COMPILER: &str = include_str!("coffeescript/compiler.js");
 
 const COMPILE: &str = "function (doc, req) {
@@ -31,10 +28,9 @@ const COMPILE: &str = "function (doc, req) {
   }
 }";
 
-/// Timeout for loading the compiler and compiling a function.
 const COMPILE_TIMEOUT_MS: u64 = 20_000;
 
-/// Maximum size of the cache of compiled functions, including their sources.
+/// Maximum size of compiled functions with their sources.
 const CACHE_BYTES: usize = 8 << 20;
 
 /// CouchDB's `"language": "coffeescript"`. Clones share the cache.
@@ -52,16 +48,13 @@ struct Cache {
 }
 
 impl CoffeeScript {
-    /// Creates the language; functions run in the workers of `javascript`.
     #[must_use]
     pub fn new(javascript: JavaScript) -> Self {
         let mut text = b"{\"compiler\":".to_vec();
-        // It exports to `this`.
         json::write_string(&mut text, &format!("(function () {{ {COMPILER} }}).call(exports);"));
         text.extend_from_slice(b",\"updates\":{\"compile\":");
         json::write_string(&mut text, COMPILE);
         text.extend_from_slice(b"}}");
-        // Numbers of databases are random, so no other design document has this database, id and revision.
         let (id, rev) = ("coffeescript".into(), "compiler".into());
         let compiler = Arc::new(DesignSource { database: u64::MAX, id, rev, json: text.into() });
         Self { javascript, compiler, cache: Arc::default() }
@@ -82,14 +75,14 @@ impl CoffeeScript {
         })?;
         let document = Value::trusted(&answer).elements().nth(1);
         let javascript = document.and_then(|document| document.get("javascript")).and_then(Value::as_str);
-        let strange = || CompileError::Unavailable("the CoffeeScript compiler gave a strange answer".to_owned());
+        let strange =
+            || CompileError::Unavailable("the CoffeeScript compiler returned an unexpected result".to_owned());
         let compiled: Arc<str> = javascript.ok_or_else(strange)?.into();
         self.cache.lock().insert(source, &compiled);
         Ok(compiled)
     }
 
-    /// Compiles a function of a design document. CouchDB compiles it at its first call, so a function that does not
-    /// compile fails only then.
+    /// CouchDB compiles a function at its first call, so an invalid function fails only then.
     fn compile_or_fail(&self, source: &str) -> Result<Arc<str>, CompileError> {
         match self.compile(&source.into()) {
             Err(CompileError::Source(reason)) => {
@@ -102,7 +95,6 @@ impl CoffeeScript {
         }
     }
 
-    /// Translates all functions of a design document to JavaScript.
     fn translate(&self, document: Value<'_>) -> Result<Vec<u8>, CompileError> {
         let mut out = Vec::new();
         write_members(&mut out, document, |out, name, value| match name {
@@ -110,7 +102,6 @@ impl CoffeeScript {
             "shows" | "lists" | "updates" | "filters" => {
                 write_members(out, value, |out, _, value| self.write_function(out, value))
             }
-            // Modules are not translated.
             "views" => write_members(out, value, |out, name, view| match name {
                 "lib" => write(out, view),
                 _ => write_members(out, view, |out, name, value| match name {
@@ -175,7 +166,6 @@ impl Cache {
     }
 }
 
-/// Writes an object with other values; a value that is not an object is written unchanged.
 fn write_members(
     out: &mut Vec<u8>,
     object: Value<'_>,

@@ -1,7 +1,5 @@
-//! The server side of the language: [`JavaScript`].
-//!
-//! Compiling and running are requests to a worker process; this module encodes requests and validates responses. After
-//! any failure the worker is killed, and the next request uses another one. No script runs in this module.
+//! The server side of the language: [`JavaScript`] encodes requests to worker processes and validates the responses.
+//! After any failure the worker is killed, and the next request uses another one. No script runs in this module.
 
 mod design;
 mod map;
@@ -17,15 +15,14 @@ use settee_design::{
     SearchKind,
 };
 
-use self::design::{Calls, DesignWorkers};
+use self::design::{DesignCalls, DesignWorkers};
 use self::native::Programs;
 use self::reduce::FunctionReducer;
 use crate::pool::{Answer, Lease, Pool, PoolSettings, Worker, WorkerCommand, WorkerError};
 use crate::protocol::{Kind, Reader, Stop, Writer};
 
-/// JavaScript, as CouchDB's `"language": "javascript"`.
-///
-/// No process is started before the first program or reducer is requested. Clones share their workers.
+/// CouchDB's `"language": "javascript"`. The first program or reducer starts the first process. Clones share their
+/// workers.
 #[derive(Clone)]
 pub struct JavaScript {
     pool: Arc<Pool>,
@@ -34,28 +31,21 @@ pub struct JavaScript {
     natively: Arc<AtomicBool>,
 }
 
-/// Evaluator of map functions in the common subset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Evaluator {
-    /// They run in the server's own process; the results are the same and faster.
     #[default]
     Native,
-    /// All functions run in worker processes.
     Workers,
 }
 
-/// Condition for a reduction that grows too fast: CouchDB's `reduce_limit`, `reduce_limit_threshold` and
-/// `reduce_limit_ratio`.
+/// Limit on reductions that grow too fast: CouchDB's `reduce_limit`, `reduce_limit_threshold` and `reduce_limit_ratio`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ReduceLimit {
-    /// No limit.
     Off,
     /// A reduction is too long if it exceeds `threshold_bytes`, and `ratio` times its length exceeds the length of its
     /// input.
     On {
-        /// Maximum length of reductions that are always accepted.
         threshold_bytes: u64,
-        /// Minimum ratio of the length of the input to that of the reduction.
         ratio: f64,
     },
 }
@@ -66,12 +56,11 @@ impl Default for ReduceLimit {
     }
 }
 
-/// Result of the sandbox test of a worker process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxReport {
     /// Layers of the sandbox that the kernel rejected, with reasons; empty if all are active.
     pub missing: String,
-    /// Forbidden operations that the worker attempted, and true for those that were rejected.
+    /// Forbidden operations, and true for those that were rejected.
     pub attempts: Vec<(String, bool)>,
 }
 
@@ -96,7 +85,6 @@ impl JavaScript {
         self
     }
 
-    /// Enables or disables the native evaluator, for this and its clones. Existing programs are unaffected.
     pub fn set_evaluator(&self, evaluator: Evaluator) {
         self.natively.store(evaluator == Evaluator::Native, Ordering::Relaxed);
     }
@@ -105,20 +93,16 @@ impl JavaScript {
         if self.natively.load(Ordering::Relaxed) { Evaluator::Native } else { Evaluator::Workers }
     }
 
-    /// Ends idle worker processes, as CouchDB's `_reload_query_servers` does.
+    /// CouchDB's `_reload_query_servers`.
     pub fn end_idle_workers(&self) {
         self.designs.end_idle();
         self.pool.end_idle();
     }
 
-    /// Tests the sandbox in a new worker process.
-    ///
-    /// # Errors
-    /// If no worker can be started.
     pub fn test_sandbox(&self) -> Result<SandboxReport, CompileError> {
         let unavailable = |error: WorkerError| CompileError::Unavailable(error.to_string());
         let timeout = Duration::from_secs(5);
-        let mut lease = self.pool.fresh_lease().map_err(unavailable)?;
+        let mut lease = self.pool.lease_new_process().map_err(unavailable)?;
         let worker = lease.worker();
         let missing = worker.missing().to_owned();
         let mut report = Vec::new();
@@ -162,7 +146,7 @@ impl Language for JavaScript {
     }
 
     fn design_program(&self, source: &DesignSource, limits: Limits) -> Result<Box<dyn DesignProgram>, CompileError> {
-        Ok(Box::new(Calls::new(Arc::clone(&self.designs), source.clone(), limits)))
+        Ok(Box::new(DesignCalls::new(Arc::clone(&self.designs), source.clone(), limits)))
     }
 }
 
@@ -181,7 +165,6 @@ fn write_limits(writer: &mut Writer<'_>, limits: Limits) {
     }
 }
 
-/// Compiles a program in a worker. Returns the worker's note about it.
 fn compile(
     pool: &Arc<Pool>,
     kind: Kind,
@@ -191,21 +174,20 @@ fn compile(
 ) -> Result<(Lease, Vec<u8>), CompileError> {
     let unavailable = |error: WorkerError| CompileError::Unavailable(error.to_string());
     let mut lease = pool.lease().map_err(unavailable)?;
-    let mut answer = ask(lease.worker(), kind, functions, program, limits);
-    if matches!(answer, Err(WorkerError::Died(..) | WorkerError::Talk(_))) {
-        // An idle worker may have been killed by the kernel or an operator, which is unrelated to the source.
+    let mut answer = send_and_receive(lease.worker(), kind, functions, program, limits);
+    if matches!(answer, Err(WorkerError::Exited(..) | WorkerError::Io(_))) {
         lease.discard();
-        lease = pool.fresh_lease().map_err(unavailable)?;
-        answer = ask(lease.worker(), kind, functions, program, limits);
+        lease = pool.lease_new_process().map_err(unavailable)?;
+        answer = send_and_receive(lease.worker(), kind, functions, program, limits);
     }
     match answer {
         Ok((Kind::Done, note)) => Ok((lease, note)),
         Ok((Kind::Refused, message)) => Err(CompileError::Source(String::from_utf8_lossy(&message).into_owned())),
         Ok(_) => {
             lease.discard();
-            Err(unavailable(WorkerError::Garbled("a strange answer")))
+            Err(unavailable(WorkerError::ProtocolViolation("an unexpected response")))
         }
-        Err(WorkerError::Stuck(_)) => {
+        Err(WorkerError::CallTimeout(_)) => {
             lease.discard();
             Err(CompileError::Source(format!("compiling took longer than {} ms", limits.timeout_ms)))
         }
@@ -216,10 +198,10 @@ fn compile(
     }
 }
 
-/// Upper bound of messages and of the lines that one request logs.
+/// Upper bound of messages and of the log lines of one request.
 const SHORT_ANSWER_BYTES: u64 = 8 << 20;
 
-fn ask(
+fn send_and_receive(
     worker: &mut Worker,
     kind: Kind,
     count: usize,
@@ -237,7 +219,7 @@ fn ask(
     loop {
         let Answer { kind, more } = worker.receive(timeout, &mut out)?;
         if out.len() as u64 > longest {
-            return Err(WorkerError::Garbled("an answer too long"));
+            return Err(WorkerError::ProtocolViolation("the response is too long"));
         }
         if !more {
             return Ok((kind, out));
@@ -246,31 +228,30 @@ fn ask(
     }
 }
 
-/// Returns the error of a run that failed or was stopped by a worker. `place` returns the names of a function and a
-/// document for their indexes.
-fn run_error(failure: Failure<'_>, limits: Limits, place: impl Fn(usize, usize) -> String) -> RunError {
+/// `location` returns the names of a function and a document for their indexes.
+fn run_error(failure: Failure<'_>, limits: Limits, location: impl Fn(usize, usize) -> String) -> RunError {
     let fatal = |name: &str, reason: String| RunError::Fatal { name: name.to_owned(), reason };
     match failure {
         Failure::Stopped(bytes, progress) => {
-            let at = || place(progress.document as usize, progress.function.into());
+            let at = || location(progress.document as usize, progress.function.into());
             let mut reader = Reader(bytes);
             let parts = (reader.u32().and_then(Stop::from_number), reader.text(), reader.text());
             let (Some(stop), Some(name), Some(reason)) = parts else {
-                return RunError::Machinery(WorkerError::Garbled("a strange reason to stop").to_string());
+                return RunError::Machinery(WorkerError::ProtocolViolation("an unknown reason to stop").to_string());
             };
             match stop {
-                Stop::Asked => fatal(name, reason.to_owned()),
+                Stop::Requested => fatal(name, reason.to_owned()),
                 Stop::Timeout => timed_out(&at(), limits),
                 Stop::Engine => fatal("InternalError", format!("{reason} in {}", at())),
                 Stop::Limit => fatal("limit_exceeded", format!("{} {reason}", at())),
             }
         }
-        Failure::Worker(WorkerError::Stuck(progress)) => {
-            let at = place(progress.document as usize, progress.function.into());
+        Failure::Worker(WorkerError::CallTimeout(progress)) => {
+            let at = location(progress.document as usize, progress.function.into());
             timed_out(&at, limits)
         }
-        Failure::Worker(WorkerError::Died(progress, status)) => {
-            let at = place(progress.document as usize, progress.function.into());
+        Failure::Worker(WorkerError::Exited(progress, status)) => {
+            let at = location(progress.document as usize, progress.function.into());
             fatal("os_process_error", format!("{at} ended the JavaScript worker: {status}"))
         }
         Failure::Worker(WorkerError::Cancelled(_)) => RunError::cancelled(),
@@ -278,7 +259,7 @@ fn run_error(failure: Failure<'_>, limits: Limits, place: impl Fn(usize, usize) 
     }
 }
 
-/// Returns the error of a function that exceeded its time limit, with CouchDB's name and first words.
+/// The name and the first words are CouchDB's.
 fn timed_out(at: &str, limits: Limits) -> RunError {
     let reason = format!("OS process timed out: {at} took longer than {} ms", limits.timeout_ms);
     RunError::Fatal { name: "os_process_error".to_owned(), reason }
@@ -289,7 +270,6 @@ enum Failure<'a> {
     Worker(WorkerError),
 }
 
-/// Returns the start of a source, for identifying it in messages.
 fn excerpt(source: &str) -> String {
     let line: String = source.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(60) {

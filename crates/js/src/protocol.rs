@@ -1,8 +1,6 @@
-//! Protocol between the server and its worker processes: small fixed-size [`Frame`]s on a socket, everything else as
-//! flat bytes in shared memory ([`Writer`], [`Reader`], [`Record`]).
-//!
-//! The worker trusts the server. The server trusts no output of the worker: [`Reader`] validates every length, and
-//! callers validate every number.
+//! Protocol between the server and its worker processes: fixed-size [`Frame`]s on a socket, everything else as flat
+//! bytes in shared memory ([`Writer`], [`Reader`], [`Record`]). The worker trusts the server. The server trusts no
+//! output of the worker: [`Reader`] validates every length, and callers validate every number.
 
 use std::io::{self, Read, Write};
 
@@ -13,57 +11,42 @@ pub(crate) struct Frame {
     pub(crate) kind: Kind,
     /// Number of documents or groups of a request; in a response, 1 if more of it follows after [`Kind::Next`].
     pub(crate) count: u64,
-    /// Number of bytes in the input or output area.
     pub(crate) len: u64,
     pub(crate) region: u64,
 }
 
-/// Returns the number of the type of search index for which functions are compiled; 0 for views.
+/// Number of the type of search index for which functions are compiled; 0 for views.
 pub(crate) fn search_number(search: Option<SearchKind>) -> u32 {
     search.map_or(0, |kind| if kind == SearchKind::Nouveau { 1 } else { 2 })
 }
 
+/// Requests are less than 20, responses are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
-    /// Request: compile map functions.
     CompileMap = 1,
-    /// Request: compile a reduce function.
     CompileReduce = 2,
-    /// Request: map documents.
     Map = 3,
-    /// Request: reduce groups of rows.
     Reduce = 4,
-    /// Request: reduce groups of reductions.
     Rereduce = 5,
-    /// Request: continue with the response.
     Next = 6,
-    /// Request without a response: drop the compiled program.
     Reset = 7,
-    /// Request: attempt operations that the sandbox must forbid.
     SelfTest = 8,
-    /// Request: load the functions of a design document into the slot in `count`.
-    Teach = 9,
-    /// Request: call a function of the design document in the slot in `count`.
+    LoadDesign = 9,
     Call = 10,
-    /// Request: filter documents with a function of such a design document.
     Filter = 11,
-    /// Request: run a list function of such a design document.
     List = 12,
-    /// Request while a list function runs: its next rows; `count` is 1 if they are the last.
+    /// The next rows of the running list function; `count` is 1 if they are the last.
     Rows = 13,
-    /// Response: complete, or a part of the result.
     Done = 20,
-    /// Response: the source does not compile; the text is the reason.
+    /// The source does not compile; the text is the reason.
     Refused = 21,
-    /// Response: a function stopped the request, see [`Stop`].
+    /// A function stopped the request, see [`Stop`].
     Stopped = 22,
-    /// Response: a function of a design document threw this JSON text.
     Threw = 23,
-    /// Response: the start of a response by a list function (its length and bytes, possibly none) and its chunks; the
-    /// function waits for rows, unless more of the response follows.
+    /// The start of a response by a list function (its length and bytes, possibly none) and its chunks; the function
+    /// waits for rows, unless more of the response follows.
     Chunks = 24,
-    /// Part of a response: lines that functions logged. More of the response follows.
     Log = 25,
 }
 
@@ -78,7 +61,7 @@ impl Kind {
             Kind::Next,
             Kind::Reset,
             Kind::SelfTest,
-            Kind::Teach,
+            Kind::LoadDesign,
             Kind::Call,
             Kind::Filter,
             Kind::List,
@@ -116,7 +99,7 @@ impl Frame {
         socket.write_all(&self.to_bytes())
     }
 
-    /// Waits for a frame; `None` if the other side has disconnected.
+    /// Returns `None` if the other side has disconnected.
     pub(crate) fn read_from(mut socket: impl Read) -> io::Result<Option<Self>> {
         let mut bytes = [0; Self::BYTES];
         match socket.read_exact(&mut bytes) {
@@ -133,15 +116,13 @@ impl Frame {
 /// running one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Index in the current request.
     pub(crate) document: u32,
     pub(crate) function: u16,
 }
 
 impl Progress {
-    /// Packs the progress; `turn` distinguishes requests.
-    pub(crate) fn pack(self, turn: u16) -> u64 {
-        u64::from(turn) << 48 | u64::from(self.document) << 16 | u64::from(self.function)
+    pub(crate) fn pack(self, request_number: u16) -> u64 {
+        u64::from(request_number) << 48 | u64::from(self.document) << 16 | u64::from(self.function)
     }
 
     pub(crate) fn unpack(counter: u64) -> Self {
@@ -150,13 +131,11 @@ impl Progress {
     }
 }
 
-/// Reason why a worker stopped a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Stop {
     /// A function requested it, with its own name and reason.
-    Asked = 1,
-    /// A call exceeded the time limit.
+    Requested = 1,
     Timeout = 2,
     /// The engine aborted, for example for lack of memory or because of deep recursion; the reason is its message.
     Engine = 3,
@@ -166,7 +145,7 @@ pub(crate) enum Stop {
 
 impl Stop {
     pub(crate) fn from_number(number: u32) -> Option<Stop> {
-        [Stop::Asked, Stop::Timeout, Stop::Engine, Stop::Limit].into_iter().find(|stop| *stop as u32 == number)
+        [Stop::Requested, Stop::Timeout, Stop::Engine, Stop::Limit].into_iter().find(|stop| *stop as u32 == number)
     }
 }
 
@@ -177,14 +156,12 @@ pub(crate) struct Record {
     pub(crate) function: u16,
     pub(crate) document: u32,
     pub(crate) first: u32,
-    /// Length of the value.
     pub(crate) second: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum RecordKind {
-    /// A key and a value.
     Row = 1,
     Failure = 2,
     Log = 3,
@@ -215,7 +192,6 @@ impl Record {
         Some(Self { kind, function: short(2)?, document: long(4)?, first: long(8)?, second: long(12)? })
     }
 
-    /// Returns the length of the bytes after the head.
     pub(crate) fn body_len(self) -> usize {
         self.first as usize + self.second as usize
     }
@@ -238,7 +214,7 @@ impl Writer<'_> {
     }
 }
 
-/// Reads numbers and texts from a buffer; `None` when it is too short.
+/// Methods return `None` if the buffer is too short.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -287,7 +263,6 @@ mod tests {
         assert_eq!(Progress::unpack(progress.pack(0xffff)), progress);
     }
 
-    /// Any 32 bytes are a frame or are rejected; a frame is unchanged when it is written again.
     #[test]
     fn frames_of_any_bytes() {
         let mut random = Random::new();
@@ -311,11 +286,8 @@ mod tests {
         assert!(known > 5_000);
     }
 
-    /// A stream of frames that ends anywhere and arrives in pieces: whole frames are read, and then the end is
-    /// reported.
     #[test]
     fn frames_of_a_stream_that_ends_anywhere() {
-        /// Returns at most this many bytes per read.
         struct Pieces<'a>(&'a [u8], usize);
 
         impl Read for Pieces<'_> {
@@ -353,16 +325,13 @@ mod tests {
         let mut random = Random::new();
         for _ in 0..10_000 {
             let progress = Progress { document: random.next() as u32, function: random.next() as u16 };
-            let turn = random.next() as u16;
-            let packed = progress.pack(turn);
+            let request_number = random.next() as u16;
+            let packed = progress.pack(request_number);
             assert_eq!(Progress::unpack(packed), progress);
-            // Consecutive requests always differ.
-            assert_ne!(progress.pack(turn.wrapping_add(1)), packed);
+            assert_ne!(progress.pack(request_number.wrapping_add(1)), packed);
         }
     }
 
-    /// Buffers of numbers and texts, truncated and modified anywhere: a reader returns the written values or nothing,
-    /// and never reads out of bounds.
     #[test]
     fn buffers_that_lie_anywhere() {
         let mut random = Random::new();

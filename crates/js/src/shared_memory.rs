@@ -1,8 +1,6 @@
-//! Memory shared by the server and one worker process: [`SharedMemory`].
-//!
-//! It consists of a page for the progress counter, the area that the worker writes ([`OUTPUT`]), and the area that the
-//! server writes ([`INPUT`]), which grows with the largest batch. This module handles offsets and bounds and does not
-//! interpret the bytes.
+//! [`SharedMemory`] of the server and one worker process. It consists of a page for the progress counter, the area that
+//! the worker writes ([`OUTPUT`]), and the area that the server writes ([`INPUT`]), which grows with the largest batch.
+//! This module handles offsets and bounds and does not interpret the bytes.
 #![expect(unsafe_code, reason = "maps memory that another process sees")]
 
 use std::fs::File;
@@ -14,7 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const PAGE_BYTES: usize = 4096;
 
-/// Area of the worker's responses.
 pub(crate) const OUTPUT: Range<usize> = PAGE_BYTES..PAGE_BYTES + (1 << 20);
 
 pub(crate) const INPUT: usize = OUTPUT.end;
@@ -32,7 +29,7 @@ pub(crate) struct SharedMemory {
 unsafe impl Send for SharedMemory {}
 
 impl SharedMemory {
-    /// Creates a region of `len` bytes, which the other side can never shrink, so that reading it cannot fault.
+    /// The other process can never shrink the region, so that reading it cannot fault.
     pub(crate) fn create(len: usize) -> io::Result<Self> {
         let file = anonymous_file()?;
         file.set_len(len as u64)?;
@@ -40,12 +37,10 @@ impl SharedMemory {
         Self::map(file, len)
     }
 
-    /// Opens a region that the server created, in the worker.
     pub(crate) fn open(fd: OwnedFd, len: usize) -> io::Result<Self> {
         Self::map(File::from(fd), len)
     }
 
-    /// Returns a handle of the region for the worker process.
     pub(crate) fn share(&self) -> io::Result<OwnedFd> {
         Ok(OwnedFd::from(self.file.try_clone()?))
     }
@@ -54,18 +49,18 @@ impl SharedMemory {
         self.len
     }
 
-    /// Enlarges the region to at least `len` bytes; the other side must [`SharedMemory::follow`].
+    /// Enlarges the region to at least `len` bytes. The other process must then call [`SharedMemory::remap`].
     pub(crate) fn grow(&mut self, len: usize) -> io::Result<()> {
         if len <= self.len {
             return Ok(());
         }
         let len = len.checked_next_power_of_two().unwrap_or(len);
         self.file.set_len(len as u64)?;
-        self.follow(len)
+        self.remap(len)
     }
 
-    /// Maps the region again after the other side has enlarged it to `len` bytes.
-    pub(crate) fn follow(&mut self, len: usize) -> io::Result<()> {
+    /// Maps the region again after the other process has enlarged it to `len` bytes.
+    pub(crate) fn remap(&mut self, len: usize) -> io::Result<()> {
         if len == self.len {
             return Ok(());
         }
@@ -76,10 +71,7 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Writes `bytes` at `offset`.
-    ///
-    /// # Panics
-    /// If they do not fit.
+    /// Panics if the bytes do not fit.
     pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) {
         assert!(offset <= self.len && bytes.len() <= self.len - offset, "writes stay inside the region");
         // SAFETY: the destination range is inside the mapping, as just checked, and `bytes` cannot overlap it because
@@ -87,8 +79,8 @@ impl SharedMemory {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(offset), bytes.len()) }
     }
 
-    /// Appends a copy of `range` to `out`. The copy is private, so that it cannot change after validation. Returns true
-    /// if the range is inside the region.
+    /// Appends a private copy of `range` to `out`, so that it cannot change after validation. Returns false if the
+    /// range is outside the region.
     #[must_use]
     pub(crate) fn copy_to(&self, range: Range<usize>, out: &mut Vec<u8>) -> bool {
         if range.start > range.end || range.end > self.len {
@@ -106,14 +98,12 @@ impl SharedMemory {
         true
     }
 
-    /// Returns the bytes of `range`. Only for the worker, while it processes a request: the server does not write then.
-    ///
-    /// # Panics
-    /// If the range is outside.
+    /// Only for the worker, while it processes a request: the server does not write then. Panics if the range is
+    /// outside the region.
     pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.len, "requests lie inside the region");
-        // SAFETY: inside the mapping, which lives as long as `self`; the trusted server leaves it alone during a request,
-        // and the worker writes only through `&mut self`.
+        // SAFETY: inside the mapping, which lives as long as `self`; the trusted server leaves it alone during a
+        // request, and the worker writes only through `&mut self`.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(range.start), range.len()) }
     }
 
@@ -121,7 +111,6 @@ impl SharedMemory {
         self.counter().load(Ordering::Relaxed)
     }
 
-    /// Returns the counter of the worker, see [`crate::protocol::Progress`].
     pub(crate) fn counter(&self) -> &AtomicU64 {
         // SAFETY: the region is page-aligned and larger than a page, so its first 8 bytes are an aligned u64; both
         // processes touch them only atomically.
@@ -216,7 +205,7 @@ mod tests {
         worker.counter().store(7, Ordering::Relaxed);
         assert_eq!(server.progress(), 7);
         server.grow(INITIAL_BYTES * 3).unwrap();
-        worker.follow(server.len()).unwrap();
+        worker.remap(server.len()).unwrap();
         let end = server.len() - 3;
         server.write(end, b"end");
         assert_eq!(worker.bytes(end..end + 3), b"end");

@@ -1,4 +1,4 @@
-//! Measures the cost of queries without the disk: finds documents of a database in memory.
+//! Measures the cost of queries without the disk, on documents in memory.
 //!
 //! `cargo run --release -p settee-mango --example find_throughput [documents]`
 
@@ -60,7 +60,6 @@ fn main() -> Result<(), Failure> {
         find_all(readers, &database, &format!(r#"{{"selector":{{"{field}":-1}}}}"#))?;
         println!("index on {field}: {:.0} documents/s", documents as f64 / start.elapsed().as_secs_f64());
     }
-    // Ten documents of each group, each group at another position.
     let groups: Vec<String> = (0..1_000).map(|n| (n * 7 % (documents / 10).max(1)).to_string()).collect();
     let groups = groups.join(",");
     let cases = [
@@ -99,7 +98,6 @@ fn write(database: &Arc<Database>, documents: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the number of documents found, and the number of examined rows or documents.
 fn find_all(readers: Readers<'_>, database: &Arc<Database>, query: &str) -> Result<(u64, u64), Failure> {
     let options = FindOptions::parse(Json::parse(query.as_bytes())?.value())?;
     let mut count = Count(0);

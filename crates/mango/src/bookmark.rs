@@ -1,7 +1,6 @@
-//! [`Bookmark`]: the end of a page of results.
-//!
-//! It is an opaque text for clients. It contains the last document and, for a query that reads an index, the index and
-//! the key, so that the next page continues at the same position even if the planner would now choose another index.
+//! [`Bookmark`]: the end of a page of results, an opaque text for clients. It contains the last document and, for a
+//! query that reads an index, the index and the key. The next page continues there, even if the planner would now
+//! choose another index.
 
 use std::borrow::Cow;
 
@@ -13,17 +12,9 @@ const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Bookmark {
-    /// Position in the order of ids.
     Primary { id: String },
-    /// Position in the order of an index.
     Index { design: String, name: String, key: Json, id: String },
-    /// Position in the order of a text index.
-    Text {
-        design: String,
-        name: String,
-        /// Position in the notation of the search.
-        place: String,
-    },
+    Text { design: String, name: String, place: String },
 }
 
 pub(crate) fn invalid(text: &str) -> Refusal {
@@ -79,7 +70,6 @@ impl Bookmark {
     }
 }
 
-/// Encodes in URL-safe base64 without padding.
 fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {

@@ -1,7 +1,5 @@
-//! [`Intervals`]: the values of a field that can match, as ranges in the order of values.
-//!
-//! Ranges are bounded by cuts in that order, so intersection and union compare bytes. Ranges may include values that do
-//! not match, and always include all values that match.
+//! [`Intervals`]: ranges of the values of a field that can match. Ranges are bounded by cuts in the order of values, so
+//! intersection and union compare bytes. They contain all values that match, and possibly others.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,7 +7,6 @@ use std::sync::Arc;
 use settee_model::collate::{self, Collation};
 use settee_model::json::{Json, Value};
 
-/// A value with its sortable encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) json: Json,
@@ -27,9 +24,7 @@ impl Key {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
     Start,
-    /// Directly before a value.
     Before(Arc<Key>),
-    /// Directly after a value.
     After(Arc<Key>),
     End,
 }
@@ -47,7 +42,7 @@ impl Cut {
 
 impl Ord for Cut {
     fn cmp(&self, other: &Self) -> Ordering {
-        // No encoding is a prefix of another, so comparing the parts compares the positions.
+        // No encoding is a proper prefix of another, so comparing the parts compares the positions.
         self.place().cmp(&other.place())
     }
 }
@@ -58,7 +53,7 @@ impl PartialOrd for Cut {
     }
 }
 
-/// The values between two cuts; the first one must be less than the second.
+/// `low` must be less than `high`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interval {
     pub(crate) low: Cut,
@@ -66,7 +61,6 @@ pub(crate) struct Interval {
 }
 
 impl Interval {
-    /// Returns the single value of the range, if it has only one.
     pub(crate) fn point(&self) -> Option<&Arc<Key>> {
         match (&self.low, &self.high) {
             (Cut::Before(low), Cut::After(high)) if low.encoded == high.encoded => Some(low),
@@ -88,7 +82,6 @@ impl Intervals {
         Self(Vec::new())
     }
 
-    /// Returns one range; empty if the bounds are inverted.
     pub(crate) fn between(low: Cut, high: Cut) -> Self {
         if low < high { Self(vec![Interval { low, high }]) } else { Self::none() }
     }
@@ -102,7 +95,6 @@ impl Intervals {
         Self::united(intervals.collect())
     }
 
-    /// Returns true if the set contains all values.
     pub(crate) fn is_all(&self) -> bool {
         matches!(&self.0[..], [Interval { low: Cut::Start, high: Cut::End }])
     }
@@ -209,7 +201,6 @@ mod tests {
 
     #[test]
     fn intersections_agree_with_membership() {
-        // Every subset of a small order, with cuts at halves.
         let numbers: Vec<i64> = (0..4).collect();
         let subset = |bits: u32| Intervals::points(numbers.iter().filter(|n| bits & (1 << **n) != 0).map(|n| key(*n)));
         for a in 0..16 {

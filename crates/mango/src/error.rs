@@ -1,34 +1,31 @@
-//! Rejections of a query or an index ([`Refusal`]) and failures ([`MangoError`]).
-//!
-//! Names and texts are those of CouchDB's recorded responses. Where CouchDB prints a value in Erlang's notation, the
-//! texts contain JSON; numbers are equal in both.
+//! [`Refusal`]: rejection of a query or an index; [`MangoError`]: failure. Names and texts are those of CouchDB's
+//! recorded responses. Where CouchDB prints a value in Erlang's notation, the texts contain JSON; numbers are equal in
+//! both.
 
 use settee_database::DatabaseError;
 use settee_model::partition::IllegalPartition;
 use settee_search::SearchError;
 use settee_views::ViewError;
 
-use crate::selector::{MAX_CONDITIONS, MAX_DEPTH, MAX_EXPRESSIONS, MAX_NAME_BYTES};
+use crate::limits::{MAX_CONDITIONS, MAX_DEPTH, MAX_EXPRESSIONS, MAX_NAME_BYTES};
 
-/// An invalid request. [`Refusal::name`] is CouchDB's `error`, the text its `reason`.
+/// [`Refusal::name`] is CouchDB's `error`, the text its `reason`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// An unknown operator, or one with an argument for which CouchDB reports it as unknown.
+    /// Also an operator with an argument for which CouchDB reports an unknown operator.
     #[error("Invalid operator: {0}")]
     InvalidOperator(String),
-    /// An operator of MongoDB that CouchDB recognizes but does not support.
+    /// CouchDB recognizes these operators of MongoDB, but does not support them.
     #[error("Unsupported operator: {0}")]
     NotSupported(String),
     #[error("Bad argument for operator {operator}: {argument}")]
     BadArgument {
         operator: &'static str,
-        /// Argument as JSON text, with the defect if it is not obvious.
+        /// JSON text, with the defect if it is not obvious.
         argument: String,
     },
-    /// A condition without a field.
     #[error("One or more conditions is missing a field name.")]
     MissingFieldName,
-    /// `$text` within a field.
     #[error("Invalid field normalization on selector: {0}")]
     BadField(String),
     #[error("Invalid field name: {0}")]
@@ -39,24 +36,19 @@ pub enum Refusal {
     TooManyConditions,
     #[error("The selector has more than {MAX_EXPRESSIONS} regular expressions.")]
     TooManyExpressions,
-    /// Too many bytes in the names of fields.
     #[error("The field names of the selector have more than {MAX_NAME_BYTES} bytes together.")]
     NamesTooLong,
     #[error("Selector must be a JSON object, not: {0}")]
     SelectorNotAnObject(String),
-    /// `fields` is not an array.
     #[error("Fields must be an array of strings, not: {0}")]
     FieldsNotAnArray(String),
-    /// An element of `fields` is not a string.
     #[error("Invalid JSON for field spec: {0}")]
     InvalidField(String),
-    /// `sort`, or the fields of an index, are not an array.
     #[error("Sort must be an array of sort specs, not: {0}")]
     SortNotAnArray(String),
     /// An element of `sort`, or of the fields of an index, is invalid.
     #[error("Invalid sort field: {0}")]
     InvalidSortField(String),
-    /// `asc` and `desc` in one sort.
     #[error("Sorts currently only support a single direction for all fields.")]
     MixedSort,
     #[error("Invalid key {0} for this request.")]
@@ -67,16 +59,12 @@ pub enum Refusal {
     InvalidString(String),
     #[error("Invalid boolean value: {0}")]
     InvalidBoolean(String),
-    /// Not an integer above 0.
     #[error("{0} is not an integer greater than zero")]
     NotPositive(String),
-    /// Not an integer of 0 or more.
     #[error("{0} is not an integer greater than or equal to zero")]
     Negative(String),
-    /// `stale` is neither `"ok"` nor false.
     #[error("Invalid value for stale: {0}")]
     InvalidStale(String),
-    /// `use_index` is malformed.
     #[error("Invalid index name: {0}")]
     InvalidIndexName(String),
     #[error("Invalid bookmark value: {0}")]
@@ -87,7 +75,6 @@ pub enum Refusal {
     NoPartitionedSortIndex,
     #[error("No global index exists for this sort, try indexing by the sort fields.")]
     NoGlobalSortIndex,
-    /// `$text` without a text index.
     #[error("The operator $text needs a text index, and there is none.")]
     NoTextIndex,
     /// `allow_fallback` is false and `use_index` is absent.
@@ -96,10 +83,8 @@ pub enum Refusal {
     /// `allow_fallback` is false and the index is unsuitable; the text describes the index.
     #[error("{0} specified by `use_index` could not be found or it is not suitable.")]
     UnsuitableIndex(String),
-    /// `partition` in a database without partitions.
     #[error("`partition` parameter is not supported on this db")]
     NotPartitioned,
-    /// A text that is not a partition.
     #[error(transparent)]
     IllegalPartition(#[from] IllegalPartition),
     #[error("Partition in the path and in the body differ: {0}")]
@@ -110,43 +95,34 @@ pub enum Refusal {
     IndexNotAnObject(String),
     #[error("Text indexes must be an object, not: {0}")]
     TextIndexNotAnObject(String),
-    /// The fields of a text index have invalid names or types.
     #[error(
         "Text Index field definitions must be of the form \
          {{\"name\": \"non-empty fieldname\", \"type\": \"boolean,number, or string\"}}. Def: {0}"
     )]
     InvalidTextFields(String),
-    /// An operator that text indexes do not support.
     #[error("Invalid text operator: {0}")]
     InvalidTextOperator(&'static str),
-    /// Several text indexes could serve the query.
     #[error("You must specify an index with the `use_index` parameter.")]
     MultipleTextIndexes,
-    /// A sort by a field of a text index whose type is neither given nor implied.
     #[error("Unspecified or ambiguous sort type. Try appending :number or :string to the sort field. {0}")]
     TextSort(String),
     #[error("{0}")]
     TextSearch(String),
     #[error("Index name or ddoc cannot be empty string")]
     EmptyName,
-    /// An id that is not valid for a design document.
     #[error("Illegal document id `{0}`")]
     IllegalDesign(String),
     #[error("Invalid type for index: {0}")]
     InvalidIndexType(String),
-    /// The design document for the index has another language.
     #[error("Existing design doc has an invalid language: {0}")]
     InvalidDesignLanguage(String),
-    /// The design document for the index has another value of `options.partitioned`.
     #[error("Requested partitioned option does not match existing value on design document {0}")]
     PartitionedMismatch(String),
-    /// `docids` is not an array.
     #[error("Bulk Delete requires an array of non-null docids. Docids: {0}")]
     InvalidBulkDocs(String),
 }
 
 impl Refusal {
-    /// Returns CouchDB's `error`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -205,23 +181,20 @@ pub enum MangoError {
     /// The request is invalid. CouchDB: 400.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The index does not exist. CouchDB: 404 `not_found`.
+    /// CouchDB: 404 `not_found`.
     #[error("missing")]
     NoSuchIndex,
-    /// The service for indexes of this type is disabled. CouchDB: 503 `required index service unavailable`, with the
+    /// The service for indexes of this type is disabled. CouchDB: 503 `required index service unavailable` with the
     /// type as reason.
     #[error("{0}")]
     ServiceUnavailable(String),
     /// The design document was changed concurrently. CouchDB: 500 `error_saving_ddoc`.
     #[error("Encountered a conflict while saving the design document.")]
     DesignConflict,
-    /// The database could not be read or written.
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// An index could not be built or read.
     #[error(transparent)]
     View(#[from] ViewError),
-    /// A text index could not be built or read.
     #[error(transparent)]
     Search(#[from] SearchError),
 }

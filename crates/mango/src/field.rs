@@ -4,8 +4,8 @@ use settee_model::json::{Kind, Value};
 
 use crate::error::Refusal;
 
-/// A dotted field name. `a.b` is the member `b` of the member `a`; `a\.b` is the member `a.b`; a number selects an
-/// element of an array, counted from 0. The empty name is the value itself.
+/// `a.b` is the member `b` of the member `a`; `a\.b` is the member `a.b`; a number also selects an element of an array,
+/// counted from 0. The empty name is the value itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldPath {
     parts: Vec<String>,
@@ -14,9 +14,9 @@ pub(crate) struct FieldPath {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found<'a> {
     Value(Value<'a>),
-    /// An object without the member.
+    /// An object lacks the member.
     Missing,
-    /// A value without members, or no such element. CouchDB distinguishes this: `{"$exists": false}` does not match.
+    /// A value has no members or no such element. CouchDB distinguishes this case: `{"$exists": false}` does not match.
     NoPath,
 }
 
@@ -56,12 +56,10 @@ impl FieldPath {
         if length == 0 { Err(empty()) } else { Ok(Self { parts }) }
     }
 
-    /// Returns the names and positions of the path.
     pub(crate) fn parts(&self) -> &[String] {
         &self.parts
     }
 
-    /// Follows the path. Only members on the path are read.
     pub(crate) fn find<'a>(&self, value: Value<'a>) -> Found<'a> {
         let mut current = value;
         for part in &self.parts {

@@ -1,8 +1,6 @@
-//! [`MangoLanguage`]: the language `query` of design documents, whose map functions are index definitions and whose
-//! validation function is a selector.
-//!
-//! Definitions are evaluated in this process; indexer, progress and tree are those of all views. A map that is not a
-//! definition emits nothing, as in CouchDB, instead of blocking the other indexes of its design document.
+//! [`MangoLanguage`]: the language `query` of design documents. Map functions are index definitions, the validation
+//! function is a selector. Definitions are evaluated in this process. A map that is not a definition emits nothing, as
+//! in CouchDB, so that it does not block the other indexes of its design document.
 
 use settee_design::{
     Allowance, CompileError, DesignProgram, DesignSource, DocumentBatch, Emissions, Excess, Language, Limits,
@@ -56,22 +54,19 @@ impl Language for MangoLanguage {
     }
 }
 
-/// Value of all rows.
 const NULL: &[u8] = b"null";
 
-/// Receiver of a row: key and value.
-type Push<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
+type FieldSink<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
 
-/// Calls `map` for each document and each valid definition.
 fn map_each<D>(
     definitions: &[Option<D>],
     limits: Limits,
     batch: &DocumentBatch,
     output: &mut Emissions,
     take: &mut TakeRows<'_>,
-    mut map: impl FnMut(&D, Value<'_>, &mut Allowance, &mut Push<'_>) -> Result<(), Excess>,
+    mut map: impl FnMut(&D, Value<'_>, &mut Allowance, &mut FieldSink<'_>) -> Result<(), Excess>,
 ) -> Result<(), RunError> {
-    // Other documents come only from a design document with `include_design`; Mango never indexes them.
+    // Mango never indexes design documents, which other languages get with `include_design`.
     for (document, found) in (0..).zip(batch.iter()).filter(|(_, found)| !found.id.starts_with("_design/")) {
         let value = Value::trusted(found.json);
         for (function, definition) in (0..).zip(definitions) {
@@ -132,7 +127,6 @@ impl Program for TextDefinitions {
                     counted = allowance.take(key.len(), value.len());
                 }
             });
-            // A document that exceeds the limit is excluded as a whole.
             counted?;
             mapper.map(document, push);
             Ok(())
@@ -140,8 +134,6 @@ impl Program for TextDefinitions {
     }
 }
 
-/// Writes the values of the columns as an array of at most `room` bytes. Returns false if a value is missing or the
-/// index does not contain the document.
 fn write_key(definition: &Definition, document: Value<'_>, key: &mut Vec<u8>, room: u64) -> bool {
     key.clear();
     key.push(b'[');

@@ -1,17 +1,13 @@
 //! Mango: queries with selectors instead of views.
 //!
-//! The layers of a query:
-//!
-//! 1. [`FindOptions::parse`] parses the body of a request once; its [`Selector`] is normalised as in CouchDB and
-//!    compiled. `operator` lists the tests of single values.
+//! 1. [`FindOptions::parse`] parses the body of a request; its [`Selector`] is normalized as in CouchDB and compiled.
+//!    `operator` contains the tests of single values.
 //! 2. [`index::all`] reads the definitions of the indexes from the design documents.
 //! 3. The `planner` chooses the index that CouchDB would choose, and the ranges to be read.
-//! 4. [`find`] reads documents by id or through a view, tests and projects each, and passes it to a [`DocumentSink`].
+//! 4. [`find`] reads documents by id or through an index, tests and projects each, and passes it to a [`DocumentSink`].
 //!
-//! JSON indexes are views of the language [`MangoLanguage`] and text indexes its search indexes, so that they are
-//! built, stored and counted like all others; its validation functions are selectors. This crate depends on no HTTP and
-//! no
-//! clock, and keeps no state between queries.
+//! JSON indexes are views and text indexes are search indexes of the language [`MangoLanguage`], so the crates `views`
+//! and `search` build and store them. This crate depends on no HTTP and no clock, and keeps no state between queries.
 
 mod bookmark;
 mod bounds;
@@ -20,6 +16,7 @@ mod execute;
 mod field;
 pub mod index;
 mod language;
+mod limits;
 mod operator;
 mod options;
 mod planner;
@@ -35,13 +32,13 @@ pub use error::{MangoError, Refusal};
 pub use execute::{DocumentSink, Found, Outcome, Readers, Stats, explain, find};
 pub use index::TextSearch;
 pub use language::MangoLanguage;
+pub use limits::{MAX_CONDITIONS, MAX_DEPTH, MAX_EXPRESSIONS, MAX_NAME_BYTES};
 pub use options::{DEFAULT_LIMIT, FindOptions};
 pub use projection::Projection;
-pub use selector::{MAX_CONDITIONS, MAX_DEPTH, MAX_EXPRESSIONS, MAX_NAME_BYTES, Selector};
+pub use selector::Selector;
 
 use settee_model::json::Value;
 
-/// Maximum length of a part of a request in an error message.
 const SHOWN_BYTES: usize = 200;
 
 fn shown(value: Value<'_>) -> String {

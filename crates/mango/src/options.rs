@@ -12,23 +12,20 @@ use crate::sort::{Order, Sort};
 
 pub const DEFAULT_LIMIT: u64 = 25;
 
-/// The index requested by the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UseIndex {
     pub(crate) design: String,
-    /// Name of the index; absent for any index of the design document.
     pub(crate) name: Option<String>,
-    /// The design document as `_explain` shows it: CouchDB omits `_design/` from a text, but not from a list.
-    pub(crate) shown: String,
+    /// In the form of `_explain`: CouchDB omits `_design/` from a text, but not from a list.
+    pub(crate) display_text: String,
 }
 
 #[derive(Debug)]
 pub struct FindOptions {
     pub(crate) selector: Selector,
     pub(crate) use_index: Option<UseIndex>,
-    /// The bookmark; absent if the client gave none, or one that cannot be read.
     pub(crate) bookmark: Option<Bookmark>,
-    /// The bookmark text, which is returned to the client if nothing is found.
+    /// Returned to the client if no document matches.
     pub(crate) bookmark_text: Option<String>,
     pub(crate) limit: u64,
     pub(crate) skip: u64,
@@ -40,16 +37,12 @@ pub struct FindOptions {
     pub(crate) stale: bool,
     pub(crate) update: bool,
     pub(crate) stable: bool,
-    /// True if the response contains statistics.
     pub execution_stats: bool,
     pub(crate) allow_fallback: bool,
 }
 
 impl FindOptions {
-    /// Parses the body of a request, which must be an object.
-    ///
-    /// # Errors
-    /// If it is invalid, with CouchDB's name and text.
+    /// Parses the body of a request, which must be an object. Errors have CouchDB's names and texts.
     pub fn parse(body: Value<'_>) -> Result<Self, Refusal> {
         let mut members = Members::new(body);
         let selector = members.take("selector").ok_or(Refusal::MissingKey("selector"))?;
@@ -69,7 +62,7 @@ impl FindOptions {
         let execution_stats = members.boolean("execution_stats", false)?;
         let allow_fallback = members.boolean("allow_fallback", true)?;
         members.finish()?;
-        // An unreadable bookmark is an error of the search that uses it, not of the query.
+        // An invalid bookmark is an error of the execution that uses it, not of the query.
         let bookmark = bookmark_text.as_deref().and_then(|text| Bookmark::parse(text).ok());
         Ok(Self {
             selector,
@@ -91,10 +84,7 @@ impl FindOptions {
         })
     }
 
-    /// Returns the query restricted to a partition, which the path of the request names.
-    ///
-    /// # Errors
-    /// If the body names another partition.
+    /// Restricts the query to the partition in the path of the request. Another partition in the body is an error.
     pub fn within(mut self, partition: String) -> Result<Self, Refusal> {
         match &self.partition {
             Some(other) if *other != partition => Err(Refusal::BadPartition(other.clone())),
@@ -105,13 +95,13 @@ impl FindOptions {
         }
     }
 
-    /// Rejects names of fields that are not paths. Without this check the query must only be explained.
+    /// Rejects names of fields that are not paths. The caller must call this before execution; `_explain` accepts such
+    /// names.
     pub(crate) fn check_names(&self) -> Result<(), Refusal> {
         self.selector.check_names()?;
         self.fields.check_names()
     }
 
-    /// Rejects a partition in a database without partitions.
     pub(crate) fn check_layout(&self, layout: Layout) -> Result<(), Refusal> {
         match (&self.partition, layout) {
             (Some(_), Layout::Whole) => Err(Refusal::NotPartitioned),
@@ -119,7 +109,6 @@ impl FindOptions {
         }
     }
 
-    /// Returns the rejection of a sort that no index supports.
     pub(crate) fn no_sort_index(&self, layout: Layout) -> Refusal {
         match (layout, &self.partition) {
             (Layout::Whole, _) => Refusal::NoSortIndex,
@@ -128,15 +117,14 @@ impl FindOptions {
         }
     }
 
-    /// Returns true if indexes are updated before they are read.
     pub(crate) fn updates(&self) -> bool {
         self.update && !self.stale
     }
 
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"use_index\":[");
-        if let Some(UseIndex { shown, name, .. }) = &self.use_index {
-            write_string(out, shown);
+        if let Some(UseIndex { display_text, name, .. }) = &self.use_index {
+            write_string(out, display_text);
             if let Some(name) = name {
                 out.push(b',');
                 write_string(out, name);
@@ -174,7 +162,6 @@ impl FindOptions {
     }
 }
 
-/// Members of a request, which are removed one by one; remaining ones are an error.
 pub(crate) struct Members<'a> {
     members: Vec<(String, Value<'a>)>,
 }
@@ -229,7 +216,6 @@ fn partition(value: Value<'_>) -> Result<Option<String>, Refusal> {
     }
 }
 
-/// Validates a partition; an empty name means none.
 fn named_partition(name: String) -> Result<Option<String>, Refusal> {
     if name.is_empty() {
         return Ok(None);
@@ -247,12 +233,16 @@ fn bookmark_text(value: Value<'_>) -> Result<Option<String>, Refusal> {
     }
 }
 
-/// Parses a design document and an optional name, as a text with slashes or as a list.
+/// Parses a design document and an optional name: a text with a slash, or a list.
 fn use_index(value: Value<'_>) -> Result<Option<UseIndex>, Refusal> {
     let invalid = || Refusal::InvalidIndexName(crate::shown(value));
-    let named = |shown: &str, name: Option<&str>| {
-        let design = if shown.starts_with("_design/") { shown.to_owned() } else { format!("_design/{shown}") };
-        Ok(Some(UseIndex { design, name: name.map(str::to_owned), shown: shown.to_owned() }))
+    let named = |display_text: &str, name: Option<&str>| {
+        let design = if display_text.starts_with("_design/") {
+            display_text.to_owned()
+        } else {
+            format!("_design/{display_text}")
+        };
+        Ok(Some(UseIndex { design, name: name.map(str::to_owned), display_text: display_text.to_owned() }))
     };
     match value.kind() {
         Kind::Null => Ok(None),

@@ -5,16 +5,13 @@ use settee_model::json::{Json, Kind, Value, write_array, write_string};
 use crate::error::Refusal;
 use crate::field::FieldPath;
 
-/// The fields of a document that are returned.
 #[derive(Clone, Debug, Default)]
 pub struct Projection {
-    /// The names as written, with their paths; absent for all fields.
+    /// Names as written, with their paths; `None` for all fields.
     fields: Option<Vec<(String, FieldPath)>>,
-    /// Rejection of the first name that is not a path.
     wrong_name: Option<Refusal>,
 }
 
-/// Members of an object under construction, in the order of first use.
 #[derive(Default)]
 struct Tree<'a> {
     members: Vec<(&'a str, Branch<'a>)>,
@@ -26,10 +23,7 @@ enum Branch<'a> {
 }
 
 impl Projection {
-    /// Parses `fields`. An empty list means all fields, as in CouchDB. [`Self::check_names`] validates the names.
-    ///
-    /// # Errors
-    /// If it is not an array of strings.
+    /// As in CouchDB, an empty list means all fields. [`Self::check_names`] validates the names.
     pub fn parse(value: Value<'_>) -> Result<Self, Refusal> {
         if value.kind() != Kind::Array {
             return Err(Refusal::FieldsNotAnArray(crate::shown(value)));
@@ -54,13 +48,11 @@ impl Projection {
         self.wrong_name.clone().map_or(Ok(()), Err)
     }
 
-    /// Returns the names of the fields; `None` for all.
     pub(crate) fn names(&self) -> Option<impl Iterator<Item = &str>> {
         self.fields.as_ref().map(|fields| fields.iter().map(|(name, _)| name.as_str()))
     }
 
-    /// Appends the projection of `document`. Absent fields are omitted; a position in an array becomes the member of an
-    /// object, as in CouchDB.
+    /// Absent fields are omitted. As in CouchDB, a position in an array becomes the member of an object.
     pub fn write(&self, document: Value<'_>, out: &mut Vec<u8>) {
         let Some(fields) = &self.fields else {
             out.extend_from_slice(document.raw());
@@ -76,7 +68,6 @@ impl Projection {
     }
 }
 
-/// Appends the object in which each path leads to its value.
 pub(crate) fn write_object<'a>(entries: impl Iterator<Item = (&'a FieldPath, Value<'a>)>, out: &mut Vec<u8>) {
     let mut tree = Tree::default();
     for (path, value) in entries {
@@ -99,7 +90,6 @@ impl<'a> Tree<'a> {
         let branch = &mut self.members[index].1;
         match branch {
             _ if rest.is_empty() => *branch = Branch::Value(value),
-            // The whole value was included before, so this part of it is present.
             Branch::Value(_) => {}
             Branch::Object(tree) => tree.set(rest, value),
         }
@@ -115,7 +105,6 @@ impl<'a> Tree<'a> {
 }
 
 impl Projection {
-    /// Returns the names as JSON text; an empty list for all fields.
     pub(crate) fn to_json(&self) -> Json {
         let mut out = Vec::new();
         write_array(&mut out, self.names().into_iter().flatten(), write_string);

@@ -4,7 +4,6 @@ use settee_model::json::{Kind, Value};
 
 use crate::error::Refusal;
 
-/// `asc` or `desc`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Order {
     #[default]
@@ -19,7 +18,7 @@ pub(crate) struct Sort {
 }
 
 impl Sort {
-    /// Parses a list of names and of objects like `{"name": "desc"}`.
+    /// Elements are names or objects like `{"name": "desc"}`.
     pub(crate) fn parse(value: Value<'_>) -> Result<Self, Refusal> {
         if value.kind() != Kind::Array {
             return Err(Refusal::SortNotAnArray(crate::shown(value)));

@@ -29,7 +29,6 @@ struct Place {
     searches: Arc<Searches>,
 }
 
-/// All types of text indexes are enabled.
 const SEARCH: TextSearch = TextSearch { text: true, nouveau: true };
 
 struct Page {
@@ -84,7 +83,6 @@ impl Place {
     fn write(&self, text: &str) {
         let mut document = Document::parse(json(text).value()).unwrap();
         let id = document.id.take().unwrap();
-        // The current revision is filled in.
         let head = self.database.read().unwrap().head(&id).unwrap();
         document.rev = document.rev.or(head.filter(|head| !head.stored.deleted).map(|head| head.rev));
         let mode = EditMode::Interactive;

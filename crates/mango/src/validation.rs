@@ -1,8 +1,6 @@
-//! [`Validation`]: `validate_doc_update` of a design document in the language `query`.
-//!
-//! It is a selector that an update must match, as on CouchDB's main branch. It is applied to an object of the new
-//! document, `newDoc`, and the one that it replaces, `oldDoc`, which is null if there is none. The other functions of
-//! design documents do not exist in this language.
+//! [`Validation`]: `validate_doc_update` of a design document in the language `query`. As on CouchDB's main branch, the
+//! function is a selector that an update must match. It is applied to an object of the new document, `newDoc`, and the
+//! previous one, `oldDoc`, which is null for a new document. The language has no other functions of design documents.
 
 use settee_design::{
     CallError, CompileError, DesignProgram, DesignSource, DocumentBatch, ListSession, ListSink, RunError,
@@ -13,12 +11,10 @@ use crate::error::Refusal;
 use crate::index::LANGUAGE;
 use crate::selector::Selector;
 
-/// CouchDB's reason for an update that does not match.
 const NOT_VALID: &str = "document is not valid";
 
 pub(crate) struct Validation {
     source: DesignSource,
-    /// Compiled at the first call.
     selector: Option<Selector>,
 }
 
@@ -47,7 +43,7 @@ fn compile(value: Value<'_>) -> Result<Selector, Refusal> {
     if selector.node().has_text() { Err(Refusal::NoTextIndex) } else { Ok(selector) }
 }
 
-/// Rejects invalid selectors, and those that only an index could answer.
+/// Also rejects selectors that only an index could answer.
 pub(crate) fn check(value: Value<'_>) -> Result<(), CompileError> {
     compile(value).map(|_| ()).map_err(|refusal| CompileError::Source(refusal.to_string()))
 }

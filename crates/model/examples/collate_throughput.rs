@@ -1,7 +1,5 @@
-//! Prints the cost of a sort key and of a comparison: `cargo run --release -p settee-model --example
-//! collate_throughput`.
-//!
-//! A thousand different values of each type, many rounds; the fastest round is reported, in nanoseconds per value.
+//! Prints the cost of a sort key and of a comparison, in nanoseconds per value of the fastest round: `cargo run
+//! --release -p settee-model --example collate_throughput`.
 
 use std::hint::black_box;
 use std::time::Instant;

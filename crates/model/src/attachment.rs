@@ -1,12 +1,12 @@
-//! The member `_attachments` of a document as a client sent it: [`AttachmentMember`].
+//! [`AttachmentMember`]: an entry of the member `_attachments` of a document, as a client sent it.
 //!
-//! The rules and error texts are those of CouchDB 3.5 (`couch_att:from_json`). This module cannot check that a stub
-//! names a stored attachment, and it does not read data that follows in another part of the request.
+//! The rules and error texts are those of CouchDB 3.5 (`couch_att:from_json`). This module does not check that a stub
+//! names a stored attachment.
 
 use crate::base64;
 use crate::json::Value;
 
-/// The content type of an attachment that was sent without one.
+/// Content type of an attachment that was sent without one.
 pub const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
 
 /// One attachment of a document.
@@ -27,13 +27,13 @@ pub struct AttachmentMember {
 pub enum AttachmentData {
     /// In the parent revision.
     Stub,
-    /// After the document, in a part of its own.
+    /// In a separate part of the request, after the document.
     Follows(Follows),
     /// In the document.
     Inline(Vec<u8>),
 }
 
-/// Members of a document that describe an attachment whose data follows.
+/// Properties of an attachment whose data follows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Follows {
     /// Length of the uncompressed data.
@@ -55,7 +55,7 @@ pub enum ContentEncoding {
     Gzip,
 }
 
-/// Reason why `_attachments` is rejected. Displays CouchDB's reason.
+/// Cause of the rejection of `_attachments`. Displays CouchDB's reason.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AttachmentError {
     /// The name starts with an underscore.
@@ -121,7 +121,7 @@ impl Follows {
         })
     }
 
-    /// Returns the number of bytes that follow, if the client sent it.
+    /// Number of bytes that follow, if the client sent it.
     pub fn bytes_that_follow(&self) -> Option<u64> {
         match self.encoding {
             ContentEncoding::Identity => self.length,

@@ -1,4 +1,4 @@
-//! Base64 in the three forms that clients send: attachments in documents, basic credentials, and the URL-safe alphabet.
+//! Base64 in the forms that clients send: attachments in documents, basic credentials, and the URL-safe alphabet.
 
 use std::sync::LazyLock;
 
@@ -6,10 +6,8 @@ use data_encoding::{BASE64, BASE64URL_NOPAD, Encoding, Specification};
 
 /// Standard alphabet, padded. As in Erlang, white space and trailing bits are ignored.
 static LENIENT: LazyLock<Encoding> = LazyLock::new(|| lenient(&BASE64, Some('='), " \t\r\n"));
-/// Standard alphabet without padding or white space.
 static UNPADDED: LazyLock<Encoding> = LazyLock::new(|| lenient(&BASE64, None, ""));
 
-/// URL-safe alphabet without padding.
 static ADDRESS: LazyLock<Encoding> = LazyLock::new(|| lenient(&BASE64URL_NOPAD, None, ""));
 
 fn lenient(strict: &Encoding, padding: Option<char>, ignored: &str) -> Encoding {
@@ -23,7 +21,6 @@ fn lenient(strict: &Encoding, padding: Option<char>, ignored: &str) -> Encoding 
 /// Incremental encoder.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Encoder {
-    /// Input bytes that do not complete a group of three yet.
     carry: [u8; 2],
     carried: usize,
 }

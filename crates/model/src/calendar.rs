@@ -1,5 +1,4 @@
-//! Days of the calendar, and dates in the format of HTTP: [`Day`]. This module does not read a clock; other date
-//! formats are implemented by their users.
+//! [`Day`]: days of the calendar; and dates in the format of HTTP.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -32,7 +31,7 @@ impl Day {
         Self { year, month, day, weekday: (days + 4).rem_euclid(7) }
     }
 
-    /// Returns the number of days from 1 January 1970 to a date, or `None` if the calendar has no such date.
+    /// Returns the number of days since 1 January 1970; `None` if the calendar has no such date.
     #[must_use]
     pub fn days_since_1970(year: i32, month: u8, day: u8) -> Option<i64> {
         let (shifted_year, month, day) = (i64::from(year) - i64::from(month <= 2), i64::from(month), i64::from(day));
@@ -44,8 +43,7 @@ impl Day {
     }
 }
 
-/// Formats a time in seconds of the Unix epoch as `Sun, 06 Nov 1994 08:49:37 GMT`. Times after the year 9999 are
-/// formatted as its end.
+/// Formats seconds of the Unix epoch as `Sun, 06 Nov 1994 08:49:37 GMT`. Times after the year 9999 become its end.
 #[must_use]
 pub fn http_date(time_s: u64) -> String {
     const LAST_S: u64 = 253_402_300_799;
@@ -58,7 +56,6 @@ mod tests {
 
     #[test]
     fn days_follow_each_other() {
-        // From before the year 0 to beyond the following eras of 400 years.
         let mut before = Day::since_1970(-800_001);
         for days in -800_000..800_000 {
             let Day { year, month, day, weekday } = Day::since_1970(days);
@@ -74,7 +71,6 @@ mod tests {
             assert_eq!((before.year, before.month, before.day), expected, "the day before {year}-{month}-{day}");
             let counted = Day::days_since_1970(year as i32, month as u8, day as u8);
             assert_eq!(counted, Some(days), "{year}-{month}-{day}");
-            // Days that do not exist are found at the ends of months.
             if expected.1 != month {
                 assert_eq!(Day::days_since_1970(expected.0 as i32, expected.1 as u8, expected.2 as u8 + 1), None);
             }

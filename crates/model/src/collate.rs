@@ -19,8 +19,8 @@
 //! Tags are never 0, so the end of an array sorts before any further element. No encoding is a prefix of another, so
 //! encodings can be concatenated, and keys compare correctly whatever follows them.
 //!
-//! Encodings cannot be decoded to JSON: callers store the original as well. Encodings of the same [`version`] are
-//! comparable. This module does not depend on views, ranges or rows.
+//! Encodings cannot be decoded to JSON, so callers store the original as well. Encodings of the same [`version`] are
+//! comparable.
 
 mod ascii;
 mod han;
@@ -47,11 +47,10 @@ pub enum Collation {
     Raw,
 }
 
-/// Ends an array or an object; also ends a string, whose bytes are never 0.
+/// Ends an array, an object or a string; strings contain no 0.
 const END: u8 = 0;
 
-/// First bytes of encodings. Numbers share theirs between the collations; all others differ, so that an encoding can be
-/// skipped without knowing its collation.
+/// First bytes of encodings. Only numbers share theirs between collations, so [`encoded_len`] needs none.
 mod tag {
     pub(super) const HUGE_NEGATIVE: u8 = 0x20;
     pub(super) const NEGATIVE: u8 = 0x21;
@@ -62,7 +61,6 @@ mod tag {
         Tags { null: 0x10, boolean: [0x11, 0x12], string: 0x30, array: 0x31, object: 0x32 };
     pub(super) const RAW: Tags = Tags { null: 0x41, boolean: [0x40, 0x42], string: 0x52, array: 0x51, object: 0x50 };
 
-    /// The tags that depend on the collation.
     pub(super) struct Tags {
         pub(super) null: u8,
         pub(super) boolean: [u8; 2],
@@ -80,7 +78,6 @@ impl Collation {
         }
     }
 
-    /// Returns the rank of the type of `value`; each boolean is a type of its own.
     fn rank(self, value: Value<'_>) -> u8 {
         let tags = self.tags();
         match value.kind() {
@@ -96,7 +93,7 @@ impl Collation {
 
 /// Compares two values as CouchDB does.
 ///
-/// `Equal` does not mean that the texts are equal: `1` equals `1.0`, and with [`Collation::Unicode`] strings are equal that
+/// `Equal` values may have different texts: `1` equals `1.0`, and with [`Collation::Unicode`] strings are equal that
 /// differ in ignorable characters (most control characters) or in canonically equivalent spellings.
 pub fn compare(a: Value<'_>, b: Value<'_>, collation: Collation) -> Ordering {
     let rank = collation.rank(a);
@@ -139,7 +136,7 @@ pub fn compare(a: Value<'_>, b: Value<'_>, collation: Collation) -> Ordering {
 }
 
 fn compare_strings(a: Value<'_>, b: Value<'_>, collation: Collation) -> Ordering {
-    // Equal literals are equal strings. Different literals may be equal as well, because of escapes.
+    // Different literals may be equal strings, because of escapes.
     if a.raw() == b.raw() {
         return Ordering::Equal;
     }
@@ -185,11 +182,9 @@ fn encode_string(value: Value<'_>, collation: Collation, out: &mut Vec<u8>) {
     out.push(END);
 }
 
-/// Identifies everything that determines the bytes of [`encode`]: this layout, the collation library and its data. An
-/// index that was built with another version must be rebuilt.
+/// Identifies the layout, the library and its data. An index of another version must be rebuilt.
 pub fn version() -> &'static str {
-    // The number of the layout; the library, which Cargo.toml pins; its data, which the library pins; the table of
-    // `han`; the order-preserving treatment of `marks`.
+    // Parts: the layout; the library, which Cargo.toml pins; its data; the table of `han`; the treatment of `marks`.
     concat!(
         "settee-1 icu_collator-2.4.0 cldr-",
         icu_collator_data::cldr_tag!(),

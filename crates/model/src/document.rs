@@ -1,11 +1,8 @@
 //! Documents as clients send and receive them: [`Document`].
 //!
-//! A document as sent mixes the client's members with those of the server, whose names start with an underscore.
-//! Parsing separates them in one pass over the text: the body keeps the client's members unchanged and in order.
-//! Writing combines them again without parsing. The rules and error texts are those of CouchDB 3.5
-//! (`couch_doc:from_json_obj`).
-//!
-//! This module does not parse attachments (they stay text) and does not read stored data.
+//! Names of the server's members start with an underscore. Parsing separates them from the client's members in one
+//! pass; the body keeps the latter unchanged and in order. Writing combines both without parsing. The rules and error
+//! texts are those of CouchDB 3.5 (`couch_doc:from_json_obj`). Attachments remain text.
 
 use crate::json::{Json, Value, write_string};
 use crate::limits::MAX_DOC_ID_LEN;
@@ -14,7 +11,7 @@ use crate::rev::{InvalidRev, Rev, RevHash};
 #[cfg(test)]
 mod tests;
 
-/// A document as a client sent it, split into its parts.
+/// A document as a client sent it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Document {
     /// `_id`; passes [`validate_doc_id`].
@@ -23,8 +20,7 @@ pub struct Document {
     pub rev: Option<Rev>,
     /// `_deleted`
     pub deleted: bool,
-    /// The other members as an object. No name starts with an underscore, except `_access` and those in which CouchDB's
-    /// replicator once reported (`_replication_state` and so on).
+    /// The other members, an object. Underscore names are `_access` and those of CouchDB's former replicator only.
     pub body: Json,
     /// `_attachments`, an object.
     pub attachments: Option<Json>,
@@ -42,14 +38,14 @@ pub struct Revisions {
 }
 
 impl Revisions {
-    /// The revisions, newest first, as [`RevTree::merge`](crate::rev_tree::RevTree::merge) takes them.
+    /// Returns the revisions as a path for [`RevTree::merge`](crate::rev_tree::RevTree::merge).
     pub fn path(&self) -> Vec<Rev> {
         let generations = (0..=self.start).rev();
         self.hashes.iter().zip(generations).map(|(hash, generation)| Rev { generation, hash: hash.clone() }).collect()
     }
 }
 
-/// Reason why a value is not a document. Displays CouchDB's reason.
+/// Cause of the rejection of a document. Displays CouchDB's reason.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DocumentError {
     /// Not an object (`bad_request`).
@@ -91,7 +87,7 @@ impl DocumentError {
     }
 }
 
-/// Reason why a document id is rejected.
+/// Cause of the rejection of a document id.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IllegalId {
     /// `_id` is not a string.
@@ -111,7 +107,7 @@ pub enum IllegalId {
     TooLong,
 }
 
-/// Reason why `_revisions` is rejected.
+/// Cause of the rejection of `_revisions`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InvalidRevisions {
     /// `start` is missing or not a generation.
@@ -129,7 +125,7 @@ pub enum InvalidRevisions {
     /// An id of 32 characters is not hexadecimal.
     #[error("RevId isn't a valid hexadecimal")]
     IdNotHexadecimal,
-    /// The oldest revision would have a generation below 1. CouchDB accepts this and stores generations below zero.
+    /// The oldest revision would have a generation below 1. CouchDB accepts this and stores negative generations.
     #[error("_revisions.ids is longer than _revisions.start allows.")]
     TooManyIds,
 }
@@ -150,7 +146,7 @@ pub fn validate_doc_id(id: &str) -> Result<(), DocumentError> {
 impl Document {
     /// Parses a document. The first invalid member in textual order determines the error.
     ///
-    /// The value must have passed [`compact`](crate::json::compact), which guarantees that member names are unique.
+    /// The value must have passed [`compact`](crate::json::compact), which guarantees unique member names.
     pub fn parse(value: Value<'_>) -> Result<Document, DocumentError> {
         if !value.is_object() {
             return Err(DocumentError::NotAnObject);
@@ -173,12 +169,12 @@ impl Document {
             }
         }
         let body = Json::trusted(body.finish());
-        let Parts { id, rev, deleted, attachments, revisions } = parts;
+        let Parts { id, rev, deleted, attachments, revisions, has_revisions: _ } = parts;
         Ok(Document { id, rev, deleted, body, attachments, revisions })
     }
 
-    /// Appends a document as clients read it: `_id`, `_rev` if there is a revision, the members of `body`, `_deleted`
-    /// if `true`, then the members that `extra` writes, each after a comma.
+    /// Appends a document as clients read it: `_id`, `_rev`, the members of `body`, `_deleted` if true, then the
+    /// members that `extra` writes, each after a comma.
     pub fn write_json<'r>(
         out: &mut Vec<u8>,
         id: &str,
@@ -194,7 +190,6 @@ impl Document {
             out.extend_from_slice(b",\"_rev\":");
             rev.write_json(out);
         }
-        // An empty body has no members that need a comma.
         if let [b'{', members @ .., b'}'] = body
             && !members.is_empty()
         {
@@ -221,6 +216,7 @@ struct Parts {
     deleted: bool,
     attachments: Option<Json>,
     revisions: Option<Revisions>,
+    has_revisions: bool,
 }
 
 impl Parts {
@@ -231,12 +227,13 @@ impl Parts {
                 validate_doc_id(&id)?;
                 self.id = Some(id.into_owned());
             }
-            // `_revisions` takes precedence: `_rev` is then not even parsed.
-            "_rev" if self.revisions.is_some() => {}
+            // `_revisions` takes precedence, even without ids: `_rev` is then not even parsed.
+            "_rev" if self.has_revisions => {}
             "_rev" => self.rev = Some(Rev::parse(&member.as_str().ok_or(InvalidRev::Format)?)?),
             "_deleted" => self.deleted = member.as_bool().ok_or_else(|| bad_member(name))?,
             "_attachments" if member.is_object() => self.attachments = Some(Json::trusted(member.raw().to_vec())),
             "_revisions" if member.is_object() => {
+                self.has_revisions = true;
                 self.revisions = parse_revisions(member)?;
                 self.rev = self.revisions.as_ref().and_then(|revisions| revisions.path().into_iter().next());
             }
@@ -279,13 +276,11 @@ fn parse_revisions(value: Value<'_>) -> Result<Option<Revisions>, InvalidRevisio
     }
 }
 
-/// Copies the members of the body, as many as possible at once.
 struct BodyWriter<'t> {
     text: &'t [u8],
     out: Vec<u8>,
     /// Start of the members that stay and are not copied yet; they end at `at`.
     run: usize,
-    /// Position after the comma of the last member read.
     at: usize,
 }
 
@@ -309,7 +304,6 @@ impl<'t> BodyWriter<'t> {
     fn finish(mut self) -> Vec<u8> {
         let end = self.text.len() - 1;
         self.out.extend_from_slice(self.text.get(self.run..end).unwrap_or_default());
-        // If the last members were omitted, the comma before them is redundant.
         if self.out.last() == Some(&b',') {
             self.out.pop();
         }

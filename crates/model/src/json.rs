@@ -1,25 +1,23 @@
-//! JSON text: validating client input, storing it, and traversing it without building a tree.
+//! JSON text: validation, and traversal without a tree.
 //!
-//! A document is stored as the text that the client sent, minus insignificant whitespace. Member order, the spelling of
-//! numbers and escapes in strings are preserved byte for byte. Two steps:
+//! A document is stored as the text that the client sent, without insignificant whitespace. Member order, the spelling
+//! of numbers and escapes in strings are preserved.
 //!
 //! 1. [`fn@compact`] (or [`Json::parse`]) validates untrusted text once, at its entry.
 //! 2. [`Value`] traverses the validated text lazily, without validating again.
 //!
 //! The accepted text is that of CouchDB 3.5 (its parser is jiffy, called with `dedupe_keys`):
 //!
-//! * The grammar of RFC 8259, any value at the top, UTF-8 without byte order mark. No comments, no trailing commas, no
-//!   leading zeros, no raw control characters in strings.
+//! * The grammar of RFC 8259, any value at the top, UTF-8 without byte order mark.
 //! * Escaped surrogates must come in pairs, high one first: a lone one has no UTF-8 form.
-//! * Numbers with a fraction or an exponent must be within the range of a double, because CouchDB keeps them as one;
+//! * Numbers with a fraction or an exponent must be within the range of a double, because CouchDB stores doubles;
 //!   those too small for a double count as zero. Integers are exact, up to [`MAX_NUMBER_LEN`] characters.
-//! * Of several members with the same name the last one is kept, **at the position of the last one**; the others
-//!   are dropped. Names are compared after unescaping. After [`fn@compact`] no object contains a name twice.
+//! * Of several members with the same name the last one is kept, **at the position of the last one**. Names are
+//!   compared after unescaping. After [`fn@compact`] no object contains a name twice.
 //! * Nesting up to [`MAX_DEPTH`]; CouchDB has no such limit.
-//!
-//! This module does not depend on documents, collation or revisions, and it never changes a value.
 
 mod compact;
+mod object;
 pub(crate) mod scan;
 pub mod size;
 #[cfg(test)]
@@ -28,22 +26,22 @@ mod value;
 
 pub use crate::json::compact::compact;
 use crate::json::compact::compact_to_depth;
+pub use crate::json::object::{ObjectWriter, append_object, object};
 pub use crate::json::value::{Elements, Kind, Members, Value, unescape};
 pub use crate::limits::MAX_NUMBER_LEN;
 
 /// Maximum nesting of arrays and objects: a scalar has depth 0, `[]` depth 1.
 ///
-/// This module does not recurse, but the consumers of a value do (collation, engines of map functions, parsers of
-/// clients), typically on stacks of 1 to 8 MB. 1,000 levels fit these with a wide margin and exceed practical
-/// documents; Python's and many other parsers have the same limit.
+/// The consumers of a value recurse (collation, engines of map functions, parsers of clients), typically on stacks of 1
+/// to 8 MB, which 1,000 levels fit with a wide margin. Python's parser has the same limit.
 pub const MAX_DEPTH: usize = 1_000;
 
 /// Levels that a message may add around a document: `{"docs":[…]}` of `_bulk_docs`, `[{"ok":…}]` of `open_revs`, the
-/// result of an update function. Without them a document could be written alone but neither in bulk nor by a
+/// result of an update function. Without them a document of the maximum depth could not be written in bulk or by a
 /// replication.
 pub const ENVELOPE_DEPTH: usize = 2;
 
-/// Reason why a text is not storable JSON. CouchDB answers "invalid UTF-8 JSON" to all of these.
+/// Defect of a JSON text. CouchDB reports "invalid UTF-8 JSON" for all of these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum JsonError {
     /// The grammar is violated.
@@ -84,19 +82,19 @@ impl Json {
         Ok(Json(out))
     }
 
-    /// As [`Self::parse`], for a message that contains documents: each may be nested as deeply as a single document.
+    /// As [`Self::parse`], for a message that contains documents, each of the maximum depth.
     pub fn parse_envelope(text: &[u8]) -> Result<Json, JsonError> {
         let mut out = Vec::with_capacity(text.len());
         compact_to_depth(text, &mut out, MAX_DEPTH + ENVELOPE_DEPTH)?;
         Ok(Json(out))
     }
 
-    /// Wraps text that must be valid and compact, such as text that was read from the store.
+    /// Wraps text that must be valid and compact, such as text from the store.
     pub fn trusted(text: Vec<u8>) -> Json {
         Json(text)
     }
 
-    /// The empty object.
+    /// Returns `{}`.
     pub fn empty_object() -> Json {
         Json(b"{}".to_vec())
     }
@@ -106,7 +104,7 @@ impl Json {
         Value::trusted(&self.0)
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -122,7 +120,7 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
     write_string_bytes(out, text.as_bytes());
 }
 
-/// As [`write_string`], for text that must be valid UTF-8, which is not checked again.
+/// As [`write_string`]. `bytes` must be valid UTF-8, which is not checked.
 pub fn write_string_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.reserve(bytes.len() + 2);
     out.push(b'"');
@@ -169,16 +167,11 @@ pub fn write_object<T>(
     members: impl IntoIterator<Item = (impl AsRef<str>, T)>,
     mut write: impl FnMut(&mut Vec<u8>, T),
 ) {
-    out.push(b'{');
-    for (number, (name, value)) in members.into_iter().enumerate() {
-        if number > 0 {
-            out.push(b',');
+    append_object(out, |object| {
+        for (name, value) in members {
+            write(object.name(name.as_ref()), value);
         }
-        write_string(out, name.as_ref());
-        out.push(b':');
-        write(out, value);
-    }
-    out.push(b'}');
+    });
 }
 
 /// Appends an integer.

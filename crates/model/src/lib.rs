@@ -4,7 +4,7 @@
 //! those that start with an underscore, [`mod@revision_hash`] computes the id of the new revision, and
 //! [`rev_tree::RevTree`] merges it into the revision tree. Views order emitted keys with [`collate`].
 //!
-//! This crate does not read a clock, a file or a socket, and does not depend on how values are stored.
+//! This crate does no I/O, reads no clock, and does not depend on the storage of values.
 
 #![warn(missing_docs)]
 

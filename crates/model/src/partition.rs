@@ -1,11 +1,11 @@
 //! Partitions: in a partitioned database the id of a document is `partition:name`.
 //!
 //! The rules and error texts are those of CouchDB (`couch_partition`). Design documents and local documents belong to
-//! no partition. The caller determines which databases are partitioned.
+//! no partition.
 
 use crate::document::{DocumentError, validate_doc_id};
 
-/// Reason why an id is rejected in a partitioned database. Displays CouchDB's reason.
+/// Cause of the rejection of an id in a partitioned database. Displays CouchDB's reason.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InvalidPartitionedId {
     /// The id has no colon (`illegal_docid`).
@@ -19,7 +19,7 @@ pub enum InvalidPartitionedId {
     Id(#[from] DocumentError),
 }
 
-/// Reason why a partition is rejected. CouchDB: 400 `illegal_partition`.
+/// Cause of the rejection of a partition. CouchDB: 400 `illegal_partition`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IllegalPartition {
     /// The partition is empty.
@@ -36,8 +36,7 @@ pub enum IllegalPartition {
     Colon,
 }
 
-/// Returns the partition of a document and its name within; `None` for ids without a colon and for design and local
-/// documents.
+/// Returns the partition of a document and its name within; `None` for ids without a colon, design and local documents.
 pub fn split(id: &str) -> Option<(&str, &str)> {
     if id.starts_with("_design/") || id.starts_with("_local/") { None } else { id.split_once(':') }
 }

@@ -1,6 +1,4 @@
 //! Revision ids: [`Rev`], a generation and a hash, written `3-917fa2381192822767f010b95b45325b`.
-//!
-//! [`mod@crate::revision_hash`] computes the hash of a new revision; revisions form a tree in [`crate::rev_tree`].
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,7 +7,7 @@ use std::str::FromStr;
 use crate::json::{write_string, write_u64};
 use crate::limits::{MAX_GENERATION, MAX_REV_HASH_LEN};
 
-/// Reason why a text is not a revision id. Displays CouchDB's reason.
+/// Cause of the rejection of a revision id. Displays CouchDB's reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Invalid rev format")]
 pub enum InvalidRev {
@@ -26,7 +24,7 @@ pub enum InvalidRev {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RevHash(Bytes);
 
-/// Sixteen bytes are always `Md5`, so that equal hashes have equal representations.
+/// Invariant: sixteen bytes are always `Md5`, so that equal hashes have equal representations.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Bytes {
     Md5([u8; 16]),
@@ -42,7 +40,7 @@ impl RevHash {
         })
     }
 
-    /// Returns the bytes: sixteen of an MD5, or text.
+    /// Returns the bytes: 16 of an MD5, or text.
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Bytes::Md5(md5) => md5,
@@ -50,8 +48,7 @@ impl RevHash {
         }
     }
 
-    /// Parses the part after the hyphen. Rejects 32 characters that are not all hexadecimal digits, as CouchDB does;
-    /// accepts the empty text.
+    /// Parses the part after the hyphen, which may be empty. As in CouchDB, 32 characters must be hexadecimal.
     pub fn parse(text: &str) -> Result<RevHash, InvalidRev> {
         if text.len() > MAX_REV_HASH_LEN {
             return Err(InvalidRev::TooLarge);
@@ -92,7 +89,7 @@ impl From<[u8; 16]> for RevHash {
     }
 }
 
-/// Ordered by bytes, as Erlang compares binaries.
+/// By bytes, as Erlang compares binaries.
 impl Ord for RevHash {
     fn cmp(&self, other: &RevHash) -> Ordering {
         self.as_bytes().cmp(other.as_bytes())
@@ -123,7 +120,7 @@ impl fmt::Debug for RevHash {
 /// A revision id. Ordered by generation, then by the bytes of the hash.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rev {
-    /// Number of edits since the creation of the document; the first revision has 1. Local documents always have 0.
+    /// Number of edits since the creation of the document, from 1. Local documents have 0.
     pub generation: u64,
     /// The hash part.
     pub hash: RevHash,
@@ -135,8 +132,7 @@ impl Rev {
         Rev { generation, hash: hash.into() }
     }
 
-    /// Parses `generation-hash`. Rejects a text without a hyphen, and a generation that is not a number or exceeds
-    /// [`MAX_GENERATION`].
+    /// Parses `generation-hash`. The generation is a number up to [`MAX_GENERATION`].
     pub fn parse(text: &str) -> Result<Rev, InvalidRev> {
         let (generation, hash) = text.split_once('-').ok_or(InvalidRev::Format)?;
         // Rust's own parser accepts a plus sign.
@@ -150,8 +146,7 @@ impl Rev {
         }
     }
 
-    /// Appends the text as a JSON string, without the formatting machinery, because responses and batches contain
-    /// thousands.
+    /// Appends the JSON string without the formatting machinery, because responses contain thousands.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         let Bytes::Md5(md5) = &self.hash.0 else {
             return write_string(out, &self.to_string());

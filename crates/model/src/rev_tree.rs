@@ -3,44 +3,39 @@
 //!
 //! # Definition
 //!
-//! Every edit of a document creates a *revision* that names its parent revision. While all edits are made on one copy,
-//! revisions form a chain:
+//! Every edit of a document creates a *revision* that names its parent revision. Edits of one copy form a chain:
 //!
 //! ```text
 //! 1-a ── 2-b ── 3-c
 //! ```
 //!
-//! Independent edits of `2-b` on two copies create two successors. When the copies replicate, neither edit is lost: the
-//! chain becomes a tree with two *leaves*, which are in *conflict*:
+//! Independent edits of `2-b` on two copies create two successors. When the copies replicate, the chain becomes a tree
+//! with two *leaves*, which are in *conflict*:
 //!
 //! ```text
 //! 1-a ── 2-b ──┬── 3-c
 //!              └── 3-x ── 4-y
 //! ```
 //!
-//! Readers see one leaf, the *winner*. It is a pure function of the set of leaves (see [`RevTree::winner`]), so all
-//! copies with the same leaves show the same document without coordination. A client resolves a conflict by deleting
-//! the unwanted leaves: a deletion is a revision too, and a live leaf wins over a deleted one.
+//! Readers see one leaf, the *winner*. It is a pure function of the set of leaves (see [`RevTree::winner`]), so copies
+//! with the same leaves show the same document without coordination. A client resolves a conflict by deleting the
+//! unwanted leaves: a deletion is a revision too, and a live leaf wins over a deleted one.
 //!
 //! Copies exchange *paths*: a leaf and its ancestors. [`RevTree::merge`] adds a path to a tree. Merging is commutative
-//! and idempotent: the result depends neither on the order of the paths nor on repetitions.
+//! and idempotent.
 //!
-//! To bound the size of trees, ancestors beyond a limit are removed ([`RevTree::stem`]). A tree may then have several
-//! roots: branches whose common ancestor was removed. A longer path that is merged later can connect them again.
+//! [`RevTree::stem`] removes ancestors beyond a limit. A tree may then have several roots: branches whose common
+//! ancestor was removed. A longer path that is merged later can connect them again.
 //!
 //! # Representation
 //!
-//! A tree is one vector of nodes in the order of their revision ids, each with the index of its parent. The generation
-//! of a parent is one less than that of its child, so a parent always precedes its children; an edit of the winner of a
-//! document without conflicts is one `push`; finding a revision is a binary search; and equal trees are equal vectors,
-//! independent of their construction. A list of leaves is kept in addition. A history of 1,000 revisions is an array
-//! and needs no recursion.
+//! A tree is one vector of nodes in the order of their revision ids, each with the index of its parent, which always
+//! precedes it. An edit of the winner of a document without conflicts is one `push`; finding a revision is a binary
+//! search; and equal trees are equal vectors, independent of their construction.
 //!
-//! A revision has one ancestry. If a peer sends a known revision with a different parent (without forged hashes that
+//! A revision has one ancestry. If a peer sends a known revision with a different parent (without forged hashes this
 //! requires an MD5 collision), the existing parent is kept and the rest of the path is ignored. CouchDB would keep
 //! both.
-//!
-//! This module does not interpret values. Callers specify which values are deletions.
 
 use std::cmp::Reverse;
 
@@ -53,12 +48,10 @@ mod tests;
 
 pub use growth::{Grown, Growth, Known, Revisions};
 
-/// Revision tree of one document; `T` is the value stored for a revision (`None`: known only as an ancestor).
+/// Revision tree of one document. `T` is the value of a revision; `None` if only its existence is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RevTree<T> {
-    /// Strictly ascending by revision.
     nodes: Vec<Node<T>>,
-    /// Indices of nodes without children, ascending.
     leaves: Vec<u32>,
 }
 
@@ -67,8 +60,7 @@ pub struct RevTree<T> {
 pub struct Node<T> {
     /// Revision id.
     pub rev: Rev,
-    /// Index of the parent, always smaller than the node's own; `None` for a first revision and where ancestors were
-    /// removed.
+    /// Index of the parent, smaller than that of the node; `None` if the node has no stored parent.
     pub parent: Option<u32>,
     /// Stored value.
     pub value: Option<T>,
@@ -85,7 +77,7 @@ pub enum Merge {
     Known,
 }
 
-/// Reason why nodes do not form a tree.
+/// Defect of nodes that form no tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InvalidTree {
     /// A parent does not precede its child or does not have the preceding generation.
@@ -123,8 +115,7 @@ impl<T> RevTree<T> {
         RevTree::default()
     }
 
-    /// Creates a tree from stored nodes. Their order may differ from that of [`RevTree::nodes`], but parents must
-    /// precede their children.
+    /// Creates a tree from stored nodes in any order in which parents precede their children.
     pub fn from_nodes(nodes: Vec<Node<T>>) -> Result<Self, InvalidTree> {
         if u32::try_from(nodes.len()).is_err() {
             return Err(InvalidTree::TooLarge);
@@ -153,16 +144,12 @@ impl<T> RevTree<T> {
         &self.nodes
     }
 
-    /// Returns the revision with this index.
-    ///
-    /// # Panics
-    ///
-    /// If the index is out of range. Indices are valid until the tree changes.
+    /// Returns the revision with this index, which is valid until the tree changes. Panics if it is out of range.
     pub fn node(&self, node: u32) -> &Node<T> {
         &self.nodes[node as usize]
     }
 
-    /// Returns a mutable reference to the value of the revision with this index.
+    /// Returns the value of the revision with this index.
     pub fn value_mut(&mut self, node: u32) -> Option<&mut T> {
         self.nodes[node as usize].value.as_mut()
     }
@@ -195,7 +182,6 @@ impl<T> RevTree<T> {
     /// Returns the leaf that readers see, by CouchDB's rule: live before deleted, then the highest generation, then the
     /// greatest hash. `None` only if the tree is empty.
     pub fn winner(&self, deleted: impl Fn(&T) -> bool) -> Option<u32> {
-        // Leaves are in the order of their ids.
         let is_live = |leaf: &u32| self.rank(*leaf, &deleted).0;
         self.leaves.iter().rev().copied().find(is_live).or_else(|| self.leaves.last().copied())
     }
@@ -217,22 +203,20 @@ impl<T> RevTree<T> {
         std::iter::successors(Some(node), |&node| self.nodes[node as usize].parent)
     }
 
-    /// Returns the leaves that are one of `nodes` or a descendant of one, in the order of their ids, as for
-    /// `latest=true`.
+    /// Returns the leaves among `nodes` and their descendants, in the order of their ids, as for `latest=true`.
     pub fn leaves_of(&self, nodes: &[u32]) -> Vec<u32> {
         let mut reaches = vec![false; self.nodes.len()];
         for node in nodes {
             reaches[*node as usize] = true;
         }
-        // Ancestors have smaller indices.
         for (index, node) in self.nodes.iter().enumerate() {
             reaches[index] |= node.parent.is_some_and(|parent| reaches[parent as usize]);
         }
         self.leaves().filter(|&leaf| reaches[leaf as usize]).collect()
     }
 
-    /// Removes ancestors beyond the newest `limit` revisions of every leaf (CouchDB's `_revs_limit`; at least 1).
-    /// Returns their values.
+    /// Removes ancestors beyond the newest `limit` revisions of every leaf (`_revs_limit`, at least 1). Returns their
+    /// values.
     pub fn stem(&mut self, limit: usize) -> Vec<T> {
         if self.nodes.len() <= limit {
             return Vec::new();
@@ -251,8 +235,7 @@ impl<T> RevTree<T> {
         self.retain(&keep)
     }
 
-    /// Removes a leaf and the ancestors that belong to no other leaf, as a purge does. Returns the value of the leaf,
-    /// or `None` if the revision is not a leaf.
+    /// Removes a leaf and the ancestors of no other leaf. Returns its value; `None` if it is not a leaf.
     pub fn remove_leaf(&mut self, rev: &Rev) -> Option<T> {
         self.purge(rev)?.into_iter().next()
     }
@@ -263,7 +246,6 @@ impl<T> RevTree<T> {
         let mut keep = vec![false; self.nodes.len()];
         for other in self.leaves().filter(|&other| other != leaf) {
             for node in self.history(other) {
-                // The rest of this history was visited with an earlier leaf.
                 if std::mem::replace(&mut keep[node as usize], true) {
                     break;
                 }
@@ -274,8 +256,7 @@ impl<T> RevTree<T> {
         Some(removed)
     }
 
-    /// Removes the values of all revisions that are not leaves, as a compaction does: they remain in the tree as
-    /// ancestors only.
+    /// Removes the values of all revisions that are not leaves, as a compaction does: they remain as ancestors.
     pub fn take_branch_values(&mut self) -> Vec<T> {
         let mut leaves = self.leaves.iter().copied().peekable();
         let mut taken = Vec::new();
@@ -287,7 +268,7 @@ impl<T> RevTree<T> {
         taken
     }
 
-    /// Keeps the selected nodes; returns the values of the others in the order of their ids.
+    /// Returns the values of the removed nodes in the order of their ids.
     fn retain(&mut self, keep: &[bool]) -> Vec<T> {
         const GONE: u32 = u32::MAX;
         let mut removed = Vec::new();
@@ -324,7 +305,7 @@ impl<T> RevTree<T> {
         self.put_in_order();
     }
 
-    /// Sorts nodes by revision, updates `parent`, and computes the leaves.
+    /// Restores the invariants after nodes were added.
     fn put_in_order(&mut self) {
         if !self.nodes.is_sorted_by(|a, b| a.rev < b.rev) {
             let mut nodes: Vec<(u32, Node<T>)> = (0..).zip(std::mem::take(&mut self.nodes)).collect();

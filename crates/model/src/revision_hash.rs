@@ -1,15 +1,12 @@
-//! The hash of a new revision, equal to the hash of CouchDB 3.5 for the same edit.
+//! The hash of a new revision, equal to that of CouchDB 3.5 for the same edit: [`RevisionHasher`].
 //!
 //! Servers that make the same edit must compute the same revision id, because otherwise replication would report a
-//! conflict that does not exist. CouchDB hashes the Erlang external term format of `[Deleted, OldStart, OldRev, Body,
-//! Atts]` with MD5; so does [`RevisionHasher`]. The term is written in one pass over the text of the body, with an
-//! explicit stack, into a reused buffer. In that format counts precede elements, so they are filled in when a container
-//! closes.
+//! conflict that does not exist. The hash is the MD5 of the Erlang external term format of `[Deleted, OldStart, OldRev,
+//! Body, Atts]`. The term is written in one pass over the text of the body, with an explicit stack. In that format
+//! counts precede elements, so they are filled in when a container closes.
 //!
-//! Hashing terms instead of text has two consequences: `1e1` and `10.0` have the same hash, and so do strings that
-//! differ only in escapes; and since an Erlang string is a list of small numbers, such lists have a shorter form.
-//!
-//! This module does not choose the members of the body: see [`crate::document`].
+//! Consequences of hashing terms: `1e1` and `10.0` have the same hash, and so do strings that differ only in escapes;
+//! lists of small numbers have a shorter form, because they are Erlang strings.
 
 use md5::{Digest, Md5};
 use smallvec::SmallVec;
@@ -31,7 +28,7 @@ pub(crate) const STRING: u8 = 107;
 pub(crate) const LIST: u8 = 108;
 const BINARY: u8 = 109;
 
-/// The properties of an attachment that are hashed.
+/// Properties of an attachment that are hashed.
 #[derive(Clone, Copy, Debug)]
 pub struct AttachmentDigest<'a> {
     /// Name.
@@ -74,8 +71,8 @@ impl RevisionHasher {
         self.hash_with(deleted, parent, body, |term| write_attachments(term, attachments))
     }
 
-    /// Returns the hash of an edit that recreates a deleted document, with `attachments` attachments. CouchDB computes
-    /// it after it has written them, and then hashes only their number.
+    /// Returns the hash of an edit that recreates a deleted document. CouchDB computes it after it has written the
+    /// attachments, and then hashes only their number.
     pub fn hash_again(&mut self, deletion: &Rev, body: Value<'_>, attachments: usize) -> [u8; 16] {
         self.hash_with(false, Some(deletion), body, |term| write_unknown_attachments(term, attachments))
     }
@@ -138,7 +135,6 @@ fn write_unknown_attachments(term: &mut Vec<u8>, count: usize) {
     term.push(NIL);
 }
 
-/// Writes a list of tuples, the last attachment first.
 fn write_attachments(term: &mut Vec<u8>, attachments: &[AttachmentDigest<'_>]) {
     if !attachments.is_empty() {
         term.push(LIST);
@@ -153,9 +149,7 @@ fn write_attachments(term: &mut Vec<u8>, attachments: &[AttachmentDigest<'_>]) {
     term.push(NIL);
 }
 
-/// A container that is not closed yet.
 struct Open {
-    /// Position of its list in the term.
     start: usize,
     elements: usize,
     shape: Shape,
@@ -169,7 +163,6 @@ enum Shape {
     Bytes,
 }
 
-/// Writes a value given as valid compact text.
 pub(crate) fn write_value(term: &mut Vec<u8>, text: &[u8]) {
     let mut open: SmallVec<[Open; 16]> = SmallVec::new();
     let mut at = 0;
@@ -216,8 +209,7 @@ fn count_element(open: &mut SmallVec<[Open; 16]>, is_byte: bool) {
     }
 }
 
-/// Writes the string literal at `at`. Returns its end, or the position of the colon after it; only names are followed
-/// by a colon.
+/// Returns the end of the literal at `at`, or the position of the colon after a name.
 #[inline]
 fn write_name_or_string(term: &mut Vec<u8>, open: &mut SmallVec<[Open; 16]>, text: &[u8], at: usize) -> usize {
     let (end, escaped) = scan::skip_noting_escapes(text, at);
@@ -244,7 +236,6 @@ fn write_name_or_string(term: &mut Vec<u8>, open: &mut SmallVec<[Open; 16]>, tex
     end + usize::from(is_name)
 }
 
-/// Writes a number or literal. Returns true for an integer from 0 to 255.
 #[inline]
 fn write_scalar(term: &mut Vec<u8>, text: &[u8]) -> bool {
     match text {
@@ -262,7 +253,6 @@ fn write_scalar(term: &mut Vec<u8>, text: &[u8]) -> bool {
     }
 }
 
-/// Completes a container: empty lists and lists of bytes have special forms.
 fn close(term: &mut Vec<u8>, container: &Open) {
     let Open { start, elements, shape } = *container;
     if elements == 0 {

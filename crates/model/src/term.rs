@@ -1,7 +1,4 @@
-//! [`Term`]: values in Erlang's external term format, which CouchDB hashes to compute replication ids.
-//!
-//! Only the types that such ids need; [`mod@crate::revision_hash`] writes revisions in the same format. Terms cannot be
-//! parsed.
+//! [`Term`]: Erlang's external term format, which CouchDB hashes to compute replication ids.
 
 use md5::{Digest, Md5};
 
@@ -10,7 +7,7 @@ use crate::revision_hash::{
     LIST, NIL, SMALL_TUPLE, STRING, VERSION, integer, write_atom, write_binary, write_count, write_value,
 };
 
-/// A term that is written from left to right: first the number of elements, then the elements.
+/// A term, written from left to right: first the number of elements, then the elements.
 #[derive(Clone, Debug)]
 pub struct Term(Vec<u8>);
 
@@ -41,7 +38,7 @@ impl Term {
         self.0.extend_from_slice(&[SMALL_TUPLE, count]);
     }
 
-    /// Appends an atom, a short word.
+    /// Appends an atom.
     pub fn atom(&mut self, word: &str) {
         write_atom(&mut self.0, word.as_bytes());
     }
@@ -78,7 +75,7 @@ impl Term {
         write_value(&mut self.0, value.raw());
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -1,7 +1,7 @@
 //! The order of JSON values as Erlang terms, which CouchDB uses where it does not collate.
 //!
-//! Numbers come before `false`, `null`, `true`, objects, arrays and strings. Objects are compared as lists of members:
-//! the first member that differs decides, by its name or else by its value. Strings are compared by their bytes.
+//! The order of types is numbers, `false`, `null`, `true`, objects, arrays, strings. The first member that differs
+//! decides the order of objects, by its name or else by its value. Strings are compared by their bytes.
 
 use std::cmp::Ordering;
 
@@ -22,8 +22,7 @@ pub fn compare(a: Value<'_>, b: Value<'_>) -> Ordering {
     })
 }
 
-/// Returns the rank of the type. Atoms are sorted by their names. The empty list is a type of its own, but it sorts
-/// directly before other lists.
+/// Atoms are sorted by their names. The empty list is a separate type in Erlang, but sorts directly before other lists.
 fn rank(value: Value<'_>) -> u8 {
     match value.kind() {
         Kind::Number => 0,

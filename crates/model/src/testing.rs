@@ -1,8 +1,7 @@
-//! Test support: a seeded generator and random JSON text ([`Random`]), and expectations in files ([`check_file`]). Only
-//! tests use it.
+//! Support for tests: a seeded generator ([`Random`]), and expectations in files ([`check_file`]).
 //!
-//! Every run uses a new seed and prints it (the test harness shows it when the test fails). `SETTEE_SEED=…` repeats a
-//! run. `SETTEE_TEST_SCALE=…` multiplies the rounds of tests that loop ([`scaled`]).
+//! Every run uses a new seed and prints it. `SETTEE_SEED=…` repeats a run. `SETTEE_TEST_SCALE=…` multiplies the rounds
+//! of tests that loop ([`scaled`]).
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -19,7 +18,7 @@ impl Default for Random {
 }
 
 impl Random {
-    /// Creates a generator with a new seed, which is printed, or with the seed in `SETTEE_SEED`.
+    /// Creates a generator with the seed in `SETTEE_SEED`, or a new one, which is printed.
     pub fn new() -> Random {
         let given = std::env::var("SETTEE_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = given.unwrap_or_else(|| RandomState::new().hash_one(0));
@@ -193,15 +192,14 @@ impl Random {
     }
 }
 
-/// Returns `rounds` multiplied by `SETTEE_TEST_SCALE` (1 if it is not set). The quick gate runs each loop at scale 1, the
-/// long gate repeats the long ones at a larger scale.
+/// Multiplies `rounds` by `SETTEE_TEST_SCALE`, 1 by default; only the long gate uses a larger scale.
 pub fn scaled(rounds: u64) -> u64 {
     let scale = std::env::var("SETTEE_TEST_SCALE").map_or(Ok(1), |scale| scale.parse());
     rounds * scale.unwrap_or_else(|_| panic!("SETTEE_TEST_SCALE must be a whole number"))
 }
 
 impl Random {
-    /// Returns random numbers of a range in ascending order: `count` at scale 1, all of them at a scale that is large enough.
+    /// Returns random numbers of a range in ascending order: `count` at scale 1, all of them at a large scale.
     pub fn sample(&mut self, range: std::ops::Range<u64>, count: u64) -> Vec<u64> {
         let mut numbers: Vec<u64> = range.collect();
         while numbers.len() as u64 > scaled(count) {
@@ -212,14 +210,11 @@ impl Random {
     }
 }
 
-/// Number of inputs that [`fuzz`] tries at scale 1.
 const FUZZ_ROUNDS: u64 = 20_000;
 
-/// Maximum length of inputs of [`fuzz`].
 const FUZZ_BYTES: usize = 400;
 
-/// Compares `text` with the file `name` in `folder`. `SETTEE_UPDATE=1` writes the file instead, so that the difference
-/// is reviewed with the change that caused it.
+/// Compares `text` with the file `name` in `folder`. `SETTEE_UPDATE=1` writes the file instead.
 #[track_caller]
 pub fn check_file(folder: &str, name: &str, text: &str) {
     let path = Path::new(folder).join(name);
@@ -233,8 +228,8 @@ pub fn check_file(folder: &str, name: &str, text: &str) {
     assert_eq!(text.lines().count(), expected.lines().count(), "{name}; if this is meant: SETTEE_UPDATE=1");
 }
 
-/// Calls `check` with inputs that are mutations of `seeds`: bytes are changed, removed, repeated, exchanged with those
-/// of other inputs, and `words` inserted. If a check panics, the test fails and shows the input.
+/// Calls `check` with mutations of `seeds`: bytes are changed, removed, repeated or exchanged with those of other
+/// inputs, and `words` are inserted. If a check panics, the test fails and shows the input.
 pub fn fuzz(seeds: &[&[u8]], words: &[&str], check: impl Fn(&[u8])) {
     let mut random = Random::new();
     let mut pool: Vec<Vec<u8>> = seeds.iter().map(|seed| seed.to_vec()).collect();
@@ -248,7 +243,6 @@ pub fn fuzz(seeds: &[&[u8]], words: &[&str], check: impl Fn(&[u8])) {
         }
         input.truncate(FUZZ_BYTES);
         check_shown(&input, &check);
-        // Some results become new seeds; the original seeds are kept.
         if pool.len() < 256 {
             pool.push(input);
         } else if random.one_in(8) {
@@ -259,7 +253,6 @@ pub fn fuzz(seeds: &[&[u8]], words: &[&str], check: impl Fn(&[u8])) {
 }
 
 fn check_shown(input: &[u8], check: impl Fn(&[u8])) {
-    /// Shows the input if the check panics.
     struct Shown<'a>(&'a [u8]);
 
     impl Drop for Shown<'_> {

@@ -1,4 +1,4 @@
-//! Prints for each file given, which contains one map function, whether it compiles natively, or the reason of the
+//! Prints for each given file, which contains one map function, that it compiles natively, or the reason of the
 //! refusal. Files whose names contain `nouveau` are compiled as functions of Nouveau search indexes.
 
 use settee_native::{Environment, NativeFunction, Refused};

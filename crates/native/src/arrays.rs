@@ -18,11 +18,11 @@ impl<'a> Run<'a, '_> {
         let arguments = self.arguments(arguments)?;
         let first = arguments.first().copied().unwrap_or(Val::Undefined);
         let second = arguments.get(1).copied().unwrap_or(Val::Undefined);
-        self.steps.pay(1 + array.len(self.arena) / 8)?;
+        self.steps.charge(1 + array.len(self.arena) / 8)?;
         match method {
             Method::Push => {
                 let own = array.own().ok_or(Stop::BailOut(Reason::Array))?;
-                self.steps.take_bytes(2 * arguments.len() * size_of::<Val<'_>>())?;
+                self.steps.charge_bytes(2 * arguments.len() * size_of::<Val<'_>>())?;
                 own.borrow_mut().extend_from_slice_copy(&arguments);
                 Ok(count(own.borrow().len()))
             }
@@ -32,14 +32,14 @@ impl<'a> Run<'a, '_> {
             Method::Join => {
                 let separator = match first {
                     Val::Undefined => b",",
-                    separator => self.make().text(separator)?,
+                    separator => self.convert().text(separator)?,
                 };
                 let mut out = Vec::new();
-                self.make().join(array, separator, &mut out, 0)?;
-                Ok(Val::Text(self.make().keep(&out)?))
+                self.convert().join(array, separator, &mut out, 0)?;
+                Ok(Val::Text(self.convert().keep(&out)?))
             }
             Method::ToString => {
-                let text = self.make().text(Val::Array(array))?;
+                let text = self.convert().text(Val::Array(array))?;
                 Ok(Val::Text(text))
             }
             Method::Slice => self.array_slice(array, first, second),
@@ -87,9 +87,9 @@ impl<'a> Run<'a, '_> {
             if matches!(item, Val::Undefined) {
                 return Err(Stop::BailOut(Reason::Array));
             }
-            keyed.push((self.make().text(*item)?, *item));
+            keyed.push((self.convert().text(*item)?, *item));
         }
-        self.steps.pay(keyed.len() * 8)?;
+        self.steps.charge(keyed.len() * 8)?;
         let mut failed = Ok(());
         keyed.sort_by(|left, right| {
             convert::compare_text(left.0, right.0).unwrap_or_else(|stop| {
@@ -103,10 +103,10 @@ impl<'a> Run<'a, '_> {
     fn array_slice(&mut self, array: &'a Array<'a>, first: Val<'a>, second: Val<'a>) -> Result<Val<'a>, Stop> {
         let items = array.items(self.arena);
         let length = items.len();
-        let first = self.make().integer(first)?;
+        let first = self.convert().integer(first)?;
         let second = match second {
             Val::Undefined => f64::INFINITY,
-            second => self.make().integer(second)?,
+            second => self.convert().integer(second)?,
         };
         let (start, end) = (position(first, length), position(second, length));
         let mut part = ArenaVec::new_in(self.arena);
@@ -123,7 +123,7 @@ impl<'a> Run<'a, '_> {
                 Val::Array(more) => items.extend_from_slice_copy(&more.items(self.arena)),
                 value => items.push(*value),
             }
-            self.steps.take_bytes(items.len() * size_of::<Val<'_>>())?;
+            self.steps.charge_bytes(items.len() * size_of::<Val<'_>>())?;
         }
         self.keep_parts(items)
     }
@@ -156,7 +156,6 @@ impl<'a> Run<'a, '_> {
         if visit.is_sorting() {
             return self.sort_numbers(array, visit.visitor);
         }
-        // The engine requires a function even if the array is empty.
         self.called(visit.callee)?;
         let mut kept = ArenaVec::new_in(self.arena);
         let mut total = match &visit.initial {
@@ -164,8 +163,8 @@ impl<'a> Run<'a, '_> {
             None => None,
         };
         for index in 0..array.len(self.arena) {
-            self.steps.pay(2)?;
-            self.steps.take_bytes(size_of::<Val<'_>>())?;
+            self.steps.charge(2)?;
+            self.steps.charge_bytes(size_of::<Val<'_>>())?;
             let item = array.get(self.arena, index).ok_or(Stop::BailOut(Reason::Array))?;
             if visit.visitor == Visitor::Reduce {
                 total = Some(match total {
@@ -190,7 +189,6 @@ impl<'a> Run<'a, '_> {
             Visitor::Some => Val::Bool(false),
             Visitor::Every => Val::Bool(true),
             Visitor::FindIndex => Val::Number(-1.0),
-            // Reducing an empty array without initial value is an exception.
             Visitor::Reduce => total.ok_or(Stop::BailOut(Reason::Array))?,
             _ => Val::Undefined,
         })
@@ -201,7 +199,7 @@ impl<'a> Run<'a, '_> {
         if items.iter().any(|item| !matches!(item, Val::Number(number) if number.is_finite())) {
             return Err(Stop::BailOut(Reason::Array));
         }
-        self.steps.pay(items.len() * 8)?;
+        self.steps.charge(items.len() * 8)?;
         items.sort_by(|left, right| {
             let (Val::Number(left), Val::Number(right)) = (left, right) else {
                 return std::cmp::Ordering::Equal;

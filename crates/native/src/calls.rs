@@ -37,7 +37,7 @@ impl<'a> Run<'a, '_> {
                     return Err(Stop::BailOut(Reason::Call));
                 };
                 let values = array.items(self.arena);
-                self.steps.pay(values.len())?;
+                self.steps.charge(values.len())?;
                 return self.math(function, &values);
             }
             Builtin::DateNow | Builtin::DateText => {
@@ -62,20 +62,20 @@ impl<'a> Run<'a, '_> {
             Builtin::Keys | Builtin::Values | Builtin::Entries => self.names_or_values(builtin, first)?,
             Builtin::ParseInt => self.parse_int(first, second)?,
             Builtin::ParseFloat => self.parse_float(first)?,
-            Builtin::IsNaN => Val::Bool(self.make().number(first)?.is_nan()),
-            Builtin::IsFinite => Val::Bool(self.make().number(first)?.is_finite()),
+            Builtin::IsNaN => Val::Bool(self.convert().number(first)?.is_nan()),
+            Builtin::IsFinite => Val::Bool(self.convert().number(first)?.is_finite()),
             Builtin::NumberIsNaN => Val::Bool(matches!(first, Val::Number(number) if number.is_nan())),
             Builtin::NumberIsFinite => Val::Bool(matches!(first, Val::Number(number) if number.is_finite())),
             Builtin::NumberIsInteger => {
                 Val::Bool(matches!(first, Val::Number(number) if number.is_finite() && number.trunc() == number))
             }
             Builtin::ToString if given == 0 => Val::Text(b""),
-            Builtin::ToString => Val::Text(self.make().text(first)?),
+            Builtin::ToString => Val::Text(self.convert().text(first)?),
             Builtin::ToNumber if given == 0 => Val::Number(0.0),
-            Builtin::ToNumber => Val::Number(self.make().number(first)?),
+            Builtin::ToNumber => Val::Number(self.convert().number(first)?),
             Builtin::ToBoolean => Val::Bool(truthy(first)),
             Builtin::DateParse => {
-                let text = self.make().text(first)?;
+                let text = self.convert().text(first)?;
                 Val::Number(date::parse(text)?)
             }
             _ => return Err(Stop::BailOut(Reason::Call)),
@@ -85,7 +85,7 @@ impl<'a> Run<'a, '_> {
     fn math(&mut self, function: Math, values: &[Val<'a>]) -> Result<Val<'a>, Stop> {
         let mut given = ArenaVec::with_capacity_in(values.len(), self.arena);
         for value in values {
-            let number = self.make().number(*value)?;
+            let number = self.convert().number(*value)?;
             given.push(number);
         }
         numbers::math(function, &given).map(Val::Number)
@@ -94,34 +94,34 @@ impl<'a> Run<'a, '_> {
     fn char_from_codes(&mut self, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
         let mut text = String::new();
         for value in self.arguments(arguments)? {
-            let code = self.make().number(value)?;
+            let code = self.convert().number(value)?;
             let code = convert::to_uint32(code) & 0xffff;
             text.push(char::from_u32(code).ok_or(Stop::BailOut(Reason::Call))?);
         }
-        Ok(Val::Text(self.make().keep(text.as_bytes())?))
+        Ok(Val::Text(self.convert().keep(text.as_bytes())?))
     }
 
     fn text_of_code_points(&mut self, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
         let mut text = String::new();
         for value in self.arguments(arguments)? {
-            let code = self.make().number(value)?;
+            let code = self.convert().number(value)?;
             // Other numbers are exceptions, or half of a character.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "compared afterwards")]
             let point = code as u32;
             let exact = code >= 0.0 && f64::from(point) == code;
             text.push(char::from_u32(point).filter(|_| exact).ok_or(Stop::BailOut(Reason::Call))?);
         }
-        Ok(Val::Text(self.make().keep(text.as_bytes())?))
+        Ok(Val::Text(self.convert().keep(text.as_bytes())?))
     }
 
-    /// Sums numbers, starting with 0, as the prelude does; other values are left to the engine.
+    /// As in the prelude, the sum starts with 0. Values other than numbers are left to the engine.
     fn sum(&mut self, values: Val<'a>) -> Result<Val<'a>, Stop> {
         let Val::Array(array) = values else {
             return Err(Stop::BailOut(Reason::Call));
         };
         let mut sum = 0.0;
         for index in 0..array.len(self.arena) {
-            self.steps.pay(1)?;
+            self.steps.charge(1)?;
             let Some(Val::Number(number)) = array.get(self.arena, index) else {
                 return Err(Stop::BailOut(Reason::Call));
             };
@@ -138,7 +138,7 @@ impl<'a> Run<'a, '_> {
         if !write::stringify(self.arena, value, &mut out, &mut self.steps)? {
             return Ok(Val::Undefined);
         }
-        Ok(Val::Text(self.make().keep(&out)?))
+        Ok(Val::Text(self.convert().keep(&out)?))
     }
 
     fn names_or_values(&mut self, builtin: Builtin, value: Val<'a>) -> Result<Val<'a>, Stop> {
@@ -148,9 +148,9 @@ impl<'a> Run<'a, '_> {
                 return Err(Stop::BailOut(Reason::Call));
             }
             for index in 0..array.len(self.arena) {
-                self.steps.pay(1)?;
+                self.steps.charge(1)?;
                 let Val::Number(number) = count(index) else { return Err(Stop::BailOut(Reason::Call)) };
-                let name = Val::Text(self.make().number_text(number)?);
+                let name = Val::Text(self.convert().number_text(number)?);
                 let item = array.get(self.arena, index).unwrap_or(Val::Undefined);
                 items.push(self.entry(builtin, name, item)?);
             }
@@ -167,7 +167,7 @@ impl<'a> Run<'a, '_> {
             Builtin::Keys => name,
             Builtin::Values => value,
             _ => {
-                self.steps.take_bytes(192)?;
+                self.steps.charge_bytes(192)?;
                 let mut pair = ArenaVec::with_capacity_in(2, self.arena);
                 pair.push(name);
                 pair.push(value);
@@ -177,13 +177,13 @@ impl<'a> Run<'a, '_> {
     }
 
     fn parse_int(&mut self, value: Val<'a>, radix: Val<'a>) -> Result<Val<'a>, Stop> {
-        let text = self.make().text(value)?;
-        let radix = convert::to_int32(self.make().number(radix)?);
+        let text = self.convert().text(value)?;
+        let radix = convert::to_int32(self.convert().number(radix)?);
         numbers::parse_int(trim_start(text)?, radix).map(Val::Number)
     }
 
     fn parse_float(&mut self, value: Val<'a>) -> Result<Val<'a>, Stop> {
-        let text = self.make().text(value)?;
+        let text = self.convert().text(value)?;
         let text = trim_start(text)?;
         let (negative, digits) = match text.first() {
             Some(b'-') => (true, &text[1..]),
@@ -215,21 +215,21 @@ impl<'a> Run<'a, '_> {
             Val::Pattern(pattern) => self.pattern_method(pattern, method, arguments),
             Val::Lazy(_) | Val::Object(_) => self.object_method(object, method, arguments),
             Val::Bool(value) if method == Method::ToString && arguments.is_empty() => {
-                self.make().text(Val::Bool(value)).map(Val::Text)
+                self.convert().text(Val::Bool(value)).map(Val::Text)
             }
             _ => Err(Stop::BailOut(Reason::Call)),
         }
     }
 
     fn object_method(&mut self, object: Val<'a>, method: Method, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
-        // A member with this name is not a function: calling it is an exception.
+        // The member hides the method and is not a function: calling it is an exception.
         if self.own_member(object, method.name().as_bytes())?.is_some() {
             return Err(Stop::BailOut(Reason::Call));
         }
         let [first] = self.first_arguments(arguments)?;
         match method {
             Method::HasOwnProperty => {
-                let name = self.make().text(first)?;
+                let name = self.convert().text(first)?;
                 Ok(Val::Bool(self.own_member(object, name)?.is_some()))
             }
             _ => Err(Stop::BailOut(Reason::Call)),

@@ -1,13 +1,13 @@
-//! Strings as sequences of UTF-16 code units, as in the language. A result with half a surrogate pair ends the run.
+//! Strings as sequences of UTF-16 code units. A result with half a surrogate pair ends the run.
 
 use crate::reason::{Reason, Stop};
 
-/// Converts to a Rust string. Half a surrogate pair cannot be converted.
+/// Half a surrogate pair cannot be converted.
 pub(super) fn as_str(text: &[u8]) -> Result<&str, Stop> {
     std::str::from_utf8(text).map_err(|_| Stop::BailOut(Reason::Conversion))
 }
 
-/// Returns true for white space and line terminators of the language.
+/// White space and line terminators of the language.
 pub(super) fn is_space(character: char) -> bool {
     matches!(
         character,
@@ -16,7 +16,6 @@ pub(super) fn is_space(character: char) -> bool {
     )
 }
 
-/// Removes white space at both ends.
 pub(super) fn trim(text: &[u8]) -> Result<&[u8], Stop> {
     match (text.first(), text.last()) {
         (Some(first), Some(last)) if first.is_ascii_graphic() && last.is_ascii_graphic() => Ok(text),
@@ -38,7 +37,7 @@ pub(super) fn unit(text: &[u8], index: usize) -> Result<Option<&[u8]>, Stop> {
     slice(text, index, index + 1).map(Some)
 }
 
-/// Returns the code units from `start` to `end`, which must not exceed the length.
+/// `end` must not exceed the length.
 pub(super) fn slice(text: &[u8], start: usize, end: usize) -> Result<&[u8], Stop> {
     if start >= end {
         return Ok(b"");
@@ -67,7 +66,6 @@ pub(super) fn byte_at(text: &[u8], index: usize) -> Result<usize, Stop> {
     if units == index { Ok(text.len()) } else { Err(Stop::BailOut(Reason::Text)) }
 }
 
-/// Returns the index of the code unit at byte `at`.
 pub(super) fn unit_at(text: &[u8], at: usize) -> Result<usize, Stop> {
     length(text.get(..at).ok_or(Stop::BailOut(Reason::Text))?)
 }

@@ -1,7 +1,5 @@
-//! Conversions and comparisons by the rules of ECMAScript, for values of a native run.
-//!
-//! Conversions that depend on scripts (own `toString` members, dates as text) and rare ones end the run and are left to
-//! the engine.
+//! Conversions and comparisons by the rules of ECMAScript. Conversions that depend on scripts (own `toString` members,
+//! dates as text) and rare ones end the run and are left to the engine.
 
 use std::cmp::Ordering;
 
@@ -12,13 +10,11 @@ use crate::code_units;
 use crate::reason::{Reason, Steps, Stop};
 use crate::text;
 
-/// Maximum nesting of arrays that are converted to text.
 const JOIN_DEPTH: usize = 16;
 
 /// Longer texts of numbers are left to the engine.
 const NUMBER_BYTES: usize = 20;
 
-/// Converts `value` to a condition.
 #[inline]
 pub(super) fn truthy(value: Val<'_>) -> bool {
     match value {
@@ -41,12 +37,12 @@ pub(super) fn type_of(value: Val<'_>) -> Result<&'static [u8], Stop> {
     })
 }
 
-pub(super) struct Maker<'a, 's> {
+pub(super) struct Converter<'a, 's> {
     pub(super) arena: &'a Bump,
     pub(super) steps: &'s mut Steps,
 }
 
-impl<'a> Maker<'a, '_> {
+impl<'a> Converter<'a, '_> {
     /// `ToNumber`.
     pub(super) fn number(&mut self, value: Val<'a>) -> Result<f64, Stop> {
         match value {
@@ -101,7 +97,7 @@ impl<'a> Maker<'a, '_> {
     }
 
     pub(super) fn keep(&mut self, text: &[u8]) -> Result<&'a [u8], Stop> {
-        self.steps.take_bytes(text.len())?;
+        self.steps.charge_bytes(text.len())?;
         Ok(self.arena.alloc_slice_copy(text))
     }
 
@@ -117,7 +113,6 @@ impl<'a> Maker<'a, '_> {
         self.keep(&out)
     }
 
-    /// `Array.prototype.join`.
     pub(super) fn join(
         &mut self,
         array: &'a Array<'a>,
@@ -132,14 +127,14 @@ impl<'a> Maker<'a, '_> {
             if index > 0 {
                 out.extend_from_slice(separator);
             }
-            self.steps.pay(1)?;
-            self.steps.take_bytes(separator.len())?;
+            self.steps.charge(1)?;
+            self.steps.charge_bytes(separator.len())?;
             match array.get(self.arena, index) {
                 None | Some(Val::Undefined | Val::Null) => {}
                 Some(Val::Array(inner)) => self.join(inner, b",", out, depth + 1)?,
                 Some(value) => {
                     let text = self.text(value)?;
-                    self.steps.take_bytes(text.len())?;
+                    self.steps.charge_bytes(text.len())?;
                     out.extend_from_slice(text);
                 }
             }
@@ -147,7 +142,6 @@ impl<'a> Maker<'a, '_> {
         Ok(())
     }
 
-    /// Converts objects to strings or numbers; returns other values unchanged.
     pub(super) fn primitive(&mut self, value: Val<'a>) -> Result<Val<'a>, Stop> {
         match value {
             Val::Array(_) | Val::Lazy(_) | Val::Object(_) => Ok(Val::Text(self.text(value)?)),
@@ -183,7 +177,6 @@ impl<'a> Maker<'a, '_> {
         }
     }
 
-    /// Returns the order of two values; `None` if a number is NaN.
     pub(super) fn compare(&mut self, left: Val<'a>, right: Val<'a>) -> Result<Option<Ordering>, Stop> {
         if let (Val::Number(left), Val::Number(right)) = (left, right) {
             return Ok(left.partial_cmp(&right));
@@ -219,7 +212,7 @@ impl<'a> Maker<'a, '_> {
         if right.is_empty() {
             return Ok(left);
         }
-        self.steps.take_bytes(left.len() + right.len())?;
+        self.steps.charge_bytes(left.len() + right.len())?;
         let both = self.arena.alloc_slice_fill_copy(left.len() + right.len(), 0u8);
         both[..left.len()].copy_from_slice(left);
         both[left.len()..].copy_from_slice(right);
@@ -253,7 +246,7 @@ pub(super) fn strict_equal<'a>(left: Val<'a>, right: Val<'a>) -> bool {
     }
 }
 
-/// Compares by UTF-16 code units, as the language does.
+/// Strings are compared by UTF-16 code units.
 pub(super) fn compare_text(left: &[u8], right: &[u8]) -> Result<Ordering, Stop> {
     let order = left.cmp(right);
     // Only characters beyond the basic plane sort differently, compared with those from U+E000 on.
@@ -287,7 +280,7 @@ pub(super) fn text_to_number(text: &[u8]) -> Result<f64, Stop> {
     parse_decimal(text)
 }
 
-/// Parses a decimal literal, which must be valid.
+/// `text` must be a valid decimal literal.
 pub(super) fn parse_decimal(text: &[u8]) -> Result<f64, Stop> {
     if text.len() > NUMBER_BYTES {
         return Err(Stop::BailOut(Reason::Conversion));
@@ -295,7 +288,7 @@ pub(super) fn parse_decimal(text: &[u8]) -> Result<f64, Stop> {
     code_units::as_str(text)?.parse().map_err(|_| Stop::BailOut(Reason::Conversion))
 }
 
-/// Returns the length of the unsigned decimal literal at the start; 0 if there is none.
+/// Returns the length of the unsigned decimal literal at the start, or 0.
 pub(super) fn decimal_length(text: &[u8]) -> usize {
     let digits = |from: usize| text[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let whole = digits(0);
@@ -325,7 +318,7 @@ pub(super) fn to_int32(number: f64) -> i32 {
     to_uint32(number).cast_signed()
 }
 
-/// Returns the same number if it is a 32-bit integer: a fast path, because truncation and division are library calls.
+/// Returns a 32-bit integer unchanged: a fast path, because truncation and division are library calls.
 #[inline]
 fn exact_i32(number: f64) -> Option<i32> {
     #[expect(clippy::cast_possible_truncation, reason = "what does not fit does not come back either")]

@@ -1,6 +1,5 @@
-//! Dates in UTC, the time zone of the workers.
-//!
-//! Only texts in the format of the language are parsed ([`parse`]), because other formats depend on the engine.
+//! Dates in UTC, the time zone of the workers. Only texts in the format of the language are parsed ([`parse`]), because
+//! other formats depend on the engine.
 
 use settee_model::calendar::Day;
 
@@ -8,15 +7,15 @@ use crate::reason::{Reason, Stop};
 
 const DAY_MS: f64 = 86_400_000.0;
 
-/// Maximum distance of a time from 1970.
+/// Maximum distance from 1970.
 const MAX_MS: f64 = 8.64e15;
 
 pub(super) struct Parts {
     pub(super) year: i64,
-    /// From 0.
+    /// January is 0.
     pub(super) month: i64,
     pub(super) day: i64,
-    /// From 0, Sunday.
+    /// Sunday is 0.
     pub(super) weekday: i64,
     pub(super) hour: i64,
     pub(super) minute: i64,
@@ -25,7 +24,6 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Returns the components from the year to the millisecond, for [`make_exactly`].
     pub(super) fn fields(&self) -> [f64; 7] {
         #[expect(clippy::cast_precision_loss, reason = "fields of dates are small")]
         [self.year, self.month, self.day, self.hour, self.minute, self.second, self.millisecond].map(|part| part as f64)
@@ -53,7 +51,6 @@ pub(super) fn parts(time: f64) -> Option<Parts> {
     })
 }
 
-/// Returns the days from 1970 to the first day of a month.
 fn days(year: i64, month: i64) -> i64 {
     let year = year + month.div_euclid(12);
     let month = month.rem_euclid(12);
@@ -66,22 +63,22 @@ fn days(year: i64, month: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// Returns the time if it is within the range of dates, else NaN.
+/// NaN outside of the range of dates.
 pub(super) fn clip(time: f64) -> f64 {
     if time.is_finite() && time.abs() <= MAX_MS { time.trunc() + 0.0 } else { f64::NAN }
 }
 
-/// As [`make_exactly`], where a year from 0 to 99 is one of the 20th century.
-pub(super) fn make(mut fields: [f64; 7]) -> Result<f64, Stop> {
+/// As [`make_date`], but a year from 0 to 99 is one of the 20th century.
+pub(super) fn make_date_with_full_year(mut fields: [f64; 7]) -> Result<f64, Stop> {
     let year = fields[0].trunc();
     if (0.0..=99.0).contains(&year) {
         fields[0] = 1900.0 + year;
     }
-    make_exactly(fields)
+    make_date(fields)
 }
 
 /// Returns the time of year, month (from 0), day, hour, minute, second and millisecond, each of any size.
-pub(super) fn make_exactly(fields: [f64; 7]) -> Result<f64, Stop> {
+pub(super) fn make_date(fields: [f64; 7]) -> Result<f64, Stop> {
     let [year, month, day, hour, minute, second, millisecond] = fields;
     if fields.iter().any(|field| !field.is_finite()) {
         return Ok(f64::NAN);
@@ -130,16 +127,16 @@ pub(super) fn parse(text: &[u8]) -> Result<f64, Stop> {
             }
         })
     };
-    let mark =
+    let fingerprint =
         |at: usize, byte: u8| if text.get(at) == Some(&byte) { Ok(()) } else { Err(Stop::BailOut(Reason::Date)) };
     let (year, month, day) = (digits(0, 4)?, digits(5, 2)?, digits(8, 2)?);
-    mark(4, b'-')?;
-    mark(7, b'-')?;
+    fingerprint(4, b'-')?;
+    fingerprint(7, b'-')?;
     let mut time = [0.0; 4];
     let mut at = 10;
     if text.len() > at {
-        mark(10, b'T')?;
-        mark(13, b':')?;
+        fingerprint(10, b'T')?;
+        fingerprint(13, b':')?;
         time[0] = digits(11, 2)?;
         time[1] = digits(14, 2)?;
         at = 16;
@@ -155,7 +152,6 @@ pub(super) fn parse(text: &[u8]) -> Result<f64, Stop> {
             at += 1;
         }
     }
-    // Components that are out of range are left to the engine.
     let month_length = 28.0;
     let sound = (1.0..=12.0).contains(&month)
         && day >= 1.0
@@ -166,11 +162,11 @@ pub(super) fn parse(text: &[u8]) -> Result<f64, Stop> {
     if at != text.len() || !sound || year < 100.0 {
         return Err(Stop::BailOut(Reason::Date));
     }
-    make([year, month - 1.0, day, time[0], time[1], time[2], time[3]])
+    make_date_with_full_year([year, month - 1.0, day, time[0], time[1], time[2], time[3]])
 }
 
 fn exists(year: f64, month: f64, day: f64) -> bool {
-    let Ok(time) = make([year, month - 1.0, day, 0.0, 0.0, 0.0, 0.0]) else {
+    let Ok(time) = make_date_with_full_year([year, month - 1.0, day, 0.0, 0.0, 0.0, 0.0]) else {
         return false;
     };
     #[expect(clippy::cast_precision_loss, reason = "months are small")]

@@ -1,4 +1,4 @@
-//! Dates: their creation and their methods. All times are in UTC, the time zone of the workers.
+//! Creation and methods of dates. All times are in UTC, the time zone of the workers.
 
 use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,7 +9,6 @@ use super::tree::{Builtin, Expression, Method};
 use super::value::Val;
 use crate::reason::{Reason, Stop};
 
-/// Returns the current time in milliseconds since 1970.
 fn current_time() -> f64 {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (since_1970.as_secs_f64() * 1000.0).floor()
@@ -22,7 +21,7 @@ impl<'a> Run<'a, '_> {
         if builtin == Builtin::DateNow { Ok(Val::Number(time)) } else { self.date_text(time, Method::ToString) }
     }
 
-    /// `new Date(…)` and `Date.UTC(…)`
+    /// `new Date(…)` and `Date.UTC(…)`.
     pub(crate) fn new_date(&mut self, builtin: Builtin, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
         let values = self.arguments(arguments)?;
         let time = match values[..] {
@@ -31,21 +30,21 @@ impl<'a> Run<'a, '_> {
             [value] if builtin == Builtin::NewDate => match value {
                 Val::Date(time) => time.get(),
                 Val::Text(text) => date::parse(text)?,
-                Val::Number(_) | Val::Undefined | Val::Null | Val::Bool(_) => date::clip(self.make().number(value)?),
+                Val::Number(_) | Val::Undefined | Val::Null | Val::Bool(_) => date::clip(self.convert().number(value)?),
                 _ => return Err(Stop::BailOut(Reason::Call)),
             },
             _ => {
                 let mut fields = [f64::NAN, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0];
                 for (field, value) in fields.iter_mut().zip(&values) {
-                    *field = self.make().number(*value)?;
+                    *field = self.convert().number(*value)?;
                 }
-                date::make(fields)?
+                date::make_date_with_full_year(fields)?
             }
         };
         if builtin == Builtin::DateUtc {
             return Ok(Val::Number(time));
         }
-        self.steps.take_bytes(8)?;
+        self.steps.charge_bytes(8)?;
         Ok(Val::Date(self.arena.alloc(Cell::new(time))))
     }
 
@@ -63,12 +62,12 @@ impl<'a> Run<'a, '_> {
         match method {
             Method::GetTime | Method::ValueOf => return Ok(Val::Number(time)),
             Method::SetTime => {
-                date.set(date::clip(self.make().number(value)?));
+                date.set(date::clip(self.convert().number(value)?));
                 return Ok(Val::Number(date.get()));
             }
             Method::ToIsoString | Method::ToJson => {
                 return match date::iso(time)? {
-                    Some(text) => Ok(Val::Text(self.make().keep(text.as_bytes())?)),
+                    Some(text) => Ok(Val::Text(self.convert().keep(text.as_bytes())?)),
                     None if method == Method::ToJson => Ok(Val::Null),
                     None => Err(Stop::BailOut(Reason::Call)),
                 };
@@ -84,7 +83,6 @@ impl<'a> Run<'a, '_> {
         Ok(Val::Number(number))
     }
 
-    /// Sets consecutive fields of a date. Invalid dates and fields are left to the engine.
     fn set_date(
         &mut self,
         date: &'a Cell<f64>,
@@ -99,12 +97,12 @@ impl<'a> Run<'a, '_> {
             return Err(Stop::BailOut(Reason::Date));
         }
         for (field, value) in fields[first..].iter_mut().zip(values.iter().take(most)) {
-            *field = self.make().number(*value)?;
+            *field = self.convert().number(*value)?;
             if !field.is_finite() {
                 return Err(Stop::BailOut(Reason::Date));
             }
         }
-        date.set(date::make_exactly(fields)?);
+        date.set(date::make_date(fields)?);
         Ok(Val::Number(date.get()))
     }
 
@@ -127,7 +125,7 @@ impl<'a> Run<'a, '_> {
             }
             _ => format!("{weekday}, {day:02} {month} {year} {hour:02}:{minute:02}:{second:02} GMT"),
         };
-        Ok(Val::Text(self.make().keep(text.as_bytes())?))
+        Ok(Val::Text(self.convert().keep(text.as_bytes())?))
     }
 }
 

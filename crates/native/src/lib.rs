@@ -1,13 +1,12 @@
 //! The native evaluator: map functions in a strict subset of JavaScript, interpreted in the server's own process.
 //!
-//! [`NativeFunction`] is a compiled function. It is not machine code: the evaluator walks a tree. The subset cannot
-//! keep state between documents and can read only its document. Whatever it cannot do exactly as the engine is left to
-//! the engine, possibly in the middle of a document ([`NativeFunction::map`] then returns [`Mapped::BailedOut`]). Hence
-//! the results equal those of the workers.
+//! The subset cannot keep state between documents and can read only its document. All operations that the evaluator
+//! cannot perform exactly as the engine are left to the engine, possibly in the middle of a document
+//! ([`NativeFunction::map`] then returns [`Mapped::BailedOut`]). Hence the results equal those of the workers.
 //!
 //! 1. [`compile`] parses the source and builds the [`tree`].
-//! 2. [`run`] walks it for one document, in an arena that is reset before the next; [`value`] represents the text of
-//!    the document.
+//! 2. [`run`] evaluates it for one document, in an arena that is reset before the next; [`value`] represents the text
+//!    of the document.
 //! 3. [`mod@write`] converts emitted values to JSON text.
 
 #![forbid(unsafe_code)]
@@ -44,11 +43,11 @@ pub use self::reason::Reason;
 /// Longer documents are left to the engine, because their values would use the memory of the server.
 const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 
-/// Limits of one call before the engine takes over, whose own limits are wider. A step is roughly a node of the tree or
-/// an element of an array.
+/// Limits of one call, after which the engine takes over; its own limits are wider. A step is roughly a node of the
+/// tree or an element of an array.
 const STEPS: Steps = Steps { steps: 500_000, bytes: 16 << 20 };
 
-/// An arena that has grown beyond this size is freed, and not shared by further functions.
+/// A larger arena is freed, and not shared by further functions.
 const KEPT_ARENA_BYTES: usize = 4 << 20;
 
 pub struct NativeFunction {
@@ -57,34 +56,31 @@ pub struct NativeFunction {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mapped {
-    /// Rows and lines were passed to the sink.
     Done,
-    /// The call ended with this exception: its rows are invalid, its lines are valid.
+    /// The rows of the call are invalid, its log lines are valid.
     Threw(String),
-    /// The function must be run by the engine on this document. Rows and lines in the sink are invalid.
+    /// The engine must run the function on this document. Rows and log lines in the sink are invalid.
     BailedOut(Reason),
 }
 
-/// Environment of a function: the function that it calls to emit results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Environment {
-    /// A view: `emit(key, value)`.
+    /// `emit(key, value)`.
     #[default]
     View,
-    /// A Nouveau search index: `index(type, name, value, options)`, a row with the key `[type,name,options]`.
+    /// `index(type, name, value, options)`, a row with the key `[type,name,options]`.
     Nouveau,
-    /// A Clouseau search index: `index(name, value, options)`, a row with the key `[name,options]`.
+    /// `index(name, value, options)`, a row with the key `[name,options]`.
     Clouseau,
 }
 
-/// Memory that is reused for one document after another.
 #[derive(Default)]
 pub struct Workspace {
     arena: Bump,
     row: Vec<u8>,
 }
 
-/// A document to which functions are applied one after another; they share the results of searches in its text.
+/// Functions that are applied to a document one after another share the results of searches in its text.
 pub struct Document<'a> {
     arena: &'a Bump,
     row: &'a mut Vec<u8>,
@@ -92,16 +88,13 @@ pub struct Document<'a> {
 }
 
 pub trait RowSink {
-    /// Receives a row, key and value as JSON text; returns false if there are too many.
+    /// Receives key and value as JSON text; returns false if the rows exceed a limit.
     fn row(&mut self, key: &[u8], value: &[u8]) -> bool;
     fn line(&mut self, line: &[u8]);
 }
 
 impl NativeFunction {
-    /// Compiles a function of the subset.
-    ///
-    /// # Errors
-    /// If it is not in the subset; the text is the reason.
+    /// Returns an error if the function is not in the subset.
     pub fn compile(source: &str, environment: Environment) -> Result<Self, Refused> {
         compile::compile(source, environment).map(|program| Self { program })
     }
@@ -118,7 +111,7 @@ impl NativeFunction {
 }
 
 impl Workspace {
-    /// Opens a document and drops the previous one. `None` if it must be left to the engine.
+    /// Opens a document and drops the previous one. Returns `None` if it must be left to the engine.
     pub fn open<'a>(&'a mut self, text: &'a [u8]) -> Option<Document<'a>> {
         if text.len() > MAX_DOCUMENT_BYTES || text.first() != Some(&b'{') {
             return None;
@@ -135,8 +128,7 @@ impl Workspace {
 }
 
 impl Document<'_> {
-    /// Returns true if the functions so far have used so much memory that the next one should start with an empty
-    /// arena.
+    /// True if the functions so far have used so much memory that the next one should start with an empty arena.
     pub fn is_full(&self) -> bool {
         self.arena.allocated_bytes() > KEPT_ARENA_BYTES
     }

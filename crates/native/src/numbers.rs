@@ -8,7 +8,7 @@ use super::convert::{to_int32, to_uint32};
 use super::tree::{Binary, Math};
 use crate::reason::{Reason, Stop};
 
-/// Applies one of the four basic operations; `None` for other operators.
+/// The four basic operations; `None` for other operators.
 #[inline]
 pub(super) fn basic(operator: Binary, left: f64, right: f64) -> Option<f64> {
     match operator {
@@ -33,7 +33,6 @@ pub(super) fn arithmetic(operator: Binary, left: f64, right: f64) -> f64 {
         Binary::BitAnd => f64::from(to_int32(left) & to_int32(right)),
         Binary::BitOr => f64::from(to_int32(left) | to_int32(right)),
         Binary::BitXor => f64::from(to_int32(left) ^ to_int32(right)),
-        // Not an operator on numbers; never reached.
         _ => f64::NAN,
     }
 }
@@ -86,7 +85,6 @@ pub(super) fn math(function: Math, numbers: &[f64]) -> Result<f64, Stop> {
     })
 }
 
-/// `Math.random`: a number from 0 to below 1, from a generator whose state is seeded for each thread.
 pub(super) fn random() -> f64 {
     thread_local! {
         static STATE: Cell<u64> = Cell::new(RandomState::new().build_hasher().finish() | 1);
@@ -101,7 +99,7 @@ pub(super) fn random() -> f64 {
     bits / 9_007_199_254_740_992.0
 }
 
-/// Rounds; halves are rounded up.
+/// Halves are rounded up.
 fn round(number: f64) -> f64 {
     if !number.is_finite() || number.abs() >= 4_503_599_627_370_496.0 {
         return number;

@@ -21,7 +21,6 @@ fn bounds(groups: &Groups) -> Result<(usize, usize), Stop> {
 }
 
 impl<'a> Run<'a, '_> {
-    /// `split` by a pattern.
     pub(crate) fn split_by_pattern(&mut self, text: &'a [u8], pattern: &'a Pattern) -> Result<Val<'a>, Stop> {
         let subject = Subject::new(pattern, text)?;
         let mut parts = ArenaVec::new_in(self.arena);
@@ -61,7 +60,6 @@ impl<'a> Run<'a, '_> {
         }
     }
 
-    /// `replace` with a pattern.
     pub(crate) fn replace_pattern(
         &mut self,
         text: &'a [u8],
@@ -75,7 +73,7 @@ impl<'a> Run<'a, '_> {
             let (start, end) = bounds(&groups)?;
             out.extend_from_slice(&text[copied..start]);
             expand(text, &groups, by, &mut out)?;
-            self.steps.take_bytes(by.len() + (end - start))?;
+            self.steps.charge_bytes(by.len() + (end - start))?;
             copied = end;
             if !pattern.global {
                 break;
@@ -83,10 +81,9 @@ impl<'a> Run<'a, '_> {
             from = if end == start { subject.after(end) } else { end };
         }
         out.extend_from_slice(&text[copied..]);
-        Ok(Val::Text(self.make().keep(&out)?))
+        Ok(Val::Text(self.convert().keep(&out)?))
     }
 
-    /// `replace` with a pattern and a function.
     pub(crate) fn replace_pattern_by_call(
         &mut self,
         text: &'a [u8],
@@ -105,11 +102,11 @@ impl<'a> Run<'a, '_> {
             arguments.push(count(length(&text[..start])?));
             arguments.push(Val::Text(text));
             let by = self.call(callee, &arguments)?;
-            let by = self.make().text(by)?;
+            let by = self.convert().text(by)?;
             out.extend_from_slice(&text[copied..start]);
             out.extend_from_slice(by);
-            self.steps.take_bytes(by.len() + (end - start) + arguments.len() * size_of::<Val<'_>>())?;
-            self.steps.pay(1 + start / 64)?;
+            self.steps.charge_bytes(by.len() + (end - start) + arguments.len() * size_of::<Val<'_>>())?;
+            self.steps.charge(1 + start / 64)?;
             copied = end;
             if !pattern.global {
                 break;
@@ -117,10 +114,9 @@ impl<'a> Run<'a, '_> {
             from = if end == start { subject.after(end) } else { end };
         }
         out.extend_from_slice(&text[copied..]);
-        Ok(Val::Text(self.make().keep(&out)?))
+        Ok(Val::Text(self.convert().keep(&out)?))
     }
 
-    /// `match` and `search`.
     pub(crate) fn search(&mut self, text: &'a [u8], method: Method, searched: Val<'a>) -> Result<Val<'a>, Stop> {
         let Val::Pattern(pattern) = searched else {
             return Err(Stop::BailOut(Reason::Pattern));
@@ -154,7 +150,7 @@ impl<'a> Run<'a, '_> {
         for number in 0..pattern.groups {
             parts.push(group(text, &groups, number).map_or(Val::Undefined, Val::Text));
         }
-        self.steps.take_bytes(128 + parts.len() * size_of::<Val<'_>>())?;
+        self.steps.charge_bytes(128 + parts.len() * size_of::<Val<'_>>())?;
         Ok(Val::Array(Array::of_match(self.arena, parts)))
     }
 
@@ -165,11 +161,10 @@ impl<'a> Run<'a, '_> {
         arguments: &'a [Expression],
     ) -> Result<Val<'a>, Stop> {
         let [first] = self.first_arguments(arguments)?;
-        // Global patterns have state (`lastIndex`).
         if pattern.global {
             return Err(Stop::BailOut(Reason::Pattern));
         }
-        let text = self.make().text(first)?;
+        let text = self.convert().text(first)?;
         match method {
             Method::Test => {
                 let subject = Subject::new(pattern, text)?;

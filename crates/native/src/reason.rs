@@ -1,8 +1,8 @@
-//! Bail-outs of native runs, after which the engine runs the function on the document: [`Reason`]; [`Stop`], the bail-out
-//! itself; [`Steps`]: the limit of a run.
+//! [`Reason`] of a bail-out, after which the engine runs the function on the document, and [`Steps`], the limit of a
+//! run.
 
-/// Reasons for a bail-out: operations that the evaluator does not perform exactly as the engine. They are counted, and
-/// reported to operators that diagnose a slow view.
+/// Operations that the evaluator does not perform exactly as the engine. They are counted, and reported to operators
+/// that diagnose a slow view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {
@@ -10,42 +10,36 @@ pub enum Reason {
     Document,
     Steps,
     Memory,
-    /// Calls or values are nested too deeply.
     Depth,
-    /// More rows, or more bytes of rows, than the evaluator returns.
     Rows,
     Throw,
     /// An exception whose text is specific to the engine.
     Exception,
     /// A name that objects inherit.
     Inherited,
-    /// A loop over other objects than plain arrays and members.
+    /// A loop over objects other than plain arrays and members.
     Loop,
-    /// An operand of an unusual type.
     Operand,
-    /// An assignment to other targets than a plain variable or member.
+    /// An assignment to a target other than a plain variable or member.
     Assignment,
-    /// A call that is not supported with these arguments.
     Call,
     /// A conversion that may call functions.
     Conversion,
     /// A number with a special text or special parts.
     Number,
-    /// A date in an unusual form or range.
     Date,
-    /// Characters beyond the basic plane, or an unusual argument of a method of texts.
+    /// Characters beyond the basic plane, or an unusual argument of a method of strings.
     Text,
     /// An array with holes, or one that is modified during an iteration.
     Array,
-    /// A regular expression on an unusual text.
     Pattern,
-    /// A value that has no plain JSON text.
     Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The engine must continue. Also used internally to skip the rest of a chain after an absent value before `?.`.
+    /// The engine must run the function. Also used internally to skip the rest of a chain after an absent value before
+    /// `?.`.
     BailOut(Reason),
 }
 
@@ -84,13 +78,13 @@ pub(crate) struct Steps {
 
 impl Steps {
     #[inline]
-    pub(crate) fn pay(&mut self, steps: usize) -> Result<(), Stop> {
+    pub(crate) fn charge(&mut self, steps: usize) -> Result<(), Stop> {
         self.steps = self.steps.checked_sub(steps).ok_or(Stop::BailOut(Reason::Steps))?;
         Ok(())
     }
 
     #[inline]
-    pub(crate) fn take_bytes(&mut self, bytes: usize) -> Result<(), Stop> {
+    pub(crate) fn charge_bytes(&mut self, bytes: usize) -> Result<(), Stop> {
         self.bytes = self.bytes.checked_sub(bytes).ok_or(Stop::BailOut(Reason::Memory))?;
         Ok(())
     }

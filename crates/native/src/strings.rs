@@ -1,4 +1,4 @@
-//! Methods of strings. Positions count UTF-16 code units, as in the language.
+//! Methods of strings. Positions count UTF-16 code units.
 
 use bumpalo::collections::Vec as ArenaVec;
 
@@ -9,7 +9,7 @@ use super::tree::{Callee, Expression, Method};
 use super::value::{Array, Val};
 use crate::reason::{Reason, Stop};
 
-/// Resolves a position, which counts from the end if it is negative.
+/// A negative position counts from the end.
 fn relative(position: f64, length: usize) -> usize {
     let length = len(length);
     let position = if position < 0.0 { (length + position).max(0.0) } else { position.min(length) };
@@ -43,16 +43,16 @@ impl<'a> Run<'a, '_> {
             let mut all = text;
             for argument in arguments {
                 let argument = self.eval(argument)?;
-                let argument = self.make().text(argument)?;
-                all = self.make().concat(all, argument)?;
+                let argument = self.convert().text(argument)?;
+                all = self.convert().concat(all, argument)?;
             }
             return Ok(Val::Text(all));
         }
         let [first, second] = self.first_arguments(arguments)?;
-        self.steps.pay(1 + text.len() / 64)?;
+        self.steps.charge(1 + text.len() / 64)?;
         Ok(match method {
             Method::CharAt => {
-                let position = self.make().integer(first)?;
+                let position = self.convert().integer(first)?;
                 let found =
                     if position < 0.0 || position >= len(text.len()) { None } else { unit(text, index(position))? };
                 Val::Text(found.unwrap_or_default())
@@ -77,7 +77,7 @@ impl<'a> Run<'a, '_> {
     }
 
     fn char_code(&mut self, text: &'a [u8], position: Val<'a>) -> Result<Val<'a>, Stop> {
-        let position = self.make().integer(position)?;
+        let position = self.convert().integer(position)?;
         if position < 0.0 || position >= len(text.len()) {
             return Ok(Val::Number(f64::NAN));
         }
@@ -91,7 +91,7 @@ impl<'a> Run<'a, '_> {
     }
 
     fn code_point(&mut self, text: &'a [u8], position: Val<'a>) -> Result<Val<'a>, Stop> {
-        let position = self.make().integer(position)?;
+        let position = self.convert().integer(position)?;
         if position < 0.0 || position >= len(text.len()) {
             return Ok(Val::Undefined);
         }
@@ -102,7 +102,6 @@ impl<'a> Run<'a, '_> {
         if position >= length(text)? {
             return Ok(Val::Undefined);
         }
-        // A position within a character is left to the engine.
         let character = as_str(&text[byte_at(text, position)?..])?.chars().next();
         Ok(character.map_or(Val::Undefined, |character| Val::Number(f64::from(u32::from(character)))))
     }
@@ -110,10 +109,10 @@ impl<'a> Run<'a, '_> {
     fn part(&mut self, text: &'a [u8], method: Method, first: Val<'a>, second: Val<'a>) -> Result<Val<'a>, Stop> {
         let ascii = text.is_ascii();
         let length = if ascii { text.len() } else { length(text)? };
-        let first = self.make().integer(first)?;
+        let first = self.convert().integer(first)?;
         let second = match second {
             Val::Undefined => f64::INFINITY,
-            second => self.make().integer(second)?,
+            second => self.convert().integer(second)?,
         };
         let (start, end) = match method {
             Method::Slice => (relative(first, length), relative(second, length)),
@@ -133,9 +132,9 @@ impl<'a> Run<'a, '_> {
     }
 
     fn find_text(&mut self, text: &'a [u8], method: Method, searched: Val<'a>, from: Val<'a>) -> Result<Val<'a>, Stop> {
-        let searched = self.make().text(searched)?;
+        let searched = self.convert().text(searched)?;
         if method == Method::IndexOf {
-            let from = self.make().integer(from)?;
+            let from = self.convert().integer(from)?;
             let from = clamped(from, length(text)?);
             let start = byte_at(text, from)?;
             return Ok(match memchr::memmem::find(&text[start..], searched) {
@@ -164,7 +163,7 @@ impl<'a> Run<'a, '_> {
                 return Err(Stop::BailOut(Reason::Text));
             }
         }
-        if out.as_bytes() == text { Ok(text) } else { self.make().keep(out.as_bytes()) }
+        if out.as_bytes() == text { Ok(text) } else { self.convert().keep(out.as_bytes()) }
     }
 
     fn split(&mut self, text: &'a [u8], separator: Val<'a>, limit: Val<'a>) -> Result<Val<'a>, Stop> {
@@ -183,7 +182,6 @@ impl<'a> Run<'a, '_> {
                     parts.push(Val::Text(&text[at..at + character.len_utf8()]));
                 }
             }
-            // Creating a searcher costs more than most searches.
             Val::Text([separator]) => {
                 parts.reserve(4);
                 let mut start = 0;
@@ -207,64 +205,63 @@ impl<'a> Run<'a, '_> {
     }
 
     pub(super) fn keep_parts(&mut self, parts: ArenaVec<'a, Val<'a>>) -> Result<Val<'a>, Stop> {
-        self.steps.pay(parts.len())?;
-        self.steps.take_bytes(2 * parts.len() * size_of::<Val<'_>>())?;
+        self.steps.charge(parts.len())?;
+        self.steps.charge_bytes(2 * parts.len() * size_of::<Val<'_>>())?;
         Ok(Val::Array(Array::new(self.arena, parts)))
     }
 
     fn replace(&mut self, text: &'a [u8], searched: Val<'a>, by: Val<'a>) -> Result<Val<'a>, Stop> {
-        let by = self.make().text(by)?;
+        let by = self.convert().text(by)?;
         if let Val::Pattern(pattern) = searched {
             return self.replace_pattern(text, pattern, by);
         }
         if by.contains(&b'$') {
             return Err(Stop::BailOut(Reason::Text));
         }
-        let searched = self.make().text(searched)?;
+        let searched = self.convert().text(searched)?;
         let Some(found) = memchr::memmem::find(text, searched) else {
             return Ok(Val::Text(text));
         };
         let out = [&text[..found], by, &text[found + searched.len()..]].concat();
-        Ok(Val::Text(self.make().keep(&out)?))
+        Ok(Val::Text(self.convert().keep(&out)?))
     }
 
-    /// Calls a function for the first occurrence of a text, and replaces it by the result.
     pub(crate) fn replace_by_call(
         &mut self,
         text: &'a [u8],
         searched: Val<'a>,
         callee: Callee,
     ) -> Result<Val<'a>, Stop> {
-        self.steps.pay(1 + text.len() / 64)?;
+        self.steps.charge(1 + text.len() / 64)?;
         if let Val::Pattern(pattern) = searched {
             return self.replace_pattern_by_call(text, pattern, callee);
         }
-        let searched = self.make().text(searched)?;
+        let searched = self.convert().text(searched)?;
         let Some(found) = memchr::memmem::find(text, searched) else {
             return Ok(Val::Text(text));
         };
         let position = count(unit_at(text, found)?);
         let by = self.call(callee, &[Val::Text(searched), position, Val::Text(text)])?;
-        let by = self.make().text(by)?;
+        let by = self.convert().text(by)?;
         let out = [&text[..found], by, &text[found + searched.len()..]].concat();
-        Ok(Val::Text(self.make().keep(&out)?))
+        Ok(Val::Text(self.convert().keep(&out)?))
     }
 
     fn repeat(&mut self, text: &'a [u8], times: Val<'a>) -> Result<Val<'a>, Stop> {
-        let times = self.make().integer(times)?;
+        let times = self.convert().integer(times)?;
         if !(0.0..1e6).contains(&times) {
             return Err(Stop::BailOut(Reason::Text));
         }
         let times = index(times);
-        self.steps.take_bytes(times * text.len())?;
+        self.steps.charge_bytes(times * text.len())?;
         Ok(Val::Text(self.arena.alloc_slice_copy(&text.repeat(times))))
     }
 
     fn pad(&mut self, text: &'a [u8], method: Method, length: Val<'a>, by: Val<'a>) -> Result<Val<'a>, Stop> {
-        let length = self.make().integer(length)?;
+        let length = self.convert().integer(length)?;
         let by: &[u8] = match by {
             Val::Undefined => b" ",
-            by => self.make().text(by)?,
+            by => self.convert().text(by)?,
         };
         if length > 1e6 || !text.is_ascii() || !by.is_ascii() {
             return Err(Stop::BailOut(Reason::Text));
@@ -275,7 +272,7 @@ impl<'a> Run<'a, '_> {
         }
         let filler: Vec<u8> = by.iter().copied().cycle().take(missing).collect();
         let out = if method == Method::PadStart { [&filler, text].concat() } else { [text, &filler].concat() };
-        Ok(Val::Text(self.make().keep(&out)?))
+        Ok(Val::Text(self.convert().keep(&out)?))
     }
 
     pub(super) fn number_method(
@@ -287,15 +284,15 @@ impl<'a> Run<'a, '_> {
         let [first] = self.first_arguments(arguments)?;
         match method {
             Method::ToFixed => {
-                let digits = self.make().integer(first)?;
+                let digits = self.convert().integer(first)?;
                 if !(0.0..=20.0).contains(&digits) {
                     return Err(Stop::BailOut(Reason::Text));
                 }
                 let text = numbers::to_fixed(number, index(digits))?;
-                Ok(Val::Text(self.make().keep(text.as_bytes())?))
+                Ok(Val::Text(self.convert().keep(text.as_bytes())?))
             }
             Method::ToString if matches!(first, Val::Undefined) || matches!(first, Val::Number(10.0)) => {
-                Ok(Val::Text(self.make().number_text(number)?))
+                Ok(Val::Text(self.convert().number_text(number)?))
             }
             Method::ValueOf => Ok(Val::Number(number)),
             _ => Err(Stop::BailOut(Reason::Text)),
@@ -303,7 +300,7 @@ impl<'a> Run<'a, '_> {
     }
 }
 
-/// Appends a character in lower case; false if the result depends on context or on the version of Unicode.
+/// Returns false if the result depends on context or on the version of Unicode.
 fn lower(character: char, out: &mut String) -> bool {
     if character.is_ascii() {
         out.push(character.to_ascii_lowercase());

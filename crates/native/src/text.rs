@@ -1,16 +1,12 @@
-//! Traversal of trusted JSON text, and output of JSON text in the format of `JSON.stringify`.
-//!
-//! The text was validated when it was stored, so it is not validated again; invalid text gives wrong values, but never
-//! a panic or an out-of-bounds read. This module does not depend on an engine.
-//!
-//! Positions of values are computed here and not with `settee_model::json`, which is for compact text: maps that skip
-//! most members ran a tenth slower with it.
+//! Traversal of trusted JSON text, and output of JSON text in the format of `JSON.stringify`. The text was validated
+//! when it was stored: invalid text yields wrong values, but never a panic or an out-of-bounds read. This module does
+//! not depend on an engine. It does not use the positions of `settee_model::json`, which is for compact text: maps that
+//! skip most members ran a tenth slower with it.
 
 use std::io::Write as _;
 
 use settee_model::json::{self, MAX_DEPTH};
 
-/// Returns the first index from `at` that is not whitespace.
 #[inline]
 pub fn skip_space(text: &[u8], mut at: usize) -> usize {
     while text.get(at).is_some_and(|byte| *byte <= b' ') {
@@ -19,11 +15,12 @@ pub fn skip_space(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Returns the end of a string literal: the index after its closing quote, and true if it contains escapes.
+/// Returns the position after the closing quote, and true if the string contains escapes.
 #[inline]
 pub fn string_end(text: &[u8], open: usize) -> (usize, bool) {
     let mut at = open + 1;
-    // Names and most values are so short that a call of memchr does not pay: these are searched in steps of eight bytes.
+    // Names and most values are so short that a call of memchr does not pay: these are searched in steps of eight
+    // bytes.
     let near = at + 48;
     while at < near
         && let Some(bytes) = text.get(at..at + 8)
@@ -43,35 +40,34 @@ pub fn string_end(text: &[u8], open: usize) -> (usize, bool) {
     }
 }
 
-/// Returns the end of a name of less than sixteen bytes without escapes, as [`string_end`] does, and its [`mark`];
-/// `None` for other names.
+/// Returns the end of a name of fewer than sixteen bytes without escapes, as [`string_end`] does, and its
+/// [`fingerprint`]; `None` for other names.
 #[inline]
 pub fn short_name(text: &[u8], open: usize) -> Option<(usize, u64)> {
     let word_at = |at: usize| Some(u64::from_le_bytes(*text.get(at..)?.first_chunk()?));
     let stop = |word: u64| equal(word, b'"') | equal(word, b'\\');
     let mut at = open + 1;
-    let mut mark = word_at(at)?;
-    let mut found = stop(mark);
+    let mut fingerprint = word_at(at)?;
+    let mut found = stop(fingerprint);
     if found == 0 {
         at += size_of::<u64>();
         found = stop(word_at(at)?);
     } else {
-        // Bytes after the name are masked out.
-        mark &= (1 << (found.trailing_zeros() / u8::BITS * u8::BITS)) - 1;
+        fingerprint &= (1 << (found.trailing_zeros() / u8::BITS * u8::BITS)) - 1;
     }
     at += (found.trailing_zeros() / u8::BITS) as usize;
-    (found != 0 && text[at] == b'"').then_some((at + 1, mark))
+    (found != 0 && text[at] == b'"').then_some((at + 1, fingerprint))
 }
 
-/// Returns the first eight bytes of a name, or all of a shorter one: names with different marks are different.
-pub fn mark(name: &[u8]) -> u64 {
+/// Returns the first eight bytes of a name, or all of a shorter one. Names with different marks are different.
+pub fn fingerprint(name: &[u8]) -> u64 {
     if let Some(bytes) = name.first_chunk() {
         return u64::from_le_bytes(*bytes);
     }
-    name.iter().rev().fold(0, |mark, byte| mark << 8 | u64::from(*byte))
+    name.iter().rev().fold(0, |fingerprint, byte| fingerprint << 8 | u64::from(*byte))
 }
 
-/// Returns the high bit of each byte of `word` that equals `byte`; only the lowest one is exact.
+/// Sets the high bit of each byte of `word` that equals `byte`; only the lowest one is exact.
 #[inline(always)]
 const fn equal(word: u64, byte: u8) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -91,7 +87,6 @@ fn escaped_string_end(text: &[u8], mut at: usize) -> (usize, bool) {
     (text.len(), true)
 }
 
-/// Returns the index after the value at `at`.
 pub fn skip_value(text: &[u8], at: usize) -> usize {
     match text.get(at) {
         Some(b'"') => string_end(text, at).0,
@@ -104,7 +99,7 @@ fn skip_container(text: &[u8], open: usize) -> usize {
     container_end(text, open + 1)
 }
 
-/// Returns the index after the object or array that contains `at`, which must be between two values or names.
+/// Returns the position after the object or array that contains `at`, which must be between two values or names.
 pub fn container_end(text: &[u8], mut at: usize) -> usize {
     let mut depth = 1usize;
     while let Some(byte) = text.get(at) {
@@ -127,7 +122,6 @@ pub fn container_end(text: &[u8], mut at: usize) -> usize {
     text.len()
 }
 
-/// Returns the index after a number or a literal name.
 #[inline]
 pub fn scalar_end(text: &[u8], mut at: usize) -> usize {
     while text.get(at).is_some_and(|byte| !matches!(byte, b',' | b'}' | b']' | b':' | 0..=b' ')) {
@@ -156,7 +150,7 @@ pub fn array_index(name: &[u8]) -> Option<u32> {
     u32::try_from(number).ok().filter(|number| *number != u32::MAX)
 }
 
-/// Appends a string literal. `text` is UTF-8 except for lone surrogates, as the engine returns it.
+/// `text` is UTF-8 except for lone surrogates, as the engine returns it.
 pub fn write_string(out: &mut Vec<u8>, text: &[u8]) {
     match std::str::from_utf8(text) {
         Ok(text) => json::write_string(out, text),
@@ -184,13 +178,11 @@ pub fn without_surrogates(text: &[u8]) -> String {
     }
 }
 
-/// Appends a number as `JSON.stringify` writes it.
 pub fn write_number(out: &mut Vec<u8>, number: f64) {
     if !number.is_finite() {
         out.extend_from_slice(b"null");
         return;
     }
-    // Cheaper than computing the fraction, which is a library call on many machines.
     #[expect(clippy::cast_possible_truncation, reason = "what does not fit does not come back either")]
     let whole = number as i64;
     #[expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "the comparison is about exactly that")]
@@ -220,12 +212,12 @@ fn write_fraction(out: &mut Vec<u8>, number: f64) {
         out.push(b'-');
         written = rest;
     }
-    let mark = written.iter().position(|byte| *byte == b'e').unwrap_or(written.len());
+    let fingerprint = written.iter().position(|byte| *byte == b'e').unwrap_or(written.len());
     let exponent: i32 =
-        std::str::from_utf8(&written[mark + 1..]).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
+        std::str::from_utf8(&written[fingerprint + 1..]).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
     let mut digits = [0u8; 20];
     let mut count = 0;
-    for byte in written[..mark].iter().filter(|byte| **byte != b'.') {
+    for byte in written[..fingerprint].iter().filter(|byte| **byte != b'.') {
         digits[count] = *byte;
         count += 1;
     }
@@ -254,12 +246,12 @@ fn write_fraction(out: &mut Vec<u8>, number: f64) {
     }
 }
 
-/// Error: the text is nested deeper than [`MAX_DEPTH`].
+/// The text is nested deeper than [`MAX_DEPTH`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooDeep;
 
 /// Appends the value at `at` as `JSON.stringify(JSON.parse(…))` would write it: numbers in their shortest form, only
-/// necessary escapes, array-index names first. Returns the index after the value.
+/// necessary escapes, array-index names first. Returns the position after the value.
 pub fn copy_value(text: &[u8], at: usize, out: &mut Vec<u8>, depth: usize) -> Result<usize, TooDeep> {
     let mut copier = Copier { text, out, verbatim: at };
     let end = copier.value(at, depth)?;
@@ -267,11 +259,10 @@ pub fn copy_value(text: &[u8], at: usize, out: &mut Vec<u8>, depth: usize) -> Re
     Ok(end)
 }
 
-/// Copies the longest possible ranges at once; only changed parts are written separately.
 struct Copier<'a> {
     text: &'a [u8],
     out: &'a mut Vec<u8>,
-    /// Everything before this index is in `out`.
+    /// The text before this position is in `out`.
     verbatim: usize,
 }
 
@@ -281,7 +272,6 @@ impl Copier<'_> {
         self.verbatim = upto;
     }
 
-    /// Omits the text from `from` to `to`.
     fn replace(&mut self, from: usize, to: usize) {
         self.flush(from);
         self.verbatim = to;
@@ -439,7 +429,7 @@ mod tests {
             for behind in ["\":1,\"x\":2}", "\": \"value\"}", "\\\"\":[1,2,3,4]}"] {
                 let text = format!("{{\"{name}{behind}");
                 let (end, is_escaped) = string_end(text.as_bytes(), 1);
-                let expected = (len < 16 && !is_escaped).then(|| (end, mark(name.as_bytes())));
+                let expected = (len < 16 && !is_escaped).then(|| (end, fingerprint(name.as_bytes())));
                 assert_eq!(short_name(text.as_bytes(), 1), expected, "{text}");
             }
         }

@@ -1,11 +1,9 @@
-//! The executable form of functions of the subset: [`Program`], a tree whose names are resolved to slots.
-//!
-//! [`super::compile`] builds the tree and [`super::run`] evaluates it; it contains no state of a run except hints for
-//! the next one.
+//! The executable form of functions of the subset: [`Program`], a tree whose names are resolved to slots. It contains
+//! no state of a run except hints for the next one.
 
 use std::cell::Cell;
 
-use crate::text::mark;
+use crate::text::fingerprint;
 
 #[derive(Debug)]
 pub(super) struct Program {
@@ -24,18 +22,17 @@ pub(super) struct Function {
     pub(super) depth: u16,
 }
 
-/// A variable: the number of functions between its use and its definition, and its slot.
+/// `levels` is the number of functions between the use and the definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Variable {
     pub(super) levels: u16,
     pub(super) slot: u16,
 }
 
-/// A function that is called by its name, or at its definition.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Callee {
     pub(super) target: Target,
-    /// Number of functions between its call and its definition.
+    /// Number of functions between the call and the definition.
     pub(super) levels: u16,
 }
 
@@ -49,22 +46,17 @@ pub(super) enum Target {
 #[derive(Debug)]
 pub(super) enum Statement {
     Expression(Expression),
-    /// Consecutive statements, such as several declarations.
     Block(Vec<Statement>),
     If(Expression, Box<Statement>, Option<Box<Statement>>),
-    /// A loop: `for`, `while`, `do`.
     Loop(Box<Loop>),
-    /// `for (… in …)`
-    ForIn(Place, Expression, Box<Statement>),
-    /// `for (… of …)`
-    ForOf(Place, Expression, Box<Statement>),
+    ForIn(AssignmentTarget, Expression, Box<Statement>),
+    ForOf(AssignmentTarget, Expression, Box<Statement>),
     Switch(Expression, Vec<(Option<Expression>, Vec<Statement>)>),
     Return(Option<Expression>),
     Break,
     Continue,
-    /// Statements whose exceptions are left to the engine, and the handler, which is never executed.
+    /// The handler is never executed, because exceptions are left to the engine.
     Try(Box<Statement>, Vec<Statement>),
-    /// Ends the native run: exceptions are left to the engine.
     BailOut,
     Empty,
 }
@@ -80,7 +72,7 @@ pub(super) struct Loop {
 }
 
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum AssignmentTarget {
     Variable(Variable),
     Member(Box<Expression>, Box<[u8]>),
     Index(Box<(Expression, Expression)>),
@@ -94,20 +86,15 @@ pub(super) enum Expression {
     Number(f64),
     Text(Box<[u8]>),
     Variable(Variable),
-    /// Sets a variable of the current function, by its slot, to a function.
     SetFunction(u16, u16),
-    Assign(Place, Box<Expression>),
-    /// `a += b` and similar.
-    Compound(Place, Binary, Box<Expression>),
-    /// `a ||= b` and similar.
-    CompoundLogical(Place, Logical, Box<Expression>),
+    Assign(AssignmentTarget, Box<Expression>),
+    Compound(AssignmentTarget, Binary, Box<Expression>),
+    CompoundLogical(AssignmentTarget, Logical, Box<Expression>),
     /// `++a`, `a++`: the amount, and true if the new value is the result.
-    Update(Place, f64, bool),
+    Update(AssignmentTarget, f64, bool),
     Member(Box<Expression>, Name),
     Index(Box<(Expression, Expression)>),
-    /// Part of a chain before `?.`.
     Guard(Box<Expression>),
-    /// A chain with `?.`.
     Chain(Box<Expression>),
     Method(Box<Expression>, Method, Vec<Expression>),
     Visit(Box<Visit>),
@@ -117,7 +104,6 @@ pub(super) enum Expression {
     Logical(Logical, Box<(Expression, Expression)>),
     Conditional(Box<(Expression, Expression, Expression)>),
     Unary(Unary, Box<Expression>),
-    /// `value instanceof Array`, `instanceof Object`
     InstanceOf(Box<Expression>, Class),
     Template(Vec<Expression>),
     Array(Vec<Element>),
@@ -129,16 +115,16 @@ pub(super) enum Expression {
 #[derive(Debug)]
 pub(super) struct Name {
     pub(super) text: Box<[u8]>,
-    /// Bits that distinguish most names, see [`mark`].
-    pub(super) mark: u64,
+    /// Bits that distinguish most names, see [`fingerprint`].
+    pub(super) fingerprint: u64,
     /// Position of the member at the last lookup, as a hint, because documents often have the same members in the same
     /// order.
-    pub(super) place: Cell<usize>,
+    pub(super) hint: Cell<usize>,
 }
 
 impl Name {
     pub(super) fn new(text: &[u8]) -> Self {
-        Self { text: text.into(), mark: mark(text), place: Cell::new(0) }
+        Self { text: text.into(), fingerprint: fingerprint(text), hint: Cell::new(0) }
     }
 }
 
@@ -161,12 +147,10 @@ pub(super) struct Visit {
     pub(super) object: Expression,
     pub(super) visitor: Visitor,
     pub(super) callee: Callee,
-    /// The initial value of `reduce`, or the searched pattern or text of `replace`.
     pub(super) initial: Option<Expression>,
 }
 
 impl Visit {
-    /// Returns true if no function is called.
     pub(super) fn is_sorting(&self) -> bool {
         matches!(self.visitor, Visitor::SortAscending | Visitor::SortDescending)
     }
@@ -182,7 +166,6 @@ pub(super) enum Visitor {
     Find,
     FindIndex,
     Reduce,
-    /// `replace` with a function, a method of strings.
     Replace,
     /// Sorting supports only `a - b` and `b - a`.
     SortAscending,
@@ -295,7 +278,6 @@ pub(super) enum Math {
 
 macro_rules! methods {
     ($($variant:ident $name:literal,)*) => {
-        /// Methods of strings, arrays, numbers, dates, patterns and objects, by their names.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Method {
             $($variant,)*

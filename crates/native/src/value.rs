@@ -1,7 +1,6 @@
-//! Values of a native run ([`Val`]): lazily parsed parts of the document, and values that the function creates.
-//!
-//! All values are allocated in the arena of one call, so they are copied freely and never freed individually. Objects
-//! and arrays of the document are frozen, as in the engine. This module does not compute.
+//! Values of a native run ([`Val`]): lazily parsed parts of the document, and values that the function creates. All
+//! values are allocated in the arena of one call, so they are copied freely and never freed individually. Objects and
+//! arrays of the document are frozen, as in the engine.
 
 use std::cell::{Cell, OnceCell, RefCell};
 
@@ -24,14 +23,13 @@ pub(super) enum Val<'a> {
     Number(f64),
     /// UTF-8; strings with lone surrogates never occur.
     Text(&'a [u8]),
-    /// An object of the document.
     Lazy(&'a Lazy<'a>),
     Array(&'a Array<'a>),
     Object(&'a Object<'a>),
-    /// Milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     Date(&'a Cell<f64>),
     Pattern(&'a Pattern),
-    /// Value of a variable that contains a function: the index of the function.
+    /// Index of the function.
     Function(u16),
 }
 
@@ -44,7 +42,6 @@ pub(super) enum Packed<'a> {
     Null,
     False,
     True,
-    /// The bits of the number.
     Number(u64),
     Text(&'a &'a [u8]),
     Lazy(&'a Lazy<'a>),
@@ -97,11 +94,9 @@ impl<'a> Val<'a> {
     }
 }
 
-/// An object of the document: its text from the opening brace on, and the members parsed so far.
 pub(super) struct Lazy<'a> {
     text: &'a [u8],
     members: RefCell<ArenaVec<'a, Member<'a>>>,
-    /// True if all members are parsed.
     is_whole: Cell<bool>,
     /// Members sorted by name, once all are parsed and there are many.
     sorted: OnceCell<&'a [u32]>,
@@ -109,11 +104,9 @@ pub(super) struct Lazy<'a> {
 
 struct Member<'a> {
     name: &'a [u8],
-    /// See [`text::mark`].
-    mark: u64,
-    /// Start of its value.
+    fingerprint: u64,
     at: usize,
-    /// End of its value, once computed; 0 before.
+    /// End of its value; 0 if unknown.
     end: Cell<usize>,
     value: Cell<Option<Packed<'a>>>,
 }
@@ -130,11 +123,10 @@ impl<'a> Member<'a> {
         })
     }
 
-    fn is_named(&self, name: &[u8], mark: u64) -> bool {
-        self.mark == mark && same_behind_mark(self.name, name)
+    fn is_named(&self, name: &[u8], fingerprint: u64) -> bool {
+        self.fingerprint == fingerprint && equal_after_fingerprint(self.name, name)
     }
 
-    /// Returns the end of its value, which is computed once.
     fn end(&self, text: &[u8]) -> usize {
         let end = match (self.end.get(), self.value.get()) {
             (0, Some(Packed::Lazy(object))) => self.at + object.end(),
@@ -146,27 +138,23 @@ impl<'a> Member<'a> {
     }
 }
 
-/// Objects with more members than this are searched by a sorted index.
+/// Larger objects are searched by a sorted index.
 const FEW_MEMBERS: usize = 24;
 
-/// An array of the document, or created by the function.
 pub(super) struct Array<'a> {
-    /// Text from the opening bracket on, for an array of the document.
     text: Option<&'a [u8]>,
-    /// Elements of an array of the document, once accessed.
     frozen: OnceCell<&'a [Val<'a>]>,
     items: RefCell<ArenaVec<'a, Val<'a>>>,
-    /// True for the match of a pattern, which has additional members.
+    /// The match of a pattern has additional members.
     pub(super) is_match: bool,
 }
 
-/// An object that the function created.
 pub(super) struct Object<'a> {
     pub(super) members: RefCell<ArenaVec<'a, (&'a [u8], Val<'a>)>>,
 }
 
 impl<'a> Lazy<'a> {
-    /// Creates the object whose opening brace is the first byte of `text`.
+    /// The opening brace must be the first byte of `text`.
     pub(super) fn new(arena: &'a Bump, text: &'a [u8]) -> &'a Self {
         arena.alloc(Self {
             text,
@@ -176,45 +164,45 @@ impl<'a> Lazy<'a> {
         })
     }
 
-    /// Returns the text, which continues after the object.
+    /// The text continues after the object.
     pub(super) fn text(&self) -> &'a [u8] {
         self.text
     }
 
-    /// Returns the value of a member. The search is charged to `steps`.
+    /// The search is charged to `steps`.
     pub(super) fn get(&self, arena: &'a Bump, name: &[u8], steps: &mut Steps) -> Result<Option<Packed<'a>>, Stop> {
-        self.find(arena, name, text::mark(name), &Cell::default(), steps)
+        self.find(arena, name, text::fingerprint(name), &Cell::default(), steps)
     }
 
     /// As [`Lazy::get`], starting at the position of the last lookup.
     #[inline]
-    pub(super) fn get_guessed(
+    pub(super) fn get_with_hint(
         &self,
         arena: &'a Bump,
         name: &Name,
         steps: &mut Steps,
     ) -> Result<Option<Packed<'a>>, Stop> {
-        if let Some(member) = self.members.borrow().get(name.place.get())
-            && member.is_named(&name.text, name.mark)
+        if let Some(member) = self.members.borrow().get(name.hint.get())
+            && member.is_named(&name.text, name.fingerprint)
         {
             return Ok(Some(member.value(arena, self.text)));
         }
-        self.find(arena, &name.text, name.mark, &name.place, steps)
+        self.find(arena, &name.text, name.fingerprint, &name.hint, steps)
     }
 
-    /// Finds a member, and stores its position in `place`.
+    /// Stores the position of the member in `hint`.
     fn find(
         &self,
         arena: &'a Bump,
         name: &[u8],
-        mark: u64,
-        place: &Cell<usize>,
+        fingerprint: u64,
+        hint: &Cell<usize>,
         steps: &mut Steps,
     ) -> Result<Option<Packed<'a>>, Stop> {
         let mut members = self.members.borrow_mut();
         let mut found;
         if self.is_whole.get() && members.len() > FEW_MEMBERS {
-            steps.pay(1)?;
+            steps.charge(1)?;
             let sorted = self.sorted.get_or_init(|| {
                 let mut order = ArenaVec::with_capacity_in(members.len(), arena);
                 order.extend((0u32..).take(members.len()));
@@ -224,20 +212,20 @@ impl<'a> Lazy<'a> {
             let at = sorted.binary_search_by_key(&name, |index| members[*index as usize].name);
             found = at.ok().map(|at| sorted[at] as usize);
         } else {
-            found = members.iter().position(|member| member.is_named(name, mark));
+            found = members.iter().position(|member| member.is_named(name, fingerprint));
             if found.is_none() {
-                steps.pay(members.len() / 8)?;
+                steps.charge(members.len() / 8)?;
             }
             while found.is_none() && self.scan(arena, &mut members) {
                 let last = members.len() - 1;
-                found = members[last].is_named(name, mark).then_some(last);
+                found = members[last].is_named(name, fingerprint).then_some(last);
             }
         }
-        place.set(found.unwrap_or_default());
+        hint.set(found.unwrap_or_default());
         Ok(found.map(|index| members[index].value(arena, self.text)))
     }
 
-    /// Returns names in the order of ordinary objects: array indexes first.
+    /// In the order of ordinary objects: array indexes first.
     pub(super) fn names(&self, arena: &'a Bump) -> ArenaVec<'a, &'a [u8]> {
         let mut members = self.members.borrow_mut();
         while self.scan(arena, &mut members) {}
@@ -247,7 +235,7 @@ impl<'a> Lazy<'a> {
         names
     }
 
-    /// Parses the member after `members`; returns true if there was one.
+    /// Parses the member after `members`; returns false at the end.
     #[inline]
     fn scan(&self, arena: &'a Bump, members: &mut ArenaVec<'a, Member<'a>>) -> bool {
         if self.is_whole.get() {
@@ -269,12 +257,12 @@ impl<'a> Lazy<'a> {
             self.is_whole.set(true);
             return false;
         }
-        let (end, name, mark) = match text::short_name(text, at) {
-            Some((end, mark)) => (end, &text[at + 1..end - 1], mark),
+        let (end, name, fingerprint) = match text::short_name(text, at) {
+            Some((end, fingerprint)) => (end, &text[at + 1..end - 1], fingerprint),
             None => {
                 let (end, escaped) = text::string_end(text, at);
                 let name = inside(arena, text, at, end, escaped);
-                (end, name, text::mark(name))
+                (end, name, text::fingerprint(name))
             }
         };
         let colon = text::skip_space(text, end);
@@ -282,7 +270,7 @@ impl<'a> Lazy<'a> {
         if members.is_empty() {
             members.reserve(8);
         }
-        members.push(Member { name, mark, at, end: Cell::new(0), value: Cell::new(None) });
+        members.push(Member { name, fingerprint, at, end: Cell::new(0), value: Cell::new(None) });
         true
     }
 
@@ -304,13 +292,13 @@ impl<'a> Array<'a> {
         arena.alloc(Self { text: None, frozen: OnceCell::new(), items: RefCell::new(items), is_match: true })
     }
 
-    /// Creates the array of the document whose opening bracket is the first byte of `text`.
+    /// The opening bracket must be the first byte of `text`.
     fn of_document(arena: &'a Bump, text: &'a [u8]) -> &'a Self {
         let items = RefCell::new(ArenaVec::new_in(arena));
         arena.alloc(Self { text: Some(text), frozen: OnceCell::new(), items, is_match: false })
     }
 
-    /// Returns the text in the document, which continues after the array.
+    /// The text in the document, which continues after the array.
     pub(super) fn text(&self) -> Option<&'a [u8]> {
         self.text
     }
@@ -329,7 +317,6 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// Returns the elements of a mutable array.
     pub(super) fn own(&self) -> Option<&RefCell<ArenaVec<'a, Val<'a>>>> {
         if self.text.is_some() { None } else { Some(&self.items) }
     }
@@ -368,24 +355,24 @@ impl<'a> Object<'a> {
 
     pub(super) fn get(&self, name: &[u8], steps: &mut Steps) -> Result<Option<Val<'a>>, Stop> {
         let members = self.members.borrow();
-        steps.pay(members.len() / 8)?;
+        steps.charge(members.len() / 8)?;
         Ok(members.iter().find(|(own, _)| same(own, name)).map(|(_, value)| *value))
     }
 
     pub(super) fn set(&self, name: &'a [u8], value: Val<'a>, steps: &mut Steps) -> Result<(), Stop> {
         let mut members = self.members.borrow_mut();
-        steps.pay(members.len() / 8)?;
+        steps.charge(members.len() / 8)?;
         match members.iter_mut().find(|(own, _)| same(own, name)) {
             Some((_, old)) => *old = value,
             None => {
-                steps.take_bytes(64)?;
+                steps.charge_bytes(64)?;
                 members.push((name, value));
             }
         }
         Ok(())
     }
 
-    /// Returns names in the order of ordinary objects: array indexes first.
+    /// In the order of ordinary objects: array indexes first.
     pub(super) fn names(&self, arena: &'a Bump) -> ArenaVec<'a, &'a [u8]> {
         let members = self.members.borrow();
         let mut names = ArenaVec::with_capacity_in(members.len(), arena);
@@ -395,16 +382,14 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Returns true if names with the same mark are equal. Most are so short that only their last eight bytes remain to
-/// compare.
+/// The names must have the same mark. Most are so short that only their last eight bytes remain to compare.
 #[inline]
-fn same_behind_mark(left: &[u8], right: &[u8]) -> bool {
+fn equal_after_fingerprint(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len()
         && (left.len() <= 8
             || if left.len() <= 16 { left.last_chunk::<8>() == right.last_chunk() } else { left == right })
 }
 
-/// Returns true if names are equal.
 #[inline]
 fn same(left: &[u8], right: &[u8]) -> bool {
     left.first() == right.first() && left == right
@@ -412,12 +397,11 @@ fn same(left: &[u8], right: &[u8]) -> bool {
 
 fn order_names(names: &mut [&[u8]]) {
     if names.iter().any(|name| text::array_index(name).is_some()) {
-        // The sort is stable: other names keep their order.
         names.sort_by_key(|name| text::array_index(name).map_or((true, 0), |index| (false, index)));
     }
 }
 
-/// Parses the value at `at`; also returns its end if it was computed.
+/// Also returns the end of the value if it was computed.
 fn parse<'a>(arena: &'a Bump, text: &'a [u8], at: usize) -> (Val<'a>, Option<usize>) {
     match text.get(at) {
         Some(b'{') => (Val::Lazy(Lazy::new(arena, &text[at..])), None),
@@ -447,7 +431,6 @@ fn inside<'a>(arena: &'a Bump, text: &'a [u8], open: usize, end: usize, escaped:
 }
 
 fn number(literal: &[u8]) -> f64 {
-    // Nine digits fit in 32 bits; most numbers are that small.
     if literal.len() <= 9 && !literal.is_empty() && literal.iter().all(u8::is_ascii_digit) {
         let small = literal.iter().fold(0, |sum: u32, digit| sum * 10 + u32::from(digit - b'0'));
         return f64::from(small);

@@ -8,7 +8,7 @@ use super::value::Val;
 use crate::reason::{Reason, Steps, Stop};
 use crate::text;
 
-/// Appends `value`; `null` for values without JSON text.
+/// Appends `null` for values without JSON text.
 pub(super) fn write<'a>(arena: &'a Bump, value: Val<'a>, out: &mut Vec<u8>, steps: &mut Steps) -> Result<(), Stop> {
     let mut writer = Writer { arena, out, steps };
     if !writer.value(value, 0)? {
@@ -31,7 +31,7 @@ pub(super) fn write_inner<'a>(
     Ok(())
 }
 
-/// As `JSON.stringify`: `None` for values without JSON text.
+/// As `JSON.stringify`; returns false for values without JSON text.
 pub(super) fn stringify<'a>(
     arena: &'a Bump,
     value: Val<'a>,
@@ -48,7 +48,6 @@ struct Writer<'a, 'o> {
 }
 
 impl<'a> Writer<'a, '_> {
-    /// Appends a value; returns true if it has a JSON text.
     fn value(&mut self, value: Val<'a>, depth: usize) -> Result<bool, Stop> {
         match value {
             Val::Number(number) => text::write_number(self.out, number),
@@ -73,7 +72,7 @@ impl<'a> Writer<'a, '_> {
     }
 
     fn text(&mut self, text: &[u8]) -> Result<(), Stop> {
-        self.steps.take_bytes(text.len())?;
+        self.steps.charge_bytes(text.len())?;
         json::write_string_bytes(self.out, text);
         Ok(())
     }
@@ -81,7 +80,7 @@ impl<'a> Writer<'a, '_> {
     fn copy(&mut self, text: &[u8], depth: usize) -> Result<(), Stop> {
         let before = self.out.len();
         text::copy_value(text, 0, self.out, depth).map_err(|_| Stop::BailOut(Reason::Json))?;
-        self.steps.take_bytes(self.out.len() - before)
+        self.steps.charge_bytes(self.out.len() - before)
     }
 
     fn array(&mut self, array: &'a super::value::Array<'a>, depth: usize) -> Result<(), Stop> {
@@ -93,8 +92,8 @@ impl<'a> Writer<'a, '_> {
             if index > 0 {
                 self.out.push(b',');
             }
-            self.steps.pay(1)?;
-            self.steps.take_bytes(8)?;
+            self.steps.charge(1)?;
+            self.steps.charge_bytes(8)?;
             let element = array.get(self.arena, index).unwrap_or(Val::Undefined);
             if !self.value(element, depth + 1)? {
                 self.out.extend_from_slice(b"null");

@@ -16,7 +16,6 @@ use std::time::Instant;
 use settee_design::{DocumentBatch, Emissions, Language as _, Limits, MapSource};
 use settee_process::{QueryServer, Settings};
 
-/// Approximate size of a batch of the indexer in bytes.
 const BATCH_BYTES: usize = 1 << 20;
 
 fn main() {
@@ -50,7 +49,6 @@ fn main() {
             let whole = if is_projected { rate(count, || pipelined(&mut of_whole, &documents)) } else { [0.0; 2] };
             let single = rate(count, || pipelined(&mut programs[..1], &documents));
             let all = rate(count, || pipelined(&mut programs, &documents));
-            // The first round is a warm-up.
             if round > 0 {
                 let all = [blocking, whole, single, all].into_iter().flatten();
                 figures.iter_mut().zip(all).for_each(|(list, figure)| list.push(figure));
@@ -110,8 +108,7 @@ fn program(server: &QueryServer, source: &str) -> Box<dyn settee_design::Program
     server.program(&source, Limits::default()).expect("the function compiles")
 }
 
-/// Returns documents per second, and microseconds of processor time per document. The time is more meaningful than the
-/// rate on a machine with other load.
+/// Returns documents per second, and microseconds of processor time per document, which other load distorts less.
 fn rate(count: usize, work: impl FnOnce() -> usize) -> [f64; 2] {
     let (began, before) = (Instant::now(), processor_ms());
     assert_eq!(work(), count, "every document emits one row");
@@ -119,14 +116,13 @@ fn rate(count: usize, work: impl FnOnce() -> usize) -> [f64; 2] {
     [count as f64 / began.elapsed().as_secs_f64(), used * 1000.0 / count as f64]
 }
 
-/// Returns the processor time of this process and its children. The resolution of Linux is 10 ms.
+/// Includes the children of this process. The resolution of Linux is 10 ms.
 fn processor_ms() -> f64 {
     let own = std::process::id();
     let stats = std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
         let text = std::fs::read_to_string(entry.path().join("stat")).ok()?;
         let pid: u32 = text.split(' ').next()?.parse().ok()?;
         let fields: Vec<i64> = text.rsplit(')').next()?.split(' ').filter_map(|field| field.parse().ok()).collect();
-        // The state is not a number, so the parent is the first of these.
         (pid == own || i64::from(own) == *fields.first()?).then(|| fields[10] + fields[11])
     });
     stats.sum::<i64>() as f64 * 10.0
@@ -137,7 +133,6 @@ fn median(figures: &mut [f64]) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// One process that receives documents one by one: a write, then a read.
 struct Blocking {
     child: Child,
     input: ChildStdin,
@@ -183,7 +178,6 @@ impl Drop for Blocking {
     }
 }
 
-/// The programs receive batches alternately, as the threads of an index build do.
 fn pipelined(programs: &mut [Box<dyn settee_design::Program>], documents: &[String]) -> usize {
     let per_batch = (BATCH_BYTES / documents[0].len()).max(1);
     let batches = std::sync::Mutex::new(documents.chunks(per_batch));

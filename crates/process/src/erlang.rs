@@ -1,13 +1,11 @@
-//! The Erlang query server of Settee: a script for `escript`, which is part of Debian's package `erlang-base`.
+//! The Erlang query server of Settee: a script for `escript` (Debian package `erlang-base`).
 //!
-//! It implements the line protocol, so it is an ordinary [`QueryServer`](crate::QueryServer). It offers functions the
-//! same interface as CouchDB's native query server; see the head of the script.
+//! It runs as an ordinary [`QueryServer`](crate::QueryServer). The head of the script describes its functions.
 
 use std::path::Path;
 
 pub const SCRIPT: &str = include_str!("erlang/query_server.escript");
 
-/// Returns the command that runs a copy of the script.
 #[must_use]
 pub fn command(copy: &Path) -> String {
     format!("escript {}", quote(&copy.to_string_lossy()))

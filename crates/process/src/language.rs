@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use settee_design::{CompileError, DesignProgram, DesignSource, Engine, Language, Limits, MapSource, Program, Reducer};
 
-use crate::functions::Calls;
+use crate::functions::FunctionCalls;
 use crate::map::Mapper;
 use crate::pool::Pool;
 use crate::reduce::FunctionReducer;
@@ -14,25 +14,22 @@ use crate::shared::Shared;
 
 /// A language whose functions run in processes of one command. Clones share the processes.
 ///
-/// No process is started before a function is compiled. The limits of callers apply to rows and bytes; limits of time
-/// and memory are those of [`Settings`], because a process serves many functions.
+/// No process starts before a function is compiled. The limits of callers apply to rows and bytes; [`Settings`] limits
+/// time and memory, because a process serves many functions.
 #[derive(Clone)]
 pub struct QueryServer(Arc<Shared>);
 
 impl QueryServer {
-    /// Creates the language `name`; `command` is a command line for the shell.
     #[must_use]
     pub fn new(name: &str, command: &str, settings: Settings, log: Log) -> Self {
         let pool = Pool::new(name.into(), command.to_owned(), Arc::new(settings), log);
         Self(Arc::new(Shared::new(pool)))
     }
 
-    /// Ends processes that have been idle for `idle`; with zero, all idle ones.
     pub fn end_idle(&self, idle: Duration) {
         self.0.pool.end_idle(idle);
     }
 
-    /// Returns the number of busy processes, and of idle ones.
     #[must_use]
     pub fn processes(&self) -> (usize, usize) {
         self.0.pool.count()
@@ -60,6 +57,6 @@ impl Language for QueryServer {
     }
 
     fn design_program(&self, source: &DesignSource, limits: Limits) -> Result<Box<dyn DesignProgram>, CompileError> {
-        Ok(Box::new(Calls::new(Arc::clone(&self.0), source.clone(), limits)))
+        Ok(Box::new(FunctionCalls::new(Arc::clone(&self.0), source.clone(), limits)))
     }
 }

@@ -1,23 +1,18 @@
 //! External query servers as view languages: [`QueryServer`] drives programs that implement CouchDB's line protocol,
 //! such as `couchpy` for Python, and the Erlang query server of Settee ([`erlang`]).
 //!
-//! A command is one line of JSON, and so is its response. Where CouchDB writes a document and waits, this crate
-//! pipelines: it writes many lines before it reads the first response. A server that reads line by line is not
-//! affected, and neither side waits for the other. From the indexer to the program:
+//! Commands and responses are single lines of JSON. CouchDB waits for the response to each document; this crate writes
+//! many lines before it reads the first response. Servers that read line by line support this.
 //!
 //! 1. A [`settee_design::Program`] leases a process from the pool for each batch, preferably one that has loaded its
 //!    functions.
-//! 2. Commands are written as far as the pipe has capacity, and responses are read as they arrive. Deadlocks are
-//!    impossible, because Settee's ends of the pipes are non-blocking.
-//! 3. A process that dies is replaced, and its pending documents are mapped again, once. A timeout or a protocol
-//!    violation ends the build, with the function, the document and the reason.
+//! 2. It writes commands as far as the pipe has capacity, and reads responses as they arrive. Deadlocks are impossible,
+//!    because Settee's ends of the pipes are non-blocking.
+//! 3. If a process dies, another one maps its pending documents, at most once. A timeout or a protocol violation fails
+//!    the build, with the function, the document and the reason.
 //!
-//! Map functions in Python receive only those members of documents that they can see, if their source proves which ones
-//! these are.
-//!
-//! Query servers run **without a sandbox**, as the user of Settee: every user that may configure them has that user's
-//! rights. They get a small environment and no open files except their three pipes. This crate reads no configuration,
-//! and a clock only for deadlines.
+//! Query servers run **without a sandbox**, as the user of Settee: every user that may configure them has the rights of
+//! that user. They get a small environment and no open files except their pipes.
 
 mod child;
 pub mod erlang;
@@ -30,7 +25,7 @@ mod python;
 mod reduce;
 mod settings;
 mod shared;
-mod starter;
+mod spawner;
 
 pub use language::QueryServer;
 pub use settings::{Log, ReduceLimit, Settings};

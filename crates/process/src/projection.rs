@@ -1,5 +1,5 @@
-//! [`Projection`]: the part of a document that is sent to a query server. An interpreter spends most of its time
-//! parsing large documents, even if a function uses two members. This module does not analyze functions.
+//! [`Projection`]: the members of a document that a query server gets. Interpreters spend most of their time parsing
+//! large documents, even if a function uses two members.
 
 use std::collections::BTreeSet;
 
@@ -8,28 +8,26 @@ use settee_model::json::Value;
 
 use crate::python;
 
-/// Engine names of programs with and without a projection, which differ in performance only.
+/// Engine names of programs, which differ in performance only.
 pub(crate) const PROJECTED: &str = "projected";
 pub(crate) const WHOLE: &str = "whole";
 
 /// Members that servers use in messages.
-const ALWAYS: [&str; 2] = ["_id", "_rev"];
+const REQUIRED_MEMBERS: [&str; 2] = ["_id", "_rev"];
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Projection {
-    /// Names without quotation marks, sorted.
     names: Vec<Box<[u8]>>,
 }
 
 impl Projection {
-    /// Returns the members that the functions of `source` can see together, because they receive the same document;
-    /// `None` if they may see whole documents.
+    /// Returns the members that any function of `source` can see, because all get the same document; `None` for whole
+    /// documents.
     pub(crate) fn of(language: &str, source: &MapSource) -> Option<Self> {
-        // The use of documents by libraries is unknown.
         if language != python::LANGUAGE || source.library.is_some() {
             return None;
         }
-        let mut names = BTreeSet::from(ALWAYS);
+        let mut names = BTreeSet::from(REQUIRED_MEMBERS);
         for function in &source.functions {
             names.append(&mut python::members(function)?);
         }
@@ -52,7 +50,7 @@ impl Projection {
         out.push(b'}');
     }
 
-    /// Returns true if a member is kept. A name with escapes is always kept, because it may equal any of the names.
+    /// Keeps names with escapes always, because such a name may equal any other.
     fn has(&self, literal: &[u8]) -> bool {
         let name = literal.get(1..literal.len() - 1).unwrap_or_default();
         self.names.binary_search_by(|known| (**known).cmp(name)).is_ok() || memchr::memchr(b'\\', name).is_some()

@@ -1,11 +1,10 @@
 //! [`members`]: the members of a document that a map function in Python can see.
 //!
-//! The analysis is a proof over tokens, not an interpretation: `couchpy` passes the document as the only argument, so a
-//! function can access it only through the name of its parameter. If that name occurs only in forms that name a member
-//! (`doc['a']`, `doc.get('a')`, `'a' in doc`), those members are all. The rest of the source is unrestricted, except
-//! for ways to access the argument without its name: frames, closures, tracebacks, the garbage collector. Any construct
-//! that is not proven harmless ends the proof, and the function receives whole documents. The analysis does not
-//! check that the source is valid Python.
+//! The analysis is a proof over tokens: `couchpy` passes the document as the only argument, so a function can access it
+//! only through the name of its parameter. If that name occurs only in forms that name a member (`doc['a']`,
+//! `doc.get('a')`, `'a' in doc`), the function sees no other members. The remaining source must not access the argument
+//! without its name: by frames, closures, tracebacks or the garbage collector. Any construct that is not proven
+//! harmless ends the proof, and the function gets whole documents. The source need not be valid Python.
 
 #[cfg(test)]
 mod tests;
@@ -15,10 +14,10 @@ use std::collections::BTreeSet;
 
 use tokens::{Kind, Token, tokens};
 
-/// Name of the language as configured for couchpy.
+/// Name under which `couchpy` must be configured.
 pub(crate) const LANGUAGE: &str = "python";
 
-/// Modules of the standard library whose functions access only their arguments. Other modules may do anything.
+/// Modules of the standard library whose functions access only their arguments. No other module is accepted.
 const MODULES: &[&str] = &[
     "base64",
     "binascii",
@@ -50,9 +49,9 @@ const MODULES: &[&str] = &[
     "zoneinfo",
 ];
 
-/// Names that give access to local variables of other frames, to code from text, or to modules that do. Attributes are
-/// checked too, because modules are attributes of modules, and so is `case`, whose patterns read attributes in the
-/// syntax of arguments.
+/// Names that give access to local variables of other frames, to code from text, or to modules with such access. They
+/// are rejected as attributes too, because modules are attributes of modules. `case` is included because its patterns
+/// read attributes in the syntax of arguments.
 const FORBIDDEN: &[&str] = &[
     "JSONDecoder",
     "Formatter",
@@ -123,23 +122,22 @@ const FORBIDDEN: &[&str] = &[
     "wraps",
 ];
 
-/// Prefixes of the attributes of frames, code, generators, functions and tracebacks in all versions, and of names with
-/// a special meaning in Python.
-const FORBIDDEN_BEGINNINGS: &[&str] = &["__", "ag_", "co_", "cr_", "f_", "func_", "gi_", "im_", "tb_"];
+/// Prefixes of attributes of frames, code, generators, functions and tracebacks in all versions, and of special names.
+const FORBIDDEN_PREFIXES: &[&str] = &["__", "ag_", "co_", "cr_", "f_", "func_", "gi_", "im_", "tb_"];
 
-/// Private names as attributes lead from one module to others.
+/// Private attributes lead from one module to others.
 const PRIVATE: char = '_';
 
 /// Operators that bind less tightly than `in`, or end the operand before it.
-const BEFORE_TEST: &[&str] = &[
+const BEFORE_MEMBERSHIP_TEST: &[&str] = &[
     "if", "elif", "while", "and", "or", "not", "return", "yield", "assert", "else", "(", "[", "{", ",", ":", "=", ";",
 ];
 
 /// Operators that bind less tightly than `in` and are not comparisons: in `'a' in doc == x` the document itself is
 /// compared.
-const AFTER_TEST: &[&str] = &["and", "or", "if", "else", "for", ")", "]", "}", ",", ":", ";"];
+const AFTER_MEMBERSHIP_TEST: &[&str] = &["and", "or", "if", "else", "for", ")", "]", "}", ",", ":", ";"];
 
-/// Returns the members that the function in `source` can see; `None` if it may see the whole document.
+/// Returns the members that the function can see; `None` if it may see the whole document.
 pub(crate) fn members(source: &str) -> Option<BTreeSet<&str>> {
     let tokens = tokens(source)?;
     let [line, def, name, open, parameter, close, colon, body @ ..] = &tokens[..] else { return None };
@@ -151,29 +149,28 @@ pub(crate) fn members(source: &str) -> Option<BTreeSet<&str>> {
     if !is_function || !is_alone {
         return None;
     }
-    let mut proof = Proof { tokens: &tokens, parameter: parameter.text, members: BTreeSet::new(), uses_has_key: false };
-    (proof.is_harmless(2) && proof.is_harmless(4)).then_some(())?;
+    let mut analysis =
+        MemberAnalysis { tokens: &tokens, parameter: parameter.text, members: BTreeSet::new(), uses_has_key: false };
+    (analysis.is_harmless(2) && analysis.is_harmless(4)).then_some(())?;
     for index in 7..tokens.len() {
-        proof.check(index)?;
+        analysis.check(index)?;
     }
-    // If dictionaries have no such method, the exception has the document as its `obj`.
+    // Without this method of dictionaries, the exception has the document as its `obj`.
     let is_obj = |token: &Token<'_>| match token.kind {
         Kind::Name | Kind::Formatted => words(token.text).any(|word| word == "obj"),
         _ => false,
     };
-    (!proof.uses_has_key || !tokens.iter().any(is_obj)).then_some(proof.members)
+    (!analysis.uses_has_key || !tokens.iter().any(is_obj)).then_some(analysis.members)
 }
 
-struct Proof<'t, 'a> {
+struct MemberAnalysis<'t, 'a> {
     tokens: &'t [Token<'a>],
     parameter: &'a str,
     members: BTreeSet<&'a str>,
     uses_has_key: bool,
 }
 
-impl<'a> Proof<'_, 'a> {
-    /// Returns the text of a token that is not a string; empty for strings and beyond the end, a line break for a new
-    /// line.
+impl<'a> MemberAnalysis<'_, 'a> {
     fn code(&self, index: usize) -> &'a str {
         match self.tokens.get(index) {
             Some(Token { kind: Kind::Name | Kind::Number | Kind::Operator, text }) => text,
@@ -197,7 +194,6 @@ impl<'a> Proof<'_, 'a> {
         }
     }
 
-    /// Checks that the parameter is in a form that names one member.
     fn check_use(&mut self, index: usize) -> Option<()> {
         let after = |ahead| self.code(index + ahead);
         let at = match (after(1), after(2)) {
@@ -208,24 +204,23 @@ impl<'a> Proof<'_, 'a> {
                 index + 4
             }
             ("[" | ".", _) => return None,
-            _ => self.tested(index)?,
+            _ => self.membership_test(index)?,
         };
         self.add(at)
     }
 
-    /// Returns the index of the string, if the parameter is the operand of `in` or `not in`.
-    fn tested(&self, index: usize) -> Option<usize> {
+    fn membership_test(&self, index: usize) -> Option<usize> {
         let words = if self.code(index - 2) == "not" { 2 } else { 1 };
         let string = index - words - 1;
         let is_test = self.code(index - 1) == "in"
-            && (self.code(string - 1) == "\n" || BEFORE_TEST.contains(&self.code(string - 1)))
+            && (self.code(string - 1) == "\n" || BEFORE_MEMBERSHIP_TEST.contains(&self.code(string - 1)))
             && (self.code(index + 1) == "\n"
                 || index + 1 == self.tokens.len()
-                || AFTER_TEST.contains(&self.code(index + 1)));
+                || AFTER_MEMBERSHIP_TEST.contains(&self.code(index + 1)));
         is_test.then_some(string)
     }
 
-    /// Adds a name. Names that are not ASCII are skipped: they equal no byte strings of Python 2, with a warning.
+    /// Names that are not ASCII end the proof: in Python 2 they equal no byte string.
     fn add(&mut self, index: usize) -> Option<()> {
         let token = self.tokens.get(index)?;
         if token.kind != Kind::Plain || !token.text.is_ascii() {
@@ -235,35 +230,34 @@ impl<'a> Proof<'_, 'a> {
         Some(())
     }
 
-    /// Returns true if a name other than the parameter is harmless.
     fn is_harmless(&self, index: usize) -> bool {
         let name = self.tokens[index].text;
         let is_attribute = self.code(index - 1) == ".";
         match name {
             "import" => return self.is_harmless_import(index),
             "format" => return is_attribute && self.is_harmless_format(index - 2),
-            // `re.compile` is common; code that `compile` produces cannot run without the other names.
+            // `re.compile` is common. The code that `compile` produces cannot run without other forbidden names.
             "compile" => return is_attribute && self.code(index - 2) == "re" && self.code(index - 3) != ".",
             _ => {}
         }
-        // Assigning attributes could replace functions of modules.
+        // An assignment to an attribute could replace a function of a module.
         let is_private = name.starts_with(PRIVATE) || is_assignment(self.code(index + 1));
         !(is_forbidden(name) || is_attribute && is_private)
     }
 
-    /// Format strings can access attributes: that of a method call must be a whole literal without attribute access.
+    /// Format strings can access attributes, so the receiver of `format` must be one whole literal without such access.
     fn is_harmless_format(&self, string: usize) -> bool {
         let is_whole = self.tokens[string].kind == Kind::Plain
             && !matches!(self.tokens[string - 1].kind, Kind::Plain | Kind::Text | Kind::Formatted);
         let is_simple = |field: &str| {
             let rest = field.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == PRIVATE);
-            // An escaped brace.
+            // An empty field is an escaped brace.
             rest.starts_with(['}', ':', '!']) || field.is_empty()
         };
         is_whole && self.tokens[string].text.split('{').skip(1).all(is_simple)
     }
 
-    /// Accepts `import a, b.c as d` and `from a.b import c, d as e`, from known modules.
+    /// Accepts `import a, b.c as d` and `from a.b import c, d as e` from [`MODULES`].
     fn is_harmless_import(&self, index: usize) -> bool {
         let is_start = |code: &str| matches!(code, "\n" | ";" | ":");
         let is_path = |code: &str| code == "." || !code.is_empty() && !is_start(code) && code != "from";
@@ -290,14 +284,13 @@ impl<'a> Proof<'_, 'a> {
 }
 
 fn is_forbidden(name: &str) -> bool {
-    FORBIDDEN.contains(&name) || FORBIDDEN_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
+    FORBIDDEN.contains(&name) || FORBIDDEN_PREFIXES.iter().any(|beginning| name.starts_with(beginning))
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != PRIVATE)
 }
 
-/// Accepts `=`, `+=` and similar.
 fn is_assignment(code: &str) -> bool {
     code.ends_with('=') && !matches!(code, "==" | "!=" | "<=" | ">=")
 }

@@ -1,4 +1,4 @@
-//! Reduce functions: [`FunctionReducer`].
+//! [`FunctionReducer`]: reduce functions.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use settee_design::{Caller, Limits, ReduceRows, Reducer, RunError, overflow_text
 use settee_model::json::{self, Value};
 
 use crate::child::{Exchange, Failure, Problem, excerpt};
-use crate::pool::{Lease, Use};
+use crate::pool::{Lease, LeasePurpose};
 use crate::shared::{Shared, run_error};
 
-/// A reduce function. It is sent with each command, so any process can run it.
+/// Each command contains the source, so any process can run it.
 pub(crate) struct FunctionReducer {
     shared: Arc<Shared>,
     source: Arc<str>,
@@ -22,14 +22,26 @@ impl FunctionReducer {
         Self { shared, source, limits }
     }
 
-    /// Sends one command, written by `write`, for each group, and returns the responses.
+    /// `write` writes the command of one group; the result has one response per group.
     fn run(&self, groups: usize, write: &dyn Fn(usize, &mut Vec<u8>)) -> Result<Vec<Vec<u8>>, RunError> {
         let failed = |failure| run_error(failure, &format!("reduce function ({})", excerpt(self.source.as_bytes())));
-        let mut lease: Lease =
-            self.shared.pool.lease(Use::Call, &Caller::default(), |server| server.program.is_none()).map_err(failed)?;
-        let (shared, results, longest) = (&self.shared, Vec::with_capacity(groups), self.limits.reduction_bytes);
-        let mut run = Run { shared, groups, asked: 0, sent: VecDeque::new(), results, longest, write };
-        let mut died_at = None;
+        let mut lease: Lease = self
+            .shared
+            .pool
+            .lease(LeasePurpose::Call, &Caller::default(), |server| server.program.is_none())
+            .map_err(failed)?;
+        let (shared, results, reduction_bytes_max) =
+            (&self.shared, Vec::with_capacity(groups), self.limits.reduction_bytes);
+        let mut run = ReduceRun {
+            shared,
+            groups,
+            sent_commands: 0,
+            input_lengths: VecDeque::new(),
+            results,
+            reduction_bytes_max,
+            write,
+        };
+        let mut exited_at = None;
         loop {
             let reduced = lease.server().and_then(|server| {
                 self.shared.prepare(server)?;
@@ -40,10 +52,10 @@ impl FunctionReducer {
             };
             lease.discard();
             let at = run.results.len();
-            if matches!(failure, Failure::Died { .. }) && died_at != Some(at) {
-                died_at = Some(at);
-                run.asked = at;
-                run.sent.clear();
+            if matches!(failure, Failure::Exited { .. }) && exited_at != Some(at) {
+                exited_at = Some(at);
+                run.sent_commands = at;
+                run.input_lengths.clear();
                 continue;
             }
             return Err(failed(failure));
@@ -88,43 +100,43 @@ impl Reducer for FunctionReducer {
     }
 }
 
-struct Run<'a> {
+struct ReduceRun<'a> {
     shared: &'a Shared,
     groups: usize,
-    asked: usize,
-    sent: VecDeque<usize>,
+    sent_commands: usize,
+    input_lengths: VecDeque<usize>,
     results: Vec<Vec<u8>>,
-    longest: u64,
+    reduction_bytes_max: u64,
     write: &'a dyn Fn(usize, &mut Vec<u8>),
 }
 
-impl Exchange for Run<'_> {
+impl Exchange for ReduceRun<'_> {
     fn next_command(&mut self, out: &mut Vec<u8>) -> bool {
-        if self.asked == self.groups {
+        if self.sent_commands == self.groups {
             return false;
         }
         let before = out.len();
-        (self.write)(self.asked, out);
-        self.sent.push_back(out.len() - before);
-        self.asked += 1;
+        (self.write)(self.sent_commands, out);
+        self.input_lengths.push_back(out.len() - before);
+        self.sent_commands += 1;
         true
     }
 
     fn answer(&mut self, answer: Value<'_>) -> Result<(), Problem> {
-        let strange = || Problem::Garbled("a reduction is not [true,[value]]".to_owned());
+        let invalid_reduction = || Problem::ProtocolViolation("a reduction is not [true,[value]]".to_owned());
         let mut parts = answer.is_array().then(|| answer.elements()).into_iter().flatten();
         let (Some(good), Some(values)) = (parts.next().and_then(Value::as_bool), parts.next()) else {
-            return Err(strange());
+            return Err(invalid_reduction());
         };
         let mut values = values.is_array().then(|| values.elements()).into_iter().flatten();
         match (good, values.next(), values.next()) {
             (true, Some(value), None) => {
-                let (input, output) = (self.sent.pop_front().unwrap_or_default(), value.raw().len() as u64);
-                let is_too_long = output > self.longest;
+                let (input, output) = (self.input_lengths.pop_front().unwrap_or_default(), value.raw().len() as u64);
+                let is_too_long = output > self.reduction_bytes_max;
                 let text = if is_too_long { overflow_text(input as u64, output) } else { value.raw().to_vec() };
                 self.results.push(text);
             }
-            _ => return Err(strange()),
+            _ => return Err(invalid_reduction()),
         }
         Ok(())
     }

@@ -1,9 +1,8 @@
 //! Checkpoints: `_local/<id>` documents in which both sides record the progress of a replication.
 //!
-//! The format is CouchDB's, so that a replication continues from a checkpoint that CouchDB wrote. Both sides hold the
-//! same document, with the newest session first in its `history`. A session continues from the newest entry that both
-//! histories contain, because one side may have been restored from a backup, and a checkpoint may have been written to
-//! only one side.
+//! The format is CouchDB's, so a replication continues from a checkpoint of CouchDB. Both sides store the same
+//! document, with the newest session first in its `history`. A session continues from the newest entry that both
+//! histories contain, because one side may have been restored from a backup, or have missed a write.
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +11,6 @@ use settee_model::json::{Json, Value, write_string, write_u64};
 
 use crate::session::Statistics;
 
-/// Version of the algorithm of replication ids, as written into checkpoints.
 pub(crate) const ID_VERSION: u64 = 4;
 
 const MAX_HISTORY: usize = 50;
@@ -25,7 +23,6 @@ pub(crate) struct Start {
     pub(crate) history: Vec<Json>,
 }
 
-/// Returns the sequence before all changes.
 pub(crate) fn zero() -> Json {
     Json::trusted(b"0".to_vec())
 }
@@ -45,7 +42,6 @@ pub(crate) fn compare(source: Option<&Json>, target: Option<&Json>) -> Start {
     }
 }
 
-/// Returns the newest entry that is in both histories.
 fn common(mut source: &[Json], mut target: &[Json]) -> Start {
     while let ([ours, older_ours @ ..], [theirs, older_theirs @ ..]) = (source, target) {
         let found = if holds(target, ours) {
@@ -73,22 +69,18 @@ fn owned(value: Value<'_>) -> Json {
     Json::trusted(value.raw().to_vec())
 }
 
-/// Entry that a session adds to the history of a checkpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) session_id: &'a str,
-    /// Start of the session, as an RFC 1123 date.
     pub(crate) start_time: &'a str,
     pub(crate) end_time: &'a str,
     pub(crate) start_last_seq: &'a Json,
-    /// Sequence up to which all changes are at the target.
     pub(crate) recorded_seq: &'a Json,
     pub(crate) statistics: &'a Statistics,
-    /// True for a replication by `doc_ids`, whose checkpoints have had additional members since version 0.11.
+    /// True for `doc_ids`; such checkpoints have more members for compatibility with CouchDB 0.11.
     pub(crate) by_doc_ids: bool,
 }
 
-/// Returns the members of a checkpoint: an object without `_id` and `_rev`.
 pub(crate) fn document(entry: &Entry<'_>, history: &[Json]) -> Json {
     let mut out = Members::default();
     out.string("session_id", entry.session_id);
@@ -131,7 +123,6 @@ fn history_entry(entry: &Entry<'_>) -> Json {
     out.finish()
 }
 
-/// Returns the counters of a history entry, from which later sessions continue to count.
 pub(crate) fn counted(entry: Value<'_>) -> Statistics {
     let count = |name| entry.get(name).and_then(Value::as_u64).unwrap_or(0);
     Statistics {
@@ -146,7 +137,6 @@ pub(crate) fn counted(entry: Value<'_>) -> Statistics {
     }
 }
 
-/// Returns the body of a `_local/` document: `members` with its `_id` and `_rev`.
 pub(crate) fn local_document(name: &str, rev: Option<&str>, members: &Json) -> Vec<u8> {
     let mut out = Members::default();
     out.string("_id", &format!("_local/{name}"));
@@ -157,14 +147,13 @@ pub(crate) fn local_document(name: &str, rev: Option<&str>, members: &Json) -> V
     out.finish().into_bytes()
 }
 
-/// Returns the members of a checkpoint without `_id` and `_rev`.
 pub(crate) fn stripped(document: &Json) -> Json {
     let mut out = Members::default();
     out.members(document, |name| name != "_id" && name != "_rev");
     out.finish()
 }
 
-/// Returns the answer of `_replicate` if there were no changes: the last checkpoint and `no_changes`.
+/// Response of `_replicate` if no changes exist: the last checkpoint and `no_changes`.
 pub(crate) fn no_changes(last: Option<&Json>) -> Json {
     let mut out = Members::default();
     out.json("no_changes", &Json::trusted(b"true".to_vec()));

@@ -1,12 +1,11 @@
-//! [`Counters`]: statistics of all replications of a server since its start, for operators. [`counted`] counts
-//! exchanges.
+//! [`Counters`]: statistics of all replications of a server since its start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{Request, Response, StatusCode};
 
-use crate::transport::{Body, BoxFuture, Lasting, Transport, TransportError};
+use crate::transport::{Body, BoxFuture, LongLived, Transport, TransportError};
 
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -22,31 +21,27 @@ impl Counter {
     }
 }
 
-/// Counters of events, under CouchDB's names (`couch_replicator.…`).
+/// CouchDB's names are `couch_replicator.…`.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Requests to peers, including databases of this server.
     pub requests: Counter,
-    /// Answers that are not streams, except those with status 429 or 500 and above.
+    /// Complete responses, except those with status 429 or 500 and above.
     pub responses: Counter,
-    /// Requests that failed or were answered with status 429 or 500 and above.
+    /// Requests that failed or got status 429 or 500 and above.
     pub failed_responses: Counter,
-    /// Answers that are streams, such as feeds.
     pub streams: Counter,
-    /// Streams that could not be opened.
     pub failed_streams: Counter,
     pub checkpoints: Counter,
     /// Checkpoints that were not written on both sides.
     pub failed_checkpoints: Counter,
     /// Runs that ended before the first change was read.
     pub failed_starts: Counter,
-    /// Feeds of changes that broke or could not be read.
     pub failed_changes: Counter,
     pub workers: Counter,
     pub documents_completed: Counter,
     pub documents_failed: Counter,
     pub jobs_added: Counter,
-    /// Jobs that already existed when they were requested.
     pub jobs_doubled: Counter,
     pub jobs_removed: Counter,
     pub jobs_started: Counter,
@@ -59,25 +54,24 @@ pub struct Tally {
     pub total: u64,
     pub running: u64,
     pub pending: u64,
-    /// Jobs that wait after a crash.
     pub crashed: u64,
 }
 
-pub(crate) fn counted(transport: Arc<dyn Transport>, counters: Arc<Counters>) -> Arc<dyn Transport> {
-    Arc::new(Counted { transport, counters })
+pub(crate) fn with_counters(transport: Arc<dyn Transport>, counters: Arc<Counters>) -> Arc<dyn Transport> {
+    Arc::new(CountingTransport { transport, counters })
 }
 
-struct Counted {
+struct CountingTransport {
     transport: Arc<dyn Transport>,
     counters: Arc<Counters>,
 }
 
-impl Transport for Counted {
+impl Transport for CountingTransport {
     fn call(&self, request: Request<Body>) -> BoxFuture<'_, Result<Response<Body>, TransportError>> {
         let counters = &self.counters;
         counters.requests.increment();
-        let (good, bad) = match request.extensions().get::<Lasting>() {
-            Some(Lasting) => (&counters.streams, &counters.failed_streams),
+        let (good, bad) = match request.extensions().get::<LongLived>() {
+            Some(LongLived) => (&counters.streams, &counters.failed_streams),
             None => (&counters.responses, &counters.failed_responses),
         };
         let answer = self.transport.call(request);

@@ -1,6 +1,6 @@
 //! [`Endpoint`]: the location of a database and the parameters to reach it.
 //!
-//! `Display` and `Debug` never show credentials: neither those of the URL, nor headers, nor the `auth` object.
+//! `Display` and `Debug` omit the credentials in URLs, headers and the `auth` object.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,30 +9,25 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use settee_model::base64;
 use settee_model::json::Value;
 
-/// Characters that are not escaped in a path segment or a query value.
 pub(crate) const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 #[derive(Clone, PartialEq, Eq)]
 pub enum Endpoint {
-    /// Database at a URL.
     Remote(Remote),
-    /// Database of this server.
     Local(Local),
 }
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct Remote {
-    /// `http` or `https`.
     pub scheme: &'static str,
-    /// Host name or address (in brackets for IPv6), as written.
+    /// Host name or address as written, in brackets for IPv6.
     pub host: String,
-    /// Port, explicit or the default of the scheme.
     pub port: u16,
-    /// Path and query, completed as by CouchDB: the path ends with `/` unless there is a query.
+    /// Path and query, completed as in CouchDB: the path ends with `/` unless there is a query.
     pub path: String,
     /// The URL as written, without credentials and with the final slash of `path`.
     pub url: String,
-    /// Additional headers by name, without `Authorization: Basic`, which became [`Auth`].
+    /// Additional headers, without `Authorization: Basic`, which [`Auth`] represents.
     pub headers: Vec<(String, String)>,
     pub auth: Auth,
     /// URL of a proxy, optionally with credentials: `http`, `https` or `socks5`.
@@ -44,23 +39,21 @@ pub struct Remote {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Local {
     pub name: String,
-    /// User as which the database is read and written: the user that requested the replication.
     pub user: User,
 }
 
-/// User of this server, in the terms of `user_ctx`.
+/// CouchDB's `user_ctx`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// Name; `None` for an anonymous user.
+    /// `None` for an anonymous user.
     pub name: Option<String>,
     pub roles: Roles,
 }
 
-/// Roles of a [`User`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Roles {
     Given(Vec<String>),
-    /// Roles that the user's account has at the time of each exchange.
+    /// Roles of the user's account at the time of each exchange.
     OfAccount,
 }
 
@@ -84,7 +77,7 @@ impl Roles {
 pub enum Auth {
     #[default]
     None,
-    /// User name and password. A session cookie is requested first if the peer has `_session`, as in CouchDB.
+    /// As in CouchDB, a session cookie is requested first if the peer has `_session`.
     Basic { username: String, password: String },
 }
 
@@ -92,15 +85,12 @@ pub enum Auth {
 pub enum EndpointError {
     #[error("Missing replicator database")]
     Missing,
-    /// The URL is invalid or has a scheme other than `http` and `https`.
     #[error("endpoint has an invalid url")]
     InvalidUrl,
     #[error("proxy has an invalid url")]
     InvalidProxy,
-    /// The headers are not an object of strings.
     #[error("endpoint has invalid headers")]
     InvalidHeaders,
-    /// The `auth` object is not understood.
     #[error("endpoint has an invalid auth object")]
     InvalidAuth,
 }
@@ -112,11 +102,7 @@ impl Endpoint {
         }
     }
 
-    /// Parses the `source` or `target` of a replication: a URL, a bare name, or an object with `url`, `headers` and
-    /// `auth`.
-    ///
-    /// # Errors
-    /// [`EndpointError`] for an invalid endpoint.
+    /// `value` is a URL, a bare name, or an object with `url`, `headers` and `auth`.
     pub fn parse(value: Option<Value<'_>>, proxy: Option<&str>, user: &User) -> Result<Self, EndpointError> {
         let value = value.ok_or(EndpointError::Missing)?;
         if value.is_object() {
@@ -134,14 +120,12 @@ impl Endpoint {
     }
 
     fn local(name: &str, user: &User) -> Result<Self, EndpointError> {
-        // Text with an unsupported scheme is an invalid URL and not a database name.
         if name.is_empty() || name.contains("://") {
             return Err(EndpointError::InvalidUrl);
         }
         Ok(Self::Local(Local { name: name.to_owned(), user: user.clone() }))
     }
 
-    /// Returns the URI of the database without a final slash: `http://host:5984/db`, or `/db` for local databases.
     #[must_use]
     pub fn database_uri(&self) -> String {
         match self {
@@ -150,12 +134,10 @@ impl Endpoint {
         }
     }
 
-    /// Returns the URI of the server: `http://host:5984`, or an empty string for local databases. The path of a proxy
-    /// that serves databases below a path is preserved.
+    /// Returns `http://host:5984`, or an empty string for local databases. Keeps the path of a proxy.
     #[must_use]
     pub fn server_uri(&self) -> String {
         let database = self.database_uri();
-        // The URL of a server has no path segment after the host.
         let host = database.find("://").map_or(0, |scheme| scheme + 3);
         match database[host..].rfind('/') {
             Some(end) => database[..host + end].to_owned(),
@@ -170,7 +152,6 @@ fn is_url(text: &str) -> bool {
 }
 
 impl Remote {
-    /// Returns the database of this name, if this endpoint is the URL of its server.
     #[must_use]
     pub fn database(&self, name: &str) -> Self {
         let name = utf8_percent_encode(name, COMPONENT);
@@ -237,7 +218,6 @@ fn split_url(url: &str) -> Option<UrlParts<'_>> {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     let path = path.split('#').next().unwrap_or_default();
-    // A password may contain an unescaped `@`.
     let (credentials, authority) = match authority.rsplit_once('@') {
         Some((credentials, authority)) => {
             let (username, password) = credentials.split_once(':').unwrap_or((credentials, ""));
@@ -256,8 +236,8 @@ fn decode(text: &str) -> Option<String> {
     percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)
 }
 
-/// Returns the headers in the order in which they enter into ids, and the credentials of a basic authorization header.
-/// That header is removed from the list, even if it cannot be decoded.
+/// Returns the headers in the order in which ids contain them, and the credentials of a basic authorization header.
+/// That header is always removed from the list, even if it cannot be decoded.
 fn take_headers(value: Option<Value<'_>>) -> Result<(Vec<(String, String)>, Auth), EndpointError> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok((Vec::new(), Auth::None)) };
     if !value.is_object() {

@@ -1,9 +1,9 @@
 //! [`ReplicationId`]: the id of a replication, equal to the id that CouchDB computes (`couch_replicator_ids`).
 //!
-//! The id is an MD5 hash of the properties that identify a replication: the server that runs it, both endpoints without
-//! passwords, and the filter. Checkpoints are stored under it, so a server that takes over the uuid of a CouchDB
-//! continues from CouchDB's checkpoints. The algorithm has four versions; checkpoints under ids of older versions are
-//! found and continued under the newest.
+//! The id is an MD5 hash of the properties of a replication: the server that runs it, both endpoints without passwords,
+//! and the filter. Checkpoints are stored under it, so a server with the uuid of a CouchDB continues from CouchDB's
+//! checkpoints. The algorithm has four versions; a checkpoint under an id of an older version continues under the
+//! newest.
 
 mod selector;
 #[cfg(test)]
@@ -19,7 +19,7 @@ use crate::endpoint::{Auth, Endpoint, Remote};
 use crate::peer::Peer;
 use crate::spec::{Filter, Spec};
 
-/// Id of a replication; checkpoints are stored under its base.
+/// Checkpoints are stored under `base`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReplicationId {
     /// 32 hexadecimal digits, by version 4 of the algorithm.
@@ -30,30 +30,22 @@ pub struct ReplicationId {
     pub older: Vec<String>,
 }
 
-/// Properties of this server that enter into ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub uuid: String,
-    /// Host name, for ids of versions 1 and 2.
     pub hostname: String,
-    /// Port, for ids of version 2.
     pub port: u16,
 }
 
-/// Reason why an id could not be computed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
-    /// The code of the filter function is part of the id and could not be read from the source. The computation may be
-    /// retried later.
+    /// The code of the filter function is part of the id and could not be read from the source. A retry may succeed.
     #[error("{0}")]
     FilterFetch(String),
 }
 
 impl ReplicationId {
-    /// Computes the id of the replication `spec`. `source` is asked only for the code of a filter function.
-    ///
-    /// # Errors
-    /// [`IdError::FilterFetch`].
+    /// Computes the id of `spec`. Reads `source` only for the code of a filter function.
     pub async fn compute(spec: &Spec, identity: &Identity, source: &Peer) -> Result<Self, IdError> {
         let code = match &spec.filter {
             Filter::Function { design, name } => Some(fetch(source, design, name).await?),
@@ -62,7 +54,6 @@ impl ReplicationId {
         Ok(Self::of(spec, identity, code.as_deref().unwrap_or_default()))
     }
 
-    /// Computes the id with this code of the filter function, or an empty one without a filter function.
     fn of(spec: &Spec, identity: &Identity, code: &str) -> Self {
         let version = |version: Version| {
             let md5 = version.term(spec, identity, code).md5();
@@ -102,7 +93,7 @@ async fn fetch(source: &Peer, design: &str, name: &str) -> Result<String, IdErro
     })
 }
 
-/// CouchDB trims white space with a pattern whose dot matches no line end: code of several lines is not trimmed.
+/// CouchDB trims white space with a pattern whose dot matches no line end, so code of several lines is not trimmed.
 fn trimmed(code: &str) -> String {
     let (line, end) = code.strip_suffix('\n').map_or((code, ""), |line| (line, "\n"));
     if line.contains('\n') { code.to_owned() } else { format!("{}{end}", line.trim_matches(' ')) }
@@ -141,12 +132,11 @@ impl Version {
             }
         }
         write_filter(&mut term, spec, code);
-        // Such a replication has its own checkpoints, so that a later replication without the option copies the
-        // conflicts.
+        // Separate checkpoints, so that a later replication without the option copies the conflicts.
         if spec.winning_revs_only {
             term.binary(b"winning_revs_only");
         }
-        // Since 3.5.2 a replication with `since_seq`, which omits earlier changes, also has its own checkpoints.
+        // Since CouchDB 3.5.2 `since_seq`, which omits earlier changes, has separate checkpoints too.
         if let Some(since) = &spec.since_seq {
             term.json(since.value());
         }
@@ -155,7 +145,7 @@ impl Version {
     }
 }
 
-/// Writes `{remote, User, Host, Port, Path, Headers, undefined}`; the last element was used for OAuth.
+/// Format: `{remote, User, Host, Port, Path, Headers, undefined}`; the last element was used for OAuth.
 fn write_remote(term: &mut Term, remote: &Remote) {
     term.tuple(7);
     term.atom("remote");
@@ -173,7 +163,7 @@ fn write_remote(term: &mut Term, remote: &Remote) {
     term.atom("undefined");
 }
 
-/// Writes `{remote, Url, Headers}`.
+/// Format: `{remote, Url, Headers}`.
 fn write_url(term: &mut Term, remote: &Remote) {
     term.tuple(3);
     term.atom("remote");

@@ -1,11 +1,8 @@
 //! Replication: copies documents and their revisions between databases of CouchDB, PouchDB and this server.
 //!
-//! The replicator is a *client of the HTTP protocol* ([`Transport`]); local databases are reached by the same protocol
-//! without sockets. A [`Spec`] describes a replication, [`ReplicationId`] identifies it as CouchDB does, a [`Peer`] is
-//! one of its two databases, and a [`Session`] runs it: it reads changes, asks the target which revisions it lacks,
-//! fetches and writes those, and records its progress in `_local/<id>` on both sides.
-//!
-//! This crate neither reads the wall clock nor creates random ids: see [`Services`].
+//! The replicator is a *client of the HTTP protocol* ([`Transport`]), also for local databases. A [`Spec`] describes a
+//! replication, [`ReplicationId`] identifies it as CouchDB does, a [`Peer`] is one of its two databases, and a
+//! [`Session`] runs it. [`Services`] supplies the time and random ids.
 
 mod checkpoint;
 mod counters;
@@ -15,25 +12,26 @@ mod id;
 pub mod net;
 mod peer;
 mod replicator;
+mod rows;
 pub mod scheduler;
 mod session;
 mod spec;
 #[cfg(test)]
 mod testing;
-mod text;
 mod transport;
 mod tuning;
 
 pub use crate::counters::{Counter, Counters, Tally};
 pub use crate::endpoint::{Auth, Endpoint, EndpointError, Local, Remote, Roles, User};
 pub use crate::id::{IdError, Identity, ReplicationId};
-pub use crate::peer::{Download, List, Peer, PeerError, Reply, Verb};
+pub use crate::peer::{Download, List, Peer, PeerError, Reply, RequestMethod};
 pub use crate::replicator::{
     Alone, Dependencies, JobState, ReplicateError, Replicated, Replicator, Servers, Settings, TaskState,
 };
 pub use crate::session::{Control, Failure, Outcome, Places, Progress, Services, Session, Statistics};
 pub use crate::spec::{CancelTarget, Filter, Request, Spec, SpecError};
 pub use crate::transport::{
-    Body, BoxFuture, Connect, Lasting, Transport, TransportError, empty_body, foreign_body, full_body, shared_body,
+    Body, BoxFuture, Connect, Direct, LongLived, Transport, TransportError, empty_body, foreign_body, full_body,
+    shared_body,
 };
 pub use crate::tuning::{SocketOptions, Tuning};

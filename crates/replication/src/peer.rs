@@ -1,7 +1,7 @@
 //! [`Peer`]: a database that is accessed by the HTTP protocol.
 //!
-//! Exchanges with an unknown outcome are retried with increasing delays; all requests are idempotent. The caller
-//! interprets the answers.
+//! Exchanges with an unknown outcome are retried with increasing delays, so all requests must be idempotent. The caller
+//! interprets the responses.
 
 mod auth;
 mod changes;
@@ -31,32 +31,28 @@ use tokio::sync::mpsc;
 use auth::Login;
 
 use crate::endpoint::{COMPONENT, Endpoint};
-use crate::transport::{Body, Lasting, Transport, TransportError, full_body};
+use crate::transport::{Body, LongLived, Transport, TransportError, full_body};
 use crate::tuning::Tuning;
 
 pub(crate) use changes::{ChangesQuery, Feed};
-pub(crate) use documents::{BulkDocs, BulkGet, Put, Refused, Wanted};
-pub(crate) use open_revs::{Arriving, OpenRevs};
-pub use plain::{Download, List, Reply, Verb};
+pub(crate) use documents::{BulkDocsOutcome, BulkGet, MissingRevs, PutOutcome, Rejected};
+pub(crate) use open_revs::{OpenRevs, OpenRevsItem};
+pub use plain::{Download, List, Reply, RequestMethod};
 
-/// Maximum size of an answer that is held in memory as a whole.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
-/// Size of the pieces in which a request is given to a connection. A connection that takes one piece before the timeout
-/// is slow but not unresponsive.
+/// Size of the pieces of a request. A connection that takes one before the timeout is slow, not unresponsive.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Delay before the first retry; it doubles with each retry.
-const FIRST_WAIT_MS: u64 = 250;
+const RETRY_DELAY_MIN_MS: u64 = 250;
 
-/// Maximum delay, including delays that the peer asks for.
-const MAX_WAIT_MS: u64 = 300_000;
+/// Maximum delay, including delays that the peer requests.
+const RETRY_DELAY_MAX_MS: u64 = 300_000;
 
-/// Maximum total time during which a peer may answer 429 to one request. Such an answer is not a failure of the peer
-/// and uses no retry, as in CouchDB, because rate limits often apply per minute.
-const MAX_LIMITED_MS: u64 = 600_000;
+/// Maximum total time during which a peer may return 429 for one request. As in CouchDB this status uses no retry,
+/// because rate limits often apply per minute.
+const RATE_LIMITED_MAX_MS: u64 = 600_000;
 
-/// Database at the other end of a [`Transport`].
 #[derive(Clone)]
 pub struct Peer {
     inner: Arc<Inner>,
@@ -68,60 +64,38 @@ struct Inner {
     transport: Arc<dyn Transport>,
     tuning: Tuning,
     auth: auth::State,
-    /// Cleared after the peer has shown that it does not support `_bulk_get`.
+    /// Cleared when the peer has shown that it does not support `_bulk_get`.
     has_bulk_get: AtomicBool,
 }
 
-/// Error of a peer, after all retries.
+/// Error after all retries. URLs contain no credentials.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
-    /// The database does not exist.
     #[error("db_not_found: could not open {0}")]
     DbNotFound(String),
-    /// The peer forbids this user to open the database.
     #[error("unauthorized: unauthorized to access or create database {0}")]
     Unauthorized(String),
     #[error("unauthorized: unauthorized to access or create database {0}")]
     Unauthenticated(String),
-    /// The peer answered with an unexpected status.
     #[error("{method} {url}: {status} {error}: {reason}")]
-    Status {
-        method: String,
-        /// URL of the request without credentials.
-        url: String,
-        status: u16,
-        /// Member `error` of the answer.
-        error: String,
-        /// Member `reason` of the answer.
-        reason: String,
-    },
+    Status { method: String, url: String, status: u16, error: String, reason: String },
     #[error("{method} {url}: {error}")]
-    Transport {
-        method: String,
-        /// URL of the request without credentials.
-        url: String,
-        error: TransportError,
-    },
+    Transport { method: String, url: String, error: TransportError },
     #[error("{method} {url}: the answer is invalid: {detail}")]
-    Protocol {
-        method: String,
-        /// URL of the request without credentials.
-        url: String,
-        detail: String,
-    },
+    Protocol { method: String, url: String, detail: String },
 }
 
 impl PeerError {
-    /// Returns true if the peer rejects the request because of its size: a smaller request may succeed.
+    /// Returns true if the peer rejects the request because of its size, so that a smaller request may succeed.
     pub(crate) fn is_too_large(&self) -> bool {
         matches!(self, Self::Status { status: TOO_LARGE, .. })
     }
 
     /// Returns true if a retry may succeed: the connection broke, or the peer was busy.
-    pub(crate) fn is_passing(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Transport { error, .. } => !matches!(error, TransportError::Unusable(_)),
-            Self::Status { status, .. } => is_passing(*status),
+            Self::Status { status, .. } => is_transient(*status),
             Self::DbNotFound(_) | Self::Unauthorized(_) | Self::Unauthenticated(_) | Self::Protocol { .. } => false,
         }
     }
@@ -132,25 +106,22 @@ impl PeerError {
     }
 }
 
-/// Status of an answer to a request that is too large.
 pub(crate) const TOO_LARGE: u16 = 413;
 
-fn is_passing(status: u16) -> bool {
+fn is_transient(status: u16) -> bool {
     status >= 500 && status != 501 || status == 408 || status == 429
 }
 
-/// Request that can be sent more than once.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct PeerRequest {
     method: Method,
     uri: String,
     accept: &'static str,
     body: Bytes,
-    /// True if the answer is a continuous feed.
     lasts: bool,
 }
 
-impl Ask {
+impl PeerRequest {
     fn get(uri: String) -> Self {
         Self { method: Method::GET, uri, accept: "application/json", body: Bytes::new(), lasts: false }
     }
@@ -186,14 +157,14 @@ fn error_of(body: &[u8]) -> (String, String) {
 }
 
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct PeerResponse {
     pub(crate) status: u16,
     pub(crate) body: Bytes,
 }
 
-impl Answer {
-    fn json(&self, ask: &Ask) -> Result<Json, PeerError> {
-        Json::parse(&self.body).map_err(|error| ask.protocol(error.to_string()))
+impl PeerResponse {
+    fn json(&self, peer_request: &PeerRequest) -> Result<Json, PeerError> {
+        Json::parse(&self.body).map_err(|error| peer_request.protocol(error.to_string()))
     }
 
     fn is_success(&self) -> bool {
@@ -201,7 +172,6 @@ impl Answer {
     }
 }
 
-/// Body of an answer that is still being received.
 pub(crate) struct Stream {
     body: Body,
     timeout: Option<Duration>,
@@ -227,7 +197,6 @@ impl Stream {
         }
     }
 
-    /// Reads the remaining bytes, up to [`MAX_ANSWER_BYTES`].
     async fn all(mut self) -> Result<Bytes, TransportError> {
         let Some(first) = self.next().await? else { return Ok(Bytes::new()) };
         let Some(second) = self.next().await? else { return Ok(first) };
@@ -245,7 +214,6 @@ impl Stream {
 }
 
 impl Peer {
-    /// Creates a peer at `endpoint`, reached by `transport`. No request is sent yet.
     #[must_use]
     pub fn new(endpoint: Endpoint, transport: Arc<dyn Transport>, tuning: &Tuning) -> Self {
         let database_uri = endpoint.database_uri();
@@ -277,73 +245,73 @@ impl Peer {
         }
     }
 
-    /// Sends a request, retries if that may help, and reads the complete answer.
-    pub(crate) async fn exchange(&self, ask: &Ask) -> Result<Answer, PeerError> {
+    /// Retries if a retry may succeed, and reads the complete response.
+    pub(crate) async fn exchange(&self, peer_request: &PeerRequest) -> Result<PeerResponse, PeerError> {
         let mut tries = Attempts::new(&self.inner.tuning);
         loop {
-            let result = match self.send(ask, self.body(&ask.body), Length::Known(ask.body.len())).await {
+            let result = match self
+                .send(peer_request, self.body(&peer_request.body), Length::Known(peer_request.body.len()))
+                .await
+            {
                 Ok(response) => {
-                    let (status, wait_ms) = (response.status().as_u16(), asked_wait_ms(&response));
-                    self.stream(response).all().await.map(|body| (Answer { status, body }, wait_ms))
+                    let (status, wait_ms) = (response.status().as_u16(), retry_after_ms(&response));
+                    self.stream(response).all().await.map(|body| (PeerResponse { status, body }, wait_ms))
                 }
                 Err(error) => Err(error),
             };
             match result {
-                Ok((answer, wait_ms)) if is_passing(answer.status) => {
+                Ok((answer, wait_ms)) if is_transient(answer.status) => {
                     if !tries.wait_after(answer.status, wait_ms).await {
-                        return Err(ask.status(answer.status, &answer.body));
+                        return Err(peer_request.status(answer.status, &answer.body));
                     }
                 }
                 Ok((answer, _)) => return Ok(answer),
-                Err(error @ TransportError::Unusable(_)) => return Err(ask.transport(error)),
+                Err(error @ TransportError::Unusable(_)) => return Err(peer_request.transport(error)),
                 Err(error) => {
                     if !tries.wait(None).await {
-                        return Err(ask.transport(error));
+                        return Err(peer_request.transport(error));
                     }
                 }
             }
         }
     }
 
-    /// Sends a request, retries until an answer starts, and returns its body as a stream.
-    async fn open(&self, ask: &Ask) -> Result<Response<Body>, PeerError> {
+    async fn open(&self, peer_request: &PeerRequest) -> Result<Response<Body>, PeerError> {
         let mut tries = Attempts::new(&self.inner.tuning);
         loop {
-            match self.send(ask, self.body(&ask.body), Length::Known(ask.body.len())).await {
-                Ok(response) if is_passing(response.status().as_u16()) => {
-                    let (status, wait_ms) = (response.status().as_u16(), asked_wait_ms(&response));
+            match self.send(peer_request, self.body(&peer_request.body), Length::Known(peer_request.body.len())).await {
+                Ok(response) if is_transient(response.status().as_u16()) => {
+                    let (status, wait_ms) = (response.status().as_u16(), retry_after_ms(&response));
                     let body = self.stream(response).all().await.unwrap_or_default();
                     if !tries.wait_after(status, wait_ms).await {
-                        return Err(ask.status(status, &body));
+                        return Err(peer_request.status(status, &body));
                     }
                 }
                 Ok(response) => return Ok(response),
-                Err(error @ TransportError::Unusable(_)) => return Err(ask.transport(error)),
+                Err(error @ TransportError::Unusable(_)) => return Err(peer_request.transport(error)),
                 Err(error) => {
                     if !tries.wait(None).await {
-                        return Err(ask.transport(error));
+                        return Err(peer_request.transport(error));
                     }
                 }
             }
         }
     }
 
-    /// Returns a body whose progress is visible while a slow connection takes it.
     fn body(&self, bytes: &Bytes) -> Body {
         match &self.inner.endpoint {
-            Endpoint::Remote(_) if bytes.len() > PIECE_BYTES => Sliced(bytes.clone()).boxed_unsync(),
+            Endpoint::Remote(_) if bytes.len() > PIECE_BYTES => SlicedBody(bytes.clone()).boxed_unsync(),
             Endpoint::Remote(_) | Endpoint::Local(_) => full_body(bytes.clone()),
         }
     }
 
-    /// Returns the body of a successful answer; any other answer is an error.
-    async fn open_stream(&self, ask: &Ask) -> Result<Stream, PeerError> {
-        let response = self.open(ask).await?;
+    async fn open_stream(&self, peer_request: &PeerRequest) -> Result<Stream, PeerError> {
+        let response = self.open(peer_request).await?;
         let status = response.status();
         let stream = self.stream(response);
         if !status.is_success() {
             let body = stream.all().await.unwrap_or_default();
-            return Err(ask.status(status.as_u16(), &body));
+            return Err(peer_request.status(status.as_u16(), &body));
         }
         Ok(stream)
     }
@@ -353,18 +321,23 @@ impl Peer {
     }
 
     /// Makes one attempt, or two if the first one shows that the session has expired.
-    async fn send(&self, ask: &Ask, body: Body, length: Length) -> Result<Response<Body>, TransportError> {
+    async fn send(
+        &self,
+        peer_request: &PeerRequest,
+        body: Body,
+        length: Length,
+    ) -> Result<Response<Body>, TransportError> {
         let Login::Sent(cookie) = self.inner.auth.cookie(self).await? else { return Ok(auth::refusal()) };
-        let again = matches!(length, Length::Known(_)).then(|| self.body(&ask.body));
-        let content_type = (!ask.body.is_empty()).then_some("application/json");
-        let response = self.send_once(ask, content_type, body, length.clone(), cookie.as_deref()).await?;
+        let again = matches!(length, Length::Known(_)).then(|| self.body(&peer_request.body));
+        let content_type = (!peer_request.body.is_empty()).then_some("application/json");
+        let response = self.send_once(peer_request, content_type, body, length.clone(), cookie.as_deref()).await?;
         match (again, cookie) {
             (Some(body), Some(cookie)) if response.status() == StatusCode::UNAUTHORIZED => {
                 drop(response);
                 let Login::Sent(cookie) = self.inner.auth.renew(self, &cookie).await? else {
                     return Ok(auth::refusal());
                 };
-                self.send_once(ask, content_type, body, length, cookie.as_deref()).await
+                self.send_once(peer_request, content_type, body, length, cookie.as_deref()).await
             }
             _ => Ok(response),
         }
@@ -372,20 +345,21 @@ impl Peer {
 
     async fn send_once(
         &self,
-        ask: &Ask,
+        peer_request: &PeerRequest,
         content_type: Option<&str>,
         body: Body,
         length: Length,
         cookie: Option<&str>,
     ) -> Result<Response<Body>, TransportError> {
-        let unusable = |detail: &dyn std::fmt::Display| TransportError::Unusable(format!("{}: {detail}", ask.uri));
+        let unusable =
+            |detail: &dyn std::fmt::Display| TransportError::Unusable(format!("{}: {detail}", peer_request.uri));
         let mut request = http::Request::builder()
-            .method(ask.method.clone())
-            .uri(ask.uri.as_str())
+            .method(peer_request.method.clone())
+            .uri(peer_request.uri.as_str())
             .body(())
             .map_err(|error| unusable(&error))?;
-        if ask.lasts {
-            request.extensions_mut().insert(Lasting);
+        if peer_request.lasts {
+            request.extensions_mut().insert(LongLived);
         }
         let headers = request.headers_mut();
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("Settee-Replicator/", env!("CARGO_PKG_VERSION"))));
@@ -395,12 +369,12 @@ impl Peer {
                 headers.insert(name, HeaderValue::from_str(value).map_err(|error| unusable(&error))?);
             }
         }
-        headers.insert(ACCEPT, HeaderValue::from_static(ask.accept));
+        headers.insert(ACCEPT, HeaderValue::from_static(peer_request.accept));
         if let Some(content_type) = content_type {
             headers.insert(CONTENT_TYPE, HeaderValue::from_str(content_type).map_err(|error| unusable(&error))?);
         }
         match length {
-            Length::Known(0) if ask.method == Method::GET => {}
+            Length::Known(0) if peer_request.method == Method::GET => {}
             Length::Known(length) => drop(headers.insert(CONTENT_LENGTH, HeaderValue::from(length))),
             Length::Streamed(length) => drop(headers.insert(CONTENT_LENGTH, HeaderValue::from(length))),
         }
@@ -417,12 +391,11 @@ impl Peer {
         Ok(response)
     }
 
-    /// Waits for the head of the answer as long as the request's body makes progress.
     async fn call(&self, request: http::Request<Body>) -> Result<Response<Body>, TransportError> {
         let Some(timeout) = self.timeout() else { return self.inner.transport.call(request).await };
         let sent = Arc::new(AtomicU64::new(0));
         let (head, body) = request.into_parts();
-        let request = http::Request::from_parts(head, watched(body, sent.clone()));
+        let request = http::Request::from_parts(head, with_progress(body, sent.clone()));
         let mut exchange = self.inner.transport.call(request);
         let mut seen = 0;
         loop {
@@ -441,8 +414,7 @@ enum Length {
     Streamed(u64),
 }
 
-/// Counts the frames that the connection takes.
-fn watched(body: Body, taken: Arc<AtomicU64>) -> Body {
+fn with_progress(body: Body, taken: Arc<AtomicU64>) -> Body {
     body.map_frame(move |frame| {
         taken.fetch_add(1, Ordering::Relaxed);
         frame
@@ -450,10 +422,9 @@ fn watched(body: Body, taken: Arc<AtomicU64>) -> Body {
     .boxed_unsync()
 }
 
-/// Body in memory, in pieces of [`PIECE_BYTES`].
-struct Sliced(Bytes);
+struct SlicedBody(Bytes);
 
-impl http_body::Body for Sliced {
+impl http_body::Body for SlicedBody {
     type Data = Bytes;
     type Error = TransportError;
 
@@ -475,17 +446,17 @@ impl http_body::Body for Sliced {
     }
 }
 
-/// Returns a body of `length` bytes, received in pieces from another task. The body breaks if that task ends early.
+/// Returns a body of `length` bytes from another task. The body fails if that task ends early.
 pub(crate) fn channel_body(pieces: mpsc::Receiver<Result<Bytes, TransportError>>, length: u64) -> Body {
-    Pieces { pieces, left: length }.boxed_unsync()
+    ChannelBody { pieces, left: length }.boxed_unsync()
 }
 
-struct Pieces {
+struct ChannelBody {
     pieces: mpsc::Receiver<Result<Bytes, TransportError>>,
     left: u64,
 }
 
-impl http_body::Body for Pieces {
+impl http_body::Body for ChannelBody {
     type Data = Bytes;
     type Error = TransportError;
 
@@ -518,7 +489,7 @@ impl http_body::Body for Pieces {
     }
 }
 
-fn asked_wait_ms(response: &Response<Body>) -> Option<u64> {
+fn retry_after_ms(response: &Response<Body>) -> Option<u64> {
     let seconds: u64 = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(seconds.saturating_mul(1000))
 }
@@ -526,17 +497,15 @@ fn asked_wait_ms(response: &Response<Body>) -> Option<u64> {
 pub(crate) struct Attempts {
     left: u32,
     wait_ms: u64,
-    /// Remaining time in which the peer may answer 429.
     limited_ms: u64,
 }
 
 impl Attempts {
     pub(crate) fn new(tuning: &Tuning) -> Self {
-        Self { left: tuning.retries_per_request, wait_ms: FIRST_WAIT_MS, limited_ms: MAX_LIMITED_MS }
+        Self { left: tuning.retries_per_request, wait_ms: RETRY_DELAY_MIN_MS, limited_ms: RATE_LIMITED_MAX_MS }
     }
 
-    /// Waits before the next attempt; returns false if there are no more retries. `asked_ms` is the delay that the peer
-    /// asks for.
+    /// Waits before the next attempt, at least the requested `asked_ms`. Returns false if no retry is left.
     pub(crate) async fn wait(&mut self, asked_ms: Option<u64>) -> bool {
         if self.left == 0 {
             return false;
@@ -546,7 +515,6 @@ impl Attempts {
         true
     }
 
-    /// Waits before the next attempt after an answer with this status; returns false if no attempts are left.
     async fn wait_after(&mut self, status: u16, asked_ms: Option<u64>) -> bool {
         if status != 429 {
             return self.wait(asked_ms).await;
@@ -559,8 +527,8 @@ impl Attempts {
     }
 
     fn next_ms(&mut self, asked_ms: Option<u64>) -> u64 {
-        let wait_ms = self.wait_ms.max(asked_ms.unwrap_or(0)).min(MAX_WAIT_MS);
-        self.wait_ms = (self.wait_ms * 2).min(MAX_WAIT_MS);
+        let wait_ms = self.wait_ms.max(asked_ms.unwrap_or(0)).min(RETRY_DELAY_MAX_MS);
+        self.wait_ms = (self.wait_ms * 2).min(RETRY_DELAY_MAX_MS);
         wait_ms
     }
 }
@@ -569,7 +537,7 @@ fn encoded(text: &str) -> String {
     utf8_percent_encode(text, COMPONENT).to_string()
 }
 
-/// Returns the path of a document: the slash after `_design` and `_local` is not escaped.
+/// The slash after `_design` and `_local` is not escaped.
 fn document_path(id: &str) -> String {
     for prefix in ["_design/", "_local/"] {
         if let Some(name) = id.strip_prefix(prefix) {

@@ -4,9 +4,9 @@
 //! 2. A reader follows the changes of the source after the common checkpoint. Its queue is bounded.
 //! 3. Up to `worker_processes` workers copy batches of changes concurrently. They end in any order.
 //! 4. Every `checkpoint_interval`, and at the end, both sides record the sequence up to which *all* batches are
-//!    written: after a crash at any step, the next session starts at or before the first missing change.
+//!    written, so after a crash the next session starts at or before the first missing change.
 //!
-//! A session does not depend on other jobs; after a failure the scheduler decides when the next session starts.
+//! After a failure the scheduler decides when the next session starts.
 
 mod batch;
 mod progress;
@@ -29,42 +29,38 @@ use self::reader::Item;
 use self::start::Started;
 use crate::counters::Counters;
 use crate::id::ReplicationId;
-use crate::peer::{ChangesQuery, Peer, PeerError, Refused};
+use crate::peer::{ChangesQuery, Peer, PeerError, Rejected};
 use crate::spec::{Filter, Spec};
 pub use progress::{Progress, Statistics};
 
-/// Timeout of the last checkpoint of a session that ends early.
-const LAST_CHECKPOINT: Duration = Duration::from_secs(10);
+const FINAL_CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of sessions that open their databases concurrently. Opening takes several exchanges, and thousands of
-/// sessions that start with the server would together hold more memory than they do while they wait for changes.
-const STARTING_MAX: usize = 64;
+/// sessions that start with the server would need more memory than they do while they wait for changes.
+const CONCURRENT_STARTS_MAX: usize = 64;
 
-/// Timeout of the wait for a permit, after which a session starts without one: the holders may be waiting for
-/// unresponsive peers.
-const SLOT_TIMEOUT: Duration = Duration::from_secs(30);
+/// A session then starts without a permit, because the holders may wait for unresponsive peers.
+const START_PERMIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
 pub struct Places(Arc<Semaphore>);
 
 impl Default for Places {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(STARTING_MAX)))
+        Self(Arc::new(Semaphore::new(CONCURRENT_STARTS_MAX)))
     }
 }
 
 impl Places {
-    /// Waits for a permit, at most `SLOT_TIMEOUT`; the permit is held until the result is dropped.
+    /// The permit is held until the result is dropped. Returns `None` after `START_PERMIT_TIMEOUT`.
     async fn take(&self) -> Option<SemaphorePermit<'_>> {
-        tokio::time::timeout(SLOT_TIMEOUT, self.0.acquire()).await.ok()?.ok()
+        tokio::time::timeout(START_PERMIT_TIMEOUT, self.0.acquire()).await.ok()?.ok()
     }
 }
 
 #[derive(Clone)]
 pub struct Services {
-    /// Returns the seconds since 1970 of the wall clock, for the dates in checkpoints.
     pub now_s: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// Returns a new random id of 32 hexadecimal digits.
     pub new_uuid: Arc<dyn Fn() -> String + Send + Sync>,
     pub places: Places,
     pub counters: Arc<Counters>,
@@ -74,18 +70,16 @@ pub struct Services {
 pub enum Control {
     #[default]
     Run,
-    /// Record the progress and end.
     Stop,
 }
 
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// A one-shot replication is complete. Contains the members of the `_replicate` answer after `ok`: an object with
+    /// A one-shot replication is complete. Contains the members of the `_replicate` response after `ok`: an object with
     /// `session_id`, `source_last_seq`, `history` and so on, in CouchDB's format.
     Completed(Json),
-    /// The session was stopped, after an attempt to write the checkpoint.
     Stopped,
-    /// The session failed; a later session may succeed.
+    /// A later session may succeed.
     Failed(Failure),
 }
 
@@ -95,7 +89,6 @@ pub enum Failure {
     Source(#[source] PeerError),
     #[error("{0}")]
     Target(#[source] PeerError),
-    /// A checkpoint could not be written.
     #[error("checkpoint_commit_failure: {0}")]
     Checkpoint(String),
     /// The target rejected this document with this transient error.
@@ -124,11 +117,11 @@ struct Context {
 }
 
 impl Context {
-    fn refused(&self, refused: &Refused) {
-        let Refused { id, rev, error, reason } = refused;
+    fn record_rejection(&self, rejected: &Rejected) {
+        let Rejected { id, rev, error, reason } = rejected;
         let target = self.target.endpoint();
         tracing::warn!("replication could not write document `{id}`, revision {rev}, to {target}: {error}: {reason}");
-        self.progress.refused(format!("`{id}`, revision {rev}: {error}: {reason}"));
+        self.progress.record_rejection(format!("`{id}`, revision {rev}: {error}: {reason}"));
     }
 }
 
@@ -139,7 +132,6 @@ pub struct Session {
 }
 
 impl Session {
-    /// Creates a session. `progress` continues to count from the end of earlier sessions of the job.
     #[must_use]
     pub fn new(
         spec: Arc<Spec>,
@@ -152,11 +144,11 @@ impl Session {
         Self { spec, id, context: Arc::new(Context { source, target, services, progress }) }
     }
 
-    /// Runs the session to its end. A one-shot session completes after all changes that the source reports in its
-    /// normal feed; a continuous session runs until it is stopped or fails.
+    /// A one-shot session completes after all changes of the source's normal feed; a continuous session runs until it
+    /// is stopped or fails.
     ///
-    /// A continuous session mostly waits for the next change. The futures of its rare steps are allocated separately on
-    /// the heap, so that waiting holds little memory.
+    /// A continuous session mostly waits for the next change. The futures of its rare steps are on the heap, so that
+    /// waiting needs little memory.
     pub async fn run(self, mut control: watch::Receiver<Control>) -> Outcome {
         let started = tokio::select! {
             biased;
@@ -173,21 +165,19 @@ impl Session {
     }
 
     async fn start(&self) -> Result<Started, Failure> {
-        let _place = self.context.services.places.take().await;
+        let _permit = self.context.services.places.take().await;
         start::start(&self.spec, &self.id, &self.context).await
     }
 }
 
-/// Waits until the session is to stop. A dropped sender also stops the session.
 async fn stopped(control: &mut watch::Receiver<Control>) {
     let _ = control.wait_for(|control| *control == Control::Stop).await;
 }
 
-struct Slot {
+struct PendingBatch {
     ordinal: u64,
-    /// Sequence of its last change, if it has one.
     seq: Option<Json>,
-    done: bool,
+    is_done: bool,
 }
 
 struct Run {
@@ -195,23 +185,20 @@ struct Run {
     context: Arc<Context>,
     checkpoints: start::Checkpoints,
     items: mpsc::Receiver<Item>,
-    /// Ends when the run is dropped.
-    _reader: JoinSet<()>,
+    _reader_task: JoinSet<()>,
     workers: JoinSet<(u64, Result<(), Failure>)>,
     rows: Vec<Bytes>,
-    slots: VecDeque<Slot>,
+    pending_batches: VecDeque<PendingBatch>,
     next_ordinal: u64,
     /// Sequence up to which all changes are at the target.
     through: Json,
-    /// Sequence for which the number of pending changes was last requested.
-    counted: Option<Json>,
-    reading: Reading,
+    pending_counted_at: Option<Json>,
+    feed: FeedState,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Reading {
-    Goes,
-    /// The feed has ended; this number of changes is pending.
+enum FeedState {
+    Open,
     Ended(Option<u64>),
 }
 
@@ -230,13 +217,13 @@ impl Run {
             through: started.since,
             checkpoints: started.checkpoints,
             items,
-            _reader: reader,
+            _reader_task: reader,
             workers: JoinSet::new(),
             rows: Vec::new(),
-            slots: VecDeque::new(),
+            pending_batches: VecDeque::new(),
             next_ordinal: 0,
-            counted: None,
-            reading: Reading::Goes,
+            pending_counted_at: None,
+            feed: FeedState::Open,
         }
     }
 
@@ -244,38 +231,37 @@ impl Run {
         match self.work(&mut control).await {
             Ok(Control::Run) => Box::pin(self.complete()).await,
             Ok(Control::Stop) => {
-                Box::pin(self.last_checkpoint()).await;
+                Box::pin(self.final_checkpoint()).await;
                 Outcome::Stopped
             }
             Err(failure) => {
-                Box::pin(self.last_checkpoint()).await;
+                Box::pin(self.final_checkpoint()).await;
                 Outcome::Failed(failure)
             }
         }
     }
 
-    /// Records the progress, so that work is not repeated, if both sides answer before the timeout.
-    async fn last_checkpoint(&mut self) {
+    /// Records the progress, so that work is not repeated, if both sides respond before the timeout.
+    async fn final_checkpoint(&mut self) {
         self.workers.shutdown().await;
         let record = self.checkpoints.record(&self.context, &self.through);
-        match tokio::time::timeout(LAST_CHECKPOINT, record).await {
+        match tokio::time::timeout(FINAL_CHECKPOINT_TIMEOUT, record).await {
             Ok(Ok(())) => {}
             Ok(Err(failure)) => tracing::info!("the last checkpoint of a failed replication failed: {failure}"),
             Err(_) => tracing::info!("the last checkpoint of a failed replication timed out"),
         }
     }
 
-    /// Copies until all changes are copied, or the session is stopped.
     async fn work(&mut self, control: &mut watch::Receiver<Control>) -> Result<Control, Failure> {
         let interval = Duration::from_millis(self.spec.tuning.checkpoint_interval_ms);
         let mut timer = Box::pin(tokio::time::sleep(interval));
         let mut received = Vec::new();
         loop {
             self.dispatch();
-            if self.reading != Reading::Goes && self.workers.is_empty() && self.rows.is_empty() {
+            if self.feed != FeedState::Open && self.workers.is_empty() && self.rows.is_empty() {
                 return Ok(Control::Run);
             }
-            let room = self.spec.tuning.worker_batch_size.saturating_sub(self.rows.len());
+            let capacity = self.spec.tuning.worker_batch_size.saturating_sub(self.rows.len());
             tokio::select! {
                 biased;
                 () = stopped(control) => return Ok(Control::Stop),
@@ -284,7 +270,7 @@ impl Run {
                     Box::pin(self.checkpoint()).await?;
                     timer = Box::pin(tokio::time::sleep(interval));
                 }
-                count = self.items.recv_many(&mut received, room), if room > 0 && self.reading == Reading::Goes => {
+                count = self.items.recv_many(&mut received, capacity), if capacity > 0 && self.feed == FeedState::Open => {
                     if count == 0 {
                         return Err(Failure::Checkpoint("the reader of changes ended".to_owned()));
                     }
@@ -305,14 +291,14 @@ impl Run {
             }
             Item::Recreated => return Err(start::recreated("Source database")),
             Item::End { last_seq, pending } => {
-                self.give();
-                // Without any of the named documents, CouchDB records no checkpoint for a replication by ids.
+                self.dispatch_batch();
+                // CouchDB records no checkpoint for a replication by ids if none of the documents exists.
                 let is_nothing = self.next_ordinal == 0 && matches!(self.spec.filter, Filter::DocIds(_));
                 let seq = (!is_nothing).then_some(last_seq);
-                self.slots.push_back(Slot { ordinal: self.next_ordinal, seq, done: true });
+                self.pending_batches.push_back(PendingBatch { ordinal: self.next_ordinal, seq, is_done: true });
                 self.next_ordinal += 1;
-                self.reading = Reading::Ended(pending);
-                self.settle();
+                self.feed = FeedState::Ended(pending);
+                self.advance_checkpoint();
             }
         }
         Ok(())
@@ -321,16 +307,16 @@ impl Run {
     /// Gives the waiting rows to a worker, if a worker is free and the batch is ready.
     fn dispatch(&mut self) {
         let tuning = &self.spec.tuning;
-        // Continuous replications copy pending rows at once; batches grow while all workers are busy. A one-shot
+        // A continuous replication copies pending rows at once, and batches grow while all workers are busy. A one-shot
         // replication collects full batches as long as other work is pending.
         let idle = self.workers.is_empty() && self.items.is_empty();
         let ready = self.spec.continuous || self.rows.len() >= tuning.worker_batch_size || idle;
         if ready && self.workers.len() < tuning.worker_processes {
-            self.give();
+            self.dispatch_batch();
         }
     }
 
-    fn give(&mut self) {
+    fn dispatch_batch(&mut self) {
         let Some(last) = self.rows.last() else { return };
         let seq = reader::sequence(last);
         let ordinal = self.next_ordinal;
@@ -338,7 +324,7 @@ impl Run {
         if let Some(seq) = &seq {
             self.context.progress.update(|statistics| statistics.source_seq = Some(seq.clone()));
         }
-        self.slots.push_back(Slot { ordinal, seq, done: false });
+        self.pending_batches.push_back(PendingBatch { ordinal, seq, is_done: false });
         let (context, rows) = (self.context.clone(), std::mem::take(&mut self.rows));
         context.services.counters.workers.increment();
         self.workers.spawn(async move { (ordinal, batch::copy(context, rows).await) });
@@ -353,17 +339,16 @@ impl Run {
             },
         };
         result?;
-        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.ordinal == ordinal) {
-            slot.done = true;
+        if let Some(slot) = self.pending_batches.iter_mut().find(|slot| slot.ordinal == ordinal) {
+            slot.is_done = true;
         }
-        self.settle();
+        self.advance_checkpoint();
         Ok(())
     }
 
-    /// Advances over the written batches at the front of the queue.
-    fn settle(&mut self) {
-        while self.slots.front().is_some_and(|slot| slot.done) {
-            if let Some(seq) = self.slots.pop_front().and_then(|slot| slot.seq) {
+    fn advance_checkpoint(&mut self) {
+        while self.pending_batches.front().is_some_and(|slot| slot.is_done) {
+            if let Some(seq) = self.pending_batches.pop_front().and_then(|slot| slot.seq) {
                 self.through = seq;
             }
         }
@@ -373,19 +358,19 @@ impl Run {
 
     async fn checkpoint(&mut self) -> Result<(), Failure> {
         self.checkpoints.record(&self.context, &self.through).await?;
-        // The number is requested once for each sequence, because thousands of replications may be idle.
-        if self.counted.as_ref() == Some(&self.through) {
+        // The number is requested once per sequence, because thousands of replications may be idle.
+        if self.pending_counted_at.as_ref() == Some(&self.through) {
             return Ok(());
         }
         if let Ok(Some(pending)) = self.context.source.pending(&self.through).await {
             self.context.progress.update(|statistics| statistics.changes_pending = Some(pending));
         }
-        self.counted = Some(self.through.clone());
+        self.pending_counted_at = Some(self.through.clone());
         Ok(())
     }
 
     async fn complete(mut self) -> Outcome {
-        if let Reading::Ended(pending) = self.reading {
+        if let FeedState::Ended(pending) = self.feed {
             let pending = Some(pending.unwrap_or(0));
             self.context.progress.update(|statistics| statistics.changes_pending = pending);
         }

@@ -13,16 +13,14 @@ use crate::tuning::{SocketOptions, Tuning};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Start (or join) a replication.
     Replicate(Box<Spec>),
     Cancel(CancelTarget),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CancelTarget {
-    /// The replication with this id, with or without its extension (`+continuous`).
+    /// The id may omit its extension (`+continuous`).
     Id(String),
-    /// The replication that this request would start.
     Like(Box<Spec>),
 }
 
@@ -30,15 +28,13 @@ pub enum CancelTarget {
 pub struct Spec {
     pub source: Endpoint,
     pub target: Endpoint,
-    /// True if later changes are replicated too.
     pub continuous: bool,
     pub create_target: bool,
-    /// Query parameters of the creation request by name, values as text.
     pub create_target_params: Vec<(String, String)>,
     pub filter: Filter,
     /// Parameters of the filter function or of `_view`, an object.
     pub query_params: Option<Json>,
-    /// Sequence after which the replication starts if there is no checkpoint. Any JSON value.
+    /// Sequence after which the replication starts if no checkpoint exists. Any JSON value.
     pub since_seq: Option<Json>,
     /// True if only winning revisions are replicated instead of all leaves.
     pub winning_revs_only: bool,
@@ -47,7 +43,6 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Returns true if both describe the same replication, ignoring the users.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.without_credentials() == other.without_credentials()
     }
@@ -65,26 +60,23 @@ impl Spec {
 pub enum Filter {
     #[default]
     All,
-    /// All documents except design documents. No server has such a filter: they are skipped by the reader of the feed.
-    /// The filter has its own checkpoints, so that design documents can be copied later by `_design`, when their
-    /// functions no longer validate old documents.
+    /// All documents except design documents. No server has such a filter: the reader of the feed skips them. It has
+    /// separate checkpoints, so that `_design` can copy design documents later, when their functions no longer validate
+    /// old documents.
     AllButDesign,
-    /// Documents that pass a filter function `ddoc/name` of the source.
     Function {
-        /// Name of the design document, without `_design/`.
+        /// Without `_design/`.
         design: String,
         name: String,
     },
-    /// Built-in filter: `_view`, `_design` and similar ones.
     BuiltIn(String),
-    /// Documents with these ids, sorted and without duplicates.
+    /// Sorted and without duplicates.
     DocIds(Vec<String>),
     Selector(Json),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// Member that cannot be used (`bad_request`).
     #[error("{0}")]
     BadRequest(String),
     #[error("{0}")]
@@ -92,10 +84,6 @@ pub enum SpecError {
 }
 
 impl Request {
-    /// Parses a body of `_replicate`. `user` is the requesting user, `defaults` are the options of the configuration.
-    ///
-    /// # Errors
-    /// [`SpecError`] with CouchDB's text.
     pub fn parse(body: Value<'_>, user: &User, defaults: &Tuning) -> Result<Self, SpecError> {
         if !body.is_object() {
             return Err(bad("Request body must be a JSON object"));
@@ -115,10 +103,7 @@ impl Request {
 }
 
 impl Spec {
-    /// Parses a body of `_replicate`, or a document of `_replicator`.
-    ///
-    /// # Errors
-    /// [`SpecError`] with CouchDB's text.
+    /// Parses a body of `_replicate`, or a document of `_replicator`. Errors have CouchDB's text.
     pub fn parse(body: Value<'_>, user: &User, defaults: &Tuning) -> Result<Self, SpecError> {
         let (source_proxy, target_proxy) = proxies(body)?;
         check_options(body)?;
@@ -203,13 +188,13 @@ impl Tuning {
             checkpoint_interval_ms: number("checkpoint_interval", defaults.checkpoint_interval_ms)?.max(1),
             use_checkpoints: boolean(body, "use_checkpoints")?.unwrap_or(defaults.use_checkpoints),
             use_bulk_get: boolean(body, "use_bulk_get")?.unwrap_or(defaults.use_bulk_get),
-            // Text that is not understood means no options, as in CouchDB, and is not an error.
+            // As in CouchDB, invalid text means no options and is not an error.
             socket_options: body.get("socket_options").and_then(Value::as_str).map(|text| SocketOptions::parse(&text)),
         })
     }
 }
 
-/// Checks the types of the options in the order of the body, before the endpoints are parsed, as CouchDB does.
+/// As in CouchDB, checks the types of options in the order of the body, before the endpoints are parsed.
 fn check_options(body: Value<'_>) -> Result<(), SpecError> {
     for (name, _) in body.members() {
         let name = name.to_text();
@@ -281,7 +266,6 @@ fn array<'a>(body: Value<'a>, name: &str) -> Result<Option<Value<'a>>, SpecError
     }
 }
 
-/// Returns a number, also from a string.
 fn integer(body: Value<'_>, name: &str) -> Result<Option<u64>, SpecError> {
     let Some(value) = body.get(name) else { return Ok(None) };
     let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
@@ -297,7 +281,7 @@ fn parameters(object: Value<'_>) -> Vec<(String, String)> {
     object.members().map(|(name, value)| (name.to_text(), value.to_text())).collect()
 }
 
-/// Returns the proxies of the source and of the target; for a value that is no string its JSON text, which is no URL.
+/// Returns the proxies of source and target. Other values than strings become JSON text, which is no URL.
 fn proxies(body: Value<'_>) -> Result<(Option<String>, Option<String>), SpecError> {
     let text = |name| {
         let value = body.get(name).filter(|value| !value.is_null())?;

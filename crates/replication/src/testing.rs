@@ -1,7 +1,6 @@
 //! A naive model of a database server ([`Server`]) that implements the protocol through [`Transport`], a wrapper that
-//! makes exchanges fail ([`Faulty`]) and one that alters answers ([`Altering`]).
-//!
-//! The model keeps the leaves of each document with their histories in maps. It shares no code with the real server.
+//! makes exchanges fail ([`Faulty`]) and one that alters responses ([`Altering`]). The model shares no code with the
+//! real server.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod altering;
@@ -33,7 +32,6 @@ pub(crate) fn check_file(name: &str, text: &str) {
     settee_model::testing::check_file(concat!(env!("CARGO_MANIFEST_DIR"), "/src/testing"), name, text);
 }
 
-/// Returns services with a stopped clock and consecutive ids.
 pub(crate) fn services() -> Services {
     let next = Arc::new(AtomicU64::new(1));
     Services {
@@ -48,8 +46,7 @@ pub(crate) fn identity() -> Identity {
     Identity { uuid: "0123456789abcdef0123456789abcdef".to_owned(), hostname: "here".to_owned(), port: 5984 }
 }
 
-/// Parses a specification from the members of a `_replicate` body after `source` and `target`, which are databases of
-/// this server.
+/// `members` are those of a `_replicate` body after `source` and `target`, which are databases of this server.
 pub(crate) fn spec(source: &str, target: &str, members: &str) -> Spec {
     let comma = if members.is_empty() { "" } else { "," };
     let text = format!("{{\"source\":\"{source}\",\"target\":\"{target}\"{comma}{members}}}");
@@ -70,7 +67,6 @@ impl Sides {
         (peer(&spec.source, &self.source), peer(&spec.target, &self.target))
     }
 
-    /// Starts a session and returns its control, its outcome and its progress.
     pub(crate) async fn begin(
         &self,
         spec: &Spec,

@@ -1,7 +1,7 @@
 //! [`Transport`]: one exchange with a peer at any location.
 //!
-//! Implementations use the network, the databases of this server without sockets, or a model in a test; wrappers make
-//! exchanges fail. A transport does not retry, and does not interpret statuses: an answer of 500 is an answer.
+//! Implementations use the network, the databases of this server without sockets, or a model in a test. A transport
+//! neither retries nor interprets statuses: a response of 500 is a response.
 
 use std::fmt;
 use std::future::Future;
@@ -18,46 +18,44 @@ use parking_lot::Mutex;
 use crate::endpoint::Endpoint;
 use crate::tuning::Tuning;
 
-/// Streamed body, in both directions.
 pub type Body = UnsyncBoxBody<Bytes, TransportError>;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Extension of a request whose answer is long-lived and mostly idle.
+/// Extension of a request whose response is long-lived and mostly idle.
 #[derive(Clone, Copy, Debug)]
-pub struct Lasting;
+pub struct LongLived;
+
+/// Extension of a request whose response is returned even if it is a redirect.
+#[derive(Clone, Copy, Debug)]
+pub struct Direct;
 
 pub trait Transport: Send + Sync + 'static {
     /// Sends a request and returns when the head of the response has arrived; its body is streamed.
     ///
-    /// The URI is in absolute form for remote endpoints (`http://host:5984/db/_changes?…`, without credentials) and a path
-    /// for local ones (`/db/_changes?…`). Dropping the future or the body of the response ends the exchange.
+    /// The URI is absolute for remote endpoints (`http://host:5984/db/_changes?…`, without credentials) and a path for
+    /// local ones (`/db/_changes?…`). Dropping the future or the body of the response ends the exchange.
     fn call(&self, request: http::Request<Body>) -> BoxFuture<'_, Result<http::Response<Body>, TransportError>>;
 }
 
 /// Opens transports to endpoints. Transports to one host may share connections.
 pub trait Connect: Send + Sync + 'static {
-    /// Returns a transport to `endpoint`. No request is sent yet.
-    ///
-    /// # Errors
-    /// If the endpoint has options that cannot be used, such as an unknown kind of proxy.
+    /// Sends no request. Fails for options that cannot be used, such as an unknown kind of proxy.
     fn connect(&self, endpoint: &Endpoint, tuning: &Tuning) -> Result<Arc<dyn Transport>, TransportError>;
 }
 
-/// Failure of an exchange. The messages never contain credentials.
+/// The messages never contain credentials.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
     #[error("the peer did not answer in time")]
     Timeout,
-    /// The connection could not be opened: the name is unknown, no server listens, or a proxy refused.
+    /// The connection could not be opened: the name has no address, no server listens, or a proxy refused.
     #[error("no connection: {0}")]
     Refused(String),
-    /// The connection broke, possibly in the middle of a body.
     #[error("the connection broke: {0}")]
     Broken(String),
     #[error("TLS: {0}")]
     Tls(String),
-    /// The request cannot be sent; a retry does not help.
     #[error("{0}")]
     Unusable(String),
 }
@@ -72,7 +70,6 @@ pub fn full_body(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Converts the body of another HTTP library.
 #[must_use]
 pub fn foreign_body<B>(body: B) -> Body
 where
@@ -82,7 +79,7 @@ where
     body.map_err(|error| TransportError::Broken(error.to_string())).boxed_unsync()
 }
 
-/// Converts a body for an HTTP library that requires `Sync` bodies; `explain` converts its errors.
+/// Converts a body for an HTTP library that requires `Sync` bodies.
 pub fn shared_body<E: 'static>(
     body: Body,
     explain: fn(TransportError) -> E,
@@ -120,7 +117,6 @@ mod tests {
 
     use super::*;
 
-    /// Body of pieces, which may end with an error.
     struct Pieces(Vec<Result<&'static str, &'static str>>);
 
     impl http_body::Body for Pieces {

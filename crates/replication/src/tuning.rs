@@ -1,24 +1,20 @@
 //! [`Tuning`]: options of a replication that do not depend on its databases.
 
-/// Tuning options of a replication: the defaults come from the configuration, members of the request override them.
+/// The configuration contains the defaults, which members of the request override.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuning {
     pub worker_processes: usize,
     pub worker_batch_size: usize,
     pub http_connections: usize,
-    /// Timeout of an exchange without progress, in milliseconds.
     pub connection_timeout_ms: u64,
     pub retries_per_request: u32,
     pub checkpoint_interval_ms: u64,
-    /// True if checkpoints are read and written.
     pub use_checkpoints: bool,
     pub use_bulk_get: bool,
-    /// Socket options; those of the server if `None`.
     pub socket_options: Option<SocketOptions>,
 }
 
 impl Default for Tuning {
-    /// CouchDB's defaults.
     fn default() -> Self {
         Self {
             worker_processes: 4,
@@ -34,12 +30,11 @@ impl Default for Tuning {
     }
 }
 
-/// Socket options, as `socket_options` of `[replicator]` and of documents contains them.
+/// As in the member `socket_options` of `[replicator]` and of documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SocketOptions {
     /// True if the system checks periodically that the peer is reachable.
     pub keepalive: bool,
-    /// True if small pieces are sent without delay.
     pub nodelay: bool,
     pub receive_buffer_bytes: Option<u32>,
     pub send_buffer_bytes: Option<u32>,
@@ -52,7 +47,7 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
-    /// Parses `[{keepalive, true}, {nodelay, false}]`, in CouchDB's format. Unknown options are ignored.
+    /// Parses CouchDB's format `[{keepalive, true}, {nodelay, false}]`. Unknown options are ignored.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut options = Self::default();

@@ -1,7 +1,5 @@
-//! Indexes vectors of 384 dimensions and prints the time, and for several numbers of candidates the recall of the ten
-//! nearest and the search time, compared with an exhaustive search: `cargo run --release -p settee-search --example
-//! vectors -- 100000`.
-//!
+//! Indexes vectors of 384 dimensions, and prints the time and, for several numbers of candidates, recall and search
+//! time compared with an exhaustive search: `cargo run --release -p settee-search --example vectors -- 100000`.
 //! Embeddings of texts form overlapping clusters; independent numbers, with nearly equal distances, are the worst case.
 
 use std::sync::Arc;
@@ -34,7 +32,6 @@ fn noise(random: &mut Random) -> Vec<f32> {
     (0..DIMENSIONS).map(|_| normal(random)).collect()
 }
 
-/// Returns vectors around these centres; without centres, independent ones.
 fn vectors(random: &mut Random, centres: &[Vec<f32>], count: usize) -> Vec<Vec<f32>> {
     let one = |random: &mut Random| match centres.is_empty() {
         true => noise(random),

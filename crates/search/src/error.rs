@@ -1,4 +1,4 @@
-//! Errors of indexes and queries, with CouchDB's texts. The HTTP layer maps them to status codes.
+//! Errors of indexes and queries with CouchDB's texts. The HTTP layer maps them to status codes.
 
 use settee_storage::{StorageError, codec};
 
@@ -8,15 +8,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     #[error("Syntax Error, cannot parse {query}: {reason}")]
     Syntax { query: String, reason: String },
-    /// The request is invalid: an unknown analyzer, a sort by a text, a number out of range.
+    /// Invalid request: an unknown analyzer, a sort by a text, a number out of range.
     #[error("{0}")]
     BadRequest(String),
     #[error("field {field} is of type {found} not {expected}")]
     TypeConflict { field: String, found: &'static str, expected: &'static str },
-    /// A document that cannot be indexed: too many fields, a term that is too long, an invalid name.
+    /// The document cannot be indexed: too many fields, a term that is too long, an invalid name.
     #[error("{0}")]
     BadField(String),
-    /// The query needs more memory than permitted.
     #[error("{0}")]
     TooLarge(String),
     #[error("the memory for requests is in use; see the header Retry-After")]
@@ -41,7 +40,7 @@ impl Error {
         }
     }
 
-    /// Wraps the error in one of `tantivy`. It is unwrapped again on its way out.
+    /// Wraps the error in one of `tantivy`; [`From`] unwraps it.
     pub(crate) fn within_tantivy(self) -> tantivy::TantivyError {
         std::io::Error::other(self).into()
     }
@@ -61,7 +60,7 @@ impl From<tantivy::TantivyError> for Error {
     fn from(error: tantivy::TantivyError) -> Self {
         use tantivy::TantivyError as E;
         use tantivy::directory::error::{OpenReadError, OpenWriteError};
-        // Errors of the store are wrapped by the layers in between.
+        // `tantivy` wraps errors of the store in several layers.
         let io = match &error {
             E::IoError(io) => io,
             E::OpenReadError(OpenReadError::IoError { io_error, .. })

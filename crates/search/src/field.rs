@@ -1,21 +1,20 @@
-//! Output of index functions: named values of a few types, independent of their storage.
+//! [`Field`]: output of index functions, independent of its storage.
 
 use crate::error::{Error, Result};
 
-/// Maximum number of distinct fields of an index, because each has a cost in every segment.
+/// Each distinct field of an index has a cost in every segment.
 pub const MAX_FIELDS: usize = 1_000;
 
 pub(crate) const MAX_FIELDS_OF_DOCUMENT: usize = 10_000;
 
-/// Maximum length of a value of a string field in bytes, as of a term in Lucene.
+/// In bytes, as for a term in Lucene.
 pub const MAX_TERM_BYTES: usize = 32_766;
 
 pub(crate) const MAX_TEXT_BYTES: usize = 16 << 20;
 
-/// A field of a document: one call of `index`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// Name; `default` is the default field of queries.
+    /// `default` is the default field of queries.
     pub name: String,
     pub value: FieldValue,
     pub options: FieldOptions,
@@ -23,15 +22,13 @@ pub struct Field {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldValue {
-    /// A text, which is analyzed.
     Text(String),
-    /// An unanalyzed string; can be sorted by and counted.
+    /// Unanalyzed string, for searching, sorting and counting.
     String(String),
-    /// A number; can be sorted by and counted in ranges.
+    /// Number, for searching, sorting and counting in ranges.
     Double(f64),
-    /// A value that is only returned with hits.
     Stored(StoredValue),
-    /// A vector for nearest-neighbour search. Only for `_nouveau`.
+    /// For nearest-neighbour search; only for `_nouveau`.
     Vector(Vec<f32>),
 }
 
@@ -39,20 +36,17 @@ pub enum FieldValue {
 pub enum StoredValue {
     String(String),
     Double(f64),
-    /// `true` or `false`.
     Bool(bool),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FieldOptions {
-    /// True if it is returned with hits.
     pub store: bool,
-    /// True if it can be searched. For `_search`; always true for `_nouveau`.
+    /// Always true for `_nouveau`.
     pub index: bool,
-    /// True if the whole text is stored as well, for sorting, counting and grouping. Always true for strings and
-    /// numbers.
+    /// True if the whole text is stored for sorting, counting and grouping. Always true for strings and numbers.
     pub facet: bool,
-    /// Weight of a match. For `_search`.
+    /// Weight of a match; only for `_search`.
     pub boost: f32,
 }
 
@@ -64,15 +58,10 @@ impl Default for FieldOptions {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FieldKind {
-    /// See [`FieldValue::Text`].
     Text,
-    /// See [`FieldValue::String`].
     String,
-    /// See [`FieldValue::Double`].
     Double,
-    /// See [`FieldValue::Stored`].
     Stored,
-    /// See [`FieldValue::Vector`].
     Vector,
 }
 
@@ -102,7 +91,7 @@ impl FieldValue {
     }
 }
 
-/// Returns true if a field of `_nouveau` may have this name: `^\$?[a-zA-Z][a-zA-Z0-9_]*$`.
+/// Validates the name of a field of `_nouveau`: `^\$?[a-zA-Z][a-zA-Z0-9_]*$`.
 #[must_use]
 pub fn check_name(name: &str) -> bool {
     let rest = name.strip_prefix('$').unwrap_or(name);
@@ -110,7 +99,6 @@ pub fn check_name(name: &str) -> bool {
         && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Rejects fields that cannot be indexed.
 pub(crate) fn check(fields: &[Field]) -> Result<()> {
     if fields.len() > MAX_FIELDS_OF_DOCUMENT {
         return Err(Error::BadField(format!("a document yields more than {MAX_FIELDS_OF_DOCUMENT} fields")));

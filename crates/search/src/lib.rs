@@ -1,12 +1,11 @@
 //! Search of texts and vectors: the functions of Lucene in CouchDB, on `tantivy`, over the storage interface.
 //!
-//! An [`Index`] is stored in a shard of its own. A [`Writer`] receives the [`Field`]s of documents and commits them
-//! atomically with an opaque position. A query is a text that [`Index::parse`] or [`Index::parse_classic`] parses by
-//! one of Lucene's two grammars, or a [`Query`] built by the caller; a [`Request`] asks for hits, counts and groups, an
-//! [`Answer`] contains them.
+//! An [`Index`] is stored in one shard. A [`Writer`] receives the [`Field`]s of documents and commits them atomically
+//! with an opaque position. [`Index::parse`] and [`Index::parse_classic`] parse a [`Query`] by Lucene's two grammars. A
+//! [`Request`] asks for hits, counts and groups; an [`Answer`] contains them.
 //!
 //! These types are independent of documents. [`Searches`] manages the search indexes of design documents: it runs their
-//! functions, updates and removes indexes. The crate is independent of HTTP.
+//! functions, and updates and removes indexes. The crate is independent of HTTP.
 
 mod analysis;
 mod answer;

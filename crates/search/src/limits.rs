@@ -1,4 +1,4 @@
-//! [`SearchLimits`]: the limits of a search that a client waits for. The search checks them in every phase, and charges memory
+//! [`SearchLimits`]: limits of a search for a waiting client. The search checks them in every phase, and charges memory
 //! before it allocates.
 
 use std::any::Any;
@@ -9,48 +9,38 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 
-/// Memory is taken from the requester in pieces of at least this size, because each piece costs a lock there.
+/// The requester grants memory in pieces of at least this size, because each grant takes a lock.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The number of steps between two checks. A step takes up to a microsecond, so a search ends within a few milliseconds.
+/// Number of steps between two checks. A step takes up to a microsecond, so a search ends within a few milliseconds.
 const STEPS: usize = 2_048;
 
-/// Memory taken by a search. It is returned when this is dropped.
+/// Granted memory, returned on drop.
 pub type Taken = Box<dyn Any + Send>;
 
 pub trait Requester: Send + Sync {
-    /// Returns true when the client has disconnected.
     fn has_gone(&self) -> bool;
 
-    /// Returns true when the time limit of the search is exceeded.
     fn is_late(&self) -> bool;
 
-    /// Takes memory for the search.
-    ///
-    /// # Errors
-    /// If the memory is not available.
     fn take(&self, bytes: usize) -> Result<Taken, Shortage>;
 }
 
-/// The reason why a search gets no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// Other requests use it. A retry may succeed.
+    /// A retry may succeed.
     InUse,
-    /// The search needs more than the maximum for one search.
     TooLarge,
 }
 
-/// The limits of one search. Clones share them.
 #[derive(Clone)]
 pub struct SearchLimits {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    /// `None` for searches without limits.
     requester: Option<Arc<dyn Requester>>,
-    /// The first error of a check or a charge. All later checks return it.
+    /// First error of a check or charge; all later ones return it.
     failure: Arc<OnceLock<Error>>,
     memory: Mutex<Memory>,
 }
@@ -68,7 +58,6 @@ impl SearchLimits {
         Self::new(Some(requester), Arc::default())
     }
 
-    /// Returns unlimited limits, for work without a client, and for tests.
     #[must_use]
     pub fn none() -> Self {
         Self::new(None, Arc::default())
@@ -78,17 +67,14 @@ impl SearchLimits {
         Self { inner: Arc::new(Inner { requester, failure, memory: Mutex::default() }) }
     }
 
-    /// Returns the same limits with separately accounted memory, which is returned when the last clone is dropped. A
-    /// request with several searches must use one for each.
+    /// Returns the same limits with a separate memory account, which ends with the last clone. Each search of a request
+    /// needs one.
     #[must_use]
     pub fn scope(&self) -> Self {
         Self::new(self.inner.requester.clone(), Arc::clone(&self.inner.failure))
     }
 
-    /// Checks that the client is still connected, that time is left, and that no earlier check or charge failed.
-    ///
-    /// # Errors
-    /// If the search must end.
+    /// Fails after a disconnection, a timeout, or an earlier failure.
     pub fn check(&self) -> Result<()> {
         let Some(requester) = &self.inner.requester else { return self.checked() };
         self.checked()?;
@@ -108,10 +94,7 @@ impl SearchLimits {
         }
     }
 
-    /// Charges memory before its allocation.
-    ///
-    /// # Errors
-    /// If the memory is not available. Later checks then fail, too.
+    /// The caller must charge memory before its allocation. After a failure all later checks fail.
     pub fn charge(&self, bytes: usize) -> Result<()> {
         let Some(requester) = &self.inner.requester else { return self.checked() };
         self.checked()?;
@@ -127,17 +110,16 @@ impl SearchLimits {
         Ok(())
     }
 
-    /// Makes all later checks fail with this error, unless they fail already. Returns the error of these checks.
+    /// Makes all later checks fail with this error, unless they fail already. Returns their error.
     pub(crate) fn fail(&self, error: Error) -> Error {
         self.inner.failure.get_or_init(|| error).clone()
     }
 
-    /// Returns a counter of steps that checks the limits periodically.
     pub(crate) fn steps(&self) -> Steps {
         Steps { limits: self.clone(), left: STEPS }
     }
 
-    /// Sorts in steps: unlike the standard library's sort, this one can end early.
+    /// Unlike the standard library's sort, this stable sort can end early.
     pub(crate) fn sort<T>(&self, items: Vec<T>, is_before: impl Fn(&T, &T) -> std::cmp::Ordering) -> Result<Vec<T>> {
         if items.len() <= SORTED_TOGETHER {
             let mut items = items;
@@ -175,7 +157,6 @@ impl SearchLimits {
         let (mut one, mut other) = (one.into_iter().peekable(), other.into_iter().peekable());
         while let (Some(first), Some(second)) = (one.peek(), other.peek()) {
             steps.take(1)?;
-            // Stable: among equal items, those of the first list come first.
             let next = if is_before(second, first).is_lt() { other.next() } else { one.next() };
             merged.extend(next);
         }
@@ -203,7 +184,6 @@ impl From<Shortage> for Error {
     }
 }
 
-/// Counts steps, and checks the limits periodically.
 #[derive(Clone, Debug)]
 pub(crate) struct Steps {
     limits: SearchLimits,

@@ -1,14 +1,14 @@
-//! Queries as trees: the result of parsing with either grammar, or built directly. Strings are terms of the index:
-//! analyzers were already applied.
+//! [`Query`]: the result of parsing, or built by the caller. Strings are terms of the index: analyzers were already
+//! applied.
 
 use std::ops::Bound;
 
-/// A query. Field names are those of index functions; `_id` is a string field of every document.
+/// Field names are those of index functions; `_id` is a string field of every document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Query {
     All,
     None,
-    /// Documents with this term in a text, or with this string.
+    /// Matches a term of a text, or a string.
     Term {
         field: String,
         text: String,
@@ -17,24 +17,20 @@ pub enum Query {
         field: String,
         value: f64,
     },
-    /// Documents with these terms at these relative positions.
     Phrase {
         field: String,
-        /// Terms, each with its position. Several at one position are alternatives.
         terms: Vec<(u32, String)>,
-        /// Maximum total displacement.
         slop: u32,
     },
     Prefix {
         field: String,
         prefix: String,
     },
-    /// Documents with a term that matches a pattern: `*` for any text, `?` for any character, `\` as escape.
+    /// `*` matches any text, `?` any character; `\` escapes.
     Wildcard {
         field: String,
         pattern: String,
     },
-    /// Documents with a term that matches as a whole, in Lucene's syntax of regular expressions.
     Regex {
         field: String,
         pattern: String,
@@ -45,7 +41,7 @@ pub enum Query {
         /// Maximum number of edits, at most 2.
         edits: u8,
     },
-    /// Documents with a term in a range of strings, by bytes.
+    /// Strings are ordered by bytes.
     Range {
         field: String,
         lower: Bound<String>,
@@ -60,26 +56,23 @@ pub enum Query {
         field: String,
     },
     Boolean(Boolean),
-    /// A query with weighted matches.
     Boost(Box<Query>, f32),
-    /// A query whose matches have a constant score.
     Constant(Box<Query>, f32),
     Intervals {
         field: String,
         source: Interval,
     },
-    /// Documents with the nearest vectors to a given one; the score is the similarity.
     Nearest(Nearest),
 }
 
-/// Queries that a document must, should or must not match. A query with exclusions only finds nothing.
+/// A query with only exclusions matches nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Boolean {
     /// Required, and part of the score.
     pub must: Vec<Query>,
     /// Required, and not part of the score.
     pub filter: Vec<Query>,
-    /// Optional, and part of the score. At least one is required if nothing else is.
+    /// Part of the score. At least one is required if `must` and `filter` are empty.
     pub should: Vec<Query>,
     pub must_not: Vec<Query>,
     pub minimum_should_match: usize,
@@ -87,11 +80,11 @@ pub struct Boolean {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nearest {
-    /// Field name, which must be in the definition of the index.
+    /// Must be in the definition of the index.
     pub field: String,
     pub vector: Vec<f32>,
     pub count: usize,
-    /// Number of candidates per segment during the search: more improve the recall, and take longer.
+    /// Number of candidates per segment: more improve the recall, and take longer.
     pub candidates: usize,
     pub filter: Option<Box<Query>>,
 }
@@ -100,9 +93,9 @@ pub struct Nearest {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Interval {
     Term(String),
-    /// Positions of any term with a prefix (`fn:prefix`), of a pattern, or within an edit distance.
+    /// Positions of the terms of a prefix, pattern or fuzzy query.
     Terms(Box<Query>),
-    /// The intervals in sequence without gaps.
+    /// In sequence without gaps.
     Phrase(Vec<Interval>),
     Ordered(Vec<Interval>),
     Unordered(Vec<Interval>),
@@ -110,21 +103,16 @@ pub enum Interval {
     Or(Vec<Interval>),
     AtLeast(usize, Vec<Interval>),
     MaxWidth(u32, Box<Interval>),
-    /// Intervals with at most this many positions between their parts.
     MaxGaps(u32, Box<Interval>),
-    /// Intervals extended by this many positions before and after.
     Extend(Box<Interval>, u32, u32),
-    /// Intervals of the first source with a relation to the second.
     Filter(Relative, Box<Interval>, Box<Interval>),
-    /// Intervals of the first source that are within this distance of the second, or not.
+    /// Intervals of the first source whose distance from the second is at most the number (true), or greater (false).
     Within(Box<Interval>, u32, Box<Interval>, bool),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relative {
-    /// They end before one starts.
     Before,
-    /// They start after one has ended.
     After,
     Containing,
     NotContaining,

@@ -1,4 +1,4 @@
-//! [`Request`]: a search with its parameters. Parameters with a syntax of their own are parsed here.
+//! [`Request`]: a search with its parameters, and the parsers of parameters with a syntax.
 
 use std::ops::Bound;
 
@@ -7,12 +7,9 @@ use crate::query::Query;
 
 pub const DEFAULT_LIMIT: usize = 25;
 
-/// Default number of counted values of a field, and the maximum.
 pub const DEFAULT_TOP_N: usize = 10;
-/// See [`DEFAULT_TOP_N`].
 pub const MAX_TOP_N: usize = 1_000;
 
-/// Default number of candidates of a nearest-neighbour search.
 pub const DEFAULT_CANDIDATES: usize = 50;
 
 pub const MAX_CANDIDATES: usize = 10_000;
@@ -25,26 +22,21 @@ pub struct Request {
     pub limit: usize,
     /// Order of hits; empty for relevance.
     pub sort: Vec<Sort>,
-    /// Bookmark of an earlier result, to continue after its hits.
     pub bookmark: Option<String>,
     /// Fields whose values are counted among all hits.
     pub counts: Vec<String>,
-    /// Maximum number of values for each of them; `None` for all.
+    /// Maximum number of counted values per field; `None` for all.
     pub top_n: Option<usize>,
-    /// Fields whose numbers are counted in ranges.
     pub ranges: Vec<(String, Vec<Range>)>,
-    /// For each list, restricts hits to those with one of the values (after the first element) in the field (the first
-    /// element).
+    /// Each list is a field and its permitted values; a hit must match all lists.
     pub drilldown: Vec<Vec<String>>,
     pub group: Option<Grouping>,
-    /// Fragments of stored texts with highlighted words.
     pub highlight: Option<Highlighting>,
-    /// Stored fields to return; `None` for all.
+    /// `None` for all stored fields.
     pub include_fields: Option<Vec<String>>,
 }
 
 impl Request {
-    /// Creates a request for `query` with default parameters.
     #[must_use]
     pub fn new(query: Query) -> Self {
         Self {
@@ -67,20 +59,18 @@ impl Request {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sort {
     pub by: SortBy,
-    /// True for descending order. For [`SortBy::Relevance`], true for ascending scores.
+    /// For [`SortBy::Relevance`], true means ascending scores.
     pub descending: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum SortBy {
-    /// Score, the highest first.
     Relevance,
     Id,
     Field(String),
     StringField(String),
     NumberField(String),
-    /// Distance of a point (longitude and latitude in these fields, in degrees) from another one, in kilometres or
-    /// miles.
+    /// Distance from a point in kilometres or miles; the fields contain degrees.
     Distance {
         longitude_field: String,
         latitude_field: String,
@@ -99,30 +89,24 @@ pub struct Range {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grouping {
-    /// Field of the groups; hits without it form a group, too.
+    /// Hits without the field form a group, too.
     pub field: String,
     pub limit: usize,
-    /// Order of groups, by their first hits.
     pub sort: Vec<Sort>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Highlighting {
-    /// Fields, which must be stored.
+    /// Fields to highlight, which must be stored.
     pub fields: Vec<String>,
-    /// Text before each match.
     pub pre_tag: String,
-    /// Text after each match.
     pub post_tag: String,
     pub number: usize,
     pub size: usize,
 }
 
 impl Sort {
-    /// Parses an element of `sort` of `_nouveau`: `name`, `-name`, `+name`, including `relevance` and `_id`.
-    ///
-    /// # Errors
-    /// If it is invalid.
+    /// Parses an element of `sort` of `_nouveau`: `name`, `-name` or `+name`; `relevance` and `_id` are also names.
     pub fn parse(text: &str) -> Result<Self> {
         let (descending, name) = sign(text);
         let is_name =
@@ -149,9 +133,6 @@ pub(crate) fn sign(text: &str) -> (bool, &str) {
 impl Sort {
     /// Parses an element of `sort` of `_search`: `name<number>`, `name<string>`, `<score>`, `<doc>` or
     /// `<distance,longitude field,latitude field,longitude,latitude,km or mi>`, with an optional sign.
-    ///
-    /// # Errors
-    /// If it is invalid.
     pub fn parse_classic(text: &str) -> Result<Self> {
         let unknown = || Error::bad_request(format!("Unrecognized sort parameter: {text}"));
         let (descending, rest) = sign(text);
@@ -194,9 +175,6 @@ fn distance(text: &str) -> Option<SortBy> {
 
 impl Range {
     /// Parses a range of `_search`: `[0 TO 100}`, with `*` for an open end.
-    ///
-    /// # Errors
-    /// If it is invalid.
     pub fn parse_classic(label: &str, text: &str) -> Result<Self> {
         let invalid = || Error::bad_request(format!("{text} was not a well-formed range specification"));
         let first = text.chars().next().ok_or_else(invalid)?;

@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::config::check::Severity;
 use crate::config::presets::Preset;
 use crate::config::show::check_file;
-use crate::config::{Configuration, Given, Options, guide};
+use crate::config::{Configuration, Options, Override, guide};
 use crate::environment::{self, data_directory};
 use crate::manual::{self, CompletionsArgs, ManArgs};
 use settee_admin::backup::commands::{BackupArgs, RestoreArgs};
@@ -44,8 +44,8 @@ pub(crate) enum Command {
     /// only. Create one with COUCHDB_USER and COUCHDB_PASSWORD in the environment of the first start, or with `name =
     /// password` in the section `admins` of the configuration file: it is stored hashed.
     ///
-    /// Settings are read from a preset, DIR/local.ini, DIR/local.d/*.ini, the environment (SETTEE_SECTION__KEY=value) and --set.
-    /// Later sources take precedence. `settee config --defaults` prints all settings.
+    /// Settings are read from a preset, DIR/local.ini, DIR/local.d/*.ini, the environment (SETTEE_SECTION__KEY=value)
+    /// and --set. Later sources take precedence. `settee config --defaults` prints all settings.
     #[command(verbatim_doc_comment)]
     Serve(ServeArgs),
     /// Print the default settings, print the settings in force, or check a configuration file
@@ -96,9 +96,9 @@ pub(crate) enum Command {
     ///
     /// Reads a data directory without modifying it, and writes into a running Settee: databases with all leaf revisions
     /// and their histories, attachments as they are stored, local documents, security objects, limits and users; with
-    /// --config also administrators and the settings that applications depend on. Documents of _replicator are copied to
-    /// replicator_paused, where no replication runs. Torn and damaged files are read as far as possible; what is lost is
-    /// listed. An interrupted run can be resumed. Then compare both sides:
+    /// --config also administrators and the settings that applications depend on. Documents of _replicator are copied
+    /// to replicator_paused, where no replication runs. Torn and damaged files are read as far as possible; what is
+    /// lost is listed. An interrupted run can be resumed. Then compare both sides:
     ///
     ///   settee import-files /opt/couchdb/data --config /opt/couchdb/etc --to http://admin:password@127.0.0.1:5984
     ///   settee import-files /opt/couchdb/data --to http://admin:password@127.0.0.1:5984 --verify
@@ -183,11 +183,12 @@ pub(crate) struct ServeArgs {
 pub(crate) struct SettingsArgs {
     /// The configuration file [default: SETTEE_CONFIG, or local.ini in the data directory]
     ///
-    /// Of a directory of CouchDB's, such as /opt/couchdb/etc, the files in default.d, local.ini and local.d are read, and
-    /// then local.ini in the data directory.
+    /// Of a directory of CouchDB's, such as /opt/couchdb/etc, the files in default.d, local.ini and local.d are read,
+    /// and then local.ini in the data directory.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Settings for an application, which all other sources override [default: SETTEE_PRESET]; see `settee config presets`
+    /// Settings for an application, which all other sources override [default: SETTEE_PRESET]; see `settee config
+    /// presets`
     #[arg(long, value_name = "NAME")]
     preset: Option<Preset>,
     /// A setting that overrides files and environment; can be given several times
@@ -200,16 +201,15 @@ impl SettingsArgs {
         environment::configuration(self.config.as_deref())
     }
 
-    pub(crate) fn preset(&self) -> anyhow::Result<Vec<Given>> {
+    pub(crate) fn preset(&self) -> anyhow::Result<Vec<Override>> {
         let preset = self.preset.map_or_else(environment::preset, |preset| Ok(Some(preset)))?;
         Ok(preset.map(Preset::given).unwrap_or_default())
     }
 
-    /// The settings of the command line.
-    pub(crate) fn given(&self) -> impl Iterator<Item = Given> {
+    pub(crate) fn given(&self) -> impl Iterator<Item = Override> {
         self.set.iter().cloned().map(|(section, key, value)| {
-            let place = format!("--set {section}/{key}");
-            Given { section, key, value, place }
+            let source = format!("--set {section}/{key}");
+            Override { section, key, value, source }
         })
     }
 }
@@ -297,11 +297,11 @@ impl ConfigArgs {
 
 fn show(data: &Path, storage: Option<&String>, settings: &SettingsArgs) -> anyhow::Result<ExitCode> {
     let mut overrides = environment::settings();
-    overrides.extend(storage.map(|url| Given {
+    overrides.extend(storage.map(|url| Override {
         section: "storage".to_owned(),
         key: "url".to_owned(),
         value: url.clone(),
-        place: "--storage".to_owned(),
+        source: "--storage".to_owned(),
     }));
     overrides.extend(settings.given());
     let options = Options {
@@ -312,7 +312,7 @@ fn show(data: &Path, storage: Option<&String>, settings: &SettingsArgs) -> anyho
         admin: None,
         entropy: Arc::new(environment::random),
     };
-    let configuration = Configuration::look(options)?;
+    let configuration = Configuration::open_without_corrections(options)?;
     let notices = read_shared(&configuration, data)?;
     for notice in &notices {
         print_text(&format!("; {notice}\n"));
@@ -329,9 +329,9 @@ fn show(data: &Path, storage: Option<&String>, settings: &SettingsArgs) -> anyho
 /// remarks about them.
 fn read_shared(configuration: &Configuration, data: &Path) -> anyhow::Result<Vec<String>> {
     let Some(options) = storage::chosen(configuration)? else {
-        let unknown = |place| {
+        let unknown = |source| {
             format!(
-                "The data is in PostgreSQL: {place}. Settings that its nodes share are shown only with --storage URL"
+                "The data is in PostgreSQL: {source}. Settings that its nodes share are shown only with --storage URL"
             )
         };
         return Ok(storage::elsewhere(data).map(unknown).into_iter().collect());
@@ -351,15 +351,15 @@ fn read_shared(configuration: &Configuration, data: &Path) -> anyhow::Result<Vec
 fn check(file: &Path) -> anyhow::Result<ExitCode> {
     let found = check_file(file)?;
     for (severity, text) in &found {
-        let mark = if *severity == Severity::Wrong { "WRONG" } else { "note " };
+        let mark = if *severity == Severity::Mistake { "WRONG" } else { "note " };
         print_text(&format!("{mark}  {text}\n"));
     }
-    if found.iter().all(|(severity, _)| *severity != Severity::Wrong) {
+    if found.iter().all(|(severity, _)| *severity != Severity::Mistake) {
         print_text(&format!("{} is valid\n", file.display()));
     }
     Ok(verdict(found.iter().map(|(severity, _)| *severity)))
 }
 
 fn verdict(mut found: impl Iterator<Item = Severity>) -> ExitCode {
-    if found.any(|severity| severity == Severity::Wrong) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if found.any(|severity| severity == Severity::Mistake) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

@@ -14,11 +14,10 @@ use crate::environment;
 
 const SINGLE: &str = "nonode@nohost";
 
-/// Maximum number of attempts to join under a name that another node holds. A killed node is removed only after a few
-/// seconds.
+/// Attempts to join under a name that another node holds. A killed node is removed only after a few seconds.
 const ATTEMPTS_MAX: u32 = 4;
 
-const TRY_WAIT: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn name(configuration: &Configuration) -> anyhow::Result<String> {
     let is_sole = storage::URL.of(configuration).is_empty();
@@ -31,7 +30,8 @@ pub(crate) fn name(configuration: &Configuration) -> anyhow::Result<String> {
     Ok(name)
 }
 
-/// Default address at which other nodes reach this one: the listening address, or the host name if that is unspecified.
+/// Address at which other nodes reach this one by default: the listening address, or the host name if that is
+/// unspecified.
 fn address(listens: SocketAddr, hostname: &str) -> String {
     if listens.ip().is_unspecified() {
         format!("http://{hostname}:{}/", listens.port())
@@ -69,7 +69,7 @@ impl Membership {
                 Err(error) if attempts < ATTEMPTS_MAX => {
                     tracing::warn!(name = membership.name, %error, "cannot join the other nodes yet");
                     attempts += 1;
-                    tokio::time::sleep(TRY_WAIT).await;
+                    tokio::time::sleep(RETRY_INTERVAL).await;
                 }
                 Err(error) => {
                     bail!(
@@ -81,7 +81,6 @@ impl Membership {
         }
     }
 
-    /// A message about the other nodes on the store, or `None` without any.
     pub(crate) fn notice(&self) -> Option<String> {
         if self.engine.members().is_sole() {
             return None;
@@ -94,7 +93,6 @@ impl Membership {
         })
     }
 
-    /// Announces to the other nodes that this node is about to end.
     pub(crate) async fn end(&self) {
         let engine = Arc::clone(&self.engine);
         let left = tokio::task::spawn_blocking(move || engine.members().leave()).await;

@@ -14,7 +14,6 @@ use settee_api::Node;
 use settee_model::json::{write_array, write_string};
 use settee_storage::Engine;
 
-/// Removes the socket when dropped.
 pub(crate) struct Control {
     path: PathBuf,
 }
@@ -24,21 +23,19 @@ struct Served {
     node: Arc<Node>,
     engine: Arc<dyn Engine>,
     url: String,
-    /// The last number; serializes checkpoints.
-    making: Mutex<u64>,
+    checkpoint_lock: Mutex<u64>,
 }
 
 impl Control {
     pub(crate) fn start(data: &Path, url: String, node: Arc<Node>, engine: Arc<dyn Engine>) -> anyhow::Result<Self> {
         let path = data.join(SOCKET);
-        // The lock is held, so no process listens on an existing socket.
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path).with_context(|| {
             format!("{} cannot be created; the path of the data directory may be too long", path.display())
         })?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
             .context("the permissions of the control socket cannot be set")?;
-        let served = Arc::new(Served { data: data.to_owned(), node, engine, url, making: Mutex::default() });
+        let served = Arc::new(Served { data: data.to_owned(), node, engine, url, checkpoint_lock: Mutex::default() });
         let listen = move || {
             for stream in listener.incoming().flatten() {
                 let served = Arc::clone(&served);
@@ -105,7 +102,6 @@ impl Served {
         out
     }
 
-    /// Reads the current contents of all databases. Ends when the connection ends.
     fn verify(&self, writer: &mut UnixStream) -> anyhow::Result<()> {
         let mut written = Ok(());
         settee_admin::verify::databases(self.engine.as_ref(), &mut |line| {
@@ -115,7 +111,7 @@ impl Served {
         written
     }
 
-    /// Makes a checkpoint and keeps it until the client disconnects.
+    /// Keeps the checkpoint until the client disconnects.
     fn hold_checkpoint(&self, mut reader: impl std::io::Read, writer: &mut UnixStream) -> anyhow::Result<()> {
         let lent = match self.checkpoint() {
             Ok(lent) => lent,
@@ -128,14 +124,14 @@ impl Served {
         write_string(&mut out, &lent.0.display().to_string());
         out.push(b'}');
         write_line(writer, out)?;
-        // Copying may take hours. The checkpoint is kept until the connection ends for any reason.
+        // Copying may take hours.
         writer.set_read_timeout(None)?;
         let _ = reader.read(&mut [0]);
         Ok(())
     }
 
     fn checkpoint(&self) -> anyhow::Result<Checkpoint> {
-        let mut number = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut number = self.checkpoint_lock.lock().unwrap_or_else(PoisonError::into_inner);
         *number += 1;
         Checkpoint::make(&self.data, &*self.engine, *number)
     }

@@ -9,15 +9,15 @@ use anyhow::{Context as _, bail};
 use clap::ValueEnum as _;
 
 use crate::config::presets::Preset;
-use crate::config::{AdminSeed, Given};
+use crate::config::{AdminSeed, Override};
 pub(crate) use settee_admin::environment::{data_directory, monotonic_us, now_ms, now_us, random, random_u64, text};
 use settee_settings::{SETTINGS, Setting};
 
-/// Nice value of threads for long work. A busy server leaves about a tenth of a processor to each of them.
+/// A busy server leaves about a tenth of a processor to each thread of this nice value.
 const NICENESS: i32 = 10;
 
-/// Lowers the priority of the calling thread. Errors are ignored.
-pub(crate) fn give_way() {
+/// Errors are ignored.
+pub(crate) fn lower_priority() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
     // A thread that never sleeps keeps the rest of its time slice of some milliseconds.
@@ -25,17 +25,15 @@ pub(crate) fn give_way() {
 }
 
 /// Settings of the environment: `SETTEE_SECTION__KEY=value`. All characters except letters and digits become `_` in
-/// these names; known settings are matched by that form, unknown ones are converted to lower case.
-pub(crate) fn settings() -> Vec<Given> {
-    let given = |name: &str, (section, key, value)| Given { section, key, value, place: name.to_owned() };
+/// these names. Known settings are matched by that form, unknown ones are converted to lower case.
+pub(crate) fn settings() -> Vec<Override> {
+    let given = |name: &str, (section, key, value)| Override { section, key, value, source: name.to_owned() };
     let of = |name: &str, section: &str, key: &str, value: Option<String>| {
         value.map(|value| given(name, (section.to_owned(), key.to_owned(), value)))
     };
     let node = of("NODENAME", "cluster", "node", text("NODENAME").map(|host| node_name(&host)));
-    // `check_files` reports unreadable files.
     let secret = of("COUCHDB_SECRET", "chttpd_auth", "secret", secret("COUCHDB_SECRET").ok().flatten());
     let storage = of("SETTEE_STORAGE", "storage", "url", text("SETTEE_STORAGE"));
-    // A variable that is not valid text is ignored.
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     node.into_iter()
@@ -62,12 +60,10 @@ fn setting(name: &str, value: String) -> Option<(String, String, String)> {
     })
 }
 
-/// The name of this machine; empty if it has none.
 pub(crate) fn hostname() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
-/// The given configuration, or that of SETTEE_CONFIG.
 pub(crate) fn configuration(given: Option<&Path>) -> Option<PathBuf> {
     given.map(Path::to_owned).or_else(|| text("SETTEE_CONFIG").map(PathBuf::from))
 }
@@ -75,12 +71,12 @@ pub(crate) fn configuration(given: Option<&Path>) -> Option<PathBuf> {
 pub(crate) fn preset() -> anyhow::Result<Option<Preset>> {
     let Some(name) = text("SETTEE_PRESET") else { return Ok(None) };
     let Ok(preset) = Preset::from_str(&name, false) else {
-        bail!("SETTEE_PRESET={name} is no preset; `settee config presets` lists them")
+        bail!("SETTEE_PRESET={name} is not a preset; `settee config presets` lists them")
     };
     Ok(Some(preset))
 }
 
-/// A variable, or the content of the file that the variable `NAME_FILE` names.
+/// Returns a variable, or the content of the file that the variable `NAME_FILE` names.
 fn secret(name: &str) -> anyhow::Result<Option<String>> {
     let file = format!("{name}_FILE");
     let (None, Some(path)) = (text(name), text(&file)) else { return Ok(text(name)) };
@@ -92,8 +88,7 @@ pub(crate) fn check_files() -> anyhow::Result<()> {
     ["COUCHDB_USER", "COUCHDB_PASSWORD", "COUCHDB_SECRET"].into_iter().try_for_each(|name| secret(name).map(drop))
 }
 
-/// The admin from `COUCHDB_USER` and `COUCHDB_PASSWORD`. Setting only one of them is an error, because the server would
-/// be left open.
+/// Setting only one of `COUCHDB_USER` and `COUCHDB_PASSWORD` is an error, because the server would be left open.
 pub(crate) fn admin() -> anyhow::Result<Option<AdminSeed>> {
     match (secret("COUCHDB_USER")?, secret("COUCHDB_PASSWORD")?) {
         (Some(name), Some(password)) => Ok(Some(AdminSeed { name, password })),
@@ -107,7 +102,7 @@ pub(crate) fn admin() -> anyhow::Result<Option<AdminSeed>> {
     }
 }
 
-/// The commands of query servers as in CouchDB 3: `COUCHDB_QUERY_SERVER_PYTHON` is the one for the language `python`.
+/// As in CouchDB 3, `COUCHDB_QUERY_SERVER_PYTHON` is the command for the language `python`.
 pub(crate) fn query_servers() -> BTreeMap<String, String> {
     let server = |(name, command): (OsString, OsString)| {
         let language = name.to_str()?.strip_prefix("COUCHDB_QUERY_SERVER_")?.to_ascii_lowercase();
@@ -117,16 +112,15 @@ pub(crate) fn query_servers() -> BTreeMap<String, String> {
     std::env::vars_os().filter_map(server).collect()
 }
 
-/// True if `COUCHDB_NATIVE_QUERY_SERVER_ERLANG` is set and not empty.
 pub(crate) fn is_native_erlang_on() -> bool {
     std::env::var_os("COUCHDB_NATIVE_QUERY_SERVER_ERLANG").is_some_and(|value| !value.is_empty())
 }
 
-/// The environment of query servers: search paths, user and locale. Never secrets such as `COUCHDB_PASSWORD`.
+/// Search paths, user and locale, but never secrets such as `COUCHDB_PASSWORD`.
 pub(crate) fn for_query_servers() -> Vec<(OsString, OsString)> {
-    const KEPT: [&str; 8] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"];
+    const INHERITED_VARIABLES: [&str; 8] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"];
     let variable = |name: &str| Some((OsString::from(name), std::env::var_os(name)?));
-    let mut kept: Vec<_> = KEPT.into_iter().filter_map(variable).collect();
+    let mut kept: Vec<_> = INHERITED_VARIABLES.into_iter().filter_map(variable).collect();
     if !kept.iter().any(|(name, _)| name == "LANG" || name == "LC_ALL") {
         // Lines are UTF-8, and many programs depend on this variable.
         kept.push(("LANG".into(), "C.UTF-8".into()));

@@ -1,8 +1,5 @@
-//! Background work on indexes: stale indexes are updated, as by CouchDB's daemon ken, and unused ones are removed after
-//! a grace period.
-//!
-//! [`Indexing`] schedules the builds and limits their number; `settee_views` performs them and keeps them within their
-//! budget.
+//! [`Indexing`]: background work on indexes. Stale indexes are updated, as by CouchDB's daemon ken, and unused ones are
+//! removed after a grace period.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -24,21 +21,19 @@ use crate::config::Configuration;
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests;
 
-/// Time limit for builds to save their progress when the server stops.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// Builds must save their progress within this time when the server stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Scheduler of background index work.
 pub(crate) struct Indexing {
     catalog: Arc<Catalog>,
     views: Arc<Views>,
     searches: Arc<Searches>,
     configuration: Arc<Configuration>,
-    /// Names of databases with new changes.
     changed: Mutex<BTreeSet<String>>,
     wakeup: Notify,
-    /// The design documents that are being processed. The value is true if they must be checked again afterwards.
+    /// The value is true if the design document must be checked again afterwards.
     running: Mutex<HashMap<Job, bool>>,
-    /// Permits for builds of any length; short ones have further permits.
+    /// Permits for builds of any length. Short ones have further permits.
     batch: Semaphore,
     incremental: Semaphore,
     is_over: AtomicBool,
@@ -74,7 +69,6 @@ impl Indexing {
         })
     }
 
-    /// Starts the tasks on the runtime of the caller.
     pub(crate) fn start(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         self.apply_budget();
         let watched = Arc::downgrade(self);
@@ -92,7 +86,6 @@ impl Indexing {
         self.wakeup.notify_one();
     }
 
-    /// Stops builds, which save their progress.
     pub(crate) async fn stop(&self) {
         self.is_over.store(true, Ordering::Relaxed);
         let (views, searches) = (Arc::clone(&self.views), Arc::clone(&self.searches));
@@ -100,7 +93,7 @@ impl Indexing {
             views.stop();
             searches.stop();
         };
-        let stopped = tokio::time::timeout(TIMEOUT, spawn_blocking(stop)).await;
+        let stopped = tokio::time::timeout(STOP_TIMEOUT, spawn_blocking(stop)).await;
         if stopped.is_err() {
             tracing::warn!("a build of an index did not end in time; it resumes from its last checkpoint");
         }
@@ -124,7 +117,6 @@ impl Indexing {
     }
 
     async fn update_lagging(self: Arc<Self>) {
-        // Builds that were interrupted by the end of the previous process.
         match self.views.interrupted() {
             Ok(names) => self.changed.lock().extend(names),
             Err(error) => tracing::warn!(%error, "the search for interrupted builds of indexes failed"),
@@ -144,7 +136,6 @@ impl Indexing {
         }
     }
 
-    /// The design documents of a database whose indexes must be updated automatically.
     fn designs(&self, name: &str) -> Vec<(Arc<Database>, DesignDocument)> {
         let designs = || {
             let database = match self.catalog.database(name) {
@@ -168,14 +159,13 @@ impl Indexing {
     fn begin(self: &Arc<Self>, database: Arc<Database>, design: DesignDocument) {
         let job = (database.name().to_owned(), design.id.to_string());
         if let Some(again) = self.running.lock().get_mut(&job) {
-            // The design document itself may have changed.
             *again = true;
             return;
         }
         self.running.lock().insert(job.clone(), false);
         let indexing = Arc::clone(self);
         tokio::spawn(async move {
-            indexing.follow(&database, &Arc::new(design)).await;
+            indexing.update_until_current(&database, &Arc::new(design)).await;
             if indexing.running.lock().remove(&job) == Some(true) {
                 indexing.changed.lock().insert(job.0);
                 indexing.wakeup.notify_one();
@@ -183,8 +173,8 @@ impl Indexing {
         });
     }
 
-    /// Updates the indexes of a design document until they are current.
-    async fn follow(self: &Arc<Self>, database: &Arc<Database>, design: &Arc<DesignDocument>) {
+    /// Returns when the indexes of the design document are current.
+    async fn update_until_current(self: &Arc<Self>, database: &Arc<Database>, design: &Arc<DesignDocument>) {
         while let Some(lag) = self.lag(database, design).await {
             let settings = self.settings();
             let permit = if lag > settings.max_incremental_updates {
@@ -218,14 +208,12 @@ impl Indexing {
         spawn_blocking(lag).await.ok().flatten()
     }
 
-    /// Updates the indexes once. Returns true if more work may remain.
+    /// Returns true if more work may remain.
     fn update(&self, database: &Arc<Database>, design: &DesignDocument) -> bool {
         let views = self.update_views(database, design);
-        // Searches are updated even if views have failed.
         self.update_searches(database, design) && views
     }
 
-    /// True if the configuration enables a search interface.
     fn serves_searches(&self) -> bool {
         let configuration = self.configuration.as_ref();
         nouveau::ENABLE.of(configuration) || dreyfus::ENABLE.of(configuration)
@@ -268,7 +256,6 @@ impl Indexing {
         }
     }
 
-    /// Removes indexes that were unused for the grace period, one database after the other.
     fn collect(&self) {
         let grace_s = view_cleanup::GRACE.of(self.configuration.as_ref());
         let collect = |name: &str| {

@@ -13,18 +13,17 @@ use settee_views::Languages;
 use crate::config::Configuration;
 use crate::query_servers::QueryServers;
 
-/// Returns the languages by name. Built-in languages take precedence over configured ones.
+/// Built-in languages take precedence over configured ones.
 pub(crate) fn find(configuration: &Arc<Configuration>, data: &Path) -> anyhow::Result<Languages> {
-    let own = own(configuration)?;
+    let built_in = built_in(configuration)?;
     let others = QueryServers::start(configuration, &data.join("query_servers"));
     Ok(Arc::new(move |name: &str| {
-        own.iter().find(|language| language.name() == name).cloned().or_else(|| others.find(name))
+        built_in.iter().find(|language| language.name() == name).cloned().or_else(|| others.find(name))
     }))
 }
 
-/// The built-in languages. JavaScript that the native evaluator cannot run is executed in processes of this same
-/// program.
-fn own(configuration: &Arc<Configuration>) -> anyhow::Result<Vec<Arc<dyn Language>>> {
+/// JavaScript that the native evaluator cannot run is executed in processes of this same program.
+fn built_in(configuration: &Arc<Configuration>) -> anyhow::Result<Vec<Arc<dyn Language>>> {
     let program = std::env::current_exe().context("the path of this program cannot be determined")?;
     #[cfg(feature = "wasm")]
     let wasm = {

@@ -19,13 +19,12 @@ pub(crate) struct Opened {
     pub(crate) listeners: Vec<Listener>,
     pub(crate) addresses: Vec<String>,
     pub(crate) plain: SocketAddr,
-    /// Certificates that must be watched while the server runs.
+    /// Must be watched while the server runs.
     pub(crate) certificates: Option<Certificates>,
     /// Must be kept while the server runs.
     pub(crate) socket: Option<SocketFile>,
 }
 
-/// The reserved addresses of all configured listeners. They accept no connections yet.
 pub(crate) struct Reserved {
     plain: TcpSocket,
     tls: Option<(TcpSocket, Certificates)>,
@@ -72,7 +71,6 @@ impl Reserved {
     }
 }
 
-/// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
 fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpSocket> {
@@ -94,17 +92,14 @@ fn local(listener: &TcpListener) -> anyhow::Result<SocketAddr> {
     listener.local_addr().context("the listening address cannot be determined")
 }
 
-/// A Unix socket, removed when this is dropped.
 pub(crate) struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Another process may have removed it already.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// The path of a Unix socket, at which no server listens, and its permissions.
 struct UnixAddress {
     path: PathBuf,
     mode: u32,

@@ -1,15 +1,15 @@
 //! The `settee` program: command line, composition of the crates, and lifecycle of the process.
 //!
-//! `settee serve` serves until it is stopped; `settee worker` runs user functions; `settee-admin` has the commands on data.
+//! `settee serve` serves until it is stopped; `settee worker` runs user functions; `settee-admin` has the commands on
+//! data.
 
-mod aside;
 mod cli;
 mod cluster;
 mod config;
 mod control;
+mod couchdb_image;
 mod environment;
 mod indexing;
-mod inherited;
 mod keys;
 mod languages;
 mod listen;
@@ -19,13 +19,14 @@ mod manual;
 mod memory;
 mod node;
 mod operation;
+mod private_server;
 mod process;
 mod query_servers;
 mod replication;
 mod serve;
+mod startup_files;
 mod telemetry;
 mod tls;
-mod traces;
 mod uuids;
 
 use std::process::ExitCode;
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(args) => {
-            inherited::drop_root(&args.data).and_then(|()| serve::run(&args)).map(|()| ExitCode::SUCCESS)
+            couchdb_image::drop_root(&args.data).and_then(|()| serve::run(&args)).map(|()| ExitCode::SUCCESS)
         }
         Command::Worker => Ok(settee_js::worker_main()),
         #[cfg(feature = "wasm")]
@@ -60,7 +61,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::ImportFiles(args) => args.run(),
         Command::Import(args) => args.run(),
         Command::Export(args) => args.run(),
-        Command::Restore(args) => args.run(&|data| Ok(Box::new(aside::Aside::start(data)?))),
+        Command::Restore(args) => args.run(&|data| Ok(Box::new(private_server::PrivateServer::start(data)?))),
         Command::Config(args) => args.run(),
         Command::Completions(args) => {
             args.run();

@@ -1,7 +1,5 @@
-//! Background maintenance: databases with much garbage are compacted, one after the other; events of databases are
-//! stored for `_db_updates`; indexes are updated ([`Indexing`]); and the engine is maintained.
-//!
-//! [`Maintenance`] schedules the work; `settee_database` performs it.
+//! [`Maintenance`]: schedules background work. Databases with much garbage are compacted, one after the other; events
+//! of databases are stored for `_db_updates`; indexes are updated ([`Indexing`]); and the engine is maintained.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,7 +12,6 @@ use settee_api::Node;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Compaction, Database, DatabaseError, Garbage, Happened, throttled};
 use settee_settings::{compaction_daemon, global_changes, smoosh_ratio_dbs};
-use settee_storage::Shard;
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -25,7 +22,7 @@ use settee_admin::names;
 #[cfg(test)]
 mod tests;
 
-/// Number of obsolete purge records from which a database is compacted.
+/// A database with more obsolete purge records is compacted.
 const PURGES_MAX: u64 = 10_000;
 
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
@@ -40,16 +37,13 @@ pub(crate) struct Maintenance {
     pub(crate) data: PathBuf,
 }
 
-/// Maximum number of shards that are checked for damage outside of databases.
-const DISCARDED_MAX: usize = 100_000;
-
 pub(crate) struct Running {
     maintenance: Arc<Maintenance>,
     is_over: Arc<AtomicBool>,
     loops: Vec<JoinHandle<()>>,
 }
 
-/// Threshold for compactions: CouchDB's channel `ratio_dbs`.
+/// CouchDB's channel `ratio_dbs`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Threshold {
     /// Minimum ratio of the size of a database to its size after a compaction.
@@ -58,11 +52,9 @@ struct Threshold {
 }
 
 impl Maintenance {
-    /// Starts the tasks on the runtime of the caller.
     pub(crate) fn start(self, node: Arc<Node>) -> Running {
         let maintenance = Arc::new(self);
         names::write(&maintenance.data, maintenance.catalog.engine().as_ref());
-        maintenance.discard_damage();
         let is_over = Arc::new(AtomicBool::new(false));
         let wakeup = Arc::new(Notify::new());
         let waker = Arc::clone(&wakeup);
@@ -89,8 +81,7 @@ impl Maintenance {
         }
     }
 
-    /// Compacts the databases above the threshold. Databases that are not in memory and were not written since the last
-    /// check have no new garbage.
+    /// Databases that are not in memory and were not written since the last check have no new garbage.
     fn compact(&self, is_over: &AtomicBool) {
         let threshold = self.threshold();
         let mut names = std::mem::take(&mut *self.written.lock());
@@ -101,7 +92,6 @@ impl Maintenance {
             }
             let database = self.catalog.database(&name);
             match database.and_then(|database| self.compact_if_due(&database, threshold, is_over)) {
-                // The database was deleted concurrently.
                 Ok(()) | Err(DatabaseError::NotFound) => {}
                 Err(error) => tracing::warn!(%error, database = name, "a compaction failed"),
             }
@@ -125,23 +115,6 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Discards damage that concerns no database: in the space between two databases, and in the remains of deleted
-    /// ones.
-    fn discard_damage(&self) {
-        let engine = self.catalog.engine();
-        let damaged = engine.damaged_shards();
-        if damaged.is_empty() {
-            return;
-        }
-        let Ok(used) = settee_database::verify::shards(engine.as_ref()) else { return };
-        for shard in damaged.into_iter().flatten().take(DISCARDED_MAX).map(Shard).filter(|shard| !used.contains(shard))
-        {
-            if let Err(error) = self.catalog.drop_shard(shard) {
-                tracing::warn!(%error, shard = shard.0, "a damaged shard without a database was not dropped");
-            }
-        }
-    }
-
     fn keep_events(&self) {
         let events = self.catalog.activity().take();
         let written = events.iter().filter(|(_, happened)| *happened == Happened::Updated);
@@ -149,7 +122,6 @@ impl Maintenance {
         self.indexing.note(&events);
         if events.iter().any(|(_, happened)| matches!(happened, Happened::Created | Happened::Deleted)) {
             names::write(&self.data, self.catalog.engine().as_ref());
-            self.discard_damage();
         }
         if events.is_empty() || !global_changes::UPDATE_DB.of(self.configuration.as_ref()) {
             return;
@@ -169,7 +141,7 @@ impl Threshold {
     }
 }
 
-/// Runs the engine's maintenance, and logs when it starts and stops refusing writes.
+/// Logs when the engine starts and stops refusing writes.
 async fn maintain_engine(maintenance: Arc<Maintenance>) {
     let mut reply = maintenance.catalog.engine().check().err().map(|error| error.to_string());
     loop {
@@ -211,7 +183,6 @@ async fn record_history(node: Arc<Node>) {
 async fn keep_events(maintenance: Arc<Maintenance>, wakeup: Arc<Notify>) {
     loop {
         wakeup.notified().await;
-        // Events during the delay are written together.
         let delay_ms = global_changes::MAX_WRITE_DELAY.of(maintenance.configuration.as_ref());
         tokio::time::sleep(Duration::from_millis(delay_ms)).await;
         let working = Arc::clone(&maintenance);
@@ -222,12 +193,11 @@ async fn keep_events(maintenance: Arc<Maintenance>, wakeup: Arc<Notify>) {
 }
 
 impl Running {
-    /// Stops all tasks. An interrupted compaction resumes the next time it is due.
+    /// An interrupted compaction resumes the next time it is due.
     pub(crate) async fn stop(self) {
         self.is_over.store(true, Ordering::Relaxed);
         self.loops.iter().for_each(JoinHandle::abort);
         self.maintenance.indexing.stop().await;
-        // Stores the last events.
         if let Err(panic) = spawn_blocking(move || self.maintenance.keep_events()).await {
             tracing::error!(%panic, "storing events for _db_updates panicked");
         }

@@ -27,10 +27,8 @@ macro_rules! version {
     };
 }
 
-/// Output of `settee --version` after the name.
 #[cfg(not(target_feature = "crt-static"))]
 pub(crate) const VERSION: &str = version!("");
-/// Output of `settee --version` after the name.
 #[cfg(target_feature = "crt-static")]
 pub(crate) const VERSION: &str = version!(", without shared libraries");
 
@@ -61,8 +59,7 @@ impl ManArgs {
     }
 }
 
-/// The command line without hidden commands, which only a server runs.
-fn described() -> clap::Command {
+fn public_command() -> clap::Command {
     let all = Cli::command();
     let shown = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
     let mut shown = clap::Command::new("settee")
@@ -77,11 +74,10 @@ fn described() -> clap::Command {
 
 fn completions(shell: Shell) -> String {
     let mut out = Vec::new();
-    clap_complete::generate(shell, &mut described(), "settee", &mut out);
+    clap_complete::generate(shell, &mut public_command(), "settee", &mut out);
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// File names and texts of the manual pages; the page of the whole program is last.
 fn pages() -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     fn add(command: &clap::Command, pages: &mut Vec<(String, Vec<u8>)>) -> anyhow::Result<()> {
         for below in command.get_subcommands() {
@@ -90,16 +86,16 @@ fn pages() -> anyhow::Result<Vec<(String, Vec<u8>)>> {
         let page = Man::new(command.clone()).manual("Settee").source(concat!("settee ", env!("CARGO_PKG_VERSION")));
         let mut text = Vec::new();
         page.render(&mut text).context("a page cannot be created")?;
-        pages.push((page.get_filename(), unfilled(&String::from_utf8_lossy(&text)).into_bytes()));
+        pages.push((page.get_filename(), preserve_examples(&String::from_utf8_lossy(&text)).into_bytes()));
         Ok(())
     }
     let mut pages = Vec::new();
-    add(&described(), &mut pages)?;
+    add(&public_command(), &mut pages)?;
     Ok(pages)
 }
 
-/// Keeps lines that start with a space as they are, neither filled nor hyphenated, because they are examples.
-fn unfilled(page: &str) -> String {
+/// Lines that start with a space are examples, which must be neither filled nor hyphenated.
+fn preserve_examples(page: &str) -> String {
     let mut out = String::with_capacity(page.len());
     let mut inside = false;
     for line in page.lines() {
@@ -149,7 +145,7 @@ mod tests {
         let cases =
             [("a\n  b\n  c\nd\n", "a\n.nf\n  b\n  c\n.fi\nd\n"), ("  a\n", ".nf\n  a\n"), (".SH A\nb\n", ".SH A\nb\n")];
         for (page, expected) in cases {
-            assert_eq!(unfilled(page), expected);
+            assert_eq!(preserve_examples(page), expected);
         }
     }
 

@@ -1,5 +1,5 @@
-//! Memory limit of this process: the memory of the machine, or the lower limit of its control group. Only Linux reports
-//! it. Also the allocator, which returns freed memory to the system.
+//! Memory limit of this process, and its allocator, which returns freed memory to the system. The limit is the memory
+//! of the machine, or the lower limit of its control group. Only Linux reports it.
 
 use std::path::Path;
 
@@ -23,21 +23,20 @@ static SETUP: Option<&'static std::ffi::c_char> = {
     Some(unsafe { &*text.as_ptr() })
 };
 
-/// Assumed memory if the system does not report it.
-const UNKNOWN_BYTES: u64 = 1 << 30;
+const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
 
-/// Minimum budget; a smaller one would refuse ordinary documents.
-const LEAST_BYTES: u64 = 32 << 20;
+/// A smaller budget would refuse ordinary documents.
+const REQUEST_MEMORY_MIN: u64 = 32 << 20;
 
-/// The total memory for request bodies and responses in flight: `[chttpd] max_request_memory`, or a quarter of the
-/// memory.
+/// Limit of all request bodies and responses in flight: `[chttpd] max_request_memory`, or a quarter of the memory.
 pub(crate) fn for_requests(configuration: &Configuration) -> usize {
-    let quarter = || (all(&|path| std::fs::read_to_string(path).ok()).unwrap_or(UNKNOWN_BYTES) / 4).max(LEAST_BYTES);
+    let quarter = || {
+        (all(&|path| std::fs::read_to_string(path).ok()).unwrap_or(DEFAULT_MEMORY_BYTES) / 4).max(REQUEST_MEMORY_MIN)
+    };
     let bytes = chttpd::MAX_REQUEST_MEMORY.find(configuration).unwrap_or_else(quarter);
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// The memory in bytes, if a file that `read` returns states it.
 fn all(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let machine = read(Path::new("/proc/meminfo")).and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
@@ -48,7 +47,7 @@ fn all(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     machine.into_iter().chain(limits).min()
 }
 
-/// The limit of one line of `/proc/self/cgroup`, `ID:CONTROLLERS:PATH`, including its parent groups.
+/// Evaluates one line of `/proc/self/cgroup`, `ID:CONTROLLERS:PATH`, including its parent groups.
 fn group_limit(line: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?);

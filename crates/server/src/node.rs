@@ -20,10 +20,10 @@ use crate::config::Configuration;
 use crate::indexing::Indexing;
 use crate::maintenance::Maintenance;
 use crate::uuids::{Algorithm, Entropy, Uuids};
-use crate::{cluster, environment, keys, languages, memory, process};
+use crate::{cluster, environment, keys, languages, memory};
 use settee_admin::backends;
 
-/// Version of CouchDB whose interface is implemented.
+/// The interface of this version is implemented.
 const COUCHDB_VERSION: &str = "3.5.2";
 
 pub(crate) fn create_spill(data: &Path) -> anyhow::Result<()> {
@@ -35,7 +35,7 @@ pub(crate) fn catalog(engine: Arc<dyn Engine>) -> anyhow::Result<Arc<Catalog>> {
     Ok(Arc::new(Catalog::open(engine, environment::random_u64()).context("the databases cannot be read")?))
 }
 
-/// A node on the databases of `catalog`, and its background work, which is not started.
+/// Does not start the background work of the node.
 pub(crate) fn make(
     data: &Path,
     catalog: Arc<Catalog>,
@@ -84,7 +84,7 @@ pub(crate) fn make(
     Ok((node, maintenance))
 }
 
-/// Applies `[couchdb] max_dbs_open` to the number of databases in memory, now and after each change.
+/// Applies `[couchdb] max_dbs_open` now and after each change.
 fn limit_open_databases(configuration: &Arc<Configuration>, catalog: &Arc<Catalog>) {
     let limit = |configuration: &Configuration| {
         let limit = couchdb::MAX_DBS_OPEN.of(configuration);
@@ -100,17 +100,15 @@ fn limit_open_databases(configuration: &Arc<Configuration>, catalog: &Arc<Catalo
     });
 }
 
-/// Resources of this machine for the node.
 pub(crate) fn platform(configuration: &Configuration) -> anyhow::Result<Platform> {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let give_way = Arc::new(environment::give_way);
+    let lower_priority = Arc::new(environment::lower_priority);
     let request_memory_bytes = memory::for_requests(configuration);
     tracing::info!(
         bytes = request_memory_bytes,
         "memory for bodies of requests and responses: [chttpd] max_request_memory"
     );
-    let processor_time = Arc::new(process::processor_time_ms);
-    Ok(Platform { processors, processor_time, give_way, read_keys: keys::reader()?, request_memory_bytes })
+    Ok(Platform { processors, give_way: lower_priority, read_keys: keys::reader()?, request_memory_bytes })
 }
 
 fn views(
@@ -143,7 +141,6 @@ fn searches(views: &Arc<Views>, tasks: &Tasks, configuration: &Configuration) ->
     Searches::new(Arc::clone(views), tasks.clone(), Arc::new(log_line), caches, seed)
 }
 
-/// The configured limits of functions in design documents.
 fn function_limits(configuration: &Configuration) -> Limits {
     Limits {
         timeout_ms: couchdb::OS_PROCESS_TIMEOUT.of(configuration),

@@ -16,14 +16,13 @@ use crate::config::Configuration;
 use crate::log::Log;
 use crate::process;
 use crate::telemetry::Exporter;
-use settee_admin::backup::Board;
+use settee_admin::backup::BackupControl;
 
-/// Request to restart the program after the server has stopped.
 #[derive(Clone)]
 pub(crate) struct Restart {
     is_wanted: Arc<AtomicBool>,
     shutdown: Shutdown,
-    /// Path of the program, determined at the start: a newer version may replace the file, which is then started.
+    /// Determined at the start: a newer version may replace the file, which is then started.
     program: PathBuf,
 }
 
@@ -54,7 +53,7 @@ pub(crate) fn operation(
     log: &Log,
     restart: &Restart,
     exporter: Option<Arc<Exporter>>,
-    backups: Option<Arc<Board>>,
+    backups: Option<Arc<BackupControl>>,
 ) -> Operation {
     let begun = Instant::now();
     let (tail, lines, restart) = (log.clone(), log.clone(), restart.clone());
@@ -64,13 +63,13 @@ pub(crate) fn operation(
         log_tail: Box::new(move || tail.tail()),
         log_lines: Box::new(move || lines.lines()),
         restart: Box::new(move || restart.begin()),
-        backups: backups.map(|board| board as Arc<dyn Backups>),
+        backups: backups.map(|backup_control| backup_control as Arc<dyn Backups>),
         slow_request_us: slow_requests(configuration),
         tracer: exporter.map(|exporter| exporter as Arc<dyn Tracer>),
     }
 }
 
-/// The configured threshold for slow requests, updated after each change.
+/// Updated after each change.
 fn slow_requests(configuration: &Arc<Configuration>) -> Arc<AtomicU64> {
     let read = |configuration: &Configuration| {
         let wanted_ms = log::SLOW_REQUEST_MS.of(configuration);

@@ -1,8 +1,8 @@
 //! [`QueryServers`]: the configured query servers, as in CouchDB 1.x (`[query_servers]`, also over HTTP) and as in 3.x
 //! (`COUCHDB_QUERY_SERVER_PYTHON`). Erlang is enabled in `[native_query_servers]`.
 //!
-//! The configuration is read at each lookup of a language, so a change applies immediately: processes of the old
-//! command finish their work and end. `settee_process` implements the protocol.
+//! Each lookup of a language reads the configuration, so a change applies immediately: processes of the old command
+//! finish their work and end. `settee_process` implements the protocol.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -23,9 +23,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) struct QueryServers {
     configuration: Arc<Configuration>,
     commands: BTreeMap<String, String>,
-    /// Directory of the script of the Erlang query server.
     directory: PathBuf,
-    /// The command of the Erlang query server, once its script was written.
     erlang: OnceLock<String>,
     running: Mutex<HashMap<String, Running>>,
 }
@@ -73,7 +71,6 @@ impl QueryServers {
         let found = Arc::new(server.clone());
         let replaced = running.insert(name.to_owned(), Running { command, settings, server });
         drop(running);
-        // Dropping the last reference ends its processes.
         drop(replaced);
         Some(found)
     }
@@ -87,7 +84,6 @@ impl QueryServers {
         })
     }
 
-    /// True if a setting of CouchDB enables it: that of 3.x, or the name of its Erlang module as in 1.x.
     fn is_erlang_on(&self) -> bool {
         let module = self.configuration.effective("native_query_servers", ERLANG);
         native_query_servers::ENABLE_ERLANG_QUERY_SERVER.of(self.configuration.as_ref())
@@ -139,9 +135,8 @@ impl QueryServers {
 
 const ERLANG: &str = "erlang";
 
-/// Logs standard error of query servers, and log lines of reduce functions.
 fn log() -> Log {
-    Arc::new(|language, line| tracing::info!(language, "query server says: {line}"))
+    Arc::new(|language, line| tracing::info!(language, "query server output: {line}"))
 }
 
 fn end_idle_processes(watched: &Weak<QueryServers>) {

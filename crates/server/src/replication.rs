@@ -1,5 +1,4 @@
 //! Configured replication: the network with the options of `[replicator]`, and the start of the replicator.
-//! `settee_replication` implements replications.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use settee_tls::Trust;
 use crate::config::Configuration;
 use crate::environment;
 
-/// Starts the replicator. Changed options of TLS and sockets apply to later connections.
+/// Changed options of TLS and sockets apply to later connections.
 pub(crate) async fn start(
     node: &Arc<Node>,
     configuration: &Arc<Configuration>,

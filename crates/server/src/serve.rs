@@ -15,29 +15,28 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeArgs;
 use crate::cluster::{self, Membership};
-use crate::config::{Configuration, Given, Options};
+use crate::config::{Configuration, Options, Override};
 use crate::control::Control;
 use crate::environment;
 use crate::log::Log;
 use crate::maintenance::Maintenance;
 use crate::operation::{Restart, operation};
+use crate::startup_files::StartupFiles;
 use crate::telemetry::Exporter;
-use crate::traces::Traces;
-use crate::{inherited, listen, node, replication};
+use crate::{couchdb_image, listen, node, replication};
 use settee_admin::backends::{self, Prepared};
-use settee_admin::backup::Board;
+use settee_admin::backup::BackupControl;
 use settee_admin::backup::schedule::{self, Backups};
 use settee_admin::descriptors::Descriptors;
 use settee_admin::lock::DataLock;
 use settee_admin::{storage, transfer, version};
 
-/// Time limit for replications to write their checkpoints, equal to that of open requests.
-const REPLICATION_STOP: std::time::Duration = std::time::Duration::from_secs(4);
+/// Replications write their checkpoints within this time.
+const REPLICATION_STOP: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// Time after which an idle thread for short reads and commits ends, because the threads of a burst hold memory.
+/// An idle thread for short reads and commits ends after this time, because the threads of a burst hold memory.
 const THREAD_IDLE_TIME: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Serves until SIGINT, SIGTERM or a requested restart.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let shutdown = Shutdown::new();
     let restart = Restart::new(&shutdown)?;
@@ -46,7 +45,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 }
 
 fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Result<()> {
-    let mut traces = Traces::begin(&args.data)?;
+    let mut startup_files = StartupFiles::begin(&args.data)?;
     let data = args.data.canonicalize().context("the data directory cannot be found")?;
     // An earlier start may have created the directory and been killed before the sync. Without permission to read it,
     // no start has created it.
@@ -57,10 +56,9 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
         _ => {}
     }
     let lock = DataLock::take(&data)?;
-    traces.look()?;
+    startup_files.open_without_corrections()?;
     version::check(&data)?;
-    // Checked before anything is written.
-    let prepared = match storage::chosen(&Configuration::look(options(args, &data)?)?)? {
+    let prepared = match storage::chosen(&Configuration::open_without_corrections(options(args, &data)?)?)? {
         None => Some(backends::prepare(&data)?),
         Some(_) => None,
     };
@@ -84,8 +82,8 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
         }
     });
     configuration.log_warnings();
-    let inherited = inherited::notice(&data, args.settings.file().as_deref());
-    if let Some(notice) = &inherited {
+    let couchdb_image = couchdb_image::notice(&data, args.settings.file().as_deref());
+    if let Some(notice) = &couchdb_image {
         tracing::warn!("{}", notice.replace('\n', " "));
     }
     let address = address(&configuration)?;
@@ -100,23 +98,30 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let reserved = listen::Reserved::new(&configuration, address)?;
     node::create_spill(&data)?;
     // An engine changes its files when it is opened, so everything that may refuse the start is above.
-    let (engine, place) = open_storage(&configuration, &data, descriptors, prepared)?;
+    let (engine, data_location) = open_storage(&configuration, &data, descriptors, prepared)?;
     // The engine requires periodic maintenance from now on.
     let _ = engine.maintain();
     let catalog = catalog(&engine, &configuration)?;
     let authenticator = node::authenticator(&configuration, address);
     refuse_open_server(authenticator.has_admins(), address)?;
     let exporter = Exporter::start(&configuration)?.map(Arc::new);
-    let board = schedule::wants_backups(configuration.as_ref()).then(|| Arc::new(Board::default()));
-    let operation = operation(&configuration, &log, restart, exporter.clone(), board.clone());
+    let backup_control = schedule::wants_backups(configuration.as_ref()).then(|| Arc::new(BackupControl::default()));
+    let operation = operation(&configuration, &log, restart, exporter.clone(), backup_control.clone());
     let platform = node::platform(&configuration)?;
     let (node, maintenance) =
         node::make(&data, catalog, Arc::clone(&configuration), authenticator, operation, platform)?;
-    let backups = Backups::begin(configuration.as_ref(), &data, &engine, board)
+    let backups = Backups::begin(configuration.as_ref(), &data, &engine, backup_control)
         .context("the settings in [backup] cannot be applied")?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().thread_keep_alive(THREAD_IDLE_TIME).build().context("cannot start threads")?;
-    let listening = Listening { reserved, data: &data, place: &place, descriptors, inherited, traces: &traces };
+    let listening = Listening {
+        reserved,
+        data: &data,
+        data_location: &data_location,
+        descriptors,
+        couchdb_image,
+        startup_files: &startup_files,
+    };
     runtime.block_on(listen(node, maintenance, &configuration, listening, shutdown.clone()))?;
     if let Some(exporter) = exporter {
         exporter.flush();
@@ -131,7 +136,6 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     Ok(())
 }
 
-/// The engine, and the location of its data for messages.
 fn open_storage(
     configuration: &Configuration,
     data: &Path,
@@ -161,7 +165,7 @@ fn open_storage(
     Ok((engine, format!("PostgreSQL: {}; the configuration in {}", options.location(), data.display())))
 }
 
-/// The databases of `engine`. Settings shared by several servers on one store are put into force.
+/// Puts settings into force that several servers on one store share.
 fn catalog(engine: &Arc<dyn Engine>, configuration: &Configuration) -> anyhow::Result<Arc<Catalog>> {
     let catalog = node::catalog(Arc::clone(engine))?;
     if !engine.members().is_sole() {
@@ -176,7 +180,6 @@ fn catalog(engine: &Arc<dyn Engine>, configuration: &Configuration) -> anyhow::R
 
 fn options(args: &ServeArgs, data: &Path) -> anyhow::Result<Options> {
     environment::check_files()?;
-    // Later settings take precedence.
     let mut overrides = environment::settings();
     overrides.extend(args.settings.given());
     for (option, section, key, value) in [
@@ -186,8 +189,8 @@ fn options(args: &ServeArgs, data: &Path) -> anyhow::Result<Options> {
         ("--storage", "storage", "url", args.storage.clone()),
         ("--node-name", "cluster", "node", args.node_name.clone()),
     ] {
-        let (section, key, place) = (section.to_owned(), key.to_owned(), option.to_owned());
-        overrides.extend(value.map(|value| Given { section, key, value, place }));
+        let (section, key, source) = (section.to_owned(), key.to_owned(), option.to_owned());
+        overrides.extend(value.map(|value| Override { section, key, value, source }));
     }
     Ok(Options {
         data_dir: data.to_owned(),
@@ -219,8 +222,8 @@ fn refuse_open_server(has_admins: bool, address: SocketAddr) -> anyhow::Result<(
     )
 }
 
-/// Prints the addresses and the administrators. After a restart the output may be closed.
-fn print_greeting(addresses: &[String], place: &str, administrators: &[String], notices: &[String]) {
+/// After a restart the output may be closed.
+fn print_greeting(addresses: &[String], data_location: &str, administrators: &[String], notices: &[String]) {
     let version = env!("CARGO_PKG_VERSION");
     let rule = match administrators {
         [] => format!(
@@ -234,13 +237,14 @@ fn print_greeting(addresses: &[String], place: &str, administrators: &[String], 
     };
     let addresses = addresses.join(" and ");
     let notices: String = notices.iter().map(|notice| format!("{notice}\n")).collect();
-    let text =
-        format!("Settee {version} listens at {addresses}\nThe data is in {place}\n{rule}{notices}Stop with Ctrl-C.\n");
+    let text = format!(
+        "Settee {version} listens at {addresses}\nThe data is in {data_location}\n{rule}{notices}Stop with Ctrl-C.\n"
+    );
     let mut stdout = std::io::stdout();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
-/// Flushes the log when dropped, also after an error.
+/// Flushes the log also after an error.
 struct FlushedLog(Log);
 
 impl Drop for FlushedLog {
@@ -252,11 +256,10 @@ impl Drop for FlushedLog {
 struct Listening<'a> {
     reserved: listen::Reserved,
     data: &'a Path,
-    place: &'a str,
+    data_location: &'a str,
     descriptors: Descriptors,
-    /// Notice about files of a CouchDB.
-    inherited: Option<String>,
-    traces: &'a Traces,
+    couchdb_image: Option<String>,
+    startup_files: &'a StartupFiles,
 }
 
 async fn listen(
@@ -266,13 +269,13 @@ async fn listen(
     listening: Listening<'_>,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let Listening { reserved, data, place, descriptors, inherited, traces } = listening;
+    let Listening { reserved, data, data_location, descriptors, couchdb_image, startup_files } = listening;
     let opened = reserved.open()?;
     let refusal = node.engine().check().err();
     if refusal.is_none()
         && let Err(error) = node.make_users_database().await
     {
-        // Users of a damaged database cannot log in; all other requests are served.
+        // Users of a damaged database cannot log in. All other requests are served.
         match node.engine().damage() {
             Some(_) => tracing::error!(reason = %error.reason, "the database of users cannot be read"),
             None => anyhow::bail!("{}", error.reason),
@@ -293,36 +296,35 @@ async fn listen(
     }
     let membership = Membership::begin(node.engine(), node.name(), configuration, opened.plain).await?;
     notices.extend(membership.notice());
-    notices.extend(inherited);
+    notices.extend(couchdb_image);
     let administrators: Vec<String> = configuration.section("admins").into_iter().map(|(name, _)| name).collect();
-    // From here on signals stop the server in order, as the output below announces.
     let end_by = |kind| signal(kind).context("signals cannot be received");
     let (mut interrupt, mut terminate) = (end_by(SignalKind::interrupt())?, end_by(SignalKind::terminate())?);
-    traces.keep();
-    print_greeting(&opened.addresses, place, &administrators, &notices);
+    startup_files.keep();
+    print_greeting(&opened.addresses, data_location, &administrators, &notices);
     let background = maintenance.start(Arc::clone(&node));
     let watching = opened.certificates.map(|certificates| tokio::spawn(certificates.watch()));
     let replication = replication::start(&node, configuration, opened.plain.port(), &shutdown).await?;
-    let (stop, restarted) = (shutdown.clone(), shutdown.clone());
+    let (stop, restarted, stopping) = (shutdown.clone(), shutdown.clone(), Arc::clone(&node));
     let replication = tokio::spawn(async move {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
-            // A restart was requested.
             () = restarted.begun() => {}
         }
         tracing::info!("stopping: feeds end, open requests finish");
-        // Replications are notified first, so that they do not take the end of their feeds for an error.
-        replication.begin_stop();
-        stop.begin();
+        // Replications end first, so that they do not take the end of their feeds for an error.
         if tokio::time::timeout(REPLICATION_STOP, replication.stop()).await.is_err() {
             tracing::warn!("replications did not end in time; they resume from their last checkpoints");
         }
-        membership.end().await;
+        // Requests are accepted until another node is the writer.
+        stopping.stop_writing().await;
+        stop.begin();
     });
     settee_api::serve(node, opened.listeners, connections, shutdown).await;
-    // Its time limit started at the same moment.
     replication.await.context("ending the replications panicked")?;
+    // The last requests were forwarded to other members.
+    membership.end().await;
     if let Some(watching) = watching {
         watching.abort();
     }

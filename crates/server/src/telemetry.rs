@@ -1,6 +1,6 @@
-//! OpenTelemetry traces: [`Exporter`] collects the spans of requests and posts them to a collector in OTLP's JSON over
-//! HTTP. TLS is not supported: the collector, or a proxy, must run on the same machine. If the collector is slow or
-//! unreachable, spans are dropped; requests are not affected.
+//! [`Exporter`]: collects the spans of requests and posts them to a collector in OTLP's JSON over HTTP. TLS is not
+//! supported: the collector, or a proxy, must run on the same machine. If the collector is slow or unreachable, spans
+//! are dropped; requests are not affected.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -15,19 +15,16 @@ use settee_model::json::write_string;
 use crate::config::Configuration;
 use crate::environment;
 
-/// Maximum number of unsent spans; further ones are dropped.
-const WAITING_SPANS: usize = 8192;
+/// Further unsent spans are dropped.
+const BUFFERED_SPANS_MAX: usize = 8192;
 
-/// Maximum number of spans per request to the collector.
-const TOGETHER: usize = 512;
+const SPANS_PER_REQUEST: usize = 512;
 
-/// Maximum delay before spans are sent.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Timeout for the connection to the collector and for each read and write.
+/// Applies to the connection to the collector and to each read and write.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Collects spans and sends them in the background.
 pub(crate) struct Exporter {
     sender: SyncSender<Message>,
     /// Sampling ratio of the requests without a sampling decision of their own.
@@ -53,7 +50,7 @@ impl Exporter {
             settee_settings::tracing::RATIO.of(configuration).parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
         let ratio = ratio.context("[tracing] ratio must be a number from 0 to 1")?;
         let service = settee_settings::tracing::SERVICE_NAME.of(configuration);
-        let (sender, receiver) = mpsc::sync_channel(WAITING_SPANS);
+        let (sender, receiver) = mpsc::sync_channel(BUFFERED_SPANS_MAX);
         let work = move || run(&receiver, &endpoint, &service);
         std::thread::Builder::new()
             .name("traces".to_owned())
@@ -62,11 +59,10 @@ impl Exporter {
         Ok(Some(Self { sender, ratio }))
     }
 
-    /// Sends the collected spans, if the collector accepts them before the timeout.
+    /// Waits at most [`TIMEOUT`] for the collector.
     pub(crate) fn flush(&self) {
         let (done, is_done) = mpsc::channel();
         if self.sender.try_send(Message::Flush(done)).is_ok() {
-            // Without a response before the timeout the spans are dropped.
             let _ = is_done.recv_timeout(TIMEOUT);
         }
     }
@@ -83,7 +79,6 @@ impl Tracer for Exporter {
     }
 
     fn end(&self, span: Span) {
-        // The span is dropped if the queue is full.
         let _ = self.sender.try_send(Message::Ended { span, at_us: environment::now_us() });
     }
 }
@@ -119,7 +114,6 @@ impl Endpoint {
     }
 }
 
-/// Sends spans until all senders are dropped.
 fn run(receiver: &Receiver<Message>, endpoint: &Endpoint, service: &str) {
     let (mut spans, mut waiting, mut was_reported) = (Vec::new(), Vec::new(), false);
     loop {
@@ -134,7 +128,7 @@ fn run(receiver: &Receiver<Message>, endpoint: &Endpoint, service: &str) {
             }
             Err(_) => {}
         }
-        if !spans.is_empty() && (is_due || spans.len() >= TOGETHER) {
+        if !spans.is_empty() && (is_due || spans.len() >= SPANS_PER_REQUEST) {
             let sent = endpoint.post(&encode(&spans, service));
             if let Err(error) = &sent
                 && !was_reported
@@ -146,7 +140,6 @@ fn run(receiver: &Receiver<Message>, endpoint: &Endpoint, service: &str) {
         }
         if is_due {
             for done in waiting.drain(..) {
-                // The waiter may have timed out.
                 let _ = done.send(());
             }
         }
@@ -156,7 +149,7 @@ fn run(receiver: &Receiver<Message>, endpoint: &Endpoint, service: &str) {
     }
 }
 
-/// The body of a request: `ExportTraceServiceRequest` in JSON.
+/// Shape: `ExportTraceServiceRequest` in JSON.
 fn encode(spans: &[(Span, u64)], service: &str) -> String {
     let mut text = String::from(r#"{"resourceSpans":[{"resource":{"attributes":["#);
     attribute(&mut text, "service.name", &Attribute::Text(service.to_owned()));

@@ -1,5 +1,4 @@
-//! `[ssl]`: certificates from files, reloaded when the files change. [`Certificates`] prepares them for handshakes; the
-//! HTTP crate accepts the connections.
+//! [`Certificates`]: the files of `[ssl]`, reloaded when they change, and prepared for handshakes.
 
 use std::fs;
 use std::path::Path;
@@ -15,26 +14,23 @@ use settee_settings::ssl;
 
 use crate::config::Configuration;
 
-const CHECK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The files of `[ssl]`, and the TLS state made from them.
 pub(crate) struct Certificates {
     configuration: Arc<Configuration>,
     tls: Tls,
-    seen: Seen,
+    seen: LoadedFiles,
 }
 
-/// Metadata of the files, for change detection.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+struct LoadedFiles {
     version: u64,
     files: Vec<Option<(SystemTime, u64)>>,
 }
 
 impl Certificates {
-    /// Reads the configured files. Returns an error if one is invalid.
     pub(crate) fn open(configuration: Arc<Configuration>) -> anyhow::Result<Self> {
-        let seen = Seen::of(&configuration);
+        let seen = LoadedFiles::of(&configuration);
         let tls = Tls::new(read(&configuration)?);
         Ok(Self { configuration, tls, seen })
     }
@@ -47,7 +43,7 @@ impl Certificates {
     /// stay in use.
     pub(crate) async fn watch(mut self) {
         loop {
-            tokio::time::sleep(CHECK_EVERY).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
             let work = tokio::task::spawn_blocking(move || {
                 self.refresh();
                 self
@@ -63,7 +59,7 @@ impl Certificates {
     }
 
     fn refresh(&mut self) {
-        let seen = Seen::of(&self.configuration);
+        let seen = LoadedFiles::of(&self.configuration);
         if seen == self.seen {
             return;
         }
@@ -78,7 +74,7 @@ impl Certificates {
     }
 }
 
-impl Seen {
+impl LoadedFiles {
     fn of(configuration: &Configuration) -> Self {
         let files = [&ssl::CERT_FILE, &ssl::KEY_FILE, &ssl::CACERT_FILE].map(|key| {
             let metadata = fs::metadata(key.text(configuration)?).ok()?;
@@ -127,7 +123,7 @@ fn key(file: &str) -> anyhow::Result<PrivateKeyDer<'static>> {
     settee_tls::key(&pem).map_err(|error| anyhow!("the key file {file}: {error}"))
 }
 
-/// Logs a warning if the key is readable by other users. It is no error, because containers often require it.
+/// A key that other users can read is no error, because containers often require it.
 fn warn_if_readable(file: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     if fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0) {
@@ -135,7 +131,7 @@ fn warn_if_readable(file: &Path) {
     }
 }
 
-/// The versions in an Erlang list such as `['tlsv1.2', 'tlsv1.3']`.
+/// Parses an Erlang list such as `['tlsv1.2', 'tlsv1.3']`.
 fn versions(list: Option<&str>) -> anyhow::Result<Vec<&'static SupportedProtocolVersion>> {
     let Some(list) = list else { return Ok(vec![&version::TLS13, &version::TLS12]) };
     let known = [("tlsv1.3", &version::TLS13), ("tlsv1.2", &version::TLS12)];

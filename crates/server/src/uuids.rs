@@ -1,11 +1,10 @@
 //! [`Uuids`]: the ids for `/_uuids` and for documents without one, by the algorithms of CouchDB's section `[uuids]`.
-//! Clock and entropy are arguments; the configuration is not read here.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use data_encoding::HEXLOWER;
 
-/// A source of cryptographically secure random bytes.
+/// Must be cryptographically secure.
 pub(crate) trait Entropy: Send + Sync {
     fn fill(&self, bytes: &mut [u8]);
 }
@@ -16,30 +15,30 @@ impl<F: Fn(&mut [u8]) + Send + Sync> Entropy for F {
     }
 }
 
-/// `bytes` random bytes as lower-case hexadecimal digits, the form of CouchDB's salts, uuids and secrets.
+/// Lower-case digits, the form of CouchDB's salts, uuids and secrets.
 pub(crate) fn random_hex(entropy: &dyn Entropy, bytes: usize) -> String {
     let mut random = vec![0; bytes];
     entropy.fill(&mut random);
     HEXLOWER.encode(&random)
 }
 
-/// Algorithm of ids (`[uuids] algorithm`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Algorithm {
     /// 26 random digits and 6 that increase in random steps: ids of one run sort together (CouchDB's default).
     Sequential,
-    /// 32 random digits.
     Random,
     /// 14 digits of microseconds since 1970 and 18 random ones.
     UtcRandom,
     /// 14 digits of microseconds since 1970 and a suffix that distinguishes nodes (`[uuids] utc_id_suffix`).
-    UtcId { suffix: String },
+    UtcId {
+        suffix: String,
+    },
     /// RFC 9562 version 7 without hyphens; ids of one millisecond increase.
     UuidV7,
 }
 
 impl Algorithm {
-    /// The algorithm with this name in CouchDB; `None` for an unknown name.
+    /// CouchDB's names; `None` for an unknown one.
     pub(crate) fn named(name: &str, utc_id_suffix: &str) -> Option<Algorithm> {
         Some(match name {
             "sequential" => Algorithm::Sequential,
@@ -52,7 +51,6 @@ impl Algorithm {
     }
 }
 
-/// Generator of ids, usable from any number of threads.
 pub(crate) struct Uuids {
     state: Mutex<State>,
     entropy: Arc<dyn Entropy>,
@@ -61,7 +59,6 @@ pub(crate) struct Uuids {
 
 struct State {
     algorithm: Algorithm,
-    /// 26 digits.
     prefix: String,
     /// Below 0x1000000; 0 before the first id of the prefix.
     sequence: u32,
@@ -75,7 +72,7 @@ struct State {
 const SEQUENCE_END: u32 = 0x00ff_f000;
 
 impl Uuids {
-    /// Creates a generator; `now_us` returns microseconds since 1970.
+    /// `now_us` returns microseconds since 1970.
     pub(crate) fn new(
         algorithm: Algorithm,
         entropy: Arc<dyn Entropy>,
@@ -91,7 +88,7 @@ impl Uuids {
         (0..count).map(|_| self.make(&mut state)).collect()
     }
 
-    /// Changes the algorithm for all later ids. A sequence restarts, as in CouchDB.
+    /// Applies to all later ids. A sequence restarts, as in CouchDB.
     pub(crate) fn set_algorithm(&self, algorithm: Algorithm) {
         let mut state = self.state();
         state.algorithm = algorithm;
@@ -131,7 +128,7 @@ impl Uuids {
         u32::from_le_bytes(random) % 0xffd + 1
     }
 
-    /// The time, but strictly increasing, because with a suffix only the time distinguishes ids.
+    /// Strictly increasing, because with a suffix only the time distinguishes ids.
     fn tick_us(&self, state: &mut State) -> u64 {
         state.last_us = (self.now_us)().max(state.last_us + 1);
         state.last_us

@@ -1,8 +1,8 @@
-//! Authorization of all requests.
+//! Authorization of all requests. Every operation needs a [`Permission`]; no operation has a default.
 //!
-//! Every operation needs a [`Permission`]; there is no default. Operations within a database are authorized by the
-//! database's security object, which only admits administrators unless it says otherwise. In system databases only
-//! operations that are declared to restrict themselves are open to other users than server administrators.
+//! The security object of a database authorizes operations within it, and admits only administrators unless it says
+//! otherwise. In system databases, users other than server administrators may perform only operations that restrict
+//! their own result.
 
 use std::sync::Arc;
 
@@ -19,29 +19,29 @@ use crate::users::Users;
 pub enum Permission {
     Anyone,
     ServerAdmin,
-    /// Server administrator, unless `[chttpd] admin_only_all_dbs` is off.
+    /// Server administrator; any user if `[chttpd] admin_only_all_dbs` is off.
     ListDatabases,
-    /// Server administrator, or the role `_metrics`.
+    /// Server administrator, or a user with the role `_metrics`.
     Metrics,
     /// Member of the database; in system databases, server administrator.
     Member,
-    /// Member of the database, including system databases. The operation must restrict the result to what the user
-    /// may see, see [`crate::Visibility`].
+    /// Member of the database, including system databases. The operation must restrict the result to the visible part,
+    /// see [`crate::Visibility`].
     Document,
     DatabaseAdmin,
-    /// Administrator of the database, for maintenance. CouchDB refuses these requests with another reason.
+    /// Administrator of the database. CouchDB refuses these requests with another reason.
     Maintenance,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// Name of the database; empty outside of databases.
+    /// Empty outside of databases.
     pub database: &'a str,
-    /// Name of the design document; empty if the operation concerns none.
+    /// Empty if the operation concerns no design document.
     pub design_document: &'a str,
 }
 
-/// Size of a security object above which its evaluation is moved from the asynchronous thread to one that may block.
+/// A larger security object is evaluated on a thread that may block.
 const SMALL_BYTES: usize = 16 << 10;
 
 pub struct Access {
@@ -51,15 +51,11 @@ pub struct Access {
 }
 
 impl Access {
-    /// Creates the authorization for the databases of `catalog`.
     #[must_use]
     pub fn new(catalog: Arc<Catalog>, settings: Arc<dyn Settings>, users: Arc<Users>) -> Self {
         Self { catalog, settings, users }
     }
 
-    /// Checks that `user` has a permission.
-    ///
-    /// # Errors
     /// Fails if the user is not authorized or the database does not exist.
     pub async fn authorize(&self, permission: Permission, user: &UserContext, place: Place<'_>) -> Result<(), Error> {
         if user.is_admin() {
@@ -100,7 +96,6 @@ impl Access {
         }
     }
 
-    /// Returns true for users databases and replicator databases.
     fn is_of_system(&self, name: &str) -> bool {
         self.users.is_users_db(name) || name.rsplit('/').next() == Some("_replicator")
     }

@@ -1,7 +1,4 @@
-//! Commits of documents: [`commit`] submits work to the update queue of a database. In a request with optimistic
-//! validation ([`with_read_set`]) it validates the read set of the request.
-
-mod optimistic;
+//! Commits of documents: [`commit`] submits work to the update queue of a database.
 
 use std::sync::Arc;
 
@@ -11,14 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 
-pub use optimistic::{Optimistic, with_read_set};
-
-/// Commits `works` in order and returns all outcomes.
 pub async fn commit(database: &Arc<Database>, works: Vec<Work>) -> Result<Vec<UpdateOutcome>, Error> {
-    if let Some(optimistic) = optimistic::current() {
-        let [work]: [Work; 1] = works.try_into().map_err(|_| optimistic.refuse())?;
-        return optimistic.commit(database, work).await;
-    }
     let mut outcomes = Vec::new();
     for result in submit(database, works) {
         let result = result.await.map_err(|_| aborted())?;
@@ -33,12 +23,9 @@ fn lead(database: &Arc<Database>) {
 }
 
 fn require_validated(work: &Work) {
-    assert!(is_validated(work), "documents are written by `Writer::commit`, which has them validated");
-}
-
-fn is_validated(work: &Work) -> bool {
-    let Work::Documents(updates) = work else { return true };
-    updates.iter().all(|update| update.is_validated() || !update.is_subject_to_validation())
+    let Work::Documents(updates) = work else { return };
+    let is_validated = updates.iter().all(|update| update.is_validated() || !update.is_subject_to_validation());
+    assert!(is_validated, "documents are written by `Writer::commit`, which has them validated");
 }
 
 pub type Submission = oneshot::Receiver<settee_database::Result<Vec<UpdateOutcome>>>;
@@ -50,7 +37,7 @@ pub fn submit(database: &Arc<Database>, works: Vec<Work>) -> Vec<Submission> {
     let mut queued: Vec<(Work, Completion)> = Vec::with_capacity(works.len());
     for work in works {
         let (sender, receiver) = oneshot::channel();
-        // Sending fails if the client has disconnected; the work is done nevertheless.
+        // Sending fails if the client has disconnected. The work is done nevertheless.
         queued.push((work, Box::new(move |result| drop(sender.send(result)))));
         receivers.push(receiver);
     }

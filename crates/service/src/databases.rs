@@ -1,7 +1,8 @@
 //! [`Databases`]: creation and deletion of databases, and their initial contents, above all the rules of user
-//! documents. For other special handling of users see [`crate::users`].
+//! documents.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use settee_database::{Catalog, Database, DatabaseError, DatabaseOptions, DocUpdate, EditMode, Layout, Work};
 use settee_model::json::{Json, write_string};
@@ -15,18 +16,20 @@ use crate::validation::Writer;
 
 const AUTH_ID: &str = "_design/_auth";
 
-/// Revision of this document in CouchDB. The equivalent document of Settee has the same revision, so that users
-/// databases can be replicated between both without conflicts.
+/// Revision of this document in CouchDB. The equivalent document of Settee has the same one, so that users databases
+/// can be replicated between both without conflicts.
 const AUTH_REV: &str = "1-625dc565328e800ce8dfe08fff750098";
 
-/// Validation function of user documents.
+/// Delay after which the rules are added to a new or newly configured users database. CouchDB adds them within 5 s, and
+/// clients expect a database without documents until then.
+pub const RULES_DELAY: Duration = Duration::from_secs(2);
+
 const AUTH_RULES: &str = include_str!("databases/auth.js");
 
 pub struct Databases {
     dependencies: DatabasesDependencies,
 }
 
-/// Ends all work on the indexes of a database.
 pub type Release = Arc<dyn Fn(&Arc<Database>) + Send + Sync>;
 
 pub struct DatabasesDependencies {
@@ -35,11 +38,11 @@ pub struct DatabasesDependencies {
     pub release: Release,
     pub settings: Arc<dyn Settings>,
     pub users: Arc<Users>,
-    /// The writer, whose cache must not contain deleted databases.
+    /// The cache of the writer must not contain deleted databases.
     pub writer: Arc<Writer>,
-    /// The replicator, which is notified of databases once it has started.
+    /// Set once the replicator has started; it is then notified of databases.
     pub replicator: Arc<OnceLock<Arc<Replicator>>>,
-    /// Clock in milliseconds of the Unix epoch.
+    /// Milliseconds of the Unix epoch.
     pub clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
     pub entropy: Entropy,
 }
@@ -50,43 +53,36 @@ impl Databases {
         Self { dependencies }
     }
 
-    /// Creates a database with default options. Blocks until it is durable.
-    ///
-    /// # Errors
-    /// Fails if the database exists or cannot be created.
+    /// Creates a database with default options, and with the rules if it is a users database. Blocks until it is
+    /// durable.
     pub fn create(&self, name: &str) -> Result<(), Error> {
-        self.create_as(name, Layout::Whole, self.default_q())
-    }
-
-    /// Creates a database. Blocks until it is durable.
-    ///
-    /// # Errors
-    /// Fails if the database exists or cannot be created.
-    pub fn create_as(&self, name: &str, layout: Layout, q: u32) -> Result<(), Error> {
-        let dependencies = &self.dependencies;
-        let (created_ms, instance) = ((dependencies.clock_ms)(), (dependencies.entropy)());
-        let database = dependencies.catalog.create(name, DatabaseOptions { created_ms, instance, layout, q })?;
-        // The database exists from here on.
-        self.initialise(&database).map_err(|error| match error {
-            Error::Database(error) => error.in_doubt().into(),
-            error => error,
-        })?;
-        if let Some(replicator) = dependencies.replicator.get() {
-            replicator.database_found(name);
+        let database = self.create_empty(name, Layout::Whole, self.default_q())?;
+        if self.dependencies.users.is_users_db(name) {
+            add_rules(&database).map_err(in_doubt)?;
         }
         Ok(())
     }
 
-    /// Default number of shards that databases report.
+    /// Creates a database without documents. Blocks until it is durable. The caller must call
+    /// [`Self::add_rules_later`].
+    pub fn create_empty(&self, name: &str, layout: Layout, q: u32) -> Result<Arc<Database>, Error> {
+        let dependencies = &self.dependencies;
+        let (created_ms, instance) = ((dependencies.clock_ms)(), (dependencies.entropy)());
+        let database = dependencies.catalog.create(name, DatabaseOptions { created_ms, instance, layout, q })?;
+        // From here on an error leaves the outcome open, because the database exists.
+        self.initialise(&database).map_err(in_doubt)?;
+        if let Some(replicator) = dependencies.replicator.get() {
+            replicator.database_found(name);
+        }
+        Ok(database)
+    }
+
     #[must_use]
     pub fn default_q(&self) -> u32 {
         u32::try_from(cluster::Q.of(&*self.dependencies.settings)).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Deletes a database. Blocks until the deletion is durable.
-    ///
-    /// # Errors
-    /// Fails if the database does not exist.
+    /// Blocks until the deletion is durable.
     pub fn delete(&self, name: &str) -> Result<(), Error> {
         let dependencies = &self.dependencies;
         let database = dependencies.catalog.database(name)?;
@@ -99,27 +95,37 @@ impl Databases {
         Ok(())
     }
 
-    /// Writes the initial contents of a new database. Blocks until they are durable.
     fn initialise(&self, database: &Arc<Database>) -> Result<(), Error> {
         if matches!(couchdb::DEFAULT_SECURITY.of(&*self.dependencies.settings).as_str(), "everyone" | "admin_local") {
             database.update(Work::SetSecurity(Json::empty_object()))?;
         }
-        if self.dependencies.users.is_users_db(database.name()) {
-            add_rules(database)?;
-        }
         Ok(())
     }
 
-    /// Adds the rules to the users database if it exists. This is necessary because the configuration may name
-    /// another database than before. A database created later receives them at its creation.
-    pub async fn guard_users_database(self: &Arc<Self>) -> Result<(), Error> {
-        let databases = Arc::clone(self);
-        settee_threads::run(move || match databases.users_database() {
-            Ok(database) => add_rules(&database),
-            Err(DatabaseError::NotFound | DatabaseError::IllegalName(_) | DatabaseError::NameTooLong(_)) => Ok(()),
-            Err(error) => Err(error.into()),
-        })
-        .await
+    /// Adds the rules to the users database later, because the configuration may have changed its name.
+    pub fn guard_users_database(self: &Arc<Self>) {
+        self.add_rules_later(&self.dependencies.users.policy().users_db);
+    }
+
+    /// Adds the rules to a database after [`RULES_DELAY`] if it is a users database. Until then [`Writer`] adds them
+    /// before the first update of a user without administrator rights.
+    pub fn add_rules_later(self: &Arc<Self>, name: &str) {
+        if !self.dependencies.users.is_users_db(name) {
+            return;
+        }
+        let (databases, name) = (Arc::downgrade(self), name.to_owned());
+        tokio::spawn(async move {
+            tokio::time::sleep(RULES_DELAY).await;
+            let Some(databases) = databases.upgrade() else { return };
+            let added = settee_threads::run(move || match databases.dependencies.catalog.database(&name) {
+                Ok(database) => add_rules(&database),
+                Err(DatabaseError::NotFound | DatabaseError::IllegalName(_) | DatabaseError::NameTooLong(_)) => Ok(()),
+                Err(error) => Err(error.into()),
+            });
+            if let Err(error) = added.await {
+                tracing::error!(%error, "a users database has no validation function");
+            }
+        });
     }
 
     /// Creates the users database, unless it exists or `[couchdb] single_node` is off.
@@ -133,7 +139,6 @@ impl Databases {
                 Ok(database) => add_rules(&database),
                 Err(DatabaseError::NotFound) => {
                     match databases.create(&databases.dependencies.users.policy().users_db) {
-                        // Another server that starts concurrently has created it.
                         Err(Error::Database(DatabaseError::Exists)) => add_rules(&databases.users_database()?),
                         made => made,
                     }
@@ -149,8 +154,15 @@ impl Databases {
     }
 }
 
-/// Writes the rules of user documents, unless the design document exists.
-fn add_rules(database: &Arc<Database>) -> Result<(), Error> {
+fn in_doubt(error: Error) -> Error {
+    match error {
+        Error::Database(error) => error.in_doubt().into(),
+        error => error,
+    }
+}
+
+/// Does nothing if the design document exists or was deleted.
+pub(crate) fn add_rules(database: &Arc<Database>) -> Result<(), Error> {
     if database.read()?.head(AUTH_ID)?.is_some() {
         return Ok(());
     }
@@ -168,7 +180,6 @@ fn add_rules(database: &Arc<Database>) -> Result<(), Error> {
     let mode = EditMode::Replicated;
     let update = DocUpdate::prepare(AUTH_ID.to_owned(), document, mode, &mut RevisionHasher::default())
         .ok_or(Error::Internal("a replicated document needs a revision"))?;
-    // Design documents are not validated.
     database.update(Work::Documents(vec![update]))?;
     Ok(())
 }

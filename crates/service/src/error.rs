@@ -1,4 +1,4 @@
-//! [`Error`]: failure of an operation.
+//! [`Error`]: failure of an operation. Its texts are part of responses to clients.
 
 use std::borrow::Cow;
 
@@ -8,33 +8,27 @@ use settee_design::{CallError, CompileError};
 use settee_model::{AttachmentError, InvalidRev};
 use settee_threads::Failed;
 
-/// Failure of an operation. The texts are part of responses to clients.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The database does not exist, or its engine failed.
     #[error(transparent)]
     Database(#[from] DatabaseError),
     #[error(transparent)]
     Attachment(#[from] AttachmentError),
-    /// A text is not a revision.
     #[error(transparent)]
     Rev(#[from] InvalidRev),
-    /// The functions of a design document do not compile.
     #[error(transparent)]
     Compile(#[from] CompileError),
-    /// A function of a design document refused or failed.
     #[error(transparent)]
     Call(#[from] CallError),
     #[error(transparent)]
     Password(#[from] PasswordRefused),
     #[error("{0}")]
     Unauthorized(&'static str),
-    /// The user is not authorized.
     #[error("{0}")]
     Forbidden(Cow<'static, str>),
     #[error("Document update conflict.")]
     Conflict,
-    /// The update would make this document larger, and its partition is full.
+    /// The update would enlarge this document, and its partition is full.
     #[error("Partition limit exceeded due to update on '{0}'")]
     PartitionOverflow(String),
     /// The document does not exist, or must appear so to this user.
@@ -44,10 +38,8 @@ pub enum Error {
     Deleted,
     #[error("missing json key: {0}")]
     MissingFunction(String),
-    /// The language is not available.
     #[error("{0}")]
     UnknownLanguage(String),
-    /// The timeout of the wait for a function call has expired.
     #[error("Too many functions of this database's design documents run at the same time.")]
     TooManyCalls,
     #[error("Too many logins wait to be checked. Try again later.")]

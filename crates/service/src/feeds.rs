@@ -1,4 +1,4 @@
-//! Waking of feeds: one [`watch`] channel per database, fed by a subscription to the database.
+//! Wake-up of feeds: one [`watch`] channel per database, which a subscription to the database feeds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,6 @@ struct Watched {
 }
 
 impl Feeds {
-    /// Returns a receiver that is notified of each later commit.
     pub fn watch(&self, database: &Arc<Database>) -> watch::Receiver<Progress> {
         let mut watched = self.watched.lock();
         watched.retain(|_, watched| watched.sender.receiver_count() > 0);

@@ -20,10 +20,6 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Loads the design document `_design/name`, or returns the cached one.
-    ///
-    /// # Errors
-    /// Fails if the document does not exist.
     pub fn load(database: &Arc<Database>, name: &str) -> Result<Arc<Self>, Error> {
         database.of_designs(name, |view| {
             let id = format!("_design/{name}");
@@ -37,10 +33,6 @@ impl Functions {
         })
     }
 
-    /// Reads the design document whose winner is `head`.
-    ///
-    /// # Errors
-    /// Fails if its body is missing.
     pub fn of_head(view: &ReadView, id: &str, head: &Head) -> Result<Self, Error> {
         let mut text = Vec::new();
         if !view.write_document(&mut text, id, &head.rev, head.stored, |_| {})? {
@@ -60,7 +52,6 @@ impl Functions {
         self.document.value()
     }
 
-    /// The revision of the design document.
     #[must_use]
     pub fn rev(&self) -> &str {
         &self.source.rev
@@ -70,10 +61,7 @@ impl Functions {
         self.document().get("language").and_then(Value::as_str).map_or_else(|| "javascript".to_owned(), Into::into)
     }
 
-    /// Checks that the design document has the function at `path`. The error contains the first missing name.
-    ///
-    /// # Errors
-    /// Returns [`Error::MissingFunction`].
+    /// Returns [`Error::MissingFunction`] with the first missing name if the design document has no function at `path`.
     pub fn require(&self, path: &[&str]) -> Result<(), Error> {
         let mut value = self.document();
         for name in path {
@@ -82,11 +70,8 @@ impl Functions {
         Ok(())
     }
 
-    /// Creates a program of its functions for calls on behalf of a client. Creation is cheap, because compiled code
-    /// is cached elsewhere.
-    ///
-    /// # Errors
-    /// Fails if the language is not available or the functions do not compile.
+    /// Creates a program of its functions for calls on behalf of a client. Creation is cheap, because compiled code is
+    /// cached elsewhere.
     pub fn program(&self, programs: &Programs, caller: &Caller) -> Result<Box<dyn DesignProgram>, Error> {
         let name = self.language();
         let language = programs.language(&name).ok_or(Error::UnknownLanguage(name))?;
@@ -95,17 +80,12 @@ impl Functions {
         Ok(program)
     }
 
-    /// Writes the log lines of functions to the server's log.
     pub fn log(&self, database: &Database, program: &mut dyn DesignProgram) {
         for line in program.take_log() {
             tracing::info!(database = database.name(), design_document = %self.source.id, "function says: {line}");
         }
     }
 
-    /// Calls a function and returns its result.
-    ///
-    /// # Errors
-    /// Fails if the function refuses or fails.
     pub fn call(
         &self,
         programs: &Programs,
@@ -121,7 +101,6 @@ impl Functions {
     }
 }
 
-/// The languages of design documents, and the limit of concurrent function calls.
 pub struct Programs {
     languages: Languages,
     limits: LimitsSource,
@@ -131,34 +110,26 @@ pub struct Programs {
 const CALL_WAIT_MAX: Duration = Duration::from_secs(60);
 
 impl Programs {
-    /// Creates the programs of `languages`. `[chttpd] max_function_calls` is the number of permits; each call
-    /// occupies a shared thread.
+    /// `[chttpd] max_function_calls` is the number of permits, because each call occupies a shared thread.
     #[must_use]
     pub fn new(languages: Languages, limits: LimitsSource, settings: &dyn Settings) -> Self {
         let calls = chttpd::MAX_FUNCTION_CALLS.of(settings).clamp(1, 10_000);
         Self { languages, limits, permits: Permits::new(usize::try_from(calls).unwrap_or(1)) }
     }
 
-    /// Returns the language of this name, if the server supports it.
     #[must_use]
     pub fn language(&self, name: &str) -> Option<Arc<dyn Language>> {
         (self.languages)(name)
     }
 
-    /// Waits for a permit to call functions on behalf of this client.
-    ///
-    /// # Errors
-    /// Returns [`Error::TooManyCalls`].
+    /// Waits for a permit to call functions. Returns [`Error::TooManyCalls`] after a timeout.
     pub async fn permit(&self, caller: &Caller) -> Result<Permit, Error> {
         let permit = self.permits.acquire(caller.owner);
         tokio::time::timeout(CALL_WAIT_MAX, permit).await.map_err(|_| Error::TooManyCalls)
     }
 
-    /// Runs `work`, which calls functions of design documents on behalf of a client, on a thread that may block.
-    /// Calls wait for a permit before they occupy a thread.
-    ///
-    /// # Errors
-    /// Returns errors of `work`, and [`Error::TooManyCalls`].
+    /// Runs `work`, which calls functions of design documents on behalf of a client, on a thread that may block. The
+    /// permit is acquired before a thread is occupied. Returns [`Error::TooManyCalls`] if none becomes available.
     pub async fn calling<T, E>(
         &self,
         caller: &Caller,

@@ -1,6 +1,6 @@
-//! [`Hashers`]: the threads that hash passwords. Hashing is deliberately slow, so it has a few threads of its own
-//! with low priority: a flood of logins must not take CPU time from logged-in users. Waiting requests are
-//! scheduled round-robin by address, and their number is limited.
+//! [`Hashers`]: the threads that hash passwords. Hashing is deliberately slow. Its few threads have low priority,
+//! because a flood of logins must not take CPU time from logged-in users. Waiting requests are scheduled round-robin by
+//! address, and their number is limited.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -14,7 +14,6 @@ use crate::Error;
 
 const WAITING_MAX: usize = 1024;
 
-/// Maximum number of waiting requests of one address.
 const WAITING_FROM_ONE_MAX: usize = 64;
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -29,18 +28,17 @@ struct Shared {
     arrived: Condvar,
 }
 
-/// Waiting work by address; `None` for the server itself.
+/// `None` is the server itself.
 #[derive(Default)]
 struct Queue {
     waiting: HashMap<Option<IpAddr>, VecDeque<Work>>,
-    /// Addresses with waiting work, in the order in which they are served next.
+    /// Addresses with waiting work, next one first.
     turns: VecDeque<Option<IpAddr>>,
     count: usize,
     closed: bool,
 }
 
 impl Hashers {
-    /// Starts `threads` threads, which lower their priority by `give_way`.
     #[must_use]
     pub fn start(threads: usize, give_way: &GiveWay) -> Self {
         let shared = Arc::<Shared>::default();
@@ -59,10 +57,8 @@ impl Hashers {
         Self { shared }
     }
 
-    /// Queues `work` for `peer` and waits for the result. Work is skipped if its caller no longer waits.
-    ///
-    /// # Errors
-    /// Fails if too many requests wait already.
+    /// Queues `work` for `peer` and waits for the result. Skips work whose caller no longer waits. Fails if too many
+    /// requests wait already.
     pub async fn run<T: Send + 'static>(
         &self,
         peer: Option<IpAddr>,
@@ -71,7 +67,6 @@ impl Hashers {
         let (sender, receiver) = oneshot::channel();
         let work = Box::new(move || {
             if !sender.is_closed() {
-                // Sending fails if the client has disconnected in the meantime.
                 let _ = sender.send(work());
             }
         });
@@ -105,7 +100,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits for the next work. Returns `None` when the hashers are dropped.
     fn next(&self) -> Option<Work> {
         let mut queue = self.queue.lock();
         loop {
@@ -150,7 +144,6 @@ mod tests {
         Some(Ipv4Addr::from(number).into())
     }
 
-    /// Returns hashers whose only thread is busy until the sender is dropped.
     fn busy() -> (Arc<Hashers>, mpsc::Sender<()>) {
         let hashers = Hashers::start(1, &idle());
         let (free, wait) = mpsc::channel::<()>();
@@ -192,7 +185,6 @@ mod tests {
         }
         assert_eq!(push(1_000_000), refused);
         drop(free);
-        // This request is queued behind all others.
         while hashers.run(None, || ()).await.is_err() {
             tokio::task::yield_now().await;
         }

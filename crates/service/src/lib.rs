@@ -1,10 +1,8 @@
-//! Operations of the server on databases on behalf of users, independent of the protocol: authorization, validation
-//! of writes, the rules of `_users` and `_replicator`, calls of functions of design documents, feeds, password
-//! hashing.
+//! Operations of the server on databases on behalf of users: authorization, validation of writes, the rules of `_users`
+//! and `_replicator`, calls of functions of design documents, feeds, password hashing.
 //!
-//! Each part is a type that receives its dependencies. Errors ([`Error`]) describe the cause; status codes and
-//! everything else of HTTP are the responsibility of the crate that serves it. Blocking work runs on separate threads
-//! ([`settee_threads`]).
+//! The crate is independent of HTTP: an [`Error`] describes the cause, and the caller chooses the status code. Blocking
+//! work runs on separate threads ([`settee_threads`]).
 
 mod access;
 pub mod commits;
@@ -23,7 +21,7 @@ mod users;
 mod validation;
 
 pub use access::{Access, Permission, Place};
-pub use databases::{Databases, DatabasesDependencies, Release};
+pub use databases::{Databases, DatabasesDependencies, RULES_DELAY, Release};
 pub use error::Error;
 pub use feeds::{Feeds, Progress};
 pub use functions::{Functions, Programs};

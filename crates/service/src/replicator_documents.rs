@@ -1,5 +1,5 @@
-//! Authorization of writes to `_replicator` databases ([`before_update`]). Their documents contain passwords and act
-//! on behalf of their owners.
+//! Authorization of writes to `_replicator` databases ([`before_update`]), whose documents contain passwords and act on
+//! behalf of their owners.
 //!
 //! The rules are those of CouchDB's `before_doc_update`, but stricter where a document could act for another user:
 //! databases of this server are accessed with the permissions of the owner.
@@ -16,10 +16,7 @@ use settee_replication::documents::{self, OWNER, REPLICATOR_ROLE};
 
 use crate::Error;
 
-/// Authorizes and validates a document that is about to be written into a `_replicator` database, and sets its owner.
-///
-/// # Errors
-/// Fails if the user is not authorized or the document is invalid.
+/// Authorizes and validates a document, and sets its owner.
 pub fn before_update(
     database: &Arc<Database>,
     user: &UserContext,

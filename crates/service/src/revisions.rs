@@ -5,10 +5,9 @@ use settee_model::{Rev, json};
 
 use crate::Error;
 
-/// Number of revisions that functions of design documents see: CouchDB's `[query_server_config] revs_limit`.
+/// CouchDB's `[query_server_config] revs_limit`.
 const FUNCTION_REVISIONS: usize = 20;
 
-/// Visibility of `_conflicts` to functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflicts {
     Shown,
@@ -42,7 +41,6 @@ pub fn rev_list(out: &mut Vec<u8>, revs: impl Iterator<Item = Rev>) {
     json::write_array(out, revs, |out, rev| rev.write_json(out));
 }
 
-/// Appends the member `_revisions` with at most `limit` revisions.
 pub fn write_revisions(out: &mut Vec<u8>, record: &DocRecord, node: u32, limit: usize) {
     let start = record.tree.node(node).rev.generation;
     out.extend_from_slice(format!(",\"_revisions\":{{\"start\":{start},\"ids\":[").as_bytes());
@@ -55,7 +53,6 @@ pub fn write_revisions(out: &mut Vec<u8>, record: &DocRecord, node: u32, limit: 
     out.extend_from_slice(b"]}");
 }
 
-/// Appends a member with those of the other leaves that satisfy `wanted`, unless the list is empty.
 pub fn write_leaves(out: &mut Vec<u8>, name: &str, record: &DocRecord, node: u32, wanted: impl Fn(Stored) -> bool) {
     let leaves = record.tree.leaves_by_rank(|stored| stored.deleted).into_iter().filter(|leaf| *leaf != node);
     let revs: Vec<Rev> = leaves

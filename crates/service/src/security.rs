@@ -1,8 +1,7 @@
 //! [`Security`]: the members and administrators of a database according to its security object.
 //!
-//! A malformed object is refused when it is set. If a malformed object is stored nevertheless, for example by an
-//! earlier version, only server administrators can access the database. The permission that a request needs is
-//! defined elsewhere.
+//! A malformed object is refused when it is set. If one is stored nevertheless, for example by an earlier version, only
+//! server administrators can access the database.
 
 use std::sync::Arc;
 
@@ -12,32 +11,25 @@ use settee_model::json::{Json, Value};
 
 use crate::Error;
 
-/// Security object of a database for which none was set.
+/// In force for a database without a security object.
 const CLOSED: &[u8] = br#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#;
 
-/// A valid security object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Security(Json);
 
-/// Reason why an object is not a valid security object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(clippy::enum_variant_names, reason = "each says what is missing")]
 pub enum MalformedSecurity {
     #[error("Request body must be a JSON object")]
     NoObject,
-    /// A group of users is not an object.
     #[error("{0} must be a JSON object")]
     NoGroup(&'static str),
-    /// A list of a group is not a list of strings.
     #[error("{0} must be a JSON list of strings")]
     NoList(&'static str),
 }
 
 impl Security {
-    /// Validates a security object. The groups are optional, and their members must be lists of names and roles.
-    ///
-    /// # Errors
-    /// Fails if the object is malformed.
+    /// Fails if the object is malformed. The groups are optional, and their members must be lists of names and roles.
     pub fn parse(json: Json) -> Result<Self, MalformedSecurity> {
         if !json.value().is_object() {
             return Err(MalformedSecurity::NoObject);
@@ -58,16 +50,12 @@ impl Security {
         Ok(Self(json))
     }
 
-    /// Returns the security object in force for a database. The object is cached and validated completely with each
-    /// call.
-    ///
-    /// # Errors
-    /// Fails if the database was deleted.
+    /// Returns the security object in force for a database. The object is cached, but each call validates it
+    /// completely.
     pub fn of(database: &Arc<Database>) -> Result<Self, Error> {
         Ok(Self::in_force(database, security(database)?))
     }
 
-    /// Returns the security object in force for a stored object.
     pub(crate) fn in_force(database: &Arc<Database>, object: Json) -> Self {
         Self::parse(object).unwrap_or_else(|error| {
             tracing::error!(database = database.name(), reason = %error,
@@ -80,7 +68,6 @@ impl Security {
         Self(Json::trusted(CLOSED.to_vec()))
     }
 
-    /// Returns true if `user` is an administrator of the database.
     #[must_use]
     pub fn names_admin(&self, user: &UserContext) -> bool {
         self.0.value().get("admins").is_some_and(|admins| names(admins, user))
@@ -100,24 +87,18 @@ impl Security {
     }
 }
 
-/// Returns the security object of a database as clients and functions see it: the one that was set, or one that only
-/// admits administrators.
-///
-/// # Errors
-/// Fails if the database was deleted.
+/// Returns the security object as clients and functions see it: the one that was set, or one that admits only
+/// administrators.
 pub fn security(database: &Arc<Database>) -> Result<Json, Error> {
     Ok(database.security()?.unwrap_or_else(|| Security::closed().into_json()))
 }
 
-/// Returns true if `user` is an administrator of `database` or of the server.
-///
-/// # Errors
-/// Fails if the database was deleted.
+/// Includes server administrators.
 pub fn administers(database: &Arc<Database>, user: &UserContext) -> Result<bool, Error> {
     Ok(user.is_admin() || Security::of(database)?.names_admin(user))
 }
 
-/// Returns the group of members. CouchDB 1.0 called it `readers`.
+/// CouchDB 1.0 called the group `readers`.
 fn members(security: Value<'_>) -> Option<Value<'_>> {
     security.get("members").or_else(|| security.get("readers"))
 }

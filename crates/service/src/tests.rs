@@ -57,7 +57,6 @@ impl Settings for Values {
     }
 }
 
-/// The services needed to write documents.
 pub(crate) struct Services {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) writer: Arc<Writer>,
@@ -89,7 +88,6 @@ pub(crate) fn json(text: &str) -> Json {
     Json::parse(text.as_bytes()).unwrap()
 }
 
-/// Formats an error as `name: reason` if CouchDB has a name for it.
 pub(crate) fn show(error: &Error) -> String {
     match error {
         Error::Unauthorized(reason) => format!("unauthorized: {reason}"),

@@ -1,11 +1,11 @@
-//! [`upgrade`]: replacement of password hashes that do not match the settings, at a login, when the password is
-//! available.
+//! [`upgrade`]: replacement of password hashes that do not match the settings, at a login, because only then the
+//! password is available.
 
 use std::sync::Arc;
 
 use settee_auth::user_document::{self, USER_PREFIX};
 use settee_auth::{Account, Hashing, UserContext};
-use settee_database::{DocUpdate, EditMode, NewAttachment, NewAttachments};
+use settee_database::{DatabaseError, DocUpdate, EditMode, NewAttachment, NewAttachments, StorageError};
 use settee_design::Caller;
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};
@@ -13,8 +13,8 @@ use settee_model::{Document, RevisionHasher};
 use crate::Error;
 use crate::validation::Writer;
 
-/// Renews the password hash of a user after a login, if the settings require another hash. The salt is kept,
-/// so that sessions stay valid. The work continues in the background.
+/// Replaces the password hash of a user in the background, if the settings require another hash. The salt is unchanged,
+/// so that sessions stay valid.
 pub fn upgrade(writer: &Arc<Writer>, account: &Arc<Account>, password: Vec<u8>) {
     let users = writer.users();
     let policy = users.policy();
@@ -30,7 +30,11 @@ pub fn upgrade(writer: &Arc<Writer>, account: &Arc<Account>, password: Vec<u8>) 
     let (writer, account) = (Arc::clone(writer), Arc::clone(account));
     let users_db = policy.users_db.clone();
     tokio::spawn(async move {
-        if let Err(error) = replace_hash(&writer, &users_db, &account, hashing, password).await {
+        let replaced = replace_hash(&writer, &users_db, &account, hashing, password).await;
+        // The writer of the cluster replaces it at a login there.
+        if let Err(error) = replaced
+            && !matches!(error, Error::Database(DatabaseError::Storage(StorageError::Deposed)))
+        {
             tracing::warn!(user = account.name(), reason = %error, "the hash of a password was not renewed");
         }
         writer.users().upgrading.lock().retain(|name| name != account.name());
@@ -60,7 +64,6 @@ async fn replace_hash(
     let attachments = NewAttachments::new(attachments)?;
     let body = Json::trusted(revision.into_body());
     if !Account::of_document(account.name(), body.value()).has_password_of(account) {
-        // The password was changed concurrently.
         return Ok(());
     }
     let (body, password) = dependencies

@@ -18,19 +18,16 @@ use settee_settings::{Derived, Settings, chttpd_auth};
 use crate::security::administers;
 use crate::{Error, Hashers};
 
-/// Number of cached accounts, including names without an account.
+/// Includes names without an account.
 const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(20_000).expect("not zero");
 
 #[derive(Clone, Debug)]
 pub struct UserPolicy {
     pub users_db: String,
-    /// True if user documents with conflicts may be used.
     conflicted_users: bool,
-    /// Members of user documents that all users may see.
     public_fields: String,
     /// Hashing of new passwords; `None` if the configured scheme is unknown.
     hashing: Option<Hashing>,
-    /// True if outdated hashes are replaced when their users log in.
     upgrade: bool,
     password_regexp: String,
 }
@@ -47,7 +44,7 @@ impl UserPolicy {
         }
     }
 
-    /// Returns the hashing for a replacement of the account's hash, if one is needed.
+    /// `None` if the account's hash is up to date.
     pub(crate) fn upgrade_of(&self, account: &Account) -> Option<Hashing> {
         self.hashing.filter(|hashing| self.upgrade && account.needs_upgrade(hashing))
     }
@@ -55,12 +52,9 @@ impl UserPolicy {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// A write was refused by a validation function.
     VduReject,
-    /// A cached account was used. As in CouchDB this includes accounts whose document was read again because the
-    /// database has changed.
+    /// As in CouchDB this includes accounts whose document was read again because the database has changed.
     AuthCacheHit,
-    /// An account was not cached.
     AuthCacheMiss,
 }
 
@@ -68,13 +62,12 @@ pub type Counting = Arc<dyn Fn(Counted) + Send + Sync>;
 
 pub type Entropy = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Cache of accounts, valid until the users database changes.
 pub struct Users {
     dependencies: UsersDependencies,
     policy: Derived<UserPolicy>,
     known: Mutex<Known>,
     changes: Arc<AtomicU64>,
-    /// Shard of the subscribed database; no shard has the number `u64::MAX`.
+    /// Shard of the subscribed database. No shard has the number `u64::MAX`.
     shard: Arc<AtomicU64>,
     pub(crate) upgrading: Mutex<Vec<String>>,
 }
@@ -82,7 +75,6 @@ pub struct Users {
 pub struct UsersDependencies {
     pub catalog: Arc<Catalog>,
     pub settings: Arc<dyn Settings>,
-    /// Server administrators, and cache of verified passwords.
     pub authenticator: Authenticator,
     pub hashers: Arc<Hashers>,
     pub count: Counting,
@@ -116,7 +108,7 @@ impl Users {
     pub fn new(dependencies: UsersDependencies) -> Self {
         let (changes, shard) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
         let (changed, watched) = (Arc::clone(&changes), Arc::clone(&shard));
-        // The engine reports commits of other processes before requests can depend on them; the subscription of the
+        // The engine reports commits of other processes before requests can depend on them. The subscription of the
         // database may report them later.
         dependencies.catalog.engine().subscribe(Box::new(move |committed, _| {
             if committed.0 == watched.load(Ordering::Acquire) {
@@ -142,11 +134,8 @@ impl Users {
         &self.dependencies
     }
 
-    /// Returns the account of this name: a server administrator, with the roles that a document adds, or a user.
-    /// Changes of either take effect immediately.
-    ///
-    /// # Errors
-    /// Fails if the account must not be used or cannot be read.
+    /// Returns the server administrator of this name, with the roles that a document adds, or the user. Changes of
+    /// either take effect immediately. Fails if the account must not be used or cannot be read.
     pub async fn account(&self, name: &str) -> Result<Option<Arc<Account>>, Error> {
         let (admin, policy) = (self.dependencies.authenticator.admin(name), self.policy());
         let Ok(database) = self.dependencies.catalog.database(&policy.users_db) else { return Ok(admin) };
@@ -165,7 +154,7 @@ impl Users {
             (Ok(None), admin) => Ok(admin.clone()),
             (Err(error), _) => Err(error),
         };
-        // The refusal of an account is cached, failures are not.
+        // A refusal of the account is cached, a failure is not.
         let is_lasting = account.as_ref().err().is_none_or(|error| matches!(error, Error::Unauthorized(_)));
         if is_lasting {
             self.remember(name, Entry { changes, instance, admin, account: account.clone() });
@@ -173,16 +162,13 @@ impl Users {
         account
     }
 
-    /// Returns true for the configured users database and for databases whose names end in `/_users`.
+    /// The configured users database, and databases whose names end in `/_users`.
     #[must_use]
     pub fn is_users_db(&self, name: &str) -> bool {
         name == self.policy().users_db || name.rsplit('/').next() == Some("_users")
     }
 
-    /// Returns the visibility of document `id` of a database for `user`.
-    ///
-    /// # Errors
-    /// Fails if no part is visible.
+    /// Fails if no part of the document is visible to `user`.
     pub async fn visibility(
         self: &Arc<Self>,
         user: &UserContext,
@@ -197,8 +183,8 @@ impl Users {
         settee_threads::run(move || Visibility::of(&users, &database, &user, &id)).await
     }
 
-    /// Prepares updates of user documents before they are written: passwords are hashed, and updates of other users'
-    /// documents are refused.
+    /// Hashes passwords in updates of user documents, and refuses updates of other users' documents. A database without
+    /// rules receives them first, unless the user is an administrator.
     pub(crate) async fn before_write(
         &self,
         database: &Arc<Database>,
@@ -208,7 +194,12 @@ impl Users {
         let policy = self.policy();
         let owned = Arc::clone(database);
         let asking = user.clone();
-        let is_admin = user.is_admin() || settee_threads::run(move || administers(&owned, &asking)).await?;
+        let is_admin = user.is_admin()
+            || settee_threads::run(move || {
+                crate::databases::add_rules(&owned)?;
+                administers(&owned, &asking)
+            })
+            .await?;
         let mut results = Vec::with_capacity(updates.len());
         for update in updates {
             let is_foreign = user.name.is_some() && user.name.as_deref() != update.id().strip_prefix(USER_PREFIX);
@@ -240,15 +231,13 @@ impl Users {
         self.dependencies.hashers.run(None, hash).await?
     }
 
-    /// As in CouchDB, server administrators of the configuration are not counted, because their accounts need no
-    /// cache.
+    /// As in CouchDB, server administrators of the configuration are not counted, because their accounts need no cache.
     fn count(&self, admin: Option<&Arc<Account>>, label: Counted) {
         if admin.is_none() {
             (self.dependencies.count)(label);
         }
     }
 
-    /// Returns the number of changes observed since the first call.
     fn changes(&self, database: &Arc<Database>) -> u64 {
         let mut known = self.known.lock();
         if known.watched.as_ref().is_none_or(|(instance, _)| *instance != database.instance()) {
@@ -282,7 +271,6 @@ impl Users {
     }
 }
 
-/// Returns the body of a user's document, if it exists.
 fn read(view: &ReadView, name: &str, conflicted_users: bool) -> Result<Option<Json>, Error> {
     let Some(record) = view.record(&format!("{USER_PREFIX}{name}"))? else { return Ok(None) };
     let Some(winner) = record.tree.winner(|stored| stored.deleted) else { return Ok(None) };
@@ -299,16 +287,12 @@ fn read(view: &ReadView, name: &str, conflicted_users: bool) -> Result<Option<Js
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Visibility {
     Whole,
-    /// The public fields, whose names are given.
     Public(String),
 }
 
 impl Visibility {
-    /// Returns the visibility of document `id` for `user`. The user must be authorized to read `database`. Documents of
-    /// other databases are wholly visible.
-    ///
-    /// # Errors
-    /// Fails if no part is visible.
+    /// Returns the visibility of document `id` for `user`, which must be authorized to read `database`. Documents of
+    /// other databases are wholly visible. Fails if no part is visible.
     pub fn of(users: &Users, database: &Arc<Database>, user: &UserContext, id: &str) -> Result<Self, Error> {
         if user.is_admin() {
             return Ok(Self::Whole);
@@ -326,10 +310,7 @@ impl Visibility {
         Ok(Self::Public(users.policy().public_fields.clone()))
     }
 
-    /// Checks that the whole document is visible.
-    ///
-    /// # Errors
-    /// Returns [`Error::Missing`], so that the existence of a document is not revealed.
+    /// Returns [`Error::Missing`] if only a part is visible, so that the existence of the document is not revealed.
     pub fn require_whole(&self) -> Result<(), Error> {
         match self {
             Self::Whole => Ok(()),
@@ -339,9 +320,6 @@ impl Visibility {
 }
 
 /// Returns the public part of a document, with its revision.
-///
-/// # Errors
-/// Fails if it does not exist.
 pub fn public_part(view: &ReadView, id: &str, fields: &str) -> Result<(Rev, Vec<u8>), Error> {
     let missing = || Error::Missing;
     let head = view.head(id)?.filter(|head| !head.stored.deleted).ok_or_else(missing)?;

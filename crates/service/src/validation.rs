@@ -1,7 +1,7 @@
 //! Validation of updates by functions of design documents: every document is written by [`Writer::commit`].
 //!
-//! Functions run on a snapshot before the update enters the queue. The queue's leader reports an update as stale if
-//! the design documents or the old document have changed since, and the update is validated again. For a database
+//! Functions run on a snapshot before the update enters the queue. If the design documents or the old document have
+//! changed since, the leader of the queue reports the update as stale, and it is validated again. For a database
 //! without validation functions the cost is one comparison, see [`Validators`].
 
 use std::collections::VecDeque;
@@ -25,14 +25,13 @@ use crate::security::security;
 use crate::users::{Counted, Users};
 use crate::{Error, commits};
 
-/// Maximum number of consecutive rounds in which all updates of a request are stale because design documents change.
+/// Consecutive rounds in which all updates of a request are stale because design documents change.
 const WASTED_ROUNDS_MAX: u32 = 1000;
 
-/// Number of old documents that are read together. The size of their bodies is limited, and the request has its
-/// updates in memory anyway.
+/// Number of old documents that are read together. The size of their bodies is limited, and the request has its updates
+/// in memory anyway.
 const VALIDATED_TOGETHER: usize = 1000;
 
-/// Number of databases whose functions are cached.
 const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
 
 /// Validation functions of databases, as of the latest change of a design document.
@@ -101,7 +100,6 @@ fn read_functions(view: &ReadView) -> Result<Arc<[Functions]>, Error> {
     Ok(functions.into())
 }
 
-/// Writes documents after validation.
 pub struct Writer {
     programs: Arc<Programs>,
     users: Arc<Users>,
@@ -122,11 +120,8 @@ impl Writer {
         self.validators.forget(database);
     }
 
-    /// Validates and commits `updates` on behalf of `user`, in order and independently. Returns the revision or the
-    /// error of each update.
-    ///
-    /// # Errors
-    /// Fails if the engine or a validation function fails for the whole request.
+    /// Validates and commits `updates` on behalf of `user`, independently of each other. Returns the revision or the
+    /// error of each, in order. Fails if the engine or a validation function fails for the whole request.
     pub async fn commit(
         self: &Arc<Self>,
         database: &Arc<Database>,
@@ -192,7 +187,7 @@ impl Writer {
         Ok(results.into_iter().map(|result| result.unwrap_or_else(unanswered)).collect())
     }
 
-    /// Validates updates. Accepted updates contain the state against which they were validated.
+    /// Accepted updates contain the state against which they were validated.
     async fn validate(
         self: &Arc<Self>,
         database: &Arc<Database>,
@@ -237,7 +232,6 @@ enum Round {
 
 type Verdict = (usize, Result<DocUpdate, Error>);
 
-/// Validation of several updates against one snapshot.
 struct Asking<'a> {
     view: &'a ReadView,
     design_seq: u64,
@@ -264,7 +258,6 @@ impl<'a> Asking<'a> {
         Ok(Self { view, design_seq, functions, programs, user: text, security })
     }
 
-    /// Reads the old documents of updates that are about to be validated.
     fn read_ahead<'u>(&self, updates: impl Iterator<Item = &'u DocUpdate>) -> Result<(), Error> {
         if self.functions.is_empty() {
             return Ok(());
@@ -291,7 +284,7 @@ impl<'a> Asking<'a> {
         Ok(update)
     }
 
-    /// Calls all functions, in the order of their design documents, until one refuses.
+    /// Calls the functions in the order of their design documents, until one refuses.
     fn call(&mut self, update: &DocUpdate, record: Option<&DocRecord>, old: Option<&Rev>) -> Result<(), Error> {
         let mut new_text = Vec::new();
         write_new(&mut new_text, update);
@@ -309,7 +302,6 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// Appends `userCtx`.
 pub fn write_user(out: &mut Vec<u8>, database: &str, user: &UserContext) {
     out.extend_from_slice(b"{\"db\":");
     write_string(out, database);
@@ -323,7 +315,7 @@ pub fn write_user(out: &mut Vec<u8>, database: &str, user: &UserContext) {
     out.push(b'}');
 }
 
-/// Appends the new document of an update as functions see it: with its known revisions and stubs of attachments.
+/// Appends the new document as functions see it: with the revisions that the update names and stubs of attachments.
 fn write_new(out: &mut Vec<u8>, update: &DocUpdate) {
     let rev = update.seen_revisions().next();
     let write_extra = |out: &mut Vec<u8>| {
@@ -336,7 +328,7 @@ fn write_new(out: &mut Vec<u8>, update: &DocUpdate) {
     update.write_seen_attachments(out);
 }
 
-/// Appends the old document. Returns `false` if it does not exist or its body was removed.
+/// Returns `false` if the old document does not exist or its body was removed.
 fn write_old(
     out: &mut Vec<u8>,
     view: &ReadView,

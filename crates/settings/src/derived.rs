@@ -6,7 +6,6 @@ use parking_lot::Mutex;
 
 use crate::Settings;
 
-/// Cached value that is recomputed when the settings have changed.
 pub struct Derived<T>(Mutex<Option<(u64, Arc<T>)>>);
 
 impl<T> Default for Derived<T> {

@@ -1,5 +1,5 @@
 //! [`Ini`]: one configuration file in CouchDB's syntax, parsed into lines so that changes preserve comments, order and
-//! line ends. It does no I/O and does not interpret keys.
+//! line ends.
 //!
 //! - `[section]` opens a section. Lines before the first section, and lines of any other form, are ignored.
 //! - `key = value`. The first ` = ` separates, so that a key may contain `=`; without one the first `=` does.
@@ -8,7 +8,6 @@
 
 use std::fmt;
 
-/// The lines of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ini {
     lines: Vec<Line>,
@@ -17,7 +16,7 @@ pub struct Ini {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
     text: String,
-    /// The original line end; empty only at the end of a file.
+    /// Original line end; empty only at the end of a file.
     end: &'static str,
     content: Content,
 }
@@ -30,12 +29,11 @@ enum Content {
     Entry {
         section: String,
         key: String,
-        /// `None` for an empty value.
         value: Option<String>,
     },
 }
 
-/// Reason why an entry cannot be written to a file. The texts are CouchDB's `reason`s.
+/// The texts are CouchDB's `reason`s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEntry {
     #[error("Invalid configuration section")]
@@ -46,9 +44,9 @@ pub enum InvalidEntry {
     Value,
 }
 
-/// Refuses invalid entries. CouchDB refuses control characters and brackets. This also refuses a section or key that
-/// would be read back as another one. A value that contains ` ;` is accepted, as in CouchDB: it is in force until the
-/// file is read again, and then ends at the comment.
+/// Rejects control characters and brackets, as CouchDB does, and sections and keys that would be read back as others.
+/// Accepts a value that contains ` ;`, as CouchDB does: it is in force until the file is read again, and then ends at
+/// the comment.
 pub fn check_entry(section: &str, key: &str, value: &str) -> Result<(), InvalidEntry> {
     let printable = |text: &str| !text.chars().any(|c| c.is_control() && c != '\t');
     let bracket = |text: &str| text.contains(['[', ']']);
@@ -76,7 +74,7 @@ pub fn check_entry(section: &str, key: &str, value: &str) -> Result<(), InvalidE
 }
 
 impl Ini {
-    /// Parses `text`. Every text is a configuration: invalid lines are kept and ignored.
+    /// Every text is a configuration: invalid lines are preserved and ignored.
     pub fn parse(text: &str) -> Ini {
         let mut section = String::new();
         let mut lines = Vec::new();
@@ -90,8 +88,8 @@ impl Ini {
         Ini { lines }
     }
 
-    /// Section, key and value of all entries in the order of the file; later ones take precedence. `None` for an empty
-    /// value.
+    /// Returns section, key and value of all entries in the order of the file. Later ones take precedence; an empty
+    /// value is `None`.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &str, Option<&str>)> {
         self.lines.iter().filter_map(|line| match &line.content {
             Content::Entry { section, key, value } => Some((section.as_str(), key.as_str(), value.as_deref())),
@@ -99,7 +97,6 @@ impl Ini {
         })
     }
 
-    /// Same as [`entries`](Self::entries), with the line numbers.
     pub fn numbered(&self) -> impl Iterator<Item = (usize, &str, &str, Option<&str>)> {
         (1..).zip(&self.lines).filter_map(|(number, line)| match &line.content {
             Content::Entry { section, key, value } => Some((number, section.as_str(), key.as_str(), value.as_deref())),
@@ -107,15 +104,14 @@ impl Ini {
         })
     }
 
-    /// Line numbers of invalid lines.
     pub fn invalid_lines(&self) -> impl Iterator<Item = usize> {
         let is_invalid =
             |line: &Line| line.content == Content::Other && !strip_comment(line.text.trim()).trim().is_empty();
         (1..).zip(&self.lines).filter(move |(_, line)| is_invalid(line)).map(|(number, _)| number)
     }
 
-    /// Sets a value: in the line that holds the key (whose comment is kept), else after the last entry of the section,
-    /// else in a new section at the end.
+    /// Replaces the value in the line that holds the key, whose comment is preserved. Otherwise adds a line after the
+    /// last entry of the section, or a new section at the end.
     pub fn set(&mut self, section: &str, key: &str, value: &str) {
         let content = Content::Entry {
             section: section.to_owned(),
@@ -125,7 +121,6 @@ impl Ini {
         let text = format!("{key} = {value}");
         if let Some(at) = self.lines.iter().rposition(|line| line.holds(section, key)) {
             let line = &mut self.lines[at];
-            // Text that looks like a comment may be the end of the old value.
             let comment = if line.has_value_like_comment() { "" } else { comment_of(&line.text) };
             line.text = text + comment;
             line.content = content;
@@ -146,14 +141,14 @@ impl Ini {
         self.lines.push(Line { text, end, content });
     }
 
-    /// Removes all lines that hold the key. Returns true if there were any.
+    /// Removes all lines that hold the key. Returns true if any existed.
     pub fn remove(&mut self, section: &str, key: &str) -> bool {
         let before = self.lines.len();
         self.lines.retain(|line| !line.holds(section, key));
         self.lines.len() < before
     }
 
-    /// Replaces the values of `section` for which `rewrite` returns another one. Returns true if there were any.
+    /// Replaces the values of `section` for which `rewrite` returns another one. Returns true if it replaced any.
     pub fn rewrite(&mut self, section: &str, rewrite: impl Fn(&str) -> Option<String>) -> bool {
         let mut rewritten = false;
         for line in &mut self.lines {
@@ -178,7 +173,6 @@ impl Ini {
         }
     }
 
-    /// The line end for new lines: that of the first line.
     fn line_end(&self) -> &'static str {
         self.lines.first().map(|line| line.end).filter(|end| !end.is_empty()).unwrap_or("\n")
     }
@@ -195,7 +189,7 @@ impl Line {
         matches!(&self.content, Content::Entry { section: s, key: k, .. } if s == section && k == key)
     }
 
-    /// Returns true if the value was set with a comment mark in it.
+    /// Returns true if [`Ini::set`] was given a value that contains the start of a comment.
     fn has_value_like_comment(&self) -> bool {
         matches!(&self.content, Content::Entry { value: Some(value), .. } if !comment_of(value).is_empty())
     }
@@ -249,7 +243,6 @@ fn strip_comment(line: &str) -> &str {
     &line[..line.len() - comment_of(line).len()]
 }
 
-/// The comment at the end of a line, with the preceding space.
 fn comment_of(line: &str) -> &str {
     if line.trim_start().starts_with(';') {
         return line;

@@ -9,32 +9,26 @@ use crate::{Applies, Settings};
 /// CouchDB's word for "no limit".
 pub const INFINITY: &str = "infinity";
 
-/// Placeholder for the data directory in a default.
 const DATA: &str = "{data}";
 
 #[derive(Debug)]
 pub struct Setting {
-    /// Section, named as in CouchDB.
     pub section: &'static str,
-    /// Key, named as in CouchDB.
     pub key: &'static str,
-    /// Default value. `None` if there is none or it is generated at the first start. `{data}` is replaced by the data
-    /// directory.
+    /// `{data}` is replaced by the data directory. `None` if the setting has no default or the value is generated at
+    /// the first start.
     pub default: Option<&'static str>,
     pub kind: Kind,
-    /// Visibility of the default in the configuration.
     pub visibility: Visibility,
     pub applies: Applies,
-    /// One line for `settee config --defaults`.
     pub doc: &'static str,
 }
 
-/// CouchDB's `default.ini` contains some values and mentions others only in comments. The latter are in effect, but
-/// reading them returns `unknown_config_value`, and the first change returns `""` as the old value. Scripts can observe
-/// that, so it is preserved.
+/// CouchDB's `default.ini` sets some values and mentions others only in comments. The latter are in effect, but reading
+/// them returns `unknown_config_value`, and the first change returns `""` as the old value. Scripts can observe that,
+/// so it is preserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
-    /// Part of the configuration from the first start.
     Listed,
     /// In effect, but not part of the configuration until it is set.
     Implied,
@@ -43,16 +37,14 @@ pub enum Visibility {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Text,
-    /// `true` or `false`.
     Bool,
-    /// An integer in this range, inclusive.
+    /// Inclusive bounds.
     Integer(u64, u64),
     /// An integer or `infinity`.
     Limit,
-    /// A time in milliseconds, or `infinity`.
+    /// Milliseconds or `infinity`.
     Milliseconds,
     Seconds,
-    /// An IP address to listen on.
     Address,
     Word(&'static [&'static str]),
 }
@@ -64,16 +56,14 @@ pub struct Key<T> {
     of: PhantomData<fn() -> T>,
 }
 
-/// An integer; `infinity` is `u64::MAX`.
+/// `infinity` is `u64::MAX`.
 #[derive(Debug)]
 pub struct Number;
 
-/// `true` or `false`.
 #[derive(Debug)]
 pub struct Switch;
 
-/// A switch that protects: only `false` disables it. Any invalid value keeps the protection enabled, because it was
-/// hardly meant as `false`.
+/// A protection that only `false` disables. Any invalid value keeps it enabled, because it was hardly meant as `false`.
 #[derive(Debug)]
 pub struct Guard;
 
@@ -95,13 +85,12 @@ impl<T> Key<T> {
         self.setting.key
     }
 
-    /// Returns true if this is the key with that name.
     #[must_use]
     pub fn is(&self, section: &str, key: &str) -> bool {
         (self.setting.section, self.setting.key) == (section, key)
     }
 
-    /// Returns the effective text: the value, or else the default; `None` if both are empty.
+    /// Returns the value, or else the default; `None` if both are empty.
     #[must_use]
     pub fn text(&self, settings: &dyn Settings) -> Option<String> {
         let Setting { section, key, default, .. } = self.setting;
@@ -112,13 +101,12 @@ impl<T> Key<T> {
 }
 
 impl Key<Number> {
-    /// Returns the effective number. A setting without a default is 0 until it is set: see [`find`](Self::find).
+    /// Returns the effective number; 0 without a value and a default, see [`find`](Self::find).
     #[must_use]
     pub fn of(&self, settings: &dyn Settings) -> u64 {
         self.find(settings).unwrap_or_default()
     }
 
-    /// Returns the effective number, if any.
     #[must_use]
     pub fn find(&self, settings: &dyn Settings) -> Option<u64> {
         let number = |text: &str| match text.trim() {
@@ -141,7 +129,7 @@ impl Key<Switch> {
 }
 
 impl Key<Guard> {
-    /// Returns true unless the value is `false`.
+    /// Returns true unless the value is `false` or empty.
     #[must_use]
     pub fn of(&self, settings: &dyn Settings) -> bool {
         let given = settings.given(self.setting.section, self.setting.key).unwrap_or_default();
@@ -164,26 +152,23 @@ impl Key<Text> {
 }
 
 impl Setting {
-    /// Returns the default for a server with this data directory.
     #[must_use]
     pub fn default_for(&self, data_dir: &Path) -> Option<String> {
         self.default.map(|text| text.replace(DATA, &data_dir.display().to_string()))
     }
 
-    /// Marks the setting as effective after a restart.
     pub(crate) const fn at_start(mut self) -> Self {
         self.applies = Applies::AfterRestart;
         self
     }
 
-    /// Marks the setting as unused: it is stored only because clients set or read it.
+    /// Marks a setting that has no effect and is stored only because clients set or read it.
     pub(crate) const fn kept(mut self) -> Self {
         self.applies = Applies::Nowhere;
         self
     }
 }
 
-/// A setting whose default is not shown in the configuration.
 pub(crate) const fn setting(
     section: &'static str,
     key: &'static str,
@@ -194,7 +179,6 @@ pub(crate) const fn setting(
     Setting { default: Some(default), ..unset(section, key, kind, doc) }
 }
 
-/// A setting whose default is shown in the configuration.
 pub(crate) const fn listed(
     section: &'static str,
     key: &'static str,

@@ -1,8 +1,8 @@
 //! The settings of the server: [`SETTINGS`] is the table of all settings, a [`Key`] reads one, and [`Settings`] is the
 //! source of values.
 //!
-//! Readers use keys, so that name, type and default of a setting are defined once. The server implements the source and
-//! reads the files; this crate does not read files and does not implement the effect of any setting.
+//! Readers use keys, so that name, type and default of a setting are defined once. This crate does not read files and
+//! does not implement the effect of any setting.
 
 mod derived;
 pub mod ini;
@@ -17,22 +17,18 @@ pub use table::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persist {
-    /// Written to the configuration file.
     Yes,
-    /// Kept in memory (`X-Couch-Persist: false`).
+    /// Until the next start (`X-Couch-Persist: false`).
     No,
 }
 
-/// Reason why the configuration was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// The value to delete does not exist.
     #[error("unknown_config_value")]
     Unknown,
-    /// The value is invalid for this key; the text names the valid values.
+    /// The text names the valid values.
     #[error("{0}")]
     Invalid(String),
-    /// The file could not be read or written.
     #[error("{0}")]
     File(String),
     /// The store of the settings is unreachable, or the outcome of the change is unknown. A retry may succeed.
@@ -40,7 +36,7 @@ pub enum SettingsError {
     Unavailable(String),
 }
 
-/// Time at which a change of a value takes effect.
+/// Time at which a change takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applies {
     /// At the next request or shortly after.
@@ -50,27 +46,14 @@ pub enum Applies {
     Nowhere,
 }
 
-/// Configuration values by section and key, with CouchDB's names.
 pub trait Settings: Send + Sync {
-    /// Returns the value that was set under this name, as the HTTP API shows it. If it is `None`, a default may be in
-    /// force: see [`Self::effective`].
+    /// Returns the value that was set under this name, as the HTTP API shows it. A default is returned only by
+    /// [`Self::effective`].
     fn get(&self, section: &str, key: &str) -> Option<String>;
     fn section(&self, section: &str) -> Vec<(String, String)>;
     fn all(&self) -> Vec<(String, Vec<(String, String)>)>;
-    /// Sets a value and returns the old one.
-    ///
-    /// # Errors
-    /// If nothing was changed.
     fn set(&self, section: &str, key: &str, value: &str, persist: Persist) -> Result<Option<String>, SettingsError>;
-    /// Removes a value and returns it.
-    ///
-    /// # Errors
-    /// If nothing was changed.
     fn delete(&self, section: &str, key: &str, persist: Persist) -> Result<String, SettingsError>;
-    /// Reads the configuration files again.
-    ///
-    /// # Errors
-    /// If a file could not be read.
     fn reload(&self) -> Result<(), SettingsError>;
 
     /// Takes over changes that other nodes made: nodes that share a store share settings. The caller must call it after
@@ -79,7 +62,7 @@ pub trait Settings: Send + Sync {
         Ok(())
     }
 
-    /// Returns true if this node was notified of changes that [`Self::follow`] has not taken over yet. Does not block.
+    /// Returns true if [`Self::follow`] has changes to take over. Does not block.
     fn is_behind(&self) -> bool {
         false
     }
@@ -89,12 +72,11 @@ pub trait Settings: Send + Sync {
         None
     }
 
-    /// Returns the effective value, including defaults and old names of sections.
+    /// Includes defaults and old names of sections.
     fn effective(&self, section: &str, key: &str) -> Option<String> {
         self.get(section, key)
     }
 
-    /// Returns the default of a setting on this server.
     fn default_of(&self, setting: &Setting) -> Option<String> {
         setting.default.map(str::to_owned)
     }
@@ -105,7 +87,6 @@ pub trait Settings: Send + Sync {
     }
 }
 
-/// Returns the time at which a change of a setting takes effect.
 #[must_use]
 pub fn applies(section: &str, key: &str) -> Applies {
     // The keys of these sections are user-defined names.

@@ -5,7 +5,6 @@ use crate::key::Setting;
 
 const SECTION_NAMES: [(&str, &str); 2] = [("chttpd", "httpd"), ("chttpd_auth", "couch_httpd_auth")];
 
-/// Returns the setting with this name. Old names of sections map to the current ones.
 #[must_use]
 pub fn find(section: &str, key: &str) -> Option<&'static Setting> {
     let exact =
@@ -19,7 +18,6 @@ pub fn old_section(section: &str, key: &str) -> Option<&'static str> {
     SECTION_NAMES.into_iter().find(|(new, _)| *new == section && is_shared(section, key)).map(|(_, old)| old)
 }
 
-/// Returns true if a value must not appear in logs.
 #[must_use]
 pub fn is_sensitive(section: &str, key: &str) -> bool {
     let named_so = |word| key.to_ascii_lowercase().contains(word);

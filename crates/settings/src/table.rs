@@ -14,7 +14,6 @@ const UTILS_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'se
 const PRIVATE_NETWORKS: &str = "127.0.0.0/8, ::1, 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, fc00::/7";
 const COMMON_METHODS: &str = "CONNECT, COPY, DELETE, GET, HEAD, OPTIONS, POST, PUT, TRACE";
 
-/// Declares a module for each section, with a [`Key`] for each setting, and [`SETTINGS`] in the same order.
 macro_rules! table {
     ($($module:ident = $section:literal {
         $($name:ident: $type:ident = $make:ident($key:literal $(, $rest:expr)*) $(.$applies:ident())?, $doc:literal;)*
@@ -30,7 +29,6 @@ macro_rules! table {
             }
         )*
 
-        /// All settings, grouped by section.
         pub static SETTINGS: &[&Setting] = &[$($($module::$name.setting(),)*)*];
     };
 }
@@ -287,7 +285,7 @@ table! {
         OS_PROCESS_MEMORY_LIMIT: Number = setting("os_process_memory_limit", "2147483648", Kind::Limit), "memory limit of a process of a query server in bytes";
         PROJECT_DOCUMENTS: Switch = setting("project_documents", "true", Kind::Bool), "send Python map functions only the members of documents that they read; the results are the same";
         CONFIGURE_OVER_HTTP: Switch = unset("configure_over_http", Kind::Bool), "allow administrators to change [query_servers] and [native_query_servers], which start programs, over HTTP; not settable over HTTP. By default allowed only without administrators";
-        QUERY_LIMIT: Number = setting("query_limit", "576460752303423487", Kind::Limit), "maximum number of rows in the answer of a view query";
+        QUERY_LIMIT: Number = setting("query_limit", "576460752303423487", Kind::Limit), "maximum number of rows in the answer of a query of a view or of all documents";
         PARTITION_QUERY_LIMIT: Number = setting("partition_query_limit", "576460752303423487", Kind::Limit), "maximum number of rows in the answer of a query of a partition";
     }
     native_query_servers = "native_query_servers" {

@@ -74,7 +74,6 @@ fn old_names_of_sections_find_the_new_ones() {
     for (section, key, expected) in [
         ("httpd", "max_uri_length", Some("chttpd")),
         ("httpd", "port", None),
-        // An inherited handler that trusts headers would make every client an administrator.
         ("httpd", "authentication_handlers", None),
         ("couch_httpd_auth", "authentication_db", None),
         ("couch_httpd_auth", "timeout", Some("chttpd_auth")),

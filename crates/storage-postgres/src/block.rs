@@ -1,5 +1,5 @@
-//! [`block_on`]: blocks a thread on a future. The function of the runtime panics on threads that serve tasks, and
-//! callers of an engine need no runtime.
+//! [`block_on`]: blocks a thread on a future. The function of the runtime with this name panics on threads that serve
+//! tasks, and callers of an engine need no runtime.
 
 use std::future::Future;
 use std::pin::pin;
@@ -19,7 +19,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Blocks on `future`, whose timers and sockets belong to `runtime`.
+/// Timers and sockets of `future` belong to `runtime`.
 pub(crate) fn block_on<T>(runtime: &tokio::runtime::Handle, future: impl Future<Output = T>) -> T {
     let _context = runtime.enter();
     // On a thread that serves a task, the future would share the cooperative budget of that task, which is renewed only
@@ -37,7 +37,6 @@ pub(crate) fn block_on<T>(runtime: &tokio::runtime::Handle, future: impl Future<
     }
 }
 
-/// Polls `future` once, which starts it, and drops it.
 pub(crate) fn poll_once(future: impl Future) {
     let _ = pin!(future).as_mut().poll(&mut Context::from_waker(Waker::noop()));
 }
@@ -56,7 +55,6 @@ mod tests {
             7
         });
         assert_eq!(answer, 7);
-        // A thread that serves a task may block as well.
         let handle = runtime.handle().clone();
         let nested = runtime.block_on(async move { block_on(&handle, async { 8 }) });
         assert_eq!(nested, 8);
@@ -80,7 +78,6 @@ mod tests {
                 };
                 block_on(&handle, acquire)
             });
-            // The receiver was dropped if its timeout expired.
             let _ = sender.send(steps);
         });
         assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(1000));

@@ -2,26 +2,25 @@
 //!
 //! Small commits may share a transaction with commits to other shards (the module `joint`); those that fail together
 //! are retried separately. A commit whose connection is lost is retried with the same token. If the first attempt was
-//! applied, or is applied during the retry, the fence rejects the retry, and the token identifies the commit that is
-//! there. A writer that holds the shard lock (the module `line`) commits in the transaction in which it waited for the
-//! lock.
+//! applied, or is applied during the retry, the fence rejects the retry, and the token identifies the commit that was
+//! applied.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use settee_storage::{Batch, CommitToken, Durability, Outcome, ReadSet, Result, Shard, StorageError, Version};
+use settee_storage::members::Claim;
+use settee_storage::{Batch, CommitToken, Outcome, Result, Shard, StorageError, Version};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Statement};
 
 use crate::connect::{Link, pipelined};
 use crate::error::Failure;
-use crate::fence::{self, FENCE_PARAMETERS, READ_SET_PARAMETERS, SWEEP_PARAMETERS};
+use crate::fence::{self, FENCE_PARAMETERS, SWEEP_PARAMETERS};
 use crate::joint::{Joint, JointOutcome};
 use crate::lease::{LastCommit, number};
-use crate::observer::monotonic_us;
+use crate::nodes_sql::NodesSql;
 use crate::pieces::{PIECE_ROWS, Parameter, Piece, pieces};
 use crate::pool::{Leased, Pool};
 use crate::shape::Shape;
@@ -33,11 +32,10 @@ const STATEMENT_BYTES_MAX: usize = 256 << 10;
 /// Commits of more bytes are sent in pieces, so that they are not in memory twice.
 const ROUND_TRIP_BYTES_MAX: usize = 64 << 20;
 
-/// Maximum time for resolving a commit with unknown outcome, unless the server is unresponsive.
+/// A commit with unknown outcome is resolved within this time, unless the server is unresponsive.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(30);
 const RESOLVE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Maximum number of attempts of a commit that the server asks to retry.
 const ATTEMPTS_MAX: u32 = 20;
 
 #[derive(Debug)]
@@ -47,13 +45,11 @@ pub(crate) struct Commit {
     pub(crate) token: CommitToken,
     pub(crate) batch: Batch,
     pub(crate) node: i64,
-    pub(crate) durability: Durability,
 }
 
 impl Commit {
     fn is_small(&self) -> bool {
-        let Self { batch, durability, .. } = self;
-        *durability == Durability::Synced && batch.size_bytes() <= STATEMENT_BYTES_MAX && batch.len() <= PIECE_ROWS
+        self.batch.size_bytes() <= STATEMENT_BYTES_MAX && self.batch.len() <= PIECE_ROWS
     }
 
     fn outcome(&self) -> Outcome {
@@ -61,34 +57,24 @@ impl Commit {
     }
 }
 
-/// Makes a commit: in the transaction of the shard lock if there is one, otherwise jointly with concurrent commits.
-///
-/// # Errors
-/// If it was not applied, for a reason other than a conflict.
-pub(crate) async fn commit(joint: &Arc<Joint>, lock_connection: Option<Leased>, commit: Commit) -> Result<Outcome> {
+/// Joins concurrent commits if this one is small. After an error other than a conflict, the commit was not applied.
+pub(crate) async fn commit(joint: &Arc<Joint>, commit: Commit) -> Result<Outcome> {
     let (started, commit) = (Instant::now(), Arc::new(commit));
-    if lock_connection.is_some() || !Joint::accepts(&commit) {
-        return commit_single(joint.pool(), lock_connection, &commit, started, false).await;
+    if !Joint::accepts(&commit) {
+        return commit_single(joint.pool(), &commit, started, false).await;
     }
     match joint.commit(&commit).await {
         JointOutcome::Committed => Ok(commit.outcome()),
         JointOutcome::Rejected(error) => Err(error),
-        JointOutcome::Failed { is_unknown } => commit_single(joint.pool(), None, &commit, started, is_unknown).await,
+        JointOutcome::Failed { is_unknown } => commit_single(joint.pool(), &commit, started, is_unknown).await,
     }
 }
 
-/// Makes a single commit. `is_unknown` is true if it may have been applied already.
-async fn commit_single(
-    pool: &Arc<Pool>,
-    mut lock_connection: Option<Leased>,
-    commit: &Commit,
-    started: Instant,
-    mut is_unknown: bool,
-) -> Result<Outcome> {
+/// `is_unknown` is true if the commit may have been applied already.
+async fn commit_single(pool: &Arc<Pool>, commit: &Commit, started: Instant, mut is_unknown: bool) -> Result<Outcome> {
     let mut attempts = 0;
     loop {
-        let acquired = if let Some(held) = lock_connection.take() { Ok(held) } else { pool.acquire().await };
-        let leased = match acquired {
+        let leased = match pool.acquire().await {
             Ok(leased) => leased,
             Err(_) if is_unknown && started.elapsed() < RESOLVE_TIMEOUT && !pool.connector().is_unresponsive() => {
                 tokio::time::sleep(RESOLVE_INTERVAL).await;
@@ -123,23 +109,16 @@ async fn commit_single(
             }
             // An earlier attempt may still be in progress, whatever the result of this one.
             _ if is_unknown => return Ok(Outcome::Unknown),
-            Failure::Retry(_) | Failure::Conflict | Failure::Outdated | Failure::Permanent(_) => {
+            Failure::Retry(_) | Failure::Conflict | Failure::Permanent(_) => {
                 return Err(failure.into_error());
             }
         }
     }
 }
 
-/// Makes small commits to different shards with one statement, atomically. They must be ordered by shard. `None` if the
-/// connection has no capacity for the statement.
+/// The commits must be small and ordered by shard. They are applied atomically. `None` if the connection has no
+/// capacity for the statement.
 pub(crate) async fn in_one_statement(leased: &Leased, commits: &[&Commit]) -> Option<Result<(), Failure>> {
-    let read_set =
-        commits.iter().filter_map(|commit| commit.batch.read_set().cloned()).reduce(|one, other| one.and(&other));
-    // A newer connection may be to another server than the one that was read, or to a restarted one, which reuses
-    // transaction numbers.
-    if read_set.as_ref().is_some_and(|read_set| monotonic_us(leased.link().since()) >= read_set.moment()) {
-        return Some(Err(Failure::Outdated));
-    }
     let batches: Vec<(i64, &Batch)> = commits.iter().map(|commit| (number(commit.shard), &commit.batch)).collect();
     let (pieces, fences) = (pieces(&batches), Fences::of(commits));
     let shape = Shape::of(pieces.iter().map(|piece| piece.sql))?;
@@ -147,42 +126,17 @@ pub(crate) async fn in_one_statement(leased: &Leased, commits: &[&Commit]) -> Op
     if !leased.link().can_prepare(sql) {
         return None;
     }
-    Some(execute_statement(leased, sql, (&fences, &ReadSetCheck::of(read_set.as_ref())), &pieces).await)
+    Some(execute_statement(leased.link(), sql, &fences, &pieces).await)
 }
 
-async fn execute_statement(
-    leased: &Leased,
-    sql: Sql,
-    (fences, read_set): (&Fences<'_>, &ReadSetCheck<'_>),
-    pieces: &[Piece<'_>],
-) -> Result<(), Failure> {
-    let link = leased.link();
+async fn execute_statement(link: &Link, sql: Sql, fences: &Fences<'_>, pieces: &[Piece<'_>]) -> Result<(), Failure> {
     let statement = link.statement(sql).await?;
     let mut parameters = fences.parameters().to_vec();
-    parameters.extend(read_set.parameters());
     pieces.iter().for_each(|piece| parameters.extend(piece.parameters()));
-    // The statement is a transaction by itself. A holder of the shard lock has started one.
-    let is_written = AtomicBool::new(false);
-    let written: Request<'_> = Box::pin(async {
-        let rows = link.client.query(&statement, &parameters).await?;
-        is_written.store(!rows.is_empty(), Ordering::Relaxed);
-        Ok(())
-    });
-    if leased.is_in_transaction() {
-        let ended: Request<'_> = Box::pin(link.client.batch_execute("COMMIT"));
-        pipelined(vec![written, ended]).await.into_iter().collect::<Result<(), Error>>()?;
-        leased.set_in_transaction(false);
-    } else {
-        written.await?;
-    }
-    if is_written.into_inner() { Ok(()) } else { Err(Failure::Outdated) }
+    Ok(execute(link, &statement, &parameters).await?)
 }
 
-/// Makes a commit with one statement per piece. It must not have a read set.
 async fn in_several_statements(leased: &Leased, commit: &Commit) -> Result<(), Failure> {
-    if commit.batch.read_set().is_some() {
-        return Err(Failure::Outdated);
-    }
     let link = leased.link();
     let (pieces, fences) = (pieces(&[(number(commit.shard), &commit.batch)]), Fences::of(&[commit]));
     let sweep = fences.is_sweeping().then(|| (Sql::Sweep, fences.sweep_parameters().to_vec()));
@@ -191,14 +145,8 @@ async fn in_several_statements(leased: &Leased, commit: &Commit) -> Result<(), F
         [(Sql::Fence, fences.parameters().to_vec())].into_iter().chain(sweep).chain(writes).collect();
     // Prepared before the transaction, because statements of one round trip must not wait for each other.
     let statements = link.statements(parts.iter().map(|(sql, _)| *sql)).await?;
-    let begin = match (commit.durability, leased.set_in_transaction(true)) {
-        (Durability::Synced, false) => "BEGIN",
-        (Durability::Buffered, false) => "BEGIN; SET LOCAL synchronous_commit TO off",
-        // A holder of the shard lock has started the transaction.
-        (Durability::Synced, true) => "",
-        (Durability::Buffered, true) => "SET LOCAL synchronous_commit TO off",
-    };
-    let started: Request<'_> = Box::pin(link.client.batch_execute(begin));
+    leased.set_in_transaction(true);
+    let started: Request<'_> = Box::pin(link.client.batch_execute("BEGIN"));
     let made = parts
         .iter()
         .zip(&statements)
@@ -225,22 +173,28 @@ struct Fences<'a> {
     tokens: Vec<Vec<u8>>,
     heads: Vec<Option<&'a [u8]>>,
     node: i64,
+    claim_keys: Vec<&'a str>,
+    claim_epochs: Vec<i64>,
 }
 
 impl<'a> Fences<'a> {
     fn of(commits: &[&'a Commit]) -> Self {
+        let mut claims: Vec<&Claim> = commits.iter().filter_map(|commit| commit.batch.claim()).collect();
+        claims.dedup();
         Self {
             shards: commits.iter().map(|commit| number(commit.shard)).collect(),
             expected: commits.iter().map(|commit| version(commit.expected)).collect(),
             tokens: commits.iter().map(|commit| commit.token.0.to_be_bytes().to_vec()).collect(),
             heads: commits.iter().map(|commit| commit.batch.head()).collect(),
-            // All commits are of this process.
             node: commits.first().map_or(0, |commit| commit.node),
+            claim_keys: claims.iter().map(|claim| claim.key.as_str()).collect(),
+            claim_epochs: claims.iter().map(|claim| epoch(claim)).collect(),
         }
     }
 
     fn parameters(&self) -> [Parameter<'_>; FENCE_PARAMETERS] {
-        [&self.shards, &self.expected, &self.tokens, &self.heads, &self.node]
+        let Self { shards, expected, tokens, heads, node, claim_keys, claim_epochs } = self;
+        [shards, expected, tokens, heads, node, claim_keys, claim_epochs]
     }
 
     fn is_sweeping(&self) -> bool {
@@ -252,32 +206,20 @@ impl<'a> Fences<'a> {
     }
 }
 
-struct ReadSetCheck<'a> {
-    shards: Vec<i64>,
-    snapshot: Option<&'a str>,
-}
-
-impl<'a> ReadSetCheck<'a> {
-    fn of(read_set: Option<&'a ReadSet>) -> Self {
-        let shards = read_set.map(ReadSet::shards).unwrap_or_default();
-        Self { shards: shards.iter().copied().map(number).collect(), snapshot: read_set.map(ReadSet::observed) }
-    }
-
-    fn parameters(&self) -> [Parameter<'_>; READ_SET_PARAMETERS] {
-        [&self.shards, &self.snapshot]
-    }
-}
-
-/// Converts a version. No shard reaches the maximum, so a larger version conflicts.
+/// No shard reaches the maximum, so a larger version conflicts.
 fn version(version: Version) -> i64 {
     i64::try_from(version.0).unwrap_or(i64::MAX - 1)
+}
+
+fn epoch(claim: &Claim) -> i64 {
+    i64::try_from(claim.epoch).unwrap_or(i64::MAX)
 }
 
 pub(crate) async fn execute(link: &Link, statement: &Statement, parameters: &[Parameter<'_>]) -> Result<(), Error> {
     link.client.execute(statement, parameters).await.map(drop)
 }
 
-/// Determines the outcome after a conflict, which may be with an earlier attempt of the same commit.
+/// The conflict may be with an earlier attempt of the same commit.
 async fn resolve_conflict(leased: &Leased, commit: &Commit) -> Result<Outcome, Failure> {
     let link = leased.link();
     let shard = number(commit.shard);
@@ -306,13 +248,19 @@ async fn resolve_conflict(leased: &Leased, commit: &Commit) -> Result<Outcome, F
     }
     let last = LastCommit::of(rows.first()).map_err(Failure::Permanent)?;
     if last.state.version == commit.expected && !last.is_dropped {
+        if let Some(claim) = commit.batch.claim() {
+            let statement = link.statement(Sql::Nodes(NodesSql::IsHeld)).await?;
+            let row = link.client.query_one(&statement, &[&claim.key, &epoch(claim)]).await?;
+            if !row.try_get::<_, bool>(0)? {
+                return Err(Failure::Permanent(StorageError::Deposed));
+            }
+        }
         // The other commit was rolled back.
         return Err(Failure::Retry("a commit conflicted with another one that was rolled back".to_owned()));
     }
     Ok(Outcome::Conflict(last.state.version))
 }
 
-/// Makes the last commit of a shard.
 pub(crate) async fn drop_shard(pool: &Arc<Pool>, shard: Shard, node: i64) -> Result<()> {
     let (started, mut attempts, mut is_unknown) = (Instant::now(), 0, false);
     let ended = |error: StorageError, is_unknown| Err(if is_unknown { error.in_doubt() } else { error });

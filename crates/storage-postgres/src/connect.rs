@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -23,20 +23,18 @@ use crate::sql::Sql;
 use crate::tls::Tls;
 use crate::unresponsive::Unresponsive;
 
-/// Maximum number of threads for connections to PostgreSQL. They only copy values: one thread suffices for four
-/// processors, and idle additional threads cost wake-ups.
+/// The threads only copy values: one thread suffices for four processors, and idle additional threads cost wake-ups.
 const THREADS_MAX: usize = 4;
 const PROCESSORS_PER_THREAD: usize = 4;
 
-/// Settings for planners: all reads use the primary keys. Without them plans may sort rows that the index has in order,
-/// and statements may be planned repeatedly. A statement that waits for a key of another commit waits until that
-/// commit ends, which is soon. The server detects within half a minute that the machine of a client has failed.
+/// All reads use the primary keys. Other plans may sort rows that the index has in order, and statements may be planned
+/// repeatedly. A statement that waits for a key of another commit waits until that commit ends, which is soon. The
+/// server detects within half a minute that the machine of a client has failed.
 const SETTINGS: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; \
      SET enable_mergejoin = off; SET jit = off; SET plan_cache_mode = force_generic_plan; \
      SET default_transaction_isolation = 'read committed'; SET client_min_messages = error; SET statement_timeout = 0; SET lock_timeout = '30s'; \
      SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;";
 
-/// Maximum number of prepared statements before a connection stops preparing statements for rare shapes of commits.
 const STATEMENTS_MAX: usize = 100;
 
 /// Timeout for the greeting and authentication of a host that has accepted a connection.
@@ -45,15 +43,11 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time after which other hosts are tried in addition to one that does not answer.
 const FALLBACK_DELAY: Duration = Duration::from_millis(400);
 
-/// The same for a host that was unresponsive before.
 const FALLBACK_DELAY_UNRESPONSIVE: Duration = Duration::from_millis(100);
 
-/// Result of [`Connector::find_server`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerState {
-    /// The server is now another host.
     Moved,
-    /// The server works on a request.
     Busy,
     /// The server has no pending request: the connection is lost, or the request was not read yet.
     Idle,
@@ -64,7 +58,6 @@ pub(crate) struct Link {
     statements: Mutex<HashMap<Sql, Statement>>,
     host: usize,
     task: AbortHandle,
-    since: Instant,
 }
 
 struct NewConnection {
@@ -80,15 +73,11 @@ impl Link {
         self.host
     }
 
-    pub(crate) fn since(&self) -> Instant {
-        self.since
-    }
-
     pub(crate) fn task(&self) -> &AbortHandle {
         &self.task
     }
 
-    /// Returns a prepared statement; preparing it on this connection costs a round trip.
+    /// Preparing the statement on this connection costs a round trip.
     pub(crate) async fn statement(&self, sql: Sql) -> Result<Statement, Error> {
         if let Some(prepared) = self.statements.lock().get(&sql) {
             return Ok(prepared.clone());
@@ -98,7 +87,6 @@ impl Link {
         Ok(prepared)
     }
 
-    /// Returns a statement if it is already prepared.
     pub(crate) fn prepared(&self, sql: Sql) -> Option<Statement> {
         self.statements.lock().get(&sql).cloned()
     }
@@ -120,10 +108,8 @@ impl Link {
 
 pub(crate) struct Connector {
     options: Options,
-    /// Configuration per host, at least one, and the index of the host that was connected last.
     hosts: Vec<Config>,
     host: AtomicUsize,
-    /// Open connections with the indices of their hosts.
     connections: Mutex<Vec<(usize, AbortHandle)>>,
     unresponsive: Unresponsive,
     notifications: Arc<Notifications>,
@@ -165,7 +151,7 @@ impl Connector {
         &self.runtime
     }
 
-    /// Returns the notifications of other processes, which arrive if one of the connections listens.
+    /// Notifications of other processes arrive only if one of the connections listens.
     pub(crate) fn notifications(&self) -> &Notifications {
         &self.notifications
     }
@@ -185,15 +171,13 @@ impl Connector {
         let statements = format!("{SETTINGS} SET search_path = {schema}; {settings}");
         let set = tokio::time::timeout(GREETING_TIMEOUT, client.batch_execute(&statements)).await;
         set.map_err(|_| ConnectError::Timeout(GREETING_TIMEOUT))??;
-        Ok(Link { client, statements: Mutex::default(), host, task, since: Instant::now() })
+        Ok(Link { client, statements: Mutex::default(), host, task })
     }
 
-    /// Connects without settings.
     pub(crate) async fn connect_plain(&self) -> Result<Client, ConnectError> {
         Ok(self.connect_to_any(FALLBACK_DELAY).await?.client)
     }
 
-    /// Returns true while the server is unresponsive.
     pub(crate) fn is_unresponsive(&self) -> bool {
         self.unresponsive.is_set()
     }
@@ -273,7 +257,6 @@ impl Connector {
         let (client, mut connection) = connected.map_err(|_| ConnectError::Timeout(limit))??;
         let notifications = Arc::clone(&self.notifications);
         let task = self.runtime.spawn(async move {
-            // The user of the client detects the end of the connection.
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                 if let AsyncMessage::Notification(notification) = message {
                     notifications.receive(notification.channel(), notification.payload());
@@ -298,7 +281,6 @@ impl Drop for Connector {
     }
 }
 
-/// Returns the first connection, or the error of the last attempt.
 async fn first_connected(mut attempts: Vec<Attempt<'_>>) -> Result<NewConnection, ConnectError> {
     poll_fn(|context| {
         let mut at = 0;
@@ -328,7 +310,6 @@ pub(crate) async fn pipelined<T>(requests: Vec<Pin<Box<dyn Future<Output = T> + 
     .await;
     let mut answers = Vec::with_capacity(waiting.len());
     for (request, answer) in waiting {
-        // Responses arrive in the order of the requests.
         answers.push(match answer {
             Some(answer) => answer,
             None => request.await,

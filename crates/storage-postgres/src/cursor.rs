@@ -11,18 +11,16 @@ use crate::keys::Bounds;
 use crate::lease::Lease;
 use crate::page::{Entry, Fetched, Range, ScanTarget, fetch_page};
 
-/// Rows of a first page of unknown length, and of the largest page. Long pages save much time on slow networks.
+/// Long pages save much time on slow networks.
 const FIRST_PAGE_ROWS: usize = 64;
 const PAGE_ROWS_MAX: usize = 5_000;
 
-/// Rows of a first page in keyspaces with large values.
 const FIRST_PAGE_LARGE_ROWS: usize = 8;
 
 const PAGE_BYTES: usize = 1 << 20;
 
 pub(crate) struct PageCursor {
     lease: Arc<Lease>,
-    /// Position at which the scan continues, within `full_range`.
     target: ScanTarget,
     full_range: Range,
     page: Vec<Entry>,
@@ -33,11 +31,9 @@ pub(crate) struct PageCursor {
     scan: Scan,
 }
 
-/// State of the entries after the page.
 enum NextPage {
     Unfetched(Bounds),
     Fetching(Bounds, JoinHandle<Result<Fetched>>),
-    /// No entries are left.
     End,
 }
 
@@ -55,7 +51,6 @@ impl PageCursor {
         };
         let rows = match expect {
             Expect::Few | Expect::All => default_rows,
-            // One more row, which detects the end.
             Expect::Rows(rows) => rows.saturating_add(1).clamp(1, default_rows.max(1) * 16),
         };
         let (full_range, next_page) = (target.range.clone(), Self::unfetched(Bounds::of(target.range.borrowed())));
@@ -92,7 +87,7 @@ impl PageCursor {
         let Fetched { entries, rest: remaining } = match fetched {
             Ok(fetched) => fetched,
             Err(error) => {
-                // A later call fetches the page or fails again; it does not return the end.
+                // A later call fetches the page or fails again. It does not return the end.
                 self.next_page = NextPage::Unfetched(bounds);
                 return Err(error);
             }
@@ -118,7 +113,6 @@ impl PageCursor {
         Ok(())
     }
 
-    /// Increases the size of the next page, limited by its bytes.
     fn set_next_rows(&mut self) -> Result<()> {
         let mut bytes = 0;
         for entry in &self.page {
@@ -129,7 +123,6 @@ impl PageCursor {
         Ok(())
     }
 
-    /// Returns the index of the first entry at or after `key`, if it is certainly in the page.
     fn position_in_page(&self, key: &[u8]) -> Result<Option<usize>> {
         let direction = self.target.direction;
         let is_before = |entry: &Entry| {

@@ -10,17 +10,15 @@ use tokio_postgres::types::WrongType;
 
 use crate::fence::NEXT_VERSION;
 
-/// Primary key of the table of commits, the fence of commits.
 const COMMITS_PRIMARY_KEY: &str = "commits_pkey";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     #[error("{}", describe(.0))]
     Failed(#[from] Error),
-    /// A host that has accepted a connection does not respond.
     #[error("no response within {} s", .0.as_secs())]
     Timeout(Duration),
-    /// No attempt is made while heartbeats are not answered.
+    /// Attempts are skipped while heartbeats are not answered.
     #[error("the server does not respond, or the network drops packets")]
     Unresponsive,
 }
@@ -29,13 +27,9 @@ pub(crate) enum ConnectError {
 pub(crate) enum Failure {
     /// The connection is lost, and the outcome of the statement is unknown.
     Lost(String),
-    /// The server asks for a retry.
     Retry(String),
-    /// Another commit has taken the version.
+    /// Another commit has taken the version, or the claim of the commit is lost.
     Conflict,
-    /// The read set is outdated, or cannot be validated. Nothing was written.
-    Outdated,
-    /// Another error, which a retry would not resolve.
     Permanent(StorageError),
 }
 
@@ -46,7 +40,6 @@ impl Failure {
             // Nothing was written, and a retry may succeed.
             Self::Retry(text) => StorageError::Unreached(text),
             Self::Conflict => StorageError::Unreached("the commit conflicted on every attempt".to_owned()),
-            Self::Outdated => StorageError::Outdated,
             Self::Permanent(error) => error,
         }
     }
@@ -81,7 +74,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Describes an error and its cause, which the library does not include.
+/// Adds the cause of the error, which the library does not include.
 pub(crate) fn describe(error: &Error) -> String {
     match (error.as_db_error(), error.source()) {
         (Some(response), _) => format!("PostgreSQL: {} ({})", response.message(), response.code().code()),

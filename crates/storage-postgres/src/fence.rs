@@ -1,45 +1,36 @@
 //! The fence of a commit: the commit gets the next version of its shard, or fails, regardless of concurrent commits.
 //! [`fences`] are those of joint commits.
 //!
-//! Each commit inserts its version, which only one of several can do. If the version is not the next one, the inserted
-//! value is NULL, which the table rejects ([`NEXT_VERSION`]), so the whole statement or transaction fails. Rows are
-//! kept for longer than the outcome of a commit can be in doubt; then [`sweep`] removes them.
+//! Each commit inserts its version, and the primary key admits each version once. If the version is not the next one,
+//! or the claim of the commit is not current, the inserted value is NULL, which the table rejects ([`NEXT_VERSION`]),
+//! so the whole statement or transaction fails. Rows are kept for longer than the outcome of a commit can be in doubt;
+//! then [`sweep`] removes them.
+//!
+//! A statement that has started before a claim changes hands may be applied after it. [`Members::fence`] waits for it.
+//!
+//! [`Members::fence`]: settee_storage::Members::fence
 
-/// Number of parameters of [`fences`]: shards, expected versions, tokens, heads, and the node. [`sweep`] has the first
-/// two.
-pub(crate) const FENCE_PARAMETERS: usize = 5;
+/// Parameters of [`fences`]: shards, expected versions, tokens, heads, the node, and the keys and epochs of the claims
+/// on which the commits depend. [`sweep`] has the first two.
+pub(crate) const FENCE_PARAMETERS: usize = 7;
 pub(crate) const SWEEP_PARAMETERS: usize = 2;
 
-/// Number of parameters of a read set: shards, and the snapshot that showed all commits to them.
-pub(crate) const READ_SET_PARAMETERS: usize = 2;
-
-/// The table and the column that is NULL for a commit that would not be the next one.
+/// The table and the column that is NULL for a commit that would not be the next one, or whose claim is lost.
 pub(crate) const NEXT_VERSION: (&str, &str) = ("commits", "version");
 
 /// One of this many commits to a shard removes old rows.
 const SWEPT_EVERY: i64 = 64;
 
-/// Returns the statement that inserts the commits, unless `condition` is false.
-pub(crate) fn fences(condition: &str) -> String {
-    format!(
-        "INSERT INTO commits (shard, version, token, head, node) \
-         SELECT own.shard, CASE WHEN coalesce(last.version, 0) = own.version AND last.is_dropped IS NOT TRUE THEN own.version + 1 END, \
-         own.token, coalesce(own.head, last.head), $5::bigint \
-         FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[]) AS own(shard, version, token, head) \
-         LEFT JOIN LATERAL (SELECT version, head, is_dropped FROM commits WHERE shard = own.shard ORDER BY version DESC LIMIT 1) AS last ON true \
-         WHERE {condition}"
-    )
-}
-
-/// Returns the condition that the read set is current, with parameters from number `first` on. The last commit of a
-/// shard suffices: a snapshot that shows it shows all before it.
-pub(crate) fn read_set(first: usize) -> String {
-    let shown = first + 1;
-    format!(
-        "NOT EXISTS (SELECT FROM unnest(${first}::bigint[]) AS read_set(shard), \
-         LATERAL (SELECT xid FROM commits WHERE shard = read_set.shard ORDER BY version DESC LIMIT 1) AS last \
-         WHERE NOT pg_visible_in_snapshot(last.xid, ${shown}::text::pg_snapshot))"
-    )
+pub(crate) fn fences() -> String {
+    // An epoch belongs to one holder, and a released claim has none.
+    "INSERT INTO commits (shard, version, token, head, node) \
+     SELECT own.shard, CASE WHEN coalesce(last.version, 0) = own.version AND last.is_dropped IS NOT TRUE \
+     AND NOT EXISTS (SELECT FROM unnest($6::text[], $7::bigint[]) AS lease(key, epoch) WHERE NOT EXISTS (\
+     SELECT FROM claims WHERE key = lease.key AND epoch = lease.epoch AND node IS NOT NULL)) THEN own.version + 1 END, \
+     own.token, coalesce(own.head, last.head), $5::bigint \
+     FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[]) AS own(shard, version, token, head) \
+     LEFT JOIN LATERAL (SELECT version, head, is_dropped FROM commits WHERE shard = own.shard ORDER BY version DESC LIMIT 1) AS last ON true"
+        .to_owned()
 }
 
 /// Returns the statement that removes old rows of the shards that are due, with the tables `before` in its `FROM`.
@@ -56,7 +47,6 @@ pub(crate) fn sweep(before: &str) -> String {
     )
 }
 
-/// Returns true if a commit that expects this version is due to [`sweep`].
 pub(crate) fn is_sweeping(expected: i64) -> bool {
     expected % SWEPT_EVERY == SWEPT_EVERY - 1
 }

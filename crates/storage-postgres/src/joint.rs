@@ -2,7 +2,7 @@
 //!
 //! Commits that arrive while a statement is running form the next one. A second statement is started concurrently when
 //! as many commits wait as the last statement had, because otherwise, with a high latency to PostgreSQL, a commit takes
-//! up to twice the round trip. Where commits do share statements, a statement is preceded by a [`GATHERING_TIME`],
+//! up to twice the round trip. After a statement with several commits the next one is preceded by a [`GATHERING_TIME`],
 //! unless enough commits wait to fill it.
 //!
 //! If one commit of a statement fails, all fail, and each is retried separately.
@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use settee_storage::{Durability, StorageError};
+use settee_storage::StorageError;
 use tokio::sync::oneshot;
 
 use crate::block::block_on;
@@ -23,10 +23,9 @@ use crate::error::Failure;
 use crate::pieces::{PIECE_BYTES, PIECE_ROWS};
 use crate::pool::{Leased, Pool};
 
-/// Maximum number of commits of a statement, because all of them fail with one.
+/// All commits of a statement fail with one.
 const COMMITS_MAX: usize = 32;
 
-/// Commits with more rows get a statement of their own.
 const ROWS_MAX: usize = 150;
 const BYTES_MAX: usize = 16 << 10;
 
@@ -42,7 +41,6 @@ pub(crate) struct Joint {
     pool: Arc<Pool>,
     queue: Mutex<Queue>,
     shared: AtomicU64,
-    /// Number of commits that wait or are in progress.
     unfinished: AtomicU64,
 }
 
@@ -51,9 +49,7 @@ struct Queue {
     queued: VecDeque<QueuedCommit>,
     /// True if a statement was scheduled that has not taken its commits yet.
     is_scheduled: bool,
-    /// Number of statements that were scheduled and have not ended.
     running: usize,
-    /// Number of commits of the statement that was started last.
     last: usize,
 }
 
@@ -65,9 +61,9 @@ struct QueuedCommit {
 #[derive(Clone)]
 pub(crate) enum JointOutcome {
     Committed,
-    /// It was not applied, and a retry would fail as well.
+    /// A retry would fail as well.
     Rejected(StorageError),
-    /// It must be retried separately. `is_unknown` is true if it may have been applied.
+    /// The commit must be retried separately. `is_unknown` is true if it may have been applied.
     Failed {
         is_unknown: bool,
     },
@@ -79,7 +75,6 @@ enum Start {
     AfterDelay,
 }
 
-/// A scheduled statement; its end is recorded when this is dropped.
 struct RunningStatement(Arc<Joint>);
 
 impl Drop for RunningStatement {
@@ -94,7 +89,6 @@ impl Drop for RunningStatement {
 }
 
 impl RunningStatement {
-    /// Makes the waiting commits when a connection is available.
     async fn run(self) {
         let joint = &self.0;
         let acquired = joint.pool.acquire().await;
@@ -126,10 +120,8 @@ impl Joint {
         [&self.shared, &self.unfinished].map(|counter| counter.load(Ordering::Relaxed))
     }
 
-    /// Returns true if a commit can share a statement.
     pub(crate) fn accepts(commit: &Commit) -> bool {
-        let Commit { batch, durability, .. } = commit;
-        *durability == Durability::Synced && batch.size_bytes() <= BYTES_MAX && batch.len() <= ROWS_MAX
+        commit.batch.size_bytes() <= BYTES_MAX && commit.batch.len() <= ROWS_MAX
     }
 
     /// Makes a commit that this [`accepts`](Self::accepts). The caller must not make two commits to one shard
@@ -147,7 +139,7 @@ impl Joint {
             Some(Start::Now) => RunningStatement(Arc::clone(self)).run().await,
             start => self.start_statement(start),
         }
-        // The sender is dropped if its threads have ended; the commit may have been sent.
+        // The sender is dropped if its threads have ended. The commit may have been sent.
         let joined = joined.await.unwrap_or(JointOutcome::Failed { is_unknown: true });
         self.unfinished.fetch_sub(1, Ordering::Relaxed);
         joined
@@ -183,7 +175,6 @@ impl Joint {
         let joined = match result {
             Some(Ok(())) => JointOutcome::Committed,
             Some(Err(Failure::Permanent(error))) if is_single => JointOutcome::Rejected(error),
-            Some(Err(Failure::Outdated)) if is_single => JointOutcome::Rejected(StorageError::Outdated),
             Some(Err(failure)) => JointOutcome::Failed { is_unknown: matches!(failure, Failure::Lost(_)) },
             None => JointOutcome::Failed { is_unknown: false },
         };
@@ -210,7 +201,7 @@ impl Queue {
         Some(if self.last > 1 && self.queued.len() < COMMITS_MAX { Start::AfterDelay } else { Start::Now })
     }
 
-    /// Takes the commits of the scheduled statement; also returns the start time of another statement if one is needed.
+    /// Takes the commits of the scheduled statement. Also returns the start time of another statement if one is needed.
     fn take(&mut self) -> (Vec<QueuedCommit>, Option<Start>) {
         self.is_scheduled = false;
         let group: Vec<QueuedCommit> = self.queued.drain(..self.queued.len().min(COMMITS_MAX)).collect();
@@ -221,7 +212,6 @@ impl Queue {
 
 impl QueuedCommit {
     fn finish(self, joined: JointOutcome) {
-        // The receiver exists unless its thread has ended.
         let _ = self.done.send(joined);
     }
 }
@@ -233,13 +223,12 @@ mod tests {
 
     fn commit(shard: u64) -> Arc<Commit> {
         let (expected, token, batch) = (Version(0), CommitToken::default(), Batch::new());
-        Arc::new(Commit { shard: Shard(shard), expected, token, batch, node: 1, durability: Durability::Synced })
+        Arc::new(Commit { shard: Shard(shard), expected, token, batch, node: 1 })
     }
 
     const NOW: Option<Start> = Some(Start::Now);
     const LATER: Option<Start> = Some(Start::AfterDelay);
 
-    /// Adds commits, and returns the scheduled statement for each.
     fn put(queue: &mut Queue, count: usize) -> Vec<Option<Start>> {
         let put = |shard| {
             let (done, _) = oneshot::channel();
@@ -257,13 +246,11 @@ mod tests {
     #[test]
     fn a_second_statement_starts_when_as_many_commits_wait() {
         let queue = &mut Queue::default();
-        // The first statement starts at once, and takes all commits that arrive until it has a connection.
         assert_eq!(put(queue, 3), [NOW, None, None]);
         assert_eq!(take(queue), (3, None));
         assert_eq!(put(queue, 3), [None, None, LATER]);
         assert_eq!(put(queue, 1), [None]);
         assert_eq!(take(queue), (4, None));
-        // Two statements are running: the other commits wait for the end of one.
         assert_eq!(put(queue, COMMITS_MAX - 1), [None; COMMITS_MAX - 1]);
         queue.running -= 1;
         assert_eq!([queue.schedule(), queue.schedule()], [LATER, None]);
@@ -281,7 +268,6 @@ mod tests {
             assert_eq!(take(queue), (1, None));
             queue.running -= 1;
         }
-        // After a joint statement the next one is delayed, once.
         put(queue, 2);
         assert_eq!(take(queue), (2, None));
         queue.running -= 1;
@@ -311,7 +297,6 @@ mod tests {
         };
         let key = |number: usize| number.to_be_bytes();
         assert!(accepts(&|_| {}));
-        assert!(!accepts(&|commit| commit.durability = Durability::Buffered));
         for (bytes, is_small) in [(BYTES_MAX - 8, true), (BYTES_MAX - 7, false)] {
             let put =
                 |commit: &mut Commit| commit.batch.put(settee_storage::Keyspace::Bodies, &key(0), &vec![0; bytes]);

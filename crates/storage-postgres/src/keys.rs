@@ -7,12 +7,11 @@ use std::borrow::Cow;
 use settee_storage::{KeyRange, StorageError};
 use sha2::{Digest as _, Sha256};
 
-/// Maximum length of a key that is stored unchanged.
+/// Longest key that is stored unchanged.
 pub(crate) const PREFIX_BYTES: usize = 2_400;
 const HASH_BYTES: usize = 32;
 const LENGTH_BYTES: usize = 4;
 
-/// A half-open range of stored keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub(crate) start: Vec<u8>,
@@ -20,7 +19,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Returns the bounds of the stored keys of `range`; with long keys, they may include other keys.
+    /// With long keys, the bounds may include other keys.
     pub(crate) fn of(range: KeyRange<'_>) -> Self {
         let start = range.start.unwrap_or_default();
         let end = range.end.map(|end| match end.split_at_checked(PREFIX_BYTES) {
@@ -34,17 +33,14 @@ impl Bounds {
         self.end.as_ref().is_some_and(|end| *end <= self.start)
     }
 
-    /// Returns the bounds after `stored` in ascending order.
     pub(crate) fn after(&self, stored: &[u8]) -> Self {
         Self { start: [stored, &[0]].concat(), end: self.end.clone() }
     }
 
-    /// Returns the bounds before `stored`.
     pub(crate) fn before(&self, stored: &[u8]) -> Self {
         Self { start: self.start.clone(), end: Some(stored.to_vec()) }
     }
 
-    /// Returns the part within the run of `stored`.
     pub(crate) fn within_run(&self, stored: &[u8]) -> Self {
         let prefix = &stored[..PREFIX_BYTES];
         let end = after_run(prefix);
@@ -65,7 +61,6 @@ pub(crate) fn stored(key: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Returns true if this is the stored form of a long key.
 pub(crate) fn is_long(stored: &[u8]) -> bool {
     stored.len() > PREFIX_BYTES
 }
@@ -81,9 +76,6 @@ pub(crate) fn stored_value<'a>(key: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
 }
 
 /// Splits a stored value into the rest of a long key and the value.
-///
-/// # Errors
-/// If the stored bytes are invalid.
 pub(crate) fn split_long_value(value: &[u8]) -> Result<(&[u8], &[u8]), StorageError> {
     let parts = value.split_first_chunk::<LENGTH_BYTES>().and_then(|(length, after)| {
         let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
@@ -96,7 +88,6 @@ pub(crate) fn split_long_value(value: &[u8]) -> Result<(&[u8], &[u8]), StorageEr
 mod tests {
     use super::*;
 
-    /// Keys around the limit, with equal and different prefixes.
     fn keys() -> Vec<Vec<u8>> {
         let mut keys: Vec<Vec<u8>> = vec![vec![], b"a".to_vec(), vec![0xff; PREFIX_BYTES + 40], vec![0xff; 9_000]];
         for byte in [b'a', b'b', 0xff] {
@@ -164,7 +155,6 @@ mod tests {
                     let is_within =
                         bounds.start.as_slice() <= &*stored && bounds.end.as_ref().is_none_or(|end| *stored < **end);
                     assert!(is_within || !is_in_range, "{} bytes", key.len());
-                    // Only runs at a bound include other keys.
                     let is_on_bound = [start, end].into_iter().flatten().any(|bound| bound.len() > PREFIX_BYTES);
                     assert!(is_in_range || !is_within || is_on_bound, "{} bytes", key.len());
                 }

@@ -1,12 +1,9 @@
-//! [`Lease`]: the transaction of a snapshot. It is started by the first read, in the same round trip, and ends with the
+//! [`Lease`]: the transaction of a snapshot. The first read starts it, in the same round trip, and it ends with the
 //! snapshot.
 //!
 //! An idle snapshot may lose its connection, by an error or to another caller that needs one. Its next read then starts
 //! a new transaction and continues if the shard still has the same version, because its contents are then the same.
 //! Otherwise the read is interrupted.
-//!
-//! The transaction of a shard lock is started in the same way, with a wait. No later read uses it; the commit takes it
-//! over.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -27,12 +24,10 @@ use crate::keys::Bounds;
 use crate::pool::{Leased, Pool};
 use crate::sql::{PageEnd, Sql};
 
-/// Maximum number of attempts of a read whose connection is lost.
 const ATTEMPTS_MAX: u32 = 3;
 
 const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 
-/// A query within a round trip; the response to each is rows.
 pub(crate) enum Query<'a> {
     Token(Version),
     Get(Keyspace, Cow<'a, [u8]>),
@@ -40,7 +35,6 @@ pub(crate) enum Query<'a> {
     Page(Keyspace, Direction, Bounds, i64),
 }
 
-/// The last commit of the shard of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LastCommit {
     pub(crate) state: ShardState,
@@ -71,7 +65,7 @@ impl Lease {
         &self.pool
     }
 
-    /// Returns the last commit of the shard, if a round trip has read it already.
+    /// `None` before the first round trip.
     pub(crate) fn last_commit(&self) -> Result<Option<&LastCommit>> {
         match self.last_commit.get() {
             Some(last_commit) if last_commit.is_dropped => Err(StorageError::Dropped),
@@ -79,7 +73,6 @@ impl Lease {
         }
     }
 
-    /// Returns the time since the last read, if the lease has a connection.
     pub(crate) fn idle(&self) -> Option<Duration> {
         let slot = self.slot.try_lock().ok()?;
         let is_held = slot.as_ref().is_some_and(|leased| Arc::strong_count(leased) == 1);
@@ -116,7 +109,7 @@ impl Lease {
                 None => {
                     *slot = None;
                     let leased = self.pool.acquire().await.map_err(Failure::Permanent)?;
-                    let answers = mark_lost(&leased, self.start_transaction(&leased, BEGIN_SNAPSHOT, queries).await)?;
+                    let answers = mark_lost(&leased, self.start_transaction(&leased, queries).await)?;
                     *slot = Some(Arc::new(leased));
                     self.pool.register(self);
                     *self.last_used.lock() = Instant::now();
@@ -137,36 +130,13 @@ impl Lease {
         Ok(pipelined(requests).await.into_iter().collect::<Result<_, Error>>()?)
     }
 
-    /// Starts the transaction of a shard lock with `statements`, and sends the requests when they have finished.
-    pub(crate) async fn acquire_lock(
-        &self,
-        leased: Leased,
-        statements: &str,
-        queries: &[Query<'_>],
-    ) -> Result<Vec<Vec<Row>>, Failure> {
-        let answers = mark_lost(&leased, self.start_transaction(&leased, statements, queries).await)?;
-        *self.slot.lock().await = Some(Arc::new(leased));
-        Ok(answers)
-    }
-
-    /// Takes the transaction over, if there is one and no read is in progress.
-    pub(crate) fn take_over(&self) -> Option<Leased> {
-        let mut slot = self.slot.try_lock().ok()?;
-        slot.take().and_then(Arc::into_inner)
-    }
-
-    /// Starts the transaction, and checks that it shows the same version as the earlier one.
-    async fn start_transaction(
-        &self,
-        leased: &Leased,
-        statements: &str,
-        queries: &[Query<'_>],
-    ) -> Result<Vec<Vec<Row>>, Failure> {
+    async fn start_transaction(&self, leased: &Leased, queries: &[Query<'_>]) -> Result<Vec<Vec<Row>>, Failure> {
         let link = leased.link();
         let state = link.statement(Sql::State).await?;
         let prepared = link.statements(queries.iter().map(Query::sql)).await?;
         leased.set_in_transaction(true);
-        let started: Request<'_> = Box::pin(async { link.client.batch_execute(statements).await.map(|()| Vec::new()) });
+        let started: Request<'_> =
+            Box::pin(async { link.client.batch_execute(BEGIN_SNAPSHOT).await.map(|()| Vec::new()) });
         let last_commit: Request<'_> = Box::pin(async { link.client.query(&state, &[&self.shard]).await });
         let wanted = queries.iter().zip(&prepared).map(|(query, statement)| self.send(link, statement, query));
         let mut answers = pipelined([started, last_commit].into_iter().chain(wanted).collect()).await.into_iter();
@@ -203,7 +173,6 @@ impl Lease {
     }
 }
 
-/// Marks a lost connection so that it is not reused.
 fn mark_lost<T>(leased: &Leased, answer: Result<T, Failure>) -> Result<T, Failure> {
     if let Err(Failure::Lost(_)) = &answer {
         leased.set_broken();
@@ -226,7 +195,6 @@ impl Query<'_> {
 }
 
 impl LastCommit {
-    /// Decodes the row of [`Sql::State`].
     pub(crate) fn of(row: Option<&Row>) -> Result<Self> {
         let Some(row) = row else { return Ok(Self::default()) };
         let broken = |column: &str| StorageError::Corrupt(format!("the last commit of a shard has no {column}"));
@@ -241,7 +209,7 @@ impl LastCommit {
     }
 }
 
-/// Converts shards to the signed integers of PostgreSQL. Only equality matters.
+/// PostgreSQL has only signed integers. Only the equality of shards matters.
 pub(crate) fn number(shard: Shard) -> i64 {
     shard.0.cast_signed()
 }

@@ -2,12 +2,12 @@
 //!
 //! Keyspaces are tables of keys and values, and a commit is a transaction that starts with a row in the table of
 //! commits: its primary key, shard and version, is the fence. A snapshot is a transaction as well, on a connection that
-//! it keeps until another caller needs it (the module `lease`). The interface is synchronous; connections are served by
-//! threads of this crate. The crate does not interpret entries.
+//! it keeps until another caller needs it (the module `lease`). The interface is synchronous; threads of this crate
+//! serve the connections.
 //!
-//! Any number of processes can use the same tables concurrently. The primary key of the commits is sufficient for
-//! correctness. Commits of other processes are observed by the module `observer`; membership is implemented by the
-//! module `nodes`.
+//! Any number of processes can use the same tables concurrently: the primary key of the commits is sufficient for
+//! correctness. The module `observer` observes commits of other processes, and the module `nodes` implements the
+//! membership.
 
 mod block;
 mod commit;
@@ -29,7 +29,6 @@ mod pool;
 mod restore;
 mod schema;
 mod shape;
-mod shard_locks;
 mod size;
 mod snapshot;
 mod sql;
@@ -45,8 +44,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use settee_storage::{
-    Batch, CommitListener, CommitToken, Durability, Engine, Keyspace, Members, Outcome, ReadSet, Request, Result,
-    Shard, ShardLock, ShardState, Snapshot, StorageError, Version, members::NodeId,
+    Batch, CommitListener, CommitToken, Durability, Engine, Keyspace, Members, Outcome, Result, Shard, ShardState,
+    Snapshot, StorageError, Version, members::NodeId,
 };
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -62,13 +61,12 @@ use observer::CommitObserver;
 pub use options::{CONNECTIONS, CONNECTIONS_MIN, Options};
 use pool::Pool;
 pub use schema::{Tables, VERSION};
-use shard_locks::ShardLocks;
 use size::Sizes;
 use snapshot::PostgresSnapshot;
 use sql::Sql;
 use write_failure::WriteFailure;
 
-/// Divisor: a quarter of all connections is reserved for commits, so that readers cannot block writers.
+/// A quarter of all connections is reserved for commits, so that readers cannot block writers.
 const WRITER_DIVISOR: usize = 4;
 
 const INTERNAL_CONNECTIONS: usize = 2;
@@ -81,12 +79,10 @@ const READER_IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// writers of the shard wait at most this long if its machine or network fails in between.
 const WRITER_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Reason why a database cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     #[error("{0}")]
     Settings(String),
-    /// The server cannot be reached.
     #[error("PostgreSQL cannot be reached ({location}): {reason}")]
     Unreachable { location: String, reason: String },
     #[error(
@@ -120,14 +116,10 @@ pub struct PostgresEngine {
     writers: Arc<Pool>,
     observer: Arc<CommitObserver>,
     nodes: Arc<Nodes>,
-    shard_locks: Arc<ShardLocks>,
     joint: Arc<Joint>,
-    /// Identifies the commits of this process.
     node: i64,
     sizes: Sizes,
-    /// Notified when a shard was dropped.
     dropped: Arc<Notify>,
-    /// Reason why the server has rejected writes.
     write_failure: WriteFailure,
     commits: AtomicU64,
     conflicts: AtomicU64,
@@ -135,9 +127,6 @@ pub struct PostgresEngine {
 }
 
 /// Creates the tables, and assigns them to `owner` if that is not the role of the URL.
-///
-/// # Errors
-/// If the tables do not exist afterwards.
 pub fn init(options: &Options, owner: Option<&str>) -> Result<Tables, OpenError> {
     let connector = Connector::new(options.clone(), 0).map_err(OpenError::Settings)?;
     block_on(connector.runtime(), connect_and_ensure_tables(&connector, owner))
@@ -150,9 +139,6 @@ async fn connect_and_ensure_tables(connector: &Connector, owner: Option<&str>) -
 }
 
 /// Reads the value of a short key without side effects: creates no tables, and does not join the membership.
-///
-/// # Errors
-/// If the database cannot be used.
 pub fn read_value(options: &Options, shard: Shard, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>, OpenError> {
     let connector = Connector::new(options.clone(), 0).map_err(OpenError::Settings)?;
     block_on(connector.runtime(), async {
@@ -162,23 +148,20 @@ pub fn read_value(options: &Options, shard: Shard, space: Keyspace, key: &[u8]) 
 }
 
 impl PostgresEngine {
-    /// Connects, and creates the tables if there are none. The `id` must be unique among all processes ever: it
+    /// Connects, and creates the tables if none exist. The `id` must be unique among all processes ever, because it
     /// identifies commits and claims.
-    ///
-    /// # Errors
-    /// If the database cannot be used.
     pub fn open(options: &Options, id: [u8; 16]) -> Result<Self, OpenError> {
         let number = u128::from_be_bytes(id);
-        // Half of it is unique as well, and saves space in each commit.
+        // Half of the id is unique as well, and saves space in each commit.
         let node = i64::from_be_bytes(number.to_be_bytes()[8..].try_into().unwrap_or_default());
         let connector = Connector::new(options.clone(), node).map_err(OpenError::Settings)?;
         let connector = Arc::new(connector);
         let runtime = connector.runtime().clone();
         let connections = options.connections.max(CONNECTIONS_MIN) - INTERNAL_CONNECTIONS;
-        // The server ends transactions that are idle for longer.
         let idle = |idle: Duration| format!("SET idle_in_transaction_session_timeout = {};", idle.as_millis());
         let pool = |size, settings| Pool::new(Arc::clone(&connector), size, settings);
-        let writers = pool(connections / WRITER_DIVISOR, idle(WRITER_IDLE_TIMEOUT));
+        let writers =
+            pool(connections / WRITER_DIVISOR, idle(WRITER_IDLE_TIMEOUT) + &nodes::writer_settings(NodeId(number)));
         let readers = pool(connections - connections / WRITER_DIVISOR, idle(READER_IDLE_TIMEOUT));
         let (observer, nodes) = block_on(&runtime, async {
             let client = connector.connect_plain().await.map_err(|error| schema::connect_error(&error, options))?;
@@ -191,7 +174,6 @@ impl PostgresEngine {
             let nodes = Nodes::join(NodeId(number), heartbeat_pool, Arc::clone(&writers)).await.map_err(failed)?;
             Ok((observer, nodes))
         })?;
-        let shard_locks = ShardLocks::new(&writers, options);
         let joint = Joint::new(&writers);
         let dropped = Arc::new(Notify::new());
         runtime.spawn(sweep::sweep(Arc::downgrade(&writers), Arc::clone(&dropped)));
@@ -207,7 +189,6 @@ impl PostgresEngine {
             writers,
             observer,
             nodes,
-            shard_locks,
             joint,
             node,
             sizes: Sizes::default(),
@@ -223,7 +204,6 @@ impl PostgresEngine {
         self.connector.runtime()
     }
 
-    /// Executes one idempotent statement.
     async fn execute(pool: &Arc<Pool>, statement: &str) -> Result<()> {
         let leased = pool.acquire().await?;
         leased.link().client.batch_execute(statement).await.map_err(|error| {
@@ -258,12 +238,13 @@ impl Engine for PostgresEngine {
         expected: Version,
         token: CommitToken,
         batch: Batch,
-        durability: Durability,
+        // Other processes observe a commit and keep what they have read under its version, so none may be lost.
+        _durability: Durability,
     ) -> Result<Outcome> {
         batch.check()?;
         let size = batch.size_bytes();
-        let commit = Commit { shard, expected, token, batch, node: self.node, durability };
-        let outcome = block_on(self.handle(), commit::commit(&self.joint, self.shard_locks.take(shard), commit));
+        let commit = Commit { shard, expected, token, batch, node: self.node };
+        let outcome = block_on(self.handle(), commit::commit(&self.joint, commit));
         self.write_failure.record(&outcome);
         let outcome = outcome?;
         let counter = if matches!(outcome, Outcome::Conflict(_)) { &self.conflicts } else { &self.commits };
@@ -278,10 +259,6 @@ impl Engine for PostgresEngine {
 
     fn refuses_present(&self) -> bool {
         true
-    }
-
-    fn line_up(&self, shard: Shard, requests: &[Request<'_>]) -> ShardLock {
-        block_on(self.handle(), ShardLocks::acquire(&self.shard_locks, &self.writers, shard, requests))
     }
 
     fn check(&self) -> Result<()> {
@@ -343,16 +320,12 @@ impl Engine for PostgresEngine {
         block_on(self.handle(), self.observer.catch_up())
     }
 
-    fn read_set(&self, shards: &[Shard]) -> Option<ReadSet> {
-        Some(self.observer.read_set(shards))
-    }
-
     fn members(&self) -> &dyn Members {
         &*self.nodes
     }
 
     fn sync(&self) -> Result<()> {
-        // A synced commit, which makes all preceding commits in the log durable.
+        // A synced commit makes all preceding commits in the log durable.
         block_on(self.handle(), Self::execute(&self.writers, "UPDATE settee_schema SET synced = synced + 1"))
     }
 

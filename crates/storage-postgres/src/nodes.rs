@@ -1,26 +1,17 @@
-//! [`Nodes`]: membership of the processes on the same tables by heartbeats, and their claims.
-//!
-//! The clock of the database determines the age of heartbeats. A claim is valid while the heartbeat of its node is
-//! younger than [`HEARTBEAT_EXPIRY`]. The node itself measures, by its own clock, from the time at which it *sent* the
-//! last heartbeat that arrived, and considers its claims lost after [`CLAIM_TIMEOUT`].
+//! [`Nodes`]: membership of the processes on the same tables by heartbeats, and their claims. The time rules are those
+//! of [`Membership`].
 //!
 //! Heartbeats use a connection of their own, with the name of their node. When a process ends, for any reason, the
 //! database observes the end of its connections, so that others can take its claims over when its last heartbeat is 1.5
-//! s old. A live node whose connection ends creates a new one; if that takes longer than [`DISCONNECTED_CLAIM_TIMEOUT`]
-//! it has lost its claims.
-//!
-//! Hence no claim is taken over while its holder considers it valid, unless the database loses heartbeats, its clock
-//! jumps, as after a promotion, or it ends a connection without the node observing that. Claims only assign work, so
-//! this costs duplicate work at worst. When the server is another one, or was restarted, every node has
-//! [`HEARTBEAT_EXPIRY`] to send a heartbeat before its claims are taken over, and it detects the gap. A node that was
-//! only unreachable for a while has current information again after its next heartbeat.
+//! s old. A live node whose connection ends creates a new one. A node that was only unreachable for a while has current
+//! information again after its next heartbeat.
 
-use std::collections::HashMap;
 use std::mem::take;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use settee_cluster::membership::{Attempt, Membership};
 use settee_storage::members::{Claim, Members, Node, NodeId};
 use settee_storage::{Result, StorageError};
 use tokio::runtime::Handle;
@@ -37,7 +28,7 @@ use crate::sql::Sql;
 
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Duration of a heartbeat after which the server is searched for among all hosts.
+/// A slower heartbeat starts a search for the server among all hosts.
 const HEARTBEAT_DELAY_MAX: Duration = Duration::from_millis(400);
 
 /// Duration of that search after which the server is considered unresponsive and everything sent to it lost. A server
@@ -45,32 +36,25 @@ const HEARTBEAT_DELAY_MAX: Duration = Duration::from_millis(400);
 /// answered heartbeat waits for [`HEARTBEAT_INTERVAL`] and these two durations, in total less than two seconds.
 const SEARCH_TIMEOUT: Duration = Duration::from_millis(700);
 
-/// Time that a server under full load may need to read a request.
+/// A server under full load may need this time to read a request.
 const READ_DELAY: Duration = Duration::from_millis(120);
 
-/// As [`SEARCH_TIMEOUT`], once the server is unresponsive.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Timeout of a heartbeat, after which its connection is considered lost and the next heartbeat connects to the current
-/// server.
+/// The connection of a slower heartbeat is considered lost, and the next heartbeat connects to the current server.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Age of a heartbeat after which a node is not listed as live. Only the assignment of work depends on it.
+/// A node with an older heartbeat is not listed as live. Only the assignment of work depends on it.
 const LIVE_AGE_MAX_S: f64 = 2.0;
 
-/// Time after which a node whose heartbeats do not arrive considers its claims lost; the statements define when others
-/// may take them over.
-const CLAIM_TIMEOUT: Duration = Duration::from_secs(4);
-const HEARTBEAT_EXPIRY: Duration = Duration::from_secs(5);
+/// Time for which a new writer waits for commits of its predecessor before it ends their transactions.
+const FENCE_DELAY_MAX: Duration = Duration::from_millis(500);
+const FENCE_TIMEOUT: Duration = Duration::from_secs(5);
+const FENCE_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The same while it has no connection for heartbeats; the statements use 1.5 s.
-const DISCONNECTED_CLAIM_TIMEOUT: Duration = Duration::from_millis(1200);
-
-/// Time for which a restarted node waits for the expiry of its predecessor, which has its name.
 const NAME_TIMEOUT: Duration = Duration::from_secs(6);
 const NAME_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Number of heartbeats between two removals of expired rows.
 const HEARTBEATS_PER_SWEEP: u32 = 120;
 
 pub(crate) struct Nodes {
@@ -80,6 +64,7 @@ pub(crate) struct Nodes {
     /// Held while the row of this node is changed.
     heartbeat_lock: tokio::sync::Mutex<()>,
     state: Mutex<State>,
+    started: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -87,47 +72,30 @@ struct State {
     announced: Option<(String, String)>,
     has_left: bool,
     live: Arc<[Node]>,
-    /// Time at which the last heartbeat that arrived was sent, unless claims were lost since.
-    last_heartbeat: Option<Instant>,
-    /// Time from which on claims of others may be taken over.
-    takeover_from: Option<Instant>,
-    /// Start time of the server of the last heartbeat, in its notation. It identifies a server process.
-    server: String,
-    connections: u64,
+    writers: Arc<[(Claim, NodeId)]>,
+    membership: Membership,
     connection: Option<AbortHandle>,
-    /// True while the server is searched for.
     is_searching: bool,
-    /// Incremented whenever claims are lost.
-    claim_generation: u64,
-    claims: HashMap<String, u64>,
 }
 
 struct HeartbeatResponse {
     live: Vec<Node>,
-    /// Time since the previous heartbeat, if there was one.
+    writers: Vec<(Claim, NodeId)>,
     gap: Option<Duration>,
     server: String,
 }
 
 impl State {
-    fn has_recent_heartbeat(&self) -> bool {
-        let is_connected = self.connection.as_ref().is_some_and(|connection| !connection.is_finished());
-        let limit = if is_connected && !self.is_searching { CLAIM_TIMEOUT } else { DISCONNECTED_CLAIM_TIMEOUT };
-        self.last_heartbeat.is_some_and(|last_heartbeat| last_heartbeat.elapsed() < limit)
-    }
-
-    fn lose_claims(&mut self) {
-        self.claims.clear();
-        self.claim_generation += 1;
-        (self.last_heartbeat, self.takeover_from) = (None, None);
+    fn is_connected(&self) -> bool {
+        !self.is_searching && self.connection.as_ref().is_some_and(|connection| !connection.is_finished())
     }
 }
 
 impl Nodes {
-    /// Enters this process without a name.
+    /// The process has no name yet.
     pub(crate) async fn join(id: NodeId, heartbeat_pool: Arc<Pool>, writers: Arc<Pool>) -> Result<Arc<Self>> {
         let (heartbeat_lock, state) = (tokio::sync::Mutex::new(()), Mutex::default());
-        let nodes = Self { id, heartbeat_pool, writers, heartbeat_lock, state };
+        let nodes = Self { id, heartbeat_pool, writers, heartbeat_lock, state, started: Instant::now() };
         // Under full load a first connection may exceed its timeout.
         if nodes.send_heartbeat().await.is_err() {
             nodes.send_heartbeat().await?;
@@ -139,7 +107,7 @@ impl Nodes {
         self.writers.connector().runtime()
     }
 
-    /// Sends a heartbeat. If it was too late this node re-enters without claims.
+    /// A node whose heartbeat is too late re-enters without claims.
     async fn send_heartbeat(&self) -> Result<()> {
         let _lock = self.heartbeat_lock.lock().await;
         if self.state.lock().has_left {
@@ -164,37 +132,20 @@ impl Nodes {
 
     async fn send_heartbeat_over(&self, leased: &Leased) -> Result<(), Failure> {
         let [_, _, connections, _] = self.heartbeat_pool.counts();
-        let sent = Instant::now();
+        let sent = self.now();
         let mut answer = self.try_heartbeat(leased.link()).await?;
-        let (is_late, before) = {
-            let state = self.state.lock();
-            let limit = if state.connections == connections { CLAIM_TIMEOUT } else { DISCONNECTED_CLAIM_TIMEOUT };
-            let is_overdue = state
-                .last_heartbeat
-                .is_none_or(|last_heartbeat| sent.saturating_duration_since(last_heartbeat) >= limit);
-            (is_overdue || answer.gap.is_none_or(|gap| gap >= limit), state.connections)
-        };
+        let is_late = self.state.lock().membership.is_late(sent, connections, answer.gap);
         if is_late {
             self.rejoin(leased.link()).await?;
             answer = self.try_heartbeat(leased.link()).await?;
         }
         let mut state = self.state.lock();
-        if before != connections {
+        if state.membership.record_heartbeat(sent, connections, answer.server) {
             // The former server may no longer be the primary.
             self.heartbeat_pool.connector().close_others(leased.link().host());
-            state.connections = connections;
             state.connection = Some(leased.link().task().clone());
         }
-        state.last_heartbeat = Some(sent);
-        // Another server may have older heartbeats, of this node and of others. A node that has just started cannot
-        // detect another server: if it was replaced just before, some work is done twice.
-        let is_another = state.server != answer.server;
-        if is_another {
-            state.takeover_from = None;
-            state.server = answer.server;
-        }
-        state.takeover_from.get_or_insert(if is_another && before != 0 { sent + HEARTBEAT_EXPIRY } else { sent });
-        state.live = answer.live.into();
+        (state.live, state.writers) = (answer.live.into(), answer.writers.into());
         Ok(())
     }
 
@@ -235,12 +186,12 @@ impl Nodes {
     async fn try_heartbeat(&self, link: &Link) -> Result<HeartbeatResponse, Failure> {
         let statement = link.statement(Sql::Nodes(NodesSql::Heartbeat)).await?;
         let rows = link.client.query(&statement, &[&self.key()]).await?;
-        let mut answer = HeartbeatResponse { live: Vec::new(), gap: None, server: String::new() };
+        let mut answer = HeartbeatResponse { live: Vec::new(), writers: Vec::new(), gap: None, server: String::new() };
         for row in &rows {
             let gap: Option<f64> = row.try_get(5)?;
-            // A gap is meaningless if the clock was set back.
             answer.gap = gap.map(|gap| Duration::try_from_secs_f64(gap).unwrap_or_default());
             answer.server = row.try_get(6)?;
+            answer.writers.extend(writers(node_id(row)?, row.try_get(7)?));
             let (node, age): (Option<Node>, f64) = (node(row)?, row.try_get(4)?);
             answer.live.extend(node.filter(|node| node.id == self.id || age < LIVE_AGE_MAX_S));
         }
@@ -252,7 +203,7 @@ impl Nodes {
     async fn rejoin(&self, link: &Link) -> Result<(), Failure> {
         let announced = {
             let mut state = self.state.lock();
-            state.lose_claims();
+            state.membership.lose_claims();
             state.announced.clone()
         };
         let (name, address) = announced.unzip();
@@ -265,11 +216,14 @@ impl Nodes {
         Ok(())
     }
 
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
     fn key(&self) -> Vec<u8> {
         self.id.0.to_be_bytes().to_vec()
     }
 
-    /// Announces the name and returns true if it was available.
     async fn try_announce(&self, name: &str, address: &str) -> Result<bool> {
         self.writers
             .with_retries(async |link| {
@@ -294,16 +248,40 @@ impl Nodes {
             .await
     }
 
-    /// Returns the epoch of the claim if this node holds it now.
-    async fn try_claim(&self, key: &str, may_take_over: bool) -> Result<Option<u64>> {
+    async fn try_claim(&self, key: &str, take_over_on: Option<&str>) -> Result<Option<u64>> {
         self.writers
             .with_retries(async |link| {
                 let statement = link.statement(Sql::Nodes(NodesSql::Claim)).await?;
-                let row = link.client.query_opt(&statement, &[&key, &self.key(), &may_take_over]).await?;
+                let row = link.client.query_opt(&statement, &[&key, &self.key(), &take_over_on]).await?;
                 let epoch: Option<i64> = row.map(|row| row.try_get(0)).transpose()?;
                 Ok(epoch.map(|epoch| u64::try_from(epoch).unwrap_or_default()))
             })
             .await
+    }
+
+    /// Waits until all transactions of commits that started before this call have ended, also those of this node under
+    /// an earlier claim. Ends those that take too long, because their node has probably failed.
+    async fn wait_for_earlier_commits(&self) -> Result<()> {
+        let now = async |link: &Link| {
+            Ok(link.client.query_one("SELECT clock_timestamp()::text", &[]).await?.try_get::<_, String>(0)?)
+        };
+        let now = self.writers.with_retries(now).await?;
+        let started = Instant::now();
+        loop {
+            let is_late = started.elapsed() > FENCE_DELAY_MAX;
+            let which = if is_late { NodesSql::EndEarlierCommits } else { NodesSql::EarlierCommits };
+            let count = async |link: &Link| {
+                let statement = link.statement(Sql::Nodes(which)).await?;
+                Ok(link.client.query_one(&statement, &[&now]).await?.try_get::<_, i64>(0)?)
+            };
+            if self.writers.with_retries(count).await? == 0 {
+                return Ok(());
+            }
+            if started.elapsed() > FENCE_TIMEOUT {
+                return Err(StorageError::Unreached("commits of an earlier writer do not end".to_owned()));
+            }
+            tokio::time::sleep(FENCE_INTERVAL).await;
+        }
     }
 
     async fn is_alive(&self, node: NodeId) -> Result<bool> {
@@ -328,20 +306,19 @@ impl Nodes {
     }
 }
 
-/// Failure of a heartbeat without a response.
 fn timed_out() -> Failure {
     Failure::Lost("PostgreSQL does not respond".to_owned())
 }
 
-/// Returns the name of the connection for heartbeats, by which others detect that the process lives.
+/// The name of the connection for heartbeats shows other processes that this one lives.
 fn connection_name(id: NodeId) -> String {
     format!("settee node {:032x}", id.0)
 }
 
-/// Returns the settings of connections for heartbeats. Heartbeats need not be durable, and a slow standby must not
-/// delay them. A node that sends none, because its machine or network has failed, must have no connection when claims
-/// are checked 1.5 s later: PostgreSQL 14 and later ends idle connections, not counting the time for which the server
-/// itself is slow; otherwise TCP keepalives do so a little later.
+/// Heartbeats need not be durable, and a slow standby must not delay them. A node that sends none, because its machine
+/// or network has failed, must have no connection when claims are checked 1.5 s later: PostgreSQL 14 and later ends
+/// idle connections, not counting the time for which the server itself is slow; otherwise TCP keepalives do so a little
+/// later.
 pub(crate) fn settings(id: NodeId) -> String {
     format!(
         "SET application_name = '{}'; SET synchronous_commit = off; \
@@ -351,22 +328,33 @@ pub(crate) fn settings(id: NodeId) -> String {
     )
 }
 
-/// Decodes a row of [`NodesSql::Heartbeat`], if the node has a name.
+/// [`Members::fence`] finds the transactions of commits by the name of their connections.
+pub(crate) fn writer_settings(id: NodeId) -> String {
+    format!("SET application_name = 'settee writer {:032x}';", id.0)
+}
+
 fn node(row: &Row) -> Result<Option<Node>, Failure> {
-    let (id, name, address): (&[u8], Option<String>, Option<String>) =
-        (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    let (name, address): (Option<String>, Option<String>) = (row.try_get(1)?, row.try_get(2)?);
     let started: i64 = row.try_get(3)?;
-    let id = id.try_into().map(u128::from_be_bytes);
-    let id = id.map_err(|_| Failure::Permanent(StorageError::Corrupt("a node has no id".to_owned())))?;
     let (Some(name), Some(address)) = (name, address) else { return Ok(None) };
-    Ok(Some(Node { id: NodeId(id), name, address, started_ms: u64::try_from(started).unwrap_or_default() }))
+    Ok(Some(Node { id: node_id(row)?, name, address, started_ms: u64::try_from(started).unwrap_or_default() }))
+}
+
+fn node_id(row: &Row) -> Result<NodeId, Failure> {
+    let id: &[u8] = row.try_get(0)?;
+    let id = id.try_into().map(u128::from_be_bytes);
+    id.map(NodeId).map_err(|_| Failure::Permanent(StorageError::Corrupt("a node has no id".to_owned())))
+}
+
+fn writers(node: NodeId, claims: Option<&str>) -> impl Iterator<Item = (Claim, NodeId)> {
+    let claims = claims.unwrap_or_default().split(',').filter_map(|claim| claim.split_once(' '));
+    claims.filter_map(move |(key, epoch)| Some((Claim { key: key.to_owned(), epoch: epoch.parse().ok()? }, node)))
 }
 
 pub(crate) async fn send_heartbeats(nodes: Weak<Nodes>) {
     let mut count = 0_u32;
     loop {
         tokio::time::sleep(HEARTBEAT_INTERVAL).await;
-        // The engine ends when its last user drops it.
         let Some(nodes) = nodes.upgrade() else { return };
         count = count.wrapping_add(1);
         // A lost connection is replaced at once. A holder detects the loss of claims after the error; expired rows can
@@ -407,7 +395,7 @@ impl Members for Nodes {
             let _lock = self.heartbeat_lock.lock().await;
             {
                 let mut state = self.state.lock();
-                state.lose_claims();
+                state.membership.lose_claims();
                 (state.has_left, state.announced) = (true, None);
                 state.live = Arc::default();
             }
@@ -432,24 +420,21 @@ impl Members for Nodes {
     }
 
     fn claim(&self, key: &str) -> Result<Option<Claim>> {
-        let claim = |epoch| Some(Claim { key: key.to_owned(), epoch });
-        let (claim_generation, may_take_over) = {
+        let attempt = {
             let state = self.state.lock();
-            if !state.has_recent_heartbeat() {
-                return Ok(None);
-            }
-            if let Some(epoch) = state.claims.get(key) {
-                return Ok(claim(*epoch));
-            }
-            (state.claim_generation, state.takeover_from.is_some_and(|from| from <= Instant::now()))
+            state.membership.claim(self.now(), state.is_connected())
         };
-        let Some(epoch) = block_on(self.runtime(), self.try_claim(key, may_take_over))? else { return Ok(None) };
-        {
+        let Some(Attempt { generation, take_over_on }) = attempt else { return Ok(None) };
+        let claimed = block_on(self.runtime(), self.try_claim(key, take_over_on.as_deref()))?;
+        let Some(epoch) = claimed else { return Ok(None) };
+        let claim = Claim { key: key.to_owned(), epoch };
+        let is_held = {
             let mut state = self.state.lock();
-            if state.claim_generation == claim_generation && state.has_recent_heartbeat() {
-                state.claims.insert(key.to_owned(), epoch);
-                return Ok(claim(epoch));
-            }
+            let is_connected = state.is_connected();
+            state.membership.claimed(self.now(), is_connected, &claim, generation)
+        };
+        if is_held {
+            return Ok(Some(claim));
         }
         block_on(self.runtime(), self.release_claim(key, epoch))?;
         Ok(None)
@@ -457,16 +442,28 @@ impl Members for Nodes {
 
     fn holds(&self, claim: &Claim) -> bool {
         let state = self.state.lock();
-        state.has_recent_heartbeat() && state.claims.get(&claim.key) == Some(&claim.epoch)
+        state.membership.holds(self.now(), state.is_connected(), claim)
+    }
+
+    fn is_exclusive(&self, claim: &Claim) -> bool {
+        self.state.lock().membership.is_exclusive(self.now(), claim)
+    }
+
+    fn writers(&self) -> Arc<[(Claim, NodeId)]> {
+        Arc::clone(&self.state.lock().writers)
+    }
+
+    fn refresh(&self) -> Result<()> {
+        block_on(self.runtime(), self.send_heartbeat())
+    }
+
+    fn fence(&self, _claim: &Claim) -> Result<()> {
+        block_on(self.runtime(), self.wait_for_earlier_commits())
     }
 
     fn release(&self, claim: &Claim) -> Result<()> {
-        {
-            let mut state = self.state.lock();
-            if state.claims.get(&claim.key) != Some(&claim.epoch) {
-                return Ok(());
-            }
-            state.claims.remove(&claim.key);
+        if !self.state.lock().membership.release(claim) {
+            return Ok(());
         }
         self.writers.connector().notifications().clear_waiters(&claim.key);
         block_on(self.runtime(), self.release_claim(&claim.key, claim.epoch))

@@ -1,15 +1,20 @@
-//! [`NodesSql`]: the statements of membership.
-//!
-//! Heartbeats are compared with the clock of the database at the time of the statement, because a statement may wait
-//! for a row. When a process ends, for any reason, its named connection ends at once, which the server can observe.
+//! [`NodesSql`]: the statements of membership. Heartbeats are compared with the clock of the database at the time of
+//! the statement, because a statement may wait for a row.
 
-/// Condition that a node `other` lives: its heartbeat is very recent, or it is connected and its heartbeat has not
-/// expired.
+/// A node `other` is alive if its heartbeat is very recent, or if it is connected and its heartbeat has not expired.
 macro_rules! is_alive {
     () => {
         "(other.heartbeat > statement_timestamp() - interval '5 seconds' \
          AND (other.heartbeat > statement_timestamp() - interval '1500 milliseconds' OR EXISTS (\
          SELECT FROM pg_stat_activity WHERE application_name = 'settee node ' || encode(other.id, 'hex'))))"
+    };
+}
+
+/// Transactions of the connections with which nodes commit, also of nodes that have left.
+macro_rules! earlier_commits {
+    () => {
+        "FROM pg_stat_activity JOIN nodes AS other ON application_name = 'settee writer ' || encode(other.id, 'hex') \
+         WHERE xact_start < $1::text::timestamptz"
     };
 }
 
@@ -19,19 +24,19 @@ pub(crate) enum NodesSql {
     CommitsSince,
     Notify,
     Register,
-    /// Sends a heartbeat, and reads those of all nodes and the start time of the server.
+    /// Sends a heartbeat, and reads those of all nodes, their writer leases, and the start time of the server.
     Heartbeat,
-    /// Sets the name and address of a node, unless a live one has that name.
     Announce,
     Leave,
-    /// Reads whether a node exists that may have claims.
+    /// True if a node exists that may have claims.
     IsAlive,
     Claim,
+    IsHeld,
+    EarlierCommits,
+    EndEarlierCommits,
     Release,
     ReleaseAll,
-    /// Removes nodes whose heartbeats expired long ago.
     SweepNodes,
-    /// Removes claims that have had no holder for long.
     SweepClaims,
 }
 
@@ -61,7 +66,8 @@ impl NodesSql {
                  WHERE id = $1 RETURNING extract(epoch FROM heartbeat - before)::float8 AS gap\
                  ) SELECT id, name, address, (extract(epoch FROM started) * 1000)::bigint, \
                  extract(epoch FROM clock_timestamp() - heartbeat)::float8, (SELECT gap FROM beat), \
-                 pg_postmaster_start_time()::text FROM nodes"
+                 pg_postmaster_start_time()::text, (SELECT string_agg(key || ' ' || epoch, ',') FROM claims \
+                 WHERE node = nodes.id AND starts_with(key, 'writer/')) FROM nodes"
             }
             Self::Announce => {
                 concat!(
@@ -71,7 +77,10 @@ impl NodesSql {
                     ")"
                 )
             }
-            Self::Leave => "DELETE FROM nodes WHERE id = $1",
+            // The row remains, because a commit of the node may still be in progress.
+            Self::Leave => {
+                "UPDATE nodes SET heartbeat = heartbeat - interval '1 minute', name = NULL, address = NULL WHERE id = $1"
+            }
             Self::IsAlive => {
                 concat!("SELECT EXISTS (SELECT FROM nodes AS other WHERE other.id = $1 AND ", is_alive!(), ")")
             }
@@ -85,13 +94,17 @@ impl NodesSql {
                      AND other.id <> $2 AND ",
                     is_alive!(),
                     ") ON CONFLICT (key) DO UPDATE SET node = excluded.node, since = now(), \
-                     epoch = CASE WHEN held.node = excluded.node THEN held.epoch ELSE nextval('claim_epochs') END \
-                     WHERE held.node IS NULL OR held.node = excluded.node OR ($3 AND NOT EXISTS (\
+                     epoch = nextval('claim_epochs') \
+                     WHERE held.node IS NULL OR held.node = excluded.node OR (\
+                     $3::text = pg_postmaster_start_time()::text AND NOT EXISTS (\
                      SELECT FROM nodes AS other WHERE other.id = held.node AND ",
                     is_alive!(),
                     ")) RETURNING epoch"
                 )
             }
+            Self::IsHeld => "SELECT EXISTS (SELECT FROM claims WHERE key = $1 AND epoch = $2 AND node IS NOT NULL)",
+            Self::EarlierCommits => concat!("SELECT count(*) ", earlier_commits!()),
+            Self::EndEarlierCommits => concat!("SELECT count(pg_terminate_backend(pid)) ", earlier_commits!()),
             Self::Release => "UPDATE claims SET node = NULL, since = now() WHERE key = $1 AND node = $2 AND epoch = $3",
             Self::ReleaseAll => "UPDATE claims SET node = NULL, since = now() WHERE node = $1",
             Self::SweepNodes => "DELETE FROM nodes WHERE heartbeat < clock_timestamp() - interval '10 minutes'",

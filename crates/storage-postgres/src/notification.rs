@@ -13,13 +13,11 @@ use crate::connect::Link;
 use crate::nodes_sql::NodesSql;
 use crate::sql::Sql;
 
-/// Channel for all schemas of a database.
 pub(crate) const CHANNEL: &str = "settee_commits";
 
-/// Time after which the notification of a waiter expires.
+/// The notification of a waiter expires after this time.
 const WAITER_EXPIRY: Duration = Duration::from_secs(1);
 
-/// A notification to the other processes on the same tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notification<'a> {
     Committed,
@@ -27,7 +25,6 @@ pub(crate) enum Notification<'a> {
     Awaited(&'a str),
 }
 
-/// Received notifications; requires a connection that listens.
 #[derive(Debug)]
 pub(crate) struct Notifications {
     /// Prefix of own notifications: schema and node number.
@@ -38,18 +35,16 @@ pub(crate) struct Notifications {
 }
 
 impl Notifications {
-    /// Creates the state for a process on the tables in `schema`, which recognizes its own notifications by its number.
+    /// A process on the tables in `schema` recognizes its own notifications by its number.
     pub(crate) fn new(schema: &str, node: i64) -> Self {
         let (own, schema) = (format!("{schema} {node}"), schema.to_owned());
         Self { own, schema, committed: Arc::default(), awaited: Mutex::default() }
     }
 
-    /// Returns the event that is set when others have committed.
     pub(crate) fn committed(&self) -> &Arc<Notify> {
         &self.committed
     }
 
-    /// Returns true if another process has recently announced that it waits for this key.
     pub(crate) fn is_awaited(&self, key: &str) -> bool {
         self.awaited.lock().get(key).is_some_and(|notification| notification.elapsed() < WAITER_EXPIRY)
     }
@@ -82,7 +77,7 @@ impl Notifications {
         }
     }
 
-    /// Decodes a notification of another process on the same tables; `None` for all others.
+    /// `None` for notifications of this process and of other tables.
     fn decode<'p>(&self, channel: &str, payload: &'p str) -> Option<Notification<'p>> {
         let (node, key) = match payload.strip_prefix(&self.schema)?.strip_prefix(' ')?.split_once(' ') {
             Some((_, key)) => (&payload[..payload.len() - key.len() - 1], Some(key)),

@@ -1,20 +1,20 @@
 //! [`CommitObserver`]: observes commits of other processes and notifies listeners.
 //!
 //! A poll reads the commits of all transactions that the snapshot of the previous poll did not show: those with later
-//! numbers, and those that were running. So each commit is reported once, however long transactions run, and a poll
-//! reads nothing else. Polls are made for callers of [`CommitObserver::catch_up`], after a notification of another
-//! process, and once a second. Concurrent callers share a poll.
+//! numbers, and those that were running. Therefore each commit is reported once, regardless of the duration of
+//! transactions, and a poll reads nothing else. Polls are made for callers of [`CommitObserver::catch_up`], after a
+//! notification of another process, and once a second. Concurrent callers share a poll.
 //!
 //! Old commits are removed, but never the last one of a shard, which is the relevant one.
 
 use std::collections::HashSet;
 use std::mem::take;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use settee_storage::{CommitListener, ReadSet, Result, Shard, StorageError, Version};
+use settee_storage::{CommitListener, Result, Shard, StorageError, Version};
 use tokio::sync::Notify;
 use tokio_postgres::Row;
 
@@ -29,33 +29,27 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum time between two notifications of one process, because each wakes all others and causes a poll by each.
 const NOTIFY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Timeout of a poll, which normally takes less than a hundredth of it. After the timeout the connection is considered
-/// lost. Requests wait for polls; with this value they wait less than two seconds if only this connection has failed.
+/// A poll normally takes less than a hundredth of this time. After the timeout the connection is considered lost.
+/// Requests wait for polls; with this value they wait less than two seconds if only this connection has failed.
 const POLL_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// Maximum number of attempts of a poll whose connection is lost.
 const ATTEMPTS_MAX: u32 = 3;
 
 /// Age after which a commit that PostgreSQL has acknowledged, synced or not, is safe: it is not lost and its
 /// transaction number is not reused after a restart or a failover, because the log is written every fifth of a second.
 const SAFE_AGE: Duration = Duration::from_secs(10);
 
-/// Upper bound of the shards that one PostgreSQL commits to in that time.
+/// Upper bound of the shards to which one PostgreSQL commits in that time.
 const RECENT_COMMITS_MAX: usize = 200_000;
 
 pub(crate) struct CommitObserver {
-    /// Pool with one connection, which this keeps.
     pool: Arc<Pool>,
     node: i64,
     listeners: RwLock<Vec<CommitListener>>,
     poll_state: Mutex<PollState>,
-    /// Notified at the end of each poll.
     ended: Notify,
     session: tokio::sync::Mutex<Session>,
-    /// Snapshot of which the listeners were notified.
-    notified_state: Mutex<NotifiedState>,
     recent_commits: Mutex<RecentCommits>,
-    /// Notified after commits of this process.
     committed: Arc<Notify>,
     polls: AtomicU64,
     observed: AtomicU64,
@@ -64,7 +58,6 @@ pub(crate) struct CommitObserver {
 #[derive(Default)]
 struct PollState {
     is_running: bool,
-    /// Number of polls that have started, and of those that have ended.
     started: u64,
     ended: u64,
     failure: Option<StorageError>,
@@ -72,25 +65,16 @@ struct PollState {
 
 struct Session {
     leased: Option<Leased>,
-    /// Snapshot of the last poll in the notation of PostgreSQL: `xmin:xmax:running,running`.
+    /// Notation of PostgreSQL: `xmin:xmax:running,running`.
     snapshot: String,
-    /// True if no poll was made over this connection.
     is_new: bool,
 }
 
-/// Snapshot of the last poll of which the listeners were notified.
-struct NotifiedState {
-    snapshot: Arc<str>,
-    started_us: u64,
-}
-
-/// Commits that may be lost if PostgreSQL fails now: those of the last [`SAFE_AGE`] and, since they are kept in two
+/// Commits that may be lost if PostgreSQL fails now: those of the last [`SAFE_AGE`] and, because they are kept in two
 /// parts, of up to twice that time.
 struct RecentCommits {
     since: Instant,
-    /// Oldest transaction that was running when each part was started.
     floors: [String; 2],
-    /// Shards with observed or own commits in each part.
     shards: [HashSet<Shard>; 2],
 }
 
@@ -106,7 +90,7 @@ impl RecentCommits {
         }
     }
 
-    /// Starts a new part if the current one is old enough; called after each poll.
+    /// Starts a new part if the current one is old enough. Must be called after each poll.
     fn rotate(&mut self, snapshot: &str, now: Instant) {
         if now.saturating_duration_since(self.since) < SAFE_AGE {
             return;
@@ -117,19 +101,17 @@ impl RecentCommits {
         self.shards[0] = take(&mut self.shards[1]);
     }
 
-    /// Returns a snapshot that shows only transactions that cannot be lost.
+    /// The snapshot shows only transactions that cannot be lost.
     fn safe_snapshot(&self) -> String {
         let floor = &self.floors[0];
         format!("{floor}:{floor}:")
     }
 }
 
-/// Returns the oldest running transaction of a snapshot.
 fn oldest(snapshot: &str) -> &str {
     snapshot.split(':').next().unwrap_or_default()
 }
 
-/// Records the end of a poll when dropped, with any result.
 struct PollGuard<'a> {
     observer: &'a CommitObserver,
     result: Result<()>,
@@ -147,18 +129,13 @@ impl Drop for PollGuard<'_> {
 }
 
 impl CommitObserver {
-    /// Starts the observation; all later commits are reported.
+    /// All later commits are reported.
     pub(crate) async fn start(pool: Arc<Pool>, node: i64) -> Result<Arc<Self>> {
-        // The clock of `monotonic_us` must start before the first connection.
-        monotonic_us(Instant::now());
         let leased = pool.acquire().await?;
-        let started = Instant::now();
         let row = leased.link().client.query_one("SELECT pg_current_snapshot()::text", &[]).await;
         let snapshot: String = row.and_then(|row| row.try_get(0)).map_err(|error| Failure::from(error).into_error())?;
         listen(&leased).await;
         let recent_commits = Mutex::new(RecentCommits::new(&snapshot));
-        let notified_state =
-            Mutex::new(NotifiedState { snapshot: snapshot.as_str().into(), started_us: monotonic_us(started) });
         let session = tokio::sync::Mutex::new(Session { leased: Some(leased), snapshot, is_new: false });
         Ok(Arc::new(Self {
             pool,
@@ -167,7 +144,6 @@ impl CommitObserver {
             poll_state: Mutex::default(),
             ended: Notify::new(),
             session,
-            notified_state,
             recent_commits,
             committed: Arc::new(Notify::new()),
             polls: AtomicU64::new(0),
@@ -190,12 +166,6 @@ impl CommitObserver {
 
     pub(crate) fn pool(&self) -> &Arc<Pool> {
         &self.pool
-    }
-
-    /// Returns the read set of `shards` as of the state that the listeners were notified of.
-    pub(crate) fn read_set(&self, shards: &[Shard]) -> ReadSet {
-        let notified_state = self.notified_state.lock();
-        ReadSet::new(shards, notified_state.started_us, Arc::clone(&notified_state.snapshot))
     }
 
     /// Waits for the end of a poll that starts after this call.
@@ -251,7 +221,7 @@ impl CommitObserver {
             session.leased = Some(leased);
         }
         let Some(leased) = &session.leased else { return Ok(()) };
-        let (link, started) = (leased.link(), Instant::now());
+        let link = leased.link();
         let result = async {
             let statement = link.statement(Sql::Nodes(NodesSql::CommitsSince)).await?;
             Ok(link.client.query(&statement, &[&session.snapshot, &self.node]).await?)
@@ -271,8 +241,6 @@ impl CommitObserver {
             Failure::Permanent(StorageError::Corrupt("the response to a poll has no snapshot".to_owned()))
         })?;
         self.notify_listeners(&commits, &snapshot, session.is_new);
-        *self.notified_state.lock() =
-            NotifiedState { snapshot: snapshot.as_str().into(), started_us: monotonic_us(started) };
         (session.snapshot, session.is_new) = (snapshot, false);
         Ok(())
     }
@@ -282,7 +250,6 @@ impl CommitObserver {
         {
             let mut recent_commits = self.recent_commits.lock();
             if is_new {
-                // These commits may have been lost.
                 possibly_lost = recent_commits.shards.iter().flatten().copied().collect();
             }
             commits.iter().for_each(|(shard, _)| recent_commits.add(*shard));
@@ -304,15 +271,9 @@ impl CommitObserver {
     }
 }
 
-/// Makes a connection receive notifications. Without notifications, only the periodic polls remain.
+/// Without notifications, only the periodic polls remain.
 async fn listen(leased: &Leased) {
     let _ = leased.link().client.batch_execute(&format!("LISTEN {CHANNEL}")).await;
-}
-
-/// Returns the microseconds between the first call and `at`, or 0.
-pub(crate) fn monotonic_us(at: Instant) -> u64 {
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    u64::try_from(at.saturating_duration_since(*START).as_micros()).unwrap_or(u64::MAX)
 }
 
 fn shard_of(number: i64) -> Shard {
@@ -323,13 +284,11 @@ fn version_of(number: i64) -> Version {
     Version(u64::try_from(number).unwrap_or_default())
 }
 
-/// Polls once a second, and after commits of other processes.
 pub(crate) async fn poll_periodically(observer: Weak<CommitObserver>, committed: Arc<Notify>) {
     loop {
         let _ = tokio::time::timeout(POLL_INTERVAL, committed.notified()).await;
-        // The engine ends when its last user drops it.
         let Some(observer) = observer.upgrade() else { return };
-        // Callers of `catch_up` receive the error; the poll is retried.
+        // Callers of `catch_up` receive the error. The poll is retried.
         let _ = observer.catch_up().await;
     }
 }

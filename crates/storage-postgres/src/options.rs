@@ -1,5 +1,4 @@
-//! [`Options`]: location of the database and parameters of connections, parsed from a URL. This module does not
-//! connect.
+//! [`Options`]: location of the database and parameters of connections, parsed from a URL.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,13 +10,12 @@ const DEFAULT_SCHEMA: &str = "settee";
 
 const NAME_BYTES_MAX: usize = 63;
 
-/// Default for the maximum number of connections of a server; PostgreSQL accepts a hundred by default.
 pub const CONNECTIONS: usize = 50;
 
 /// Minimum number of connections with which readers and writers do not block each other.
 pub const CONNECTIONS_MIN: usize = 8;
 
-/// Timeout for connecting to a host, after which the next one is tried.
+/// After this time the next host is tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Approximate time after which the loss of the remote machine is detected, on busy and idle connections.
@@ -27,7 +25,7 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verification {
-    /// Any certificate: protects against passive eavesdropping only.
+    /// Protects against passive eavesdropping only.
     AnyCertificate,
     /// A certificate for the host name, issued by an authority of this file, or else by a public one.
     Verified(Option<PathBuf>),
@@ -44,10 +42,8 @@ pub struct Options {
 
 impl Options {
     /// Parses a URL such as `postgres://user:password@host1,host2/database?sslmode=verify-full`. In addition to the
-    /// parameters of PostgreSQL's own programs, `schema` names the schema of the tables.
-    ///
-    /// # Errors
-    /// If the URL is invalid. The message does not contain the password.
+    /// parameters of PostgreSQL's own programs, `schema` names the schema of the tables. The message of an error does
+    /// not contain the password.
     pub fn parse(url: &str) -> Result<Self, String> {
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
             return Err("it does not start with postgres://".to_owned());
@@ -91,7 +87,7 @@ impl Options {
         }
         // Of several hosts, the one that accepts writes, because a standby may return outdated data.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        // An explicit value has priority; the default of the library is two hours.
+        // An explicit value has priority. The default of the library is two hours.
         if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
             config.keepalives_idle(KEEPALIVE_IDLE);
         }
@@ -107,7 +103,7 @@ impl Options {
         Ok(Self { config, schema, verification, connections: CONNECTIONS, layout: 0 })
     }
 
-    /// Sets the password, if the URL has none.
+    /// Has no effect if the URL contains a password.
     #[must_use]
     pub fn with_password(mut self, password: &str) -> Self {
         if self.config.get_password().is_none() {
@@ -116,7 +112,7 @@ impl Options {
         self
     }
 
-    /// Sets the maximum number of open connections; at least [`CONNECTIONS_MIN`].
+    /// Uses at least [`CONNECTIONS_MIN`].
     #[must_use]
     pub fn with_connections(mut self, connections: usize) -> Self {
         self.connections = connections.max(CONNECTIONS_MIN);
@@ -149,7 +145,6 @@ impl Options {
             if let Some(address) = addresses.get(at) {
                 config.hostaddr(*address);
             }
-            // A single port applies to all hosts.
             if let Some(port) = ports.get(at).or(ports.first()) {
                 config.port(*port);
             }
@@ -158,7 +153,6 @@ impl Options {
         (0..hosts.len().max(addresses.len())).map(one).collect()
     }
 
-    /// Returns everything except the location.
     fn without_host(&self) -> Config {
         let (all, mut config) = (&self.config, Config::new());
         config.ssl_mode(all.get_ssl_mode()).ssl_negotiation(all.get_ssl_negotiation());
@@ -194,7 +188,7 @@ impl Options {
         config
     }
 
-    /// Returns the location of the database, without secrets.
+    /// Contains no secrets.
     #[must_use]
     pub fn location(&self) -> String {
         let host = |host: &Host| match host {
@@ -218,13 +212,12 @@ fn is_socket(_host: &Host) -> bool {
     false
 }
 
-/// Returns the text of an error with its cause, which contains the relevant part.
 fn describe(error: &tokio_postgres::Error) -> String {
     use std::error::Error as _;
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
-/// Rejects names that are not plain, because names of schemas are part of statements.
+/// Names of schemas are part of statements.
 fn check_name(name: &str) -> Result<(), String> {
     let is_plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
     let has_valid_start = name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
@@ -281,7 +274,6 @@ mod tests {
             assert_eq!(options.location(), location, "{url}");
             assert_eq!(options.verification, verification, "{url}");
             assert_eq!(options.config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite, "{url}");
-            // Each single host has the parameters of all.
             let hosts = options.hosts();
             let names: Vec<_> = hosts.iter().flat_map(Config::get_hosts).cloned().collect();
             assert_eq!(names, options.config.get_hosts(), "{url}");

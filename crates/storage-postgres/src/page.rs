@@ -40,12 +40,10 @@ impl Entry {
     }
 }
 
-/// Returns a column that is never null.
 pub(crate) fn bytes(row: &Row, column: usize) -> Result<&[u8]> {
     row.try_get(column).map_err(|error| StorageError::Corrupt(format!("an entry cannot be read: {error}")))
 }
 
-/// An owned range of keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Range {
     pub(crate) start: Option<Vec<u8>>,
@@ -69,7 +67,7 @@ impl Range {
 #[derive(Default)]
 pub(crate) struct Fetched {
     pub(crate) entries: Vec<Entry>,
-    /// Bounds of the next page, if there may be more entries.
+    /// Bounds of the next page; `None` after the last one.
     pub(crate) rest: Option<Bounds>,
 }
 
@@ -77,11 +75,10 @@ pub(crate) struct Fetched {
 pub(crate) struct ScanTarget {
     pub(crate) space: Keyspace,
     pub(crate) direction: Direction,
-    /// The requested range, for keys that are not determined by their stored form.
     pub(crate) range: Range,
 }
 
-/// Returns the next entries within `bounds`: about `rows`, and at least one if there is any.
+/// Returns about `rows` entries, and at least one unless `bounds` contain none.
 pub(crate) async fn fetch_page(
     lease: &Arc<Lease>,
     target: &ScanTarget,
@@ -137,7 +134,7 @@ fn remaining(bounds: &Bounds, last: &[u8], direction: Direction) -> Bounds {
     }
 }
 
-/// Sorts the keys within runs, which are stored in the order of their hashes.
+/// Keys within a run are stored in the order of their hashes.
 fn sort_runs(entries: &mut [Entry], direction: Direction) {
     let prefix = |entry: &Entry| entry.long_key.as_ref().map(|long_key| long_key.key[..PREFIX_BYTES].to_vec());
     for run in entries.chunk_by_mut(|one, other| prefix(one).is_some() && prefix(one) == prefix(other)) {

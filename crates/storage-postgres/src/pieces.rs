@@ -8,14 +8,13 @@ use tokio_postgres::types::ToSql;
 use crate::keys::{stored, stored_value};
 use crate::sql::{Kind, Sql};
 
-/// Maximum rows and bytes of a statement: a message to PostgreSQL is limited to a gigabyte, and must arrive before the
-/// server ends the transaction of an idle writer.
+/// A message to PostgreSQL is limited to a gigabyte, and must arrive before the server ends the transaction of an idle
+/// writer.
 pub(crate) const PIECE_ROWS: usize = 5_000;
 pub(crate) const PIECE_BYTES: usize = 2 << 20;
 
 pub(crate) type Parameter<'a> = &'a (dyn ToSql + Sync);
 
-/// A part of the writes of commits: one statement.
 pub(crate) struct Piece<'a> {
     pub(crate) sql: Sql,
     shards: Vec<i64>,
@@ -24,17 +23,15 @@ pub(crate) struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Returns the parameters in the order in which [`crate::sql::write`] numbers them.
+    /// Ordered as [`crate::sql::write`] numbers them.
     pub(crate) fn parameters(&self) -> impl Iterator<Item = Parameter<'_>> {
         let [shards, keys, values]: [Parameter<'_>; 3] = [&self.shards, &self.keys, &self.values];
         [shards, keys].into_iter().chain((!matches!(self.sql, Sql::Write(_, Kind::Delete))).then_some(values))
     }
 }
 
-/// The last write to a key in a batch.
 struct Write<'a> {
     key: &'a [u8],
-    /// New value; `None` to remove the key.
     value: Option<&'a [u8]>,
     is_new: bool,
 }
@@ -51,8 +48,7 @@ impl Write<'_> {
 
 type Spaces<'a> = [Vec<Write<'a>>; Keyspace::ALL.len()];
 
-/// Returns the writes of the batches without those that a later write to the same key replaces, in pieces by keyspace
-/// and kind.
+/// Omits writes that a later write to the same key replaces.
 pub(crate) fn pieces<'a>(batches: &[(i64, &'a Batch)]) -> Vec<Piece<'a>> {
     let writes: Vec<(i64, Spaces<'a>)> = batches.iter().map(|(shard, batch)| (*shard, last_writes(batch))).collect();
     let mut pieces = Vec::new();
@@ -118,7 +114,6 @@ where
 mod tests {
     use super::*;
 
-    /// Returns each piece as its statement and the keys with shards and values.
     fn shape(batches: &[(i64, &Batch)]) -> Vec<(Sql, Vec<String>)> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
         let lines = |piece: &Piece<'_>| {

@@ -18,25 +18,23 @@ use crate::lease::Lease;
 const CONNECT_RETRY_TIMEOUT: Duration = Duration::from_secs(2);
 const CONNECT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Maximum number of attempts of an idempotent operation.
 const ATTEMPTS_MAX: u32 = 3;
 
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(20);
 const RECLAIM_INTERVAL: Duration = Duration::from_millis(10);
 const RECLAIM_INTERVAL_MAX: Duration = Duration::from_millis(200);
 
-/// Time without reads after which a snapshot loses its connection to a new waiter.
+/// A snapshot without reads for this time loses its connection to a new waiter.
 const IDLE_SNAPSHOT: Duration = Duration::from_secs(1);
 
 /// Minimum of that time, which applies to callers that have waited for long: a read is not interrupted for a caller
 /// that would get a connection soon anyway.
 const IDLE_SNAPSHOT_MIN: Duration = Duration::from_millis(250);
 
-/// Time after which a snapshot loses its connection without a waiter, because the server cannot remove deleted rows
-/// during its transaction.
+/// A snapshot without reads for this time loses its connection without a waiter, because the server cannot remove
+/// deleted rows during its transaction.
 const IDLE_SNAPSHOT_MAX: Duration = Duration::from_secs(60);
 
-/// Time after which unused connections are closed.
 const IDLE_CONNECTION: Duration = Duration::from_secs(60);
 
 pub(crate) struct Pool {
@@ -64,7 +62,6 @@ impl Leased {
         self.link.as_ref().expect("the connection is present until this is dropped")
     }
 
-    /// Marks the connection so that it is not reused.
     pub(crate) fn set_broken(&self) {
         self.is_broken.store(true, Ordering::Relaxed);
     }
@@ -77,7 +74,6 @@ impl Leased {
         self.is_in_transaction.load(Ordering::Relaxed)
     }
 
-    /// Records that a transaction was started or has ended. Returns the previous state.
     pub(crate) fn set_in_transaction(&self, value: bool) -> bool {
         self.is_in_transaction.swap(value, Ordering::Relaxed)
     }
@@ -118,11 +114,6 @@ impl Pool {
         &self.connector
     }
 
-    pub(crate) fn size(&self) -> usize {
-        self.size
-    }
-
-    /// Returns the error of the last attempt to connect, if it failed.
     pub(crate) fn fault(&self) -> Option<StorageError> {
         self.fault.lock().clone()
     }
@@ -170,7 +161,7 @@ impl Pool {
         }
     }
 
-    /// Executes an idempotent operation, with retries if its connection is lost.
+    /// Retries an idempotent operation if its connection is lost.
     pub(crate) async fn with_retries<T>(
         self: &Arc<Self>,
         operation: impl AsyncFn(&Link) -> Result<T, Failure>,
@@ -181,7 +172,7 @@ impl Pool {
             match operation(leased.link()).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => {
-                    // A transaction that it had started must be rolled back.
+                    // A transaction that the operation had started must be rolled back.
                     leased.set_in_transaction(true);
                     if matches!(failure, Failure::Lost(_)) {
                         leased.set_broken();
@@ -196,7 +187,7 @@ impl Pool {
         }
     }
 
-    /// Creates a connection. Retries during a short outage; fails at once during a long one.
+    /// Retries during a short outage, and fails at once during a long one.
     async fn connect(&self) -> Result<Link> {
         let started = Instant::now();
         loop {
@@ -223,7 +214,6 @@ impl Pool {
         Err(error)
     }
 
-    /// Registers a lease that has a connection.
     pub(crate) fn register(&self, lease: &Arc<Lease>) {
         let mut leases = self.leases.lock();
         if leases.len() > 4 * self.size {
@@ -249,7 +239,6 @@ impl Pool {
         self.idle.lock().retain(|(link, since)| !link.client.is_closed() && since.elapsed() < IDLE_CONNECTION);
     }
 
-    /// Retries connecting after a failure.
     pub(crate) async fn reconnect(self: &Arc<Self>) -> Result<()> {
         if self.fault().is_none() {
             return Ok(());

@@ -1,5 +1,5 @@
 //! [`restore`]: writes a part of a copy of a shard, with the version of the original. It is not retried when its
-//! connection is lost: the caller resumes the copy.
+//! connection is lost, because the caller resumes the copy.
 
 use std::sync::Arc;
 
@@ -13,7 +13,6 @@ use crate::pieces::pieces;
 use crate::pool::{Leased, Pool};
 use crate::sql::Sql;
 
-/// Writes `batch` and makes `state` the last commit of the shard.
 pub(crate) async fn restore(pool: &Arc<Pool>, shard: Shard, state: ShardState, batch: &Batch) -> Result<()> {
     let leased = pool.acquire().await?;
     leased.set_in_transaction(true);
@@ -22,7 +21,6 @@ pub(crate) async fn restore(pool: &Arc<Pool>, shard: Shard, state: ShardState, b
             leased.set_in_transaction(false);
             Ok(())
         }
-        // The pool rolls back a returned connection.
         Ok(false) => Err(StorageError::Dropped),
         Err(failure) => {
             if matches!(failure, Failure::Lost(_)) {

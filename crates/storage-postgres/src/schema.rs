@@ -13,7 +13,6 @@ pub const VERSION: i32 = 2;
 
 const SERVER_MIN: i32 = 130_000;
 
-/// Version of the tables that is upgraded automatically.
 const UPGRADABLE_VERSION: i32 = 1;
 
 const TABLES_SQL: &str = include_str!("schema.sql");
@@ -27,7 +26,6 @@ pub enum Tables {
     Upgraded,
 }
 
-/// Creates the tables if they do not exist, and assigns new ones to `owner`, if that is another role.
 pub(crate) async fn ensure_tables(
     client: &Client,
     options: &Options,
@@ -51,7 +49,7 @@ pub(crate) async fn ensure_tables(
     Ok(tables)
 }
 
-/// Returns true if the schema is empty; an error if it contains other tables.
+/// Returns true if the schema is empty. Fails if it contains other tables.
 async fn is_missing(client: &Client, options: &Options) -> Result<bool, OpenError> {
     let convert = |error: Error| open_error(&error, options);
     let row = client
@@ -129,14 +127,12 @@ async fn upgrade(client: &Client, options: &Options) -> Result<(), OpenError> {
     done.and(ended)
 }
 
-/// Marks the data with the layout that is written from now on.
 pub(crate) async fn record_layout(client: &Client, options: &Options) -> Result<(), OpenError> {
     let Options { schema, layout, .. } = options;
     let statement = format!("UPDATE {schema}.settee_schema SET layout = {layout} WHERE layout < {layout}");
     client.batch_execute(&statement).await.map_err(|error| open_error(&error, options))
 }
 
-/// Reads a value, if it and the tables exist, without side effects.
 pub(crate) async fn read_value(
     client: &Client,
     options: &Options,
@@ -213,7 +209,6 @@ pub(crate) fn connect_error(error: &ConnectError, options: &Options) -> OpenErro
     }
 }
 
-/// Converts an error during access to the tables.
 fn open_error(error: &Error, options: &Options) -> OpenError {
     let location = options.location();
     let reason = describe(error);
@@ -223,7 +218,6 @@ fn open_error(error: &Error, options: &Options) -> OpenError {
     }
     let class = &code.code()[..2];
     match class {
-        // Password, role or database.
         "28" | "3D" => OpenError::MissingPrivilege { location, reason },
         "08" | "53" | "57" => OpenError::Unreachable { location, reason },
         _ => OpenError::Failed { location, reason },

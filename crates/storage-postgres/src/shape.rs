@@ -8,27 +8,23 @@
 
 use settee_storage::Keyspace;
 
-use crate::fence::{self, FENCE_PARAMETERS, READ_SET_PARAMETERS};
+use crate::fence::{self, FENCE_PARAMETERS};
 use crate::sql::{Kind, Sql, write};
 
-/// Bit of statements that also remove old commits.
 const SWEEP: u32 = 1 << 31;
 
 const _: () = assert!(Keyspace::ALL.len() * Kind::ALL.len() <= SWEEP.trailing_zeros() as usize);
 
-/// A bit for each keyspace and kind of writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Shape(u32);
 
 impl Shape {
-    /// Returns the shape of statements, which must be in the order of [`Keyspace::ALL`] and [`Kind::ALL`]. `None` if
-    /// one occurs twice.
+    /// The statements must be in the order of [`Keyspace::ALL`] and [`Kind::ALL`]. `None` if one occurs twice.
     pub(crate) fn of(statements: impl Iterator<Item = Sql>) -> Option<Self> {
         let mut shape = Self::default();
         for statement in statements {
             let Sql::Write(space, kind) = statement else { return None };
             let bit = bit(space, kind);
-            // Smaller bits must come first.
             if shape.0 >= bit {
                 return None;
             }
@@ -37,24 +33,21 @@ impl Shape {
         Some(shape)
     }
 
-    /// Returns the shape that also removes old commits.
     pub(crate) fn sweeping(self) -> Self {
         Self(self.0 | SWEEP)
     }
 
-    /// Returns the text of the statement. Every write has the fences in its `FROM`, so a commit that fails its fence
-    /// writes nothing. Shards are locked in their order, which prevents deadlocks. If the read set is outdated, there
-    /// are no fences, and no row is returned.
+    /// Every write has the fences in its `FROM`, so a commit that fails its fence writes nothing. Shards are locked in
+    /// their order, which prevents deadlocks.
     pub(crate) fn text(self) -> String {
-        let read_set = fence::read_set(FENCE_PARAMETERS + 1);
         let mut text = format!(
             "WITH made AS ({} RETURNING true), fences AS MATERIALIZED (SELECT FROM made HAVING count(*) > 0)",
-            fence::fences(&read_set)
+            fence::fences()
         );
         if self.0 & SWEEP != 0 {
             text += &format!(", swept AS ({})", fence::sweep("fences, "));
         }
-        let mut parameter = FENCE_PARAMETERS + READ_SET_PARAMETERS + 1;
+        let mut parameter = FENCE_PARAMETERS + 1;
         let writes = Keyspace::ALL.into_iter().flat_map(|space| Kind::ALL.map(|kind| (space, kind)));
         for (index, (space, kind)) in writes.filter(|(space, kind)| self.0 & bit(*space, *kind) != 0).enumerate() {
             text += &format!(", write_{index} AS ({})", write((space, kind), "fences, ", parameter));

@@ -28,7 +28,6 @@ impl Sizes {
         self.cached.lock().get(&shard).filter(|size| now < size.until).map(|size| size.bytes)
     }
 
-    /// Caches a size that was computed from `started` to `now`.
     pub(crate) fn set(&self, shard: Shard, bytes: u64, started: Instant, now: Instant) {
         let mut cached = self.cached.lock();
         if cached.len() >= SIZES_MAX {

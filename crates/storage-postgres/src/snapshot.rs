@@ -15,7 +15,6 @@ use crate::lease::{LastCommit, Lease, Query};
 use crate::page::{Range, ScanTarget, bytes, complete_page, fetch_page};
 use crate::pool::Pool;
 
-/// A view of a shard as of its first read.
 pub(crate) struct PostgresSnapshot {
     lease: Arc<Lease>,
 }
@@ -29,20 +28,18 @@ impl PostgresSnapshot {
         Self { lease }
     }
 
-    /// Returns the last commit, after a round trip.
     fn last_commit(&self) -> Result<&LastCommit> {
         self.lease.last_commit()?.ok_or_else(|| StorageError::Io("a response has no state of the shard".to_owned()))
     }
 
     async fn answer(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>> {
         let queries = queries(requests);
-        // The state is cached after the first round trip.
         let is_cached = queries.is_empty() && self.lease.last_commit()?.is_some();
         let answers = if is_cached { Vec::new() } else { self.lease.round_trip(&queries).await? };
         self.replies(requests, answers).await
     }
 
-    /// Converts the answers to the [`queries`] of some requests to replies.
+    /// `answers` are the rows for the [`queries`] of `requests`.
     pub(crate) async fn replies(&self, requests: &[Request<'_>], answers: Vec<Vec<Row>>) -> Result<Vec<Reply>> {
         let mut answers = answers.into_iter();
         let mut replies = Vec::with_capacity(requests.len());
@@ -86,7 +83,7 @@ impl PostgresSnapshot {
     }
 }
 
-/// Returns the requests of a round trip, in addition to the last commit.
+/// Every round trip reads the last commit as well.
 pub(crate) fn queries<'a>(requests: &[Request<'a>]) -> Vec<Query<'a>> {
     requests.iter().filter_map(query).collect()
 }

@@ -12,44 +12,32 @@ use crate::shape::Shape;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Sql {
-    /// Reads the last commit of a shard.
     State,
-    /// Reads the token of a commit.
     Token,
-    /// Reads the value of a key.
     Get(Keyspace),
-    /// Reads the values of keys, with their positions.
     MultiGet(Keyspace),
-    /// Reads entries from a key on, or up to one.
     Page(Keyspace, Direction, PageEnd),
-    /// Inserts the fence of a commit, or fails.
+    /// Fails if the commit is not the next one of its shard.
     Fence,
-    /// Removes old commits.
     Sweep,
-    /// Makes a state the last commit of a shard, unless it was dropped.
     Restore,
     Write(Keyspace, Kind),
     /// Makes commits with all their writes, or fails.
     Commit(Shape),
-    /// Makes the last commit of a shard.
     Drop,
-    /// Reads the approximate size of the entries of a shard in bytes.
     Size,
-    /// A statement of membership.
     Nodes(NodesSql),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
-    /// Removes keys.
     Delete,
     Put,
-    /// Adds entries whose keys are new.
     Insert,
 }
 
 impl Kind {
-    /// All kinds, in the order in which commits execute them.
+    /// In the order in which commits execute them.
     pub(crate) const ALL: [Self; 3] = [Self::Delete, Self::Put, Self::Insert];
 }
 
@@ -87,7 +75,7 @@ impl Sql {
                     "SELECT key, value FROM {table} WHERE shard = $1 AND key >= $2{bound} ORDER BY key {order} LIMIT {rows}"
                 )
             }
-            Self::Fence => fences("true"),
+            Self::Fence => fences(),
             Self::Sweep => sweep(""),
             Self::Restore => "WITH last AS (SELECT head, is_dropped FROM commits WHERE shard = $1 ORDER BY version DESC LIMIT 1), \
                  gone AS (DELETE FROM commits WHERE shard = $1 AND version <> $2 AND NOT EXISTS (SELECT FROM last WHERE is_dropped)) \
@@ -118,8 +106,7 @@ impl Sql {
     }
 }
 
-/// Returns the statement that writes the parameters from number `first` on (shards, keys and values), with the tables
-/// `before` in its `FROM`.
+/// Parameters from number `first` on are shards, keys and values. The statement has the tables `before` in its `FROM`.
 pub(crate) fn write((space, kind): (Keyspace, Kind), before: &str, first: usize) -> String {
     let (table, second, third) = (table(space), first + 1, first + 2);
     let insert = || {

@@ -10,7 +10,7 @@ use crate::error::Failure;
 use crate::pool::Pool;
 use crate::sql::table;
 
-/// Entries per piece, which takes some milliseconds.
+/// A piece takes some milliseconds.
 const ROWS_PER_STATEMENT: i64 = 2_000;
 
 /// Wait after an error, and between two checks for work without notification.
@@ -20,9 +20,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 pub(crate) async fn sweep(pool: Weak<Pool>, work: Arc<Notify>) {
     loop {
         loop {
-            // The engine ends when its last user drops it.
             let Some(pool) = pool.upgrade() else { return };
-            // Work that is left after an error is found again.
+            // A later run finds the work that is left after an error.
             if !matches!(sweep_some(&pool).await, Ok(true)) {
                 break;
             }
@@ -31,7 +30,6 @@ pub(crate) async fn sweep(pool: Weak<Pool>, work: Arc<Notify>) {
     }
 }
 
-/// Deletes a piece, and returns true if there may be more.
 async fn sweep_some(pool: &Arc<Pool>) -> Result<bool, Failure> {
     let leased = pool.acquire().await.map_err(Failure::Permanent)?;
     let client = &leased.link().client;

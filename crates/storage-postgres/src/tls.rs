@@ -22,8 +22,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// # Errors
-    /// If the file of authorities cannot be used.
+    /// Fails if the file of authorities cannot be used.
     pub(crate) fn new(verification: &Verification) -> Result<Self, String> {
         let trust = match verification {
             Verification::AnyCertificate => Trust::AnyCertificate,

@@ -25,7 +25,6 @@ impl Unresponsive {
         self.is_set.load(Ordering::SeqCst)
     }
 
-    /// Waits until the server is unresponsive.
     pub(crate) async fn wait(&self) {
         let mut was_set = std::pin::pin!(self.was_set.notified());
         // Enabled first, so that no start is missed.

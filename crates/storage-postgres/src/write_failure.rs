@@ -1,5 +1,5 @@
-//! [`WriteFailure`]: the reason why a reachable PostgreSQL rejects writes: a missing privilege, a full disk, or read-only
-//! transactions.
+//! [`WriteFailure`]: the reason why a reachable PostgreSQL rejects writes: a missing privilege, a full disk, or
+//! read-only transactions.
 //!
 //! A rejected commit sets it, and a successful one clears it. A server whose health check fails gets no writes, so a
 //! probe clears it as well, and detects missing privileges before a write does.
@@ -13,10 +13,10 @@ use crate::error::Failure;
 use crate::pool::Pool;
 use crate::sql::table;
 
-/// Size of the value that the probe writes. A full disk still has space for small rows in existing pages.
+/// A full disk still has space for small rows in existing pages.
 const PROBE_BYTES: usize = 256 << 10;
 
-/// Shard of the probe, which no engine uses. The probe is rolled back.
+/// No engine uses the shard of the probe, which is rolled back.
 const PROBE_SHARD: i64 = -1;
 
 /// The last rejection, until a write succeeds.
@@ -24,7 +24,6 @@ const PROBE_SHARD: i64 = -1;
 pub(crate) struct WriteFailure(Mutex<Option<StorageError>>);
 
 impl WriteFailure {
-    /// Returns the reason, if the last write was rejected.
     pub(crate) fn reason(&self) -> Option<StorageError> {
         self.0.lock().clone()
     }
@@ -54,7 +53,7 @@ impl WriteFailure {
     }
 }
 
-/// Returns an error if the role lacks a privilege that commits need.
+/// Fails if the role lacks a privilege that commits need.
 async fn check_privileges(writers: &Arc<Pool>) -> Result<(), Failure> {
     const PRIVILEGES: &str = "SELECT coalesce(bool_and(has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') \
          AND has_table_privilege(oid, 'DELETE') AND (relname = 'commits' OR has_table_privilege(oid, 'UPDATE'))), false)::text \
@@ -74,13 +73,11 @@ async fn check_privileges(writers: &Arc<Pool>) -> Result<(), Failure> {
     if may_write { Ok(()) } else { Err(Failure::Permanent(rejected())) }
 }
 
-/// Writes as a commit does, and rolls back.
 async fn probe_write(writers: &Arc<Pool>) -> Result<(), Failure> {
     let leased = writers.acquire().await.map_err(Failure::Permanent)?;
     // The pool then rolls the transaction back.
     leased.set_in_transaction(true);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    // Incompressible data.
     let value: String = (0..PROBE_BYTES / 8)
         .map(|_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

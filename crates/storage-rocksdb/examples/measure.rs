@@ -20,7 +20,6 @@ const BATCH: u64 = 1_000;
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let directory = std::env::args().nth(1).ok_or("usage: measure DIRECTORY")?;
     let directory = &Path::new(&directory).join("measure");
-    // Fails if the directory exists, because an existing store would distort the result.
     fs::create_dir(directory)?;
     println!("fsync after 300 bytes: {:.0}/s", disk(&directory.join("disk"))?);
     let raw = RawStore::load(&directory.join("raw"), RawPattern::Pair, batches(), true)?;
@@ -128,7 +127,6 @@ fn gets(engine: &RocksEngine, together: usize) -> Result<f64> {
 }
 
 fn large(engine: &RocksEngine) -> Result<f64> {
-    // Compressible by a quarter like base64, but without repetitions.
     let mut random = Generator::new(2);
     let mut seconds = 0.0;
     for number in 0..100 {
@@ -144,7 +142,7 @@ fn large(engine: &RocksEngine) -> Result<f64> {
     Ok(10_000.0 / seconds)
 }
 
-/// Creates and drops small shards, and returns the latency of a read of the first entries of another shard.
+/// Returns the latency of a read of another shard after `drops` drops of small shards.
 fn neighbour(engine: &RocksEngine, drops: u64) -> Result<f64> {
     static NEXT: AtomicU64 = AtomicU64::new(1_000);
     for _ in 0..drops {

@@ -1,40 +1,37 @@
-//! Removal of all entries of a shard: [`hide`] deletes them, and [`give_back`] removes their files when no snapshot
-//! reads them any more.
+//! Removal of all entries of a shard: [`delete_entries`] deletes them, and [`remove_files`] removes their files when no
+//! snapshot reads them any more.
 //!
 //! Every read of a keyspace processes all range deletions in the memtable, regardless of its range, and sorts them if
 //! there is a new one: after a thousand dropped shards of six entries, reads of another shard took 0.74 ms instead of
-//! 0.04 ms (range deletions in files, which are sorted, cost almost nothing). RocksDB's counters of skipped keys do
-//! not show this, because no key is skipped in either case. A test compares both ways. So a small number of entries
-//! is deleted one by one, without an effect on reads of other shards; range deletions for many entries are compacted
-//! soon.
+//! 0.04 ms. Range deletions in files, which are sorted, cost almost nothing. Therefore a small number of entries is
+//! deleted one by one, and range deletions for many entries are compacted soon. RocksDB's counters of skipped keys do
+//! not show the difference, because no key is skipped in either case; a test measures it.
 
 use rocksdb::{ReadOptions, WriteBatch};
 use settee_storage::{Keyspace, Shard};
 
+use crate::damage::{Damage, is_damage};
 use crate::error::translate;
-use crate::isolate::is_damage;
 use crate::shards::Stored;
 use crate::{Database, column, durable, keys, size, stall, state_column};
 
-/// Maximum number of entries of a keyspace that are deleted one by one, and maximum size of the data read to find
-/// them.
-const FEW_ENTRIES: usize = 2_000;
-const FEW_BYTES: usize = 1 << 20;
+/// Maximum number of entries of a keyspace that are deleted one by one, and of bytes that are read to find them.
+const POINT_DELETES_MAX: usize = 2_000;
+const POINT_DELETE_BYTES_MAX: usize = 1 << 20;
 
-/// A shard whose entries are deleted.
-pub(crate) struct Hidden {
+pub(crate) struct DroppedShard {
     shard: Shard,
     ranges: Vec<Keyspace>,
 }
 
-/// Deletes all entries of a shard, stores `state`, and syncs. `batch` must contain no writes.
-pub(crate) fn hide(
+/// Stores `state`, and syncs. `batch` must contain no writes.
+pub(crate) fn delete_entries(
     database: &Database,
     shard: Shard,
     state: &Stored,
     mut batch: WriteBatch,
-) -> Result<Hidden, rocksdb::Error> {
-    let mut hidden = Hidden { shard, ranges: Vec::new() };
+) -> Result<DroppedShard, rocksdb::Error> {
+    let mut hidden = DroppedShard { shard, ranges: Vec::new() };
     for space in Keyspace::ALL {
         if delete(&mut batch, database, shard, space)? {
             hidden.ranges.push(space);
@@ -45,8 +42,7 @@ pub(crate) fn hide(
     Ok(hidden)
 }
 
-/// Deletes the entries of a shard in a keyspace. Returns true if a range deletion was used, which is also the case
-/// for entries that cannot be read.
+/// Returns true if it used a range deletion, as it does also for entries that cannot be read.
 fn delete(batch: &mut WriteBatch, database: &Database, shard: Shard, space: Keyspace) -> Result<bool, rocksdb::Error> {
     let (column, start, end) = (column(database, space), keys::prefix(shard), keys::end(shard));
     let mut reads = ReadOptions::default();
@@ -58,7 +54,7 @@ fn delete(batch: &mut WriteBatch, database: &Database, shard: Shard, space: Keys
     let (mut found, mut bytes) = (Vec::new(), 0);
     entries.seek_to_first();
     while let Some((key, value)) = entries.item() {
-        if found.len() == FEW_ENTRIES || bytes > FEW_BYTES {
+        if found.len() == POINT_DELETES_MAX || bytes > POINT_DELETE_BYTES_MAX {
             batch.delete_range_cf(column, start.as_slice(), end.as_slice());
             return Ok(true);
         }
@@ -77,14 +73,13 @@ fn delete(batch: &mut WriteBatch, database: &Database, shard: Shard, space: Keys
     Ok(false)
 }
 
-/// Minimum size of the remaining files of a shard for a compaction.
 const WORTH_COMPACTING_BYTES: u64 = 4 << 20;
 
-/// Removes the files that contain only the shard, and compacts the rest if it is large: the newest files, those at
-/// the boundaries, and blobs, which are kept while any file refers to them. Smaller rests are left to automatic
-/// compactions. Errors are ignored, because remaining files only waste space.
-pub(crate) fn give_back(database: &Database, hidden: Hidden) {
-    let Hidden { shard, mut ranges } = hidden;
+/// Removes the files that contain only the shard, and compacts the rest if it is large: the newest files, those at the
+/// boundaries, and blobs, which are kept while any file refers to them. Automatic compactions remove smaller rests.
+/// Errors are ignored, because remaining files only waste space.
+pub(crate) fn remove_files(database: &Database, damage: &Damage, hidden: DroppedShard) {
+    let DroppedShard { shard, mut ranges } = hidden;
     let mut batch = WriteBatch::default();
     for space in Keyspace::ALL {
         let (start, last) = (keys::prefix(shard), keys::last(shard));
@@ -99,7 +94,7 @@ pub(crate) fn give_back(database: &Database, hidden: Hidden) {
     }
     for space in Keyspace::ALL {
         if size::in_files(database, shard, space) >= WORTH_COMPACTING_BYTES || ranges.contains(&space) {
-            stall::compact(database, space, shard);
+            stall::compact(database, damage, space, shard);
         }
     }
 }

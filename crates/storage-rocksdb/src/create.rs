@@ -1,5 +1,5 @@
 //! [`create`]: atomic creation of a store. The store is created in a subdirectory, and `CURRENT`, without which no
-//! store exists, is moved up last. So a store without `CURRENT` has lost it, and a start may refuse it.
+//! store exists, is moved up last. Therefore a store without `CURRENT` has lost it, and a start may refuse it.
 
 use std::path::Path;
 use std::{fs, io};
@@ -11,8 +11,7 @@ use crate::files::UNFINISHED;
 use crate::options::Options;
 use crate::store::Store;
 
-/// Creates an empty store in `path`, which must not contain a store. It may contain the remains of an interrupted
-/// call.
+/// `path` must not contain a store, but may contain the remains of an interrupted call.
 pub(crate) fn create(path: &Path, options: &Options) -> Result<()> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::StorageFull => StorageError::Full(error.to_string()),

@@ -1,29 +1,29 @@
 //! [`Epoch`]: removes the files of a dropped shard when no snapshot can read it any more. The deletion of its entries
 //! hides the shard before that.
 //!
-//! The removal of files also removes entries from snapshots. Dropping a shard ends an epoch; every snapshot holds a
-//! reference to its epoch, and an epoch to its successor. So an epoch is destroyed when neither it nor an earlier one
+//! The removal of files also removes entries from snapshots. Dropping a shard ends an epoch. Every snapshot holds a
+//! reference to its epoch, and an epoch to its successor, so an epoch is destroyed when neither it nor an earlier one
 //! has a snapshot.
 
 use std::sync::{Arc, OnceLock};
 
 use crate::Database;
-use crate::clear::{Hidden, give_back};
+use crate::clear::{DroppedShard, remove_files};
+use crate::damage::Damage;
 
 pub(crate) struct Epoch {
     database: Arc<Database>,
-    /// The shard whose removal ended the epoch, and the next epoch.
-    ended: OnceLock<(Hidden, Arc<Epoch>)>,
+    damage: Arc<Damage>,
+    ended: OnceLock<(DroppedShard, Arc<Epoch>)>,
 }
 
 impl Epoch {
-    pub(crate) fn new(database: Arc<Database>) -> Arc<Self> {
-        Arc::new(Self { database, ended: OnceLock::new() })
+    pub(crate) fn new(database: Arc<Database>, damage: Arc<Damage>) -> Arc<Self> {
+        Arc::new(Self { database, damage, ended: OnceLock::new() })
     }
 
-    /// Ends `current` with the removal of a shard, and starts the next epoch.
-    pub(crate) fn end(current: &mut Arc<Self>, hidden: Hidden) -> Arc<Self> {
-        let next = Self::new(Arc::clone(&current.database));
+    pub(crate) fn end(current: &mut Arc<Self>, hidden: DroppedShard) -> Arc<Self> {
+        let next = Self::new(Arc::clone(&current.database), Arc::clone(&current.damage));
         let ended = std::mem::replace(current, Arc::clone(&next));
         assert!(ended.ended.set((hidden, next)).is_ok(), "an epoch ends once, since the current one is replaced");
         ended
@@ -35,7 +35,7 @@ impl Drop for Epoch {
         let mut ended = self.ended.take();
         // A loop, because recursion over thousands of epochs would overflow the stack.
         while let Some((hidden, next)) = ended {
-            give_back(&self.database, hidden);
+            remove_files(&self.database, &self.damage, hidden);
             ended = Arc::into_inner(next).and_then(|mut epoch| epoch.ended.take());
         }
     }

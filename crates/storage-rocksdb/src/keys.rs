@@ -11,7 +11,6 @@ pub(crate) fn prefix(shard: Shard) -> [u8; PREFIX] {
     shard.0.to_be_bytes()
 }
 
-/// Returns the shard of a stored key, or of a prefix of one.
 pub(crate) fn shard(stored: &[u8]) -> u64 {
     let mut bytes = [0; PREFIX];
     let length = stored.len().min(PREFIX);
@@ -19,7 +18,6 @@ pub(crate) fn shard(stored: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// Replaces the contents of `buffer` by the stored form of `key`.
 pub(crate) fn write(buffer: &mut Vec<u8>, shard: Shard, key: &[u8]) {
     buffer.clear();
     buffer.extend_from_slice(&prefix(shard));
@@ -36,13 +34,12 @@ pub(crate) fn stored(shard: Shard, key: &[u8]) -> Vec<u8> {
 pub(crate) fn end(shard: Shard) -> Vec<u8> {
     match shard.0.checked_add(1) {
         Some(next) => next.to_be_bytes().to_vec(),
-        // No next shard exists whose keys this bound could include.
         None => vec![0xff; PREFIX + LONGEST_KEY],
     }
 }
 
-/// Returns a stored key above practically all keys of the shard and below those of the next, for callers whose bound
-/// is inclusive.
+/// Returns a stored key above practically all keys of the shard and below those of the next, for callers whose bound is
+/// inclusive.
 pub(crate) fn last(shard: Shard) -> Vec<u8> {
     stored(shard, &[0xff; 64])
 }

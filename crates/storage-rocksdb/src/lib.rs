@@ -1,8 +1,8 @@
 //! [`RocksEngine`]: the embedded engine, on RocksDB.
 //!
 //! All shards are in one RocksDB store: shards are key prefixes and keyspaces column families, so that all commits
-//! share one log, and concurrent commits share one sync. The engine does not interpret entries; the tuning is
-//! documented in [`options`].
+//! share one log, and concurrent commits share one sync. The engine does not interpret entries. The reasons for all
+//! options are in [`options`].
 
 mod clear;
 mod create;
@@ -10,7 +10,7 @@ mod damage;
 mod epoch;
 mod error;
 pub mod files;
-mod isolate;
+mod inspected;
 mod keys;
 mod log;
 pub mod options;
@@ -27,7 +27,6 @@ mod store;
 mod tests;
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -41,12 +40,11 @@ use settee_storage::{
     ShardState, Snapshot, StorageError, Version,
 };
 
-use clear::hide;
-use damage::Hole;
+use clear::delete_entries;
 use epoch::Epoch;
 use error::{is_failed_sync, translate};
-use files::Found;
 use files::acknowledged::Recorder;
+pub use inspected::Inspected;
 pub use options::{Log, Options, Tickers};
 use repair_state::RepairState;
 use shards::{Slot, Slots, Stored};
@@ -57,20 +55,20 @@ use store::{Current, Store, close};
 /// Column families are created only when the store is opened, and their handles need no lock in this mode.
 type Database = DBWithThreadMode<SingleThreaded>;
 
-/// Number of attempts to open the store again after which running reads are ended. The limit is lower for damage,
-/// because all other operations wait for that.
-const DRAINS_MAX: u32 = 10;
-const DRAINS_WITH_DAMAGE_MAX: u32 = 2;
+/// Attempts to open the store again after which running reads are ended. The limit is lower for damage, because all
+/// other operations wait for that.
+const ATTEMPTS_BEFORE_INTERRUPT: u32 = 10;
+const ATTEMPTS_BEFORE_INTERRUPT_ON_DAMAGE: u32 = 2;
 
 /// State of a shard to be dropped whose own state is damaged.
-const LOST: ShardState = ShardState { version: Version(1 << 62), token: CommitToken(0) };
+const LOST_STATE: ShardState = ShardState { version: Version(1 << 62), token: CommitToken(0) };
 
 /// Maximum number of calls of [`Engine::maintain`] between two attempts to open the store again.
 const BACKOFF_CALLS_MAX: u32 = 30;
 
 /// A store that received fewer bytes than this since the last call of [`Engine::maintain`] is flushed if its memtables
 /// exceed the second limit.
-const QUIET_BYTES: u64 = 256 << 10;
+const IDLE_BYTES_MAX: u64 = 256 << 10;
 const UNFLUSHED_BYTES: usize = 4 << 20;
 
 /// An engine on a directory, which no other process may use concurrently.
@@ -80,114 +78,46 @@ pub struct RocksEngine {
     /// `None` if the store could not be opened even for reading.
     store: RwLock<Current>,
     slots: Slots,
-    /// Number of bytes written since the store was opened.
     written: AtomicU64,
     synced: AtomicU64,
     openings: AtomicU64,
     /// Time of the latest commit, if the log is kept.
-    stamped_us: AtomicU64,
+    last_commit_us: AtomicU64,
     /// Reason why nothing is written until the process ends.
     poisoned: OnceLock<String>,
     /// Fault because of which nothing is written until the store is opened again.
-    repair_state: Arc<RepairState>,
+    repair_state: RepairState,
     reopening: Mutex<ReopenProgress>,
     space: Space,
     /// `None` for a store that was opened for reading.
     recorder: Option<Recorder>,
 }
 
-/// A directory that can be opened: it contains a complete store, or none.
-#[derive(Debug)]
-pub struct Inspected {
-    path: PathBuf,
-    found: Found,
-}
-
-impl Inspected {
-    /// Returns true if the directory contains no store.
-    #[must_use]
-    pub fn is_new(&self) -> bool {
-        !matches!(self.found, Found::Store(_))
-    }
-
-    /// Returns a description of unacknowledged writes at the end of a log that a power loss left incomplete. Opening
-    /// the store drops them.
-    #[must_use]
-    pub fn torn(&self) -> Option<&str> {
-        match &self.found {
-            Found::Store(repairs) => repairs.torn.as_deref(),
-            Found::Nothing | Found::Unfinished => None,
-        }
-    }
-
-    /// Opens the store, or creates it. An existing store is opened only for reading if the disk has no space for
-    /// opening it; [`Engine::maintain`] opens it for writing later.
-    ///
-    /// # Errors
-    /// Fails if the directory cannot be used, another process uses it, or the store is damaged.
-    pub fn open(self, options: &Options) -> Result<RocksEngine> {
-        let path = self.path.as_path();
-        let space = Space::new(path.ancestors().find(|above| above.is_dir()).unwrap_or(path), options);
-        match &self.found {
-            Found::Nothing | Found::Unfinished => create::create(path, options)?,
-            Found::Store(repairs) => repairs.apply().map_err(|error| StorageError::Io(error.to_string()))?,
-        }
-        if matches!(options.log, Log::Discarded) {
-            log::forget(path);
-        }
-        match isolate::open(path, options, None) {
-            Err(error @ StorageError::Full(_)) => {
-                space.give_up_reserve();
-                // If the store cannot be read either, the error is returned.
-                let store = Store::open_read_only(path, options).map_err(|_| error.clone())?;
-                Ok(RocksEngine::on(store, Some(error), space, path, options))
-            }
-            opened => {
-                let mut engine = RocksEngine::on(opened?, None, space, path, options);
-                engine.space.check_space();
-                engine.recorder = Some(Recorder::new(path));
-                engine.acknowledge(&*engine.store()?)?;
-                Ok(engine)
-            }
-        }
-    }
-}
-
-/// Progress of the attempts to open the store again.
 #[derive(Debug, Default)]
 struct ReopenProgress {
-    /// Number of attempts that found running reads.
-    drains: u32,
+    attempts: u32,
     failures: u32,
-    /// Number of calls until the next attempt.
     pause: u32,
     /// Free space at the last attempt that failed for lack of space.
     free_bytes: Option<u64>,
-    /// Number of bytes written at the last call.
     written: u64,
 }
 
 impl RocksEngine {
-    /// Opens the store in `path`, or creates one in a directory that is empty or missing.
-    ///
-    /// # Errors
-    /// Returns errors of [`Self::inspect`] and [`Inspected::open`].
+    /// Opens the store in `path`, or creates one in a directory that is empty or missing. Fails as [`Self::inspect`]
+    /// and [`Inspected::open`].
     pub fn open(path: &Path, options: &Options) -> Result<Self> {
         Self::inspect(path)?.open(options)
     }
 
-    /// Checks that the store in `path` can be opened with all acknowledged writes, without a change to any file.
-    ///
-    /// # Errors
-    /// Fails if it cannot; the error names the missing or damaged file.
+    /// Fails if the store in `path` cannot be opened with all acknowledged writes; the error names the missing or
+    /// damaged file. Changes no file.
     pub fn inspect(path: &Path) -> Result<Inspected> {
         Ok(Inspected { path: path.to_owned(), found: files::inspect(path)? })
     }
 
-    /// Opens the store in `path` for reading; every commit fails.
-    ///
-    /// # Errors
-    /// Fails if the directory cannot be read or the store is damaged.
+    /// Opens the store in `path` for reading: every commit fails. Fails if the directory cannot be read or the store is
+    /// damaged.
     pub fn open_read_only(path: &Path, options: &Options) -> Result<Self> {
         let store = Store::open_read_only(path, options)?;
         Ok(Self::on(store, None, Space::new(path, options), path, options))
@@ -200,9 +130,7 @@ impl RocksEngine {
         recorder.note(sequence, || store.database.flush_wal(true).map_err(|error| self.failed(error)))
     }
 
-    fn on(mut store: Store, fault: Option<StorageError>, space: Space, path: &Path, options: &Options) -> Self {
-        let repair_state = Arc::new(RepairState::new(fault));
-        store.repair_state = Arc::clone(&repair_state);
+    fn on(store: Store, fault: Option<StorageError>, space: Space, path: &Path, options: &Options) -> Self {
         Self {
             path: path.to_owned(),
             options: options.clone(),
@@ -211,16 +139,16 @@ impl RocksEngine {
             written: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             openings: AtomicU64::new(1),
-            stamped_us: AtomicU64::new(0),
+            last_commit_us: AtomicU64::new(0),
             poisoned: OnceLock::new(),
             reopening: Mutex::default(),
-            repair_state,
+            repair_state: RepairState::new(fault),
             space,
             recorder: None,
         }
     }
 
-    /// Number of syncs of the log since the store was opened; 0 unless it was opened with [`Tickers::On`].
+    /// 0 unless the store was opened with [`Tickers::On`].
     #[must_use]
     pub fn wal_syncs(&self) -> u64 {
         self.store().map_or(0, |store| store.opened_with.get_ticker_count(Ticker::WalFileSynced))
@@ -246,8 +174,7 @@ impl RocksEngine {
     /// that the kernel has dropped, and reads return cached data that is not on disk.
     fn failed(&self, error: rocksdb::Error) -> StorageError {
         let is_sync = is_failed_sync(error.as_ref());
-        let error = isolate::without_place(&self.path, translate(error));
-        // The first reason is kept.
+        let error = damage::without_path(&self.path, translate(error));
         if is_sync {
             let _ = self.poisoned.set(error.to_string());
         } else {
@@ -256,7 +183,6 @@ impl RocksEngine {
         error
     }
 
-    /// Returns the error of a commit whose write failed.
     fn failed_write(&self, error: rocksdb::Error) -> StorageError {
         // A writer that RocksDB has delayed ends without a write when the store is closed because of an earlier fault.
         if error.kind() == ErrorKind::ShutdownInProgress
@@ -266,12 +192,12 @@ impl RocksEngine {
         }
         match self.failed(error) {
             // The log may contain the commit nevertheless.
-            error @ StorageError::Io(_) if !isolate::is_damage(&error) => error.in_doubt(),
+            error @ StorageError::Io(_) if !damage::is_damage(&error) => error.in_doubt(),
             error => error,
         }
     }
 
-    /// Checks that the store accepts writes, without regard to free space.
+    /// Ignores the free space of the disk.
     fn check_store(&self) -> Result<()> {
         if let Some(reason) = self.poisoned.get() {
             return Err(StorageError::Poisoned(reason.clone()));
@@ -279,8 +205,8 @@ impl RocksEngine {
         self.repair_state.fault().map_or(Ok(()), Err)
     }
 
-    /// Checks that space for a commit is available. A commit that frees space may use the reserve, which is released
-    /// if necessary.
+    /// Checks that space for a commit is available. A commit that frees space may use the reserve, which is released if
+    /// necessary.
     fn admit(&self, purpose: Purpose) -> Result<()> {
         match purpose {
             Purpose::Growth => self.space.check(),
@@ -297,11 +223,11 @@ impl RocksEngine {
         if let Current::Open(store) = std::mem::replace(&mut *current, Current::Draining)
             && let Err(store) = close(store)
         {
-            reopening.drains += 1;
-            let is_damage = self.repair_state.fault().as_ref().is_some_and(isolate::is_damage);
-            let most = if is_damage { DRAINS_WITH_DAMAGE_MAX } else { DRAINS_MAX };
+            reopening.attempts += 1;
+            let is_damage = self.repair_state.fault().as_ref().is_some_and(damage::is_damage);
+            let most = if is_damage { ATTEMPTS_BEFORE_INTERRUPT_ON_DAMAGE } else { ATTEMPTS_BEFORE_INTERRUPT };
             let mut left = Some(store);
-            if reopening.drains.is_multiple_of(most) {
+            if reopening.attempts.is_multiple_of(most) {
                 left.iter().for_each(|store| store.end_leases());
                 // A reader that holds a snapshot and waits for another one is refused, so that it releases the first.
                 drop(current);
@@ -313,13 +239,12 @@ impl RocksEngine {
                 return Ok(());
             }
         }
-        // The cached states are dropped, because the log determines which commits were applied.
+        // The log determines which commits were applied.
         self.slots.forget_states();
         self.openings.fetch_add(1, Ordering::Relaxed);
         let cause = self.repair_state.fault();
-        match isolate::open(&self.path, &self.options, cause.as_ref()) {
-            Ok(mut store) => {
-                store.repair_state = Arc::clone(&self.repair_state);
+        match Store::open(&self.path, &self.options, cause.as_ref()) {
+            Ok(store) => {
                 *current = Current::Open(Arc::new(store));
                 self.repair_state.end();
                 Ok(())
@@ -333,12 +258,11 @@ impl RocksEngine {
         }
     }
 
-    /// Flushes memtables to release their memory if the store has become quiet.
-    fn flush_if_quiet(&self, reopening: &mut ReopenProgress) {
+    fn flush_if_idle(&self, reopening: &mut ReopenProgress) {
         let written = self.written.load(Ordering::Relaxed);
         let before = std::mem::replace(&mut reopening.written, written);
         let Ok(store) = self.store() else { return };
-        if written.saturating_sub(before) > QUIET_BYTES || store.buffers.get_usage() < UNFLUSHED_BYTES {
+        if written.saturating_sub(before) > IDLE_BYTES_MAX || store.buffers.get_usage() < UNFLUSHED_BYTES {
             return;
         }
         stall::flush(&store.database, false);
@@ -353,10 +277,10 @@ impl RocksEngine {
         stall::flush(&store.database, true);
     }
 
-    /// Detects compactions that have stopped for lack of space, without which deletions free no space. See [`stall`].
-    fn notice_stall(&self) {
+    /// Detects compactions that have stopped for lack of space, without which deletions free no space: see [`stall`].
+    fn detect_stall(&self) {
         let Ok(store) = self.store() else { return };
-        if store.has_garbage.load(Ordering::Relaxed) && stall::has_given_up(&store.database) {
+        if store.has_garbage.load(Ordering::Relaxed) && stall::has_failed(&store.database) {
             self.repair_state.fail(&StorageError::Full("compactions ended for lack of room".to_owned()));
         }
     }
@@ -406,7 +330,6 @@ impl RocksEngine {
         if slot.state.is_none() {
             let database = &store.database;
             let key = keys::prefix(shard);
-            store.holes().map_or(Ok(()), |holes| holes.check(options::STATE, &key))?;
             let read = database.get_pinned_cf(state_column(database), key);
             let bytes = read.map_err(|error| store.failed_read(error))?;
             slot.state = Some(Stored::decode(bytes.as_deref())?);
@@ -433,7 +356,6 @@ fn state_column(database: &Database) -> &ColumnFamily {
     database.cf_handle(options::STATE).expect("the database was opened with it")
 }
 
-/// Adds the operations of a batch.
 fn fill(writes: &mut WriteBatch, database: &Database, shard: Shard, batch: &Batch) {
     let columns = Keyspace::ALL.map(|space| column(database, space));
     let mut stored = Vec::new();
@@ -460,7 +382,7 @@ fn durable() -> WriteOptions {
 impl Engine for RocksEngine {
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
         let store = self.store()?;
-        // The epoch is taken first: if a shard is dropped concurrently, its files are kept too long, never too short.
+        // The epoch is read first: if a shard is dropped concurrently, its files are kept too long, never too short.
         let epoch = Arc::clone(&store.epoch.lock());
         Ok(Arc::new(RocksSnapshot::new(store, epoch, shard)))
     }
@@ -495,10 +417,10 @@ impl Engine for RocksEngine {
     fn maintain(&self) -> Result<()> {
         let mut reopening = self.reopening.lock();
         self.space.check_space();
-        self.notice_stall();
+        self.detect_stall();
         let Err(fault) = self.check_store() else {
             self.repair_state.note_maintenance(false);
-            self.flush_if_quiet(&mut reopening);
+            self.flush_if_idle(&mut reopening);
             self.acknowledge(&*self.store()?)?;
             return self.space.check();
         };
@@ -507,7 +429,7 @@ impl Engine for RocksEngine {
             return Err(fault);
         }
         if matches!(fault, StorageError::Full(_)) {
-            self.space.give_up_reserve();
+            self.space.release_reserve();
             self.space.check_space();
             let free = self.space.free_bytes();
             match reopening.free_bytes {
@@ -542,20 +464,19 @@ impl Engine for RocksEngine {
         let mut slot = slot.lock();
         let before = match Self::load_state(&store, shard, &mut slot) {
             // The new version must exceed the unknown one.
-            Err(StorageError::Corrupt(_)) => Stored { state: LOST, ..Stored::default() },
+            Err(StorageError::Corrupt(_)) => Stored { state: LOST_STATE, ..Stored::default() },
             before => before?.clone(),
         };
         let dropped = before.dropped();
         let mut writes = WriteBatch::default();
         self.stamp(&mut writes);
-        let hidden = hide(&store.database, shard, &dropped, writes).map_err(|error| self.failed(error))?;
+        let hidden = delete_entries(&store.database, shard, &dropped, writes).map_err(|error| self.failed(error))?;
         *slot = Slot { state: Some(dropped), ..Slot::default() };
         self.slots.forget(shard);
         store.has_garbage.store(true, Ordering::Relaxed);
-        store.dropped(shard)?;
+        store.damage.retry(&store.database)?;
         let ended = Epoch::end(&mut store.epoch.lock(), hidden);
         self.flush_if_scarce(&store);
-        // Without snapshots of the epoch, this removes the files.
         drop(ended);
         Ok(())
     }
@@ -571,7 +492,7 @@ impl Engine for RocksEngine {
         self.flush_if_scarce(&store);
         let written = self.written.load(Ordering::Relaxed);
         store.has_garbage.store(true, Ordering::Relaxed);
-        Keyspace::ALL.iter().for_each(|space| stall::compact(&store.database, *space, shard));
+        Keyspace::ALL.iter().for_each(|space| stall::compact(&store.database, &store.damage, *space, shard));
         // The compaction started with a flush.
         if let Some(slot) = self.slots.used(shard) {
             slot.lock().recent.flushed(written);
@@ -600,11 +521,7 @@ impl Engine for RocksEngine {
         let store = self.store()?;
         let checkpoint = Checkpoint::new(&*store.database).map_err(translate)?;
         checkpoint.create_checkpoint(directory).map_err(translate)?;
-        // The copy lacks the same damaged entries.
-        match store.holes() {
-            Some(holes) => holes.save(directory).map_err(|error| StorageError::Io(error.to_string())),
-            None => Ok(()),
-        }
+        store.damage.save(directory)
     }
 
     fn log(&self) -> Option<&dyn CommitLog> {
@@ -612,12 +529,7 @@ impl Engine for RocksEngine {
     }
 
     fn damage(&self) -> Option<String> {
-        self.store().ok()?.damage()
-    }
-
-    fn damaged_shards(&self) -> Vec<RangeInclusive<u64>> {
-        let holes = self.store().ok().and_then(|store| store.holes());
-        holes.map(|holes| holes.iter().map(Hole::shards).collect()).unwrap_or_default()
+        self.store().ok()?.damage.describe()
     }
 
     fn statistics(&self) -> Vec<(&'static str, u64)> {

@@ -12,9 +12,8 @@ use settee_storage::{CommitLog, LogPosition, LogRead, LogRecord, Result, Storage
 use crate::error::translate;
 use crate::files::batch::annotations;
 use crate::options::Log;
-use crate::{RocksEngine, isolate};
+use crate::{RocksEngine, damage};
 
-/// First byte of log data that is a time.
 const TIME: u8 = b't';
 
 fn annotation(time_us: u64) -> [u8; 9] {
@@ -28,19 +27,19 @@ fn time(annotation: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(time.try_into().ok()?)).filter(|_| *kind == TIME)
 }
 
-/// Removes the archived logs, which no backup needs any more.
+/// No backup needs the archived logs any more.
 pub(crate) fn forget(store: &Path) {
-    // Files that cannot be removed only waste space; the next start retries.
+    // Files that cannot be removed only waste space. The next start retries.
     let _ = fs::remove_dir_all(store.join("archive"));
 }
 
 impl RocksEngine {
-    /// Adds the time to a batch, before all other elements. Times are monotonic regardless of the clock: a later
-    /// commit never has an earlier time.
+    /// Adds the time to a batch, before all other elements. A later commit never has an earlier time, regardless of the
+    /// clock.
     pub(crate) fn stamp(&self, writes: &mut WriteBatch) {
         if let Log::Kept { clock_us, .. } = self.options.log {
             let now = clock_us();
-            let time = self.stamped_us.fetch_max(now, Ordering::Relaxed).max(now);
+            let time = self.last_commit_us.fetch_max(now, Ordering::Relaxed).max(now);
             writes.put_log_data(annotation(time));
         }
     }
@@ -68,7 +67,7 @@ impl CommitLog for RocksEngine {
             return Ok(LogRead::Through(reached));
         }
         let store = self.store()?;
-        let failed = |error| isolate::without_place(&self.path, translate(error));
+        let failed = |error| damage::without_path(&self.path, translate(error));
         let mut records = store.database.get_updates_since(after.number).map_err(failed)?;
         for record in &mut records {
             let (first, batch) = record.map_err(failed)?;
@@ -91,7 +90,7 @@ impl CommitLog for RocksEngine {
     }
 
     fn replay(&self, bytes: &[u8]) -> Result<()> {
-        annotations(bytes).ok_or_else(|| StorageError::Corrupt("this is no record of a log".to_owned()))?;
+        annotations(bytes).ok_or_else(|| StorageError::Corrupt("this is not a record of a log".to_owned()))?;
         let store = self.store()?;
         self.check_store()?;
         store.database.write(WriteBatch::from_data(bytes)).map_err(|error| self.failed(error))?;
@@ -110,7 +109,6 @@ mod tests {
     use super::*;
     use crate::Options;
 
-    /// A clock that advances with each call.
     fn clock_us() -> u64 {
         static NOW: AtomicU64 = AtomicU64::new(1000);
         NOW.fetch_add(1, Ordering::Relaxed)
@@ -120,7 +118,6 @@ mod tests {
         RocksEngine::open(path, &Options { log: Log::Kept { clock_us, seconds: 600 }, ..Options::default() }).unwrap()
     }
 
-    /// Commits an entry and returns the time after that.
     fn put(engine: &RocksEngine, shard: u64, key: &str, value: &[u8]) -> u64 {
         let version = engine.snapshot(Shard(shard)).unwrap().state().unwrap().version;
         let mut batch = Batch::new();
@@ -160,7 +157,6 @@ mod tests {
         let mut moments = Vec::new();
         for round in 0..50_u8 {
             moments.push(put(&engine, u64::from(round % 3), "a", &[round; 100]));
-            // The log continues in another file.
             if round % 10 == 0 {
                 put(&engine, 9, "large", &vec![round; 40_000]);
                 engine.checkpoint(&directory.path().join(format!("c{round}"))).unwrap();
@@ -171,7 +167,6 @@ mod tests {
         assert_eq!(all.last().unwrap().0, engine.end().unwrap().number);
         let times: Vec<u64> = all.iter().filter_map(|(_, time, _)| *time).collect();
         assert!(times.is_sorted(), "{times:?}");
-        // Reading can resume at any position.
         let middle = LogPosition { number: all[10].0, ..position };
         assert_eq!(records(&engine, middle).unwrap(), all[11..]);
 
@@ -191,7 +186,6 @@ mod tests {
             assert_eq!(one.state().unwrap(), other.state().unwrap());
             assert_eq!(one.head().unwrap(), other.head().unwrap());
         }
-        // The copy works as an independent engine.
         put(&copy, 1, "new", b"x");
         assert_eq!(get(&copy, 1, "twice").unwrap(), b"1");
     }
@@ -210,7 +204,6 @@ mod tests {
         assert_eq!(records(&engine, position).unwrap().len(), 2);
         assert!(path.join("archive").is_dir());
         drop(engine);
-        // An engine that does not keep its log removes earlier archived logs.
         let engine = RocksEngine::open(&path, &Options::default()).unwrap();
         assert!(!path.join("archive").exists());
         put(&engine, 1, "c", b"1");

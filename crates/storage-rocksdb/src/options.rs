@@ -17,19 +17,15 @@ const MIB: usize = 1024 * KIB;
 /// The column family of the shards' versions. It is separate from the keyspaces, so that scans do not include it.
 pub(crate) const STATE: &str = "state";
 
-/// The options that a server may choose. The defaults suit a small machine.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Maximum size of the cache of decompressed blocks, indexes and filters. The cache allocates memory as it fills.
     pub block_cache_bytes: usize,
-    /// Maximum size of all memtables together.
     pub write_buffer_bytes: usize,
-    /// Number of threads for flushes and compactions.
     pub background_jobs: u16,
     pub max_open_files: u16,
-    /// Enables the garbage collection of blob files by compactions. It must be off if blob files are damaged, because
-    /// it reads them.
-    pub moves_blobs: bool,
+    /// Enables automatic compactions and the garbage collection of blob files. A damaged store is opened without them,
+    /// because they read damaged data; those of undamaged column families are enabled afterwards.
+    pub compacts: bool,
     pub tickers: Tickers,
     /// Free space of the disk below which the store refuses growth.
     pub free_min_bytes: u64,
@@ -41,15 +37,16 @@ pub struct Options {
 /// Retention of the commit log, for backups that ship it.
 #[derive(Clone, Copy, Debug)]
 pub enum Log {
-    /// A log is removed when its writes are in sorted files.
     Discarded,
-    /// A log is kept longer, and each commit contains its time.
-    Kept { clock_us: fn() -> u64, seconds: u64 },
+    /// A log is kept for this time, and each commit contains its time.
+    Kept {
+        clock_us: fn() -> u64,
+        seconds: u64,
+    },
 }
 
 impl Options {
-    /// Returns the options for a disk of `bytes`: memtables that can be flushed when the disk is full, and space for
-    /// that.
+    /// Options for a disk of `bytes`: memtables that can be flushed when the disk is full, and space for that.
     #[must_use]
     pub fn for_disk(bytes: u64, reserve: PathBuf) -> Self {
         let buffer = (bytes / 32).clamp(2 * MIB as u64, 64 * MIB as u64);
@@ -66,7 +63,7 @@ impl Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tickers {
     Off,
-    /// Enabled, which costs a few percent of every operation.
+    /// Costs a few percent of every operation.
     On,
 }
 
@@ -77,7 +74,7 @@ impl Default for Options {
             write_buffer_bytes: 64 * MIB,
             background_jobs: 2,
             max_open_files: 512,
-            moves_blobs: true,
+            compacts: true,
             tickers: Tickers::Off,
             free_min_bytes: 0,
             reserve: None,
@@ -98,7 +95,7 @@ impl Tuned {
         // The clock cache needs no lock for lookups, and its table grows as it fills; 0 lets it estimate the size of
         // entries.
         let cache = Cache::new_hyper_clock_cache(options.block_cache_bytes, 0);
-        // One limit for the memtables of all column families. Writers are not stalled at the limit, because RocksDB
+        // All column families share the limit of memtables. Writers are not stalled at the limit, because RocksDB
         // itself slows them when flushes fall behind.
         let buffers = WriteBufferManager::new_write_buffer_manager(options.write_buffer_bytes, false);
         let database = database(options, &buffers);
@@ -113,7 +110,6 @@ impl Tuned {
         Self { database, columns, cache, buffers }
     }
 
-    /// Returns the options of a store that has only a default column family, tuned like `space`.
     pub(crate) fn bare(options: &Options, space: Keyspace) -> Self {
         let mut tuned = Self::new(options);
         tuned.columns = vec![ColumnFamilyDescriptor::new("default", keyspace(space, options, &tuned.cache))];
@@ -174,8 +170,8 @@ fn database(options: &Options, buffers: &WriteBufferManager) -> rocksdb::Options
 fn keyspace(space: Keyspace, options: &Options, cache: &Cache) -> rocksdb::Options {
     match space {
         Keyspace::Catalog => with_large_values(column(options, &table(cache, 4 * KIB)), options),
-        Keyspace::Documents => with_large_values(looked_up(options, cache), options),
-        Keyspace::Local | Keyspace::IndexEntries => looked_up(options, cache),
+        Keyspace::Documents => with_large_values(with_point_lookups(options, cache), options),
+        Keyspace::Local | Keyspace::IndexEntries => with_point_lookups(options, cache),
         Keyspace::Sequence => sequence(options, cache),
         Keyspace::IndexNodes => index_nodes(options, cache),
         Keyspace::Bodies => bodies(options, cache),
@@ -183,10 +179,10 @@ fn keyspace(space: Keyspace, options: &Options, cache: &Cache) -> rocksdb::Optio
     }
 }
 
-/// The options common to all column families.
 fn column(options: &Options, table: &BlockBasedOptions) -> rocksdb::Options {
     let mut column = rocksdb::Options::default();
     column.set_block_based_table_factory(table);
+    column.set_disable_auto_compactions(!options.compacts);
     // The shared limit applies before this one if several keyspaces are written concurrently.
     column.set_write_buffer_size(options.write_buffer_bytes / 2);
     // One memtable is written, one is being flushed, and one more is filled before writers wait.
@@ -220,7 +216,7 @@ fn table(cache: &Cache, block_size: usize) -> BlockBasedOptions {
 
 /// Keyspaces with lookups of keys that are often absent, such as new document ids. A filter answers these without a
 /// read; the last level has one as well for this reason.
-fn looked_up(options: &Options, cache: &Cache) -> rocksdb::Options {
+fn with_point_lookups(options: &Options, cache: &Cache) -> rocksdb::Options {
     let mut table = table(cache, 8 * KIB);
     // One false positive in a hundred.
     table.set_bloom_filter(10.0, false);
@@ -242,9 +238,9 @@ fn with_large_values(mut column: rocksdb::Options, options: &Options) -> rocksdb
 /// Tree nodes are read one by one and have several KB each.
 fn index_nodes(options: &Options, cache: &Cache) -> rocksdb::Options {
     let mut column = column(options, &table(cache, 16 * KIB));
-    // A load writes nodes in the order of their keys, so the files of the first level are disjoint and their number does
-    // not slow reads. Half of the load would otherwise be written at the rate of a stalled writer, and so would all
-    // other writes.
+    // A load writes nodes in the order of their keys, so the files of the first level are disjoint and their number
+    // does not slow reads. Half of the load would otherwise be written at the rate of a stalled writer, and so would
+    // all other writes.
     column.set_level_zero_slowdown_writes_trigger(256);
     column.set_level_zero_stop_writes_trigger(512);
     // The keys of nodes are short, and flushes compete with the threads that build an index, so data is compressed by
@@ -253,8 +249,7 @@ fn index_nodes(options: &Options, cache: &Cache) -> rocksdb::Options {
     column
 }
 
-/// The keyspace is read in order, and contains many deletions, because a changed document leaves its previous
-/// sequence.
+/// The keyspace is read in order, and contains many deletions, because a changed document leaves its previous sequence.
 fn sequence(options: &Options, cache: &Cache) -> rocksdb::Options {
     let mut column = column(options, &table(cache, 16 * KIB));
     // Files with ranges in which half of the entries are deletions are compacted early, because scans step through
@@ -292,7 +287,7 @@ fn blobs(column: &mut rocksdb::Options, options: &Options, min_blob_size: usize)
     column.set_blob_compression_type(DBCompressionType::Lz4);
     // Compactions move live blobs out of the oldest quarter of the blob files. If half of that quarter is garbage, a
     // compaction is triggered for this purpose.
-    column.set_enable_blob_gc(options.moves_blobs);
+    column.set_enable_blob_gc(options.compacts);
     column.set_blob_gc_age_cutoff(0.25);
     column.set_blob_gc_force_threshold(0.5);
     column.set_blob_compaction_readahead_size(2 * MIB as u64);

@@ -1,5 +1,5 @@
-//! [`RawStore`]: RocksDB without the engine, as a baseline of the performance of the disk and of RocksDB. It is used
-//! only for measurements.
+//! [`RawStore`]: RocksDB without the engine, as a baseline of the performance of the disk and of RocksDB, for
+//! measurements only.
 
 use std::path::Path;
 use std::time::Instant;
@@ -11,7 +11,6 @@ use crate::error::translate;
 use crate::options::Tuned;
 use crate::{Database, Options, keys};
 
-/// Entries written for each pair of an id and a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RawPattern {
     /// One entry, into a store tuned like the keyspace of bodies. Nothing is read.
@@ -21,10 +20,8 @@ pub enum RawPattern {
     Document,
 }
 
-/// A record of one revision: its hash, and the position of its body.
 const RECORD: [u8; 32] = [7; 32];
 
-/// A store without an engine.
 #[derive(Debug)]
 pub struct RawStore;
 
@@ -33,16 +30,13 @@ pub struct RawReport {
     pub entries: u64,
     pub batches: u64,
     pub bytes: u64,
-    /// Seconds spent building and writing batches, without the generation of pairs.
+    /// Time for building and writing batches, without the generation of pairs.
     pub seconds: f64,
 }
 
 impl RawStore {
     /// Writes `batches` of ids and bodies according to `pattern` into a store at `path`, with a sync after each batch
     /// or one at the end.
-    ///
-    /// # Errors
-    /// Fails if the store cannot be opened or written.
     pub fn load(
         path: &Path,
         pattern: RawPattern,

@@ -8,7 +8,6 @@ use settee_storage::{Batch, Result, Shard, ShardState, StorageError};
 use crate::shards::Stored;
 use crate::{RocksEngine, fill, keys, state_column};
 
-/// Writes `batch` and sets `state` as the last commit of the shard.
 pub(crate) fn restore(engine: &RocksEngine, shard: Shard, state: ShardState, batch: &Batch) -> Result<()> {
     batch.check()?;
     engine.admit(batch.purpose())?;

@@ -11,7 +11,6 @@ use crate::size::RecentSizes;
 
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
-    /// `None` until it is read from the store.
     pub(crate) state: Option<Stored>,
     pub(crate) recent: RecentSizes,
 }
@@ -19,7 +18,6 @@ pub(crate) struct Slot {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) state: ShardState,
-    /// True if the last commit dropped the shard.
     pub(crate) is_dropped: bool,
     pub(crate) head: Option<Vec<u8>>,
 }
@@ -41,7 +39,6 @@ impl Slots {
         self.slots.read().get(&shard).cloned()
     }
 
-    /// Clears all cached states, so that they are read from the store again.
     pub(crate) fn forget_states(&self) {
         for slot in self.slots.read().values() {
             slot.lock().state = None;
@@ -59,7 +56,6 @@ const STATE_BYTES: usize = 24;
 const DROPPED: u64 = 1 << 63;
 
 impl Stored {
-    /// Returns the state after the shard is dropped.
     pub(crate) fn dropped(self) -> Self {
         if self.is_dropped {
             return self;
@@ -68,7 +64,7 @@ impl Stored {
         Self { state, is_dropped: true, head: None }
     }
 
-    /// Encodes the state, followed by the head.
+    /// Shape: version (8 bytes), token (16 bytes), head.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(STATE_BYTES + self.head.as_ref().map_or(0, Vec::len));
         let dropped = if self.is_dropped { DROPPED } else { 0 };
@@ -78,10 +74,7 @@ impl Stored {
         bytes
     }
 
-    /// Decodes a state. Absent bytes are the state of a shard that was never written.
-    ///
-    /// # Errors
-    /// Fails if the bytes are not a valid state.
+    /// Absent bytes are the state of a shard that was never written.
     pub(crate) fn decode(bytes: Option<&[u8]>) -> Result<Self> {
         let Some(bytes) = bytes else {
             return Ok(Self::default());
@@ -92,7 +85,6 @@ impl Stored {
         let version = u64::from_be_bytes(*version);
         let state =
             ShardState { version: Version(version & !DROPPED), token: CommitToken(u128::from_be_bytes(*token)) };
-        // An empty head is equivalent to none.
         let is_dropped = version & DROPPED != 0;
         Ok(Self { state, is_dropped, head: (!head.is_empty()).then(|| head.to_vec()) })
     }

@@ -1,8 +1,8 @@
 //! Estimates of the size of a shard: [`in_files`], and [`RecentSizes`] for data in memtables, whose size RocksDB cannot
 //! determine for a range of keys.
 //!
-//! All memtables together hold the most recently written bytes up to their memory limit; so a shard's share of these
-//! is the amount that it wrote during the same period. Overwritten entries count twice until they are flushed.
+//! All memtables together hold the most recently written bytes up to their memory limit. Therefore a shard's share of
+//! these is the amount that it wrote during the same period. Overwritten entries count twice until they are flushed.
 
 use std::collections::VecDeque;
 
@@ -12,8 +12,8 @@ use settee_storage::{Keyspace, Shard};
 use crate::{Database, column, keys};
 
 /// Size of the sorted files within the shard's range, and a share of the blob files. RocksDB reports the size of the
-/// latter per keyspace only; large values are assumed to be distributed like the entries that refer to them, which
-/// can be wrong by half if some shards are in upper levels and others in the last one.
+/// latter per keyspace only. Large values are assumed to be distributed like the entries that refer to them, which can
+/// be wrong by half if some shards are in upper levels and others in the last one.
 pub(crate) fn in_files(database: &Database, shard: Shard, space: Keyspace) -> u64 {
     let (start, end) = (keys::prefix(shard), keys::end(shard));
     let sizes = database.get_approximate_sizes_cf(column(database, space), &[Range::new(&start, &end)]);
@@ -27,47 +27,43 @@ pub(crate) fn in_files(database: &Database, shard: Shard, space: Keyspace) -> u6
     files + (blobs as f64 * share) as u64
 }
 
-/// Returns a numeric property of a keyspace. A property that cannot be read is 0, because all are estimates for
-/// operators.
+/// A property that cannot be read is 0, because all are estimates for operators.
 pub(crate) fn property(database: &Database, space: Keyspace, name: &str) -> u64 {
     database.property_int_value_cf(column(database, space), name).ok().flatten().unwrap_or(0)
 }
 
-/// Writes within one step of the store's total share a mark.
 const STEP_BYTES: u64 = 1 << 20;
-/// Maximum number of marks, so that a shard needs at most a few KB; this number of steps exceeds any sensible buffer.
-const MAX_MARKS: usize = 128;
+/// A shard needs at most a few KB; this number of steps exceeds any sensible buffer.
+const SAMPLES_MAX: usize = 128;
 
 #[derive(Debug, Default)]
 pub(crate) struct RecentSizes {
-    /// The store's total after a write, and the bytes that the shard wrote since the previous mark.
-    marks: VecDeque<(u64, u64)>,
+    samples: VecDeque<(u64, u64)>,
 }
 
 impl RecentSizes {
-    /// Records `bytes` written to the shard when the store's total became `total`.
     pub(crate) fn wrote(&mut self, total: u64, bytes: u64) {
-        match self.marks.back_mut() {
+        match self.samples.back_mut() {
             Some((last, sum)) if *last / STEP_BYTES == total / STEP_BYTES => {
                 *last = (*last).max(total);
                 *sum += bytes;
             }
-            Some(_) | None => self.marks.push_back((total, bytes)),
+            Some(_) | None => self.samples.push_back((total, bytes)),
         }
-        if self.marks.len() > MAX_MARKS {
-            self.marks.pop_front();
+        if self.samples.len() > SAMPLES_MAX {
+            self.samples.pop_front();
         }
     }
 
-    /// Drops the marks up to the store's total `total`, because these writes are in files.
+    /// Removes the marks up to the store's total `total`, because these writes are in files.
     pub(crate) fn flushed(&mut self, total: u64) {
-        self.marks.retain(|(at, _)| *at > total);
+        self.samples.retain(|(at, _)| *at > total);
     }
 
-    /// Number of the shard's bytes among the last `buffered` of the `total` bytes written to the store.
+    /// Returns the shard's bytes among the last `buffered` of the `total` bytes written to the store.
     pub(crate) fn within(&self, total: u64, buffered: u64) -> u64 {
         let flushed = total.saturating_sub(buffered);
-        self.marks.iter().filter(|(at, _)| *at > flushed).map(|(_, bytes)| bytes).sum()
+        self.samples.iter().filter(|(at, _)| *at > flushed).map(|(_, bytes)| bytes).sum()
     }
 }
 
@@ -93,9 +89,9 @@ mod tests {
     #[test]
     fn stays_small() {
         let mut recent = RecentSizes::default();
-        for step in 0..10 * MAX_MARKS as u64 {
+        for step in 0..10 * SAMPLES_MAX as u64 {
             recent.wrote(step * STEP_BYTES, 1);
         }
-        assert_eq!(recent.marks.len(), MAX_MARKS);
+        assert_eq!(recent.samples.len(), SAMPLES_MAX);
     }
 }

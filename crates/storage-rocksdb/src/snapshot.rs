@@ -9,18 +9,14 @@ use settee_storage::{
     Cursor, Direction, Expect, KeyRange, Keyspace, Page, Reply, Request, Result, Shard, Snapshot, StorageError,
 };
 
-use crate::damage::{Hole, Holes};
 use crate::epoch::Epoch;
 use crate::shards::Stored;
 use crate::store::{Lease, Store};
-use crate::{Database, column, keys, options, state_column};
+use crate::{Database, column, keys, state_column};
 
 pub(crate) struct RocksSnapshot {
     view: View,
     shard: Shard,
-    /// Damaged key ranges, which must not be read.
-    holes: Option<Arc<Holes>>,
-    /// True if the shard was dropped; determined when a read first finds nothing.
     is_dropped: OnceLock<bool>,
 }
 
@@ -48,14 +44,13 @@ self_cell! {
 
 impl RocksSnapshot {
     pub(crate) fn new(store: Arc<Store>, epoch: Arc<Epoch>, shard: Shard) -> Self {
-        let holes = store.holes();
         let view = View::new(Owner { _epoch: epoch, lease: store.lease(), store }, |owner| {
             let snapshot = owner.store.database.snapshot();
             let mut reads = ReadOptions::default();
             reads.set_snapshot(&snapshot);
             Pinned { snapshot, reads }
         });
-        Self { view, shard, holes, is_dropped: OnceLock::new() }
+        Self { view, shard, is_dropped: OnceLock::new() }
     }
 
     fn database(&self) -> Result<&Database> {
@@ -78,15 +73,14 @@ impl RocksSnapshot {
     fn stored(&self) -> Result<Stored> {
         let database = self.database()?;
         let key = keys::prefix(self.shard);
-        self.holes.as_ref().map_or(Ok(()), |holes| holes.check(options::STATE, &key))?;
         let read = database.get_pinned_cf_opt(state_column(database), key, self.reads());
         let bytes = read.map_err(|error| self.store().failed_read(error))?;
         let stored = Stored::decode(bytes.as_deref())?;
         if *self.is_dropped.get_or_init(|| stored.is_dropped) { Err(StorageError::Dropped) } else { Ok(stored) }
     }
 
-    /// Checks for a dropped shard after a read without results. A dropped shard has no entries, so other reads need
-    /// no check.
+    /// Checks for a dropped shard after a read without results. A dropped shard has no entries, so other reads need no
+    /// check.
     fn check_if(&self, is_empty: bool) -> Result<()> {
         match (is_empty, self.is_dropped.get()) {
             (false, _) | (true, Some(false)) => Ok(()),
@@ -98,7 +92,6 @@ impl RocksSnapshot {
     fn get(&self, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let database = self.database()?;
         let key = keys::stored(self.shard, key);
-        self.holes.as_ref().map_or(Ok(()), |holes| holes.check(space.name(), &key))?;
         let read = database.get_pinned_cf_opt(column(database, space), key, self.reads());
         let value = read.map_err(|error| self.store().failed_read(error))?;
         self.check_if(value.is_none())?;
@@ -113,9 +106,6 @@ impl RocksSnapshot {
         for key in wanted {
             bytes.extend_from_slice(&prefix);
             bytes.extend_from_slice(key);
-            if let Some(holes) = &self.holes {
-                holes.check(space.name(), &bytes[bytes.len() - prefix.len() - key.len()..])?;
-            }
         }
         let mut rest = bytes.as_slice();
         let stored = wanted.iter().map(|key| {
@@ -161,23 +151,16 @@ impl Snapshot for RocksSnapshot {
     ) -> Result<Box<dyn Cursor + 'a>> {
         self.check_if(true)?;
         let shard = self.shard;
-        let (mut start, mut end) = keys::bounds(shard, range);
+        let (start, end) = keys::bounds(shard, range);
         if start >= end {
             return Ok(Box::new(EmptyCursor));
-        }
-        let holes = self.holes.as_deref();
-        let hole = holes.and_then(|holes| holes.first(space.name(), &start, &end, direction));
-        match (hole, direction) {
-            (Some(Hole { from, .. }), Direction::Forward) => end = from.clone().max(start.clone()),
-            (Some(Hole { to, .. }), Direction::Backward) => start = to.clone().min(end.clone()),
-            (None, _) => {}
         }
         let mut reads = ReadOptions::default();
         reads.set_iterate_lower_bound(start);
         reads.set_iterate_upper_bound(end);
         reads.set_total_order_seek(true);
-        // No fixed readahead: RocksDB reads ahead once a scan proves long, up to 256 KB, and a short scan reads no
-        // more than it needs. Blocks are cached, because it is unknown which scans are repeated.
+        // Without a fixed readahead RocksDB reads ahead once a scan proves long, up to 256 KB, and a short scan reads
+        // no more than it needs. Blocks are cached, because any scan may be repeated.
         let database = self.database()?;
         let snapshot = &self.view.borrow_dependent().snapshot;
         let entries = snapshot.raw_iterator_cf_opt(column(database, space), reads);
@@ -185,7 +168,6 @@ impl Snapshot for RocksSnapshot {
             entries,
             store: self.store(),
             lease: self.lease(),
-            hole,
             shard,
             direction,
             step: Step::First,
@@ -211,8 +193,6 @@ struct RocksCursor<'a> {
     entries: DBRawIteratorWithThreadMode<'a, Database>,
     store: &'a Store,
     lease: &'a Lease,
-    /// Damaged range that ends the readable entries.
-    hole: Option<&'a Hole>,
     shard: Shard,
     direction: Direction,
     step: Step,
@@ -223,21 +203,10 @@ struct RocksCursor<'a> {
 /// Action before the next entry is lent: a lent entry must stay valid until then.
 #[derive(Clone, Copy)]
 enum Step {
-    /// Seek to the first entry.
     First,
-    /// None, after a seek.
     Stay,
-    /// Advance past the lent entry.
     Advance,
-    /// None: the cursor is at the end.
     End,
-}
-
-impl RocksCursor<'_> {
-    /// Returns the end of the scan: `None`, or an error if a damaged range follows.
-    fn end(&self) -> Result<Option<(&[u8], &[u8])>> {
-        self.hole.map_or(Ok(None), |hole| Err(hole.error()))
-    }
 }
 
 impl Cursor for RocksCursor<'_> {
@@ -249,12 +218,12 @@ impl Cursor for RocksCursor<'_> {
             (Step::Advance, Direction::Forward) => self.entries.next(),
             (Step::Advance, Direction::Backward) => self.entries.prev(),
             (Step::Stay, _) => {}
-            (Step::End, _) => return self.end(),
+            (Step::End, _) => return Ok(None),
         }
         self.step = Step::End;
         if !self.entries.valid() {
             self.entries.status().map_err(|error| self.store.failed_read(error))?;
-            return self.end();
+            return Ok(None);
         }
         self.step = Step::Advance;
         Ok(self.entries.item().map(|(key, value)| {

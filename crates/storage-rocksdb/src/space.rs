@@ -1,9 +1,9 @@
 //! [`Space`]: tracks the free space of the disk, and manages a reserve file.
 //!
 //! Deletions need space before they free any: a deletion is written to the log, and a compaction writes its output
-//! before it removes its input. So growth is refused while some space is left. A part of that is a reserve file, so
-//! that other processes cannot use it: the file is removed when a deletion needs the space, and recreated when enough
-//! space is available.
+//! before it removes its input. Therefore growth is refused while some space is left. A part of that is a reserve file,
+//! so that other processes cannot use it: the file is removed when a deletion needs the space, and recreated when
+//! enough space is available.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -16,37 +16,33 @@ use settee_storage::StorageError;
 
 use crate::options::Options;
 
-/// Free space, in percent of the required space, from which on growth is accepted again. The margin prevents a change
-/// with every removed file.
+/// Growth is accepted again at this percentage of the required free space. The margin prevents a change with every
+/// removed file.
 const MARGIN_PERCENT: u64 = 125;
 
-/// Divisor of the minimum free space: the disk is checked again after this fraction of it was written.
-const CHECKS: u64 = 8;
+/// The disk is checked again after this fraction of the minimum free space was written.
+const CHECKS_PER_MINIMUM: u64 = 8;
 
-/// State of the reserve, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Kept,
-    GivenUp,
+    Reserved,
+    Released,
     /// The file system does not support preallocation. The same amount is left free instead.
-    Impossible,
+    Unsupported,
 }
 
 pub(crate) struct Space {
     directory: PathBuf,
     free_min_bytes: u64,
-    /// Path and size of the reserve file.
     reserve: Option<(PathBuf, u64)>,
-    /// Locked during a check of the disk.
     state: Mutex<State>,
     is_scarce: AtomicBool,
     free_bytes: AtomicU64,
-    /// Number of bytes written since the last check.
     unchecked_bytes: AtomicU64,
 }
 
 impl Space {
-    /// Creates the tracker for the disk of `directory`, which must exist.
+    /// `directory` must exist.
     pub(crate) fn new(directory: &Path, options: &Options) -> Self {
         let reserve = options.reserve.clone().filter(|(_, bytes)| *bytes > 0);
         let is_whole =
@@ -55,23 +51,22 @@ impl Space {
             directory: directory.to_owned(),
             free_min_bytes: options.free_min_bytes,
             reserve,
-            state: Mutex::new(if is_whole { State::Kept } else { State::GivenUp }),
+            state: Mutex::new(if is_whole { State::Reserved } else { State::Released }),
             is_scarce: AtomicBool::new(false),
             free_bytes: AtomicU64::new(0),
             unchecked_bytes: AtomicU64::new(0),
         }
     }
 
-    /// Checks the free space, and recreates the reserve if enough is available.
     pub(crate) fn check_space(&self) {
         let mut state = self.state.lock();
         let Ok(figures) = statvfs(&self.directory) else { return };
         let free = figures.f_bavail.saturating_mul(figures.f_frsize);
         let reserve_bytes = self.reserve.as_ref().map_or(0, |(_, bytes)| *bytes);
-        let needed = self.free_min_bytes.saturating_add(if *state == State::Kept { 0 } else { reserve_bytes });
+        let needed = self.free_min_bytes.saturating_add(if *state == State::Reserved { 0 } else { reserve_bytes });
         let was_scarce = self.is_scarce.load(Ordering::Relaxed);
         let is_scarce = free < if was_scarce { needed.saturating_mul(MARGIN_PERCENT) / 100 } else { needed };
-        if let (State::GivenUp, false, Some((path, bytes))) = (*state, is_scarce, &self.reserve) {
+        if let (State::Released, false, Some((path, bytes))) = (*state, is_scarce, &self.reserve) {
             *state = keep(path, *bytes);
         }
         self.is_scarce.store(is_scarce, Ordering::Relaxed);
@@ -79,27 +74,26 @@ impl Space {
         self.unchecked_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Counts written bytes, and checks the free space after a part of the minimum.
     pub(crate) fn wrote(&self, bytes: u64) {
         let unchecked = self.unchecked_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if self.free_min_bytes > 0 && unchecked >= self.free_min_bytes / CHECKS {
+        if self.free_min_bytes > 0 && unchecked >= self.free_min_bytes / CHECKS_PER_MINIMUM {
             self.check_space();
         }
     }
 
-    /// Checks the free space for a deletion, and removes the reserve if space is scarce. It is not removed earlier,
-    /// because other processes could use the space.
+    /// Checks the free space for a deletion, and removes the reserve if space is scarce. Other processes could use the
+    /// space if it was removed earlier.
     pub(crate) fn make_space(&self) {
         self.check_space();
         if self.is_scarce() {
-            self.give_up_reserve();
+            self.release_reserve();
         }
     }
 
     /// Removes the reserve regardless of the free space, because a write failed for lack of space.
-    pub(crate) fn give_up_reserve(&self) {
+    pub(crate) fn release_reserve(&self) {
         let mut state = self.state.lock();
-        if let Some((path, _)) = self.reserve.as_ref().filter(|_| *state == State::Kept) {
+        if let Some((path, _)) = self.reserve.as_ref().filter(|_| *state == State::Reserved) {
             *state = give_up(path);
         }
         self.is_scarce.store(true, Ordering::Relaxed);
@@ -109,15 +103,10 @@ impl Space {
         self.is_scarce.load(Ordering::Relaxed)
     }
 
-    /// Free space at the last check.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.free_bytes.load(Ordering::Relaxed)
     }
 
-    /// Checks that growth is accepted.
-    ///
-    /// # Errors
-    /// Returns [`StorageError::Full`] if the disk has no space for growth.
     pub(crate) fn check(&self) -> Result<(), StorageError> {
         if !self.is_scarce() {
             return Ok(());
@@ -133,13 +122,12 @@ fn keep(path: &Path, bytes: u64) -> State {
     let made = File::create(path).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
     let made = made.and_then(|file| fallocate(&file, FallocateFlags::empty(), 0, bytes));
     if made.is_ok() {
-        return State::Kept;
+        return State::Reserved;
     }
-    // The file may not exist.
     let _ = fs::remove_file(path);
-    if made == Err(Errno::OPNOTSUPP) || made == Err(Errno::NOSYS) { State::Impossible } else { State::GivenUp }
+    if made == Err(Errno::OPNOTSUPP) || made == Err(Errno::NOSYS) { State::Unsupported } else { State::Released }
 }
 
 fn give_up(path: &Path) -> State {
-    if fs::remove_file(path).is_ok() { State::GivenUp } else { State::Kept }
+    if fs::remove_file(path).is_ok() { State::Released } else { State::Reserved }
 }

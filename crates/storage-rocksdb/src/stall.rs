@@ -3,32 +3,34 @@
 //! RocksDB retries a compaction that failed for lack of space only when the size of its whole input is free, even if
 //! nearly all of the input was deleted, until the store is opened again. Until then files accumulate in the first
 //! level; from some number on a flush waits for a compaction, and a compaction of a range waits for its flush. A
-//! deletion must therefore request neither in this state, and [`has_given_up`] reports that the store must be opened
+//! deletion must therefore request neither in this state, and [`has_failed`] reports that the store must be opened
 //! again.
 
 use rocksdb::{ColumnFamily, CompactOptions, FlushOptions};
 use settee_storage::{Keyspace, Shard};
 
+use crate::damage::Damage;
 use crate::{Database, column, keys, state_column};
 
-/// Writers are slowed down from twenty files on, and a flush waits before it creates the twentieth. The limit is
-/// lower because several flushes may be in progress.
-const CROWDED_FILES: u64 = 16;
+/// RocksDB slows writers from twenty files on, and a flush waits before it creates the twentieth. The limit is lower
+/// because several flushes may be in progress.
+const LEVEL_ZERO_FILES_MAX: u64 = 16;
 
-/// Flushes the memtables of all keyspaces except crowded ones. Errors are ignored, because the log contains the
-/// writes. Blocks if `waits` is true.
+/// Flushes the memtables of all keyspaces except crowded ones. Errors are ignored, because the log contains the writes.
+/// Blocks if `waits` is true.
 pub(crate) fn flush(database: &Database, waits: bool) {
     let mut options = FlushOptions::default();
     options.set_wait(waits);
     let columns = Keyspace::ALL.iter().map(|space| column(database, *space)).chain([state_column(database)]);
-    let columns: Vec<_> = columns.filter(|column| !is_crowded(database, column)).collect();
+    let columns: Vec<_> = columns.filter(|column| !has_many_level_zero_files(database, column)).collect();
     let _ = database.flush_cfs_opt(&columns, &options);
 }
 
-/// Compacts a shard's part of a keyspace, unless the keyspace is crowded and will be compacted soon in any case.
-pub(crate) fn compact(database: &Database, space: Keyspace, shard: Shard) {
+/// Does nothing if the keyspace is crowded and will be compacted soon in any case, or if a damaged file of it must not
+/// be read.
+pub(crate) fn compact(database: &Database, damage: &Damage, space: Keyspace, shard: Shard) {
     let column = column(database, space);
-    if is_crowded(database, column) {
+    if has_many_level_zero_files(database, column) || damage.is_compaction_disabled(space) {
         return;
     }
     let mut options = CompactOptions::default();
@@ -39,11 +41,11 @@ pub(crate) fn compact(database: &Database, space: Keyspace, shard: Shard) {
 }
 
 /// Returns true if a flush or a compaction has failed since the store was opened.
-pub(crate) fn has_given_up(database: &Database) -> bool {
+pub(crate) fn has_failed(database: &Database) -> bool {
     database.property_int_value("rocksdb.background-errors").ok().flatten().is_some_and(|errors| errors > 0)
 }
 
-fn is_crowded(database: &Database, column: &ColumnFamily) -> bool {
+fn has_many_level_zero_files(database: &Database, column: &ColumnFamily) -> bool {
     let files = database.property_value_cf(column, "rocksdb.num-files-at-level0").ok().flatten();
-    files.and_then(|files| files.parse().ok()).is_some_and(|files: u64| files >= CROWDED_FILES)
+    files.and_then(|files| files.parse().ok()).is_some_and(|files: u64| files >= LEVEL_ZERO_FILES_MAX)
 }

@@ -71,7 +71,6 @@ fn sizes_are_right_before_and_after_flushes_with_and_without_blobs() {
     }
 }
 
-/// A few documents with thousands of conflicts would evict all others from the cache.
 #[test]
 fn long_lists_of_revisions_are_read_past_the_cache() {
     for (value_bytes, is_cached) in [(64 << 10, false), (4 << 10, true)] {
@@ -101,7 +100,6 @@ fn long_lists_of_revisions_are_read_past_the_cache() {
     }
 }
 
-/// Database compactions report the size after the reclaim.
 #[test]
 fn a_shard_is_smaller_once_it_was_reclaimed() {
     let directory = tempfile::tempdir().unwrap();
@@ -125,7 +123,6 @@ fn dropped_shards_give_their_space_back() {
     for value_bytes in [1_000, 40_000] {
         let directory = tempfile::tempdir().unwrap();
         let engine = small(directory.path());
-        // Removed files that a compaction still reads do not count.
         let live = |name| size::property(&engine.store().unwrap().database, Keyspace::Bodies, name);
         let used = || live("rocksdb.live-sst-files-size") + live("rocksdb.live-blob-file-size");
         fill(&engine, Shard(1), 60 * MIB, value_bytes);
@@ -192,7 +189,6 @@ fn make(engine: &RocksEngine, shard: Shard, entries: u64) {
 fn count(engine: &RocksEngine, shard: Shard) -> usize {
     let snapshot = engine.snapshot(shard).unwrap();
     if matches!(snapshot.state(), Err(StorageError::Dropped)) {
-        // A dropped shard has no entries in any keyspace, whatever readers may see.
         let store = engine.store().unwrap();
         let rest = Keyspace::ALL.iter().filter(|space| {
             let mut entries = store.database.raw_iterator_cf(column(&store.database, **space));
@@ -217,7 +213,6 @@ fn dropped_shards_leave_nothing_for_reads_of_others() {
     let engine = small(directory.path());
     make(&engine, Shard(1), 10);
     for shard in 2..302 {
-        // The shards are in memory or in files, and some have an older snapshot.
         let snapshot = (shard % 3 == 0).then(|| engine.snapshot(Shard(1)).unwrap());
         make(&engine, Shard(shard), [0, 5, 50][usize::try_from(shard % 3).unwrap()]);
         if shard % 50 == 0 {
@@ -230,7 +225,6 @@ fn dropped_shards_leave_nothing_for_reads_of_others() {
     }
     settle(&engine);
     assert_eq!((range_deletions(&engine), count(&engine, Shard(1))), (0, 20));
-    // Many entries are deleted by a range deletion, which a compaction removes.
     make(&engine, Shard(400), 10_000);
     make(&engine, Shard(401), 10_000);
     settle(&engine);
@@ -240,7 +234,7 @@ fn dropped_shards_leave_nothing_for_reads_of_others() {
     assert_eq!((count(&engine, Shard(1)), count(&engine, Shard(401))), (20, 20_000));
 }
 
-/// Work of a read besides its entries: keys that RocksDB skips, and range deletions, all of which every read
+/// Work of a read in addition to its entries: keys that RocksDB skips, and range deletions, all of which every read
 /// processes.
 #[derive(Debug, PartialEq, Eq)]
 struct Met {
@@ -259,9 +253,6 @@ fn met(engine: &RocksEngine, shard: Shard) -> Met {
     Met { skipped_keys, range_deletions: range_deletions(engine) }
 }
 
-/// Compares two ways of dropping small shards: the engine's deletion of single keys, and a range deletion per
-/// keyspace. With the first, the work of a read of another shard is constant; with the second, it grows with the
-/// number of dropped shards.
 #[test]
 fn reads_meet_deletions_of_ranges_of_others_but_not_those_of_single_keys() {
     const DROPPED: u64 = 1_000;
@@ -271,7 +262,6 @@ fn reads_meet_deletions_of_ranges_of_others_but_not_those_of_single_keys() {
         make(&engine, Shard(1), 100);
         settle(&engine);
         let before = met(&engine, Shard(1));
-        // Reads are measured while the deletions are in memory, and when they are in files.
         let read = || {
             let begun = std::time::Instant::now();
             assert_eq!(count(&engine, Shard(1)), 200);
@@ -286,7 +276,6 @@ fn reads_meet_deletions_of_ranges_of_others_but_not_those_of_single_keys() {
             }
         }
         let store = engine.store().unwrap();
-        // Without a compaction, which would remove some deletions.
         for space in Keyspace::ALL {
             store.database.flush_cf(column(&store.database, space)).unwrap();
         }
@@ -306,8 +295,6 @@ fn reads_meet_deletions_of_ranges_of_others_but_not_those_of_single_keys() {
         store.database.write(batch).unwrap();
     });
     assert_eq!(after.skipped_keys, before.skipped_keys);
-    // One range deletion per keyspace with entries of a dropped shard, and often more; a compaction may have removed
-    // some.
     assert!(after.range_deletions > DROPPED, "{after:?}");
     println!("a read, with deletions in memory and in files: single keys {points:?}, ranges {ranges:?}");
 }
@@ -318,7 +305,6 @@ fn commit(engine: &RocksEngine, shard: Shard, number: u64) -> Result<Outcome> {
     engine.commit(shard, Version(number), CommitToken(u128::from(number)), batch, Durability::Synced)
 }
 
-/// A reader that holds one snapshot whenever it takes another one must not keep the store closed for writes.
 #[test]
 fn a_reader_with_overlapping_snapshots_does_not_prevent_the_opening() {
     let directory = tempfile::tempdir().unwrap();
@@ -330,14 +316,13 @@ fn a_reader_with_overlapping_snapshots_does_not_prevent_the_opening() {
             let mut held = engine.snapshot(Shard(1));
             began.wait();
             while !is_over.load(Ordering::Relaxed) {
-                // The previous snapshot ends after the next one was taken, or refused.
                 held = engine.snapshot(Shard(1));
             }
             drop(held);
         });
         began.wait();
         engine.repair_state.replace(StorageError::Io("a test".to_owned()));
-        let is_open = (0..DRAINS_MAX).any(|_| engine.maintain().is_ok());
+        let is_open = (0..ATTEMPTS_BEFORE_INTERRUPT).any(|_| engine.maintain().is_ok());
         is_over.store(true, Ordering::Relaxed);
         assert!(is_open);
     });
@@ -354,13 +339,11 @@ fn a_store_with_a_fault_is_opened_again_when_its_readers_have_gone() {
     let held = engine.snapshot(Shard(1)).unwrap();
     engine.repair_state.replace(StorageError::Io("a test".to_owned()));
     commit(&engine, Shard(1), 10).unwrap_err();
-    // The first attempts do not end running reads.
-    for _ in 1..DRAINS_MAX {
+    for _ in 1..ATTEMPTS_BEFORE_INTERRUPT {
         engine.maintain().unwrap_err();
         assert_eq!(held.state().unwrap().version, Version(10));
         assert_eq!(engine.snapshot(Shard(1)).unwrap().state().unwrap().version, Version(10));
     }
-    // The last attempt ends running reads, but not new ones.
     engine.maintain().unwrap_err();
     let ended = held.state().unwrap_err();
     assert!(matches!(ended, StorageError::Interrupted(_)), "{ended}");
@@ -418,12 +401,11 @@ fn the_reserve_is_given_up_and_made_again() {
     let options = Options { reserve: Some((reserve.clone(), 1 << 20)), ..Options::default() };
     let engine = RocksEngine::open(&directory.path().join("store"), &options).unwrap();
     assert_eq!(length(), Some(1 << 20));
-    engine.space.give_up_reserve();
+    engine.space.release_reserve();
     assert_eq!(length(), None);
     assert!(matches!(engine.check(), Err(StorageError::Full(_))));
     engine.maintain().unwrap();
     assert_eq!(length(), Some(1 << 20));
-    // A partial reserve, as another process may have left it, is recreated.
     drop(engine);
     std::fs::write(&reserve, "part").unwrap();
     let engine = RocksEngine::open(&directory.path().join("store"), &options).unwrap();

@@ -2,7 +2,7 @@
 //! PostgreSQL that the variable [`VARIABLE`] names. `cargo xtask test --storage postgres` starts a PostgreSQL and sets
 //! the variable.
 //!
-//! Only tests use this crate. Tests of a specific engine, or of injected faults, create that engine directly.
+//! Tests of a specific engine, or of injected faults, create that engine directly.
 
 use std::env;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use settee_storage::Engine;
 use settee_storage::memory::MemoryEngine;
 use settee_storage_postgres::{Options, PostgresEngine};
 
-/// Environment variable with the URL of a PostgreSQL that is used for tests only: `postgres://user@host/database`.
+/// URL of a PostgreSQL that is used for tests only: `postgres://user@host/database`.
 pub const VARIABLE: &str = "SETTEE_TEST_STORAGE";
 
-/// Connections per process. Tests hold several snapshots concurrently, and several tests run in parallel.
+/// Per process. Tests hold several snapshots concurrently, and several tests run in parallel.
 const CONNECTIONS: usize = 24;
 
 pub struct Store(Place);
@@ -25,10 +25,7 @@ enum Place {
     Postgres(Box<Options>),
 }
 
-/// Opens a new store as its only process.
-///
-/// # Panics
-/// If the PostgreSQL cannot be used.
+/// Opens a new store as its only process. Panics if the PostgreSQL cannot be used.
 #[must_use]
 pub fn engine() -> Arc<dyn Engine> {
     match place() {
@@ -38,21 +35,15 @@ pub fn engine() -> Arc<dyn Engine> {
 }
 
 impl Store {
-    /// Creates an empty store.
-    ///
-    /// # Panics
-    /// If the variable is not a PostgreSQL URL.
+    /// Creates an empty store. Panics if the variable is not a PostgreSQL URL.
     #[expect(clippy::new_without_default, reason = "it may end with a panic")]
     #[must_use]
     pub fn new() -> Self {
         Self(place())
     }
 
-    /// Opens the store as another process. It observes commits of the other processes after [`Engine::catch_up`] at the
-    /// latest. When its engine is dropped, the process counts as failed.
-    ///
-    /// # Panics
-    /// If the PostgreSQL cannot be used.
+    /// Opens the store as another process, which observes commits of the other processes after [`Engine::catch_up`] at
+    /// the latest. When its engine is dropped, the process counts as failed. Panics if the PostgreSQL cannot be used.
     #[must_use]
     pub fn process(&self) -> Arc<dyn Engine> {
         match &self.0 {
@@ -61,10 +52,6 @@ impl Store {
         }
     }
 
-    /// Opens the store as two processes.
-    ///
-    /// # Panics
-    /// If the PostgreSQL cannot be used.
     #[must_use]
     pub fn two(&self) -> [Arc<dyn Engine>; 2] {
         [self.process(), self.process()]

@@ -1,28 +1,27 @@
 //! A [`Batch`]: the writes of one commit, kept in one buffer.
 
-use crate::{
-    Keyspace, MAX_COMMIT_BYTES, MAX_HEAD_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, ReadSet, Result, StorageError,
-};
+use crate::members::Claim;
+use crate::{Keyspace, MAX_COMMIT_BYTES, MAX_HEAD_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, Result, StorageError};
 
-/// The writes of one commit, applied in order. A later write to a key wins.
+/// Writes that are applied in order: a later write to a key wins.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     purpose: Purpose,
     operations: Vec<Entry>,
     bytes: Vec<u8>,
     head: Option<Vec<u8>>,
-    read_set: Option<ReadSet>,
+    claim: Option<Claim>,
     longest_key: usize,
     longest_value: usize,
 }
 
-/// Purpose of a batch. When space is scarce, engines reserve the remaining space for batches that free space.
+/// Reason for a batch. When space is scarce, engines reserve the remaining space for batches that free space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Purpose {
     /// The store grows.
     #[default]
     Growth,
-    /// The store shrinks, now or by later steps: deletions and compactions.
+    /// The store shrinks, by this batch or by later steps: deletions and compactions.
     Room,
 }
 
@@ -46,7 +45,7 @@ enum Kind {
 pub enum Operation<'a> {
     /// Sets the value of a key.
     Put(Keyspace, &'a [u8], &'a [u8]),
-    /// Sets the value of a key that has none; engines need not read an old one.
+    /// Sets the value of a key that has none. Engines need not read an old value.
     Insert(Keyspace, &'a [u8], &'a [u8]),
     /// Removes a key, if present.
     Delete(Keyspace, &'a [u8]),
@@ -60,9 +59,7 @@ impl Batch {
     }
 
     /// Sets the head of the shard, which otherwise stays unchanged: see [`Snapshot::head`](crate::Snapshot::head).
-    ///
-    /// # Panics
-    /// If `head` has more than [`MAX_HEAD_BYTES`].
+    /// Panics if `head` has more than [`MAX_HEAD_BYTES`].
     pub fn set_head(&mut self, head: &[u8]) {
         assert!(head.len() <= MAX_HEAD_BYTES, "a head of {} bytes", head.len());
         self.head = Some(head.to_vec());
@@ -74,20 +71,19 @@ impl Batch {
         self.head.as_deref()
     }
 
-    /// Makes the commit conditional on `read_set`, the read set of the writer: it fails with [`StorageError::Outdated`]
-    /// and writes nothing unless the read set is still current. Engines may abort a commit that they cannot validate.
-    pub fn set_read_set(&mut self, read_set: ReadSet) {
-        self.read_set = Some(read_set);
+    /// Makes the commit conditional on a claim of this process: it fails with [`StorageError::Deposed`] and writes
+    /// nothing if the store shows another holder or a later epoch.
+    pub fn set_claim(&mut self, claim: Claim) {
+        self.claim = Some(claim);
     }
 
-    /// Returns the read set.
+    /// Returns the claim on which the commit depends.
     #[must_use]
-    pub fn read_set(&self) -> Option<&ReadSet> {
-        self.read_set.as_ref()
+    pub fn claim(&self) -> Option<&Claim> {
+        self.claim.as_ref()
     }
 
-    /// Creates an empty batch for a purpose. A batch for [`Purpose::Room`] must free space, which is the responsibility
-    /// of the caller.
+    /// Creates an empty batch for a purpose. A batch for [`Purpose::Room`] must free space.
     #[must_use]
     pub fn of(purpose: Purpose) -> Self {
         Self { purpose, ..Self::default() }
@@ -99,7 +95,7 @@ impl Batch {
         self.purpose
     }
 
-    /// Sets the value of `key`.
+    /// Sets the value of `key`, present or not.
     pub fn put(&mut self, space: Keyspace, key: &[u8], value: &[u8]) {
         self.push(space, key, value, Kind::Put { value_len: value.len() });
     }
@@ -111,7 +107,7 @@ impl Batch {
         self.push(space, key, value, Kind::Insert { value_len: value.len() });
     }
 
-    /// Removes `key`.
+    /// Removes `key`, if present.
     pub fn delete(&mut self, space: Keyspace, key: &[u8]) {
         self.push(space, key, &[], Kind::Delete);
     }
@@ -125,11 +121,8 @@ impl Batch {
         self.operations.push(Entry { space, start, key_len: key.len(), kind });
     }
 
-    /// Checks that the batch is within the limits of all engines, which reject larger ones. Callers must split data
-    /// that may exceed them.
-    ///
-    /// # Errors
-    /// [`StorageError::TooLarge`].
+    /// Returns [`StorageError::TooLarge`] if the batch exceeds a limit that all engines enforce. Callers must split
+    /// larger data.
     pub fn check(&self) -> Result<()> {
         let limits = [
             ("key", self.longest_key, MAX_KEY_BYTES),

@@ -1,7 +1,7 @@
 //! Variable-length integers and byte strings, the building blocks of records: [`put_varint`] and others write,
-//! [`Reader`] reads. This module defines no record.
+//! [`Reader`] reads.
 
-/// Error: the stored bytes are not a valid record. Contains the name of the record.
+/// The stored bytes are not a valid record of this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stored {0} does not decode")]
 pub struct Corrupt(pub &'static str);
@@ -12,7 +12,6 @@ pub type Result<T, E = Corrupt> = std::result::Result<T, E>;
 /// Appends `value` in base 128, the lowest seven bits first.
 #[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    // Nearly all values are below 128.
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -33,7 +32,8 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Reader of a record from its start.
+/// Reader of a record from its start. All methods that return a [`Result`] fail if the record is too short or
+/// malformed.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -42,7 +42,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Creates a reader at the start of `bytes`; errors contain the name `label`.
+    /// Creates a reader at the start of `bytes`. Errors contain the name `label`.
     #[must_use]
     pub fn new(bytes: &'a [u8], label: &'static str) -> Self {
         Self { bytes, at: 0, label }
@@ -67,9 +67,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads one byte.
-    ///
-    /// # Errors
-    /// If the record is too short. The same applies to all following functions.
     #[inline]
     pub fn byte(&mut self) -> Result<u8> {
         let &byte = self.bytes.get(self.at).ok_or(Corrupt(self.label))?;
@@ -77,10 +74,7 @@ impl<'a> Reader<'a> {
         Ok(byte)
     }
 
-    /// Reads an integer.
-    ///
-    /// # Errors
-    /// If the integer has too many bytes.
+    /// Reads an integer of at most 64 bits.
     #[inline]
     pub fn varint(&mut self) -> Result<u64> {
         let mut value = 0;
@@ -96,19 +90,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a length.
-    ///
-    /// # Errors
-    /// If the integer is not a length.
+    /// Reads an integer that must fit into a `usize`.
     #[inline]
     pub fn length(&mut self) -> Result<usize> {
         usize::try_from(self.varint()?).map_err(|_| Corrupt(self.label))
     }
 
     /// Reads `len` bytes.
-    ///
-    /// # Errors
-    /// If fewer bytes are left.
     #[inline]
     pub fn take(&mut self, len: usize) -> Result<&'a [u8]> {
         let end = self.at.checked_add(len).filter(|&end| end <= self.bytes.len()).ok_or(Corrupt(self.label))?;
@@ -118,27 +106,18 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a byte string after its length.
-    ///
-    /// # Errors
-    /// If it is truncated.
     #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let len = self.length()?;
         self.take(len)
     }
 
-    /// Reads a byte string that is text.
-    ///
-    /// # Errors
-    /// If it is truncated or not UTF-8.
+    /// Reads a byte string that must be UTF-8.
     pub fn text(&mut self) -> Result<&'a str> {
         std::str::from_utf8(self.bytes()?).map_err(|_| Corrupt(self.label))
     }
 
     /// Reads `N` bytes.
-    ///
-    /// # Errors
-    /// If fewer bytes are left.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         self.take(N)?.try_into().map_err(|_| Corrupt(self.label))
     }

@@ -3,9 +3,9 @@
 
 mod commits;
 mod concurrency;
+mod leases;
 mod members;
 mod model;
-mod read_sets;
 mod scans;
 mod shards;
 mod users;
@@ -37,11 +37,13 @@ pub use shards::{
     shards_are_isolated, sizes_follow_the_data,
 };
 
+pub use leases::{
+    a_claim_is_of_one_commit, commits_under_an_earlier_claim_are_rejected, processes_see_the_holders_of_writer_leases,
+};
 pub use members::{
     claims_are_exclusive, claims_of_failed_nodes_are_taken_over, names_are_of_one_node, released_claims_are_free,
     the_holder_of_a_claim_is_notified_of_waiters,
 };
-pub use read_sets::{a_read_set_is_of_one_commit, a_read_set_is_valid_until_another_process_commits};
 pub use users::{
     OpenTwice, commits_are_notified_before_catch_up_returns, commits_of_others_are_notified, one_of_two_commits_wins,
 };
@@ -51,7 +53,6 @@ pub type Open<'a> = &'a dyn Fn() -> Arc<dyn Engine>;
 
 type Property = fn(Open<'_>);
 
-/// Properties that need only a new engine.
 const PROPERTIES: &[(&str, Property)] = &[
     ("fresh shards are empty", fresh_shards_are_empty),
     ("commits count versions and keep tokens", commits_count_versions_and_keep_tokens),
@@ -82,13 +83,13 @@ const PROPERTIES: &[(&str, Property)] = &[
 
 type PropertyOfTwo = fn(OpenTwice<'_>);
 
-/// Properties of a store that several processes use.
 const PROPERTIES_OF_TWO: &[(&str, PropertyOfTwo)] = &[
     ("commits of others are notified", commits_of_others_are_notified),
     ("commits are notified before catch_up returns", commits_are_notified_before_catch_up_returns),
     ("one of two commits wins", one_of_two_commits_wins),
-    ("a read set is valid until another process commits", a_read_set_is_valid_until_another_process_commits),
-    ("a read set is of one commit", a_read_set_is_of_one_commit),
+    ("processes see the holders of writer leases", processes_see_the_holders_of_writer_leases),
+    ("commits under an earlier claim are rejected", commits_under_an_earlier_claim_are_rejected),
+    ("a claim is of one commit", a_claim_is_of_one_commit),
     ("names are of one node", names_are_of_one_node),
     ("claims are exclusive", claims_are_exclusive),
     ("the holder of a claim is notified of waiters", the_holder_of_a_claim_is_notified_of_waiters),
@@ -96,10 +97,7 @@ const PROPERTIES_OF_TWO: &[(&str, PropertyOfTwo)] = &[
     ("claims of failed nodes are taken over", claims_of_failed_nodes_are_taken_over),
 ];
 
-/// Tests every property of a store that several processes use, each on a new store, and prints their names.
-///
-/// # Panics
-/// If a property is violated.
+/// Tests every property of a store that several processes use, each on a new store. Panics if one is violated.
 pub fn run_all_of_two(open: OpenTwice<'_>) {
     for (name, property) in PROPERTIES_OF_TWO {
         println!("conformance: {name}");
@@ -107,10 +105,7 @@ pub fn run_all_of_two(open: OpenTwice<'_>) {
     }
 }
 
-/// Tests every property, each on a new engine, and prints their names.
-///
-/// # Panics
-/// If a property is violated.
+/// Tests every property, each on a new engine. Panics if one is violated.
 pub fn run_all(open: Open<'_>) {
     for (name, property) in PROPERTIES {
         println!("conformance: {name}");
@@ -122,18 +117,18 @@ pub fn run_all(open: Open<'_>) {
     }
 }
 
-/// A small pseudorandom generator (splitmix64): the same seed gives the same numbers on every machine.
+/// Pseudorandom generator (splitmix64): a seed gives the same numbers on every machine.
 #[derive(Clone, Debug)]
 pub struct Generator(u64);
 
 impl Generator {
-    /// Creates a generator that is fully determined by `seed`.
+    /// Creates a generator that `seed` fully determines.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Returns any number.
+    /// Returns any 64-bit number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -164,7 +159,7 @@ impl Generator {
     }
 }
 
-/// Makes a commit that must be the next one of its shard. An unknown outcome is resolved as callers must do it.
+/// Commits and resolves an unknown outcome as callers must do it. No other commit to the shard may be in progress.
 fn commit(engine: &dyn Engine, shard: Shard, batch: Batch) -> Version {
     let before = view(engine, shard).state().expect("a state can be read").version;
     let token = CommitToken(u128::from(before.0) + 1);
@@ -172,7 +167,6 @@ fn commit(engine: &dyn Engine, shard: Shard, batch: Batch) -> Version {
         .unwrap_or_else(|found| panic!("{shard:?} is at {found:?} and not {before:?}"))
 }
 
-/// Returns the new version, or the current one if it differs from `expected`.
 fn commit_at(
     engine: &dyn Engine,
     shard: Shard,
@@ -190,7 +184,7 @@ fn commit_at(
     }
 }
 
-/// Returns a snapshot after its first read, with which some engines start it.
+/// Returns a snapshot after its first read, because some engines start it with that.
 fn view(engine: &dyn Engine, shard: Shard) -> Arc<dyn Snapshot> {
     let snapshot = engine.snapshot(shard).expect("a snapshot can be taken");
     let state = snapshot.state();

@@ -1,11 +1,8 @@
 //! [`CountingEngine`]: counts the round trips of a hypothetical remote engine and their sizes, and can add the latency
-//! of a network to each.
-//!
-//! The behaviour of the wrapped engine is unchanged. Cursors are counted as those of an engine that fetches pages,
-//! which grow during a scan.
+//! of a network to each. The behaviour of the wrapped engine is unchanged. Cursors are counted as those of an engine
+//! whose pages grow during a scan.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
-    Outcome, ReadSet, Reply, Request, Result, Shard, ShardLock, ShardState, Snapshot, Version,
+    Outcome, Reply, Request, Result, Shard, ShardState, Snapshot, Version,
 };
 
 /// Rows of a first page, unless the caller expects more.
@@ -24,13 +21,13 @@ pub const FIRST_PAGE_ROWS: usize = 64;
 /// Rows of the largest page.
 pub const LAST_PAGE_ROWS: usize = 5_000;
 
-/// An engine that counts calls.
+/// An engine that counts its calls.
 pub struct CountingEngine {
     engine: Arc<dyn Engine>,
     meter: Arc<Meter>,
 }
 
-/// Number of calls of an engine.
+/// Number of calls of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     /// Calls of [`Snapshot::read`].
@@ -39,16 +36,16 @@ pub struct Calls {
     pub pages: u64,
     /// Calls of [`Engine::commit`].
     pub commits: u64,
-    /// Other calls: dropping shards, syncs, sizes.
+    /// Drops of shards, syncs and sizes.
     pub others: u64,
 }
 
-/// Sizes of the largest commits.
+/// Maxima over all commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Largest {
-    /// Length of the longest value.
+    /// Longest value.
     pub value_bytes: usize,
-    /// Most bytes of keys and values in one commit.
+    /// Keys and values of one commit.
     pub commit_bytes: usize,
     /// Most writes in one commit.
     pub writes: usize,
@@ -65,25 +62,25 @@ struct Meter {
 }
 
 impl CountingEngine {
-    /// Wraps `engine` and counts its calls.
+    /// Wraps `engine` without a delay.
     #[must_use]
     pub fn new(engine: Arc<dyn Engine>) -> Self {
         Self::with_delay(engine, Duration::ZERO)
     }
 
-    /// Wraps `engine`, counts its calls and adds `delay` to each, as a network does.
+    /// Wraps `engine` and adds `delay` to each call, as a network does.
     #[must_use]
     pub fn with_delay(engine: Arc<dyn Engine>, delay: Duration) -> Self {
         Self { engine, meter: Arc::new(Meter { delay, ..Meter::default() }) }
     }
 
-    /// Returns the sizes of the largest commits since the last call.
+    /// Returns the maxima since the last call of this function.
     #[must_use]
     pub fn take_largest(&self) -> Largest {
         std::mem::take(&mut *self.meter.largest.lock())
     }
 
-    /// Returns the number of calls so far.
+    /// Returns the number of calls since the engine was wrapped.
     #[must_use]
     pub fn calls(&self) -> Calls {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -93,13 +90,13 @@ impl CountingEngine {
 }
 
 impl Calls {
-    /// Returns the sum of all counts.
+    /// Sums up all kinds of calls.
     #[must_use]
     pub fn total(self) -> u64 {
         self.reads + self.pages + self.commits + self.others
     }
 
-    /// Returns the difference to an `earlier` count.
+    /// Subtracts an `earlier` count.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -135,7 +132,7 @@ impl Meter {
 }
 
 impl Engine for CountingEngine {
-    /// Not counted: a remote engine starts a snapshot with its first read.
+    /// Not counted, because a remote engine starts a snapshot with its first read.
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
         let snapshot = self.engine.snapshot(shard)?;
         Ok(Arc::new(CountingSnapshot { snapshot, meter: Arc::clone(&self.meter) }))
@@ -156,10 +153,6 @@ impl Engine for CountingEngine {
 
     fn refuses_present(&self) -> bool {
         self.engine.refuses_present()
-    }
-
-    fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> ShardLock {
-        self.engine.line_up(shard, wanted)
     }
 
     fn check(&self) -> Result<()> {
@@ -198,10 +191,6 @@ impl Engine for CountingEngine {
         self.engine.catch_up()
     }
 
-    fn read_set(&self, shards: &[Shard]) -> Option<ReadSet> {
-        self.engine.read_set(shards)
-    }
-
     fn members(&self) -> &dyn Members {
         self.engine.members()
     }
@@ -217,10 +206,6 @@ impl Engine for CountingEngine {
 
     fn damage(&self) -> Option<String> {
         self.engine.damage()
-    }
-
-    fn damaged_shards(&self) -> Vec<RangeInclusive<u64>> {
-        self.engine.damaged_shards()
     }
 
     fn statistics(&self) -> Vec<(&'static str, u64)> {
@@ -261,7 +246,6 @@ struct CountingCursor<'a> {
     cursor: Box<dyn Cursor + 'a>,
     meter: &'a Meter,
     page_rows: usize,
-    /// Number of rows of the current page that were not returned yet.
     left: usize,
 }
 
@@ -273,7 +257,6 @@ impl Cursor for CountingCursor<'_> {
             self.page_rows = (self.page_rows * 4).min(LAST_PAGE_ROWS);
         }
         let next = self.cursor.next()?;
-        // After the last row no further page is fetched.
         self.left = if next.is_some() { self.left - 1 } else { usize::MAX };
         Ok(next)
     }

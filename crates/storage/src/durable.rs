@@ -1,29 +1,29 @@
 //! Files outside the engine that must survive a power loss: [`write()`], [`Replacement`] for files that are written in
 //! pieces, and the same for directories and names. All such files of the product are written by this module.
 //!
-//! A name is durable once the directory that contains it was synced, and contents once the file was; the order of the
-//! two, and of any two files, is not guaranteed by the system. Therefore a file is written under a temporary name,
-//! synced, renamed, and its directory synced: after a power loss either the old or the new file is complete, and it is
-//! the new one once the function has returned.
+//! A name is durable once the directory that contains it was synced, and contents once the file was. The system does
+//! not guarantee the order of the two, nor that of two files. Therefore a file is written under a temporary name,
+//! synced and renamed, and then its directory is synced: after a power loss either the old or the new file is complete,
+//! and after the function has returned it is the new one.
+//!
+//! If a function fails, its effect may not be durable.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Read permissions of a new file. A file that replaces another one keeps the permissions of that one.
+/// Read permissions of a new file. A file that replaces another one inherits its permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
     /// Only the owner, for secrets and data.
     Owner,
-    /// As the defaults of the system.
+    /// The default of the system.
     Default,
 }
 
-/// Writes a complete file, replacing an existing one. A symbolic link is kept: its target is replaced.
-///
-/// # Errors
-/// If the file may not be durable. Either the old or the new file then exists.
+/// Writes a complete file, replacing an existing one. A symbolic link is preserved: its target is replaced. If it
+/// fails, either the old or the new file exists.
 pub fn write(path: &Path, readers: Readers, content: &[u8]) -> io::Result<()> {
     let mut new = Replacement::begin(path, readers)?;
     new.write_all(content)?;
@@ -44,9 +44,6 @@ pub struct Replacement {
 
 impl Replacement {
     /// Creates a temporary file next to `path`, and the directory if it does not exist.
-    ///
-    /// # Errors
-    /// If it cannot be created.
     pub fn begin(path: &Path, readers: Readers) -> io::Result<Self> {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let directory = parent(&path);
@@ -69,10 +66,7 @@ impl Replacement {
         Ok(new)
     }
 
-    /// Renames the file to its final name. Durable when it returns.
-    ///
-    /// # Errors
-    /// If it may not be durable. Either the old or the new file then exists.
+    /// Renames the file to its final name, durably. If it fails, either the old or the new file exists.
     pub fn commit(self) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.temporary, &self.path)?;
@@ -92,15 +86,11 @@ impl Write for Replacement {
 
 impl Drop for Replacement {
     fn drop(&mut self) {
-        // After a commit the temporary file does not exist.
         let _ = fs::remove_file(&self.temporary);
     }
 }
 
-/// Creates a directory and its missing parents. Durable when it returns.
-///
-/// # Errors
-/// If it cannot be created.
+/// Creates a directory and its missing parents, durably.
 pub fn create_directories(directory: &Path) -> io::Result<()> {
     if directory.as_os_str().is_empty() || directory.is_dir() {
         return Ok(());
@@ -115,10 +105,8 @@ pub fn create_directories(directory: &Path) -> io::Result<()> {
     sync_directory(above)
 }
 
-/// Renames a file or directory whose contents are durable. Durable when it returns.
-///
-/// # Errors
-/// If it still has the old name, or the new one is not durable.
+/// Renames a file or directory, whose contents must be durable already. The new name is durable when the function
+/// returns.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
     sync_directory(parent(to))?;
@@ -126,28 +114,19 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Makes the names in a directory durable.
-///
-/// # Errors
-/// If they may not be durable.
 #[cfg(unix)]
 pub fn sync_directory(directory: &Path) -> io::Result<()> {
     let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     File::open(directory)?.sync_all()
 }
 
-/// Makes the names in a directory durable.
-///
-/// # Errors
-/// Never: this platform has no such operation.
+/// Does nothing: this platform has no such operation.
 #[cfg(not(unix))]
 pub fn sync_directory(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
 /// Makes a directory and everything below it durable: contents and names.
-///
-/// # Errors
-/// If something may not be durable.
 pub fn sync_tree(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -167,7 +146,6 @@ fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Returns the directory of a path; the empty path for a bare name.
 fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }

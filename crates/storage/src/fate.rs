@@ -12,14 +12,14 @@ pub enum Fate {
     Applied,
     /// Another commit has its version.
     Overtaken,
-    /// It may be in progress.
+    /// The commit may be in progress.
     Open,
-    /// The token is deleted.
+    /// The engine has deleted the token, so the outcome cannot be determined.
     Forgotten,
 }
 
 impl Fate {
-    /// Determines the outcome from later reads.
+    /// Reads the token of the version after `expected`.
     pub fn of(token: CommitToken, expected: Version, state: ShardState, snapshot: &dyn Snapshot) -> Result<Self> {
         let made = Version(expected.0 + 1);
         let found = match state.version {
@@ -41,10 +41,7 @@ fn token_of(snapshot: &dyn Snapshot, version: Version) -> Result<Option<CommitTo
 }
 
 /// Commits, and determines the outcome if the acknowledgement was lost. Returns the new version, or `None` after a
-/// conflict.
-///
-/// # Errors
-/// [`StorageError::InDoubt`] if the outcome cannot be determined.
+/// conflict. Fails with [`StorageError::InDoubt`] if the outcome cannot be determined.
 pub fn commit_once(
     engine: &dyn Engine,
     shard: Shard,

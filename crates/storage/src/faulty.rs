@@ -1,7 +1,7 @@
 //! [`FaultyEngine`]: a memory engine with injected faults that can compute all states a crash may leave.
 //!
 //! It models an engine with one log for all shards, according to the contract of [`Durability`]: a sync covers every
-//! commit before it, and a crash removes a suffix of the unsynced commits. Read faults can be injected as well.
+//! commit before it, and a crash removes a suffix of the unsynced commits.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,7 @@ use crate::{
     Outcome, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
 };
 
-/// Fault of a write, that is of a commit without a conflict or of the removal of a shard.
+/// Fault of a commit without a conflict, or of the removal of a shard.
 #[derive(Clone, Debug)]
 pub enum WriteFault {
     /// Nothing is written, and the caller receives the error.
@@ -54,17 +54,15 @@ type Watcher = Box<dyn Fn(&FaultyEngine) + Send + Sync>;
 #[derive(Debug, Default)]
 struct Log {
     durable: MemoryEngine,
-    /// In commit order.
     unsynced: Vec<Arc<Change>>,
     writes: u64,
     syncs: u64,
-    /// By the number of the write or sync.
     write_faults: BTreeMap<u64, WriteFault>,
     sync_faults: BTreeMap<u64, SyncFault>,
     poisoned: Option<String>,
 }
 
-/// Reads of all snapshots: calls of [`Snapshot::read`] and steps of cursors.
+/// Calls of [`Snapshot::read`] and steps of cursors, of all snapshots.
 #[derive(Debug, Default)]
 struct Reads {
     made: AtomicU64,
@@ -73,9 +71,8 @@ struct Reads {
 
 #[derive(Debug, Default)]
 struct ReadFaults {
-    /// By the number of the read.
     at: BTreeMap<u64, StorageError>,
-    /// Fault of every read with at least this number.
+    /// Every read with at least this number fails.
     from: Option<(u64, StorageError)>,
 }
 
@@ -113,11 +110,9 @@ impl FaultyEngine {
         Self { visible: contents, reads: Arc::default(), log: Mutex::new(log), watcher: OnceLock::new() }
     }
 
-    /// Calls `watcher` after each write, also a lost one, and each explicit sync, before callers are notified, so
-    /// that a test can inspect possible states after a crash, or act as another process.
-    ///
-    /// # Panics
-    /// If there is a watcher already.
+    /// Calls `watcher` after each write, also a lost one, and each explicit sync, before callers are notified, so that
+    /// a test can inspect the possible states after a crash, or act as another process. Panics if the engine has a
+    /// watcher already.
     pub fn watch(&self, watcher: impl Fn(&Self) + Send + Sync + 'static) {
         assert!(self.watcher.set(Box::new(watcher)).is_ok(), "an engine has one watcher");
     }
@@ -177,14 +172,14 @@ impl FaultyEngine {
         self.log.lock().syncs
     }
 
-    /// Returns the number of changes that a crash could lose.
+    /// Number of changes that a crash could lose.
     #[must_use]
     pub fn unsynced(&self) -> usize {
         self.log.lock().unsynced.len()
     }
 
-    /// Returns all states in which a crash at this moment could leave the engine: the synced state, and then one later
-    /// change more in each.
+    /// Returns all states in which a crash at this moment could leave the engine: first the synced state, then each
+    /// with one later change more.
     pub fn crash_images(&self) -> impl Iterator<Item = MemoryEngine> + use<> {
         let log = self.log.lock();
         let image = log.durable.fork();
@@ -237,7 +232,6 @@ impl Log {
         Ok(())
     }
 
-    /// Logs a change and makes it visible once it has the requested durability.
     fn write(&mut self, visible: &MemoryEngine, change: Change, durability: Durability) -> Result<()> {
         let change = Arc::new(change);
         self.unsynced.push(Arc::clone(&change));

@@ -1,11 +1,12 @@
 //! The storage interface: ordered byte keys in keyspaces, split into shards.
 //!
 //! An [`Engine`] provides repeatable reads through a [`Snapshot`] and writes through an atomic [`Engine::commit`] of
-//! one [`Batch`]. Every engine passes `conformance`; the crates above this one use only these traits. Files outside
-//! the engine are made durable by [`durable`]; [`codec`] encodes values of several parts. The crate does not
-//! depend on documents, revisions or views.
+//! one [`Batch`]. Every engine passes `conformance`; the crates above this one use only these traits. Files outside the
+//! engine are made durable by [`durable`]; [`codec`] encodes values of several parts. The crate does not depend on
+//! documents, revisions or views.
 //!
-//! All methods that return a [`Result`] fail if the store cannot be accessed. A section *Errors* lists other errors.
+//! All methods that return a [`Result`] fail if the store cannot be accessed. Their documentation lists other errors
+//! only.
 
 #![warn(missing_docs)]
 
@@ -21,11 +22,9 @@ mod log;
 pub mod members;
 pub mod memory;
 mod read;
-mod read_set;
 pub mod tally;
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,7 +33,6 @@ pub use fate::{Fate, commit_once};
 pub use log::{CommitLog, LogPosition, LogRead, LogRecord};
 pub use members::Members;
 pub use read::{Page, PageRange, Reply, Request};
-pub use read_set::ReadSet;
 
 /// Kind of entry. Engines may store and tune each kind separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -70,7 +68,7 @@ impl Keyspace {
         Self::IndexEntries,
     ];
 
-    /// Returns the name under which engines store this keyspace. Never changes.
+    /// Name under which engines store this keyspace. It never changes.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -118,7 +116,7 @@ pub enum Durability {
     /// The batch is on disk. Concurrent commits share one sync.
     Synced,
     /// The batch is visible. A crash may lose it, but then also loses everything that was committed after it and not
-    /// synced.
+    /// synced, and ends all processes that have observed it. An engine of several processes syncs every batch.
     Buffered,
 }
 
@@ -153,8 +151,8 @@ pub enum Direction {
     Backward,
 }
 
-/// Number of rows of a scan that the caller will probably read. This is a hint and not a limit: an engine that fetches
-/// pages gives the first page this size.
+/// Number of rows of a scan that the caller will probably read. An engine that fetches pages gives the first page this
+/// size; the scan itself is not limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// Few, or unknown.
@@ -199,7 +197,7 @@ pub enum StorageError {
     /// The engine was reopened during the read; the reader may restart.
     #[error("the read was interrupted: {0}")]
     Interrupted(String),
-    /// An earlier sync failed: no commit is accepted until the engine is reopened.
+    /// An earlier sync failed. No commit is accepted until the engine is reopened.
     #[error("storage refuses writes after a failed sync: {0}")]
     Poisoned(String),
     /// The disk is full, or too full for writes that need space.
@@ -208,9 +206,9 @@ pub enum StorageError {
     /// The key of an insert has a value. Nothing was written.
     #[error("a key to insert already exists: {0}")]
     Present(String),
-    /// Another process has committed to a shard of the [read set](Batch::set_read_set). Nothing was written.
-    #[error("the data have changed since they were read")]
-    Outdated,
+    /// This process does not hold the [claim](Batch::set_claim) of the commit any more. Nothing was written.
+    #[error("another node has become the writer")]
+    Deposed,
     /// The shard was dropped.
     #[error("the shard was dropped")]
     Dropped,
@@ -223,7 +221,7 @@ impl StorageError {
     /// Returns true if a retry may succeed, although the write may have been applied.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
-        matches!(self, Self::Unreached(_) | Self::InDoubt(_) | Self::Interrupted(_))
+        matches!(self, Self::Unreached(_) | Self::InDoubt(_) | Self::Interrupted(_) | Self::Deposed)
     }
 
     /// Converts an error that follows an unacknowledged write.
@@ -245,38 +243,6 @@ pub type Result<T, E = StorageError> = std::result::Result<T, E>;
 /// Listener for commit notifications: the shard, and a lower bound of its version.
 pub type CommitListener = Box<dyn Fn(Shard, Version) + Send + Sync>;
 
-/// Lock to write to a shard; released when dropped.
-#[derive(Default)]
-#[must_use]
-pub struct ShardLock {
-    held: Option<Box<dyn Send>>,
-    seen: Option<Vec<Reply>>,
-}
-
-impl ShardLock {
-    /// Creates a lock that is released when `held` is dropped. `seen` are the replies for [`Engine::line_up`].
-    pub fn of(held: impl Send + 'static, seen: Vec<Reply>) -> Self {
-        Self { held: Some(Box::new(held)), seen: Some(seen) }
-    }
-
-    /// Returns true if a lock is held.
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.held.is_some()
-    }
-
-    /// Returns the replies; `None` on later calls.
-    pub fn take_seen(&mut self) -> Option<Vec<Reply>> {
-        self.seen.take()
-    }
-}
-
-impl fmt::Debug for ShardLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardLock").field("is_held", &self.is_held()).finish_non_exhaustive()
-    }
-}
-
 /// A store of ordered keys. All methods may be called from any thread and may block.
 pub trait Engine: Send + Sync + 'static {
     /// Returns a view of the current state of `shard`, unaffected by later commits. Engines may start it with its first
@@ -284,11 +250,8 @@ pub trait Engine: Send + Sync + 'static {
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>>;
 
     /// Applies `batch` to `shard` atomically if the shard is at version `expected`. Commits to one shard are
-    /// serialized; commits to different shards share syncs.
-    ///
-    /// # Errors
-    /// If nothing was written for a reason other than a conflict, for example because [`Batch::check`] rejects the
-    /// batch; a [temporary error](StorageError::is_temporary) if it may have been written.
+    /// serialized; commits to different shards share syncs. After a [temporary error](StorageError::is_temporary) the
+    /// batch may have been written, after other errors it was not.
     fn commit(
         &self,
         shard: Shard,
@@ -304,125 +267,78 @@ pub trait Engine: Send + Sync + 'static {
         false
     }
 
-    /// Acquires the lock to write to `shard`, in the order of arrival among processes, so that their commits do not
-    /// conflict. It is released by the next commit to the shard, or when the returned value is dropped. The lock is
-    /// advisory and optional, and a waiter continues without it after a timeout: it only improves performance where
-    /// several processes write to one shard. Engines of a single process return at once.
-    ///
-    /// The lock contains the replies to `wanted`. [`Request::State`] is read first: if others commit without the lock,
-    /// the other replies may be newer, and a commit at that state conflicts.
-    fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> ShardLock {
-        let _ = (shard, wanted);
-        ShardLock::default()
-    }
-
-    /// Checks that the engine accepts commits of any purpose.
-    ///
-    /// # Errors
-    /// The error that a commit of [`Purpose::Growth`] would return now.
+    /// Returns the error with which a commit of [`Purpose::Growth`] would fail now.
     fn check(&self) -> Result<()>;
 
-    /// Reports the reason why writes fail, for health checks: the result of [`Self::check`], or the error of the last
+    /// Returns the reason why writes fail, for health checks: the result of [`Self::check`], or the error of the last
     /// commit, which the next one may resolve.
-    ///
-    /// # Errors
-    /// The reason.
     fn health(&self) -> Result<()> {
         self.check()
     }
 
-    /// Performs periodic maintenance: accepts commits again once the cause of an error is removed, and detects that
-    /// space is scarce. The caller must call it about once a second; it is cheap in normal operation. Returns the result
-    /// of [`Self::check`]. An engine without an environment to monitor does nothing else.
-    ///
-    /// # Errors
-    /// The reason why the engine does not accept commits yet.
+    /// Performs periodic maintenance and returns the result of [`Self::check`]: accepts commits again once the cause of
+    /// an error is removed, and detects that space is scarce. The caller must call it about once a second. It is cheap
+    /// in normal operation.
     fn maintain(&self) -> Result<()> {
         self.check()
     }
 
     /// Removes all entries of a shard. After this last commit, reads of later snapshots return
     /// [`StorageError::Dropped`] and all commits conflict, so the shard number can never be mistaken for a new shard.
-    /// Durable when it returns. Idempotent; a shard that was never written can be dropped as well.
-    ///
-    /// # Errors
-    /// If the shard may still exist.
+    /// Durable when it returns. Idempotent; a shard that was never written can be dropped as well. After an error the
+    /// shard may still exist.
     fn drop_shard(&self, shard: Shard) -> Result<()>;
 
     /// Writes `batch` into a shard and makes `state` its last commit, whatever the current one is: for copies of a
     /// store, in which shards keep their versions. Entries of the batch replace existing ones, except for inserts.
-    /// Concurrent writers are not excluded, and no listener is notified; durable after [`Self::sync`].
-    ///
-    /// # Errors
-    /// If nothing may have been written, for example [`StorageError::Dropped`].
+    /// Concurrent writers are not excluded, and no listener is notified. Durable after [`Self::sync`].
     fn restore(&self, shard: Shard, state: ShardState, batch: Batch) -> Result<()> {
         let _ = (shard, state, batch);
         Err(StorageError::Io("this engine does not support copying".to_owned()))
     }
 
     /// Reclaims, as far as it is cheap, the space of removed or replaced entries of a shard. Blocks the caller but no
-    /// other operation.
-    ///
-    /// # Errors
-    /// If the engine failed. No data is lost.
+    /// other operation. An error loses no data.
     fn reclaim(&self, shard: Shard) -> Result<()>;
 
-    /// Returns the approximate number of bytes of the entries of a shard on disk, including unwritten buffers.
+    /// Approximate number of bytes of the entries of a shard on disk, including unwritten buffers.
     fn approximate_size(&self, shard: Shard) -> u64;
 
     /// Registers `listener` for the lifetime of the engine. It is called after each commit to any shard by another
-    /// process, including drops. Several commits to a shard may be one call, with the version of the last; calls may be
-    /// late, and for commits that a snapshot has already shown. After a failure of the store calls may be spurious,
-    /// with version 0. The listener must be quick, and must not call the engine. An engine of a single process never
-    /// calls it.
+    /// process, including drops; an engine of a single process never calls it. Several commits to a shard may be one
+    /// call, with the version of the last. Calls may be late, and for commits that a snapshot has already shown. After
+    /// a failure of the store calls may be spurious, with version 0. The listener must be quick, and must not call the
+    /// engine.
     fn subscribe(&self, listener: CommitListener) {
         let _ = listener;
     }
 
     /// Waits until the listeners were notified of all commits that other processes had finished before the call: data
-    /// that is read and cached afterwards is at least that recent. Concurrent calls share one round trip. An engine of
-    /// a single process returns at once.
+    /// that is read and cached afterwards is at least that recent. Concurrent calls share one round trip.
     fn catch_up(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Returns the observed state of `shards` as a read set for [`Batch::set_read_set`]. `None` if it is not available, or
-    /// if no other process writes.
-    fn read_set(&self, shards: &[Shard]) -> Option<ReadSet> {
-        let _ = shards;
-        None
-    }
-
     /// Returns the membership of this store.
     fn members(&self) -> &dyn Members {
-        &members::Sole
+        &members::SingleMember
     }
 
-    /// Makes all commits so far durable.
-    ///
-    /// # Errors
-    /// If the sync failed; the engine is then poisoned.
+    /// Makes all commits so far durable. A failed sync poisons the engine.
     fn sync(&self) -> Result<()>;
 
-    /// Writes a consistent copy of the whole engine into `directory`, which must not exist.
-    ///
-    /// # Errors
-    /// If the copy is incomplete.
+    /// Writes a consistent copy of the whole engine into `directory`, which must not exist. After an error the copy is
+    /// incomplete.
     fn checkpoint(&self, directory: &Path) -> Result<()>;
 
-    /// Returns the log of commits, if the engine exports one.
+    /// The log of commits, if the engine exports one.
     fn log(&self) -> Option<&dyn CommitLog> {
         None
     }
 
-    /// Returns a description of the stored data that was found to be damaged. All other data is served.
+    /// Describes the stored data that was found to be damaged. All other data is served.
     fn damage(&self) -> Option<String> {
         None
-    }
-
-    /// Returns the shards with damaged data, as ranges of their numbers.
-    fn damaged_shards(&self) -> Vec<RangeInclusive<u64>> {
-        Vec::new()
     }
 
     /// Returns counters for operators: names and values.
@@ -457,12 +373,12 @@ pub trait Snapshot: Send + Sync {
         read::one(self, Request::Head)?.into_value()
     }
 
-    /// Returns the value of a key.
+    /// Value of a key.
     fn get(&self, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
         read::one(self, Request::Get(space, key))?.into_value()
     }
 
-    /// Returns the values of several keys, in order.
+    /// Values of several keys, in order.
     fn multi_get(&self, space: Keyspace, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
         if keys.is_empty() {
             return Ok(Vec::new());

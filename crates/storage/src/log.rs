@@ -1,6 +1,6 @@
-//! [`CommitLog`]: the commits of an engine in order, each with its time, for copies of the store elsewhere. The
-//! contents of a commit can be interpreted only by the engine, and by engines of the same kind that were restored from
-//! a checkpoint of it.
+//! [`CommitLog`]: the commits of an engine in order, each with its time, for copies of the store elsewhere. Only the
+//! engine, and engines of the same kind that were restored from a checkpoint of it, can interpret the contents of a
+//! commit.
 
 use std::ops::ControlFlow;
 
@@ -50,8 +50,5 @@ pub trait CommitLog: Send + Sync {
     /// Applies a record to an engine that was restored from a checkpoint, after all records before it. Records that the
     /// checkpoint already contains may be applied again. The caller must have exclusive use of the engine. Durable with
     /// the next sync.
-    ///
-    /// # Errors
-    /// If it was not applied.
     fn replay(&self, bytes: &[u8]) -> Result<()>;
 }

@@ -1,7 +1,7 @@
 //! [`Members`]: the processes that serve one store, and the assignment of work that only one of them should do.
 //!
-//! Correctness of data does not depend on membership: commits are fenced by the versions of shards. Membership assigns
-//! work, so that it is not done twice. An engine of a single process has one member, [`Sole`].
+//! Correctness of data does not depend on membership: commits are fenced by the versions of shards. An engine of a
+//! single process has one member, [`SingleMember`].
 
 use std::sync::Arc;
 
@@ -24,6 +24,10 @@ pub struct Node {
     pub started_ms: u64,
 }
 
+/// Prefix of the keys of writer leases: claims whose holder makes commits under them, see
+/// [`Batch::set_claim`](crate::Batch::set_claim).
+pub const WRITER_PREFIX: &str = "writer/";
+
 /// A lease on a piece of work, such as the build of an index. It lasts until it is released or its node has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
@@ -43,16 +47,12 @@ pub trait Members: Send + Sync {
         false
     }
 
-    /// Announces the name and address under which this process serves requests. Before that it is not a member.
-    ///
-    /// # Errors
-    /// If the store cannot be written, or another live node has that name.
+    /// Announces the name and address under which this process serves requests. Before that it is not a member. Fails
+    /// if another live node has that name.
     fn announce(&self, name: &str, address: &str) -> Result<()>;
 
-    /// Announces that this process is about to end: its claims are released at once.
-    ///
-    /// # Errors
-    /// If the store cannot be written. Other nodes then detect the end after a timeout.
+    /// Announces that this process is about to end, and releases its claims. After an error, other nodes detect the end
+    /// after a timeout.
     fn leave(&self) -> Result<()>;
 
     /// Returns the live nodes, including this one once it is announced, ordered by name. Cached: as recent as the last
@@ -64,22 +64,37 @@ pub trait Members: Send + Sync {
     /// one without a name.
     fn is_gone(&self, node: NodeId) -> Result<bool>;
 
-    /// Claims a piece of work; `None` while another live node holds the claim. A claim that this node already holds is
-    /// returned again: avoiding duplicate work within a process is up to the process.
+    /// Claims a piece of work; `None` while another live node holds the claim. An earlier claim of this node is
+    /// replaced by one with a new epoch, because what was done under it may have been lost.
     fn claim(&self, key: &str) -> Result<Option<Claim>>;
 
     /// Returns true if this node still holds the claim. Cached. A node whose heartbeat failed for too long has lost its
     /// claims.
     fn holds(&self, claim: &Claim) -> bool;
 
-    /// Releases a claim.
-    ///
-    /// # Errors
-    /// If the store cannot be written. The claim then ends with this process.
+    /// As [`Self::holds`], and no other node can have taken the claim over, even if this node has not observed the end
+    /// of its connection. Cached.
+    fn is_exclusive(&self, claim: &Claim) -> bool {
+        self.holds(claim)
+    }
+
+    /// Returns the claims with [`WRITER_PREFIX`] and their holders. Cached: as recent as the last heartbeat. A holder
+    /// may have failed since.
+    fn writers(&self) -> Arc<[(Claim, NodeId)]>;
+
+    /// Sends a heartbeat, so that [`Self::live`] and [`Self::writers`] are current.
+    fn refresh(&self) -> Result<()>;
+
+    /// Waits until no commit under an earlier claim to the same key can be applied any more. The holder of a new claim
+    /// must call it before it relies on the state of the store: commits that were in progress when the claim changed
+    /// hands have then ended, and later ones are rejected.
+    fn fence(&self, claim: &Claim) -> Result<()>;
+
+    /// Releases a claim. If it fails, the claim ends with this process.
     fn release(&self, claim: &Claim) -> Result<()>;
 
     /// Notifies the holder of a claim that this node waits for it. Delivery is not guaranteed, and the notification
-    /// expires: a caller that waits longer must repeat it several times a second.
+    /// expires: a waiting caller must repeat it several times a second.
     fn announce_wait(&self, key: &str) -> Result<()>;
 
     /// Returns true if another node has recently announced that it waits for this claim. The announcement ends with the
@@ -94,8 +109,8 @@ pub fn preferred<'a>(live: &'a [Node], key: &str) -> Option<&'a Node> {
     live.iter().max_by_key(|node| (weight(node.id, key), node.id))
 }
 
-/// A hash that is the same in every version of the program: FNV-1a with a final mix, because FNV-1a gives similar
-/// hashes for short keys.
+/// The hash must be the same in every version of the program. FNV-1a alone gives similar hashes for short keys, hence
+/// the final mix.
 fn weight(id: NodeId, key: &str) -> u64 {
     let bytes = id.0.to_be_bytes();
     let hash = bytes
@@ -108,9 +123,9 @@ fn weight(id: NodeId, key: &str) -> u64 {
 
 /// Membership of an engine that no other process can write to.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sole;
+pub struct SingleMember;
 
-impl Members for Sole {
+impl Members for SingleMember {
     fn this(&self) -> NodeId {
         NodeId(0)
     }
@@ -141,6 +156,18 @@ impl Members for Sole {
 
     fn holds(&self, _claim: &Claim) -> bool {
         true
+    }
+
+    fn writers(&self) -> Arc<[(Claim, NodeId)]> {
+        Arc::default()
+    }
+
+    fn refresh(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn fence(&self, _claim: &Claim) -> Result<()> {
+        Ok(())
     }
 
     fn release(&self, _claim: &Claim) -> Result<()> {

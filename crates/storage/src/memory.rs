@@ -1,6 +1,5 @@
 //! [`MemoryEngine`]: an engine for tests. Its contents are lost when it is dropped, unless a checkpoint was written.
-//!
-//! Snapshots cost one pointer and commits copy only what they modify, see the module `tree`. Commits are serialized.
+//! Snapshots cost one pointer and commits copy only what they modify, see the module `tree`.
 
 mod file;
 mod members;
@@ -19,19 +18,18 @@ use parking_lot::Mutex;
 use crate::tally::{self, Reads, Scan};
 use crate::{
     Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
-    Operation, Outcome, Page, ReadSet, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
+    Operation, Outcome, Page, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
 };
 use tree::{Position, Tree};
 
-/// Number of commits of a shard whose tokens are kept.
-const RECENT: usize = 16;
+/// Commits of a shard whose tokens are stored.
+const RECENT_TOKENS: usize = 16;
 
 /// An engine in memory. It represents one process, which has ended when it is dropped; [`Self::user`] creates another
 /// one.
 #[derive(Default)]
 pub struct MemoryEngine {
     store: Arc<Store>,
-    /// Identifies the users of a store.
     user: u64,
 }
 
@@ -39,7 +37,6 @@ pub struct MemoryEngine {
 struct Store {
     shards: Mutex<Arc<Shards>>,
     users: AtomicU64,
-    /// Listeners with the users that they belong to.
     listeners: Mutex<Vec<(u64, CommitListener)>>,
     processes: Mutex<members::Processes>,
 }
@@ -47,17 +44,13 @@ struct Store {
 #[derive(Clone, Debug, Default)]
 struct Shards {
     contents: BTreeMap<Shard, Arc<Contents>>,
-    commits: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Contents {
     state: ShardState,
     is_dropped: bool,
-    /// Number, among all commits, of the last one to this shard.
-    changed: u64,
     head: Option<Vec<u8>>,
-    /// The last commits.
     recent: VecDeque<ShardState>,
     spaces: [Tree; Keyspace::ALL.len()],
 }
@@ -75,7 +68,7 @@ impl MemoryEngine {
         Self::on(self.current())
     }
 
-    /// Returns the same store as another process.
+    /// Opens the same store as another process.
     #[must_use]
     pub fn user(&self) -> Self {
         let user = self.store.users.fetch_add(1, Ordering::Relaxed) + 1;
@@ -87,18 +80,14 @@ impl MemoryEngine {
         Self { store: Arc::new(Store { shards, ..Store::default() }), user: 0 }
     }
 
-    /// Notifies the other users of a commit. The caller must hold the lock of the shards, so that every validated read
-    /// set was notified.
+    /// The caller must hold the lock of the shards, so that notifications are in the order of commits.
     fn notify_listeners(&self, shard: Shard, version: Version) {
         for (_, listener) in self.store.listeners.lock().iter().filter(|(user, _)| *user != self.user) {
             listener(shard, version);
         }
     }
 
-    /// Loads the engine that [`Engine::checkpoint`] wrote into `directory`.
-    ///
-    /// # Errors
-    /// If the checkpoint cannot be read or is damaged.
+    /// Loads a checkpoint that [`Engine::checkpoint`] wrote into `directory`.
     pub fn load(directory: &Path) -> Result<Self> {
         Ok(Self::on(Arc::new(file::read(directory)?)))
     }
@@ -107,18 +96,16 @@ impl MemoryEngine {
         Arc::clone(&self.store.shards.lock())
     }
 
-    /// Applies a batch without checking the version.
     pub(crate) fn apply(&self, shard: Shard, state: ShardState, batch: &Batch) {
         let mut shards = self.store.shards.lock();
         Arc::make_mut(&mut shards).apply(shard, state, batch);
     }
 
-    /// Returns the version of a commit, or the version that it conflicts with.
+    /// Returns the version of the new commit, or the version that it conflicts with.
     pub(crate) fn check_commit(&self, shard: Shard, expected: Version) -> Result<Version, Version> {
         self.store.shards.lock().check_commit(shard, expected)
     }
 
-    /// Removes a shard and notifies the other users.
     pub(crate) fn remove(&self, shard: Shard) {
         let mut shards = self.store.shards.lock();
         let version = Arc::make_mut(&mut shards).remove(shard);
@@ -145,11 +132,6 @@ impl Shards {
         if version == expected && !is_dropped { Ok(version) } else { Err(version) }
     }
 
-    fn check_read_set(&self, read_set: &ReadSet) -> Result<()> {
-        let has_changed = |shard| self.contents.get(shard).is_some_and(|contents| contents.changed > read_set.moment());
-        if read_set.shards().iter().any(has_changed) { Err(StorageError::Outdated) } else { Ok(()) }
-    }
-
     fn state(&self, shard: Shard) -> ShardState {
         self.contents.get(&shard).map(|contents| contents.state).unwrap_or_default()
     }
@@ -173,18 +155,16 @@ impl Shards {
     fn remove(&mut self, shard: Shard) -> Version {
         let version = Version(self.state(shard).version.0 + 1);
         let state = ShardState { version, ..ShardState::default() };
-        self.commits += 1;
-        let contents = Contents { state, is_dropped: true, changed: self.commits, ..Contents::default() };
+        let contents = Contents { state, is_dropped: true, ..Contents::default() };
         self.contents.insert(shard, Arc::new(contents));
         version
     }
 
     fn apply(&mut self, shard: Shard, state: ShardState, batch: &Batch) {
-        self.commits += 1;
         let contents = Arc::make_mut(self.contents.entry(shard).or_default());
-        (contents.state, contents.changed) = (state, self.commits);
+        contents.state = state;
         contents.recent.push_back(state);
-        if contents.recent.len() > RECENT {
+        if contents.recent.len() > RECENT_TOKENS {
             contents.recent.pop_front();
         }
         if let Some(head) = batch.head() {
@@ -221,7 +201,9 @@ impl Engine for MemoryEngine {
             Ok(Version(version)) => Version(version + 1),
             Err(found) => return Ok(Outcome::Conflict(found)),
         };
-        batch.read_set().map_or(Ok(()), |read_set| shards.check_read_set(read_set))?;
+        if batch.claim().is_some_and(|claim| !self.holds(claim)) {
+            return Err(StorageError::Deposed);
+        }
         shards.check_inserts(shard, &batch)?;
         Arc::make_mut(&mut shards).apply(shard, ShardState { version, token }, &batch);
         self.notify_listeners(shard, version);
@@ -250,20 +232,15 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
-    /// Commits notify the listeners of others before they return, so there is nothing to wait for.
+    /// Commits notify these listeners before they return, so [`Engine::catch_up`] has nothing to wait for.
     fn subscribe(&self, listener: CommitListener) {
         self.store.listeners.lock().push((self.user, listener));
-    }
-
-    fn read_set(&self, shards: &[Shard]) -> Option<ReadSet> {
-        Some(ReadSet::new(shards, self.store.shards.lock().commits, "".into()))
     }
 
     fn members(&self) -> &dyn Members {
         self
     }
 
-    /// Nothing to reclaim: memory is freed with the last snapshot.
     fn reclaim(&self, _shard: Shard) -> Result<()> {
         Ok(())
     }

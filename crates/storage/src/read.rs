@@ -9,7 +9,7 @@ pub enum Request<'a> {
     State,
     /// The head of the shard.
     Head,
-    /// The token of an earlier commit of the shard, as bytes, if the engine still stores it: by this a caller with a
+    /// The token of an earlier commit of the shard, as bytes, if the engine still stores it. With it a caller with a
     /// cached state at that version can check that later commits are based on it.
     Token(Version),
     /// The value of a key.
@@ -71,34 +71,22 @@ impl Page {
 }
 
 impl Reply {
-    /// Returns the reply to [`Request::State`].
-    ///
-    /// # Errors
-    /// If it is another reply, which is a defect of the engine.
+    /// Fails if this is not the reply to [`Request::State`].
     pub fn into_state(self) -> Result<ShardState> {
         if let Self::State(state) = self { Ok(state) } else { Err(mismatch()) }
     }
 
-    /// Returns the reply to [`Request::Get`], [`Request::Head`] or [`Request::Token`].
-    ///
-    /// # Errors
-    /// If it is another reply, which is a defect of the engine.
+    /// Fails if this is not the reply to [`Request::Get`], [`Request::Head`] or [`Request::Token`].
     pub fn into_value(self) -> Result<Option<Vec<u8>>> {
         if let Self::Value(value) = self { Ok(value) } else { Err(mismatch()) }
     }
 
-    /// Returns the reply to [`Request::MultiGet`].
-    ///
-    /// # Errors
-    /// If it is another reply, which is a defect of the engine.
+    /// Fails if this is not the reply to [`Request::MultiGet`].
     pub fn into_values(self) -> Result<Vec<Option<Vec<u8>>>> {
         if let Self::Values(values) = self { Ok(values) } else { Err(mismatch()) }
     }
 
-    /// Returns the reply to [`Request::Page`].
-    ///
-    /// # Errors
-    /// If it is another reply, which is a defect of the engine.
+    /// Fails if this is not the reply to [`Request::Page`].
     pub fn into_page(self) -> Result<Page> {
         if let Self::Page(page) = self { Ok(page) } else { Err(mismatch()) }
     }

@@ -27,8 +27,7 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// Returns the reads of one call with these `replies`. Pages are not counted here, because their cursors count
-    /// them.
+    /// Returns the reads of one call with these `replies`, except for pages, because their cursors count them.
     #[must_use]
     pub fn of(replies: &[Reply]) -> Self {
         let found = |reply: &Reply| match reply {
@@ -85,7 +84,7 @@ pub fn note(reads: Reads) {
     });
 }
 
-/// Reads of a cursor; recorded as one call when the cursor is dropped.
+/// Reads of a cursor, recorded as one call when the cursor is dropped.
 #[derive(Debug, Default)]
 pub struct Scan {
     entries: u64,

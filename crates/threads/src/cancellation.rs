@@ -10,46 +10,36 @@ use std::time::Duration;
 /// Maximum time between two checks of a waiting thread.
 pub const CANCELLATION_INTERVAL: Duration = Duration::from_millis(25);
 
-/// Set once the client has disconnected. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Cancellation(Arc<AtomicBool>);
 
-/// The client of the work has disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the client has disconnected")]
 pub struct Cancelled;
 
-/// Cancels work when it is dropped.
 #[derive(Debug)]
 pub struct CancelOnDrop(Cancellation);
 
 impl Cancellation {
-    /// Returns the cancellation of work that no client waits for: it is never cancelled.
+    /// Returns the cancellation of work without a client: it never occurs.
     #[must_use]
     pub fn never() -> Self {
         Self::default()
     }
 
-    /// Cancels the work.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true if the work was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Checks that the client still waits.
-    ///
-    /// # Errors
-    /// [`Cancelled`].
     pub fn check(&self) -> Result<(), Cancelled> {
         if self.is_cancelled() { Err(Cancelled) } else { Ok(()) }
     }
 
-    /// Returns a guard that cancels the work when it is dropped.
     #[must_use]
     pub fn on_drop(&self) -> CancelOnDrop {
         CancelOnDrop(self.clone())

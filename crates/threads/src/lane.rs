@@ -12,31 +12,27 @@ use tokio::task::JoinSet;
 
 use crate::{Failed, GiveWay, SCOPE, THREADS, Threads, panicked, within};
 
-/// Maximum number of threads for blocking work of the lane. They share the remaining CPU time, and some wait for
-/// other processes.
+/// Maximum number of threads for blocking work of the lane.
 const THREADS_MAX: usize = 64;
 
-/// The lane. It starts its threads with the first request.
 pub struct SlowLane {
     runtime: OnceLock<Runtime>,
     threads: OnceLock<Arc<Threads>>,
     processors: usize,
-    give_way: GiveWay,
+    lower_priority: GiveWay,
 }
 
 impl SlowLane {
-    /// Creates a lane with `processors` asynchronous threads in addition to those for blocking work. All lower
-    /// their priority by `give_way`.
+    /// Creates a lane with `processors` asynchronous threads in addition to those for blocking work. `lower_priority`
+    /// lowers the priority of a thread.
     #[must_use]
-    pub fn new(processors: usize, give_way: &GiveWay) -> Self {
-        let give_way = Arc::clone(give_way);
-        Self { runtime: OnceLock::new(), threads: OnceLock::new(), processors, give_way }
+    pub fn new(processors: usize, lower_priority: &GiveWay) -> Self {
+        let lower_priority = Arc::clone(lower_priority);
+        Self { runtime: OnceLock::new(), threads: OnceLock::new(), processors, lower_priority }
     }
 
-    /// Runs a request on the lane, in the scope of the caller. It is cancelled when the caller is.
-    ///
-    /// # Errors
-    /// Fails if the request panicked or no threads are available.
+    /// Runs a request on the lane, in the scope of the caller, and cancels it when the caller is dropped. Fails if the
+    /// request panicked or the lane has no thread.
     pub async fn serve<F>(&self, answer: F) -> Result<F::Output, Failed>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -58,8 +54,8 @@ impl SlowLane {
 
     fn threads(&self) -> &Arc<Threads> {
         self.threads.get_or_init(|| {
-            let give_way = Arc::clone(&self.give_way);
-            Arc::new(Threads::that_always_give_way("settee-large", THREADS_MAX, give_way, self.processors))
+            let lower_priority = Arc::clone(&self.lower_priority);
+            Arc::new(Threads::with_low_priority("settee-large", THREADS_MAX, lower_priority, self.processors))
         })
     }
 
@@ -67,13 +63,12 @@ impl SlowLane {
         if let Some(runtime) = self.runtime.get() {
             return Ok(runtime.handle());
         }
-        let give_way = Arc::clone(&self.give_way);
+        let lower_priority = Arc::clone(&self.lower_priority);
         let mut builder = Builder::new_multi_thread();
         let builder = builder.worker_threads(self.processors).thread_name("settee-lane").enable_all();
-        let made = builder.on_thread_start(move || give_way()).build();
+        let made = builder.on_thread_start(move || lower_priority()).build();
         let made = made.map_err(|_| Failed("the system has no more threads"))?;
         if let Err(second) = self.runtime.set(made) {
-            // Another request has created the runtime concurrently.
             second.shutdown_background();
         }
         self.runtime()
@@ -106,7 +101,6 @@ mod tests {
         thread::current().name().unwrap_or_default().to_owned()
     }
 
-    /// Creates a lane whose threads keep their priority.
     fn lane() -> SlowLane {
         let nothing: GiveWay = Arc::new(|| {});
         SlowLane::new(1, &nothing)
@@ -118,8 +112,8 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn all_of_an_answer_is_made_by_threads_that_give_way() {
-        let gave_way = Arc::new(Mutex::new(BTreeSet::new()));
-        let places = Arc::clone(&gave_way);
+        let has_lowered_priority = Arc::new(Mutex::new(BTreeSet::new()));
+        let places = Arc::clone(&has_lowered_priority);
         let note: GiveWay = Arc::new(move || {
             places.lock().insert(place());
         });
@@ -132,12 +126,10 @@ mod tests {
         let (task, work, twice) = lane.serve(answer).await.unwrap();
         assert_eq!((task.as_str(), work.unwrap().as_str()), ("settee-lane", "settee-large"));
         assert_eq!(twice.unwrap(), "settee-lane", "it is in the lane already");
-        // A thread that started slowly can have caused a further one for blocking work.
-        assert_eq!(*gave_way.lock(), BTreeSet::from(["settee-lane".to_owned(), "settee-large".to_owned()]));
+        assert_eq!(*has_lowered_priority.lock(), BTreeSet::from(["settee-lane".to_owned(), "settee-large".to_owned()]));
         assert_eq!(place_of_work().await.unwrap(), "settee-short", "others are where they were");
     }
 
-    /// Counts the work that runs in it.
     #[derive(Default)]
     struct Counter(AtomicUsize);
 
@@ -165,7 +157,6 @@ mod tests {
         assert_eq!(lane.serve(async { 7 }).await.unwrap(), 7);
     }
 
-    /// Reports when it is dropped.
     struct Falling(mpsc::Sender<()>);
 
     impl Drop for Falling {

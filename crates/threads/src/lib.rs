@@ -10,6 +10,7 @@ mod permits;
 mod pool;
 mod run_slots;
 mod shares;
+mod spawner;
 
 use std::fmt::Display;
 use std::sync::{Arc, LazyLock};
@@ -17,11 +18,11 @@ use std::sync::{Arc, LazyLock};
 pub use cancellation::{CANCELLATION_INTERVAL, CancelOnDrop, Cancellation, Cancelled};
 pub use lane::SlowLane;
 pub use permits::{Permit, Permits};
-pub use pool::{GiveWay, Running, Threads, give_way, release_slot, yield_if_long};
+pub use pool::{GiveWay, Running, Threads, lower_priority, release_slot, yield_if_long};
 pub use shares::{Owner, Rank, Shares};
+pub use spawner::Spawner;
 
-/// Maximum number of threads for work that waits for disks and other processes, but never for clients. It exceeds
-/// what any machine can use and is acceptable on all.
+/// Maximum number of threads for work that waits for disks and other processes, but never for clients.
 pub const SHORT_WORK_MAX: usize = 512;
 
 static SHORT_WORK: LazyLock<Threads> = LazyLock::new(|| Threads::at_most("settee-short", SHORT_WORK_MAX));
@@ -29,27 +30,26 @@ static SHORT_WORK: LazyLock<Threads> = LazyLock::new(|| Threads::at_most("settee
 tokio::task_local! {
     static SCOPE: Arc<dyn Scope>;
 
-    /// Threads of a task that does not use the default ones.
+    /// Set for tasks that do not use the default threads.
     static THREADS: Arc<Threads>;
 }
 
-/// Work on a thread that ended without a result. The text is part of the response to the client.
+/// Work ended without a result. The text is part of the response to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Failed(pub &'static str);
 
 /// Scope in which the work of a request runs on each thread, for example a counter of its reads.
 pub trait Scope: Send + Sync {
-    /// Runs `work` once.
+    /// Must call `work` exactly once.
     fn during(self: Arc<Self>, work: &mut dyn FnMut());
 }
 
-/// Runs `answer`, whose work by [`run`] and [`scoped`] runs in `scope`.
 pub async fn within<F: Future>(scope: Arc<dyn Scope>, answer: F) -> F::Output {
     SCOPE.scope(scope, answer).await
 }
 
-/// Wraps `work` for another thread, so that it runs in the scope of this task.
+/// Wraps `work` so that it runs on another thread in the scope of the calling task.
 pub fn scoped<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     let scope = SCOPE.try_with(Arc::clone).ok();
     move || match scope {
@@ -62,10 +62,7 @@ pub fn scoped<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     }
 }
 
-/// Runs `work` on a thread that may block.
-///
-/// # Errors
-/// Returns errors of `work`, and an error if it panicked.
+/// Runs `work` on a thread that may block. A panic becomes an error.
 pub async fn run<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
 where
     T: Send + 'static,
@@ -79,18 +76,15 @@ where
     running.end().await?
 }
 
-/// Starts `work` on a thread that may block, without waiting for it.
 pub fn begin(work: impl FnOnce() + Send + 'static) {
     drop(SHORT_WORK.spawn(work));
 }
 
-/// Number of threads that are busy with work of [`run`] and [`begin`].
 #[must_use]
 pub fn busy() -> usize {
     SHORT_WORK.busy()
 }
 
-/// Logs a panic and returns the error for the client.
 fn panicked(panic: &dyn Display) -> Failed {
     tracing::error!(%panic, "a request ended in a panic");
     Failed("the request failed; the cause is in the server's log")

@@ -1,6 +1,5 @@
-//! [`Permits`]: a semaphore whose permits are shared fairly between owners, such as databases
-//! ([`Shares`]). Waiting tasks do not block threads. The tasks of one owner are served in order of
-//! arrival, the owners round-robin.
+//! [`Permits`]: a semaphore whose permits are shared fairly between owners, such as databases ([`Shares`]). Waiting
+//! tasks do not block threads. The tasks of one owner are served in order of arrival, the owners round-robin.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::shares::{self, Shares};
 
-/// Owner of a permit; without an owner, permits are granted in order of arrival.
+/// Without an owner, permits are granted in order of arrival.
 type Owner = Option<shares::Owner>;
 
 pub struct Permits {
@@ -24,7 +23,6 @@ struct State {
     order: VecDeque<Owner>,
 }
 
-/// One permit, released when this is dropped.
 pub struct Permit {
     permits: Arc<Permits>,
     owner: Owner,
@@ -37,10 +35,9 @@ impl Permits {
         Arc::new(Self { state: Mutex::new(state) })
     }
 
-    /// Acquires a permit, if one is available to `owner` immediately.
     pub fn try_acquire(self: &Arc<Self>, owner: Owner) -> Option<Permit> {
         let mut state = self.state.lock();
-        // Waiting tasks of the owner have priority.
+        // The waiting tasks of the owner have priority.
         let may = !state.waiting.contains_key(&owner) && state.shares.try_take(owner);
         may.then(|| self.permit(owner))
     }
@@ -81,12 +78,10 @@ impl State {
         line.push_back(sender);
     }
 
-    /// Takes a permit for the next waiting task to which one is available.
     fn next(&mut self) -> Option<(Owner, oneshot::Sender<Permit>)> {
         for _ in 0..self.order.len() {
             let owner = self.order.pop_front()?;
             let line = self.waiting.get_mut(&owner)?;
-            // Tasks that no longer wait are removed.
             while line.front().is_some_and(oneshot::Sender::is_closed) {
                 line.pop_front();
             }
@@ -108,7 +103,6 @@ impl Drop for Permit {
         let permits = &self.permits;
         let mut state = permits.state.lock();
         state.shares.give_back(self.owner);
-        // One released permit can make permits available to several owners.
         while let Some((owner, sender)) = state.next() {
             drop(state);
             // If the task was cancelled concurrently, the permit is dropped and thereby released again.
@@ -128,7 +122,6 @@ mod tests {
 
     type Acquiring = Pin<Box<dyn Future<Output = Permit>>>;
 
-    /// Polls the future once.
     fn poll(acquiring: &mut Acquiring) -> Option<Permit> {
         match acquiring.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(permit) => Some(permit),
@@ -151,13 +144,10 @@ mod tests {
         let another = permits.try_acquire(Some(3.into())).expect("one is free");
         let mut late = acquire(&permits, 4);
         assert!(poll(&mut late).is_none() && permits.try_acquire(Some(5.into())).is_none());
-        // A released permit goes to an owner without permits, although a hundred tasks of another owner arrived
-        // earlier.
         held.pop();
         let late = poll(&mut late).expect("it is next");
         assert!(crowd[4..].iter_mut().all(|waiting| poll(waiting).is_none()));
         drop((other, another, late));
-        // The tasks of the first owner continue in order, and cancelled ones are skipped.
         crowd.drain(4..90);
         held.clear();
         let (mut rest, mut served) = (crowd.split_off(4), 0);

@@ -3,9 +3,9 @@
 //! The most recently idle thread is used first, so that surplus threads of a burst end soon. With round-robin,
 //! occasional requests would keep hundreds of them alive, each with a stack and a share of the allocator's memory.
 //!
-//! Work that turns out to be long lowers its priority ([`give_way`]) and shares the processors with other long work of
-//! its pool ([`yield_if_long`]). The operating system does not allow to revert a priority, so the thread ends with the work.
-//! Threads for long work have low priority from the start, and are reused.
+//! Work that turns out to be long lowers its priority ([`lower_priority`]) and shares the processors with other long
+//! work of its pool ([`yield_if_long`]). The operating system does not allow to revert a priority, so the thread ends
+//! with the work. Threads for long work have low priority from the start, and are reused.
 //!
 //! A dedicated thread starts all others: starting a thread waits for the lock of the address space, which a thread of
 //! low priority may hold. Few threads are started together, because most short work of a burst finishes before its
@@ -23,23 +23,21 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
-use crate::run_slots::{RunSlot, RunSlots, SLICE};
+use crate::run_slots::{RunSlot, RunSlots, TIME_SLICE};
 use crate::{Failed, panicked};
 
-/// Time that an idle thread waits for more work.
 const IDLE_TIME: Duration = Duration::from_secs(1);
 
 /// Number of threads that are started together, followed by a pause: a thousand threads take a quarter of a second.
-const BEGUN_TOGETHER: usize = 4;
-const BETWEEN: Duration = Duration::from_millis(1);
+const START_BATCH: usize = 4;
+const START_PAUSE: Duration = Duration::from_millis(1);
 
-/// Lowers the priority of the calling thread.
 pub type GiveWay = Arc<dyn Fn() + Send + Sync>;
 
 type Job = Box<dyn FnOnce() + Send>;
 
 thread_local! {
-    /// The work of this thread; `None` on threads of no pool, or whose pool has no low priority.
+    /// `None` on threads of no pool, or of a pool without low priority.
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
 }
 
@@ -47,25 +45,24 @@ struct Current {
     pool: Arc<Shared>,
     /// Time before which [`yield_if_long`] has no effect. Callers check each row, so only the clock is read until then.
     next_check: Instant,
-    /// True if the thread has low priority.
-    gave_way: bool,
+    has_lowered_priority: bool,
     slot: Option<RunSlot>,
 }
 
-/// Duration after which work is long. The work of every client has normal priority up to it, so it is a small part of
-/// the time of an operating system's time slice.
-const SHORT: Duration = Duration::from_millis(2);
+/// Duration after which work is long. It is a small part of a time slice of the operating system, because the work of
+/// every client has normal priority until then.
+const LONG_WORK_AFTER: Duration = Duration::from_millis(2);
 
 /// Lowers the priority of the calling thread if its work is long, and lets other long work compute. Must be called
-/// between the steps of work whose length is not known, such as a scan. Returns after 50 ms at the latest, so that the
-/// caller can detect that its client has disconnected.
+/// between the steps of work of unknown length, such as a scan. Returns after 50 ms at the latest, so that the caller
+/// can detect that its client has disconnected.
 pub fn yield_if_long() {
     CURRENT.with_borrow_mut(|current| {
         if let Some(current) = current.as_mut().filter(|current| Instant::now() >= current.next_check) {
-            current.give_way();
+            current.lower_priority();
             current.slot = current.pool.run_slots.next(current.slot);
             if current.slot.is_some() {
-                current.next_check = Instant::now() + SLICE;
+                current.next_check = Instant::now() + TIME_SLICE;
             }
         }
     });
@@ -76,18 +73,18 @@ pub fn release_slot() {
     CURRENT.with_borrow_mut(|current| current.iter_mut().for_each(Current::release_slot));
 }
 
-/// Lowers the priority of the calling thread if its [`Threads`] support that. Must be called when work turns out to
-/// be long. Threads and processes that it starts later inherit the priority.
-pub fn give_way() {
-    CURRENT.with_borrow_mut(|current| current.iter_mut().for_each(Current::give_way));
+/// Lowers the priority of the calling thread if its [`Threads`] support that. Threads and processes that it starts
+/// later inherit the priority.
+pub fn lower_priority() {
+    CURRENT.with_borrow_mut(|current| current.iter_mut().for_each(Current::lower_priority));
 }
 
 impl Current {
-    fn give_way(&mut self) {
-        if let Manner::WhenLong(give_way) = &self.pool.manner
-            && !std::mem::replace(&mut self.gave_way, true)
+    fn lower_priority(&mut self) {
+        if let PriorityPolicy::WhenLong(lower_priority) = &self.pool.policy
+            && !std::mem::replace(&mut self.has_lowered_priority, true)
         {
-            give_way();
+            lower_priority();
         }
     }
 
@@ -99,10 +96,8 @@ impl Current {
     }
 }
 
-/// Policy for low priority.
-enum Manner {
+enum PriorityPolicy {
     Never,
-    /// When work calls [`give_way`].
     WhenLong(GiveWay),
     Always(GiveWay),
 }
@@ -112,72 +107,77 @@ pub struct Threads(Arc<Shared>);
 pub struct Running<T>(oneshot::Receiver<thread::Result<T>>);
 
 struct Shared {
-    /// Name of the threads in the operating system.
     name: &'static str,
-    manner: Manner,
+    policy: PriorityPolicy,
     run_slots: RunSlots,
-    most: usize,
+    threads_max: usize,
     state: Mutex<State>,
-    /// Channel to the thread that starts others.
-    orders: mpsc::Sender<()>,
+    start_requests: mpsc::Sender<()>,
 }
 
 #[derive(Default)]
 struct State {
     /// Idle threads, most recently used last.
-    idle: Vec<Arc<Seat>>,
+    idle: Vec<Arc<IdleThread>>,
     threads: usize,
-    /// Work without an idle thread.
     waiting: VecDeque<Job>,
-    /// True while threads are being started.
-    is_growing: bool,
+    is_start_requested: bool,
 }
 
-/// Slot in which a thread waits for work.
 #[derive(Default)]
-struct Seat {
+struct IdleThread {
     job: Mutex<Option<Job>>,
-    came: Condvar,
+    job_assigned: Condvar,
 }
 
 impl Threads {
-    /// Creates a pool whose threads lower their priority by `give_way`. Callers limit the number of threads. Long work
+    /// Creates a pool whose threads lower their priority by `lower_priority` when their work is long. Long work
     /// computes on `processors` threads concurrently.
     #[must_use]
-    pub fn that_give_way(name: &'static str, most: usize, give_way: GiveWay, processors: usize) -> Self {
-        Self::new(name, most, Manner::WhenLong(give_way), processors)
+    pub fn lowering_priority_when_long(
+        name: &'static str,
+        threads_max: usize,
+        lower_priority: GiveWay,
+        processors: usize,
+    ) -> Self {
+        Self::new(name, threads_max, PriorityPolicy::WhenLong(lower_priority), processors)
     }
 
-    /// Creates a pool of at most `most` threads, all of which have low priority. Long work computes on `processors`
-    /// threads concurrently.
+    /// Creates a pool of at most `threads_max` threads, all of which have low priority. Long work computes on
+    /// `processors` threads concurrently.
     #[must_use]
-    pub fn that_always_give_way(name: &'static str, most: usize, give_way: GiveWay, processors: usize) -> Self {
-        Self::new(name, most, Manner::Always(give_way), processors)
+    pub fn with_low_priority(
+        name: &'static str,
+        threads_max: usize,
+        lower_priority: GiveWay,
+        processors: usize,
+    ) -> Self {
+        Self::new(name, threads_max, PriorityPolicy::Always(lower_priority), processors)
     }
 
-    /// Creates a pool of at most `most` threads with normal priority. Further work waits.
-    pub(super) fn at_most(name: &'static str, most: usize) -> Self {
-        Self::new(name, most, Manner::Never, most)
+    /// Further work waits for a thread.
+    pub(super) fn at_most(name: &'static str, threads_max: usize) -> Self {
+        Self::new(name, threads_max, PriorityPolicy::Never, threads_max)
     }
 
-    fn new(name: &'static str, most: usize, manner: Manner, processors: usize) -> Self {
-        let (orders, ordered) = mpsc::channel();
+    fn new(name: &'static str, threads_max: usize, policy: PriorityPolicy, processors: usize) -> Self {
+        let (start_requests, requested) = mpsc::channel();
         let run_slots = RunSlots::new(processors);
-        let shared = Arc::new(Shared { name, manner, run_slots, most, state: Mutex::default(), orders });
+        let shared = Arc::new(Shared { name, policy, run_slots, threads_max, state: Mutex::default(), start_requests });
         let pool = Arc::downgrade(&shared);
         let starter = thread::Builder::new().name(format!("{name}-0"));
-        starter.spawn(move || grow_on_order(&ordered, &pool)).expect("the system has threads when the server starts");
+        starter.spawn(move || start_threads(&requested, &pool)).expect("the system has threads when the server starts");
         Self(shared)
     }
 
-    /// Runs `work`. Tasks that it spawns belong to the runtime of the caller.
+    /// Runs `work`, whose tasks belong to the runtime of the caller.
     pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
         let caller = Handle::current();
         let (sender, receiver) = oneshot::channel();
         let inside = caller.clone();
         let job: Job = Box::new(move || {
             let _caller = inside.enter();
-            // Sending fails if the client has disconnected; the work is done nevertheless.
+            // Sending fails if the client has disconnected. The work is done nevertheless.
             let _ = sender.send(catch_unwind(AssertUnwindSafe(work)));
         });
         // The paused clock of a test advances while its runtime is idle, so the runtime must track the thread.
@@ -196,14 +196,11 @@ impl Threads {
 }
 
 impl<T> Running<T> {
-    /// Waits for the end of the work.
-    ///
-    /// # Errors
-    /// Fails if the work panicked or no thread could be started for it.
+    /// Waits for the end of the work. Fails if the work panicked or no thread could be started for it.
     pub async fn end(self) -> Result<T, Failed> {
         match self.0.await {
             Ok(Ok(done)) => Ok(done),
-            Ok(Err(panic)) => Err(panicked(&text(panic.as_ref()))),
+            Ok(Err(panic)) => Err(panicked(&panic_text(panic.as_ref()))),
             Err(_) => Err(panicked(&"there was no thread for it")),
         }
     }
@@ -212,47 +209,45 @@ impl<T> Running<T> {
 impl Shared {
     fn run(self: &Arc<Self>, job: Job) {
         let mut state = self.state.lock();
-        if let Some(seat) = state.idle.pop() {
+        if let Some(idle_thread) = state.idle.pop() {
             drop(state);
-            *seat.job.lock() = Some(job);
-            seat.came.notify_one();
+            *idle_thread.job.lock() = Some(job);
+            idle_thread.job_assigned.notify_one();
             return;
         }
         state.waiting.push_back(job);
-        self.grow(state);
+        self.request_threads(state);
     }
 
-    /// Requests threads for waiting work, up to the limit.
-    fn grow(&self, mut state: MutexGuard<'_, State>) {
-        if !state.is_growing && state.threads < self.most {
-            state.is_growing = true;
+    fn request_threads(&self, mut state: MutexGuard<'_, State>) {
+        if !state.is_start_requested && state.threads < self.threads_max {
+            state.is_start_requested = true;
             drop(state);
-            // The starting thread lives as long as the pool.
-            let _ = self.orders.send(());
+            let _ = self.start_requests.send(());
         }
     }
 
-    /// Starts a few threads. Returns true if the caller should check again.
-    fn begin_some(self: &Arc<Self>) -> bool {
+    /// Returns true if the caller should check again.
+    fn start_batch(self: &Arc<Self>) -> bool {
         let mut state = self.state.lock();
-        let count = state.waiting.len().min(self.most - state.threads).min(BEGUN_TOGETHER);
+        let count = state.waiting.len().min(self.threads_max - state.threads).min(START_BATCH);
         state.threads += count;
-        state.is_growing = count > 0;
+        state.is_start_requested = count > 0;
         drop(state);
         for _ in 0..count {
-            self.begin();
+            self.start_thread();
         }
         count > 0
     }
 
-    /// Starts a thread that is counted already.
-    fn begin(self: &Arc<Self>) {
+    /// Starts a thread that is included in the number of threads already.
+    fn start_thread(self: &Arc<Self>) {
         let shared = Arc::clone(self);
         let thread = thread::Builder::new().name(self.name.to_owned());
         if thread.spawn(move || shared.work()).is_err() {
             let mut state = self.state.lock();
             state.threads -= 1;
-            // Existing threads take the work. Without any, it is dropped, which fails the callers.
+            // Existing threads take the work. If none exists, the work is dropped, which fails its callers.
             let lost = if state.threads == 0 { std::mem::take(&mut state.waiting) } else { VecDeque::new() };
             drop(state);
             drop(lost);
@@ -260,74 +255,77 @@ impl Shared {
     }
 
     fn work(self: &Arc<Self>) {
-        if let Manner::Always(give_way) = &self.manner {
-            give_way();
+        if let PriorityPolicy::Always(lower_priority) = &self.policy {
+            lower_priority();
         }
-        let seat = Arc::new(Seat::default());
-        while let Some(job) = self.next(&seat) {
-            if matches!(self.manner, Manner::Never) {
+        let idle_thread = Arc::new(IdleThread::default());
+        while let Some(job) = self.next(&idle_thread) {
+            if matches!(self.policy, PriorityPolicy::Never) {
                 job();
                 continue;
             }
             let pool = Arc::clone(self);
-            CURRENT.set(Some(Current { pool, next_check: Instant::now() + SHORT, gave_way: false, slot: None }));
+            CURRENT.set(Some(Current {
+                pool,
+                next_check: Instant::now() + LONG_WORK_AFTER,
+                has_lowered_priority: false,
+                slot: None,
+            }));
             job();
             let mut done = CURRENT.take();
             done.iter_mut().for_each(Current::release_slot);
-            if done.is_some_and(|done| done.gave_way) {
+            if done.is_some_and(|done| done.has_lowered_priority) {
                 return self.end();
             }
         }
     }
 
-    /// Waits for the next work. Returns `None` after the idle time, when this thread is no longer counted.
-    fn next(&self, seat: &Arc<Seat>) -> Option<Job> {
+    /// Returns `None` after the idle time; the number of threads then excludes this one.
+    fn next(&self, idle_thread: &Arc<IdleThread>) -> Option<Job> {
         let mut state = self.state.lock();
         if let Some(job) = state.waiting.pop_front() {
             return Some(job);
         }
-        state.idle.push(Arc::clone(seat));
+        state.idle.push(Arc::clone(idle_thread));
         drop(state);
-        let mut job = seat.job.lock();
-        let is_late = seat.came.wait_while_for(&mut job, |job| job.is_none(), IDLE_TIME).timed_out();
+        let mut job = idle_thread.job.lock();
+        let is_late = idle_thread.job_assigned.wait_while_for(&mut job, |job| job.is_none(), IDLE_TIME).timed_out();
         if is_late && job.is_none() {
             drop(job);
             let mut state = self.state.lock();
-            if let Some(place) = state.idle.iter().position(|other| Arc::ptr_eq(other, seat)) {
-                state.idle.remove(place);
+            if let Some(position) = state.idle.iter().position(|other| Arc::ptr_eq(other, idle_thread)) {
+                state.idle.remove(position);
                 state.threads -= 1;
                 return None;
             }
             drop(state);
             // Another thread has taken this slot concurrently and is about to assign work.
-            job = seat.job.lock();
-            seat.came.wait_while(&mut job, |job| job.is_none());
+            job = idle_thread.job.lock();
+            idle_thread.job_assigned.wait_while(&mut job, |job| job.is_none());
         }
         job.take()
     }
 
-    /// Removes a thread and requests another one if work waits.
     fn end(&self) {
         let mut state = self.state.lock();
         state.threads -= 1;
         if !state.waiting.is_empty() {
-            self.grow(state);
+            self.request_threads(state);
         }
     }
 }
 
-/// Starts the threads of a pool until it is dropped.
-fn grow_on_order(ordered: &mpsc::Receiver<()>, pool: &Weak<Shared>) {
-    while ordered.recv().is_ok() {
-        while pool.upgrade().is_some_and(|pool| pool.begin_some()) {
-            thread::sleep(BETWEEN);
+fn start_threads(requested: &mpsc::Receiver<()>, pool: &Weak<Shared>) {
+    while requested.recv().is_ok() {
+        while pool.upgrade().is_some_and(|pool| pool.start_batch()) {
+            thread::sleep(START_PAUSE);
         }
     }
 }
 
-fn text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let panic_text = panic.downcast_ref::<&str>().map(|panic_text| (*panic_text).to_owned());
+    panic_text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
 }
 
 #[cfg(test)]
@@ -340,10 +338,10 @@ mod tests {
     use super::*;
 
     fn threads() -> (Threads, Arc<AtomicUsize>) {
-        let gave_way = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&gave_way);
+        let has_lowered_priority = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&has_lowered_priority);
         (
-            Threads::that_give_way(
+            Threads::lowering_priority_when_long(
                 "test",
                 usize::MAX,
                 Arc::new(move || {
@@ -351,24 +349,22 @@ mod tests {
                 }),
                 1,
             ),
-            gave_way,
+            has_lowered_priority,
         )
     }
 
-    /// Regression: scans kept their priority until they had sent 128 KiB, and thirty scans that find nothing delayed
-    /// every other request by a tenth of a second.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn work_gives_way_once_it_is_long() {
-        let (threads, gave_way) = threads();
+        let (threads, has_lowered_priority) = threads();
         let short = threads.spawn(|| {
             CURRENT.with_borrow_mut(|current| current.as_mut().unwrap().next_check += Duration::from_secs(60));
             yield_if_long();
         });
         short.end().await.unwrap();
-        assert_eq!(gave_way.load(Ordering::Relaxed), 0);
+        assert_eq!(has_lowered_priority.load(Ordering::Relaxed), 0);
         let long = threads.spawn(|| {
             let begun = Instant::now();
-            while begun.elapsed() < SHORT {
+            while begun.elapsed() < LONG_WORK_AFTER {
                 std::hint::spin_loop();
             }
             yield_if_long();
@@ -378,21 +374,19 @@ mod tests {
             yield_if_long();
         });
         long.end().await.unwrap();
-        assert_eq!(gave_way.load(Ordering::Relaxed), 1);
+        assert_eq!(has_lowered_priority.load(Ordering::Relaxed), 1);
     }
 
     async fn id(threads: &Threads) -> ThreadId {
         threads.spawn(|| thread::current().id()).end().await.unwrap()
     }
 
-    /// Waits until `idle` threads are idle.
     fn settle(threads: &Threads, idle: usize) {
         while threads.0.state.lock().idle.len() != idle {
             thread::yield_now();
         }
     }
 
-    /// Waits until each piece of work has a thread.
     fn all_at_work(threads: &Threads) {
         while !threads.0.state.lock().waiting.is_empty() {
             thread::yield_now();
@@ -416,7 +410,6 @@ mod tests {
             settle(&threads, 5);
         }
         assert_eq!(seen.len(), 1, "the other four can end");
-        // Idle threads end although requests arrive continuously.
         while threads.0.state.lock().idle.len() > 1 {
             id(&threads).await;
         }
@@ -424,18 +417,18 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_thread_that_gave_way_ends_with_its_work() {
-        let (threads, gave_way) = threads();
+        let (threads, has_lowered_priority) = threads();
         let long = || {
-            give_way();
-            give_way();
+            lower_priority();
+            lower_priority();
             thread::current().id()
         };
         let first = threads.spawn(long).end().await.unwrap();
         let second = threads.spawn(long).end().await.unwrap();
-        assert!(first != second && gave_way.load(Ordering::Relaxed) == 2, "once each");
+        assert!(first != second && has_lowered_priority.load(Ordering::Relaxed) == 2, "once each");
         assert!(threads.0.state.lock().idle.is_empty());
-        give_way();
-        assert_eq!(gave_way.load(Ordering::Relaxed), 2, "a thread of others is left alone");
+        lower_priority();
+        assert_eq!(has_lowered_priority.load(Ordering::Relaxed), 2, "a thread of others is left alone");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -445,7 +438,7 @@ mod tests {
         let count = move || {
             counter.fetch_add(1, Ordering::Relaxed);
         };
-        let threads = Threads::that_always_give_way("test", 2, Arc::new(count), 1);
+        let threads = Threads::with_low_priority("test", 2, Arc::new(count), 1);
         let first = id(&threads).await;
         settle(&threads, 1);
         assert!(first == id(&threads).await && reply.load(Ordering::Relaxed) == 1);
@@ -459,13 +452,12 @@ mod tests {
         assert_eq!(reply.load(Ordering::Relaxed), 2, "each thread once");
     }
 
-    /// Regression: thirty threads of low priority were runnable on two processors, and delayed every wake-up of others.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn the_slot_of_a_work_is_released_at_its_end() {
         let (threads, _) = threads();
         for _ in 0..3 {
             let long = threads.spawn(|| {
-                CURRENT.with_borrow_mut(|current| current.as_mut().unwrap().next_check -= SHORT);
+                CURRENT.with_borrow_mut(|current| current.as_mut().unwrap().next_check -= LONG_WORK_AFTER);
                 yield_if_long();
                 CURRENT.with_borrow(|current| current.as_ref().unwrap().slot)
             });
@@ -478,8 +470,7 @@ mod tests {
         }
     }
 
-    /// A burst of short work uses few threads, because most of it finishes before more could start. Blocked work gets
-    /// all threads that it needs.
+    /// Blocked work gets all threads that it needs; a burst of short work uses few.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn threads_come_a_few_at_a_time() {
         let (threads, _) = threads();
@@ -493,15 +484,14 @@ mod tests {
         while threads.0.state.lock().threads > 0 {
             thread::yield_now();
         }
-        // The starting thread starts a few threads per step, regardless of the amount of waiting work.
         let mut state = threads.0.state.lock();
-        state.is_growing = true;
+        state.is_start_requested = true;
         state.waiting.extend((0..50).map(|_| Box::new(|| ()) as Job));
         drop(state);
-        assert!(threads.0.begin_some());
+        assert!(threads.0.start_batch());
         all_at_work(&threads);
-        assert!(threads.0.state.lock().threads <= BEGUN_TOGETHER);
-        assert!(!threads.0.begin_some(), "nothing waits any more");
+        assert!(threads.0.state.lock().threads <= START_BATCH);
+        assert!(!threads.0.start_batch(), "nothing waits any more");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -536,12 +526,10 @@ mod tests {
         for running in hanging {
             assert!(running.end().await.unwrap());
         }
-        // Idle threads end, and later work starts new ones.
         while threads.0.state.lock().threads > 0 {
             thread::yield_now();
         }
         id(&threads).await;
-        // A thread that started slowly can have caused a second one, which finds no work.
         while threads.busy() > 0 {
             thread::yield_now();
         }

@@ -10,27 +10,27 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// Time slice of a work while others wait.
-pub(super) const SLICE: Duration = Duration::from_millis(2);
+pub(super) const TIME_SLICE: Duration = Duration::from_millis(2);
 
 /// Time after which a slot is revoked, because its holder probably waits for a disk, a process or its client.
-const SLICE_MAX: Duration = Duration::from_millis(10);
+const REVOKE_AFTER: Duration = Duration::from_millis(10);
 
 /// Maximum time that a work waits. It then computes one step without a slot, and detects that its client has
 /// disconnected.
-const WAIT_MAX: Duration = Duration::from_millis(50);
+const SLOT_TIMEOUT: Duration = Duration::from_millis(50);
 
 pub(super) struct RunSlots {
-    most: usize,
+    slots_max: usize,
+    /// [`REVOKE_AFTER`] except in tests.
+    revoke_after: Duration,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Identifier of the last slot.
     next: u64,
     held: Vec<Held>,
-    /// Waiting works in the order of their arrival.
+    /// In order of arrival.
     waiting: VecDeque<Arc<Condvar>>,
 }
 
@@ -39,17 +39,16 @@ struct Held {
     since: Instant,
 }
 
-/// Identifies a slot that one work holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RunSlot(u64);
 
 impl RunSlots {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most: most.max(1), state: Mutex::default() }
+    pub(super) fn new(slots_max: usize) -> Self {
+        Self { slots_max: slots_max.max(1), revoke_after: REVOKE_AFTER, state: Mutex::default() }
     }
 
-    /// Called between two steps of a work: keeps `slot` during its time slice, or waits for another one. Returns `None`
-    /// if none was free in time.
+    /// Keeps `slot` during its time slice, or waits for another one. Must be called between two steps of a work.
+    /// Returns `None` after [`SLOT_TIMEOUT`].
     pub(super) fn next(&self, slot: Option<RunSlot>) -> Option<RunSlot> {
         let mut state = self.state.lock();
         let nothing_waits = state.waiting.is_empty();
@@ -57,41 +56,41 @@ impl RunSlots {
             if nothing_waits {
                 held.since = Instant::now();
             }
-            if held.since.elapsed() < SLICE {
+            if held.since.elapsed() < TIME_SLICE {
                 return slot;
             }
             slot.iter().for_each(|slot| state.release(*slot));
-        } else if nothing_waits && state.held.len() < self.most {
+        } else if nothing_waits && state.held.len() < self.slots_max {
             return Some(state.begin());
         }
         self.wait(state)
     }
 
-    /// Releases a slot. Must be called before its work waits for something else than a processor, and at its end.
+    /// Must be called at the end of the work, and before the work waits for anything but a processor.
     pub(super) fn release(&self, slot: RunSlot) {
         self.state.lock().release(slot);
     }
 
     fn wait(&self, mut state: MutexGuard<'_, State>) -> Option<RunSlot> {
-        let (joined, called) = (Instant::now(), Arc::new(Condvar::new()));
-        state.waiting.push_back(Arc::clone(&called));
+        let (joined, wakeup) = (Instant::now(), Arc::new(Condvar::new()));
+        state.waiting.push_back(Arc::clone(&wakeup));
         loop {
-            let is_first = state.waiting.front().is_some_and(|first| Arc::ptr_eq(first, &called));
-            if is_first && state.has_free(self.most) {
+            let is_first = state.waiting.front().is_some_and(|first| Arc::ptr_eq(first, &wakeup));
+            if is_first && state.has_free(self.slots_max, self.revoke_after) {
                 state.waiting.pop_front();
                 let slot = state.begin();
-                state.call_first();
+                state.wake_first_waiter();
                 return Some(slot);
             }
-            let end = joined + WAIT_MAX;
+            let end = joined + SLOT_TIMEOUT;
             if Instant::now() >= end {
-                state.waiting.retain(|other| !Arc::ptr_eq(other, &called));
-                state.call_first();
+                state.waiting.retain(|other| !Arc::ptr_eq(other, &wakeup));
+                state.wake_first_waiter();
                 return None;
             }
-            // Only the first waiter has to detect that a slot can be revoked.
+            // Only the first waiter detects that a slot can be revoked.
             let oldest = state.held.iter().map(|held| held.since).min().filter(|_| is_first);
-            called.wait_until(&mut state, oldest.map_or(end, |since| end.min(since + SLICE_MAX)));
+            wakeup.wait_until(&mut state, oldest.map_or(end, |since| end.min(since + self.revoke_after)));
         }
     }
 }
@@ -104,21 +103,20 @@ impl State {
     }
 
     fn release(&mut self, slot: RunSlot) {
-        if let Some(place) = self.held.iter().position(|held| held.id == slot.0) {
-            self.held.swap_remove(place);
-            self.call_first();
+        if let Some(position) = self.held.iter().position(|held| held.id == slot.0) {
+            self.held.swap_remove(position);
+            self.wake_first_waiter();
         }
     }
 
-    /// Returns true if a slot is free, after it has revoked those that are too old.
-    fn has_free(&mut self, most: usize) -> bool {
-        if self.held.len() >= most {
-            self.held.retain(|held| held.since.elapsed() < SLICE_MAX);
+    fn has_free(&mut self, slots_max: usize, revoke_after: Duration) -> bool {
+        if self.held.len() >= slots_max {
+            self.held.retain(|held| held.since.elapsed() < revoke_after);
         }
-        self.held.len() < most
+        self.held.len() < slots_max
     }
 
-    fn call_first(&self) {
+    fn wake_first_waiter(&self) {
         if let Some(first) = self.waiting.front() {
             first.notify_one();
         }
@@ -151,7 +149,7 @@ mod tests {
         let slots = RunSlots::new(1);
         let first = slots.next(None);
         assert_eq!(slots.next(first), first);
-        compute(SLICE);
+        compute(TIME_SLICE);
         assert_eq!(slots.next(first), first, "nothing waits");
         slots.release(first.unwrap());
         assert_ne!(slots.next(first), first, "it was released");
@@ -168,10 +166,9 @@ mod tests {
                     while steps < 20 {
                         slot = slots.next(slot);
                         if slot.is_some() {
-                            // A slot is revoked from a thread that gets no processor.
                             let others = active.fetch_add(1, Ordering::Relaxed);
                             assert!(others < 6);
-                            compute(SLICE / 10);
+                            compute(TIME_SLICE / 10);
                             active.fetch_sub(1, Ordering::Relaxed);
                             steps += 1;
                         }
@@ -211,25 +208,10 @@ mod tests {
 
     #[test]
     fn a_work_does_not_wait_for_long() {
-        let slots = RunSlots::new(1);
-        thread::scope(|scope| {
-            let holder = scope.spawn(|| {
-                let mut slot = slots.next(None);
-                let begun = Instant::now();
-                // Renewed so often that it is never too old; the slot is not released, against the rules.
-                while begun.elapsed() < 3 * WAIT_MAX {
-                    slots.state.lock().held.iter_mut().for_each(|held| held.since = Instant::now());
-                    thread::yield_now();
-                }
-                slot = slot.filter(|_| true);
-                slots.release(slot.unwrap());
-            });
-            while slots.state.lock().held.is_empty() {
-                thread::yield_now();
-            }
-            assert_eq!(slots.next(None), None);
-            holder.join().unwrap();
-        });
+        let slots = RunSlots { revoke_after: Duration::from_secs(3600), ..RunSlots::new(1) };
+        let slot = slots.next(None).unwrap();
+        assert_eq!(slots.next(None), None);
+        slots.release(slot);
         assert!(slots.state.lock().waiting.is_empty());
     }
 }

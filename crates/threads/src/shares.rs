@@ -1,38 +1,31 @@
 //! [`Shares`]: fair allocation of a limited number of units, such as processes, to several owners, so that none can
 //! exclude the others.
 //!
-//! An owner may take another unit as long as it holds less than twice as many as are free. A single owner gets two
-//! thirds of all units, the next one two thirds of the rest, and so on: a newcomer finds free units, however long the
-//! others keep theirs. (Network switches share their buffers in this way: dynamic thresholds.) Callers implement
-//! waiting and its order.
+//! An owner may take another unit while it holds less than twice as many as are free. A single owner gets two thirds of
+//! all units, the next one two thirds of the rest, and so on: a newcomer finds free units, however long the others keep
+//! theirs. (Network switches share their buffers in this way: dynamic thresholds.) Callers implement waiting and its
+//! order.
 //!
 //! Clients without an account hold at most half of all units, and users three quarters: many addresses must not exclude
 //! accounts, nor many accounts an administrator.
 
 use std::collections::HashMap;
 
-/// Ratio of held to free units up to which an owner may take another one.
 const SHARE: usize = 2;
 
-/// Rank of an owner: determines the part of all units that owners of this rank and below may hold together.
+/// Determines the part of all units that owners of this rank and below may hold together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rank {
-    /// Half.
     Anonymous,
-    /// Three quarters.
     User,
-    /// All.
     Admin,
 }
 
-/// An owner: an account, an address or a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
-    /// Distinguishes owners of one rank.
     pub number: u64,
-    /// Rank of the owner.
     pub rank: Rank,
-    /// Distinguishes what an owner works on, such as databases; 0 if that is not known. Units are shared between owners, and
+    /// Distinguishes what an owner works on, such as databases; 0 if unknown. Units are shared between owners, and
     /// those of an owner between its parts.
     pub part: u64,
 }
@@ -48,14 +41,12 @@ impl Owner {
 }
 
 impl From<u64> for Owner {
-    /// Returns an owner that may hold all units.
     fn from(number: u64) -> Self {
         Self { number, rank: Rank::Admin, part: 0 }
     }
 }
 
 impl Rank {
-    /// Returns the number of units that owners of this rank and below may hold together, at least one.
     fn of(self, capacity: usize) -> usize {
         match self {
             Self::Anonymous => capacity.div_ceil(2),
@@ -65,7 +56,6 @@ impl Rank {
     }
 }
 
-/// Allocation of a number of units.
 #[derive(Debug)]
 pub struct Shares {
     capacity: usize,
@@ -80,7 +70,6 @@ impl Shares {
         Self { capacity: capacity.max(1), taken: 0, held: HashMap::new() }
     }
 
-    /// Takes a unit if `owner` may. A caller without owner may take any free unit.
     pub fn try_take(&mut self, owner: Option<Owner>) -> bool {
         let free = owner.map_or(self.capacity, |owner| owner.rank.of(self.capacity)).saturating_sub(self.taken);
         if free == 0 || owner.is_some_and(|owner| !self.may_take(owner, free)) {
@@ -93,7 +82,7 @@ impl Shares {
         true
     }
 
-    /// The units that an owner may still take are shared between its parts as all units are between owners.
+    /// The parts of an owner share the units that it may still take, as owners share all units.
     fn may_take(&self, owner: Owner, free: usize) -> bool {
         let held = |owner: Owner| self.held.get(&owner).copied().unwrap_or(0);
         let limit = SHARE * free;
@@ -101,7 +90,6 @@ impl Shares {
         whole < limit && (owner.part == 0 || held(owner) < SHARE * (limit - whole).div_ceil(SHARE + 1))
     }
 
-    /// Releases a unit that was taken for `owner`.
     pub fn give_back(&mut self, owner: Option<Owner>) {
         self.taken = self.taken.saturating_sub(1);
         for key in owner.iter().flat_map(|owner| owner.keys()) {
@@ -113,13 +101,11 @@ impl Shares {
         }
     }
 
-    /// Returns the number of free units.
     #[must_use]
     pub fn free(&self) -> usize {
         self.capacity - self.taken
     }
 
-    /// Returns the number of taken units.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.taken
@@ -130,7 +116,7 @@ impl Shares {
 mod tests {
     use super::*;
 
-    /// Returns the units of each of several owners that arrive in order and take as many as they may.
+    /// Units of each of several owners that arrive in order and take as many as they can.
     fn shares(capacity: usize, owners: u64) -> Vec<usize> {
         let mut shares = Shares::new(capacity);
         let all = |owner: u64| {
@@ -144,7 +130,6 @@ mod tests {
         assert_eq!(shares(24, 4), [16, 6, 2, 0]);
         assert_eq!(shares(100, 6), [67, 22, 8, 2, 1, 0]);
         assert_eq!(shares(64, 5), [43, 14, 5, 2, 0]);
-        // Few units go to the first owners.
         assert_eq!(shares(1, 2), [1, 0]);
         assert_eq!(shares(2, 2), [2, 0]);
         assert_eq!(shares(3, 3), [2, 1, 0]);
@@ -179,7 +164,6 @@ mod tests {
         assert_eq!(take(Rank::Anonymous, 0..50), 8);
         assert_eq!(take(Rank::User, 0..50), 4);
         assert_eq!(take(Rank::Admin, 0..1), 3);
-        // A single unit is available to any of them.
         assert!(Shares::new(1).try_take(Some(Owner { number: 1, rank: Rank::Anonymous, part: 0 })));
     }
 
@@ -190,11 +174,9 @@ mod tests {
         assert_eq!((take(1, 9), take(2, 9)), (4, 2));
         assert_eq!(take(3, 1), 0);
         shares.give_back(Some(1.into()));
-        // The owners that hold units get no more, but a new one does.
         assert!(!shares.try_take(Some(1.into())) && !shares.try_take(Some(2.into())));
         assert!(shares.try_take(Some(3.into())));
         assert_eq!((shares.free(), shares.taken()), (0, 6));
-        // A caller without owner takes the last one.
         shares.give_back(Some(2.into()));
         assert!(shares.try_take(None) && !shares.try_take(None));
         shares.give_back(None);

@@ -1,6 +1,6 @@
 //! Certificates, keys and trust of TLS connections, from PEM text. Main function: [`client_config`].
 //!
-//! Errors are texts without the name of a file or a setting, which the callers add.
+//! Error texts name neither the file nor the setting, because only the callers can name these.
 
 use std::sync::Arc;
 
@@ -10,31 +10,23 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-/// A certificate with its chain, and its key.
 pub type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// The servers that a client accepts.
 #[derive(Clone, Debug, Default)]
 pub enum Trust {
-    /// Servers whose certificate was issued by an authority that browsers trust.
     #[default]
     Web,
-    /// Servers whose certificate was issued by one of these authorities.
     Authorities(RootCertStore),
-    /// Servers with any certificate. The connection is encrypted, but the peer is not authenticated.
+    /// Any server. The connection is encrypted, but the peer is not authenticated.
     AnyCertificate,
 }
 
-/// The cryptography of all connections.
 #[must_use]
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// Creates the configuration of a client, with a client certificate if `identity` is given.
-///
-/// # Errors
-/// Fails if the key does not match the certificate.
+/// Uses `identity` as the client certificate. Fails if its key does not match the certificate.
 pub fn client_config(trust: &Trust, identity: Option<&Identity>) -> Result<ClientConfig, String> {
     let provider = provider();
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -59,20 +51,14 @@ pub fn client_config(trust: &Trust, identity: Option<&Identity>) -> Result<Clien
     }
 }
 
-/// Reads at least one certificate.
-///
-/// # Errors
-/// Fails if the text is not PEM or has no certificate.
+/// Reads at least one certificate. Fails if the text is not PEM or has no certificate.
 pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let certificates = certificates.map_err(|error| format!("it is not PEM: {error}"))?;
     if certificates.is_empty() { Err("it contains no certificate".to_owned()) } else { Ok(certificates) }
 }
 
-/// Reads the certificates of at least one authority.
-///
-/// # Errors
-/// Fails if the text is not PEM, has no certificate, or has one that is not an authority's.
+/// Reads at least one certificate. Fails as [`certificates`], or if a certificate is not that of an authority.
 pub fn authorities(pem: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(pem)? {
@@ -81,9 +67,6 @@ pub fn authorities(pem: &[u8]) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Reads a key.
-///
-/// # Errors
 /// Fails if the text has no key, or an encrypted one.
 pub fn key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     let has = |mark: &[u8]| pem.windows(mark.len()).any(|window| window == mark);
@@ -95,7 +78,7 @@ pub fn key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| format!("it contains no key: {error}"))
 }
 
-/// Accepts all certificates. Signatures of the handshake are still verified, so the server has the certificate's key.
+/// Signatures of the handshake are still verified, so the server has the key of its certificate.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -1,7 +1,8 @@
 //! Measures the cost of an index in addition to scanning and mapping: builds one with `_sum` over small documents in
-//! memory, with a map function written in Rust, then queries ranges and groups.
+//! memory, with a map function in Rust, then queries ranges and groups.
 //!
-//! `cargo run --release -p settee-views --example tree_throughput [documents] [threads] [milliseconds between checkpoints]`
+//! `cargo run --release -p settee-views --example tree_throughput [documents] [threads] [milliseconds between
+//! checkpoints]`
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,10 +22,9 @@ use settee_views::{
     Clock, End, Header, Inclusion, Keys, MapRow, Reduce, ReduceRow, RowSink, Settings, Start, Urgency, ViewQuery, Views,
 };
 
-/// Time of map functions, in nanoseconds.
 static MAPPING_NS: AtomicU64 = AtomicU64::new(0);
 
-/// A language whose only map function is `emit([year, month], score)`.
+/// Its only map function is `emit([year, month], score)`.
 struct Native;
 
 impl Language for Native {
@@ -90,7 +90,6 @@ impl RowSink for Count {
 fn write(database: &Arc<Database>, from: u64, to: u64) {
     let mut hasher = RevisionHasher::default();
     let update = |number: u64| {
-        // Unordered ids, like random ones.
         let id = format!("{:016x}{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15), number);
         let (year, month) = (2010 + number % 7, 1 + number / 7 % 12);
         let text = format!(

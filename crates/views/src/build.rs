@@ -1,5 +1,4 @@
-//! Updating the indexes of a design document: their selection, the right to build, the number of passes, and early
-//! termination.
+//! Updates of the indexes of a design document: selection of the indexes, right to build, passes, and cancellation.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,8 +20,8 @@ use crate::indexer::{Pass, PassIndex, attach};
 use crate::pace::{self, Urgency};
 use crate::shared::{About, Core};
 
-/// Maximum number of retries of a build after a commit by another process, or after the engine was reopened. A retry
-/// continues at the last commit.
+/// A build is retried after a commit by another process, or after the engine was reopened. It continues at the last
+/// commit.
 const RETRIES_MAX: u32 = 1000;
 
 struct Build<'a> {
@@ -31,11 +30,10 @@ struct Build<'a> {
     indexes: &'a DatabaseIndexes,
     rights: &'a [Right<'a>],
     urgency: Urgency,
-    /// Number of cancellations of builds of the design document at the start of this one.
     cancels: u64,
 }
 
-/// The right to build an index: among the threads of this process, and among processes.
+/// The right to build an index, among the threads of this process and among processes.
 struct Right<'a> {
     definition: &'a IndexDefinition,
     guard: BuildGuard,
@@ -48,8 +46,9 @@ struct Wanted<'a> {
 }
 
 impl Core {
-    /// Builds an index so that it shows the database at `update_seq` or later and has all reduce functions of `ddoc`,
-    /// or waits for a concurrent build. Other lagging indexes of the design document without a build are included.
+    /// Builds an index until it shows the database at `update_seq` or later and has all reduce functions of `ddoc`, or
+    /// waits for a concurrent build. The build includes other lagging indexes of the design document that have no
+    /// build.
     pub(crate) fn advance(
         &self,
         host: &dyn IndexHost,
@@ -70,7 +69,6 @@ impl Core {
         let guard = match self.handle(host, signature)?.acquire_build_while(&mut || Ok(cancellation.check()?)) {
             Ok(Acquired::Build(guard)) => guard,
             Ok(Acquired::Over) => return Ok(()),
-            // The build was paused, and resumed before the end of the wait.
             Err(ViewError::Paused) if !self.control(host, &indexes, &ddoc.id)?.is_paused => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -95,7 +93,8 @@ impl Core {
             }
             let build = Build { host, ddoc, indexes: &indexes, rights: &rights, urgency, cancels: control.cancels };
             result = self.build(&build, update_seq);
-            // If another process has replaced the shard, it cannot be used; this is detected at the start.
+            // The shard is unusable, for example because another process has replaced it. The next attempt detects this
+            // at its start.
             let must_reset = matches!(
                 result,
                 Err(ViewError::Contended | ViewError::Storage(StorageError::Interrupted(_) | StorageError::Dropped))
@@ -103,7 +102,7 @@ impl Core {
             if !must_reset {
                 break;
             }
-            // A new claim, so that numbers of nodes are never reused.
+            // The retry needs a new claim because node numbers must not be reused.
             rights.iter_mut().for_each(|right| right.claimed = None);
         }
         self.end(host, &indexes, rights, &result)?;
@@ -113,7 +112,6 @@ impl Core {
         result.map(drop)
     }
 
-    /// Acquires the right to build other lagging indexes of a design document.
     fn take_along<'a>(
         &self,
         host: &dyn IndexHost,
@@ -141,8 +139,7 @@ impl Core {
         Ok(())
     }
 
-    /// Claims the build among processes, and waits while another one holds the claim. `None` if the other one has built
-    /// the index.
+    /// Waits while another process holds the claim. Returns `None` if that process has built the index.
     fn claim(&self, build: &Build<'_>, wanted: &Wanted<'_>) -> Result<Option<Claimed>> {
         let engine = build.host.engine();
         let handle = build.rights[0].guard.handle();
@@ -150,7 +147,6 @@ impl Core {
         if let Some(claimed) = Claimed::try_new(engine, shard)? {
             return Ok(Some(claimed));
         }
-        // The background task retries by itself.
         if build.urgency == Urgency::Background {
             return Err(ViewError::Stopped);
         }
@@ -159,7 +155,6 @@ impl Core {
             self.check(build)?;
             match handle.store().meta(&*handle.store().snapshot()?) {
                 Ok(Some(meta)) if meta.is_current(&wanted.definition.reduces, wanted.update_seq) => return Ok(None),
-                // The index now has another shard.
                 Err(ViewError::Storage(StorageError::Dropped)) => return Ok(None),
                 meta => drop(meta?),
             }
@@ -170,7 +165,6 @@ impl Core {
         }
     }
 
-    /// Releases the rights, and notifies waiters of the result.
     fn end(
         &self,
         host: &dyn IndexHost,
@@ -183,7 +177,7 @@ impl Core {
                 Ok(unusable) if unusable.contains(&definition.signature) => {
                     self.reset_index(host, indexes, definition.signature, guard)?;
                 }
-                // Another process builds it: waiters check the result themselves.
+                // Another process builds the index: waiters check its state themselves.
                 _ if claimed.is_none() => guard.finish(Ok(())),
                 result => guard.finish(result.as_ref().map(drop).map_err(Clone::clone)),
             }
@@ -191,7 +185,6 @@ impl Core {
         Ok(())
     }
 
-    /// Replaces an index whose shard is unusable by an empty one.
     fn reset_index(
         &self,
         host: &dyn IndexHost,
@@ -210,14 +203,14 @@ impl Core {
         RunDirectory::new(&self.settings.run_directory, shard).remove()
     }
 
-    /// Builds indexes in as few passes as possible. Returns those that must be rebuilt from scratch; then nothing was
-    /// done.
+    /// Builds indexes in as few passes as possible. If indexes must be rebuilt from scratch, it only returns their
+    /// signatures.
     fn build(&self, build: &Build<'_>, update_seq: u64) -> Result<Vec<Signature>> {
         let Build { host, ddoc, rights, .. } = *build;
         self.check(build)?;
         let _urgent = self.pace.begin(build.urgency);
         let language = self.language(ddoc)?;
-        // Read after the right to build was acquired, so that no index is ahead of the snapshot.
+        // The snapshot must be newer than the right to build: otherwise an index may be ahead of it.
         let database = host.read()?;
         let mut lagging: Vec<(&IndexDefinition, PassIndex<'_>)> = Vec::new();
         let mut unusable = Vec::new();
@@ -247,7 +240,7 @@ impl Core {
     }
 
     /// Prepares an index for a pass: applies the checkpoint of an interrupted load, and adds all reduce functions of
-    /// the design document. `None` if it must be rebuilt, for example because it missed purges up to
+    /// the design document. Returns `None` if the index must be rebuilt, for example because it missed purges up to
     /// `purges_forgotten`.
     fn open<'a>(
         &self,
@@ -274,7 +267,6 @@ impl Core {
                 resume(index, &checkpoint, language, limits, self.settings.memory_bytes, purges_forgotten)?;
                 index = again()?;
             }
-            // The existing files belong to no checkpoint.
             None => index.directory.remove()?,
         }
         let reduces = with_reduces(&index.meta, definition);
@@ -315,7 +307,6 @@ impl Core {
         pass.run(indexes.into_iter().map(|(_, index)| index).collect())
     }
 
-    /// Paces a thread of a build, and returns an error if the build must stop.
     fn rest(&self, build: &Build<'_>, pace_state: &mut pace::PaceState, bytes: u64) -> Result<()> {
         let is_awaited = || build.rights.iter().any(Right::is_awaited);
         if build.urgency == Urgency::Background {
@@ -332,7 +323,6 @@ impl Core {
         match control.cancels == build.cancels {
             false => Err(ViewError::Cancelled),
             true if control.is_paused => Err(ViewError::Paused),
-            // Another process may have taken over the claim.
             true if !claimed(build.rights).all(Right::is_held) => Err(ViewError::Contended),
             true => Ok(()),
         }
@@ -363,19 +353,17 @@ impl Right<'_> {
         self.claimed.as_ref().is_some_and(Claimed::is_held)
     }
 
-    /// Returns true if a client waits for the index, in this or in another process.
     fn is_awaited(&self) -> bool {
         self.guard.handle().activity().1 > 0 || self.claimed.as_ref().is_some_and(Claimed::is_awaited)
     }
 }
 
-/// Returns the rights that include a claim among processes.
 fn claimed<'r, 'a>(rights: &'r [Right<'a>]) -> impl Iterator<Item = &'r Right<'a>> {
     rights.iter().filter(|right| right.claimed.is_some())
 }
 
-/// Groups lagging indexes into passes over the changes. An index that is slightly ahead processes some changes again,
-/// which costs less than a separate pass. Indexes without rows need no removal of rows, so they form separate passes.
+/// Groups lagging indexes into passes. An index that is slightly ahead processes some changes again, because that costs
+/// less than a separate pass. Indexes without rows form separate passes, because they need no removal of rows.
 fn passes<'a>(mut lagging: Vec<Lagging<'a>>, update_seq: u64) -> Vec<Vec<Lagging<'a>>> {
     lagging.sort_by_key(|(_, index)| index.meta.update_seq);
     let mut passes: Vec<Vec<Lagging<'_>>> = Vec::new();
@@ -398,7 +386,6 @@ type Lagging<'a> = (&'a IndexDefinition, PassIndex<'a>);
 /// An index joins the pass of another one if the work of that one is at least this multiple of its lead.
 const AHEAD_PART: u64 = 8;
 
-/// Returns the reduce functions of an index, including those that a design document requires.
 fn with_reduces(meta: &Meta, definition: &IndexDefinition) -> Vec<Arc<str>> {
     let new = definition.reduces.iter().filter(|reduce| meta.aggregate(reduce).is_none());
     meta.reduces.iter().chain(new).cloned().collect()

@@ -1,4 +1,4 @@
-//! [`Handle`]: an index in memory, and the exclusive right to build it. One thread builds, others wait and share the
+//! [`Handle`]: an index in memory with an exclusive right to build it. One thread builds; the others wait for its
 //! result.
 
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use settee_design::CANCELLATION_INTERVAL;
 /// An index with the store `S` and errors of type `E`.
 pub struct Handle<S, E> {
     store: S,
-    /// Time of the last use.
     used_us: AtomicU64,
     state: Mutex<State<E>>,
     idle: Condvar,
@@ -20,9 +19,7 @@ struct State<E> {
     is_building: bool,
     waiting: u64,
     builds: u64,
-    /// Error of the last build, if it failed.
     failure: Option<E>,
-    /// The shard was removed: the handle is obsolete.
     is_retired: bool,
 }
 
@@ -32,7 +29,7 @@ impl<E> Default for State<E> {
     }
 }
 
-/// A build ended without reporting its result.
+/// A builder dropped its guard without a result.
 #[derive(Clone, Copy, Debug)]
 pub struct Abandoned;
 
@@ -43,11 +40,11 @@ where
 {
     /// The caller has the right to build.
     Build(BuildGuard<S, E>),
-    /// Another thread has built or removed it.
+    /// Another thread has built or removed the index.
     Over,
 }
 
-/// The right to build an index. If it is dropped without a result, the build counts as stopped.
+/// The right to build an index. Dropping it without a result reports [`Abandoned`] to the waiters.
 pub struct BuildGuard<S, E>
 where
     E: Clone + From<Abandoned>,
@@ -57,7 +54,7 @@ where
 }
 
 impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
-    /// Creates a handle without a build.
+    /// Creates an idle handle.
     pub fn new(store: S) -> Self {
         Self { store, used_us: AtomicU64::new(0), state: Mutex::default(), idle: Condvar::new() }
     }
@@ -77,18 +74,12 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
         &self.store
     }
 
-    /// Acquires the right to build, or waits for the current build.
-    ///
-    /// # Errors
-    /// The error of the awaited build.
+    /// Acquires the right to build, or waits for the current build and returns its error.
     pub fn acquire_build(self: &Arc<Self>) -> Result<Acquired<S, E>, E> {
         self.acquire_build_while(&mut || Ok(()))
     }
 
-    /// As [`Self::acquire_build`], and calls `check` while it waits.
-    ///
-    /// # Errors
-    /// The error of the awaited build, or of `check`.
+    /// As [`Self::acquire_build`]; an error of `check`, which is called periodically, ends the wait.
     pub fn acquire_build_while(
         self: &Arc<Self>,
         check: &mut dyn FnMut() -> Result<(), E>,
@@ -101,11 +92,8 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
         Ok(Acquired::Over)
     }
 
-    /// Waits while another thread builds, and calls `check` at least every [`CANCELLATION_INTERVAL`]. `builds` must be
-    /// the number of builds before ([`Handle::builds`]).
-    ///
-    /// # Errors
-    /// The error of the build, or of `check`.
+    /// Waits for the end of a build and returns its error. `builds` must be the result of [`Handle::builds`] before it.
+    /// Calls `check` at least every [`CANCELLATION_INTERVAL`]; its error ends the wait.
     pub fn wait_for_build(&self, builds: u64, check: &mut dyn FnMut() -> Result<(), E>) -> Result<(), E> {
         let mut state = self.state.lock();
         state.waiting += 1;
@@ -117,7 +105,7 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
         state.waiting -= 1;
         checked?;
         match &state.failure {
-            // The result of a later build than the awaited one is irrelevant.
+            // The result of a later build is irrelevant.
             Some(failure) if state.builds == builds + 1 => Err(failure.clone()),
             _ => Ok(()),
         }
@@ -128,7 +116,7 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
         self.state.lock().builds
     }
 
-    /// Acquires the right to build if it is free and the index was not removed.
+    /// Returns `None` if the right is taken or the index was removed.
     #[must_use]
     pub fn try_build(self: &Arc<Self>) -> Option<BuildGuard<S, E>> {
         let mut state = self.state.lock();
@@ -160,7 +148,7 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
 }
 
 impl<S, E: Clone + From<Abandoned>> BuildGuard<S, E> {
-    /// Returns the index.
+    /// Returns the index that is being built.
     pub fn handle(&self) -> &Arc<Handle<S, E>> {
         &self.handle
     }

@@ -1,12 +1,10 @@
-//! [`Claims`]: coordination of index builds among the processes that serve a store. One process builds an index; the
-//! others wait for its commits, and take over if it fails.
+//! [`Claims`] coordinates index builds among the processes of a store. One process builds an index; the others wait for
+//! its commits, and take over if it fails. Waiters announce themselves, so that a background build runs at full speed
+//! while a client waits in any process.
 //!
-//! Waiters announce themselves, so that a background build runs at full speed while any process has a waiting client.
-//!
-//! Commits to an index are fenced by its version, so correctness does not depend on claims: concurrent builds only
-//! waste work. Numbers of nodes and files do depend on them, because readers cache nodes by number. Therefore numbers
-//! start with the epoch of the claim under which they are allocated, so a number used by a builder that has lost its
-//! claim is never reused by another one.
+//! Index commits are fenced by the shard version, so concurrent builds only waste work. Node and file numbers must be
+//! unique because readers cache nodes by number. Therefore they start with the epoch of the claim: a builder that lost
+//! its claim cannot use a number of its successor.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -16,24 +14,22 @@ use parking_lot::{Condvar, Mutex};
 use settee_storage::members::Claim;
 use settee_storage::{Engine, Result, Shard};
 
-/// Number of bits for numbers allocated under one claim.
 const NUMBERS_BITS: u32 = 24;
 
 /// Initial and maximum interval at which a waiter checks that the building process is alive.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(250);
 
-/// Number of commits after which a waiter announces itself again.
 const COMMITS_PER_ANNOUNCEMENT: u32 = 16;
 
-/// A claim on the build of an index. It is released when dropped.
+/// A claim on the build of an index, released on drop.
 pub struct Claimed {
     engine: Arc<dyn Engine>,
     claim: Claim,
 }
 
 impl Claimed {
-    /// Claims the build of the index in `shard`; `None` while another process holds the claim.
+    /// Claims the build of the index in `shard`. Returns `None` while another process holds the claim.
     pub fn try_new(engine: &Arc<dyn Engine>, shard: Shard) -> Result<Option<Self>> {
         let claim = engine.members().claim(&key(shard))?;
         Ok(claim.map(|claim| Self { engine: Arc::clone(engine), claim }))
@@ -51,17 +47,17 @@ impl Claimed {
         self.engine.members().is_awaited(&self.claim)
     }
 
-    /// Returns the smallest number that was not allocated under an earlier claim. With a single process it is always 0.
+    /// Returns the first number of the claim, which no earlier claim has used. With a single process it is always 0.
     #[must_use]
     pub fn first_number(&self) -> u64 {
-        // Sufficient for the epochs of many years.
+        // The maximum suffices for the epochs of many years.
         self.claim.epoch.saturating_sub(1).min(u64::MAX >> (NUMBERS_BITS + 1)) << NUMBERS_BITS
     }
 }
 
 impl Drop for Claimed {
     fn drop(&mut self) {
-        // A claim that cannot be released ends with this process.
+        // If the release fails, the claim expires with this process.
         let _ = self.engine.members().release(&self.claim);
     }
 }
@@ -97,20 +93,18 @@ impl CommitNotifications {
     }
 }
 
-/// A client that waits for commits of other processes to an index.
+/// Observes the commits of other processes to an index.
 pub struct Watch<'a> {
     engine: &'a dyn Engine,
     notifications: Arc<CommitNotifications>,
     shard: Shard,
-    /// Number of commits that the last wait has observed.
     commits: u64,
     check_interval: Duration,
-    /// Waits that ended with a commit, since the last announcement.
     unannounced_commits: u32,
 }
 
 impl Claims {
-    /// Observes commits to the index in `shard` from now on. `engine` must always be the same.
+    /// Observes commits to the index in `shard`. The caller must always pass the same `engine`.
     pub fn watch<'a>(&self, engine: &'a dyn Engine, shard: Shard) -> Watch<'a> {
         let notifications = self.notifications.get_or_init(|| {
             let notifications = Arc::<CommitNotifications>::default();
@@ -142,7 +136,7 @@ impl Claims {
 }
 
 impl Watch<'_> {
-    /// Waits for a commit since the last wait, or for a timeout, because the end of a process is not a commit. After a
+    /// Waits for a commit since the last wait, or for a timeout, because a failed process makes no commit. After a
     /// timeout the wait is announced to the building process.
     pub fn wait(&mut self) {
         let mut waiting = self.notifications.waiting.lock();
@@ -150,14 +144,12 @@ impl Watch<'_> {
         let is_unchanged = |waiting: &mut HashMap<Shard, Waiting>| commits(waiting) == self.commits;
         let over = self.notifications.changed.wait_while_for(&mut waiting, is_unchanged, self.check_interval);
         self.commits = commits(&waiting);
-        // The interval grows while there are no commits.
         self.check_interval =
             if over.timed_out() { (2 * self.check_interval).min(CHECK_INTERVAL_MAX) } else { CHECK_INTERVAL };
         drop(waiting);
         self.unannounced_commits += 1;
         if over.timed_out() || self.unannounced_commits >= COMMITS_PER_ANNOUNCEMENT {
             self.unannounced_commits = 0;
-            // If the announcement fails, the wait takes a little longer.
             let _ = self.engine.members().announce_wait(&key(self.shard));
         }
     }
@@ -196,7 +188,6 @@ mod tests {
             assert!(claimed.first_number() >= least);
             least = claimed.first_number() + 1000;
         }
-        // Without earlier claims, numbers start at 0.
         let new: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
         assert_eq!(Claimed::try_new(&new, Shard(9)).unwrap().unwrap().first_number(), 0);
     }

@@ -1,4 +1,4 @@
-//! [`Clock`]: the time, supplied by the owner of the real clock.
+//! [`Clock`]: the source of time, supplied by the caller.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ impl Clock {
         Self::new(|| 0)
     }
 
-    /// Returns the time.
+    /// Returns the time in microseconds.
     #[must_use]
     pub fn now_us(&self) -> u64 {
         (self.0)()

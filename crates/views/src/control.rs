@@ -1,7 +1,6 @@
-//! [`BuildControl`]: pausing, resuming and cancelling the builds of a design document, and their state.
-//!
-//! Pauses and cancellations are stored in the database: they apply to all processes, and survive restarts. A paused or
-//! stopped build keeps its progress; a cancelled one loses what is not in its index yet, and background builds skip the
+//! [`BuildControl`]: pause, resumption and cancellation of the builds of a design document, and their state. Pauses and
+//! cancellations are stored in the database, so they apply to all processes and survive restarts. A paused build keeps
+//! its progress. A cancelled build discards the progress that is not in its index; background builds then skip the
 //! indexes until a query needs them or their definition changes.
 
 use std::sync::Arc;
@@ -21,13 +20,13 @@ use crate::shared::Core;
 /// State of the builds of a design document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildState {
-    /// Summary of the states of the indexes.
+    /// Greatest status of the indexes.
     pub status: BuildStatus,
     /// Update sequence that all indexes have reached.
     pub update_seq: u64,
-    /// Update sequence that they would reach with the checkpoint of an interrupted or long build; absent without one.
+    /// Update sequence after applying the checkpoint of an interrupted or long build, if one exists.
     pub checkpoint_seq: Option<u64>,
-    /// Number of changes that the last index is behind.
+    /// Number of changes by which the most outdated index is behind.
     pub updates_pending: u64,
     /// Number of waiting queries.
     pub waiting_clients: u64,
@@ -54,18 +53,18 @@ impl BuildState {
     }
 }
 
-/// Summary of the state of builds. The state of several indexes is the greatest of theirs.
+/// State of builds. The state of several indexes is the greatest one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BuildStatus {
     /// All indexes are current.
     Current,
-    /// The indexes lag, and the last build was cancelled or failed.
+    /// The indexes are behind, and background builds skip them after a cancellation or a failure.
     Resting,
-    /// The indexes lag, and no build is running.
+    /// The indexes are behind, and no build is running.
     Lagging,
     /// A build is running.
     Building,
-    /// Builds are paused.
+    /// An administrator has paused the builds.
     Paused,
 }
 
@@ -83,7 +82,6 @@ impl BuildStatus {
     }
 }
 
-/// Time for which background builds are not retried after a failure.
 const REST_US: u64 = 60_000_000;
 
 fn paused_note(ddoc: &str) -> String {
@@ -94,11 +92,9 @@ fn cancelled_note(ddoc: &str) -> String {
     format!("cancelled/{ddoc}")
 }
 
-/// Stored record of the cancellations of a design document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cancelled {
     count: u64,
-    /// Signature of the indexes that background builds skip since.
     resting: Option<Signature>,
 }
 
@@ -122,7 +118,7 @@ impl Cancelled {
 }
 
 impl DatabaseIndexes {
-    /// Returns the cached control of the builds of a design document, unless another process may have changed it.
+    /// Returns the cached control unless another process may have changed it.
     fn known_control(&self, host: &dyn IndexHost, ddoc: &Arc<str>) -> Option<BuildControl> {
         let elsewhere = host.changes_elsewhere();
         self.controls.lock().get(ddoc).filter(|control| control.elsewhere == elsewhere).copied()
@@ -146,8 +142,7 @@ fn read_control(host: &dyn IndexHost, indexes: &DatabaseIndexes, ddoc: &Arc<str>
 }
 
 impl Core {
-    /// Returns the control of the builds of a design document: the stored part, also by other processes, and the local
-    /// part.
+    /// Returns the stored control, which applies to all processes, combined with the local one.
     pub(crate) fn control(
         &self,
         host: &dyn IndexHost,
@@ -157,7 +152,6 @@ impl Core {
         if let Some(control) = indexes.known_control(host, ddoc) {
             return Ok(control);
         }
-        // The lock prevents that a concurrent change is overwritten.
         let _changing = indexes.changing.lock();
         read_control(host, indexes, ddoc)
     }
@@ -199,7 +193,7 @@ impl Core {
             control.cancels += 1;
             control.rest = Some((signature, u64::MAX));
         })?;
-        // Indexes with a running build, here or elsewhere, are cleared by that build.
+        // A running build, here or in another process, clears its own indexes.
         for definition in definitions {
             let handle = self.handle(host, definition.signature)?;
             if let Some(guard) = handle.try_build() {
@@ -214,12 +208,11 @@ impl Core {
         Ok(())
     }
 
-    /// Makes background builds skip the indexes of a design document for a while, because a build has failed.
     pub(crate) fn rest_after_failure(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
         let signature = Signature::of_all(&definitions(host.layout(), ddoc));
         let until_us = self.clock().now_us().saturating_add(REST_US);
         self.change_control(host, &ddoc.id, |control| {
-            // A cancellation lasts longer.
+            // A cancellation has no end and must remain.
             if control.rest.is_none_or(|(resting, until)| resting != signature || until < until_us) {
                 control.rest = Some((signature, until_us));
             }
@@ -233,8 +226,8 @@ impl Core {
         }
     }
 
-    /// Returns the number of changes that the indexes of a design document are behind, if a background build should
-    /// update them: no build is running, and they are not skipped.
+    /// Returns the number of changes by which the indexes are behind, or `None` if no background build should update
+    /// them.
     pub(crate) fn lag(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<Option<u64>> {
         let state = self.build_state(host, ddoc)?;
         Ok((state.status == BuildStatus::Lagging).then_some(state.updates_pending))
@@ -279,7 +272,6 @@ impl Core {
         })
     }
 
-    /// Returns the progress of the oldest running pass over the indexes of a design document.
     pub(crate) fn progress(&self, host: &dyn IndexHost, ddoc: &str) -> Option<(u64, u64, Option<u64>)> {
         let kind = TaskKind::Indexer { database: host.name().to_owned(), design_document: ddoc.to_owned() };
         let task = self.tasks().list().into_iter().find(|task| task.kind == kind)?;

@@ -1,4 +1,4 @@
-//! The design documents of a database, including attached modules, for which indexes are kept.
+//! Design documents of a database, including attached modules, whose indexes are maintained.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use settee_model::json::Json;
 
 use crate::error::{Result, ViewError};
 
-/// Returns all valid design documents, including losing conflicting revisions, which may win again. Among those with
-/// one id the winner is first.
+/// Returns all valid design documents, including conflicting revisions, which may win again. The winner precedes the
+/// others with its id.
 pub fn design_documents(database: &Arc<Database>) -> Result<Vec<DesignDocument>> {
     let view = database.read()?;
     let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };
@@ -28,7 +28,7 @@ pub fn design_documents(database: &Arc<Database>) -> Result<Vec<DesignDocument>>
             if !view.read_body(stored, &mut body)? {
                 continue;
             }
-            // An invalid one, for example from a replication, needs no index.
+            // An invalid design document, for example from a replication, has no index.
             if let Ok(mut design) = DesignDocument::parse(&id, Json::trusted(body).value()) {
                 embed_modules(&view, stored, &mut design)?;
                 designs.push(design);
@@ -40,7 +40,7 @@ pub fn design_documents(database: &Arc<Database>) -> Result<Vec<DesignDocument>>
 
 const MODULE_BYTES_MAX: u64 = 8 << 20;
 
-/// Embeds the modules that are attached to `design`, whose revision is `stored`, where its language expects them.
+/// Embeds the modules that are attached to the revision `stored` of `design`.
 pub fn embed_modules(view: &ReadView, stored: Stored, design: &mut DesignDocument) -> Result<()> {
     if !design.has_modules() {
         return Ok(());
@@ -52,7 +52,7 @@ pub fn embed_modules(view: &ReadView, stored: Stored, design: &mut DesignDocumen
     })
 }
 
-/// A module that exceeds the limit counts as absent.
+/// A module above the size limit counts as missing.
 fn read_module(view: &ReadView, attachment: &Attachment) -> Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let reader = view.content(attachment)?.reader(Form::Identity);

@@ -1,25 +1,25 @@
-//! [`ViewError`]: reason why a view query failed; [`QueryError`]: reason why its parameters are invalid.
+//! [`ViewError`]: failure of a view query or build; [`QueryError`]: invalid parameters.
 
 use settee_design::{CompileError, RunError};
 use settee_storage::StorageError;
 use settee_storage::codec::Corrupt;
 
-/// Reason why a view query failed. A failed build returns the same error to all its waiters.
+/// Failure of a view query. A failed build returns the same error to all its waiters.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ViewError {
-    /// The design document has no view with this name. CouchDB: 404 `not_found`, with this text.
+    /// The design document has no such view. CouchDB: 404 `not_found` with this text.
     #[error("missing_named_view")]
     MissingView,
-    /// The parameters are invalid. CouchDB: 400 `query_parse_error`.
+    /// CouchDB: 400 `query_parse_error`.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// A function does not compile. CouchDB: `compilation_error`.
+    /// CouchDB: `compilation_error`.
     #[error(transparent)]
     Compile(#[from] CompileError),
-    /// The language is not available. CouchDB: 500 `unknown_query_language`, with the name as the reason.
+    /// The language is unavailable. CouchDB: 500 `unknown_query_language` with the name as the reason.
     #[error("{0}")]
     UnknownLanguage(String),
-    /// A function ended the build, or its machinery failed. Contains CouchDB's `error` and `reason` if available.
+    /// A function ended the build, or its runtime failed. Contains CouchDB's `error` and `reason` if available.
     #[error(transparent)]
     Run(#[from] RunError),
     /// The storage engine failed.
@@ -31,7 +31,7 @@ pub enum ViewError {
     /// The database could not be read.
     #[error("{0}")]
     Source(String),
-    /// The work was stopped because the server stops or the database is deleted.
+    /// The server stops or the database is deleted.
     #[error("the index was not updated: its build was stopped")]
     Stopped,
     /// An administrator has paused the build.
@@ -40,10 +40,10 @@ pub enum ViewError {
     /// An administrator has cancelled the build.
     #[error("the index was not updated: its build was cancelled")]
     Cancelled,
-    /// Another server builds the same index; a retry succeeds when it is ready.
+    /// Another process builds the same index; a retry succeeds after that build.
     #[error("another process is writing to the index")]
     Contended,
-    /// The client that waits for the build has disconnected. The build continues.
+    /// The waiting client has disconnected. The build continues.
     #[error(transparent)]
     Disconnected(#[from] settee_design::Cancelled),
     /// The stored bytes of an index are invalid.
@@ -51,8 +51,8 @@ pub enum ViewError {
     Corrupt(&'static str),
 }
 
-/// Contradictory parameters, or parameters that do not match the type of view. CouchDB answers 400 `query_parse_error`
-/// with these texts.
+/// Contradictory parameters, or parameters that do not match the type of view. CouchDB: 400 `query_parse_error` with
+/// these texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     /// `reduce=true` on a view without reduce function.

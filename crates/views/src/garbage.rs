@@ -14,8 +14,8 @@ use crate::indexer::runs::{RunDirectory, directories};
 use crate::shared::Core;
 
 impl Core {
-    /// Removes the indexes that none of `ddocs` requires, that do not serve queries during a swap, that no build
-    /// writes, and that were unused for `grace_us`.
+    /// Removes the indexes that were unused for `grace_us`. It keeps those that `ddocs` require, that serve queries
+    /// during a swap, or that a build writes.
     pub(crate) fn collect(&self, host: &dyn IndexHost, ddocs: &[DesignDocument], grace_us: u64) -> Result<usize> {
         let wanted = ddocs.iter().flat_map(|ddoc| definitions(host.layout(), ddoc)).map(|index| index.signature);
         let needed: HashSet<Signature> = wanted.chain(self.shown_indexes(host, ddocs)?).collect();
@@ -36,7 +36,6 @@ impl Core {
                 Some(guard) => guard,
                 None => None,
             };
-            // Another process may build it.
             let Some(_claimed) = Claimed::try_new(host.engine(), shard)? else {
                 guard.into_iter().for_each(|guard| guard.finish(Ok(())));
                 continue;
@@ -51,7 +50,6 @@ impl Core {
         Ok(removed)
     }
 
-    /// Returns true if an index was unused for this time.
     fn is_forgotten(&self, indexes: &DatabaseIndexes, signature: Signature, grace_us: u64) -> bool {
         let now_us = self.clock().now_us();
         let since_us = *indexes.forgotten.lock().entry(signature).or_insert(now_us);
@@ -59,7 +57,6 @@ impl Core {
         now_us.saturating_sub(since_us.max(used_us)) >= grace_us
     }
 
-    /// Removes runs on disk that belong to no index for which `is_known` is true.
     pub(crate) fn sweep(&self, is_known: impl Fn(settee_storage::Shard) -> bool) -> Result<usize> {
         let mut removed = 0;
         for (shard, _) in directories(&self.settings().run_directory)? {
@@ -71,7 +68,6 @@ impl Core {
         Ok(removed)
     }
 
-    /// Removes the files of builds of the indexes of a database.
     pub(crate) fn remove_runs(&self, host: &dyn IndexHost) -> Result<()> {
         for (_, shard) in host.indexes()? {
             RunDirectory::new(&self.settings().run_directory, shard).remove()?;

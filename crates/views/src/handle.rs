@@ -1,4 +1,4 @@
-//! [`DatabaseIndexes`]: the view indexes in memory, each with its [`Handle`], and the state of their builds.
+//! [`DatabaseIndexes`]: the view indexes of a database in memory, and the state of their builds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,64 +14,54 @@ use crate::index::{IndexStore, Meta, Signature};
 
 pub(crate) type Handle = build_lock::Handle<IndexStore, ViewError>;
 pub(crate) type BuildGuard = build_lock::BuildGuard<IndexStore, ViewError>;
-/// Result of a request to build a view index.
 pub(crate) type Acquired = build_lock::Acquired<IndexStore, ViewError>;
 
-/// The indexes of a database that were used since the start of the server.
 #[derive(Default)]
 pub(crate) struct DatabaseIndexes {
-    /// Set when nothing more must be written.
+    /// If set, no index may be written.
     pub(crate) stop: AtomicBool,
     pub(crate) handles: Mutex<HashMap<Signature, Arc<Handle>>>,
-    /// By id of the design document.
     pub(crate) controls: Mutex<HashMap<Arc<str>, BuildControl>>,
-    /// Held while one of them is changed.
     pub(crate) changing: Mutex<()>,
-    /// Definitions that serve queries for each design document, as far as cached.
     pub(crate) served: Mutex<HashMap<Arc<str>, Served>>,
-    /// Times since which these indexes are not required.
     pub(crate) forgotten: Mutex<HashMap<Signature, u64>>,
 }
 
-/// Control by administrators of the builds of a design document.
+/// Control of the builds of a design document by administrators.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BuildControl {
     /// True if they are paused.
     pub is_paused: bool,
-    /// Number of cancellations.
+    /// Number of cancellations so far.
     pub cancels: u64,
-    /// Signature of the indexes that background builds skip until this time, because of a cancellation or a failed
-    /// build.
+    /// Signature of the indexes that background builds skip, and the end of the skipping, after a cancellation or a
+    /// failed build.
     pub(crate) rest: Option<(Signature, u64)>,
-    /// Value of [`IndexHost::changes_elsewhere`](crate::host::IndexHost::changes_elsewhere) before this was read.
+    /// Value of [`IndexHost::changes_elsewhere`](crate::host::IndexHost::changes_elsewhere) before the control was
+    /// read.
     pub(crate) elsewhere: u64,
 }
 
-/// The views that serve queries for a design document, each in a document of its own.
+/// The views that serve the queries of a design document, each in a document of its own.
 #[derive(Clone)]
 pub(crate) struct Served {
     pub(crate) views: Arc<[DesignDocument]>,
-    /// The stored form.
     pub(crate) noted: Option<Vec<u8>>,
-    /// As in [`BuildControl`].
     pub(crate) elsewhere: u64,
 }
 
 #[derive(Default)]
 pub(crate) struct Databases {
     pub(crate) indexes: HashMap<Shard, Arc<DatabaseIndexes>>,
-    /// Number of databases above which idle ones are evicted.
     threshold: usize,
 }
 
-/// Approximate number of databases with idle indexes that are kept in memory.
 const IDLE_DATABASES: usize = if cfg!(test) { 2 } else { 1000 };
 
 impl Databases {
     pub(crate) fn of(&mut self, database: Shard) -> Arc<DatabaseIndexes> {
         let found = Arc::clone(self.indexes.entry(database).or_default());
         if self.indexes.len() > self.threshold.max(IDLE_DATABASES) {
-            // Users hold a reference; everything else that is cached can be read again.
             self.indexes.retain(|_, indexes| Arc::strong_count(indexes) > 1 || !indexes.close_idle());
             self.threshold = self.indexes.len().saturating_mul(2);
         }
@@ -80,7 +70,7 @@ impl Databases {
 }
 
 impl DatabaseIndexes {
-    /// Drops idle indexes. Returns true if no state is left that exists only in memory.
+    /// Drops idle indexes. Returns true if all remaining state is stored as well.
     fn close_idle(&self) -> bool {
         let mut handles = self.handles.lock();
         let mut controls = self.controls.lock();
@@ -90,7 +80,6 @@ impl DatabaseIndexes {
         !is_known && !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Stops all builds, prevents new ones, and drops the indexes.
     pub(crate) fn stop_and_wait(&self) {
         self.stop.store(true, Ordering::Relaxed);
         let handles: Vec<Arc<Handle>> = self.handles.lock().drain().map(|(_, handle)| handle).collect();
@@ -99,7 +88,7 @@ impl DatabaseIndexes {
 }
 
 impl Handle {
-    /// Returns the current progress of the index. An index that must be rebuilt has none.
+    /// Returns the progress of the index; that of an index that must be rebuilt is empty.
     pub(crate) fn meta(&self) -> Result<Meta> {
         match self.store().meta(&*self.store().snapshot()?) {
             Err(ViewError::Storage(StorageError::Dropped)) => Ok(Meta::new()),
@@ -158,7 +147,6 @@ mod tests {
         });
         assert!(matches!(left, Err(ViewError::Stopped)));
         assert_eq!((checks, handle.activity()), (2, (true, 0)));
-        // The end of the build, during a check, ends the wait.
         let mut guard = Some(guard);
         let ended = handle.wait_for_build(builds, &mut || {
             if let Some(guard) = guard.take() {

@@ -1,4 +1,4 @@
-//! [`IndexHost`]: the interface between indexes and their database, and its implementation for [`Database`].
+//! [`IndexHost`]: interface between indexes and their database, implemented for [`Database`].
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::indexer::source::{ChangeBatch, ChangeSnapshot, Changes, Fill, is_left
 use crate::records::{Family, IndexRecords};
 
 pub(crate) trait IndexHost: Send + Sync {
-    /// Returns the shard, which identifies the database, also among those with the same name.
+    /// The shard identifies the database, also among those with the same name.
     fn shard(&self) -> Shard;
 
     fn name(&self) -> &str;
@@ -25,27 +25,23 @@ pub(crate) trait IndexHost: Send + Sync {
 
     fn indexes(&self) -> Result<Vec<(Signature, Shard)>>;
 
-    /// Assigns a shard to an index, or returns the existing one.
     fn add_index(&self, signature: Signature) -> Result<Shard>;
 
     fn find_index(&self, signature: Signature) -> Result<Option<Shard>>;
 
-    /// Returns records that are stored with the database.
     fn noted(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>>;
 
-    /// Returns the keys of all records with this prefix.
     fn notes(&self, prefix: &str) -> Result<Vec<String>>;
 
-    /// Stores or removes a record.
     fn note(&self, key: &str, value: Option<Vec<u8>>) -> Result<()>;
 
-    /// Replaces the record `before`. Returns false if the stored record differs.
+    /// Returns false, and writes nothing, if the stored record is not `before`.
     fn replace_note(&self, key: &str, before: Option<Vec<u8>>, value: Vec<u8>) -> Result<bool>;
 
-    /// Returns a number that is constant until another process is observed to change records or shards of indexes.
+    /// Returns a number that changes when a change of records or index shards by another process is observed.
     fn changes_elsewhere(&self) -> u64;
 
-    /// Assigns another shard to an index in place of `shard`, which is removed, unless another process has done so.
+    /// Replaces and removes `shard`, unless another process has already done so.
     fn replace_index(&self, signature: Signature, shard: Shard) -> Result<()>;
 
     fn remove_index(&self, signature: Signature, shard: Shard) -> Result<()>;
@@ -56,7 +52,6 @@ pub(crate) struct CatalogHost<'a> {
     pub(crate) database: &'a Arc<Database>,
 }
 
-/// Prefix of the keys of records.
 const NOTES: &str = "views/";
 
 fn note_key(key: &str) -> Vec<u8> {
@@ -164,7 +159,7 @@ impl ChangeSnapshot for ReadView {
     }
 
     fn changes(&self, since: u64, purged_since: u64, expected: u64) -> Result<Box<dyn Changes + '_>> {
-        // Before the first change a purge cannot have removed anything.
+        // A purge before the first indexed change cannot have removed rows.
         let has_purges = since > 0 && purged_since < ReadView::purge_seq(self)?;
         let gone = if has_purges { purged_documents(self, purged_since)? } else { Vec::new() };
         let expect = Expect::Rows(usize::try_from(expected).unwrap_or(usize::MAX).saturating_add(1));
@@ -180,7 +175,7 @@ impl ChangeSnapshot for ReadView {
     }
 }
 
-/// Returns the documents of purges after `since` that do not exist any more. The others have a later change.
+/// Returns the purged documents without any remaining revision. The others have a later change.
 fn purged_documents(view: &ReadView, since: u64) -> Result<Vec<String>> {
     let mut ids = Vec::new();
     view.purges(since, |_, purge| ids.push(purge.id))?;
@@ -195,7 +190,6 @@ fn purged_documents(view: &ReadView, since: u64) -> Result<Vec<String>> {
     Ok(gone)
 }
 
-/// Number of documents that are looked up together.
 const LOOKUPS: usize = 1000;
 
 struct DatabaseChanges<'a> {
@@ -204,7 +198,6 @@ struct DatabaseChanges<'a> {
     since: u64,
     changes: settee_database::Changes<'a>,
     id: String,
-    /// The members that name the other leaves of the document.
     conflicts: Vec<u8>,
 }
 

@@ -1,7 +1,7 @@
-//! Key bytes of an index, and the order of its rows.
+//! Keys of an index and the order of its rows.
 //!
-//! The rows of an index are ordered by [`push_row_key`]'s bytes: sort key (the collation encoding of the emitted key),
-//! then document id, then the number of the emission among those of its document:
+//! The bytes of [`push_row_key`] order the rows: sort key (the collation encoding of the emitted key), document id,
+//! number of the emission within the document:
 //!
 //! ```text
 //! sort key | id bytes, 00 written as 00 ff | 00 | length of the number | number, big-endian without leading zeros
@@ -9,18 +9,18 @@
 //!
 //! In a partitioned index the sort key starts with the partition, see [`push_partition`].
 //!
-//! The sort key is self-delimiting, an id in UTF-8 never contains `ff`, and the length is at most 4, so comparing the
-//! bytes compares the parts.
+//! The sort key is self-delimiting, an id in UTF-8 never contains `ff`, and the length is at most 4. Therefore
+//! comparing bytes compares the parts.
 
 use std::borrow::Cow;
 
-/// Key of the record that describes an index, in [`Keyspace::Catalog`](settee_storage::Keyspace::Catalog).
+/// Key of the [`Meta`](crate::index::Meta) in [`Keyspace::Catalog`](settee_storage::Keyspace::Catalog).
 pub(crate) const META: &[u8] = b"index";
 
-/// Key of the checkpoint of an index that is being loaded, in the same keyspace.
+/// Key of the [`Checkpoint`](crate::index::Checkpoint) in the same keyspace.
 pub(crate) const CHECKPOINT: &[u8] = b"checkpoint";
 
-/// Returns the key of a node in [`Keyspace::IndexNodes`](settee_storage::Keyspace::IndexNodes).
+/// Key in [`Keyspace::IndexNodes`](settee_storage::Keyspace::IndexNodes).
 pub(crate) fn node(id: u64) -> [u8; 8] {
     id.to_be_bytes()
 }
@@ -30,13 +30,13 @@ pub(crate) fn node_id(key: &[u8]) -> Option<u64> {
     key.try_into().ok().map(u64::from_be_bytes)
 }
 
-/// Returns the key of a document's back-pointers in [`Keyspace::IndexEntries`](settee_storage::Keyspace::IndexEntries)
-/// that changed since the load with this number. Load 0 uses ids alone, which never start with `ff`.
+/// Key of changed back-pointers in [`Keyspace::IndexEntries`](settee_storage::Keyspace::IndexEntries). Load 0 uses the
+/// id alone, which never starts with `ff`.
 pub(crate) fn entry(load: u64, id: &[u8]) -> Vec<u8> {
     [&entry_prefix(load), id].concat()
 }
 
-/// Returns the prefix of the keys of all entries since a load. It is greater than the keys of all earlier entries.
+/// Common prefix of the keys of a load, greater than all keys of earlier loads.
 pub(crate) fn entry_prefix(load: u64) -> Vec<u8> {
     match load {
         0 => Vec::new(),
@@ -44,7 +44,7 @@ pub(crate) fn entry_prefix(load: u64) -> Vec<u8> {
     }
 }
 
-/// Returns a key that is greater than those of all entries since a load.
+/// Exclusive upper bound of the keys of a load.
 pub(crate) fn after_entries(load: u64) -> Vec<u8> {
     entry_prefix(load.saturating_add(1))
 }
@@ -53,17 +53,14 @@ const END_OF_ID: u8 = 0;
 const ESCAPED_NUL: [u8; 2] = [0, 0xff];
 /// Greater than all lengths of numbers, less than the second byte of an escaped NUL.
 const AFTER_NUMBERS: u8 = 5;
-/// Greater than every byte of an id.
 const AFTER_IDS: u8 = 0xff;
 
-/// Appends the prefix of the sort keys of a partition: its bytes escaped like those of an id, and an unambiguous end
-/// mark.
+/// Appends the prefix of the sort keys of a partition: its bytes, escaped like an id, and an unambiguous end mark.
 pub(crate) fn push_partition(out: &mut Vec<u8>, partition: &str) {
     push_id(out, partition.as_bytes());
     out.extend_from_slice(&[END_OF_ID, 0]);
 }
 
-/// Returns the length of the partition prefix of a sort key of a partitioned index.
 pub(crate) fn partition_len(sort_key: &[u8]) -> usize {
     let mut at = 0;
     while let Some(nul) = sort_key[at..].iter().position(|&byte| byte == END_OF_ID) {
@@ -81,7 +78,7 @@ pub(crate) fn push_row_key(out: &mut Vec<u8>, sort_key: &[u8], id: &[u8], number
 }
 
 fn push_id(out: &mut Vec<u8>, mut id: &[u8]) {
-    // Searched as a whole first, which is much faster than byte by byte, because ids rarely contain NUL.
+    // Ids rarely contain NUL, so a fast search precedes the loop.
     while id.contains(&0)
         && let Some(nul) = id.iter().position(|&byte| byte == 0)
     {
@@ -92,7 +89,6 @@ fn push_id(out: &mut Vec<u8>, mut id: &[u8]) {
     out.extend_from_slice(id);
 }
 
-/// Returns the document id in a row key with a sort key of `sort_len` bytes.
 pub(crate) fn row_id(row_key: &[u8], sort_len: usize) -> Cow<'_, str> {
     let rest = &row_key[sort_len..];
     let nul = rest.iter().position(|&byte| byte == END_OF_ID).unwrap_or(rest.len());
@@ -110,42 +106,39 @@ pub(crate) fn row_id(row_key: &[u8], sort_len: usize) -> Cow<'_, str> {
     Cow::Owned(String::from_utf8_lossy(&id).into_owned())
 }
 
-/// Returns the smallest key of the rows of `sort_key` whose documents are not before `id`.
+/// Smallest key of the rows of `sort_key` whose documents are not before `id`.
 pub(crate) fn from_id(sort_key: &[u8], id: &str) -> Vec<u8> {
     let mut bound = sort_key.to_vec();
     push_id(&mut bound, id.as_bytes());
     bound
 }
 
-/// Returns a bound that is greater than the rows of `sort_key` whose documents are not after `id`, and not greater than
-/// the others.
+/// Bound after the rows of `sort_key` whose documents are not after `id`, and not after any other row.
 pub(crate) fn after_id(sort_key: &[u8], id: &str) -> Vec<u8> {
     let mut bound = from_id(sort_key, id);
     bound.extend_from_slice(&[END_OF_ID, AFTER_NUMBERS]);
     bound
 }
 
-/// Returns a bound that is greater than the rows with keys that start with `prefix`, and not greater than the others:
-/// for a whole sort key, or for the first elements of an array. Elements start with a byte less than `ff`, as ids do.
+/// Bound after all rows with the prefix, which is a whole sort key or that of the first elements of an array. Ids and
+/// elements start with a byte less than `ff`.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     let mut bound = prefix.to_vec();
     bound.push(AFTER_IDS);
     bound
 }
 
-/// Appends the rest of the key of a row after its sort key.
 pub(crate) fn finish_row_key(out: &mut Vec<u8>, id: &[u8], number: u32) {
     push_document(out, id);
     push_emission(out, number);
 }
 
-/// Appends the common part of the keys of all rows of a document, which follows the sort key.
+/// Appends the part of the key after the sort key that all rows of a document have in common.
 pub(crate) fn push_document(out: &mut Vec<u8>, id: &[u8]) {
     push_id(out, id);
     out.push(END_OF_ID);
 }
 
-/// Appends the number of the emission within its document, which ends the key.
 #[inline]
 pub(crate) fn push_emission(out: &mut Vec<u8>, number: u32) {
     if number == 0 {
@@ -157,7 +150,7 @@ pub(crate) fn push_emission(out: &mut Vec<u8>, number: u32) {
     out.extend_from_slice(&number[zeros..]);
 }
 
-/// Appends the key of a document in the tree of back-pointers: that of a row without sort key.
+/// Appends the key of a document in the tree of back-pointers: a row key without sort key.
 pub(crate) fn push_document_key(out: &mut Vec<u8>, id: &[u8]) {
     finish_row_key(out, id, 0);
 }

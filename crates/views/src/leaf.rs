@@ -1,7 +1,6 @@
-//! [`Leaf`]: rows that are stored together, in the order of their keys, which this module does not interpret.
-//!
-//! Encoded leaf, for each row: number of bytes shared with the previous row key (times two, plus one if the emitted key
-//! has the same text), rest of the row key, length of the sort key, emitted key unless the same, value.
+//! [`Leaf`]: consecutive rows that are stored together. Keys are opaque bytes. Encoding of a row: number of bytes
+//! shared with the previous row key (times two, plus one if the emitted key is the same text), rest of the row key,
+//! length of the sort key, emitted key unless the same, value.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,22 +14,18 @@ const LEAF: &str = "leaf";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row<'a> {
-    /// Key that orders the rows, see [`keys::push_row_key`].
     pub(crate) row_key: &'a [u8],
     pub(crate) sort_len: usize,
-    /// Emitted key as JSON text.
     pub(crate) key: &'a [u8],
-    /// Emitted value as JSON text.
     pub(crate) value: &'a [u8],
 }
 
 impl<'a> Row<'a> {
-    /// Returns the id of the document that emitted the row.
     pub(crate) fn id(&self) -> Cow<'a, str> {
         keys::row_id(self.row_key, self.sort_len)
     }
 
-    /// Returns the bytes of id, key and value, as clients see them.
+    /// Bytes of id, key and value in a response.
     pub(crate) fn content_bytes(&self) -> usize {
         self.row_key.len() - self.sort_len + self.key.len() + self.value.len()
     }
@@ -40,12 +35,11 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Rows that are stored together, in one buffer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Leaf {
     bytes: Vec<u8>,
     rows: Vec<Slot>,
-    /// Number of additional node numbers that it occupied when it was read.
+    /// Number of further node numbers that the stored leaf occupies.
     pub(crate) pieces: u32,
 }
 
@@ -83,7 +77,6 @@ impl Leaf {
         self.rows.is_empty()
     }
 
-    /// Returns the size by which leaves are split.
     pub(crate) fn size_bytes(&self) -> usize {
         self.bytes.len() + self.rows.len() * ROW_OVERHEAD_BYTES
     }
@@ -93,7 +86,7 @@ impl Leaf {
         self.rows.clear();
     }
 
-    /// Adds a row, which must be greater than all others.
+    /// The row must be greater than all others.
     pub(crate) fn push(&mut self, row: Row<'_>) {
         let row_key = narrow(self.bytes.len());
         self.bytes.extend_from_slice(row.row_key);
@@ -132,18 +125,15 @@ impl Leaf {
         (0..self.len()).map(|index| self.row(index))
     }
 
-    /// Returns the number of rows that are less than `bound`.
     pub(crate) fn rank(&self, bound: &[u8]) -> usize {
         self.rows.partition_point(|slot| self.bytes[range(slot.row_key, slot.row_key_len)] < *bound)
     }
 
-    /// Returns the bytes of ids, keys and values, as clients see them.
     pub(crate) fn content_bytes(&self) -> u64 {
         let bytes = |slot: &Slot| slot.row_key_len - slot.sort_len + slot.key_len + slot.value_len;
         self.rows.iter().map(|slot| u64::from(bytes(slot))).sum()
     }
 
-    /// Sets the number of additional node numbers.
     pub(super) fn in_pieces(self, pieces: u32) -> Self {
         Self { pieces, ..self }
     }
@@ -152,7 +142,7 @@ impl Leaf {
         out.reserve(self.size_bytes());
         let mut before: Option<Row<'_>> = None;
         for row in self.rows() {
-            // A repeated text is stored once.
+            // [`Self::push`] stores a repeated key once, so comparing addresses suffices.
             let same_key = before.is_some_and(|before| std::ptr::eq(before.key, row.key));
             let shared = common_len(before.map_or(&[], |before| before.row_key), row.row_key);
             encode_row(out, shared, row, same_key);
@@ -198,7 +188,7 @@ impl Leaf {
     }
 }
 
-/// Appends a row to an encoded leaf; it shares `shared` bytes with the previous row key.
+/// `shared` is the length of the common prefix with the previous row key.
 #[inline]
 fn encode_row(out: &mut Vec<u8>, shared: usize, row: Row<'_>, same_key: bool) {
     put_len(out, shared << 1 | usize::from(same_key));
@@ -210,7 +200,6 @@ fn encode_row(out: &mut Vec<u8>, shared: usize, row: Row<'_>, same_key: bool) {
     put_bytes(out, row.value);
 }
 
-/// Consecutive rows of one leaf, in ascending order.
 #[derive(Clone, Debug)]
 pub(crate) struct Group<'a> {
     pub(crate) leaf: &'a Leaf,
@@ -228,14 +217,13 @@ impl<'a> Group<'a> {
     }
 }
 
-/// A leaf that is encoded row by row, for functions that need only values.
+/// A leaf in encoded form, for functions that need only values.
 #[derive(Debug, Default)]
 pub(crate) struct EncodedLeaf {
     encoded: Vec<u8>,
     values: Vec<(u32, u32)>,
     content_bytes: usize,
     size_bytes: usize,
-    /// Keys of the last row.
     row_key: Vec<u8>,
     key: Vec<u8>,
 }
@@ -243,8 +231,8 @@ pub(crate) struct EncodedLeaf {
 impl EncodedLeaf {
     #[inline]
     pub(crate) fn push(&mut self, row: Row<'_>) {
-        // Texts differ where sort keys do, which is cheaper to compare. An empty comparison with an unused buffer is
-        // avoided, because masked loads from its address are slow on some processors.
+        // Sort keys are compared first because that is cheaper. The check for an empty key avoids a comparison with a
+        // dangling buffer, because masked loads from its address are slow on some processors.
         let shared = common_len(&self.row_key, row.row_key);
         let is_same = || self.key.len() == row.key.len() && (row.key.is_empty() || self.key == row.key);
         let same_key = !self.is_empty() && shared >= row.sort_len && is_same();
@@ -262,7 +250,7 @@ impl EncodedLeaf {
         self.content_bytes += row.content_bytes();
     }
 
-    /// Returns the encoded leaf, equal to that of [`Leaf::encode`].
+    /// Equals the result of [`Leaf::encode`].
     pub(crate) fn encoded(&self) -> &[u8] {
         &self.encoded
     }
@@ -279,7 +267,6 @@ impl EncodedLeaf {
         self.values.is_empty()
     }
 
-    /// Returns the value of the row at `index`, counted from 0.
     pub(crate) fn value(&self, index: usize) -> &[u8] {
         let (start, len) = self.values[index];
         &self.encoded[range(start, len)]
@@ -293,7 +280,6 @@ impl EncodedLeaf {
         self.content_bytes
     }
 
-    /// Removes the rows and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.encoded.clear();
         self.values.clear();
@@ -303,7 +289,6 @@ impl EncodedLeaf {
     }
 }
 
-/// Returns the length of the common prefix of two keys.
 #[inline]
 pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
     let len = a.len().min(b.len());
@@ -316,7 +301,7 @@ pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
         }
         at += size_of::<u64>();
     }
-    // The last word overlaps bytes that are equal, unless there was no earlier one.
+    // The last word overlaps bytes that were compared, if the keys have at least eight bytes.
     match len.checked_sub(size_of::<u64>()).and_then(|last| Some((last, differing(last)?))) {
         Some((_, 0)) => len,
         Some((last, bits)) => last + first(bits),
@@ -324,7 +309,6 @@ pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
     }
 }
 
-/// Returns the eight bytes from `at` on, little-endian.
 #[inline]
 fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
@@ -375,7 +359,6 @@ mod tests {
         let rank = |bound: &[u8]| decoded.rank(bound);
         assert_eq!([rank(b""), rank(b"ab"), rank(b"abb"), rank(b"b"), rank(b"c")], [0, 1, 2, 3, 4]);
         for len in 0..encoded.len() {
-            // Truncated text either fails or has fewer rows.
             assert!(Leaf::decode(&encoded[..len]).map_or(true, |leaf| leaf.len() < 4));
         }
     }

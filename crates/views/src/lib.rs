@@ -1,17 +1,14 @@
 //! View indexes: from a design document and a query to rows.
 //!
-//! The layers of a query:
+//! 1. [`Views::query`] finds the view in its design document and the `index` that contains its rows. Views with
+//!    identical map functions share one index, also in different design documents.
+//! 2. If the index is behind the database, the `indexer` updates it together with all others of the design document:
+//!    threads map batches of documents, sort the emitted rows, and load or update the tree.
+//! 3. The `tree` is a B+tree of engine values whose inner nodes store the number and the reductions of the rows below.
+//! 4. The `query` traverses the tree in one snapshot and passes rows to a [`RowSink`].
 //!
-//! 1. [`Views::query`] finds the view in its design document and the `index` that contains its rows. Identical map
-//!    functions share one index, in whatever design documents they are.
-//! 2. If the index lags behind the database, the `indexer` updates it, together with all others of the design document:
-//!    it maps documents in batches on several threads, sorts the emitted rows and loads or updates the tree.
-//! 3. The `tree` is a B+tree of engine values whose inner nodes contain the number of rows below them and their
-//!    reductions.
-//! 4. The `query` traverses the tree in one snapshot and passes typed rows to a [`RowSink`].
-//!
-//! This crate depends on no language, no HTTP and no clock, and starts no thread that outlives a call. All functions
-//! that return a `Result` fail if the engine fails; a section *Errors* lists other errors.
+//! This crate depends on no language, HTTP or clock, and starts no thread that outlives a call. All functions that
+//! return a `Result` fail if the engine fails; the documentation lists only other errors.
 
 #![warn(missing_docs)]
 

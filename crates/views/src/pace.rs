@@ -1,5 +1,5 @@
-//! [`Pace`]: pacing of builds. Builds for waiting clients run at full speed; the others stay within a budget, and pause
-//! while a client waits for another build.
+//! [`Pace`] limits background builds to a budget and stops them while a client waits for another build. Builds for
+//! waiting clients run at full speed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,17 +20,16 @@ pub enum Urgency {
 /// Share of the machine for background builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Percentage of time in which each of their threads works.
+    /// Percentage of time in which each thread of a background build works.
     pub cpu_percent: u64,
-    /// Maximum number of document bytes that each of their threads reads per second.
+    /// Maximum number of document bytes that each thread reads per second.
     pub bytes_per_s: u64,
 }
 
 impl Budget {
-    /// No limits.
+    /// Budget without limits.
     pub const UNLIMITED: Self = Self { cpu_percent: 100, bytes_per_s: u64::MAX };
 
-    /// Returns the time for which a thread must pause after this work.
     fn rest_us(self, worked_us: u64, bytes: u64) -> u64 {
         let percent = self.cpu_percent.clamp(1, 100);
         let for_time = worked_us.saturating_mul(100 - percent) / percent;
@@ -51,12 +50,11 @@ pub struct Pace {
     clock: Clock,
     cpu_percent: AtomicU64,
     bytes_per_s: AtomicU64,
-    /// Number of builds for waiting clients.
     urgent: Mutex<u64>,
     changed: Condvar,
 }
 
-/// Interval at which a paused thread checks whether it must continue to pause.
+/// Interval of the checks of `is_over`.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Pace {
@@ -83,7 +81,7 @@ impl Pace {
         }
     }
 
-    /// Registers a build for a waiting client, until the result is dropped.
+    /// Registers a build for a waiting client until the result is dropped; `None` for a background build.
     #[must_use]
     pub fn begin(&self, urgency: Urgency) -> Option<Urgent<'_>> {
         (urgency == Urgency::Client).then(|| {
@@ -92,8 +90,8 @@ impl Pace {
         })
     }
 
-    /// Pauses a thread of a background build that has read `bytes` since the last call. `is_over` returns true if the
-    /// pause must end.
+    /// Pauses a background thread that has read `bytes` since the last call. `is_over` returns true if the pause must
+    /// end.
     pub fn rest(&self, pace_state: &mut PaceState, bytes: u64, is_over: &dyn Fn() -> bool) {
         let now_us = self.clock.now_us();
         let worked_us = now_us.saturating_sub(pace_state.resumed_us.unwrap_or(now_us));
@@ -158,7 +156,6 @@ mod tests {
                 pace.rest(&mut PaceState::default(), 0, &|| false);
                 has_rested.store(true, Ordering::Relaxed);
             });
-            // A build whose own client arrived does not pause, nor does one that must stop.
             pace.rest(&mut PaceState::default(), 0, &|| true);
             assert!(!has_rested.load(Ordering::Relaxed));
             drop(urgent);
@@ -171,7 +168,6 @@ mod tests {
     fn a_thread_rests_as_long_as_it_worked_with_half_of_the_time() {
         let now = Arc::new(AtomicU64::new(0));
         let ticking = Arc::clone(&now);
-        // Each read of the clock advances it by a tenth of a millisecond.
         let pace = Pace::new(Clock::new(move || ticking.fetch_add(100, Ordering::Relaxed)));
         pace.set_budget(Budget { cpu_percent: 50, ..Budget::UNLIMITED });
         let mut pace_state = PaceState::default();

@@ -1,4 +1,4 @@
-//! [`IndexRecords`]: the shard of each index of a database, for views and others. The records are stored with the
+//! [`IndexRecords`]: records of the shard of each index of a database, for views and searches. They are stored with the
 //! database, whose deletion removes the shards.
 
 use std::sync::Arc;
@@ -9,31 +9,30 @@ use settee_storage::Shard;
 use crate::error::{Result, ViewError};
 use crate::index::Signature;
 
-/// Maximum number of retries if other processes concurrently assign and remove shards of an index.
-const RACES_MAX: u32 = 100;
+/// Maximum number of retries while other processes assign and remove the shard concurrently.
+const CONFLICT_RETRIES_MAX: u32 = 100;
 
-/// Families of indexes, which are independent of each other.
+/// Families of indexes, which are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// Indexes of views.
+    /// Indexes of the views of a database.
     Views,
-    /// Indexes of searches.
+    /// Indexes of the searches of a database.
     Searches,
 }
 
 /// Records of the indexes of one family.
 #[derive(Clone, Copy)]
 pub struct IndexRecords<'a> {
-    /// Source of shards.
+    /// Source of new shards.
     pub catalog: &'a Catalog,
-    /// The database.
+    /// Database of the indexes.
     pub database: &'a Arc<Database>,
-    /// The family.
+    /// Family of the indexes.
     pub family: Family,
 }
 
 impl Family {
-    /// Returns the end of the record of an index, after its shard.
     const fn tail(self) -> &'static [u8] {
         match self {
             Self::Views => b"",
@@ -41,13 +40,12 @@ impl Family {
         }
     }
 
-    /// Returns true if this is the end of a record of the family, after the shard.
+    /// True if `tail`, the part of a record after its shard, is that of this family.
     #[must_use]
     pub fn is_record_tail(self, tail: &[u8]) -> bool {
         tail == self.tail()
     }
 
-    /// Returns the shard in a record, if the index belongs to the family.
     fn decode(self, value: &[u8]) -> Result<Option<Shard>> {
         let (shard, tail) = value.split_first_chunk().ok_or(ViewError::Corrupt("shard of an index"))?;
         Ok(self.is_record_tail(tail).then_some(Shard(u64::from_be_bytes(*shard))))
@@ -59,7 +57,7 @@ fn key(signature: Signature) -> Vec<u8> {
 }
 
 impl IndexRecords<'_> {
-    /// Returns all records.
+    /// Returns signature and shard of each index of the family.
     pub fn all(&self) -> Result<Vec<(Signature, Shard)>> {
         let mut indexes = Vec::new();
         for (key, value) in self.database.read()?.attached_with_prefix(OWNED_SHARDS)? {
@@ -80,12 +78,12 @@ impl IndexRecords<'_> {
 
     /// Assigns a shard to an index, or returns the existing one.
     pub fn add(&self, signature: Signature) -> Result<Shard> {
-        for _ in 0..RACES_MAX {
+        for _ in 0..CONFLICT_RETRIES_MAX {
             if let Some(shard) = self.find(signature)? {
                 return Ok(shard);
             }
             let shard = self.catalog.allocate_shard()?;
-            // If another process was first, the number remains unused.
+            // If another process was first, the shard number remains unused.
             if self.put(signature, None, Some(shard))? {
                 return Ok(shard);
             }
@@ -93,8 +91,8 @@ impl IndexRecords<'_> {
         Err(ViewError::Contended)
     }
 
-    /// Replaces the shard `shard` of an index, which is removed, unless the index has another one already. A crash in
-    /// between leaves a record of a dropped shard, which is replaced again.
+    /// Replaces the shard of an index and removes it, unless the index already has another one. A crash in between
+    /// leaves a record of a dropped shard, which is replaced again.
     pub fn replace(&self, signature: Signature, shard: Shard) -> Result<()> {
         if self.find(signature)? != Some(shard) {
             return Ok(());
@@ -106,15 +104,15 @@ impl IndexRecords<'_> {
         Ok(())
     }
 
-    /// Removes an index and its shard, unless another process has replaced it concurrently. In this order a crash
-    /// leaves an empty index, which is rebuilt, and not an unreferenced shard.
+    /// Removes an index and its shard, unless another process has replaced it. The shard is removed first: a crash in
+    /// between leaves an empty index, which is rebuilt, and not an unreferenced shard.
     pub fn remove(&self, signature: Signature, shard: Shard) -> Result<()> {
         self.catalog.drop_shard(shard)?;
         self.put(signature, Some(shard), None)?;
         Ok(())
     }
 
-    /// Writes the record. Returns false if the index does not have the shard `before`.
+    /// Returns false, and writes nothing, if the index does not have the shard `before`.
     fn put(&self, signature: Signature, before: Option<Shard>, shard: Option<Shard>) -> Result<bool> {
         let record = |shard: Shard| [&shard.0.to_be_bytes()[..], self.family.tail()].concat();
         let (before, value) = (before.map(record), shard.map(record));

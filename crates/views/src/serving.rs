@@ -1,8 +1,7 @@
-//! `"options":{"swap":"online"}`: while the index of a changed view is built, its former definition serves queries.
-//!
-//! For each design document, the database stores which definition of each view was last built: that one serves queries.
-//! If the current definition differs, the stored one is used, and its index is kept and updated until the build of the
-//! new one ends and replaces the stored definition: that is the swap.
+//! `"options":{"swap":"online"}`: the former definition of a view serves queries while the index of the new one is
+//! built. For each design document, the database stores which definition of each view was last built. If it differs
+//! from the current one, it serves the queries, and its index is kept and updated. The end of the new build replaces
+//! the stored definition.
 
 use std::sync::Arc;
 
@@ -18,8 +17,7 @@ use crate::index::identity::{definitions, signature};
 use crate::query::Stale;
 use crate::shared::Core;
 
-/// Maximum total length of stored definitions. Longer ones, such as large modules, are not stored: their views wait
-/// after a change.
+/// Longer definitions, such as large modules, are not stored: queries of their views wait after a change.
 const NOTE_BYTES_MAX: usize = 4 << 20;
 
 fn note_name(ddoc: &str) -> String {
@@ -27,7 +25,6 @@ fn note_name(ddoc: &str) -> String {
 }
 
 impl Core {
-    /// Returns the views that serve queries of a design document. Empty if none was ever built.
     fn served(&self, host: &dyn IndexHost, ddoc: &Arc<str>) -> Result<Served> {
         let indexes = self.indexes_of(host.shard());
         let elsewhere = host.changes_elsewhere();
@@ -41,8 +38,7 @@ impl Core {
         Ok(served)
     }
 
-    /// Records that the views of a design document whose indexes are `built` serve queries from now on, and removes
-    /// views that it does not have any more.
+    /// Records that the definitions whose indexes are `built` serve queries, and removes those of deleted views.
     pub(crate) fn note_served(&self, host: &dyn IndexHost, ddoc: &DesignDocument, built: &[Signature]) -> Result<()> {
         if !ddoc.id.starts_with("_design/") || ddoc.swap == Swap::Never {
             return Ok(());
@@ -70,12 +66,11 @@ impl Core {
                 served.insert(Arc::clone(&ddoc.id), noted);
                 return Ok(());
             }
-            // Another process has built others of its views.
             served.remove(&ddoc.id);
         }
     }
 
-    /// Returns the definition that serves a view while its own index is not ready, if any.
+    /// Returns the definition that serves a view until its own index is ready, if any.
     pub(crate) fn shown_instead(
         &self,
         host: &dyn IndexHost,
@@ -99,7 +94,7 @@ impl Core {
         Ok(Some((shown.clone(), Stale { building: wanted.to_string(), progress: progress.map(percent) })))
     }
 
-    /// Returns the indexes that serve design documents although these require others.
+    /// Returns the indexes of former definitions that serve queries.
     pub(crate) fn shown_indexes(&self, host: &dyn IndexHost, ddocs: &[DesignDocument]) -> Result<Vec<Signature>> {
         let mut shown = Vec::new();
         for ddoc in ddocs.iter().filter(|ddoc| ddoc.swap == Swap::Online) {
@@ -122,7 +117,6 @@ impl Core {
     }
 }
 
-/// Returns a design document with one view of another. Its builds change no record.
 fn alone(ddoc: &DesignDocument, view: &ViewDefinition) -> DesignDocument {
     let (views, searches) = (vec![view.clone()], Vec::new());
     DesignDocument { views, searches, swap: Swap::Never, autoupdate: true, ..ddoc.clone() }

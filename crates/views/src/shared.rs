@@ -1,4 +1,4 @@
-//! [`Core`]: shared state of all work on indexes. Queries, builds and their control extend it in their modules.
+//! [`Core`]: shared state of queries, builds and their control, which extend it in their modules.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,7 +19,7 @@ use crate::pace::Pace;
 use crate::reduce::Aggregate;
 use crate::tree::NodeCache;
 
-/// Returns the language with this name in design documents.
+/// Returns the language with this name.
 pub type Languages = Arc<dyn Fn(&str) -> Option<Arc<dyn Language>> + Send + Sync>;
 
 /// Receiver of exceptions of map functions, and of log lines of map and reduce functions.
@@ -32,20 +32,20 @@ pub struct LogLine<'a> {
     pub database: &'a str,
     /// Id of the design document.
     pub design_document: &'a str,
-    /// Subject.
+    /// Subject of the line.
     pub about: About<'a>,
-    /// The exception, the line, or the reason.
+    /// The exception, the log line, or the reason.
     pub message: &'a str,
 }
 
 /// Subject of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About<'a> {
-    /// A function threw an exception for this document.
+    /// Id of the document for which a function threw an exception.
     Failure(&'a str),
     /// A function called `log`.
     Message,
-    /// The engine of a function, and why it is not a faster one.
+    /// The engine of a function, and the reason why it is not a faster one.
     Engine,
 }
 
@@ -72,8 +72,7 @@ impl Core {
         Self { languages, tasks, log, settings, tokens, nodes, pace, databases, is_stopping, claims }
     }
 
-    /// Evicts cached data of indexes that may not have been committed: after a failure of the store, its numbers may be
-    /// reused.
+    /// Subscribes to failures of the store: after one, node numbers may be reused, so cached nodes are evicted.
     pub(crate) fn follow(&self, engine: &dyn Engine) {
         let nodes = Arc::clone(&self.nodes);
         engine.subscribe(Box::new(move |shard, version| {
@@ -87,7 +86,6 @@ impl Core {
         self.databases.lock().of(database)
     }
 
-    /// Returns the limits of functions from now on.
     pub(crate) fn limits(&self) -> Limits {
         self.settings.limits.current()
     }
@@ -121,8 +119,8 @@ impl Core {
         Ok(handle)
     }
 
-    /// Returns an index and its state in a snapshot, which is empty if it must be rebuilt. Another process may have
-    /// replaced its shard.
+    /// Returns an index and its state in a snapshot; the state is empty if the index must be rebuilt. Retries if
+    /// another process has replaced the shard.
     pub(crate) fn shown(
         &self,
         host: &dyn IndexHost,
@@ -142,7 +140,6 @@ impl Core {
         }
     }
 
-    /// Returns the index in its current shard.
     pub(crate) fn find_again(
         &self,
         host: &dyn IndexHost,

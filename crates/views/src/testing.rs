@@ -24,7 +24,7 @@ impl Language for NoLanguage {
     }
 }
 
-/// A language of simple rules instead of programs.
+/// A language of rules instead of programs.
 ///
 /// Map functions: `value K V` emits the members K and V of documents that have K; `each K` emits each element of the
 /// array K with its position; `none` emits nothing; `throw` throws for documents with the member `t`; `fatal` ends the
@@ -38,14 +38,12 @@ impl Rules {
     }
 }
 
-/// [`Rules`] that count mapped documents, and call a watcher before each batch.
 #[derive(Clone, Default)]
 pub(crate) struct CountedRules {
     pub(crate) mapped: Arc<AtomicU64>,
     pub(crate) watcher: Arc<Mutex<Option<Watcher>>>,
 }
 
-/// Receives the number of documents mapped before; returns an error to end the build.
 pub(crate) type Watcher = Box<dyn FnMut(u64) -> Result<(), RunError> + Send>;
 
 impl Language for CountedRules {
@@ -161,7 +159,6 @@ impl Reducer for CountRule {
     }
 }
 
-/// Returns the text that JavaScript would return for an object as its reduction.
 struct SummaryRule;
 
 impl SummaryRule {

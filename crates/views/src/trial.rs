@@ -1,4 +1,4 @@
-//! [`Views::try_out`]: maps some documents without an index, and returns results and costs.
+//! [`Views::try_out`] maps some documents without an index, and returns results and costs.
 
 use std::ops::ControlFlow;
 
@@ -19,11 +19,11 @@ use crate::views::Views;
 pub struct TrialLimits {
     /// Limits of the functions.
     pub functions: Limits,
-    /// Time after which no further document is mapped.
+    /// Time limit of mapping, checked between documents.
     pub time_us: u64,
-    /// Maximum number of returned rows, failures and lines.
+    /// Maximum number of returned rows, of failures, and of log lines.
     pub answers: usize,
-    /// Emitted bytes after which no further document is mapped, because all rows are kept for sorting and reducing.
+    /// Limit of emitted bytes, checked between documents, because all rows are in memory for sorting and reducing.
     pub emitted_bytes: u64,
 }
 
@@ -46,32 +46,28 @@ pub struct Trial {
     pub map_us: u64,
     /// Time of the reduce function.
     pub reduce_us: u64,
-    /// The first rows: id, key and value, in the order of the view.
+    /// First rows in the order of the view: id, key and value.
     pub shown: Vec<(String, Vec<u8>, Vec<u8>)>,
     /// Reduction of all rows.
     pub reduction: Option<Vec<u8>>,
-    /// Documents whose function threw, with the exceptions.
+    /// Ids of documents whose function threw an exception, and the exceptions.
     pub failures: Vec<(String, String)>,
     /// Lines that functions logged.
     pub log: Vec<String>,
-    /// Reason for an early end, if any: the time limit, or a failure that would have ended the build of an index, with
-    /// the document if it could be identified.
+    /// Reason for an early end: the time limit, or a failure that would end the build of an index, with the document if
+    /// it could be identified.
     pub ended: Option<(Option<String>, ViewError)>,
     /// True if the time limit was reached.
     pub timed_out: bool,
 }
 
-/// Key of a row, length of its sort key, and key and value as emitted.
 type SortedRow = (Vec<u8>, usize, Vec<u8>, Vec<u8>);
 
-/// Number of documents between two reads of the clock.
 const PORTION: usize = 50;
 
 impl Views {
-    /// Maps `documents` by the only view of `ddoc`, and reduces the emitted rows.
-    ///
-    /// # Errors
-    /// If a function does not compile or its language is not available.
+    /// Maps `documents` by the only view of `ddoc`, and reduces the emitted rows. Fails if a function does not compile
+    /// or its language is unavailable.
     pub fn try_out(&self, ddoc: &DesignDocument, documents: &DocumentBatch, limits: TrialLimits) -> Result<Trial> {
         self.core().try_out(ddoc, documents, limits)
     }
@@ -131,7 +127,7 @@ impl Core {
         Ok(trial)
     }
 
-    /// Maps some of the documents. If that ends the program, they are mapped one by one, to identify the document.
+    /// If the program fails, the documents are mapped one by one to identify the culprit.
     fn map_some(
         &self,
         program: &mut dyn Program,

@@ -1,5 +1,5 @@
-//! [`verify_index`]: checks that the trees of a stored index are readable and consistent with their inner nodes.
-//! Reductions are not recomputed, because that needs the language of the view.
+//! [`verify_index`] checks that the trees of a stored index are readable and consistent. Reductions are not recomputed,
+//! because that needs the language of the view.
 
 use settee_storage::{Engine, Shard};
 
@@ -7,13 +7,10 @@ use crate::error::{Result, ViewError};
 use crate::index::Record;
 use crate::tree::{Child, NodeCache, TreeReader};
 
-/// Reads all nodes of the index in `shard`, and returns the number of its rows.
-///
-/// # Errors
-/// If a node is unreadable or inconsistent with another one.
+/// Reads all nodes of the index in `shard`, and returns the number of its rows. An unreadable or inconsistent node is
+/// an error.
 pub fn verify_index(engine: &dyn Engine, shard: Shard) -> Result<u64> {
     let snapshot = engine.snapshot(shard)?;
-    // An index of another format is rebuilt.
     let Some(meta) = Record::read(snapshot.as_ref())?.meta else { return Ok(0) };
     let cache = NodeCache::default();
     let tree = TreeReader { snapshot: snapshot.as_ref(), shard, cache: &cache };

@@ -19,24 +19,24 @@ use crate::index::identity::{definitions, layout_of, signature};
 use crate::indexer::Settings;
 use crate::indexer::runs::directories;
 use crate::pace::{Budget, Pace, Urgency};
-use crate::query::{Plan, RowSink, Shown, Update, ViewQuery};
+use crate::query::plan::{Plan, Shown};
+use crate::query::{RowSink, Update, ViewQuery};
 use crate::shared::{About, Core, Languages, Log};
 
 /// Follow-up action of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Answer {
-    /// No further action.
+    /// The caller need not do anything.
     Complete,
-    /// The client requested an update after the result: the caller must call [`Views::update`] on a thread that may
-    /// block.
+    /// The caller must call [`Views::update`] on a thread that may block.
     UpdateWanted,
 }
 
-/// The values in `_info` about the indexes of a design document.
+/// Members of `_info` of a design document.
 #[derive(Clone, Debug)]
 pub struct ViewInfo {
-    /// Signature, equal for all design documents with the same views.
+    /// Equal for all design documents with the same views.
     pub signature: String,
     /// Language of the views.
     pub language: String,
@@ -44,13 +44,13 @@ pub struct ViewInfo {
     pub updater_running: bool,
     /// Number of queries that wait for it.
     pub waiting_clients: u64,
-    /// True if a compaction was requested that has not ended.
+    /// True from the request of a compaction to its end.
     pub compact_running: bool,
     /// Update sequence that all indexes have reached.
     pub update_seq: u64,
     /// Purge sequence that all indexes have reached.
     pub purge_seq: u64,
-    /// Number of changes that the last index is behind.
+    /// Number of changes by which the most outdated index is behind.
     pub updates_pending: u64,
     /// Approximate bytes on disk.
     pub file_bytes: u64,
@@ -64,11 +64,10 @@ pub struct ViewInfo {
 pub struct Views {
     catalog: Arc<Catalog>,
     core: Core,
-    /// Design documents whose indexes are being compacted, by the shard of their database; duplicates are possible.
     compacting: Mutex<Vec<(Shard, String)>>,
 }
 
-/// A compaction of the indexes of a design document, from its request until this is dropped.
+/// A compaction of the indexes of a design document, reported as running until dropped.
 pub struct Compaction {
     views: Arc<Views>,
     database: Arc<Database>,
@@ -90,10 +89,8 @@ impl Views {
         self.core.limits()
     }
 
-    /// Executes a query of the view `view` of `ddoc`. Blocks while the index is updated and while `sink` blocks.
-    ///
-    /// # Errors
-    /// Before the first call of `sink` for all detectable errors; after it only if storage or a reduce function fails.
+    /// Executes a query of the view `view` of `ddoc`. Blocks while the index is updated and while `sink` blocks. After
+    /// the first call of `sink`, only storage or a reduce function can cause an error.
     pub fn query(
         &self,
         database: &Arc<Database>,
@@ -105,16 +102,13 @@ impl Views {
         self.core.query(&self.host(database), ddoc, view, query, sink)
     }
 
-    /// Updates all indexes of a design document.
-    ///
-    /// # Errors
-    /// If a function or storage failed, or the update was stopped.
+    /// Updates all indexes of a design document. Fails if a function fails or the update is stopped.
     pub fn update(&self, database: &Arc<Database>, ddoc: &DesignDocument, urgency: Urgency) -> Result<()> {
         self.core.update(&self.host(database), ddoc, urgency)
     }
 
-    /// Returns the number of changes that the indexes of a design document are behind, if a background build should
-    /// update them: no build is running, and they are neither paused nor skipped after a failure.
+    /// Returns the number of changes by which the indexes are behind, or `None` if no background build should update
+    /// them: they are current, being built, paused, or skipped after a failure.
     pub fn lag(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<Option<u64>> {
         self.core.lag(&self.host(database), ddoc)
     }
@@ -124,24 +118,24 @@ impl Views {
         self.core.build_state(&self.host(database), ddoc)
     }
 
-    /// Stops the builds of a design document, keeping their progress, and prevents new ones. Queries that need one get
-    /// [`ViewError::Paused`].
+    /// Stops the builds of a design document, keeps their progress, and prevents new ones. Queries that need a build
+    /// fail with [`ViewError::Paused`].
     pub fn pause(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
         self.core.pause(&self.host(database), ddoc)
     }
 
-    /// Permits builds of the indexes of a design document again: the caller may call [`Self::update`].
+    /// Permits builds again. The caller may call [`Self::update`] to start one.
     pub fn resume(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
         self.core.resume(&self.host(database), ddoc)
     }
 
-    /// Stops the builds of a design document and discards progress that is in no index yet. Waiting queries get
-    /// [`ViewError::Cancelled`]; the next query that needs it starts from scratch.
+    /// Stops the builds of a design document and discards the progress that is in no index yet. Waiting queries fail
+    /// with [`ViewError::Cancelled`]; the next query that needs the build starts it from scratch.
     pub fn cancel(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
         self.core.cancel(&self.host(database), ddoc)
     }
 
-    /// Returns the control of the builds of a design document: of all indexes that it requires, of views and others.
+    /// Returns the control of the builds of all indexes of a design document, of views and searches.
     pub fn control(&self, database: &Arc<Database>, ddoc: &Arc<str>) -> Result<BuildControl> {
         self.core.control(&self.host(database), &self.core.indexes_of(database.shard()), ddoc)
     }
@@ -164,10 +158,7 @@ impl Views {
         self.core.settings()
     }
 
-    /// Returns the language of a design document.
-    ///
-    /// # Errors
-    /// If it is not available.
+    /// Returns the language of a design document, or [`ViewError::UnknownLanguage`].
     pub fn language(&self, ddoc: &DesignDocument) -> Result<Arc<dyn Language>> {
         self.core.language(ddoc)
     }
@@ -177,10 +168,7 @@ impl Views {
         self.core.pace.set_budget(budget);
     }
 
-    /// Returns the databases with builds that were interrupted when the last process ended.
-    ///
-    /// # Errors
-    /// If the files cannot be listed.
+    /// Returns the databases with builds that the end of a previous process has interrupted.
     pub fn interrupted(&self) -> Result<BTreeSet<String>> {
         Ok(directories(&self.core.settings.run_directory)?.into_iter().filter_map(|(_, owner)| owner).collect())
     }
@@ -192,13 +180,13 @@ impl Views {
         Ok(ViewInfo { compact_running, ..self.core.info(&self.host(database), ddoc)? })
     }
 
-    /// Removes the indexes that none of `ddocs`, which must be all design documents of the database, requires, and that
-    /// were unused for `grace_us`. Indexes with a running build are kept. Returns the number of removed indexes.
+    /// Removes the indexes that were unused for `grace_us`. `ddocs` must be all design documents of the database. Keeps
+    /// the indexes that they require or that a build writes. Returns the number of removed indexes.
     pub fn cleanup(&self, database: &Arc<Database>, ddocs: &[DesignDocument], grace_us: u64) -> Result<usize> {
         self.core.collect(&self.host(database), ddocs, grace_us)
     }
 
-    /// Removes the files of builds of indexes that do not exist any more. Returns the number of these indexes.
+    /// Removes build files of indexes that do not exist any more. Returns the number of these indexes.
     pub fn sweep(&self) -> Result<usize> {
         let found = directories(&self.core.settings.run_directory)?;
         if found.is_empty() {
@@ -212,25 +200,24 @@ impl Views {
                 Err(error) => return Err(error.into()),
             }
         }
-        // An index that was created concurrently was not among the files before.
+        // An index that was created concurrently had no files at the start.
         self.core.sweep(|shard| known.contains(&shard) || found.iter().all(|(known, _)| *known != shard))
     }
 
-    /// Starts a compaction of the indexes of a design document, which their state reports from now on.
+    /// Starts a compaction of the indexes of a design document, which [`Self::info`] reports.
     pub fn begin_compaction(self: &Arc<Self>, database: &Arc<Database>, ddoc: Arc<DesignDocument>) -> Compaction {
         self.compacting.lock().push((database.shard(), ddoc.id.to_string()));
         Compaction { views: Arc::clone(self), database: Arc::clone(database), ddoc }
     }
 
-    /// Stops all work on the indexes of a database and prevents new work: must be called before the database is
-    /// deleted. Waiting queries get [`ViewError::Stopped`].
+    /// Stops all work on the indexes of a database and prevents new work. The caller must call it before deleting the
+    /// database. Waiting queries fail with [`ViewError::Stopped`].
     pub fn release(&self, database: &Arc<Database>) {
         self.core.indexes_of(database.shard()).stop_and_wait();
-        // Remaining files are removed by a later sweep.
         let _ = self.core.remove_runs(&self.host(database));
     }
 
-    /// Stops all work on indexes, for the shutdown of the server. Unfinished work is repeated later.
+    /// Stops all work on indexes. Unfinished work is repeated after the next start.
     pub fn stop(&self) {
         self.core.stop();
     }
@@ -306,8 +293,7 @@ impl Core {
         };
         let (handle, snapshot, meta) = loop {
             let (handle, snapshot, meta) = self.shown(host, signature)?;
-            // Even an index that need not be updated may have been built before a view with this reduce function was
-            // added.
+            // An index that need not be updated may still lack this reduce function.
             if meta.is_current(reduce.as_slice(), update_seq) {
                 break (handle, snapshot, meta);
             }
@@ -382,7 +368,7 @@ impl Core {
         Ok(info)
     }
 
-    /// Unreferenced nodes are removed by the commit that replaces them, so the engine does the rest.
+    /// The commit that replaces nodes also removes them, so only the engine has work to do.
     pub(crate) fn compact(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
         for definition in definitions(host.layout(), ddoc) {
             self.handle(host, definition.signature)?.store().reclaim()?;

@@ -1,5 +1,4 @@
-//! Measures how fast the compiled examples map small documents: `cargo run --release -p settee-wasm --example
-//! wasm_throughput`.
+//! Measures map functions of the compiled examples: `cargo run --release -p settee-wasm --example wasm_throughput`.
 
 #![expect(clippy::unwrap_used, reason = "an example")]
 
@@ -17,7 +16,7 @@ const DOCUMENTS: u64 = 10_000;
 const ROUNDS: u32 = 100;
 
 fn main() {
-    // The example is its own compiler process.
+    // The example is also the compiler process that it starts.
     if std::env::args().nth(1).as_deref() == Some("compile") {
         let _ = settee_wasm::compiler_main();
         return;

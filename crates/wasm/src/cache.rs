@@ -1,4 +1,5 @@
-//! [`Modules`]: cache of recently compiled modules, and of modules that did not compile.
+//! [`Modules`] caches compiled modules and the reasons of failed compilations, because a failure takes as long as a
+//! success.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,20 +8,15 @@ use settee_design::CompileError;
 use sha2::{Digest as _, Sha256};
 use wasmtime::Module;
 
-/// Maximum total size of cached machine code.
 const CODE_BYTES_MAX: usize = 96 << 20;
-/// Maximum number of cached modules, including those that did not compile, because repeating a failed compilation takes
-/// equally long.
 const MODULES_MAX: usize = 64;
 
-/// Identifies a module: a collision-resistant hash.
 pub(crate) type Name = [u8; 32];
 
 pub(crate) fn name(text: &str) -> Name {
     Sha256::digest(text.as_bytes()).into()
 }
 
-/// Ordered by last use, the most recent first.
 #[derive(Default)]
 pub(crate) struct Modules {
     known: VecDeque<Known>,
@@ -34,7 +30,6 @@ struct Known {
 }
 
 impl Modules {
-    /// Returns the module with this name, or the reason why it does not compile.
     pub(crate) fn find(&mut self, name: &Name) -> Option<Result<Module, CompileError>> {
         let place = self.known.iter().position(|known| known.name == *name)?;
         let known = self.known.remove(place)?;
@@ -43,10 +38,7 @@ impl Modules {
         Some(compiled)
     }
 
-    /// Caches a module with `code_bytes` of machine code, or the reason why it does not compile. The least recently
-    /// used modules are evicted.
     pub(crate) fn insert(&mut self, name: Name, code_bytes: usize, compiled: Result<Module, &str>) {
-        // Two threads may have compiled it concurrently.
         if self.find(&name).is_some() {
             return;
         }
@@ -77,7 +69,6 @@ mod tests {
             modules.insert(name_of(number), 0, Err("bad"));
         }
         assert_eq!(kept(&mut modules), MODULES_MAX);
-        // A module that exceeds the limit is kept alone.
         modules.insert(name_of(1000), 200 << 20, Err("bad"));
         assert_eq!((kept(&mut modules), modules.known.len(), modules.code_bytes), (0, 1, 200 << 20));
         modules.insert(name_of(1000), 200 << 20, Err("bad"));

@@ -1,9 +1,7 @@
-//! [`Compiler`]: compiles modules in separate processes, one per module, with limits of time and memory. A module of a
-//! few megabytes can keep a compiler busy for minutes and fill gigabytes.
-//!
-//! The process ([`compiler_main`]) reads the module from standard input and writes machine code to standard output, or
-//! the reason of a failure to standard error. It does not execute the module. [`engine`](crate::engine) loads the
-//! machine code.
+//! [`Compiler`] compiles modules in separate processes with limits on time and memory, because a module of a few
+//! megabytes can occupy a compiler for minutes and fill gigabytes. A process ([`compiler_main`]) reads one module from
+//! standard input and writes machine code to standard output, or the reason of a failure to standard error. It does not
+//! execute the module.
 
 use std::io::{self, Read, Write};
 use std::num::NonZero;
@@ -15,36 +13,35 @@ use std::time::{Duration, Instant};
 use settee_design::CompileError;
 use wasmtime::Engine;
 
-/// Address space of a compiler process, including its program.
+/// Address space of a compiler process, program included.
 const MEMORY_BYTES: u64 = 1 << 30;
 
-/// Niceness of a compiler process. It gets about a tenth of a processor while requests use all processors.
+/// The process gets about a tenth of a processor while requests use all processors.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
-/// Maximum size of machine code, which stays in the server's memory.
+/// Machine code occupies memory of the server.
 const CODE_BYTES_MAX: usize = 64 << 20;
 
 const REASON_BYTES_MAX: usize = 4 << 10;
 
-/// Maximum number of concurrent compilations: each takes a processor, of which half must stay available for requests,
-/// and memory. Further ones wait.
+/// Maximum number of concurrent compilations. Half of the processors stay available for requests.
 const RUNNING_MAX: usize = 2;
 
-/// Maximum number of waiting modules, each of which occupies a thread.
+/// Each waiting module occupies a thread.
 const WAITING_MAX: usize = 16;
 
-/// Command of compiler processes. The program must call [`compiler_main`].
+/// The program must call [`compiler_main`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompilerCommand {
-    /// The executable, as an absolute path.
+    /// Absolute path of the executable.
     pub program: PathBuf,
     pub args: Vec<String>,
     pub timeout_ms: u64,
 }
 
 impl CompilerCommand {
-    /// Default timeout: twenty times the duration for ten megabytes of an ordinary module on an idle machine.
+    /// Twenty times the duration for ten megabytes of an ordinary module on an idle machine.
     pub const TIMEOUT_MS: u64 = 20_000;
 }
 
@@ -63,7 +60,6 @@ struct Queue {
 
 struct CompilePermit<'a>(&'a Compiler);
 
-/// Complete standard output and standard error of a process.
 type Written = io::Result<(Vec<u8>, Vec<u8>)>;
 
 impl Compiler {
@@ -131,11 +127,10 @@ impl Drop for CompilePermit<'_> {
     }
 }
 
-/// A running compiler process. It is killed when this is dropped.
+/// A compiler process, killed on drop.
 struct Process(Child);
 
 impl Process {
-    /// Sends the module; the receiver gets the complete output when the process has closed it.
     fn exchange(&mut self, module: Vec<u8>) -> io::Result<mpsc::Receiver<Written>> {
         let missing = || io::Error::other("no pipes");
         let mut stdin = self.0.stdin.take().ok_or_else(missing)?;
@@ -143,9 +138,7 @@ impl Process {
         let stderr = self.0.stderr.take().ok_or_else(missing)?;
         let (sender, receiver) = mpsc::channel();
         let threads = || std::thread::Builder::new().name("wasm-compiler".to_owned());
-        // Both threads end with the process.
         threads().spawn(move || {
-            // The process need not read all of its input.
             let _ = stdin.write_all(&module);
         })?;
         threads().spawn(move || {
@@ -158,7 +151,6 @@ impl Process {
                 stderr.take(REASON_BYTES_MAX as u64).read_to_end(&mut reason)?;
                 Ok((code, reason))
             };
-            // The receiver is dropped after a timeout.
             let _ = sender.send(read());
         })?;
         Ok(receiver)
@@ -166,7 +158,6 @@ impl Process {
 }
 
 impl Process {
-    /// Waits for the exit status of a process that has closed its output; `None` if it does not end in time.
     fn wait_until(&mut self, deadline: Instant) -> io::Result<Option<ExitStatus>> {
         loop {
             let status = self.0.try_wait()?;
@@ -180,13 +171,11 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Fails only if the process has ended and was waited for.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Returns the reason why a process ended without a result: nearly always its memory limit.
 fn died(status: ExitStatus, stderr_text: &[u8]) -> CompileError {
     let stderr_text = String::from_utf8_lossy(stderr_text);
     let is_memory = stderr_text.contains("memory allocation")
@@ -195,7 +184,7 @@ fn died(status: ExitStatus, stderr_text: &[u8]) -> CompileError {
     if is_memory || status.code().is_none() {
         return CompileError::Source(format!("compiling the module takes more than {MEMORY_BYTES} bytes of memory"));
     }
-    // A panic: the compiler reports unsupported features in this way, so a retry would fail as well.
+    // The compiler panics for unsupported features, so a retry would fail as well.
     if status.code() == Some(PANICKED) {
         let stderr_text = stderr_text.lines().filter(|line| !line.is_empty()).nth(1).unwrap_or_default();
         return CompileError::Source(format!("the compiler cannot compile the module: {stderr_text}"));
@@ -204,15 +193,11 @@ fn died(status: ExitStatus, stderr_text: &[u8]) -> CompileError {
     CompileError::Unavailable(format!("the WebAssembly compiler ended with {status}: {stderr_text}"))
 }
 
-/// Exit status of a program that panicked.
 const PANICKED: i32 = 101;
 
-/// Exit status for modules that do not compile.
 const REFUSED: i32 = 3;
 
-/// Compiles the module on standard input, writes machine code to standard output, and ends.
-///
-/// The server starts the program of its [`CompilerCommand`], which must call this function first.
+/// Main function of a compiler process. The program of a [`CompilerCommand`] must call it first.
 #[must_use]
 pub fn compiler_main() -> ExitCode {
     match compile_input() {
@@ -228,7 +213,6 @@ pub fn compiler_main() -> ExitCode {
     }
 }
 
-/// The inner error is a defect of the module.
 fn compile_input() -> io::Result<Result<(), String>> {
     limit_process()?;
     let mut module = Vec::new();
@@ -247,10 +231,10 @@ fn limit_process() -> io::Result<()> {
     let limit = |bytes| Rlimit { current: Some(bytes), maximum: Some(bytes) };
     setrlimit(Resource::As, limit(MEMORY_BYTES))?;
     setrlimit(Resource::Core, limit(0))?;
-    // When memory is short, the kernel ends this process before the server. If that is not available, the memory limit
-    // must suffice.
+    // If memory is short, the kernel kills this process before the server. Errors are ignored: the memory limit
+    // remains.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
-    // A low priority, so that requests of a millisecond do not wait for a compilation of seconds.
+    // The low priority keeps requests of a millisecond from waiting for a compilation of seconds.
     let _ = setpriority_process(None, NICENESS);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! [`Machine`]: compiled modules, the memory account of all running modules, and the clock that ends functions.
+//! [`Machine`] owns the compiled modules, the memory account of all running modules, and the clock for timeouts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,14 +15,13 @@ use crate::source::Source;
 
 const TICK_MS: u64 = 10;
 
-/// Instructions per millisecond of the timeout, about the rate of a slow processor. A function that exhausts them is
-/// stopped on machines of any speed.
+/// Instructions per millisecond of the timeout, about the rate of a slow processor. The limit stops endless functions
+/// on machines of any speed.
 const FUEL_PER_MS: u64 = 2_000_000;
 
-/// Maximum size of the call stack in bytes.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Maximum memory of all running modules together, which is part of the server's memory.
+/// Maximum memory of all running modules; it is part of the server's memory.
 const GUESTS_BYTES_MAX: u64 = 512 << 20;
 
 pub(crate) struct Machine {
@@ -34,7 +33,7 @@ pub(crate) struct Machine {
     clock: Arc<Clock>,
 }
 
-/// Configuration of the engine, which must be the same here and in the compiler process.
+/// The server and the compiler process must use the same configuration.
 pub(crate) fn config() -> Config {
     let mut config = Config::new();
     config.consume_fuel(true).epoch_interruption(true).max_wasm_stack(STACK_BYTES);
@@ -51,7 +50,7 @@ fn unavailable(error: wasmtime::Error) -> CompileError {
 pub(crate) struct GuestMemory(AtomicU64);
 
 impl GuestMemory {
-    /// Books `bytes` if they are within the limit.
+    /// Reserves `bytes`. Returns false above the limit.
     pub(crate) fn take(&self, bytes: u64) -> bool {
         let more = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= GUESTS_BYTES_MAX);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
@@ -62,7 +61,6 @@ impl GuestMemory {
     }
 }
 
-/// Clock that runs while functions run.
 #[derive(Default)]
 struct Clock {
     state: Mutex<ClockState>,
@@ -75,7 +73,6 @@ struct ClockState {
     has_thread: bool,
 }
 
-/// Keeps the clock running until it is dropped.
 pub(crate) struct Running<'a>(&'a Clock);
 
 impl Machine {
@@ -114,11 +111,10 @@ impl Machine {
         }
     }
 
-    /// Loads machine code that the compiler process wrote.
     #[expect(unsafe_code, reason = "loads machine code")]
     fn load(&self, code: &[u8]) -> Result<Module, CompileError> {
-        // SAFETY: this is what `Engine::precompile_module` made in a process of the same program. Loading it trusts the
-        // compiler no more than compiling here would.
+        // SAFETY: `code` is the output of `Engine::precompile_module` in a process of the same program. Loading it
+        // requires the same trust in the compiler as compiling here.
         unsafe { Module::deserialize(&self.engine, code) }.map_err(unavailable)
     }
 
@@ -126,14 +122,13 @@ impl Machine {
         &self.guests
     }
 
-    /// Enables deadlines until the result is dropped.
     pub(crate) fn run(&self) -> Running<'_> {
         let mut state = lock(&self.clock.state);
         state.running += 1;
         if !state.has_thread {
             let (clock, engine) = (Arc::downgrade(&self.clock), self.engine.weak());
             let ticking = thread::Builder::new().name("wasm-clock".to_owned());
-            // Without the thread, the instruction limit ends long-running functions.
+            // If the thread cannot start, the instruction limit ends endless functions.
             state.has_thread = ticking.spawn(move || tick(&clock, &engine)).is_ok();
         }
         self.clock.woken.notify_all();
@@ -161,12 +156,11 @@ pub(crate) fn fuel(limits: Limits) -> u64 {
     limits.timeout_ms.saturating_mul(FUEL_PER_MS).max(FUEL_PER_MS)
 }
 
-/// Ticks while functions run, sleeps otherwise, and ends when the machine is dropped.
 fn tick(clock: &std::sync::Weak<Clock>, engine: &EngineWeak) {
     while let (Some(clock), Some(engine)) = (clock.upgrade(), engine.upgrade()) {
         let state = lock(&clock.state);
         if state.running == 0 {
-            // Wakes periodically to check whether the machine was dropped.
+            // The timeout bounds the time until a dropped machine is detected.
             let asleep = Duration::from_secs(60);
             drop(clock.woken.wait_timeout(state, asleep).unwrap_or_else(PoisonError::into_inner));
             continue;
@@ -179,6 +173,6 @@ fn tick(clock: &std::sync::Weak<Clock>, engine: &EngineWeak) {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The guarded state is never left inconsistent.
+    // Every critical section leaves the state consistent, so a poisoned lock is usable.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,5 @@
-//! The server side of a running module: [`Guest`] calls its functions, [`Host`] implements its imports.
-//!
-//! All values from a module are validated: bounds, JSON, counts and sizes.
+//! The server side of a running module: [`Guest`] calls its functions, [`Host`] implements its imports. All values from
+//! a module are validated: bounds, JSON, counts and sizes.
 
 use std::sync::Arc;
 
@@ -13,20 +12,16 @@ use wasmtime::{
 use crate::engine::{self, GuestMemory, Machine};
 use crate::source::Source;
 
-/// Maximum length of a message that a function gives as the reason of a failure, or logs.
 const MESSAGE_BYTES_MAX: usize = 4 << 10;
-/// Maximum number of log lines of one call.
+/// Maximum number of log lines per call.
 const LOG_LINES_MAX: usize = 100;
-/// Maximum number of elements of all tables of a module.
 const TABLE_ELEMENTS_MAX: usize = 100_000;
 
 pub(crate) struct Host {
     memory: Option<Memory>,
     limits: Limits,
     allowance: Allowance,
-    /// Concatenated keys and values, as compact JSON.
     pub(crate) text: Vec<u8>,
-    /// Lengths of each key and value.
     pub(crate) rows: Vec<(u32, u32)>,
     pub(crate) log: Vec<String>,
     failed: Option<String>,
@@ -34,24 +29,20 @@ pub(crate) struct Host {
     was_memory_refused: bool,
     guests: Arc<GuestMemory>,
     memory_bytes: u64,
-    /// True if the result of a reduction is too long.
     pub(crate) is_too_long: bool,
 }
 
 pub(crate) enum Failure {
-    /// The function failed, equivalent to an exception: the text is the reason.
+    /// Reason given by the function; equivalent to an exception in JavaScript.
     Failed(String),
-    /// The function exceeded a limit: name and reason of the error, without the location.
     Stopped(&'static str, String),
 }
 
-/// A function of a module, ready to be called.
 pub(crate) struct Guest {
     store: Store<Host>,
     memory: Memory,
     alloc: TypedFunc<u32, u32>,
     function: TypedFunc<(u32, u32), u32>,
-    /// Address and size of the input buffer.
     buffer: (u32, u32),
     limits: Limits,
 }
@@ -82,7 +73,7 @@ impl Host {
         (self.failed, self.excess, self.was_memory_refused, self.is_too_long) = (None, None, false, false);
     }
 
-    /// Appends a value; an empty one is null.
+    /// Appends a JSON value; an empty one is null.
     fn take(&mut self, label: &str, bytes: &[u8]) -> Result<u32, Error> {
         let before = self.text.len();
         let bytes = if bytes.is_empty() { b"null" } else { bytes };
@@ -156,7 +147,6 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<Host>> {
         host.failed = Some(message(piece(memory, at, len)?));
         Err(Error::msg("failed"))
     })?;
-    // AssemblyScript calls this when an assertion fails: message and file as pointers to strings, line and column.
     linker.func_wrap("env", "abort", |_: u32, _: u32, line: u32, column: u32| -> Result<(), Error> {
         Err(Error::msg(format!("aborted at line {line}, column {column}")))
     })?;
@@ -194,7 +184,6 @@ fn message(bytes: &[u8]) -> String {
 }
 
 impl Guest {
-    /// Instantiates the module of `source` and resolves its required exports.
     pub(crate) fn new(machine: &Machine, source: &Source<'_>, limits: Limits) -> Result<Self, CompileError> {
         let module = machine.module(source)?;
         let refuse = |reason: String| CompileError::Source(reason);
@@ -221,8 +210,8 @@ impl Guest {
         Ok(Self { store, memory, alloc, function, buffer: (0, 0), limits })
     }
 
-    /// Calls the function with `input` and returns its output. After a failure the guest must be replaced, because its
-    /// state is undefined.
+    /// Calls the function with `input`. After a failure the caller must replace the guest, because its state is
+    /// undefined.
     pub(crate) fn call(&mut self, input: &[u8]) -> Result<&mut Host, Failure> {
         self.store.data_mut().begin();
         self.store.set_epoch_deadline(engine::ticks(self.limits));
@@ -237,7 +226,7 @@ impl Guest {
     fn enter(&mut self, input: &[u8]) -> wasmtime::Result<u32> {
         let len = u32::try_from(input.len()).map_err(|_| Error::msg("the input is too long for a module"))?;
         if len > self.buffer.1 {
-            // Some spare capacity, so that slowly growing documents do not need a new buffer each time.
+            // The spare capacity avoids a new buffer for every slightly longer document.
             let size = len.saturating_add(len / 2).max(64 << 10);
             self.buffer = (self.alloc.call(&mut self.store, size)?, size);
         }
@@ -275,7 +264,7 @@ impl Guest {
 }
 
 impl Failure {
-    /// Returns the error that ends a build; `place` names the function and document.
+    /// `place` identifies the function and the document.
     pub(crate) fn fatal(name: &str, place: &str, reason: &str) -> RunError {
         RunError::Fatal { name: name.to_owned(), reason: format!("{place} {reason}") }
     }

@@ -1,9 +1,9 @@
 //! WebAssembly as a language of views: [`Wasm`] compiles modules and runs their map and reduce functions.
+//! `docs/webassembly.md` specifies the interface of modules.
 //!
-//! A function is an export of a module; it receives JSON text in the module's own memory and returns results through
-//! imports. `docs/webassembly.md` specifies the contract with modules. Modules are compiled in a separate process
-//! ([`compiler_main`]). Their code runs in this process, because it can access only its own memory and these imports;
-//! instructions, time and memory are limited. There are no other imports: no files, no clock, no network, no WASI.
+//! Modules are compiled in separate processes ([`compiler_main`]). Their code runs in this process: it can access only
+//! its own memory and the documented imports, which exclude files, clock, network and WASI. Instructions, time and
+//! memory are limited.
 
 mod cache;
 mod compiler;
@@ -23,17 +23,14 @@ pub use self::compiler::{CompilerCommand, compiler_main};
 
 pub const NAME: &str = "wasm";
 
-/// WebAssembly modules as `"language": "wasm"`. No process or thread is started before the first module is compiled.
+/// Language `wasm`. Processes and threads start with the first module.
 #[derive(Clone)]
 pub struct Wasm {
     machine: Arc<Machine>,
 }
 
 impl Wasm {
-    /// Creates the language; `compiler` compiles modules.
-    ///
-    /// # Errors
-    /// If this processor is not supported; the text is the reason.
+    /// Returns an error if this processor is not supported.
     pub fn new(compiler: CompilerCommand) -> Result<Self, CompileError> {
         Ok(Self { machine: Arc::new(Machine::new(compiler)?) })
     }

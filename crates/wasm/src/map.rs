@@ -12,7 +12,6 @@ use crate::source::Source;
 
 const EXPORT: &str = "map";
 
-/// Map functions, each with its own instance.
 pub(crate) struct Mapper {
     machine: Arc<Machine>,
     limits: Limits,
@@ -29,7 +28,6 @@ impl Mapper {
         Ok(Self { machine: Arc::clone(machine), limits, functions })
     }
 
-    /// Replaces a failed instance.
     fn renew(&mut self, function: usize) -> Result<(), RunError> {
         let (text, guest) = &mut self.functions[function];
         *guest = Guest::new(&self.machine, &Source::parse(text, EXPORT), self.limits)

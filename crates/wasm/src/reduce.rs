@@ -25,7 +25,7 @@ impl FunctionReducer {
         Ok(Self { machine: Arc::clone(machine), limits, source: source.into(), guest, input: Vec::new() })
     }
 
-    /// Reduces the contents of [`FunctionReducer::input`]. The result of a function that fails is null.
+    /// Reduces the contents of [`FunctionReducer::input`]. The result of a failed function is null.
     fn call(&mut self) -> Result<Vec<u8>, RunError> {
         let failure = match self.guest.call(&self.input) {
             Ok(host) if host.is_too_long => {

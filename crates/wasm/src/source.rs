@@ -1,20 +1,18 @@
-//! [`Source`]: a function in a design document: `MODULE` or `MODULE#EXPORT`, where `MODULE` is a module in base64.
-//! References to modules were already replaced ([`settee_design::DesignDocument::embed_modules`]).
+//! [`Source`] is the text of a function in a design document: `MODULE` or `MODULE#EXPORT`, where `MODULE` is base64.
+//! [`settee_design::DesignDocument::embed_modules`] has already replaced references to modules.
 
 use settee_design::CompileError;
 use settee_model::base64;
 
-/// Maximum length of a module: compiling ten million bytes takes about a second.
+/// Compiling ten million bytes takes about a second.
 const MODULE_BYTES_MAX: usize = 8 << 20;
 
 pub(crate) struct Source<'a> {
-    /// The module in base64.
     pub(crate) module: &'a str,
     pub(crate) export: &'a str,
 }
 
 impl<'a> Source<'a> {
-    /// Parses `text`; `default` is the default export.
     pub(crate) fn parse(text: &'a str, default: &'a str) -> Self {
         let (module, export) = text.trim().split_once('#').unwrap_or((text.trim(), default));
         Self { module, export }

@@ -1,5 +1,4 @@
-//! The conformance suite of languages, with the functions of `sdk/wasm/conformance`. After changing those, compile them
-//! into `tests/data`.
+//! Conformance suite of languages with the functions of `sdk/wasm/conformance`, compiled into `tests/data`.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

@@ -1,5 +1,4 @@
-//! The compiled examples of `sdk/wasm/examples`. After changing those, compile them into `tests/data`, which benchmarks
-//! use as well.
+//! Tests `sdk/wasm/examples`, compiled into `tests/data`, which benchmarks use as well.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

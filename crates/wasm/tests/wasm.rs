@@ -1,4 +1,4 @@
-//! Hand-written modules, valid and malicious ones, through the interface of languages.
+//! Hand-written modules, valid and malicious.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -9,7 +9,7 @@ use settee_design::{CompileError, DocumentBatch, Emissions, Language, Limits, Ma
 use settee_model::base64;
 use settee_wasm::{CompilerCommand, Wasm};
 
-/// Start of every module here: imports, memory, and an allocator that returns the second page.
+/// Common start of the modules: imports, memory, and an allocator that returns the second page.
 const PRELUDE: &str = r#"
     (import "settee" "emit" (func $emit (param i32 i32 i32 i32)))
     (import "settee" "log" (func $log (param i32 i32)))
@@ -48,8 +48,7 @@ fn language() -> Wasm {
     Wasm::new(CompilerCommand { program, args: Vec::new(), timeout_ms: 60_000 }).unwrap()
 }
 
-/// Checks why a module does not compile, with `script` as the compiler. It is requested twice, and must run only once
-/// if the result is cached.
+/// Checks the error of a compiler that runs `script`. Compiles twice: a cached result must run the script once.
 #[track_caller]
 fn check_compiler(script: &str, expected: &CompileError) {
     let ran = tempfile();
@@ -95,7 +94,6 @@ fn compilers_that_take_too_much_are_ended() {
 
 #[test]
 fn running_modules_share_a_memory() {
-    // Each takes 200 MiB of the available 512 MiB.
     let limits = Limits { memory_bytes: 1 << 30, ..limits() };
     let greedy = source(&format!(
         r#"(func (export "map") (param i32 i32) (result i32) {})"#,
@@ -108,7 +106,6 @@ fn running_modules_share_a_memory() {
     let map = |program: &mut Box<dyn settee_design::Program>| program.map(&documents, &mut Emissions::new());
     assert_eq!((map(&mut programs[0]), map(&mut programs[1])), (Ok(()), Ok(())));
     assert!(matches!(map(&mut programs[2]), Err(RunError::Fatal { name, .. }) if name == "limit_exceeded"));
-    // Dropping a program releases its memory.
     programs.swap_remove(0);
     assert_eq!(map(programs.last_mut().unwrap()), Ok(()));
 }
@@ -123,7 +120,7 @@ fn limits() -> Limits {
     }
 }
 
-/// Returns rows as `document.function:key=value`, then failures as `document.function!message`, then the log.
+/// Returns rows as `document.function:key=value`, failures as `document.function!message`, and the log.
 fn run(functions: &[String], documents: &[(&str, &str)]) -> Result<Vec<String>, RunError> {
     let source =
         MapSource { functions: functions.iter().map(|source| source.as_str().into()).collect(), library: None };
@@ -154,7 +151,7 @@ fn documents_go_in_and_rows_come_out() {
 
 #[test]
 fn a_document_longer_than_the_buffer_gets_a_larger_one() {
-    // Returns the requested size as the argument of the second import, after growing the memory.
+    // The allocator grows the memory and returns the requested size.
     let long = format!(r#"{{"text":"{}"}}"#, "x".repeat(9_000));
     let stderr_text = run(&[map_of(EMIT_DOCUMENT)], &[("a", "{}"), ("b", &long), ("c", "{}")]).unwrap();
     assert_eq!(stderr_text, [r#"0.0:"k"={}"#.to_owned(), format!(r#"1.0:"k"={long}"#), r#"2.0:"k"={}"#.to_owned()]);

@@ -1,11 +1,10 @@
-//! The headers in which proxies state the addresses of their clients: [`hops`] of `Forwarded` (RFC 7239), and the
-//! [`address`] of a hop, also of `X-Forwarded-For`.
+//! Addresses of clients in the headers of proxies: [`hops`] parses `Forwarded` (RFC 7239), [`address`] also an element
+//! of `X-Forwarded-For`.
 
 use std::net::IpAddr;
 
-/// Returns the addresses of the hops of a `Forwarded` header that name one: `None` for a hop that hides its
-/// address. A malformed value is one such hop, because it is unknown which part of it a proxy has written. A
-/// value without any `for` names no hops.
+/// Returns one element for each hop that has a `for` parameter: its address, or `None` if the hop hides it. A malformed
+/// value is one hop without an address, because the part that a trusted proxy appended cannot be determined.
 #[must_use]
 pub fn hops(value: &str) -> Vec<Option<IpAddr>> {
     let mut rest = value;
@@ -28,7 +27,6 @@ pub fn hops(value: &str) -> Vec<Option<IpAddr>> {
                 has_for |= is_for;
                 hop = match (hop, is_for) {
                     (Hop::Empty | Hop::Nameless, true) => Hop::For(address(&value)),
-                    // Two addresses of one hop are invalid.
                     (Hop::For(_), true) => Hop::For(None),
                     (Hop::Empty | Hop::Nameless, false) => Hop::Nameless,
                     (named, false) => named,
@@ -39,8 +37,7 @@ pub fn hops(value: &str) -> Vec<Option<IpAddr>> {
     }
 }
 
-/// Parses the address of a hop: IPv4 or IPv6, with brackets, a port or a zone. `None` for `unknown`, `_hidden`
-/// and anything else.
+/// Parses IPv4 or IPv6, with brackets, a port or a zone. Returns `None` for `unknown`, `_hidden` and invalid text.
 #[must_use]
 pub fn address(text: &str) -> Option<IpAddr> {
     let is_port = |port: &str| {
@@ -56,7 +53,7 @@ pub fn address(text: &str) -> Option<IpAddr> {
         address
     } else {
         match text.split_once(':') {
-            // Several colons are those of an IPv6 address without brackets.
+            // An IPv6 address without brackets contains several colons.
             Some((address, port)) if !port.contains(':') => is_port(port).then_some(address)?,
             _ => text,
         }
@@ -65,18 +62,13 @@ pub fn address(text: &str) -> Option<IpAddr> {
     address.parse().ok().map(|address: IpAddr| address.to_canonical())
 }
 
-/// An element of `Forwarded` while it is read.
 enum Hop {
-    /// The element is empty so far.
     Empty,
-    /// The element has parameters, but no `for`.
     Nameless,
-    /// The address of the `for` parameter, if it is valid.
     For(Option<IpAddr>),
 }
 
 impl Hop {
-    /// Returns the hop's address; an empty element is no hop.
     fn address(self) -> Option<Option<IpAddr>> {
         match self {
             Self::Empty => None,
@@ -86,7 +78,7 @@ impl Hop {
     }
 }
 
-/// Takes `name=value` off the start of a `Forwarded` element. The value is a token or a quoted string.
+/// Returns the name, the value (a token or a quoted string) and the remainder of the text.
 fn pair(text: &str) -> Option<(&str, String, &str)> {
     let (name, rest) = text.split_once('=')?;
     let is_token = |text: &str| !text.is_empty() && !text.contains([' ', '\t', ',', ';', '"']);

@@ -1,7 +1,6 @@
-//! Bodies of several parts (RFC 2046) in the forms that CouchDB sends and takes: [`Parser`] reads, [`Writer`] writes.
+//! Multipart bodies (RFC 2046) in the forms that CouchDB sends and accepts: [`Parser`] and [`Writer`].
 //!
-//! The parser accepts input in any pieces and returns events, so a part never has to be in memory as a whole. Its
-//! buffer is bounded by [`MAX_HEAD_BYTES`] and by the largest piece of input.
+//! The parser accepts input in pieces of any size. Its buffer is bounded by [`MAX_HEAD_BYTES`] and the largest piece.
 
 mod parser;
 #[cfg(test)]
@@ -11,38 +10,31 @@ mod writer;
 pub use parser::{Event, Head, Parser};
 pub use writer::{Attached, Writer};
 
-/// Maximum length of the head of a part, and of a line before the first part that is searched at once.
+/// Maximum length of the head of a part, and of a line before the first part.
 pub const MAX_HEAD_BYTES: usize = 16 << 10;
 
-/// Maximum length of a boundary, as in RFC 2046.
 pub const MAX_BOUNDARY_BYTES: usize = 70;
 
-/// Reason why a multipart body is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MultipartError {
     #[error("the multipart body has no boundary")]
     NoBoundary,
-    /// The head of a part is longer than [`MAX_HEAD_BYTES`].
     #[error("the head of a part is too long")]
     HeadTooLong,
-    /// The head of a part does not consist of header lines.
     #[error("the head of a part is malformed")]
     MalformedHead,
-    /// The body ended before its last boundary.
     #[error("the multipart body ended early")]
     EndedEarly,
 }
 
-/// A part's type and parameters: `multipart/related; boundary="x"`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentType {
-    /// The type without parameters, in lower case.
     pub essence: String,
     parameters: Vec<(String, String)>,
 }
 
 impl ContentType {
-    /// Parses the value of a header. Never fails: malformed parameters are skipped.
+    /// Parses the value of a header. Malformed parameters are skipped.
     #[must_use]
     pub fn parse(value: &str) -> Self {
         let mut fields = split_unquoted(value);
@@ -54,16 +46,12 @@ impl ContentType {
         Self { essence, parameters: parameters.collect() }
     }
 
-    /// Returns the value of a parameter; `name` must be in lower case.
+    /// `name` must be in lower case.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the boundary between parts.
-    ///
-    /// # Errors
-    /// [`MultipartError::NoBoundary`].
     pub fn boundary(&self) -> Result<&str, MultipartError> {
         let boundary = self.parameter("boundary").unwrap_or_default();
         let usable = !boundary.is_empty() && boundary.len() <= MAX_BOUNDARY_BYTES && !boundary.contains(['\r', '\n']);
@@ -71,7 +59,6 @@ impl ContentType {
     }
 }
 
-/// Splits at semicolons outside of quotes.
 fn split_unquoted(value: &str) -> impl Iterator<Item = &str> {
     let (mut quoted, mut escaped) = (false, false);
     value.split(move |character| {

@@ -20,20 +20,16 @@ use settee_e2e::readme;
 use settee_e2e::tally::Tally;
 use settee_e2e::workspace::Workspace;
 
-/// Features of packages.
 const FEATURES: &str = "--features=settee-server/wasm";
 const CLIPPY: &[&str] = &["clippy", "--release", "--workspace", FEATURES, "--all-targets", "--", "-D", "warnings"];
 const TEST: &[&str] = &["test", "--release", "--config=.cargo/tests.toml", "--no-fail-fast"];
 const DOC: &[&str] = &["doc", "--release", "--workspace", FEATURES, "--no-deps", "--document-private-items"];
 
-/// Modules of tests that start a PostgreSQL.
 const ON_POSTGRESQL: &str = "on_postgresql::";
-/// Names of the tests that `make test-all` repeats with more rounds.
+/// `make test-all` repeats the tests with these names with more rounds.
 const LONG: &[&str] = &["fuzz", "power::", "crash", "damage", "flipped", "converge", "random"];
-/// Factor of their rounds.
 const LONG_SCALE: (&str, &str) = ("SETTEE_TEST_SCALE", "5");
 
-/// The steps of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// `make test`.
@@ -55,7 +51,7 @@ impl Part {
     }
 }
 
-/// Runs every step of a part, even after a failure, and prints a table of the results.
+/// Runs every step, even after a failure, and prints a table of the results.
 pub(crate) fn run(workspace: &Workspace, part: Part) -> bool {
     let mut gate = Gate { allow_missing: workspace.allow_missing, steps: Vec::new() };
     if part != Part::Rest {
@@ -89,7 +85,6 @@ fn rest(workspace: &Workspace, gate: &mut Gate) {
         let on_postgres = |nodes| move || conformance::run_on_postgres(workspace, nodes);
         gate.step("conformance on PostgreSQL", &["python3", "postgresql"], on_postgres(1));
         gate.step("conformance on two nodes", &["python3", "postgresql"], on_postgres(2));
-        // The program with assertions, which the tests have built.
         gate.step("chaos", &["postgresql"], || chaos::run(workspace, &chaos::Options::short()));
         gate.step("attack", &[], || attack::run(workspace, &attack::Options::short()));
         gate.step("clients", &["nodejs", "npm", "python3-venv", "pypy3", "erlang-base", "curl"], || {
@@ -137,12 +132,11 @@ fn document(workspace: &Workspace) -> Result<Tally> {
 
 fn doc_command(workspace: &Workspace) -> std::process::Command {
     let mut command = workspace.cargo(DOC);
-    // Private items are documented too, so links to them resolve.
     command.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links");
     command
 }
 
-/// Command for tests with assertions: all, unless the arguments name packages.
+/// Enables assertions. Runs all tests unless the arguments name packages.
 pub(crate) fn checked_tests(workspace: &Workspace, arguments: &[String]) -> std::process::Command {
     let mut command = workspace.cargo(TEST);
     let names_package = |argument: &String| argument.starts_with("-p") || argument.starts_with("--package");
@@ -157,7 +151,6 @@ fn build_tests(workspace: &Workspace) -> Result<Tally> {
     finish(checked_tests(workspace, &[]).arg("--no-run"), &workspace.log("compile-tests")?)
 }
 
-/// Runs the tests that `filter` selects. A retry selects its test by name instead.
 fn run_tests(workspace: &Workspace, log: &str, filter: &[&str], scale: Option<(&str, &str)>) -> Result<Tally> {
     let command = |of_retry: &[&str]| {
         let mut command = checked_tests(workspace, &[]);
@@ -167,7 +160,6 @@ fn run_tests(workspace: &Workspace, log: &str, filter: &[&str], scale: Option<(&
     suite::run(command, &workspace.log(log)?)
 }
 
-/// The steps that have run, for the table at the end.
 struct Gate {
     /// Skips a step whose packages are missing. Otherwise such a step fails.
     allow_missing: bool,
@@ -201,7 +193,6 @@ impl Gate {
         holds
     }
 
-    /// Prints the table and the closing line; false if something failed.
     fn close(&self) -> bool {
         let mut sum = Tally::default();
         println!("\n{:<14} {:>8} {:>8} {:>9}", "step", "passed", "failed", "seconds");

@@ -1,7 +1,5 @@
-//! Development commands: `cargo xtask COMMAND`.
-//!
-//! [`main`] calls one module per command, or a suite of `settee-e2e`. No crate of the product is linked, so that it
-//! compiles in seconds.
+//! Development commands: `cargo xtask COMMAND`. [`main`] calls one module per command, or a suite of `settee-e2e`. No
+//! crate of the product is linked, so that it compiles in seconds.
 
 mod ci;
 mod dist;
@@ -65,7 +63,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs one command. Returns false if it ran and found a problem.
 fn run(command: &str, arguments: &[String]) -> Result<bool> {
     let (program, mut arguments) = take_program(command, arguments)?;
     let all = arguments.len();
@@ -98,7 +95,6 @@ fn run(command: &str, arguments: &[String]) -> Result<bool> {
     }
 }
 
-/// Divides the arguments of a command into `--program P` and the others.
 fn take_program(command: &str, arguments: &[String]) -> Result<(Option<PathBuf>, Vec<String>)> {
     let mut rest = arguments.to_vec();
     let Some(place) = rest.iter().position(|argument| argument == "--program") else { return Ok((None, rest)) };
@@ -109,7 +105,7 @@ fn take_program(command: &str, arguments: &[String]) -> Result<(Option<PathBuf>,
     ensure!(program.is_file(), "there is no program {}", program.display());
     // Sessions of the documentation call the program by this name, and could find another one.
     ensure!(program.ends_with("settee"), "{} must be called `settee`", program.display());
-    // Servers may be started in another directory, so the path must be absolute.
+    // Servers may be started in another directory.
     Ok((Some(program.canonicalize()?), rest))
 }
 

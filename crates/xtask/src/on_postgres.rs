@@ -1,5 +1,5 @@
-//! Runs the tests of the layers above `storage` on a PostgreSQL that is started for them.
-//! A store of a test is a schema there.
+//! Runs the tests of the layers above `storage` on a PostgreSQL that is started for them. Each store of a test is a
+//! schema there.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,13 +14,12 @@ use settee_e2e::scratch::{MISSING, Scratch};
 use settee_e2e::tally::Tally;
 use settee_e2e::workspace::Workspace;
 
-/// The crates whose tests use stores of `storage-testing`.
+/// Their tests use stores of `storage-testing`.
 const CRATES: [&str; 5] = ["storage-testing", "database", "views", "search", "mango"];
 
-/// The variable that names the PostgreSQL for `storage-testing`.
 const VARIABLE: &str = "SETTEE_TEST_STORAGE";
 
-/// Number of threads: tests mostly wait for PostgreSQL, so it exceeds the number of processors.
+/// Tests mostly wait for PostgreSQL, so the number of threads exceeds that of processors.
 const THREADS: &str = "--test-threads=6";
 
 /// Runs the tests of the packages in `arguments`, or of all [`CRATES`]. Arguments after `--` are passed to the test
@@ -54,7 +53,6 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Tal
     Ok(tally)
 }
 
-/// The test programs of [`CRATES`] in cargo's output, in the order of the crates.
 fn programs(output: &str) -> Vec<(&'static str, PathBuf)> {
     let reply = output.lines().filter_map(|line| {
         let path = line.trim().strip_prefix("Executable unittests src/lib.rs (")?.strip_suffix(')')?;

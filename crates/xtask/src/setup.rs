@@ -8,15 +8,14 @@ use anyhow::{Result, bail};
 
 use settee_e2e::process;
 
-struct Need {
+struct Requirement {
     package: &'static str,
     why: &'static str,
-    /// The first command that calls it.
     purpose: Purpose,
     present: fn() -> bool,
 }
 
-/// The purpose of a preparation. Each purpose includes the ones before it.
+/// Each purpose includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Purpose {
     /// `make run`: compilation only.
@@ -29,7 +28,7 @@ pub(crate) enum Purpose {
     TestAll,
 }
 
-const NEEDS: &[Need] = &[
+const REQUIREMENTS: &[Requirement] = &[
     need("g++", "compiles RocksDB", Purpose::Run, || process::exists("g++") || process::exists("clang++")),
     need("clang", "compiles RocksDB and provides the headers of its bindings", Purpose::Run, clang_headers),
     need("libclang-dev", "generates RocksDB's bindings", Purpose::Run, libclang),
@@ -53,8 +52,8 @@ const NEEDS: &[Need] = &[
 /// Packages that start a public service when they are installed on a machine with systemd.
 const SERVICES: [&str; 3] = ["nginx-light", "haproxy", "caddy"];
 
-const fn need(package: &'static str, why: &'static str, purpose: Purpose, present: fn() -> bool) -> Need {
-    Need { package, why, purpose, present }
+const fn need(package: &'static str, why: &'static str, purpose: Purpose, present: fn() -> bool) -> Requirement {
+    Requirement { package, why, purpose, present }
 }
 
 /// Reads `--for run|test|cluster|test-all`; the default is `run`.
@@ -69,7 +68,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Purpose> {
     }
 }
 
-/// Installs missing packages where this program may: as root, with apt-get. Returns false if one is still missing.
+/// Installs missing packages if this program runs as root and apt-get exists. Returns false if one is still missing.
 pub(crate) fn command(purpose: Purpose) -> Result<bool> {
     let missing = missing_for(purpose);
     if missing.is_empty() {
@@ -79,7 +78,7 @@ pub(crate) fn command(purpose: Purpose) -> Result<bool> {
         println!("setup: {} is missing ({})", need.package, need.why);
     }
     let systemd = Path::new("/run/systemd/system").exists();
-    let is_installed_by_hand = |need: &&&Need| systemd && SERVICES.contains(&need.package);
+    let is_installed_by_hand = |need: &&&Requirement| systemd && SERVICES.contains(&need.package);
     let packages: Vec<&str> =
         missing.iter().filter(|need| !is_installed_by_hand(need)).map(|need| need.package).collect();
     if process::exists("apt-get") && is_root() && !packages.is_empty() {
@@ -102,14 +101,13 @@ pub(crate) fn command(purpose: Purpose) -> Result<bool> {
     Ok(false)
 }
 
-/// The packages among `packages` that this machine lacks.
 pub(crate) fn missing(packages: &[&str]) -> Vec<&'static str> {
-    let is_asked_for = |need: &&Need| packages.contains(&need.package);
-    NEEDS.iter().filter(is_asked_for).filter(|need| !(need.present)()).map(|need| need.package).collect()
+    let is_asked_for = |need: &&Requirement| packages.contains(&need.package);
+    REQUIREMENTS.iter().filter(is_asked_for).filter(|need| !(need.present)()).map(|need| need.package).collect()
 }
 
-fn missing_for(purpose: Purpose) -> Vec<&'static Need> {
-    NEEDS.iter().filter(|need| need.purpose <= purpose && !(need.present)()).collect()
+fn missing_for(purpose: Purpose) -> Vec<&'static Requirement> {
+    REQUIREMENTS.iter().filter(|need| need.purpose <= purpose && !(need.present)()).collect()
 }
 
 fn venv() -> bool {
@@ -127,7 +125,7 @@ pub(crate) fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-/// Node.js in a version that the console's build, nano and the test runner's options work with.
+/// The console's build, nano and the test runner's options need this version.
 fn node() -> bool {
     let Ok(output) = Command::new("node").arg("--version").output() else {
         return false;
@@ -137,12 +135,12 @@ fn node() -> bool {
     (numbers.next(), numbers.next()) >= (Some(20), Some(19))
 }
 
-/// Returns true if a daemon is installed; its directory may be absent from the path of ordinary users.
+/// The directory of a daemon may be absent from the path of ordinary users.
 fn daemon(name: &str) -> bool {
     process::exists(name) || Path::new("/usr/sbin").join(name).is_file()
 }
 
-/// Returns true if the programs of a PostgreSQL server are installed. Tests start them directly.
+/// Tests start the programs of a PostgreSQL server directly.
 fn postgresql() -> bool {
     let Ok(versions) = std::fs::read_dir("/usr/lib/postgresql") else { return false };
     versions.flatten().any(|version| version.path().join("bin/initdb").exists())
@@ -153,7 +151,6 @@ fn clang_headers() -> bool {
     process::exists("clang") || any_entry("/usr/lib/clang", |_| true)
 }
 
-/// A libclang that can be loaded at build time.
 fn libclang() -> bool {
     let is_libclang = |name: &str| name.starts_with("libclang.") || name.starts_with("libclang-");
     if std::env::var_os("LIBCLANG_PATH").is_some() {

@@ -1,8 +1,7 @@
-//! Runs test programs ([`run`]): counts their tests, prints failed tests, and retries each of them once.
+//! [`run`]: runs test programs, counts their tests, prints failed tests, and retries each of them once.
 //!
-//! Load occasionally fails a test that uses real processes, disks and clocks. The retry runs the test
-//! alone, with the seed that the first attempt printed. If it passes then, the closing lines list it
-//! as *unsteady*.
+//! Load occasionally fails a test that uses real processes, disks and clocks. The retry runs the test alone, with the
+//! seed that the first attempt printed. If it passes then, the closing lines list it as *unsteady*.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,17 +11,15 @@ use anyhow::Result;
 use settee_e2e::process;
 use settee_e2e::tally::Tally;
 
-/// Maximum number of failed tests that are retried: more failures are no coincidence.
-const MOST_TRIED_AGAIN: usize = 5;
+/// More failures are no coincidence, and are not retried.
+const RETRIES_MAX: usize = 5;
 
-/// The variable in which tests print their seed, and that repeats it.
+/// Tests print their seed in this variable, which repeats it.
 const SEED: &str = "SETTEE_SEED";
 
-/// Lines of a failed test's output that are repeated.
 const NOTE_LINES: usize = 3;
 
-/// Runs the test programs of a command with all output in `log`. `command` builds the command from arguments of the
-/// test programs.
+/// `command` builds the command from arguments of the test programs. `log` receives all output.
 pub(crate) fn run(command: impl Fn(&[&str]) -> Command, log: &Path) -> Result<Tally> {
     let succeeded = process::run_logged(&mut command(&[]), log)?;
     let output = process::read_lossy(log);
@@ -40,11 +37,10 @@ pub(crate) fn run(command: impl Fn(&[&str]) -> Command, log: &Path) -> Result<Ta
         println!("    the whole output: {}", log.display());
     }
     if tally.holds() || ended_early(&output) {
-        // A killed test program does not report a failed test itself.
         tally += Tally::one(false);
         tally.notes.push(format!("a test program ended before its tests did: {}", log.display()));
     }
-    let try_again = failed.len() <= MOST_TRIED_AGAIN;
+    let try_again = failed.len() <= RETRIES_MAX;
     for failure in &failed {
         let unsteady = try_again && passes_alone(&command, failure, log)?;
         if unsteady {
@@ -56,7 +52,6 @@ pub(crate) fn run(command: impl Fn(&[&str]) -> Command, log: &Path) -> Result<Ta
     Ok(tally)
 }
 
-/// A failed test, named as in the output of its program.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Failure {
     name: String,
@@ -68,7 +63,6 @@ impl Failure {
         self.output.lines().find_map(|line| line.strip_prefix(SEED)?.strip_prefix('='))
     }
 
-    /// The verdict, the name of the test, and the message of its panic.
     fn note(&self, verdict: &str) -> String {
         let printed_text = self.output.lines().skip_while(|line| !line.contains("panicked at"));
         let printed_text = printed_text.filter(|line| !line.is_empty()).take(NOTE_LINES);
@@ -84,13 +78,11 @@ fn passes_alone(command: impl Fn(&[&str]) -> Command, failure: &Failure, log: &P
     }
     let log = log.with_extension("again.log");
     let succeeded = process::run_logged(&mut again, &log)?;
-    // A name that no test program contains does not count as passed.
     let passed = succeeded && count_tests(&process::read_lossy(&log)).passed > 0;
     println!("    {} tried again: {}", failure.name, if passed { "passed" } else { "failed" });
     Ok(passed)
 }
 
-/// Sums the `test result:` lines of test programs.
 fn count_tests(output: &str) -> Tally {
     let mut tally = Tally::default();
     for line in output.lines() {
@@ -111,7 +103,7 @@ fn count_tests(output: &str) -> Tally {
     tally
 }
 
-/// True if a program started its tests and printed no result.
+/// Returns true if a program started its tests and printed no result.
 fn ended_early(output: &str) -> bool {
     let is_begin = |line: &&str| {
         let number = line.strip_prefix("running ").and_then(|rest| rest.split_once(" test"));
@@ -121,7 +113,6 @@ fn ended_early(output: &str) -> bool {
     begun > output.lines().filter(|line| line.starts_with("test result: ")).count()
 }
 
-/// Failed tests in the output of test programs.
 fn failures(output: &str) -> Vec<Failure> {
     let mut inside = false;
     let mut found: Vec<Failure> = Vec::new();
@@ -187,7 +178,6 @@ test result: ok. 40 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; fin
         assert!(ended_early(&format!("{OUTPUT}running 1 test\ntest c ... running late\n")));
     }
 
-    /// Runs `script` as a test program, which receives the arguments of the retry.
     fn run_script(script: &str) -> Result<Tally> {
         let folder = tempfile::tempdir()?;
         let (program, log) = (folder.path().join("program"), folder.path().join("log"));

@@ -7,7 +7,7 @@ use anyhow::bail;
 use clap::Args;
 
 use super::log;
-use super::log::replay::{self, Moment, Route};
+use super::log::replay::{self, RestorePlan, RestoreTime};
 use super::manifest::{MANIFEST, Manifest};
 use super::one::Serve;
 use super::remote::{self, Effort, Store, s3};
@@ -54,8 +54,8 @@ pub struct RestoreArgs {
     backup: Option<String>,
     /// For a bucket with a log: restore the state at this time, 2026-11-20T15:04:05Z or seconds of the Unix epoch, or
     /// `newest`
-    #[arg(long, value_name = "TIME", value_parser = Moment::parse, conflicts_with = "backup")]
-    at: Option<Moment>,
+    #[arg(long, value_name = "TIME", value_parser = RestoreTime::parse, conflicts_with = "backup")]
+    at: Option<RestoreTime>,
     /// The data directory to create, which must be empty or missing
     #[arg(long, value_name = "DIR", conflicts_with_all = ["database", "check"])]
     data: Option<PathBuf>,
@@ -93,7 +93,6 @@ struct BucketArgs {
 }
 
 impl BucketArgs {
-    /// The store at `path`, if the path is the URL of a bucket.
     fn open(&self, path: &Path) -> anyhow::Result<Option<Store>> {
         let Some(url) = path.to_str().filter(|path| s3::is_url(path)) else {
             let is_given = self.endpoint.is_some() || self.region.is_some() || self.ca_file.is_some();
@@ -114,7 +113,7 @@ impl BucketArgs {
     }
 }
 
-fn in_words(report: &export::Report) -> String {
+fn summary(report: &export::Report) -> String {
     let export::Report { documents, revisions, attachments, local, left_out, .. } = report;
     let left_out = if *left_out == 0 { String::new() } else { format!("; {left_out} were left out") };
     format!(
@@ -122,7 +121,7 @@ fn in_words(report: &export::Report) -> String {
     )
 }
 
-/// Exit code: failure if something was left out, so that unattended runs notice it.
+/// Unattended runs must notice that something was left out.
 fn code(report: &export::Report) -> ExitCode {
     if report.left_out == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -135,7 +134,7 @@ impl BackupArgs {
             }
             let report = export::write(url, &self.to)?;
             // The report goes to stderr, because stdout may carry the export itself.
-            eprintln!("{}", in_words(&report));
+            eprintln!("{}", summary(&report));
             return Ok(code(&report));
         }
         let store = self.bucket.open(&self.to)?;
@@ -167,11 +166,10 @@ fn list(store: &Store) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Source of a restored data directory.
 enum From {
     Directory(PathBuf),
     Bucket(Store, String),
-    Moment(Store, Route),
+    RestoreTime(Store, RestorePlan),
 }
 
 impl From {
@@ -179,7 +177,7 @@ impl From {
         match self {
             Self::Directory(directory) => restore::run(directory, data),
             Self::Bucket(store, name) => remote::restore(store, name, data, &mut |_| Ok(())),
-            Self::Moment(store, route) => route.run(store, data),
+            Self::RestoreTime(store, route) => route.run(store, data),
         }
     }
 
@@ -187,13 +185,13 @@ impl From {
         match self {
             Self::Directory(directory) => verify(directory),
             Self::Bucket(store, name) => remote::verify(store, name),
-            Self::Moment(store, route) => route.verify(store),
+            Self::RestoreTime(store, route) => route.verify(store),
         }
     }
 }
 
 impl RestoreArgs {
-    /// Runs the command. `serve` serves a restored server while one of its databases is read.
+    /// `serve` serves a restored server while one of its databases is read.
     pub fn run(&self, serve: &Serve) -> anyhow::Result<ExitCode> {
         let from = self.source()?;
         if let Some(url) = &self.database {
@@ -232,7 +230,7 @@ impl RestoreArgs {
         };
         if let Some(moment) = self.at {
             let route = replay::find(&store, moment)?;
-            return Ok(From::Moment(store, route));
+            return Ok(From::RestoreTime(store, route));
         }
         let newest = remote::newest(&store)?;
         let name = self.backup.clone().unwrap_or(newest);
@@ -241,7 +239,7 @@ impl RestoreArgs {
 }
 
 fn print_report(report: &export::Report) -> ExitCode {
-    print_text(&format!("{}\n", in_words(report)));
+    print_text(&format!("{}\n", summary(report)));
     if report.left_out > 0 {
         eprintln!(
             "the restored data are incomplete: {} parts could not be read by the export; lines with \

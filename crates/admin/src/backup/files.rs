@@ -14,12 +14,11 @@ use crate::regular;
 const PIECE_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub(super) struct Source {
     pub(super) file: PathBuf,
     pub(super) path: PathBuf,
 }
 
-/// The files of a directory, sorted. Engine directories have no subdirectories.
 pub(super) fn below(directory: &Path, place: &Path) -> anyhow::Result<Vec<Source>> {
     let mut sources = Vec::new();
     for entry in fs::read_dir(directory).with_context(|| format!("{} cannot be read", directory.display()))? {
@@ -32,7 +31,6 @@ pub(super) fn below(directory: &Path, place: &Path) -> anyhow::Result<Vec<Source
     Ok(sources)
 }
 
-/// The configuration files and the layout version file.
 pub(super) fn configuration(data: &Path) -> anyhow::Result<Vec<Source>> {
     let mut sources = Vec::new();
     for name in ["local.ini", "version", crate::names::FILE] {
@@ -46,14 +44,12 @@ pub(super) fn configuration(data: &Path) -> anyhow::Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// Copies a file and syncs the copy. Returns size and checksum of the copied bytes.
 pub(super) fn copy(from: &Path, to: &Path) -> anyhow::Result<(u64, String)> {
     let mut target = Target::make(to)?;
     each_piece(from, |piece| target.write(piece))?;
     target.finish()
 }
 
-/// A new file that only its owner can read.
 pub(super) struct Target {
     path: PathBuf,
     file: File,
@@ -72,7 +68,6 @@ impl Target {
         self.file.write_all(piece).with_context(|| format!("writing {}", self.path.display()))
     }
 
-    /// Syncs the file. Returns size and checksum of the written bytes.
     pub(super) fn finish(self) -> anyhow::Result<(u64, String)> {
         self.file.sync_all().with_context(|| format!("{} cannot be synced", self.path.display()))?;
         Ok(self.tally.finish())

@@ -1,5 +1,5 @@
-//! [`Manifest`]: the contents of a backup as JSON. Its last line is a checksum of the rest, so a truncated manifest is
-//! detected.
+//! [`Manifest`]: the contents of a backup as JSON. Its last line is a checksum of the rest, which reveals a truncated
+//! manifest.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -21,13 +21,12 @@ pub struct Manifest {
     pub begun: String,
     pub finished: String,
     pub(super) entries: Vec<Entry>,
-    /// The log position at which the commit log continues the backup, if the log is kept.
     pub(super) log: Option<Logged>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Logged {
-    /// Name of the stream. A server starts a new one whenever it cannot prove that its log continues the previous one.
+pub(super) struct Logged {
+    /// A server starts a new stream whenever it cannot prove that its log continues the previous one.
     pub stream: String,
     /// The backup has all commits up to this position, and possibly later ones.
     pub position: u64,
@@ -40,7 +39,7 @@ pub(super) struct Entry {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
     pub(super) sha256: String,
-    /// Modification time of the file in nanoseconds of the Unix epoch; 0 if it is irrelevant.
+    /// Nanoseconds of the Unix epoch; 0 if the time is irrelevant.
     pub(super) modified_ns: i64,
 }
 
@@ -53,7 +52,6 @@ impl Manifest {
         self.entries.iter().map(|entry| entry.bytes).sum()
     }
 
-    /// The JSON text followed by its checksum.
     pub(super) fn to_text(&self) -> String {
         let text = self.encode();
         let sum = files::digest_of(text.as_bytes());

@@ -2,19 +2,20 @@
 //!
 //! A backup is a directory whose name is the time of its start. It contains the files of the storage engine at that
 //! time, the configuration, and `manifest.json` with the size and the SHA-256 of each file. A file that the previous
-//! backup in the same directory also has is hard-linked instead of copied (RocksDB never changes most of its files), so
-//! each backup is complete and takes only the space of its new files. Deleting one backup does not affect the others.
+//! backup in the same directory also has is hard-linked instead of copied, because RocksDB never changes most of its
+//! files. Therefore each backup is complete and takes only the space of its new files, and deleting one does not affect
+//! the others.
 //!
 //! [`remote`] implements backups in buckets; `export` implements backups of single databases.
 
-mod board;
+mod backup_control;
 pub mod commands;
 mod files;
-pub mod log;
+mod log;
 mod manifest;
 pub mod one;
-pub mod remote;
-pub mod restore;
+mod remote;
+mod restore;
 pub mod schedule;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
@@ -32,12 +33,11 @@ use crate::control::{self, Checkpoint};
 use crate::descriptors::Descriptors;
 use crate::lock::DataLock;
 use crate::{backends, environment, storage, time, version};
-pub use board::Board;
+pub use backup_control::BackupControl;
 use files::Source;
 pub use manifest::Manifest;
 use manifest::{Entry, MANIFEST};
 
-/// Name of the directory with the engine's files, within a backup and within a data directory.
 const ENGINE: &str = "engine";
 
 const PARTIAL: &str = ".partial-";
@@ -47,25 +47,24 @@ pub struct Report {
     pub directory: PathBuf,
     pub files: usize,
     pub bytes: u64,
-    /// Number of copied bytes; the remaining ones are shared with the previous backup.
     pub copied_bytes: u64,
 }
 
-/// A consistent copy of the engine's files, valid while this is held.
-enum Held {
+/// Valid while this is held.
+enum CheckpointOwner {
     /// Provided by a running server while the connection is open.
-    Lent { directory: PathBuf, _connection: UnixStream },
+    Server { directory: PathBuf, _connection: UnixStream },
     /// Made by this process from data that no server uses.
-    Own { checkpoint: Checkpoint, _lock: DataLock },
+    Command { checkpoint: Checkpoint, _lock: DataLock },
 }
 
-impl Held {
+impl CheckpointOwner {
     fn take(data: &Path) -> anyhow::Result<Self> {
         if let Some((answer, connection)) = control::ask(data, "checkpoint")? {
             let directory =
                 answer.value().get("directory").and_then(|path| path.as_str().map(std::borrow::Cow::into_owned));
             let directory = PathBuf::from(directory.context("the server created no checkpoint")?);
-            return Ok(Self::Lent { directory, _connection: connection });
+            return Ok(Self::Server { directory, _connection: connection });
         }
         // Without a reachable server this process takes the lock. If a server holds it, this fails.
         let lock = DataLock::take(data)?;
@@ -73,13 +72,13 @@ impl Held {
         control::remove_checkpoints(data)?;
         let engine = backends::open(data, Descriptors::claim()?.engine)?;
         let checkpoint = Checkpoint::make(data, &*engine, 1)?;
-        Ok(Self::Own { checkpoint, _lock: lock })
+        Ok(Self::Command { checkpoint, _lock: lock })
     }
 
     fn directory(&self) -> &Path {
         match self {
-            Self::Lent { directory, .. } => directory,
-            Self::Own { checkpoint, .. } => &checkpoint.0,
+            Self::Server { directory, .. } => directory,
+            Self::Command { checkpoint, .. } => &checkpoint.0,
         }
     }
 }
@@ -98,12 +97,11 @@ pub fn run(data: &Path, backups: &Path) -> anyhow::Result<Report> {
     let (directory, partial) = (backups.join(&name), backups.join(format!("{PARTIAL}{name}")));
     ensure!(!directory.exists(), "a backup of this second already exists: {}", directory.display());
     let previous = newest(&backups)?;
-    let held = Held::take(&data)?;
+    let held = CheckpointOwner::take(&data)?;
     let mut sources = files::below(held.directory(), Path::new(ENGINE))?;
     sources.extend(files::configuration(&data)?);
     let report = write(&sources, &partial, previous.as_ref(), begun_us)?;
     drop(held);
-    // The rename makes the backup complete.
     durable::rename(&partial, &directory).context("the backup cannot be renamed")?;
     Ok(Report { directory, ..report })
 }
@@ -138,12 +136,12 @@ fn write(
     Ok(report)
 }
 
-/// Links a file to that of the previous backup if both have the same content; otherwise copies it.
+/// Links a file to that of the previous backup if both have the same content, and otherwise copies it.
 fn keep(source: &Source, target: &Path, known: Option<(&PathBuf, &Entry)>) -> anyhow::Result<(Entry, bool)> {
     if let Some((directory, entry)) = known
         && fs::metadata(&source.file).is_ok_and(|metadata| metadata.len() == entry.bytes)
         && files::digest(&source.file)?.1 == entry.sha256
-        // Linking fails across file systems and at the link limit; the file is copied then.
+        // Linking fails across file systems and at the link limit. The file is copied then.
         && fs::hard_link(directory.join(&entry.path), target).is_ok()
     {
         return Ok((entry.clone(), false));
@@ -152,7 +150,6 @@ fn keep(source: &Source, target: &Path, known: Option<(&PathBuf, &Entry)>) -> an
     Ok((Entry { path: source.path.clone(), bytes, sha256, modified_ns: 0 }, true))
 }
 
-/// The newest complete backup that can be read.
 fn newest(backups: &Path) -> anyhow::Result<Option<(PathBuf, Manifest)>> {
     let mut names: Vec<PathBuf> = fs::read_dir(backups)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     names.sort();
@@ -170,7 +167,6 @@ fn remove_partial(backups: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Verifies a backup against its manifest: every file exists with its size and checksum, and there is no other file.
 pub fn verify(directory: &Path) -> anyhow::Result<Manifest> {
     let manifest = Manifest::read(&directory.join(MANIFEST))
         .with_context(|| format!("{} is not a complete backup", directory.display()))?;

@@ -1,6 +1,6 @@
 //! [`restore`]: restores one database from the backup of a whole server. The server is restored to a temporary
-//! directory and served to this command, which copies the database to its destination. The temporary directory needs
-//! space for the whole server.
+//! directory, which needs space for all of it, and served to this command, which copies the database to its
+//! destination.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,12 @@ use settee_storage::durable;
 
 use crate::{environment, export};
 
-/// A data directory that is served to this process alone, until this is dropped.
+/// Serves a data directory to this process alone, until it is dropped.
 pub trait Served {
-    /// The URL of a database, with credentials.
+    /// Contains credentials.
     fn url(&self, database: &str) -> String;
 }
 
-/// Serves a data directory.
 pub type Serve = dyn Fn(&Path) -> anyhow::Result<Box<dyn Served>>;
 
 struct Scratch(PathBuf);
@@ -29,8 +28,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Creates the database at `url` from the database `name` of a server. `fill` restores that server into a directory
-/// below `scratch`.
+/// `fill` restores the server of the database `name` into a directory below `scratch`.
 pub fn restore(
     scratch: &Path,
     name: &str,

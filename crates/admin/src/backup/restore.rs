@@ -12,8 +12,7 @@ use super::manifest::{Entry, Manifest};
 use super::{ENGINE, files};
 use crate::version::RESTORING;
 
-/// Creates the data directory `data`, which must be empty or missing, from the backup in `directory`.
-pub fn run(directory: &Path, data: &Path) -> anyhow::Result<Manifest> {
+pub(super) fn run(directory: &Path, data: &Path) -> anyhow::Result<Manifest> {
     let manifest = Manifest::read(&directory.join(super::MANIFEST)).with_context(|| {
         format!(
             "{} is not a complete backup; specify the directory named after the time of the backup",

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use settee_settings::{Settings, backup};
 use settee_storage::{CommitLog, Engine};
 
-use super::Board;
+use super::BackupControl;
 use super::log::ship::{Shipped, Shipper, Stream};
 use super::manifest::Logged;
 use super::remote::{self, Effort, Store, retention, s3};
@@ -21,10 +21,9 @@ use crate::{environment, time};
 
 const RETRY_US: u64 = 60_000_000;
 
-/// Least time between the starts of two backups. Their names have a resolution of one second.
+/// Names of backups have a resolution of one second.
 const LEAST_INTERVAL_US: u64 = 2_000_000;
 
-/// First number of the checkpoints of this thread. Numbers of checkpoints for commands stay below it.
 const FIRST_CHECKPOINT: u64 = 1 << 32;
 
 /// Time limit for shipping the end of the log when the server stops.
@@ -35,11 +34,9 @@ pub struct Plan {
     pub interval_us: u64,
     pub full_interval_us: Option<u64>,
     pub keep_s: u64,
-    /// Interval of log shipping. `None`: the log is not shipped.
     pub log_interval: Option<Duration>,
 }
 
-/// The place and the plan of the section `[backup]`, if it is configured.
 fn configured(configuration: &dyn Settings) -> Option<(s3::Place, Plan)> {
     let url = backup::URL.text(configuration)?;
     let access_key = backup::ACCESS_KEY_ID.text(configuration).zip(backup::SECRET_ACCESS_KEY.text(configuration));
@@ -62,12 +59,10 @@ fn configured(configuration: &dyn Settings) -> Option<(s3::Place, Plan)> {
     Some((place, plan))
 }
 
-/// True if the configuration enables log shipping.
 pub fn wants_log(configuration: &dyn Settings) -> bool {
     configured(configuration).is_some_and(|(_, plan)| plan.log_interval.is_some())
 }
 
-/// True if the configuration enables backups.
 pub fn wants_backups(configuration: &dyn Settings) -> bool {
     configured(configuration).is_some()
 }
@@ -81,10 +76,9 @@ struct Shared {
     engine: Arc<dyn Engine>,
     data: PathBuf,
     plan: Plan,
-    /// The stream that is shipped, if enabled.
     stream: Option<Arc<Mutex<Stream>>>,
     checkpoints: AtomicU64,
-    board: Arc<Board>,
+    backup_control: Arc<BackupControl>,
 }
 
 struct Taken {
@@ -94,15 +88,16 @@ struct Taken {
 }
 
 impl Backups {
-    /// Starts the threads if the configuration enables backups.
     pub fn begin(
         configuration: &dyn Settings,
         data: &Path,
         engine: &Arc<dyn Engine>,
-        board: Option<Arc<Board>>,
+        backup_control: Option<Arc<BackupControl>>,
     ) -> anyhow::Result<Option<Self>> {
-        let Some(((place, plan), board)) = configured(configuration).zip(board) else { return Ok(None) };
-        Self::start(&|| s3::open(&place), plan, data, Arc::clone(engine), board).map(Some)
+        let Some(((place, plan), backup_control)) = configured(configuration).zip(backup_control) else {
+            return Ok(None);
+        };
+        Self::start(&|| s3::open(&place), plan, data, Arc::clone(engine), backup_control).map(Some)
     }
 
     /// Starts the threads. `engine` must keep its log if the plan ships it. Nothing may be committed before this
@@ -112,7 +107,7 @@ impl Backups {
         plan: Plan,
         data: &Path,
         engine: Arc<dyn Engine>,
-        board: Arc<Board>,
+        backup_control: Arc<BackupControl>,
     ) -> anyhow::Result<Self> {
         let stream = match plan.log_interval {
             Some(_) => Some(Arc::new(Mutex::new(Stream::begin(engine.as_ref())?))),
@@ -124,7 +119,7 @@ impl Backups {
             plan,
             stream,
             checkpoints: AtomicU64::new(FIRST_CHECKPOINT),
-            board,
+            backup_control,
         });
         // On a full disk the checkpoint fails. The server serves anyway, and the checkpoint is retried.
         let first = shared.stream.as_ref().and_then(|_| match shared.take() {
@@ -136,7 +131,7 @@ impl Backups {
         });
         let mut threads = Vec::new();
         let (store, working) = (open()?, Arc::clone(&shared));
-        shared.board.configure(store.shown(), plan.interval_us);
+        shared.backup_control.configure(store.shown(), plan.interval_us);
         threads.push(spawn("backup", &shared, move || working.write_backups(&store, first))?);
         if let (Some(stream), Some(interval)) = (&shared.stream, plan.log_interval) {
             let shipper = Shipper::new(open()?, Arc::clone(&shared.engine), Arc::clone(stream));
@@ -146,15 +141,14 @@ impl Backups {
         Ok(Self { shared, threads })
     }
 
-    /// Stops the threads. The caller must have stopped all writers. The rest of the log is sent if that is possible
-    /// within the time limit.
+    /// Sends the rest of the log if that is possible within the time limit. The caller must have stopped all writers.
     pub fn stop(self) {
-        let board = Arc::clone(&self.shared.board);
-        let mut orders = board.orders.lock();
+        let backup_control = Arc::clone(&self.shared.backup_control);
+        let mut orders = backup_control.orders.lock();
         orders.is_over = true;
-        board.changed.notify_all();
+        backup_control.changed.notify_all();
         let all = self.threads.len();
-        let is_late = board.changed.wait_while_for(&mut orders, |orders| orders.ended < all, END).timed_out();
+        let is_late = backup_control.changed.wait_while_for(&mut orders, |orders| orders.ended < all, END).timed_out();
         drop(orders);
         if is_late {
             tracing::warn!(
@@ -169,12 +163,11 @@ impl Backups {
 }
 
 fn spawn(name: &str, shared: &Arc<Shared>, work: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
-    /// Counts the thread as ended when dropped, also after a panic.
     struct Ended(Arc<Shared>);
     impl Drop for Ended {
         fn drop(&mut self) {
-            self.0.board.orders.lock().ended += 1;
-            self.0.board.changed.notify_all();
+            self.0.backup_control.orders.lock().ended += 1;
+            self.0.backup_control.changed.notify_all();
         }
     }
     let ended = Ended(Arc::clone(shared));
@@ -204,8 +197,8 @@ impl Shared {
 
     /// Waits until `due_us`, or from `least_us` on until a backup is requested. Returns false when the server stops.
     fn wait_until(&self, due_us: u64, least_us: u64) -> bool {
-        self.board.expect(due_us);
-        let mut orders = self.board.orders.lock();
+        self.backup_control.expect(due_us);
+        let mut orders = self.backup_control.orders.lock();
         loop {
             let now_us = environment::now_us();
             if orders.is_over {
@@ -216,7 +209,7 @@ impl Shared {
                 orders.begin(now_us);
                 return true;
             }
-            self.board.changed.wait_for(&mut orders, Duration::from_micros(due_us - now_us));
+            self.backup_control.changed.wait_for(&mut orders, Duration::from_micros(due_us - now_us));
         }
     }
 
@@ -231,9 +224,9 @@ impl Shared {
             if outcome.is_ok()
                 && let Ok(names) = remote::names(store)
             {
-                self.board.store(names);
+                self.backup_control.store(names);
             }
-            self.board.end(&outcome);
+            self.backup_control.end(&outcome);
             match outcome {
                 Ok(report) => {
                     let bytes = report.bytes;
@@ -261,10 +254,9 @@ impl Shared {
         match names {
             Ok(names) => {
                 let newest = names.last().cloned();
-                self.board.store(names);
+                self.backup_control.store(names);
                 newest.and_then(|name| time::parse(&name)).map_or(0, |us| us.saturating_add(self.plan.interval_us))
             }
-            // The first attempt will report the error.
             Err(_) => 0,
         }
     }
@@ -274,7 +266,7 @@ impl Shared {
         let Taken { checkpoint, begun_us, log } = first.map_or_else(|| self.take(), Ok)?;
         let effort = self.effort(store, begun_us)?;
         let sources = remote::sources(&checkpoint.0, &self.data)?;
-        remote::upload(store, &sources, begun_us, log, effort, &|progress| self.board.advance(progress))
+        remote::upload(store, &sources, begun_us, log, effort, &|progress| self.backup_control.advance(progress))
     }
 
     fn effort(&self, store: &Store, now_us: u64) -> anyhow::Result<Effort> {
@@ -299,8 +291,8 @@ impl Shared {
         let mut reply = None;
         loop {
             let is_over = {
-                let mut orders = self.board.orders.lock();
-                self.board.changed.wait_while_for(&mut orders, |orders| !orders.is_over, interval);
+                let mut orders = self.backup_control.orders.lock();
+                self.backup_control.changed.wait_while_for(&mut orders, |orders| !orders.is_over, interval);
                 orders.is_over
             };
             let shipped = if is_over { shipper.close() } else { shipper.ship() };
@@ -308,8 +300,8 @@ impl Shared {
             match (&shipped, &failure) {
                 (Ok(Shipped::Restarted), _) => {
                     tracing::warn!("the log has a gap: a new log starts with a backup");
-                    self.board.orders.lock().is_wanted = true;
-                    self.board.changed.notify_all();
+                    self.backup_control.orders.lock().is_wanted = true;
+                    self.backup_control.changed.notify_all();
                 }
                 (_, Some(error)) if reply != failure => tracing::error!(error, "sending the log failed"),
                 (_, None) if reply.is_some() => tracing::warn!("sending the log succeeds again"),

@@ -33,7 +33,6 @@ impl Fixture {
         assert!(matches!(outcome, Outcome::Committed(_)));
     }
 
-    /// Writes a backup and renames it to another time.
     fn back_up(&self, name: &str) -> Report {
         let report = run(&self.data(), &self.0.join("backups")).unwrap();
         let directory = self.0.join("backups").join(name);
@@ -68,7 +67,6 @@ fn a_second_backup_links_files_of_the_first() {
     };
     let linked = sorted(&first).iter().filter(|source| fs::metadata(&source.file).unwrap().nlink() == 2).count();
     assert!(linked > 0, "{:?}", sorted(&first));
-    // Each backup is complete without the other.
     fs::remove_dir_all(&first.directory).unwrap();
     let restored = fixture.0.join("restored");
     restore::run(&second.directory, &restored).unwrap();

@@ -11,19 +11,17 @@ use super::Finding;
 use crate::backends::{self, Depth, Fault};
 use crate::{control, descriptors, storage, verify, version};
 
-/// Free space below this is an error, because the engine needs space to compact.
+/// The engine needs space to compact, so less free space is an error.
 const FREE_BYTES_MIN: u64 = 256 << 20;
 
-/// A smaller free part of the disk is a warning.
 const FREE_PART_MIN: f64 = 0.1;
 
 const SYNCS: u32 = 15;
 
-/// Median sync time from which a warning is issued. Each acknowledged write waits for a sync, so the sync time limits
-/// the write rate of a client.
+/// A slower median sync is a warning. Each acknowledged write waits for a sync, so the sync time limits the write rate
+/// of a client.
 const SYNC_SLOW_US: u128 = 20_000;
 
-/// Median sync time below which the disk probably does not sync at all.
 const SYNC_UNLIKELY_US: u128 = 15;
 
 const OPEN_FILES_MIN: u64 = 4096;
@@ -66,10 +64,8 @@ pub(super) fn layout(data: &Path) -> Vec<Finding> {
     findings
 }
 
-/// Maximum total size of files that are read completely.
 const READ_MAX_BYTES: u64 = 4 << 30;
 
-/// Maximum number of faults that are reported individually.
 const FAULTS_MAX: usize = 20;
 
 pub(super) fn damage(data: &Path) -> Vec<Finding> {
@@ -95,10 +91,10 @@ pub(super) fn damage(data: &Path) -> Vec<Finding> {
     }
     let files = fs::read_dir(&engine).into_iter().flatten().flatten();
     let bytes: u64 = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
-    let depth = if bytes <= READ_MAX_BYTES { Depth::Whole } else { Depth::Outline };
+    let depth = if bytes <= READ_MAX_BYTES { Depth::Full } else { Depth::Metadata };
     match backends::check(&engine, depth, &mut |_, _| {}) {
         Ok(checked) => {
-            let faults: Vec<&Fault> = checked.faults.iter().filter(|fault| !fault.is_cut_end).collect();
+            let faults: Vec<&Fault> = checked.faults.iter().filter(|fault| !fault.is_torn_tail).collect();
             let reply = faults.iter().take(FAULTS_MAX);
             findings.extend(reply.map(|fault| Finding::error(verify::in_words(fault), advice.as_str())));
             if faults.len() > FAULTS_MAX {
@@ -107,8 +103,8 @@ pub(super) fn damage(data: &Path) -> Vec<Finding> {
             }
             if faults.is_empty() {
                 findings.push(match depth {
-                    Depth::Whole => Finding::good(format!("{} of data are undamaged", verify::size(bytes))),
-                    Depth::Outline => Finding::good(format!(
+                    Depth::Full => Finding::good(format!("{} of data are undamaged", verify::size(bytes))),
+                    Depth::Metadata => Finding::good(format!(
                         "no file is missing; `settee verify` reads and checks the {} of data",
                         verify::size(bytes)
                     )),
@@ -145,7 +141,6 @@ fn space(data: &Path) -> Finding {
 fn syncs(data: &Path) -> Finding {
     let path = data.join(".doctor-sync");
     let timed = time_syncs(&path);
-    // The file may not have been created.
     let _ = fs::remove_file(&path);
     match timed {
         Err(error) => Finding::error(format!("the disk does not sync: {error}"), "Check the disk and the system log."),
@@ -165,7 +160,6 @@ fn syncs(data: &Path) -> Finding {
     }
 }
 
-/// The median time in microseconds of writing and syncing a page.
 fn time_syncs(path: &Path) -> std::io::Result<u128> {
     let mut file = File::create(path)?;
     let mut times = Vec::new();
@@ -219,8 +213,8 @@ pub(super) fn server(data: &Path) -> Vec<Finding> {
         findings.push(Finding::error(format!("the server rejects writes: {reason}"), advice));
     }
     if let Some(reason) = value.get("damage").and_then(|reason| reason.as_str().map(std::borrow::Cow::into_owned)) {
-        let advice = "Undamaged data can be read and written. `settee verify` lists the damaged databases: delete them and restore them from\n\
-                      a backup, or stop the server and create a new data directory from everything that can be read with `settee salvage`.";
+        let advice = "Undamaged data can be read and written. `settee verify` lists the damaged databases. Stop the server and restore\n\
+                      a backup, or create a new data directory from everything that can be read with `settee salvage`.";
         findings.push(Finding::error(format!("the server found damaged data: {reason}"), advice));
     }
     let slow: Vec<Value<'_>> =
@@ -252,7 +246,6 @@ pub(super) fn server(data: &Path) -> Vec<Finding> {
     findings
 }
 
-/// Checks that a file can be read. Returns the reason if not.
 pub fn readable(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => "does not exist".to_owned(),

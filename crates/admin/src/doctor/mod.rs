@@ -3,9 +3,6 @@
 //! again.
 
 mod checks;
-#[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
-mod tests;
 mod up;
 
 use std::fmt::{self, Write as _};
@@ -38,7 +35,6 @@ impl fmt::Display for Verdict {
 pub struct Finding {
     pub verdict: Verdict,
     pub found: String,
-    /// The advice; empty if there is none.
     pub advice: String,
 }
 
@@ -56,7 +52,6 @@ impl Finding {
     }
 }
 
-/// Prints all findings. Returns a failure if one is an error.
 pub fn run(data: &Path, settings: &dyn Fn() -> Vec<Finding>) -> ExitCode {
     let findings = examine(data, settings);
     let mut text = String::new();
@@ -73,8 +68,7 @@ pub fn run(data: &Path, settings: &dyn Fn() -> Vec<Finding>) -> ExitCode {
     if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Examines a data directory and the server on it. `settings` examines its configuration, unless the directory is
-/// unusable.
+/// `settings` examines the configuration, unless the directory is unusable.
 pub fn examine(data: &Path, settings: &dyn Fn() -> Vec<Finding>) -> Vec<Finding> {
     let mut findings = checks::directory(data);
     if findings.iter().any(|finding| finding.verdict == Verdict::Error) {

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use settee_model::json::Value;
-use settee_replication::{Tuning, Verb};
+use settee_replication::{RequestMethod, Tuning};
 
 use crate::control;
 use crate::output::print_text;
-use crate::site::{Site, network};
+use crate::remote_server::{RemoteServer, network};
 
-/// Timeout after which the server counts as down.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub fn is_up(data: &Path) -> ExitCode {
@@ -36,11 +35,12 @@ fn request(data: &Path) -> anyhow::Result<()> {
         .replace("//0.0.0.0:", "//127.0.0.1:")
         .replace("//[::]:", "//[::1]:");
     let tuning = Tuning { retries_per_request: 0, ..Tuning::default() };
-    let site = Site::new(&url, &network(None)?, &tuning)?;
+    let remote_server = RemoteServer::new(&url, &network(None)?, &tuning)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
-    let reply = runtime
-        .block_on(async { tokio::time::timeout(REQUEST_TIMEOUT, site.root().request(Verb::Get, "_up", "")).await });
+    let reply = runtime.block_on(async {
+        tokio::time::timeout(REQUEST_TIMEOUT, remote_server.root().request(RequestMethod::Get, "_up", "")).await
+    });
     let reply = reply.context("/_up does not respond")??;
     // 401: the server requires a login.
     ensure!(matches!(reply.status, 200 | 401), "/_up responds with {}: {}", reply.status, reply.error());

@@ -9,7 +9,6 @@ use settee_model::json::{Json, Value, write_string};
 
 use super::row::Row;
 
-/// Maximum number of columns, more than tables and spreadsheets have.
 const COLUMNS_MAX: usize = 20_000;
 
 const NAMES_BYTES: usize = 4 << 20;
@@ -19,9 +18,7 @@ const RECORD_BYTES: usize = 64 << 20;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options {
     pub(super) id: Option<String>,
-    /// Types by column, `price:number`.
     pub(super) types: Vec<String>,
-    /// The separator; a comma by default.
     pub(super) delimiter: Option<u8>,
 }
 
@@ -47,7 +44,7 @@ impl Type {
         })
     }
 
-    /// Appends a value to a document. The error is the reason why it has the wrong type.
+    /// The error is the reason why the value has the wrong type.
     fn write(self, text: &str, out: &mut Vec<u8>) -> Result<(), String> {
         let json = || Json::parse(text.trim().as_bytes()).ok();
         let is_number = |json: &Json| json.value().as_f64().is_some();
@@ -120,7 +117,6 @@ impl<R: BufRead> Csv<R> {
         Ok(Some(Row { line, content: values.and_then(|values| self.document(&values)) }))
     }
 
-    /// Converts a record. Empty values are left out.
     fn document(&self, values: &[String]) -> Result<Vec<u8>, String> {
         if values.len() > self.columns.len() {
             return Err(format!("it has {} values for {} columns", values.len(), self.columns.len()));
@@ -132,7 +128,6 @@ impl<R: BufRead> Csv<R> {
             }
             write_string(&mut out, &column.name);
             out.push(b':');
-            // An id is always text.
             let of = if column.name == "_id" { Type::String } else { column.of };
             of.write(text, &mut out).map_err(|why| format!("{}: {why}", column.name))?;
         }
@@ -155,7 +150,7 @@ struct Record {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Within {
+enum ParseState {
     /// At the start of a value, or in one without quotation marks.
     Plain,
     Quoted,
@@ -164,9 +159,8 @@ enum Within {
 }
 
 impl<R: BufRead> Records<R> {
-    /// The next record. Empty lines are skipped.
     fn next(&mut self) -> io::Result<Option<Record>> {
-        let (mut values, mut value, mut within) = (Vec::new(), Vec::new(), Within::Plain);
+        let (mut values, mut value, mut within) = (Vec::new(), Vec::new(), ParseState::Plain);
         let (mut line, mut bytes, mut is_quoted) = (self.line, 0usize, false);
         loop {
             let piece = super::input::fill(&mut self.input)?;
@@ -178,23 +172,23 @@ impl<R: BufRead> Records<R> {
                 values.push(value);
                 return Ok(Some(Record {
                     line,
-                    values: if within == Within::Quoted { Err(why) } else { texts(values) },
+                    values: if within == ParseState::Quoted { Err(why) } else { texts(values) },
                 }));
             }
             let mut end = None;
             for (at, &byte) in piece.iter().enumerate() {
                 self.line += u64::from(byte == b'\n');
                 match (within, byte) {
-                    (Within::Plain, b'"') if value.is_empty() && !is_quoted => {
-                        (within, is_quoted) = (Within::Quoted, true);
+                    (ParseState::Plain, b'"') if value.is_empty() && !is_quoted => {
+                        (within, is_quoted) = (ParseState::Quoted, true);
                     }
-                    (Within::Quoted, b'"') => within = Within::BehindQuote,
-                    (Within::BehindQuote, b'"') => {
+                    (ParseState::Quoted, b'"') => within = ParseState::BehindQuote,
+                    (ParseState::BehindQuote, b'"') => {
                         value.push(b'"');
-                        within = Within::Quoted;
+                        within = ParseState::Quoted;
                     }
-                    (Within::Plain | Within::BehindQuote, b'\n') => {
-                        if value.last() == Some(&b'\r') && within == Within::Plain {
+                    (ParseState::Plain | ParseState::BehindQuote, b'\n') => {
+                        if value.last() == Some(&b'\r') && within == ParseState::Plain {
                             value.pop();
                         }
                         if values.is_empty() && value.is_empty() && !is_quoted {
@@ -205,10 +199,10 @@ impl<R: BufRead> Records<R> {
                         end = Some(at + 1);
                         break;
                     }
-                    (Within::BehindQuote, b'\r') => {}
-                    (Within::Plain | Within::BehindQuote, byte) if byte == self.delimiter => {
+                    (ParseState::BehindQuote, b'\r') => {}
+                    (ParseState::Plain | ParseState::BehindQuote, byte) if byte == self.delimiter => {
                         values.push(std::mem::take(&mut value));
-                        (within, is_quoted) = (Within::Plain, false);
+                        (within, is_quoted) = (ParseState::Plain, false);
                         if values.len() > COLUMNS_MAX {
                             end = Some(at + 1);
                             break;
@@ -302,7 +296,6 @@ mod tests {
         assert!(error(names.join(",")).contains("over 4194304 bytes or 20000 values"));
         assert!(error(" ".repeat(NAMES_BYTES + 1_000_000)).contains("is too long"));
         assert!(error("\n".repeat(NAMES_BYTES + 1_000_000)).contains("is too long"));
-        // The maximum number of columns is accepted, in time that is not quadratic.
         Csv::new(names[..COLUMNS_MAX].join(",").as_bytes(), &Options::default()).unwrap();
         let text = format!("a,b\n{}\n", ",".repeat(COLUMNS_MAX + 10));
         let mut csv = Csv::new(text.as_bytes(), &Options::default()).unwrap();

@@ -13,18 +13,17 @@ use std::process::ExitCode;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use settee_model::json::{Json, Value, write_string};
-use settee_replication::{List, Peer, Verb};
+use settee_replication::{List, Peer, RequestMethod};
 use settee_storage::durable::{Readers, Replacement};
 
 use super::{Format, TrustArgs};
 use crate::output::refuse_existing;
-use crate::site::{Site, network};
+use crate::remote_server::{RemoteServer, network};
 use columns::Columns;
 
-/// Number of rows of a page, so that no response stays open for hours.
+/// No response stays open for hours.
 const PAGE: usize = 10_000;
 
-/// Number of documents in a line of couchbackup.
 const TOGETHER: usize = 500;
 
 /// Arguments of `settee export`
@@ -58,7 +57,6 @@ pub struct ExportArgs {
 #[derive(Default)]
 struct Report {
     documents: u64,
-    /// Number of documents whose attachments were left out.
     stripped: u64,
 }
 
@@ -81,7 +79,7 @@ impl ExportArgs {
 
     async fn export(&self) -> anyhow::Result<Report> {
         let network = network(self.trust.authorities.as_deref())?;
-        let source = Site::database_at(&self.database, &network, &super::tuning())?;
+        let source = RemoteServer::database_at(&self.database, &network, &super::tuning())?;
         if self.to == Path::new("-") {
             let mut out = BufWriter::new(io::stdout());
             let report = self.write(&source, &mut out).await?;
@@ -107,7 +105,6 @@ impl ExportArgs {
         }
     }
 
-    /// Writes documents with a prefix, a separator and a suffix.
     async fn objects(
         &self,
         source: &Peer,
@@ -181,11 +178,10 @@ impl ExportArgs {
             }
             body.extend_from_slice(b"]}");
             let path = format!("_bulk_get?revs=true&attachments={attachments}");
-            let answer = source.request(Verb::Post, &path, body).await?.json()?;
+            let answer = source.request(RequestMethod::Post, &path, body).await?.json()?;
             let results = answer.value().get("results").context("_bulk_get has no results")?;
             let mut line = b"[".to_vec();
             for document in results.elements().filter_map(|result| result.get("docs")).flat_map(Value::elements) {
-                // The document was deleted concurrently.
                 let is_there = |document: &Value<'_>| document.get("_deleted").is_none();
                 let Some(document) = document.get("ok").filter(is_there) else { continue };
                 let (text, is_stripped) = self.text(document);
@@ -206,7 +202,6 @@ impl ExportArgs {
         Documents { source, fields, has_design: !self.without_design, page: None, behind: None, seen: 0 }
     }
 
-    /// The text of a document, and true if its attachments are left out.
     fn text(&self, document: Value<'_>) -> (Vec<u8>, bool) {
         let has_attachments = document.get("_attachments").is_some();
         if self.attachments || !has_attachments {
@@ -224,16 +219,12 @@ impl ExportArgs {
     }
 }
 
-/// The rows of `_all_docs`, page by page.
 struct Documents<'a> {
     source: &'a Peer,
-    /// Further parameters for the rows.
     fields: &'static str,
     has_design: bool,
     page: Option<List>,
-    /// The key of the last row.
     behind: Option<String>,
-    /// Number of rows of the current page.
     seen: usize,
 }
 

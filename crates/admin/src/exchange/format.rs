@@ -4,7 +4,7 @@ use std::io::{self, BufRead};
 
 use super::Format;
 use super::csv::{self, Csv};
-use super::json::{Lines, Objects, Place};
+use super::json::{ContainerState, Lines, Objects};
 use super::row::Row;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,6 @@ impl Kind {
         self == Self::Rows
     }
 
-    /// The structure of a file of this format, detected from its start where necessary.
     pub(super) fn of(format: Option<Format>, head: &[u8]) -> Self {
         match format {
             Some(Format::Ndjson) => Self::Lines,
@@ -44,8 +43,7 @@ fn detect(head: &[u8]) -> Kind {
     }
 }
 
-/// The structure of a file that starts with an object: a container of all rows, the first line of couchbackup, or a
-/// document.
+/// The object is a container of all rows, the first line of couchbackup, or a document.
 fn container(head: &[u8]) -> Kind {
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line: Vec<u8> = line.iter().copied().filter(|byte| !matches!(byte, b' ' | b'\t' | b'\r')).collect();
@@ -75,8 +73,8 @@ impl<R: BufRead> Rows<R> {
     pub(super) fn new(input: R, kind: Kind, columns: &csv::Options) -> anyhow::Result<Self> {
         Ok(match kind {
             Kind::Lines => Self::Lines(Lines::new(input)),
-            Kind::Arrays => Self::Objects(Objects::new(input, Place::InArrays)),
-            Kind::Docs | Kind::Rows => Self::Objects(Objects::new(input, Place::InMember)),
+            Kind::Arrays => Self::Objects(Objects::new(input, ContainerState::InArrays)),
+            Kind::Docs | Kind::Rows => Self::Objects(Objects::new(input, ContainerState::InMember)),
             Kind::Csv => Self::Csv(Box::new(Csv::new(input, columns)?)),
         })
     }

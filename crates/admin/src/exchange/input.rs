@@ -10,15 +10,13 @@ use anyhow::Context as _;
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::StreamingDecoder;
 
-/// Size of a read, and of the part that format detection uses.
 pub(super) const HEAD_BYTES: usize = 256 << 10;
 
 pub(super) struct Input {
     pub(super) content: Box<dyn BufRead + Send>,
     pub(super) read: Arc<AtomicU64>,
-    /// The length, if it is a file.
     pub(super) length: Option<u64>,
-    /// Number of bytes of content since the last row. The reader of rows resets it to 0.
+    /// Bytes of content since the last row. The reader of rows resets it to 0.
     pub(super) since_row: Arc<AtomicU64>,
 }
 
@@ -26,7 +24,6 @@ pub(super) struct Input {
 /// that are too long count, so a file that expands to gigabytes of them ends with an error.
 const WITHOUT_ROW_BYTES: u64 = 128 << 20;
 
-/// A reader that fails if the content has no row for too many bytes.
 struct Bounded<R> {
     input: R,
     since_row: Arc<AtomicU64>,
@@ -57,7 +54,6 @@ impl<R: BufRead> BufRead for Bounded<R> {
     }
 }
 
-/// Opens a file, or the standard input for `-`.
 pub(super) fn open(path: &Path) -> anyhow::Result<Input> {
     let read = Arc::new(AtomicU64::new(0));
     let (raw, length): (Box<dyn Read + Send>, _) = if path == Path::new("-") {
@@ -82,7 +78,7 @@ pub(super) fn open(path: &Path) -> anyhow::Result<Input> {
     Ok(Input { content, read, length, since_row })
 }
 
-/// The start of an input. A pipe returns little data per read, so this may be shorter than [`HEAD_BYTES`].
+/// A pipe returns little data per read, so this may be shorter than [`HEAD_BYTES`].
 pub(super) fn fill(input: &mut dyn BufRead) -> io::Result<&[u8]> {
     loop {
         match input.fill_buf() {
@@ -94,7 +90,6 @@ pub(super) fn fill(input: &mut dyn BufRead) -> io::Result<&[u8]> {
     input.fill_buf()
 }
 
-/// Decoder of all frames of a zstd file in sequence.
 struct Frames<R: BufRead> {
     raw: Option<R>,
     frame: Option<Box<StreamingDecoder<R, ruzstd::decoding::FrameDecoder>>>,

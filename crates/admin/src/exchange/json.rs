@@ -5,18 +5,17 @@ use std::io::{self, BufRead, Read as _};
 
 use super::row::Row;
 
-/// Maximum length of a row: more than a server accepts by default, and a bound of memory.
 const ROW_BYTES: usize = 64 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ContainerState {
     /// `[{…},{…}]`, possibly several arrays; objects outside of them are no rows.
     InArrays,
     /// `{"docs":[{…},{…}]}`
     InMember,
 }
 
-impl Place {
+impl ContainerState {
     fn brackets(self) -> &'static [u8] {
         match self {
             Self::InArrays => b"[",
@@ -27,13 +26,13 @@ impl Place {
 
 pub(super) struct Objects<R> {
     input: R,
-    place: Place,
+    place: ContainerState,
     open: Vec<u8>,
     line: u64,
 }
 
 impl<R: BufRead> Objects<R> {
-    pub(super) fn new(input: R, place: Place) -> Self {
+    pub(super) fn new(input: R, place: ContainerState) -> Self {
         Self { input, place, open: Vec::new(), line: 1 }
     }
 
@@ -59,7 +58,7 @@ impl<R: BufRead> Objects<R> {
                 b'}' | b']' => {
                     self.take();
                     if self.open.pop().is_none() {
-                        return Ok(Some(Row::wrong(self.line, "there is a surplus closing bracket")));
+                        return Ok(Some(Row::wrong(self.line, "a closing bracket has no opening one")));
                     }
                 }
                 b'\n' => {
@@ -68,7 +67,6 @@ impl<R: BufRead> Objects<R> {
                 }
                 b',' | b':' | b' ' | b'\t' | b'\r' => self.take(),
                 _ => {
-                    // A member name, a value outside of the rows, or an element that is no object.
                     let row = self.value()?;
                     if is_among_rows {
                         return Ok(Some(Row::wrong(row.line, "this is not an object")));
@@ -86,7 +84,6 @@ impl<R: BufRead> Objects<R> {
         self.input.consume(1);
     }
 
-    /// Reads the value that starts here. A value that is too long is skipped.
     fn value(&mut self) -> io::Result<Row> {
         let line = self.line;
         let (mut text, mut depth, mut in_string, mut escaped) = (Vec::new(), 0usize, false, false);
@@ -122,7 +119,6 @@ impl<R: BufRead> Objects<R> {
                     end = at + 1;
                     break;
                 }
-                // A number or a word ends before the next character.
                 if depth == 0 && !in_string && matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b':') {
                     (end, is_over) = (at, true);
                     self.line -= u64::from(*byte == b'\n');
@@ -144,7 +140,6 @@ impl<R: BufRead> Objects<R> {
     }
 }
 
-/// The non-empty lines of a text.
 pub(super) struct Lines<R> {
     input: R,
     line: u64,
@@ -195,9 +190,8 @@ mod tests {
 
     use super::*;
 
-    /// Compares rows as `line:text`, for every way to split the input into reads.
     #[track_caller]
-    fn check(place: Place, text: &str, expected: &[&str]) {
+    fn check(place: ContainerState, text: &str, expected: &[&str]) {
         for piece in [1, 2, 3, 7, 1000] {
             let mut objects = Objects::new(BufReader::with_capacity(piece, text.as_bytes()), place);
             let mut found = Vec::new();
@@ -211,7 +205,7 @@ mod tests {
 
     #[test]
     fn objects_of_arrays_and_members() {
-        use Place::{InArrays, InMember};
+        use ContainerState::{InArrays, InMember};
         check(InArrays, "[]", &[]);
         check(InArrays, "", &[]);
         check(InArrays, "[\n{\"a\":\"]}\\\"\"},\n{\"b\":[{}]}]\n", &["2:{\"a\":\"]}\\\"\"}", "3:{\"b\":[{}]}"]);
@@ -226,7 +220,7 @@ mod tests {
             &["1:!this is not an object", "1:!this is not an object", "1:!this is not an object", "2:{}"],
         );
         check(InArrays, "[{\"a\":1},\n{\"b\"", &["1:{\"a\":1}", "2:!the file ends within it"]);
-        check(InArrays, "[{}]]\n[{}]", &["1:{}", "1:!there is a surplus closing bracket", "2:{}"]);
+        check(InArrays, "[{}]]\n[{}]", &["1:{}", "1:!a closing bracket has no opening one", "2:{}"]);
         check(InArrays, "[{}", &["1:{}", "1:!the file is truncated"]);
         check(InMember, "{\"new_edits\":false,\"docs\":[\n{\"a\":1}\n,{}]}", &["2:{\"a\":1}", "3:{}"]);
         check(InMember, "{\"total_rows\":1,\"offset\":0,\"rows\":[\r\n{\"id\":\"a\"}\r\n]}", &["2:{\"id\":\"a\"}"]);

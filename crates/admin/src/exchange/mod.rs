@@ -1,8 +1,8 @@
 //! Import and export of documents in formats of other programs: [`import`] and [`export`]. Both are clients of the HTTP
-//! interface.
+//! interface, and leave the content of a document unchanged.
 //!
-//! The content of a document is taken from the file unchanged. `settee backup --database` handles whole databases with
-//! their settings and all revisions; `settee migrate` handles whole servers.
+//! `settee backup --database` handles whole databases with their settings and all revisions; `settee migrate` handles
+//! whole servers.
 
 mod csv;
 pub mod export;
@@ -30,7 +30,6 @@ pub enum Format {
     Couchbackup,
 }
 
-/// Timeout of a request in milliseconds, long enough for a large batch.
 const TIMEOUT_MS: u64 = 300_000;
 
 fn tuning() -> Tuning {

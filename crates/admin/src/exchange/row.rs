@@ -2,9 +2,8 @@
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
-    /// Number of the line on which it starts.
     pub(super) line: u64,
-    /// The unvalidated text of a document. The error is the reason why there is none.
+    /// Not validated. The error is the reason why the row contains no document.
     pub(super) content: Result<Vec<u8>, String>,
 }
 

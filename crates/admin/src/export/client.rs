@@ -9,7 +9,6 @@ use settee_model::json::Json;
 
 use super::url::DatabaseUrl;
 
-/// Timeout for an unresponsive server, long enough for large requests.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 const LINE_BYTES: u64 = 64 << 10;
@@ -26,7 +25,6 @@ pub(super) struct Answer<'a> {
 
 pub(super) struct Body<'a> {
     stream: &'a mut BufReader<TcpStream>,
-    /// Remaining bytes of the body, or of the current chunk.
     left: u64,
     is_chunked: bool,
     is_over: bool,
@@ -38,7 +36,6 @@ impl Client {
         Ok(Self { url, stream })
     }
 
-    /// Sends a request with a path below the database, and reads the head of the response.
     pub(super) fn send(&mut self, method: &str, path: &str, body: &[u8]) -> anyhow::Result<Answer<'_>> {
         let content_type = "application/json";
         let length = body.len() as u64;
@@ -50,7 +47,6 @@ impl Client {
         self.answer(method)
     }
 
-    /// Same as [`send`](Self::send), with a body that is written by `write`.
     pub(super) fn send_stream(
         &mut self,
         path: &str,
@@ -58,7 +54,7 @@ impl Client {
         length: u64,
         write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
     ) -> anyhow::Result<Answer<'_>> {
-        // A new connection is used, because a partially sent body cannot be retried.
+        // A partially sent body cannot be retried, hence the new connection.
         self.stream = dial(&self.url)?;
         let mut out = BufWriter::new(self.begin("PUT", path, content_type, length)?);
         write(&mut out)?;
@@ -102,7 +98,7 @@ impl Client {
 }
 
 impl<'a> Answer<'a> {
-    /// The body. An error unless the status is 2xx.
+    /// Fails unless the status is 2xx.
     pub(super) fn ok(mut self, label: &str) -> anyhow::Result<Body<'a>> {
         if (200..300).contains(&self.status) {
             return Ok(self.body);
@@ -112,7 +108,7 @@ impl<'a> Answer<'a> {
         bail!("{label}: the server responded with {} {}", self.status, text.trim())
     }
 
-    /// The body as JSON. An error unless the status is 2xx.
+    /// Fails unless the status is 2xx.
     pub(super) fn json(self, label: &str) -> anyhow::Result<Json> {
         let mut bytes = Vec::new();
         self.ok(label)?.read_to_end(&mut bytes).with_context(|| label.to_owned())?;

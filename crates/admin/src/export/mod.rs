@@ -31,7 +31,7 @@ pub use write::write;
 
 const FORMAT: u64 = 1;
 
-/// Attachments of a revision are written in lines of their own if they are larger than this.
+/// Larger attachments of a revision are written in lines of their own.
 const INLINE_BYTES: u64 = 4 << 20;
 
 const LINE_BYTES: u64 = 256 << 20;
@@ -42,9 +42,7 @@ pub struct Report {
     pub revisions: u64,
     pub attachments: u64,
     pub local: u64,
-    /// Number of entries that the server could not read and that the file lacks.
     pub left_out: u64,
-    /// True if the file has a checksum that was verified.
     pub is_checked: bool,
 }
 

@@ -15,16 +15,14 @@ use super::client::Client;
 use super::url::{DatabaseUrl, document};
 use super::{FORMAT, LINE_BYTES, Report};
 
-/// Maximum number of documents that are sent together.
 const TOGETHER: usize = 500;
 
-/// Maximum size of documents that are sent together.
 const TOGETHER_BYTES: usize = 4 << 20;
 
-/// Boundary of a body with attachments. It may occur in the content, because lengths are given.
+/// Lengths are given, so the boundary may occur in the content.
 const BOUNDARY: &str = "settee-0f9f5b0c3e6d4d5c8a1e";
 
-/// Creates the database at `url`, which must not exist, from the file `from`, or from the input for `-`.
+/// Creates the database at `url`, which must not exist. `from` is a file, or `-` for the standard input.
 pub fn read(from: &Path, url: &str) -> anyhow::Result<Report> {
     let url = DatabaseUrl::parse(url)?;
     if from == Path::new("-") {
@@ -64,7 +62,6 @@ struct Import<R> {
     client: Client,
     lines: Lines<R>,
     name: String,
-    /// Unsent documents, each preceded by a comma.
     waiting: Vec<u8>,
     count: usize,
     /// Design documents are written last, so that their validation functions do not reject documents that were accepted
@@ -215,7 +212,6 @@ impl<R: BufRead> Import<R> {
         }
     }
 
-    /// Streams a document with attachments that are in lines of their own.
     fn large(&mut self, id: &str, doc: Value<'_>, names: &[String]) -> anyhow::Result<()> {
         let stubs = doc.get("_attachments").context("a document lacks its attachments")?;
         let mut text = b"{".to_vec();

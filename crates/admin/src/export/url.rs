@@ -10,7 +10,6 @@ use settee_model::base64;
 pub(super) struct DatabaseUrl {
     pub(super) authority: String,
     pub(super) authorization: Option<String>,
-    /// The path of the database in requests, without a slash at the end.
     pub(super) path: String,
     pub(super) name: String,
 }
@@ -50,7 +49,6 @@ impl DatabaseUrl {
     }
 }
 
-/// Decodes percent escapes. Invalid escapes are kept.
 fn decode(text: &str) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::new(), text.as_bytes());
     while let [first, tail @ ..] = rest {
@@ -69,7 +67,6 @@ fn decode(text: &str) -> Vec<u8> {
     out
 }
 
-/// A path segment in which all characters except letters, digits and unreserved marks are escaped.
 pub fn segment(text: &str) -> String {
     text.bytes().fold(String::new(), |mut out, byte| {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
@@ -81,7 +78,6 @@ pub fn segment(text: &str) -> String {
     })
 }
 
-/// The path of a document below its database: the slash of `_design/` and `_local/` is kept.
 pub(super) fn document(id: &str) -> String {
     for prefix in ["_design/", "_local/"] {
         if let Some(name) = id.strip_prefix(prefix) {

@@ -23,7 +23,7 @@ const PIECE_BYTES: usize = 48 << 10;
 
 const LOCAL_BATCH: usize = 200;
 
-/// Writes the database at `url` to the file `to`, or to the output for `-`. The file exists only when it is complete.
+/// `to` is a file, or `-` for the standard output. The file exists only when it is complete.
 pub fn write(url: &str, to: &Path) -> anyhow::Result<Report> {
     let url = DatabaseUrl::parse(url)?;
     if to == Path::new("-") {
@@ -100,7 +100,7 @@ impl<'a> Export<'a> {
         Ok(self.report)
     }
 
-    /// Writes several revisions; one by one if the server cannot read some of them.
+    /// If the server cannot read some of the revisions, they are requested one by one.
     fn batch(&mut self, wanted: &[Wanted]) -> anyhow::Result<()> {
         let before = self.report;
         match self.fetch(wanted) {
@@ -114,7 +114,6 @@ impl<'a> Export<'a> {
         }
     }
 
-    /// Writes one revision, or a line that reports it as left out.
     fn alone(&mut self, wanted: &Wanted) -> anyhow::Result<()> {
         let one = std::slice::from_ref(wanted);
         match self.fetch(one) {
@@ -188,7 +187,6 @@ impl<'a> Export<'a> {
         Ok(BufReader::new(spool))
     }
 
-    /// Writes the rows of a response to `spool`. If `seen` is given, it skips the documents in it.
     fn spool(&self, path: &str, spool: &mut File, mut seen: Option<&mut HashSet<String>>) -> anyhow::Result<()> {
         let mut client = Client::connect(self.url.clone())?;
         let rows = client.send("GET", path, b"")?.ok("its rows")?;
@@ -235,12 +233,10 @@ impl<'a> Export<'a> {
         }
     }
 
-    /// Writes all leaves of a document whose requested revision no longer exists.
     fn successors(&mut self, id: &str) -> anyhow::Result<()> {
         let path = format!("/{}?open_revs=all&revs=true", document(id));
         let answer = self.client.send("GET", &path, b"")?;
         if answer.status == 404 {
-            // The document was purged.
             return answer.discard().map(drop);
         }
         let answer = answer.json(id)?;
@@ -356,7 +352,7 @@ impl<'a> Export<'a> {
     }
 }
 
-/// The row in a line of a response. `None` for the lines around the rows.
+/// `None` for the lines around the rows.
 fn row(line: &str) -> anyhow::Result<Option<Json>> {
     let text = line.trim().trim_end_matches(',');
     if !text.starts_with("{\"seq\"") && !text.starts_with("{\"id\"") {
@@ -370,7 +366,6 @@ fn row_id(line: &str) -> Option<String> {
     row(line).ok()??.value().get("id")?.as_str().map(std::borrow::Cow::into_owned)
 }
 
-/// Reads a line of `_changes` or `_all_docs`: a document with its leaves, or its winner.
 fn take_row(line: &str, wanted: &mut Vec<Wanted>) -> anyhow::Result<u64> {
     let Some(row) = row(line)? else { return Ok(0) };
     let row = row.value();

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use settee_model::json::{Json, Value, write_string};
-use settee_replication::{Peer, Verb};
+use settee_replication::{Peer, RequestMethod};
 use settee_settings::{find, is_sensitive};
 
-use crate::site::Site;
+use crate::remote_server::RemoteServer;
 
-/// The migrated settings by section. An empty list of keys migrates all settings of a section whose keys are names.
+/// By section. An empty list of keys migrates all settings of a section whose keys are names.
 const CARRIED: &[(&str, &str)] = &[
     (
         "couchdb",
@@ -40,12 +40,10 @@ const CARRIED: &[(&str, &str)] = &[
 
 pub(super) struct Found {
     admins: Vec<(String, String)>,
-    /// By the section and key that this server uses.
     settings: BTreeMap<(String, String), String>,
 }
 
-/// Reads the configuration of a server. Adds a note if the server does not show it.
-pub(super) async fn read(source: &Site, notes: &mut Vec<String>) -> anyhow::Result<Option<Found>> {
+pub(super) async fn read(source: &RemoteServer, notes: &mut Vec<String>) -> anyhow::Result<Option<Found>> {
     match configuration(source.root()).await? {
         Ok(json) => Ok(Some(Found::of(json.value()))),
         Err(why) => {
@@ -57,7 +55,11 @@ pub(super) async fn read(source: &Site, notes: &mut Vec<String>) -> anyhow::Resu
     }
 }
 
-pub(super) async fn apply_settings(found: &Found, target: &Site, notes: &mut Vec<String>) -> anyhow::Result<()> {
+pub(super) async fn apply_settings(
+    found: &Found,
+    target: &RemoteServer,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<()> {
     let here = configuration(target.root()).await?;
     let here = here.map_err(|why| anyhow::anyhow!("the target does not show its configuration: {why}"))?;
     let here = Found::of(here.value()).settings;
@@ -76,7 +78,7 @@ pub(super) async fn apply_settings(found: &Found, target: &Site, notes: &mut Vec
     Ok(())
 }
 
-pub(super) async fn apply_admins(found: &Found, target: &Site, notes: &mut Vec<String>) -> anyhow::Result<()> {
+pub(super) async fn apply_admins(found: &Found, target: &RemoteServer, notes: &mut Vec<String>) -> anyhow::Result<()> {
     let here = configuration(target.root()).await?;
     let here = here.map_err(|why| anyhow::anyhow!("the target does not show its configuration: {why}"))?;
     let here = Found::of(here.value()).admins;
@@ -99,7 +101,6 @@ pub(super) async fn apply_admins(found: &Found, target: &Site, notes: &mut Vec<S
 }
 
 impl Found {
-    /// Selects from a configuration, an object of sections.
     pub(super) fn of(config: Value<'_>) -> Self {
         let section = |name: &str| -> Vec<(String, String)> {
             let members = config.get(name).into_iter().flat_map(Value::members);
@@ -116,7 +117,6 @@ impl Found {
                         let is_carried = keys.split_ascii_whitespace().any(|carried| carried == key);
                         is_carried && find(&from, &key).is_some_and(|setting| setting.section == *name)
                     };
-                    // Some versions show asterisks instead of secrets.
                     let is_shown = !value.is_empty() && !value.bytes().all(|byte| byte == b'*');
                     if is_shown && (is_named || is_known()) {
                         settings.insert(((*name).to_owned(), key), value);
@@ -128,11 +128,11 @@ impl Found {
     }
 }
 
-/// The configuration, or the reason why it is not shown. Since version 2 it belongs to a node.
+/// The error is the reason why the configuration is not shown. Since version 2 it belongs to a node.
 async fn configuration(root: &Peer) -> anyhow::Result<Result<Json, String>> {
     let mut why = String::new();
     for path in ["_node/_local/_config", "_config"] {
-        let reply = root.request(Verb::Get, path, "").await?;
+        let reply = root.request(RequestMethod::Get, path, "").await?;
         match reply.json() {
             Ok(json) if json.value().is_object() => return Ok(Ok(json)),
             Ok(_) => "it is not an object".clone_into(&mut why),
@@ -142,7 +142,6 @@ async fn configuration(root: &Peer) -> anyhow::Result<Result<Json, String>> {
     Ok(Err(why))
 }
 
-/// Sets a value. Returns the reason if the target refuses it.
 async fn set(root: &Peer, section: &str, key: &str, value: &str) -> anyhow::Result<Option<String>> {
     let mut body = Vec::new();
     write_string(&mut body, value);
@@ -150,7 +149,8 @@ async fn set(root: &Peer, section: &str, key: &str, value: &str) -> anyhow::Resu
         true => part.to_owned(),
         false => Peer::document_path(part),
     });
-    let reply = root.request(Verb::Put, &path.join("/"), body).await.with_context(|| format!("[{section}] {key}"))?;
+    let reply =
+        root.request(RequestMethod::Put, &path.join("/"), body).await.with_context(|| format!("[{section}] {key}"))?;
     Ok((!reply.is_success()).then(|| reply.error().to_string()))
 }
 

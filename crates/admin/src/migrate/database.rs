@@ -9,35 +9,24 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail, ensure};
 use settee_model::json::{Json, Value};
 use settee_replication::{
-    Control, Counters, Filter, Identity, Outcome, Peer, Places, Progress, ReplicationId, Services, Session, Spec,
-    Statistics, Tuning, User, Verb,
+    Control, Counters, Filter, Identity, Outcome, Peer, Places, Progress, ReplicationId, RequestMethod, Services,
+    Session, Spec, Statistics, Tuning, User,
 };
 use tokio::sync::watch;
 
-use super::progress::Board;
+use super::progress::ProgressDisplay;
+use super::totals::Imported;
 use super::{Job, Kind, Sites, local};
 use crate::environment;
 
-/// Maximum number of attempts of a replication. Its single requests have retries of their own.
+/// Single requests of a replication have retries of their own.
 const SESSIONS_MAX: usize = 3;
 
-/// Security object that admits administrators only.
 pub(super) const CLOSED: &str = r#"{"admins":{"roles":["_admin"]},"members":{"roles":["_admin"]}}"#;
 
 pub(super) struct Options {
-    /// True if design documents are copied.
     pub(super) has_design: bool,
     pub(super) tuning: Tuning,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Moved {
-    /// Number of revisions that the target accepted in this run.
-    pub(super) written: u64,
-    pub(super) refused: u64,
-    pub(super) refusals: Vec<String>,
-    pub(super) local: u64,
-    pub(super) notes: Vec<String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -49,9 +38,8 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// Reads the properties of a database; `None` if it does not exist.
     pub(super) async fn read(peer: &Peer) -> anyhow::Result<Option<Self>> {
-        let info = peer.request(Verb::Get, "", "").await?;
+        let info = peer.request(RequestMethod::Get, "", "").await?;
         if info.status == 404 {
             return Ok(None);
         }
@@ -61,34 +49,33 @@ impl Setup {
         Ok(Some(Self {
             is_partitioned: partitioned.and_then(Value::as_bool) == Some(true),
             update_seq: Json::trusted(update_seq.to_vec()),
-            security: peer.request(Verb::Get, "_security", "").await?.json().context("its _security")?,
-            revs_limit: peer.request(Verb::Get, "_revs_limit", "").await?.json().context("its _revs_limit")?,
+            security: peer.request(RequestMethod::Get, "_security", "").await?.json().context("its _security")?,
+            revs_limit: peer.request(RequestMethod::Get, "_revs_limit", "").await?.json().context("its _revs_limit")?,
         }))
     }
 }
 
-/// Copies a database, or its changes since the last run.
 pub(super) async fn copy(
     sites: &Sites,
     job: &Job,
     options: &Options,
-    board: &Board,
+    progress_display: &ProgressDisplay,
     index: usize,
-) -> anyhow::Result<Moved> {
+) -> anyhow::Result<Imported> {
     let (source, target) = (sites.source.database(&job.name)?, sites.target.database(&job.to)?);
-    let mut moved = Moved::default();
+    let mut moved = Imported::default();
     let setup = Setup::read(&source).await.context("it cannot be read")?.context("it is gone")?;
     set_up(&target, job, &setup, &mut moved.notes).await?;
-    board.expect(index, &setup.update_seq);
+    progress_display.expect(index, &setup.update_seq);
     let mut filters = vec![Filter::AllButDesign];
     if job.kind == Kind::Ordinary && options.has_design {
         filters.push(Filter::BuiltIn("_design".to_owned()));
     }
     for filter in filters {
-        let copied = replicate(&source, &target, filter, &options.tuning, board, index).await?;
+        let copied = replicate(&source, &target, filter, &options.tuning, progress_display, index).await?;
         moved.written += copied.written;
-        moved.refused += copied.refused;
-        moved.refusals.extend(copied.refusals);
+        moved.refused.count += copied.refused;
+        moved.refused.first.extend(copied.refusals);
     }
     match local::copy(&source, &target).await.context("its local documents")? {
         Some(copied) => moved.local = copied,
@@ -105,8 +92,7 @@ pub(super) async fn copy(
 pub(super) async fn set_up(target: &Peer, job: &Job, wanted: &Setup, notes: &mut Vec<String>) -> anyhow::Result<()> {
     if Setup::read(target).await?.is_none() {
         let query = if wanted.is_partitioned { "?partitioned=true" } else { "" };
-        let made = target.request(Verb::Put, query, "").await?;
-        // Another run may have created it.
+        let made = target.request(RequestMethod::Put, query, "").await?;
         ensure!(made.is_success() || made.status == 412, "it cannot be created: {}", made.error());
     }
     let found = Setup::read(target).await?.context("it cannot be created")?;
@@ -114,7 +100,7 @@ pub(super) async fn set_up(target: &Peer, job: &Job, wanted: &Setup, notes: &mut
         bail!("the target has a database {} with another partitioning", job.to);
     }
     if found.revs_limit != wanted.revs_limit {
-        let put = target.request(Verb::Put, "_revs_limit", wanted.revs_limit.as_bytes().to_vec()).await?;
+        let put = target.request(RequestMethod::Put, "_revs_limit", wanted.revs_limit.as_bytes().to_vec()).await?;
         put.json().context("its _revs_limit")?;
     }
     let security = match job.kind {
@@ -123,10 +109,10 @@ pub(super) async fn set_up(target: &Peer, job: &Job, wanted: &Setup, notes: &mut
         Kind::Users => return Ok(()),
     };
     if found.security.as_bytes() != security {
-        let put = target.request(Verb::Put, "_security", security.to_vec()).await?;
+        let put = target.request(RequestMethod::Put, "_security", security.to_vec()).await?;
         if put.status == 400 {
             notes.push(format!("its _security is invalid: only administrators may use the database: {}", put.error()));
-            target.request(Verb::Put, "_security", CLOSED).await?.json().context("its _security")?;
+            target.request(RequestMethod::Put, "_security", CLOSED).await?.json().context("its _security")?;
         } else {
             put.json().context("its _security")?;
         }
@@ -145,7 +131,7 @@ async fn replicate(
     target: &Peer,
     filter: Filter,
     tuning: &Tuning,
-    board: &Board,
+    progress_display: &ProgressDisplay,
     index: usize,
 ) -> anyhow::Result<Copied> {
     let spec = Arc::new(Spec {
@@ -161,14 +147,13 @@ async fn replicate(
         user: User::default(),
         tuning: tuning.clone(),
     });
-    // The identity does not depend on the machine, so any run resumes at the last checkpoint.
     let identity = Identity { uuid: "settee migrate".to_owned(), hostname: String::new(), port: 0 };
     let id = ReplicationId::compute(&spec, &identity, source).await?;
     let mut copied = Copied { written: 0, refused: 0, refusals: Vec::new() };
     let mut failure = None;
     for _ in 0..SESSIONS_MAX {
         let progress = Arc::new(Progress::default());
-        board.watch(index, &progress);
+        progress_display.watch(index, &progress);
         let session = Session::new(
             Arc::clone(&spec),
             id.clone(),

@@ -2,12 +2,12 @@
 //!
 //! A thread per file reads documents ([`shard`]), and a task writes them into the target as replications do, with
 //! `new_edits=false` ([`send`]). Everything else is written as by `settee migrate`: settings of databases, local
-//! documents, administrators and settings of the server. Each file has a checkpoint in the target ([`mark`]), so that an
-//! interrupted run is resumed; writing a revision again is idempotent.
+//! documents, administrators and settings of the server. Each file has a checkpoint in the target ([`checkpoint`]), so
+//! that an interrupted run is resumed. Writing a revision again is idempotent.
 
+mod checkpoint;
 mod config;
 mod database;
-mod mark;
 mod progress;
 mod send;
 pub(super) mod shard;
@@ -24,12 +24,12 @@ use settee_replication::Tuning;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::totals::Totals;
 use super::{Identity, Job, TIMEOUT_MS, verify};
 use crate::output::print_text;
-use crate::site::{self, Site};
-use database::Imported;
+use crate::remote_server::{self, RemoteServer};
 pub(super) use database::{read_local, setup};
-pub(super) use progress::Board;
+pub(super) use progress::ProgressDisplay;
 use shard::Shard;
 
 /// Arguments of `settee import-files`
@@ -67,41 +67,40 @@ pub struct ImportFilesArgs {
     authorities: Option<PathBuf>,
 }
 
-/// Options of a run that all databases share.
 pub(super) struct Options {
     pub(super) has_design: bool,
     pub(super) from_start: bool,
     databases: Semaphore,
-    /// Permits to read a file.
     pub(super) readers: Semaphore,
 }
 
-/// Counts the documents. Errors are reported by the import.
-async fn survey(jobs: &[(Job, DatabaseFiles)], board: &Arc<Board>) -> anyhow::Result<()> {
+async fn survey(jobs: &[(Job, DatabaseFiles)], progress_display: &Arc<ProgressDisplay>) -> anyhow::Result<()> {
     let paths: Vec<PathBuf> = jobs.iter().flat_map(|(_, files)| files.files.iter().cloned()).collect();
-    let board = Arc::clone(board);
-    let read =
-        move || paths.iter().filter_map(|path| Shard::open(path).ok()).for_each(|shard| board.expect(shard.count()));
+    let progress_display = Arc::clone(progress_display);
+    let read = move || {
+        paths.iter().filter_map(|path| Shard::open(path).ok()).for_each(|shard| progress_display.expect(shard.count()));
+    };
     tokio::task::spawn_blocking(read).await.context("the files cannot be counted")
 }
 
 impl ImportFilesArgs {
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
-        let is_well = runtime.block_on(async { if self.verify { self.compare().await } else { self.import().await } });
+        let is_complete =
+            runtime.block_on(async { if self.verify { self.compare().await } else { self.import().await } });
         runtime.shutdown_background();
-        Ok(if is_well? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if is_complete? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    async fn target(&self) -> anyhow::Result<Arc<Site>> {
-        let network = site::network(self.authorities.as_deref())?;
+    async fn target(&self) -> anyhow::Result<Arc<RemoteServer>> {
+        let network = remote_server::network(self.authorities.as_deref())?;
         let tuning = Tuning { connection_timeout_ms: TIMEOUT_MS, ..Tuning::default() };
-        let target = Site::new(&self.to, &network, &tuning).context("the target (--to)")?;
+        let target = RemoteServer::new(&self.to, &network, &tuning).context("the target (--to)")?;
         Identity::read(&target, "target").await?.check_settee(self.force)?;
         Ok(Arc::new(target))
     }
 
-    /// The databases to import. Adds what the directory contains otherwise to the notes.
+    /// Notes everything in the directory that is not a database.
     fn jobs(&self, notes: &mut Vec<String>) -> anyhow::Result<Vec<(Job, DatabaseFiles)>> {
         let shown = self.directory.display();
         let directory = DataDirectory::open(&self.directory).with_context(|| format!("{shown} cannot be read"))?;
@@ -135,33 +134,34 @@ impl ImportFilesArgs {
             // Settings come first, because limits of the source apply to its documents.
             super::config::apply_settings(found, &target, &mut notes).await?;
         }
-        let board = Board::new(jobs.len());
-        survey(&jobs, &board).await?;
-        let ticker = tokio::spawn(Arc::clone(&board).print());
+        let progress_display = ProgressDisplay::new(jobs.len());
+        survey(&jobs, &progress_display).await?;
+        let ticker = tokio::spawn(Arc::clone(&progress_display).print());
         let options = self.options();
         let mut running = JoinSet::new();
         for (job, files) in jobs {
-            let (target, board, options) = (Arc::clone(&target), Arc::clone(&board), Arc::clone(&options));
+            let (target, progress_display, options) =
+                (Arc::clone(&target), Arc::clone(&progress_display), Arc::clone(&options));
             running.spawn(async move {
-                let imported = database::import(&target, &job, &files, &options, &board).await;
-                board.done();
+                let imported = database::import(&target, &job, &files, &options, &progress_display).await;
+                progress_display.done();
                 (job, imported)
             });
         }
         let mut totals = Totals::default();
         while let Some(ended) = running.join_next().await {
             let (job, imported) = ended?;
-            totals.add(&job, imported, &mut notes);
+            totals.add(&job.name, imported, &mut notes);
         }
         ticker.abort();
-        board.end();
+        progress_display.end();
         if let Some(found) = &found {
             // Administrators come last, because the first one excludes unauthenticated clients.
             super::config::apply_admins(found, &target, &mut notes).await?;
         }
         notes.iter().for_each(|note| print_text(&format!("{note}\n")));
-        print_text(&totals.in_words(board.seconds()));
-        Ok(totals.is_well())
+        print_text(&totals.summary("written", progress_display.seconds()));
+        Ok(totals.is_complete())
     }
 
     async fn compare(&self) -> anyhow::Result<bool> {
@@ -169,15 +169,16 @@ impl ImportFilesArgs {
         let jobs = self.jobs(&mut notes)?;
         let target = self.target().await?;
         let options = self.options();
-        let board = Board::new(jobs.len());
-        survey(&jobs, &board).await?;
-        let ticker = tokio::spawn(Arc::clone(&board).print());
+        let progress_display = ProgressDisplay::new(jobs.len());
+        survey(&jobs, &progress_display).await?;
+        let ticker = tokio::spawn(Arc::clone(&progress_display).print());
         let mut running = JoinSet::new();
         for (job, files) in jobs {
-            let (target, options, board) = (Arc::clone(&target), Arc::clone(&options), Arc::clone(&board));
+            let (target, options, progress_display) =
+                (Arc::clone(&target), Arc::clone(&options), Arc::clone(&progress_display));
             running.spawn(async move {
-                let report = verify::compare_files(&target, &job, &files, &options, &board).await;
-                board.done();
+                let report = verify::compare_files(&target, &job, &files, &options, &progress_display).await;
+                progress_display.done();
                 (job, report)
             });
         }
@@ -186,66 +187,9 @@ impl ImportFilesArgs {
             reports.push(ended?);
         }
         ticker.abort();
-        board.end();
+        progress_display.end();
         reports.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
         notes.iter().for_each(|note| print_text(&format!("{note}\n")));
         Ok(verify::show(&reports))
-    }
-}
-
-#[derive(Default)]
-struct Totals {
-    databases: u64,
-    failed: u64,
-    written: u64,
-    refused: u64,
-    local: u64,
-    lost: u64,
-}
-
-impl Totals {
-    fn add(&mut self, job: &Job, imported: anyhow::Result<Imported>, notes: &mut Vec<String>) {
-        self.databases += 1;
-        match imported {
-            Ok(imported) => {
-                self.written += imported.written;
-                self.refused += imported.refused.count;
-                self.local += imported.local;
-                self.lost += imported.lost.count;
-                notes.extend(imported.notes.iter().map(|note| format!("{}: {note}", job.name)));
-                let lists = [(&imported.refused, "revisions were refused"), (&imported.lost, "items are lost")];
-                for (list, what) in lists.into_iter().filter(|(list, _)| list.count > 0) {
-                    notes.push(format!("{}: {} {what}, among them", job.name, list.count));
-                    notes.extend(list.first.iter().map(|item| format!("    {item}")));
-                }
-            }
-            Err(error) => {
-                self.failed += 1;
-                notes.push(format!("{}: FAILED: {error:#}", job.name));
-            }
-        }
-    }
-
-    fn is_well(&self) -> bool {
-        self.failed == 0 && self.refused == 0 && self.lost == 0
-    }
-
-    fn in_words(&self, seconds: f64) -> String {
-        let Self { databases, failed, written, refused, local, lost } = self;
-        let rate = *written as f64 / seconds.max(0.001);
-        let mut text = format!(
-            "{databases} databases: {written} revisions and {local} local documents were written in {seconds:.1} s \
-             ({rate:.0}/s)\n"
-        );
-        if *lost > 0 {
-            text.push_str(&format!("{lost} items of the files are lost; everything else was imported\n"));
-        }
-        if *failed > 0 || *refused > 0 {
-            text.push_str(&format!(
-                "{failed} databases failed and {refused} revisions were refused. Run the same command again once the \
-                 reason is gone; with --anew if revisions were refused\n"
-            ));
-        }
-        text
     }
 }

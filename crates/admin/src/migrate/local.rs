@@ -3,12 +3,10 @@
 
 use anyhow::Context as _;
 use settee_model::json::{Json, Value, write_array, write_string};
-use settee_replication::{List, Peer, PeerError, Verb};
+use settee_replication::{List, Peer, PeerError, RequestMethod};
 
-/// Maximum number of documents that are compared together.
 pub(super) const TOGETHER: usize = 100;
 
-/// Maximum size of documents that are compared together.
 const TOGETHER_BYTES: usize = 4 << 20;
 
 pub(super) struct Local {
@@ -17,12 +15,10 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// A local document with this content. `None` for a checkpoint or an internal document.
     pub(super) fn of(id: String, document: Json) -> Option<Self> {
         (!is_checkpoint(&id, document.value())).then_some(Self { id, document })
     }
 
-    /// The content written by a user: the members without `_id` and `_rev`.
     fn members(document: Value<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         for (name, value) in document.members().filter(|(name, _)| !name.is_string("_id") && !name.is_string("_rev")) {
@@ -34,7 +30,6 @@ impl Local {
         out
     }
 
-    /// The text that replaces the document `there`.
     fn body(&self, there: Option<Value<'_>>) -> Vec<u8> {
         let mut out = b"{\"_id\":".to_vec();
         write_string(&mut out, &self.id);
@@ -48,7 +43,7 @@ impl Local {
     }
 }
 
-/// Copies the local documents that differ. Returns their number, or `None` if the source cannot list them.
+/// Copies the local documents that differ, and returns their number; `None` if the source cannot list them.
 pub(super) async fn copy(source: &Peer, target: &Peer) -> anyhow::Result<Option<u64>> {
     let Some(mut locals) = Locals::open(source).await? else { return Ok(None) };
     let mut copied = 0;
@@ -58,21 +53,20 @@ pub(super) async fn copy(source: &Peer, target: &Peer) -> anyhow::Result<Option<
     Ok(Some(copied))
 }
 
-/// Writes the local documents of a batch that differ. Returns their number.
 pub(super) async fn write(batch: &[Local], target: &Peer) -> anyhow::Result<u64> {
     let mut written = 0;
     for (index, there) in differing(batch, target).await? {
         let local = &batch[index];
         let body = local.body(there.as_ref().map(Json::value));
-        let put = target.request(Verb::Put, &Peer::document_path(&local.id), body).await?;
+        let put = target.request(RequestMethod::Put, &Peer::document_path(&local.id), body).await?;
         put.json().with_context(|| local.id.clone())?;
         written += 1;
     }
     Ok(written)
 }
 
-/// Number of local documents of the source, and the ids of those that are missing or different in the target. `None` if
-/// the source cannot list them.
+/// Returns the number of local documents of the source, and the ids of those that are missing or different in the
+/// target; `None` if the source cannot list them.
 pub(super) async fn compare(source: &Peer, target: &Peer) -> anyhow::Result<Option<(u64, Vec<String>)>> {
     let Some(mut locals) = Locals::open(source).await? else { return Ok(None) };
     let (mut count, mut found) = (0, Vec::new());
@@ -83,14 +77,12 @@ pub(super) async fn compare(source: &Peer, target: &Peer) -> anyhow::Result<Opti
     Ok(Some((count, found)))
 }
 
-/// The local documents of a database, without checkpoints.
 struct Locals {
     rows: List,
     is_over: bool,
 }
 
 impl Locals {
-    /// `None` if the source cannot list them.
     async fn open(source: &Peer) -> anyhow::Result<Option<Self>> {
         match source.list("_local_docs?include_docs=true").await {
             Ok(rows) => Ok(Some(Self { rows, is_over: false })),
@@ -119,12 +111,12 @@ impl Locals {
     }
 }
 
-/// Indices of the documents that differ in the target, with the target's version.
+/// Returns the indices of the documents that differ in the target, with the target's version.
 pub(super) async fn differing(batch: &[Local], target: &Peer) -> anyhow::Result<Vec<(usize, Option<Json>)>> {
     let mut keys = b"{\"keys\":".to_vec();
     write_array(&mut keys, batch, |keys, local| write_string(keys, &local.id));
     keys.push(b'}');
-    let answer = target.request(Verb::Post, "_local_docs?include_docs=true", keys).await?.json()?;
+    let answer = target.request(RequestMethod::Post, "_local_docs?include_docs=true", keys).await?.json()?;
     let rows = answer.value().get("rows").context("_local_docs has no rows")?;
     let mut found = Vec::new();
     for (index, (local, row)) in batch.iter().zip(rows.elements()).enumerate() {
@@ -136,7 +128,6 @@ pub(super) async fn differing(batch: &[Local], target: &Peer) -> anyhow::Result<
     Ok(found)
 }
 
-/// True if a local document is a checkpoint of a replicator or an internal one of a server.
 fn is_checkpoint(id: &str, document: Value<'_>) -> bool {
     let own = ["_local/shard-sync-", "_local/purge-"].iter().any(|prefix| id.starts_with(prefix));
     own || document.get("session_id").is_some() && document.get("history").is_some()

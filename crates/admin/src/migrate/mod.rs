@@ -1,16 +1,16 @@
-//! `settee migrate`: copies a whole CouchDB, or another Settee, over HTTP. Runs are repeatable, and both sides can be
-//! compared.
+//! `settee migrate`: copies a whole CouchDB, or another Settee, over HTTP to a running server. Runs are repeatable, and
+//! both sides can be compared.
 //!
 //! Documents are copied by replication ([`database`]), whose checkpoints on both sides make it resumable and later runs
 //! short. Everything that replication does not copy is copied separately: settings of databases, local documents
-//! ([`local`]), administrators and settings of the server ([`config`]). [`verify`] compares both sides. The target is a
-//! running server.
+//! ([`local`]), administrators and settings of the server ([`config`]). [`verify`] compares both sides.
 
 mod config;
 mod database;
 mod files;
 mod local;
 mod progress;
+mod totals;
 mod verify;
 
 use std::path::Path;
@@ -21,23 +21,22 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use settee_model::json::{Json, Value};
-use settee_replication::{Tuning, Verb};
+use settee_replication::{RequestMethod, Tuning};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::output::print_text;
-use crate::site::{self, Site};
-use database::Moved;
+use crate::remote_server::{self, RemoteServer};
 pub use files::ImportFilesArgs;
-use progress::Board;
+use progress::ProgressDisplay;
+use totals::Totals;
 
-/// Interval between checkpoints in milliseconds; a crash repeats at most this much work.
+/// A crash repeats at most this much work.
 const CHECKPOINT_MS: u64 = 5000;
 
-/// Timeout in milliseconds for an unresponsive server. Old servers need long for the first row of a feed.
+/// Old servers need long for the first row of a feed.
 const TIMEOUT_MS: u64 = 120_000;
 
-/// Number of databases whose size is requested concurrently.
 const CONCURRENT_SURVEYS: usize = 32;
 
 /// Arguments of `settee migrate`
@@ -78,11 +77,9 @@ pub struct MigrateArgs {
     authorities: Option<PathBuf>,
 }
 
-/// A database to be migrated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Job {
     name: String,
-    /// Its name on the target.
     to: String,
     kind: Kind,
 }
@@ -92,15 +89,14 @@ enum Kind {
     Ordinary,
     /// `_users`: the target keeps its own security object and design document.
     Users,
-    /// A `_replicator` database: its documents are copied to a database that no scheduler reads.
+    /// Documents of a `_replicator` database are copied to a database that no scheduler reads.
     Replicator,
 }
 
-/// Name of the copy of a `_replicator` database, in which no replication runs.
 const PAUSED: &str = "replicator_paused";
 
 impl Job {
-    /// The job for a database. `None` for an internal database of the source.
+    /// `None` for an internal database of the source.
     fn of(name: &str) -> Option<Self> {
         let (to, kind) = match name {
             "_users" => (name.to_owned(), Kind::Users),
@@ -115,22 +111,20 @@ impl Job {
     }
 }
 
-/// Identity of a server in its welcome response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Identity {
     product: String,
     version: String,
-    /// Empty for a CouchDB before version 1.3.
     uuid: String,
 }
 
 impl Identity {
-    /// Requests the identity of a server, and prints it.
-    async fn read(site: &Site, label: &str) -> anyhow::Result<Self> {
-        let reply = site.root().request(Verb::Get, "", "").await.with_context(|| format!("the {label}"))?;
+    async fn read(remote_server: &RemoteServer, label: &str) -> anyhow::Result<Self> {
+        let reply =
+            remote_server.root().request(RequestMethod::Get, "", "").await.with_context(|| format!("the {label}"))?;
         let json = reply.json().with_context(|| format!("the {label} does not respond like CouchDB"))?;
         let identity = Self::of(json.value());
-        eprintln!("{label}: {} {} at {}", identity.product, identity.version, site.root().endpoint());
+        eprintln!("{label}: {} {} at {}", identity.product, identity.version, remote_server.root().endpoint());
         Ok(identity)
     }
 
@@ -143,7 +137,7 @@ impl Identity {
         Self { product, version: text(version), uuid: text(welcome.get("uuid")) }
     }
 
-    /// Returns an error if the target is not Settee, unless that is forced.
+    /// Fails if the target is not Settee, unless that is forced.
     fn check_settee(&self, is_forced: bool) -> anyhow::Result<()> {
         ensure!(
             self.product == SETTEE || is_forced,
@@ -154,7 +148,7 @@ impl Identity {
         Ok(())
     }
 
-    /// Returns an error if both servers are the same, or if the target is not Settee, unless that is forced.
+    /// Fails if both servers are the same, or if the target is not Settee, unless that is forced.
     fn check_target(&self, target: &Self, is_forced: bool) -> anyhow::Result<()> {
         let is_same = !self.uuid.is_empty() && self.uuid == target.uuid;
         ensure!(
@@ -166,21 +160,21 @@ impl Identity {
     }
 }
 
-/// Name of the vendor in the welcome response of a Settee.
 const SETTEE: &str = "Settee";
 
 pub(super) struct Sites {
-    source: Site,
-    target: Site,
+    source: RemoteServer,
+    target: RemoteServer,
 }
 
 impl MigrateArgs {
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
-        let is_well = runtime.block_on(async { if self.verify { self.compare().await } else { self.copy().await } });
+        let is_complete =
+            runtime.block_on(async { if self.verify { self.compare().await } else { self.copy().await } });
         runtime.shutdown_background();
-        Ok(if is_well? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if is_complete? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn tuning(&self) -> Tuning {
@@ -193,17 +187,16 @@ impl MigrateArgs {
     }
 
     async fn sites(&self) -> anyhow::Result<Arc<Sites>> {
-        let network = site::network(self.authorities.as_deref())?;
-        let source = Site::new(&self.source, &network, &self.tuning()).context("the source")?;
-        let target = Site::new(&self.to, &network, &self.tuning()).context("the target (--to)")?;
+        let network = remote_server::network(self.authorities.as_deref())?;
+        let source = RemoteServer::new(&self.source, &network, &self.tuning()).context("the source")?;
+        let target = RemoteServer::new(&self.to, &network, &self.tuning()).context("the target (--to)")?;
         let identity = Identity::read(&source, "source").await?;
         identity.check_target(&Identity::read(&target, "target").await?, self.force)?;
         Ok(Arc::new(Sites { source, target }))
     }
 
-    /// The databases to migrate, sorted by name.
     async fn jobs(&self, sites: &Sites) -> anyhow::Result<Vec<Job>> {
-        let reply = sites.source.root().request(Verb::Get, "_all_dbs", "").await?;
+        let reply = sites.source.root().request(RequestMethod::Get, "_all_dbs", "").await?;
         let json = reply.json().context("the databases of the source cannot be listed")?;
         let names: Vec<String> = json.value().elements().map(Value::to_text).collect();
         for wanted in &self.database {
@@ -231,35 +224,35 @@ impl MigrateArgs {
             config::apply_settings(found, &sites.target, &mut notes).await?;
         }
         let options = database::Options { has_design: !self.without_design, tuning: self.tuning() };
-        let board = Board::new(jobs.len());
-        survey(&sites, &jobs, &board).await?;
-        let ticker = tokio::spawn(Arc::clone(&board).print());
+        let progress_display = ProgressDisplay::new(jobs.len());
+        survey(&sites, &jobs, &progress_display).await?;
+        let ticker = tokio::spawn(Arc::clone(&progress_display).print());
         let (places, options) = (Arc::new(Semaphore::new(self.parallel as usize)), Arc::new(options));
         let mut running = JoinSet::new();
         for (index, job) in jobs.iter().cloned().enumerate() {
             let (sites, places, options) = (Arc::clone(&sites), Arc::clone(&places), Arc::clone(&options));
-            let board = Arc::clone(&board);
+            let progress_display = Arc::clone(&progress_display);
             running.spawn(async move {
                 let _place = places.acquire_owned().await;
-                let moved = database::copy(&sites, &job, &options, &board, index).await;
-                board.done(index);
+                let moved = database::copy(&sites, &job, &options, &progress_display, index).await;
+                progress_display.done(index);
                 (job, moved)
             });
         }
         let mut totals = Totals::default();
         while let Some(ended) = running.join_next().await {
             let (job, moved) = ended?;
-            totals.add(&job, moved, &mut notes);
+            totals.add(&job.name, moved, &mut notes);
         }
         ticker.abort();
-        board.end();
+        progress_display.end();
         if let Some(found) = &found {
             // Administrators come last, because the first one excludes unauthenticated clients.
             config::apply_admins(found, &sites.target, &mut notes).await?;
         }
         notes.iter().for_each(|note| print_text(&format!("{note}\n")));
-        print_text(&totals.in_words(board.seconds()));
-        Ok(totals.is_well())
+        print_text(&totals.summary("copied", progress_display.seconds()));
+        Ok(totals.is_complete())
     }
 
     async fn compare(&self) -> anyhow::Result<bool> {
@@ -287,18 +280,16 @@ impl MigrateArgs {
     }
 }
 
-/// Requests the number of changes of each database, for the progress display.
-async fn survey(sites: &Arc<Sites>, jobs: &[Job], board: &Arc<Board>) -> anyhow::Result<()> {
+async fn survey(sites: &Arc<Sites>, jobs: &[Job], progress_display: &Arc<ProgressDisplay>) -> anyhow::Result<()> {
     for (batch, first) in jobs.chunks(CONCURRENT_SURVEYS).zip((0..).step_by(CONCURRENT_SURVEYS)) {
         let mut asked = JoinSet::new();
         for (job, index) in batch.iter().zip(first..) {
-            let (source, board) = (sites.source.database(&job.name)?, Arc::clone(board));
+            let (source, progress_display) = (sites.source.database(&job.name)?, Arc::clone(progress_display));
             asked.spawn(async move {
-                // Errors of a database are reported when it is copied.
-                let Ok(reply) = source.request(Verb::Get, "", "").await else { return };
+                let Ok(reply) = source.request(RequestMethod::Get, "", "").await else { return };
                 let info = reply.json().ok();
                 if let Some(seq) = info.as_ref().and_then(|info| info.value().get("update_seq")) {
-                    board.expect(index, &Json::trusted(seq.raw().to_vec()));
+                    progress_display.expect(index, &Json::trusted(seq.raw().to_vec()));
                 }
             });
         }
@@ -307,58 +298,6 @@ async fn survey(sites: &Arc<Sites>, jobs: &[Job], board: &Arc<Board>) -> anyhow:
     Ok(())
 }
 
-#[derive(Default)]
-struct Totals {
-    databases: u64,
-    failed: u64,
-    written: u64,
-    refused: u64,
-    local: u64,
-}
-
-impl Totals {
-    fn add(&mut self, job: &Job, moved: anyhow::Result<Moved>, notes: &mut Vec<String>) {
-        self.databases += 1;
-        match moved {
-            Ok(moved) => {
-                self.written += moved.written;
-                self.refused += moved.refused;
-                self.local += moved.local;
-                let of_it = |note: &String| format!("{}: {note}", job.name);
-                notes.extend(moved.notes.iter().map(of_it));
-                if moved.refused > 0 {
-                    notes.push(format!("{}: {} revisions were refused, among them", job.name, moved.refused));
-                    notes.extend(moved.refusals.iter().map(|refusal| format!("    {refusal}")));
-                }
-            }
-            Err(error) => {
-                self.failed += 1;
-                notes.push(format!("{}: FAILED: {error:#}", job.name));
-            }
-        }
-    }
-
-    fn is_well(&self) -> bool {
-        self.failed == 0 && self.refused == 0
-    }
-
-    fn in_words(&self, seconds: f64) -> String {
-        let Self { databases, failed, written, refused, local } = self;
-        let rate = *written as f64 / seconds.max(0.001);
-        let mut text = format!(
-            "{databases} databases: {written} revisions and {local} local documents were copied in {seconds:.1} s ({rate:.0}/s)\n"
-        );
-        if !self.is_well() {
-            text.push_str(&format!(
-                "{failed} databases failed and {refused} revisions were refused. Run the same command again after removing \
-                 the cause, with `--anew` if revisions were refused\n"
-            ));
-        }
-        text
-    }
-}
-
-/// The command that imports the databases in `files`.
 pub fn import_command(files: &Path, config: Option<&Path>) -> String {
     let config = config.filter(|path| path.is_dir());
     let config = config.map(|path| format!(" --config {}", path.display())).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! [`Board`]: progress of a migration, and [`Printer`]: progress lines on the standard error.
+//! [`ProgressDisplay`]: progress of a migration, and [`Printer`]: progress lines on the standard error.
 //!
 //! Remaining work is measured in update sequences, whose numbers count changes in all versions of CouchDB.
 
@@ -16,12 +16,11 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 const LINES: u32 = 10;
 
-pub(super) struct Board {
+pub(super) struct ProgressDisplay {
     rows: Mutex<Vec<Row>>,
     printer: Printer,
 }
 
-/// Prints the progress of a run: one line that changes on a terminal, a line per ten seconds otherwise.
 pub(super) struct Printer {
     started_us: u64,
     is_terminal: bool,
@@ -36,7 +35,6 @@ impl Printer {
         environment::monotonic_us().saturating_sub(self.started_us) as f64 / 1e6
     }
 
-    /// Prints lines periodically. Never returns.
     pub(super) async fn print(&self, line: impl Fn() -> String) {
         let mut timer = tokio::time::interval(PROGRESS_INTERVAL);
         timer.tick().await;
@@ -51,7 +49,6 @@ impl Printer {
         }
     }
 
-    /// Replaces the progress line by the last one.
     pub(super) fn end(&self, line: &str) {
         if self.is_terminal {
             eprint!("\r\x1b[K");
@@ -63,19 +60,14 @@ impl Printer {
 #[derive(Default)]
 struct Row {
     is_done: bool,
-    /// Update sequence of the source at the start.
     end: u64,
-    /// Update sequence at which its replication started.
     since: Option<u64>,
-    /// Number of revisions written by finished sessions.
     written: u64,
-    /// Number of changes processed by finished sessions.
     passed: u64,
     progress: Option<Arc<Progress>>,
 }
 
 impl Row {
-    /// Number of written revisions, processed changes and remaining changes.
     fn figures(&mut self) -> (u64, u64, u64) {
         let ahead = if self.is_done { 0 } else { self.end };
         let Some(progress) = &self.progress else { return (self.written, self.passed, ahead) };
@@ -91,18 +83,16 @@ impl Row {
     }
 }
 
-impl Board {
+impl ProgressDisplay {
     pub(super) fn new(databases: usize) -> Arc<Self> {
         let rows = std::iter::repeat_with(Row::default).take(databases).collect();
         Arc::new(Self { rows: Mutex::new(rows), printer: Printer::start() })
     }
 
-    /// Records the update sequence of a database of the source.
     pub(super) fn expect(&self, index: usize, update_seq: &Json) {
         self.rows.lock()[index].end = number(update_seq.value());
     }
 
-    /// Records the progress of a database's replication.
     pub(super) fn watch(&self, index: usize, progress: &Arc<Progress>) {
         let row = &mut self.rows.lock()[index];
         (row.written, row.passed, _) = row.figures();
@@ -149,14 +139,12 @@ impl Board {
     }
 }
 
-/// The number of a sequence: `5`, `"5-opaque"` or `[5,"opaque"]`.
 fn number(seq: Value<'_>) -> u64 {
     let first = if seq.is_array() { seq.elements().next().unwrap_or(seq) } else { seq };
     let text = first.to_text();
     text.split('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// Text of a duration in two units.
 pub(super) fn duration(seconds: f64) -> String {
     let seconds = seconds.ceil() as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {

@@ -1,4 +1,4 @@
-//! Comparison of both sides: [`compare`].
+//! [`compare`]: comparison of both sides.
 //!
 //! All leaves of the source are requested from the target, with their contents ([`contents`]). Additional documents of
 //! the target show in a sum of hashes over all documents and leaves of a side, which does not depend on their order.
@@ -21,7 +21,6 @@ pub(super) use files::compare as compare_files;
 
 const TOGETHER: usize = 100;
 
-/// Maximum number of differences of a database that are shown; all are counted.
 const SHOWN: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +36,6 @@ pub(super) struct Report {
     documents: u64,
     leaves: u64,
     attachments: u64,
-    /// Number of local documents; `None` if the source cannot list them.
     local: Option<u64>,
     differing: u64,
     differences: Vec<String>,
@@ -118,7 +116,6 @@ fn compare_setup(job: &Job, here: &Setup, there: &Setup, report: &mut Report) {
     }
 }
 
-/// Checks all documents of the source on the target. Returns the sum of their hashes.
 async fn compare_leaves(
     source: &Peer,
     target: &Peer,
@@ -142,7 +139,6 @@ async fn compare_leaves(
     Ok(feed.sum)
 }
 
-/// Reports the documents whose leaves differ.
 async fn compare_rest(source: &Peer, target: &Peer, has_design: bool, report: &mut Report) -> anyhow::Result<()> {
     let mut missing = HashSet::new();
     let mut feed = Feed::open(source, has_design).await?;
@@ -169,11 +165,9 @@ async fn compare_rest(source: &Peer, target: &Peer, has_design: bool, report: &m
     Ok(())
 }
 
-/// All documents with their leaves.
 struct Feed {
     rows: List,
     has_design: bool,
-    /// Sum of the hashes of all rows read so far.
     sum: u128,
 }
 
@@ -193,14 +187,12 @@ impl Feed {
         Ok(None)
     }
 
-    /// Reads the remaining rows and returns the sum of all hashes.
     async fn sum(mut self) -> anyhow::Result<u128> {
         while self.next().await?.is_some() {}
         Ok(self.sum)
     }
 }
 
-/// Prints the results. Returns true if everything is equal.
 pub(super) fn show(reports: &[(Job, anyhow::Result<Report>)]) -> bool {
     let mut is_equal = true;
     let (mut documents, mut leaves) = (0, 0);

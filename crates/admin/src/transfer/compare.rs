@@ -1,8 +1,8 @@
 //! [`compare`]: compares two stores entry by entry and checks their consistency.
 //!
 //! Equal entries of a database imply equal revision trees, bodies, attachments, local documents, settings and update
-//! sequences. The same pass checks that both are consistent: each revision has a body, and each attachment has the
-//! digest that is written in its revision.
+//! sequences. The same pass checks that each revision has a body, and each attachment the digest that is written in its
+//! revision.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,6 @@ use settee_storage::{Cursor, Engine, Keyspace, Shard, ShardState, Snapshot, Stor
 use super::copy::scan;
 use crate::verify::{Progress, size};
 
-/// Maximum number of differences that are shown; the others are counted.
 const SHOWN_MAX: usize = 20;
 
 #[derive(Debug, Default)]
@@ -155,10 +154,9 @@ impl Compared {
     }
 }
 
-/// The last commit of a shard with its head.
 type Last = (ShardState, Option<Vec<u8>>);
 
-/// The last commit of a shard; `None` if it was dropped.
+/// `None` if the shard was dropped.
 fn last(snapshot: &dyn Snapshot) -> Result<Option<Last>, StorageError> {
     match snapshot.state() {
         Err(StorageError::Dropped) => Ok(None),

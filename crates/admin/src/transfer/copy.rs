@@ -1,9 +1,9 @@
 //! [`copy`]: copies all entries from one store to another.
 //!
-//! It depends only on the list of shards. Each shard is written in pieces that are no commits. The last piece sets the
-//! version, token and head of the original, so that stored versions and update sequences stay valid, and indexes stay
-//! current. Progress is stored in the target in a separate shard, [`JOURNAL`]: a server refuses to start while that
-//! shard has entries, and a second run resumes after the last piece. Finally both sides are compared.
+//! Each shard is written in pieces that are no commits. The last piece sets the version, token and head of the
+//! original, so that stored versions and update sequences stay valid, and indexes stay current. Progress is stored in
+//! the target in a separate shard, [`JOURNAL`]: a server refuses to start while that shard has entries, and a second
+//! run resumes after the last piece. Finally both sides are compared.
 
 use anyhow::{Context as _, bail, ensure};
 use settee_database::verify::shards;
@@ -15,10 +15,10 @@ use settee_storage::{
 
 use crate::verify::Progress;
 
-/// The shard with the progress of a copy. No database ever uses this shard.
+/// Contains the progress of a copy. No database ever uses this shard.
 const JOURNAL: Shard = Shard(u64::MAX);
 
-/// Key of the last written piece. With a shard number it is the key of a completed shard.
+/// Key of the last written piece, and prefix of the keys of completed shards.
 const AT: &[u8] = b"at";
 const DONE: &[u8] = b"done/";
 
@@ -35,16 +35,14 @@ pub(super) struct Copied {
     pub(super) bytes: u64,
 }
 
-/// Position of the last written piece of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct At {
+struct CopyPosition {
     shard: Shard,
     version: Version,
     space: Keyspace,
     key: Vec<u8>,
 }
 
-/// Returns an error if the store contains an incomplete copy.
 pub fn refuse_unfinished(engine: &dyn Engine) -> anyhow::Result<()> {
     if is_started(engine)? {
         bail!(
@@ -59,7 +57,6 @@ fn is_started(engine: &dyn Engine) -> Result<bool, StorageError> {
     Ok(engine.snapshot(JOURNAL)?.state()?.version > Version(0))
 }
 
-/// Copies all shards that are not copied yet.
 pub(super) fn copy(from: &dyn Engine, to: &dyn Engine, resume: bool) -> anyhow::Result<Copied> {
     refuse_unfinished(from)?;
     match (is_started(to)?, resume) {
@@ -74,7 +71,7 @@ pub(super) fn copy(from: &dyn Engine, to: &dyn Engine, resume: bool) -> anyhow::
     }
     let all = shards(from).context("the databases cannot be listed")?;
     let progress = Progress::new(None);
-    let mut copying = Copying { from, to, copied: Copied::default(), progress, may_be_there: resume };
+    let mut copying = Copying { from, to, copied: Copied::default(), progress, may_exist: resume };
     let mut versions = Vec::new();
     for shard in all.iter().copied().filter(|shard| *shard != CATALOG).chain([CATALOG]) {
         let version = copying.shard(shard)?;
@@ -89,7 +86,7 @@ pub(super) fn copy(from: &dyn Engine, to: &dyn Engine, resume: bool) -> anyhow::
     Ok(copying.copied)
 }
 
-/// Marks the copy as complete, so that servers accept it.
+/// Servers accept the copy from now on.
 pub(super) fn finish(to: &dyn Engine) -> anyhow::Result<()> {
     let mut batch = Batch::new();
     let snapshot = to.snapshot(JOURNAL)?;
@@ -109,16 +106,14 @@ struct Copying<'a> {
     to: &'a dyn Engine,
     copied: Copied,
     progress: Progress,
-    /// True if the next piece may already have been written by an earlier run that was interrupted before it recorded
-    /// the piece.
-    may_be_there: bool,
+    /// An earlier run may have written the next piece, and been interrupted before it recorded the piece.
+    may_exist: bool,
 }
 
 impl Copying<'_> {
     fn shard(&mut self, shard: Shard) -> anyhow::Result<Version> {
         let snapshot = self.from.snapshot(shard)?;
         let state = match snapshot.state() {
-            // The shard is being dropped.
             Err(StorageError::Dropped) => {
                 self.to.drop_shard(shard)?;
                 return Ok(Version(0));
@@ -144,10 +139,10 @@ impl Copying<'_> {
         }
         self.to.restore(shard, state, last)?;
         let mut batch = Batch::new();
-        batch.put(Keyspace::Local, &done_key(shard), &At::number(state.version.0));
+        batch.put(Keyspace::Local, &done_key(shard), &CopyPosition::number(state.version.0));
         note(self.to, batch)?;
         self.copied.shards += 1;
-        self.may_be_there = false;
+        self.may_exist = false;
         Ok(state.version)
     }
 
@@ -156,7 +151,7 @@ impl Copying<'_> {
         snapshot: &dyn Snapshot,
         shard: Shard,
         version: Version,
-        at: Option<&At>,
+        at: Option<&CopyPosition>,
     ) -> anyhow::Result<()> {
         let first = at.map_or(Keyspace::Catalog, |at| at.space);
         for space in Keyspace::ALL.into_iter().filter(|space| *space >= first) {
@@ -168,11 +163,11 @@ impl Copying<'_> {
                 let size = entry.map_or(0, |(key, value)| key.len() + value.len());
                 let is_full = batch.len() >= PIECE_ROWS || batch.size_bytes() + size > PIECE_BYTES;
                 if !batch.is_empty() && (is_full || entry.is_none()) {
-                    let at = At { shard, version, space, key: std::mem::take(&mut last) };
+                    let at = CopyPosition { shard, version, space, key: std::mem::take(&mut last) };
                     self.piece(std::mem::take(&mut batch), &at)?;
                 }
                 let Some((key, value)) = entry else { break };
-                match self.may_be_there {
+                match self.may_exist {
                     true => batch.put(space, key, value),
                     false => batch.insert(space, key, value),
                 }
@@ -183,7 +178,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    fn piece(&mut self, batch: Batch, at: &At) -> anyhow::Result<()> {
+    fn piece(&mut self, batch: Batch, at: &CopyPosition) -> anyhow::Result<()> {
         let (entries, bytes) = (batch.len() as u64, batch.size_bytes() as u64);
         self.to.restore(at.shard, ShardState::default(), batch).context("the copy cannot be written")?;
         let mut batch = Batch::new();
@@ -196,7 +191,7 @@ impl Copying<'_> {
     }
 }
 
-/// All entries of a keyspace, or those from a key on.
+/// `None` is the start of the keyspace.
 pub(super) fn scan<'a>(
     snapshot: &'a dyn Snapshot,
     space: Keyspace,
@@ -212,26 +207,26 @@ fn version_of(engine: &dyn Engine, shard: Shard) -> Result<Version, StorageError
     }
 }
 
-/// Writes to the journal, whose version is that of its format.
+/// The version of the journal is that of its format.
 fn note(to: &dyn Engine, batch: Batch) -> Result<(), StorageError> {
     to.restore(JOURNAL, ShardState { version: Version(1), token: CommitToken(0) }, batch)
 }
 
-/// The version of a completely copied shard, and the last piece of any shard.
-fn noted(to: &dyn Engine, shard: Shard) -> anyhow::Result<(Option<Version>, Option<At>)> {
+/// Returns the version of a completely copied shard, and the last piece of any shard.
+fn noted(to: &dyn Engine, shard: Shard) -> anyhow::Result<(Option<Version>, Option<CopyPosition>)> {
     let snapshot = to.snapshot(JOURNAL)?;
     let key = done_key(shard);
     let found = snapshot.multi_get(Keyspace::Local, &[&key, AT])?;
     let [done, at] = <[_; 2]>::try_from(found).map_err(|_| anyhow::anyhow!("two keys have two values"))?;
     let done = done.map(|bytes| Reader::new(&bytes, "a finished shard").varint()).transpose()?;
-    Ok((done.map(Version), at.map(|bytes| At::decode(&bytes)).transpose()?))
+    Ok((done.map(Version), at.map(|bytes| CopyPosition::decode(&bytes)).transpose()?))
 }
 
 fn done_key(shard: Shard) -> Vec<u8> {
     [DONE, &shard.0.to_be_bytes()].concat()
 }
 
-impl At {
+impl CopyPosition {
     fn number(number: u64) -> Vec<u8> {
         let mut out = Vec::new();
         put_varint(&mut out, number);

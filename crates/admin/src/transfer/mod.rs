@@ -2,7 +2,7 @@
 
 mod compare;
 mod copy;
-mod place;
+mod location;
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use settee_storage_postgres::Tables;
 
 pub use copy::refuse_unfinished;
-use place::{Opened, Place};
+use location::{Opened, StoreLocation};
 
 use crate::output::print_text;
 use crate::storage;
@@ -87,7 +87,7 @@ fn init(url: &str, owner: Option<&str>) -> anyhow::Result<bool> {
 
 impl CopyArgs {
     fn run(&self) -> anyhow::Result<bool> {
-        let (from, to) = (Place::parse(&self.from)?, Place::parse(&self.to)?);
+        let (from, to) = (StoreLocation::parse(&self.from)?, StoreLocation::parse(&self.to)?);
         ensure!(!from.is(&to), "{} cannot be copied to itself", from.in_words());
         let source = from.open().context("the source of the copy cannot be used")?;
         if self.verify {
@@ -113,8 +113,7 @@ impl CopyArgs {
     }
 }
 
-/// Compares both sides and prints the result.
-fn compared(from: &Place, source: &Opened, to: &Place, copy: &Opened) -> anyhow::Result<bool> {
+fn compared(from: &StoreLocation, source: &Opened, to: &StoreLocation, copy: &Opened) -> anyhow::Result<bool> {
     let found = compare::compare(source.engine.as_ref(), copy.engine.as_ref())?;
     print_text(&found.text(&from.in_words(), &to.in_words()));
     Ok(found.is_same())

@@ -13,7 +13,6 @@ use settee_storage::{Batch, CommitToken, Durability, Engine, Keyspace, Shard, St
 use super::compare::compare;
 use super::copy::{PIECE_ROWS, copy, finish, refuse_unfinished};
 
-/// A store of three databases: an empty one, one that needs several pieces, and one with a document.
 fn store() -> Arc<dyn Engine> {
     let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
     let catalog = Catalog::open(Arc::clone(&engine), 1).unwrap();
@@ -31,7 +30,6 @@ fn store() -> Arc<dyn Engine> {
     engine
 }
 
-/// Changes an entry of a store directly, without its database.
 fn commit(engine: &dyn Engine, shard: Shard, change: impl FnOnce(&mut Batch)) {
     let version = engine.snapshot(shard).unwrap().state().unwrap().version;
     let mut batch = Batch::new();
@@ -77,7 +75,6 @@ fn a_copy_requires_an_empty_target_and_an_idle_source() {
     let printed_text = |answer: anyhow::Result<_>| answer.err().map(|error| format!("{error:#}")).unwrap_or_default();
     assert!(printed_text(copy(from.as_ref(), to.as_ref(), false)).contains("the target contains data"));
     assert!(printed_text(copy(from.as_ref(), to.as_ref(), true)).contains("no unfinished copy"));
-    // A commit between two parts of a copy.
     let to = FaultyEngine::new();
     to.inject_write(8, WriteFault::LoseRequest);
     copy(from.as_ref(), &to, false).unwrap_err();

@@ -1,10 +1,10 @@
 //! `settee verify`: verifies all stored data against its checksums, and its references and counters against the data.
 //!
-//! [`databases`] verifies databases and reports lines of JSON, so that a running server can do it for a command. The
-//! command itself always reads the files.
+//! [`databases`] reports lines of JSON, so that a running server can verify its databases for the command. The command
+//! itself always reads the files.
 
-mod own;
 mod report;
+mod server_files;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -19,8 +19,8 @@ use settee_model::json::{Json, Value, write_string};
 use settee_storage::{Engine, Shard};
 use settee_views::Family;
 
-pub use own::damaged as own_files;
 use report::Report;
+pub use server_files::damaged as own_files;
 
 use crate::backends::{self, Depth, Fault};
 use crate::control;
@@ -30,36 +30,37 @@ use crate::{regular, storage};
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Name of the directory with the engine's files within a data directory.
 pub const ENGINE: &str = "engine";
 
-/// Verifies the data in `data`. Files are read with at most `rate` megabytes per second.
+/// `rate` limits the read rate in megabytes per second.
 pub fn run(data: &Path, rate: Option<u64>, files_only: bool) -> anyhow::Result<ExitCode> {
     let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
     regular::check_data(&data)?;
     storage::refuse_elsewhere(&data)?;
     ensure!(data.join(ENGINE).is_dir(), "{} contains no data of a server", data.display());
     let mut report = Report::default();
-    for (path, why) in own::damaged(&data) {
+    for (path, why) in server_files::damaged(&data) {
         report.damage(format!("{}: {why}", path.display()));
     }
     let begun = Instant::now();
     let mut progress = Progress::new(rate);
-    let checked = backends::check(&data.join(ENGINE), Depth::Whole, &mut |bytes, total| progress.read(bytes, total))?;
+    let checked = backends::check(&data.join(ENGINE), Depth::Full, &mut |bytes, total| progress.read(bytes, total))?;
     progress.end();
     let seconds = begun.elapsed().as_secs_f64();
     print_text(&format!("{} files with {}, {}\n", checked.files, size(checked.bytes), speed(checked.bytes, seconds)));
     let mut places = BTreeMap::new();
     let mut lines = String::new();
     if !files_only {
-        let result = look(&data, &mut |line| take(line.value(), &mut report, &mut places, &mut lines, &mut progress));
+        let result = verify_databases(&data, &mut |line| {
+            take(line.value(), &mut report, &mut places, &mut lines, &mut progress);
+        });
         progress.end();
         if let Err(error) = result {
             report.damage(format!("the databases cannot be read: {error:#}"));
         }
     }
     for fault in &checked.faults {
-        match fault.is_cut_end {
+        match fault.is_torn_tail {
             true => {
                 report.note(format!("{}; a crash leaves this; such a write was not acknowledged", in_words(fault)));
             }
@@ -71,8 +72,8 @@ pub fn run(data: &Path, rate: Option<u64>, files_only: bool) -> anyhow::Result<E
     Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Verifies the databases in the server that runs on the data, or in this process without one.
-fn look(data: &Path, each: &mut dyn FnMut(Json)) -> anyhow::Result<()> {
+/// The server that runs on the data verifies its databases. Without one this process does.
+fn verify_databases(data: &Path, each: &mut dyn FnMut(Json)) -> anyhow::Result<()> {
     if control::listen(data, "verify", each)? {
         return Ok(());
     }
@@ -85,7 +86,6 @@ fn look(data: &Path, each: &mut dyn FnMut(Json)) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Processes a line about a database: progress, or the final result.
 fn take(
     line: Value<'_>,
     report: &mut Report,
@@ -123,7 +123,7 @@ fn take(
     lines.push_str(&format!("{name}: {documents} documents, {attachments} attachments, {indexes} indexes, {bytes}\n"));
 }
 
-/// Verifies all databases. `emit` receives lines of JSON and may stop the verification.
+/// `emit` receives lines of JSON and may stop the verification.
 pub fn databases(engine: &dyn Engine, emit: &mut dyn FnMut(Vec<u8>) -> ControlFlow<()>) {
     let (places, error) = settee_database::verify::places(engine);
     if let Some(error) = error {
@@ -195,14 +195,12 @@ fn line(place: &Place, found: Verified, broken: &[Problem]) -> Vec<u8> {
     line
 }
 
-/// Description of a fault of a file, as the start of a sentence.
 pub fn in_words(fault: &Fault) -> String {
     let place =
         if fault.length == 0 { String::new() } else { format!(" ({} bytes at {})", fault.length, fault.offset) };
     format!("{} {}: {}{place}", fault.kind, fault.file.display(), fault.description)
 }
 
-/// The databases that a fault may affect.
 fn concerns(fault: &Fault, places: &BTreeMap<u64, String>) -> String {
     let mut names: Vec<&str> = fault
         .shards
@@ -229,7 +227,6 @@ fn speed(bytes: u64, seconds: f64) -> String {
     format!("{}/s", size((bytes as f64 / seconds.max(0.001)) as u64))
 }
 
-/// Progress display on a terminal, and limit of the read rate.
 pub struct Progress {
     begun: Instant,
     printed: Instant,
@@ -245,7 +242,6 @@ impl Progress {
         Self { begun: now, printed: now, bytes: 0, bytes_per_s, is_shown: std::io::stderr().is_terminal() }
     }
 
-    /// Records `bytes` of `total` that were read or written; `total` is 0 if it is unknown.
     pub fn read(&mut self, bytes: u64, total: u64) {
         self.bytes += bytes;
         if let Some(rate) = self.bytes_per_s {

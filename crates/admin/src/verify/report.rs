@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Maximum number of lines about damage that are printed.
 const SHOWN_MAX: usize = 200;
 
 #[derive(Debug, Default)]

@@ -30,7 +30,6 @@ pub(crate) struct Policy {
 
 impl Policy {
     pub(crate) fn of(settings: &dyn Settings) -> Self {
-        // An empty list compresses nothing.
         let types = attachments::COMPRESSIBLE_TYPES.literal(settings);
         Self {
             limit_bytes: couchdb::MAX_ATTACHMENT_SIZE.of(settings),
@@ -39,7 +38,6 @@ impl Policy {
         }
     }
 
-    /// Returns the compression for uncompressed data of this type.
     pub(crate) fn compression(&self, content_type: &str) -> Compression {
         let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let matches = |pattern: &String| match pattern.split_once('*') {
@@ -62,7 +60,6 @@ impl Policy {
     }
 }
 
-/// Stores the bytes of one attachment, which `next` returns piece by piece.
 pub(crate) fn upload(
     database: &Arc<Database>,
     policy: &Policy,
@@ -78,8 +75,7 @@ pub(crate) fn upload(
     Ok(upload.finish()?)
 }
 
-/// Returns the attachments of document `id` after an update. `followed` contains the data that was received in
-/// separate parts.
+/// Returns the attachments of `id` after an update. `followed` has the data that was received in separate parts.
 pub(crate) fn resolve(
     database: &Arc<Database>,
     policy: &Policy,
@@ -122,7 +118,13 @@ pub(crate) fn resolve(
     Ok(NewAttachments::new(list)?)
 }
 
-/// Returns the compression for data that follows the document.
+pub(crate) fn check(document: &Document) -> Result<(), Error> {
+    if let Some(attachments) = &document.attachments {
+        AttachmentMember::parse_all(attachments.value())?;
+    }
+    Ok(())
+}
+
 fn compression_of(policy: &Policy, content_type: &str, follows: &Follows) -> Compression {
     match follows.encoding {
         ContentEncoding::Identity => policy.compression(content_type),
@@ -137,7 +139,6 @@ fn path(document: &Document) -> Vec<Rev> {
     }
 }
 
-/// Returns the attachment of the parent revision that a stub names.
 fn kept(parent: &[Attachment], id: &str, name: &str, revpos: Option<u64>) -> Result<NewAttachment, Error> {
     let found = parent.iter().find(|attachment| attachment.name == name);
     let found = found.filter(|attachment| revpos.is_none_or(|revpos| revpos == attachment.revpos));

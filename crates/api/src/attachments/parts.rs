@@ -10,7 +10,6 @@ use crate::Error;
 pub(crate) struct Parts<'a> {
     parser: Parser,
     pieces: &'a mut Pieces,
-    /// Number of bytes read of the current part.
     pub(super) length: u64,
 }
 
@@ -34,7 +33,6 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Returns the head of the next part, or `None` after the last part.
     pub(crate) fn next_part(&mut self) -> Result<Option<Head>, Error> {
         self.length = 0;
         match self.event()? {
@@ -43,7 +41,6 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Returns the next data of the current part, or `None` at its end.
     pub(crate) fn data(&mut self) -> Result<Option<Bytes>, Error> {
         match self.event()? {
             Some(Event::Data(data)) => {
@@ -53,7 +50,6 @@ impl<'a> Parts<'a> {
             _ => Ok(None),
         }
     }
-    /// Returns the whole current part. Returns an error if it exceeds `bytes_max`.
     pub(crate) fn text(&mut self, bytes_max: usize) -> Result<Vec<u8>, Error> {
         let mut text = Vec::new();
         while let Some(data) = self.data()? {

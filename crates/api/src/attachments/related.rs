@@ -18,8 +18,8 @@ pub(crate) struct Related {
     pub(crate) followed: HashMap<String, Uploaded>,
 }
 
-/// Reads a document and stores the attachment data that follows it. `check` can refuse the document before any
-/// data is stored.
+/// Stores a document with the attachment data that follows it. `check` can refuse the document before any data is
+/// stored.
 pub(crate) fn receive(
     database: &Arc<Database>,
     policy: &Policy,
@@ -44,8 +44,7 @@ pub(crate) fn receive(
     let mut awaited = members.into_iter().filter_map(Awaited::of);
     let mut followed = HashMap::new();
     while parts.next_part()?.is_some() {
-        // Parts are assigned to attachments by their order in the document; the names in the part headers are
-        // ignored.
+        // Parts are assigned to attachments by their order; the names in the part headers are ignored.
         let one = awaited.next();
         let one = one.ok_or_else(|| Error::bad_request("More attachments follow than the document names"))?;
         let compression = compression_of(policy, &one.content_type, &one.follows);
@@ -56,10 +55,8 @@ pub(crate) fn receive(
     Ok(Related { document, followed })
 }
 
-/// Maximum length of the JSON of a document with inline attachments.
 const MAX_TEXT_BYTES: usize = 1 << 30;
 
-/// An attachment whose data follows in a part of its own.
 struct Awaited {
     name: String,
     content_type: String,
@@ -73,7 +70,6 @@ impl Awaited {
         Some(Self { name, content_type, follows })
     }
 
-    /// Returns an error if the length or the digest of the data differs from those in the document.
     fn check(&self, uploaded: &Uploaded, length: u64) -> Result<(), Error> {
         if let Some(reply) = self.follows.bytes_that_follow()
             && reply != length

@@ -106,7 +106,6 @@ fn stubs_must_name_the_generation_that_is_stored() {
     assert_eq!(refusal(missing), "412 missing_stub: Invalid attachment stub in doc for x");
 }
 
-/// Receives a body in pieces of `size` bytes.
 async fn receive(body: &str, size: usize) -> Result<Vec<(String, String)>, String> {
     let pieces = body.as_bytes().chunks(size).map(|piece| Frame::data(Bytes::copy_from_slice(piece)));
     let body = Pieced(pieces.collect());
@@ -135,7 +134,6 @@ async fn receive(body: &str, size: usize) -> Result<Vec<(String, String)>, Strin
     received.await.unwrap().map_err(|error: Error| show(&error))
 }
 
-/// Frames that are available immediately.
 struct Pieced(VecDeque<Frame<Bytes>>);
 
 impl Body for Pieced {
@@ -157,7 +155,6 @@ async fn documents_come_with_their_attachments_behind_them() {
     let plain = document(
         r#""a":{"follows":true,"length":3},"b":{"follows":true,"content_type":"text/plain"},"c":{"data":"Yw=="}"#,
     );
-    // Names in part headers are ignored: parts are assigned in the order of the stubs.
     let named = "\r\n--sep\r\nContent-Disposition: attachment; filename=\"b\"\r\n\r\naaa\r\n--sep\r\n\r\nbb\r\n--sep--";
     let expected = [("a", "aaa"), ("b", "bb"), ("c", "c")].map(|(name, text)| (name.to_owned(), text.to_owned()));
     for body in [format!("{plain}\r\n--sep\r\n\r\naaa\r\n--sep\r\n\r\nbb\r\n--sep--"), format!("{plain}{named}")] {

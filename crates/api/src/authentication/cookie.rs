@@ -11,7 +11,6 @@ use crate::Error;
 use crate::auth_policy::{AuthPolicy, CookiePolicy};
 use crate::head::RequestHead;
 
-/// Returns the user of a session, and a new cookie after a tenth of the session's lifetime.
 pub(super) async fn user(
     parts: &Authentication,
     policy: &AuthPolicy,
@@ -31,8 +30,7 @@ pub(super) async fn user(
     }))
 }
 
-/// Returns true for a value of `Set-Cookie` that sets the session cookie. This includes cookies without a
-/// name, because browsers send them back as the session cookie.
+/// Returns true also for cookies without a name, because browsers send them back as the session cookie.
 pub(crate) fn is_session_cookie(value: &HeaderValue) -> bool {
     let text = String::from_utf8_lossy(value.as_bytes());
     let name = text.trim_start_matches(['=', ' ', '\t']).split(['=', ';']).next().unwrap_or_default();

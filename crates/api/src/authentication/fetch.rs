@@ -1,5 +1,4 @@
-//! [`KeyFetcher`]: client that reads the published keys of identity providers. The module `jwt` parses them
-//! and decides when they are read.
+//! [`KeyFetcher`]: client that reads the published keys of identity providers.
 
 use std::sync::Arc;
 
@@ -16,14 +15,12 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 const LENGTH_MAX_BYTES: usize = 1 << 20;
 
-/// Reasons for which keys cannot be read, for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     #[error("this is no address of a server")]
     Address,
     #[error("the server cannot be reached: {0}")]
     Connect(#[from] std::io::Error),
-    /// The server responded with another status than 200.
     #[error("the answer is {0}; redirections are not followed")]
     Status(u16),
     #[error("the answer broke off: {0}")]
@@ -42,14 +39,12 @@ pub struct KeyFetcher {
 }
 
 impl KeyFetcher {
-    /// Creates a client that trusts the certificate authorities of Mozilla. Returns an error if TLS cannot be set up.
     pub fn new() -> Result<Self, String> {
         let config = settee_tls::client_config(&Trust::Web, None)?;
         Ok(Self { tls: TlsConnector::from(Arc::new(config)) })
     }
 
-    /// Reads the resource at an address of the schemes `http` and `https`. This method has no timeout. Returns an
-    /// error if the resource cannot be read.
+    /// Returns the body of the resource at an `http` or `https` address. This method has no timeout.
     pub async fn fetch(&self, address: &str) -> Result<Vec<u8>, FetchError> {
         let uri: Uri = address.parse().map_err(|_| FetchError::Address)?;
         let host = uri.host().ok_or(FetchError::Address)?.trim_matches(['[', ']']).to_owned();
@@ -103,7 +98,6 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// Answers one request with this text, and returns the request.
     async fn serve(answer: &'static str) -> (String, tokio::task::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}/keys?x=1", listener.local_addr().unwrap());
@@ -113,11 +107,9 @@ mod tests {
             while !request.ends_with(b"\r\n\r\n") {
                 match stream.read_u8().await {
                     Ok(byte) if byte.is_ascii() && (byte >= b' ' || byte.is_ascii_whitespace()) => request.push(byte),
-                    // Encrypted bytes are not a request of this server.
                     Ok(_) | Err(_) => break,
                 }
             }
-            // The client may have disconnected.
             drop(stream.write_all(answer.as_bytes()).await);
             String::from_utf8_lossy(&request).into_owned()
         });
@@ -158,7 +150,6 @@ mod tests {
         for address in ["http:///", "ftp://localhost/", "/path", "nonsense"] {
             assert!(matches!(fetcher.fetch(address).await, Err(FetchError::Address)), "{address}");
         }
-        // The server does not support TLS.
         let (address, _) = serve(FINE).await;
         assert!(matches!(fetcher.fetch(&address.replace("http:", "https:")).await, Err(FetchError::Connect(_))));
     }

@@ -17,24 +17,18 @@ use super::Authentication;
 use crate::Error;
 use crate::auth_policy::{AuthPolicy, KeySource};
 
-/// Timeout of a request to an identity provider.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Minimum interval between requests because of unknown keys, which limits the requests that clients can
-/// cause.
+/// Minimum interval between requests because of unknown keys, which clients can cause.
 const REREAD_MS: u64 = 30_000;
 
-/// Maximum length of a response of an identity provider.
 const KEYS_MAX_BYTES: usize = 1 << 20;
 
-/// Maximum number of cached keys of the configuration.
 const CONFIGURED_MAX: usize = 1024;
 
-/// Reads the keys of an identity provider, from a URL with the scheme `http` or `https` or from a file. The
-/// error is for the log.
+/// A function that reads the keys at a URL with the scheme `http` or `https`, or in a file. The error is for the log.
 pub type KeyReader = Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, String>> + Send>> + Send + Sync>;
 
-/// Returns the user of a bearer token.
 pub(super) async fn user(
     parts: &Authentication,
     policy: &AuthPolicy,
@@ -67,14 +61,12 @@ pub(crate) struct Keys {
     reading: tokio::sync::Mutex<()>,
 }
 
-/// Parsed keys of `[jwt_keys]` at a version of the settings.
 #[derive(Default)]
 struct Configured {
     version: Option<u64>,
     keys: HashMap<(KeyType, String), Arc<VerifyingKey>>,
 }
 
-/// Cached keys of an identity provider.
 #[derive(Clone, Default)]
 struct Published {
     keys: Arc<KeySet>,
@@ -88,7 +80,6 @@ impl Keys {
         Self { read, configured, published, reading }
     }
 
-    /// Returns the key with this id, or the key `_default` if the token names none.
     async fn find(
         &self,
         settings: &dyn Settings,

@@ -25,13 +25,11 @@ pub(super) async fn basic(
     Ok(account.context())
 }
 
-/// Returns true if no user has the name of the credentials.
 pub(super) async fn is_unknown(parts: &Authentication, credentials: &BasicCredentials) -> Result<bool, Error> {
     let Ok(name) = std::str::from_utf8(&credentials.name) else { return Ok(true) };
     Ok(parts.users.account(name).await?.is_none())
 }
 
-/// Returns the account of `name` if the password and the one-time password are right.
 pub(crate) async fn session(
     parts: &Authentication,
     policy: &AuthPolicy,

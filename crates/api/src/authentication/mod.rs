@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
-use percent_encoding::percent_decode_str;
+use percent_encoding::{percent_decode, percent_decode_str};
 use settee_auth::{Authenticator, BasicCredentials, NodeToken, UserContext};
 use settee_edge::accept;
 use settee_edge::origin::Forwarded;
@@ -35,6 +35,9 @@ use crate::path::encode_path;
 use crate::respond::{self, Response};
 use jwt::Keys;
 
+/// Header with the percent-encoded name of another user.
+const ACTING_USER: &str = "x-settee-user";
+
 pub(crate) struct Authentication {
     pub(crate) settings: Arc<dyn Settings>,
     pub(crate) authenticator: Authenticator,
@@ -45,7 +48,6 @@ pub(crate) struct Authentication {
     pub(crate) clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
     pub(crate) policy: Derived<AuthPolicy>,
     pub(crate) secrets: Secrets,
-    /// True if the server is a node of a cluster, so that requests of other nodes are accepted.
     pub(crate) has_nodes: bool,
     pub(crate) node_tokens: NodeTokens,
 }
@@ -82,13 +84,26 @@ pub(crate) async fn authenticate(
             Handler::Jwt => jwt::user(parts, &policy, headers).await?.map(|user| (user, None)),
         };
         if let Some((user, renewed)) = found {
+            let user = acting_user(parts, headers, user).await?;
             return Ok(Authenticated { user, handler: Some(*handler), renewed, token: None });
         }
     }
     if refuses_anonymous(policy.anonymous, head) {
         return Err(Error::unauthorized("Authentication required."));
     }
-    Ok(Authenticated { user: UserContext::anonymous(), handler: None, renewed: None, token: None })
+    let user = acting_user(parts, headers, UserContext::anonymous()).await?;
+    Ok(Authenticated { user, handler: None, renewed: None, token: None })
+}
+
+/// Returns the user that [`ACTING_USER`] names. Only administrators may name one.
+async fn acting_user(parts: &Authentication, headers: &HeaderMap, user: UserContext) -> Result<UserContext, Error> {
+    let Some(name) = headers.get(ACTING_USER) else { return Ok(user) };
+    if !user.is_admin() {
+        return Err(Error::forbidden("Only administrators may act as another user."));
+    }
+    let name = percent_decode(name.as_bytes()).decode_utf8_lossy();
+    let account = parts.users.account(&name).await?.ok_or_else(|| Error::not_found("The user does not exist."))?;
+    Ok(account.context())
 }
 
 /// Returns the user of basic credentials. While no administrator exists, every client is an administrator,
@@ -121,12 +136,9 @@ fn refuses_anonymous(anonymous: Anonymous, head: &RequestHead) -> bool {
     }
 }
 
-/// The properties of a request that decide how it is refused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Caller {
-    /// The authentication scheme that the client requests.
     challenge: Option<HeaderValue>,
-    /// The page that a browser requested, if it accepts HTML and no JSON.
     page: Option<Page>,
 }
 
@@ -148,8 +160,7 @@ impl Caller {
         Self { challenge: headers.get("x-couchdb-www-authenticate").cloned(), page: browses.then(page) }
     }
 
-    /// Returns the response to a refused request. A challenge is sent only if the client or the configuration
-    /// requests it, or if all requests need credentials. Browsers are redirected to the login page.
+    /// A challenge is sent only if the client or the configuration requests it, or if all requests need credentials.
     pub(crate) fn refuse(&self, policy: &AuthPolicy, forwarded: &Forwarded, error: &Error) -> Response {
         let mut response = respond::error(error);
         if error.status != StatusCode::UNAUTHORIZED {
@@ -173,7 +184,6 @@ impl Caller {
     }
 }
 
-/// Returns a path without empty segments, except for a slash at the end.
 fn with_single_slashes(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     for character in path.chars() {

@@ -1,7 +1,8 @@
 //! Authentication of requests between nodes of the cluster. A node proves with a token that it has the secret
 //! of the store. A request with an invalid token is refused, whatever other credentials it has. The token
 //! covers the method, the target, the body and the headers that nodes read ([`COVERED`]); all other headers
-//! are dropped. An attacker on the network can therefore neither change a request nor replay it.
+//! are dropped. An attacker on the network can therefore neither change a request nor replay it. The token of a
+//! forwarded request of a client does not cover its body (module `forwarding`).
 
 use hyper::header::{self, HeaderName};
 use hyper::http::request::Parts;
@@ -17,23 +18,21 @@ pub(crate) const TOKEN: HeaderName = HeaderName::from_static("x-settee-node");
 /// The role of requests of nodes, which are answered for this node alone.
 pub(crate) const NODE_ROLE: &str = "_node";
 
-/// The headers of requests between nodes that the receiver reads.
-pub(crate) const COVERED: [HeaderName; 4] = [
+pub(crate) const COVERED: [HeaderName; 6] = [
     header::ACCEPT,
     header::CONTENT_TYPE,
     HeaderName::from_static("x-couch-persist"),
     HeaderName::from_static("x-settee-applies"),
+    HeaderName::from_static("x-settee-client"),
+    HeaderName::from_static("x-settee-sender"),
 ];
 
-/// State for the verification of tokens sent to this node.
 #[derive(Debug)]
 pub(crate) struct NodeTokens {
-    /// The name of this node.
     pub(crate) receiver: String,
     pub(crate) seen: SeenTokens,
 }
 
-/// Returns the covered headers as both sides compute them.
 pub(crate) fn covered_text(headers: &HeaderMap) -> Vec<u8> {
     let mut text = Vec::new();
     for name in &COVERED {
@@ -47,7 +46,6 @@ pub(crate) fn covered_text(headers: &HeaderMap) -> Vec<u8> {
     text
 }
 
-/// Returns the headers of a request of a node that its token covers.
 pub(crate) fn covered(headers: &HeaderMap) -> HeaderMap {
     let mut kept = HeaderMap::new();
     for name in COVERED {
@@ -58,8 +56,7 @@ pub(crate) fn covered(headers: &HeaderMap) -> HeaderMap {
     kept
 }
 
-/// Returns the user of a request that another node sends: an administrator. The sending node has authorized
-/// the administrator on whose behalf it asks. The caller must verify the body.
+/// Returns an administrator: the sending node has authorized the user. The caller must verify the body.
 pub(super) fn user(
     parts: &Authentication,
     head: &RequestHead,
@@ -72,10 +69,9 @@ pub(super) fn user(
     Ok(Some((UserContext { name: None, roles: vec![ADMIN_ROLE.to_owned(), NODE_ROLE.to_owned()] }, token)))
 }
 
-/// Returns an error if the request is not from another node. The caller must verify the body with
-/// [`require_body`].
-pub(crate) fn require_node(parts: &Authentication, request: &Parts) -> Result<NodeToken, Error> {
-    require_token(parts, &request.method, &request.uri, &request.headers)
+/// Returns an error if the request is not from another node. The body is not verified.
+pub(crate) fn require_node(parts: &Authentication, request: &Parts) -> Result<(), Error> {
+    require_token(parts, &request.method, &request.uri, &request.headers).map(|_| ())
 }
 
 pub(crate) fn require_body(token: &NodeToken, body: &[u8]) -> Result<(), Error> {

@@ -6,7 +6,6 @@ use settee_auth::{UserContext, proxy_token_matches};
 use super::Authentication;
 use crate::auth_policy::AuthPolicy;
 
-/// Returns the user that a proxy names, if the proxy is trusted.
 pub(super) fn user(parts: &Authentication, policy: &AuthPolicy, headers: &HeaderMap) -> Option<UserContext> {
     let header = |name: &str| headers.get(name).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
     let proxy = &policy.proxy;

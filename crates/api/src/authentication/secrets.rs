@@ -1,8 +1,5 @@
-//! [`Secrets`]: the current secret of cookies and proxy tokens, and its predecessors. A change of the secret
-//! does not end existing sessions: values signed with a former secret stay valid for the lifetime of a
-//! session.
-//!
-//! The secret itself is a setting. The former secrets are kept in memory only.
+//! [`Secrets`]: the current secret and its predecessors. Values signed with a former secret stay valid for the
+//! lifetime of a session, but are kept in memory only.
 
 use parking_lot::Mutex;
 
@@ -18,15 +15,12 @@ pub(crate) struct Secrets {
 
 #[derive(Default)]
 struct State {
-    /// The secret at the last request, and the time of that request.
     current: Option<String>,
     asked_s: u64,
-    /// Former secrets, each with its expiry.
     former: Vec<(String, u64)>,
 }
 
 impl Secrets {
-    /// Returns the first result of `accepts` for the current secret or a former one that has not expired.
     /// Returns `None` if no secret is set.
     pub(crate) fn find<T>(&self, policy: &AuthPolicy, now_s: u64, accepts: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
         self.note(policy, now_s);
@@ -37,8 +31,7 @@ impl Secrets {
         })
     }
 
-    /// Records a change of the secret. The expiry of the former secret counts from its last use, because no
-    /// value can have been signed with it later.
+    /// The expiry of a former secret counts from its last use, because no value can have been signed with it later.
     pub(crate) fn note(&self, policy: &AuthPolicy, now_s: u64) {
         let mut state = self.state.lock();
         state.former.retain(|(_, end_s)| now_s < *end_s);

@@ -48,7 +48,6 @@ async fn users_of_nodes() {
     assert_eq!(session(&world, get().header("authorization", "Basic !")).await, bad);
     let login = r#"401 {"error":"unauthorized","reason":"Please login."}"#;
     assert_eq!(session(&world, Ask::new("GET /_session?basic=true")).await, login);
-    // An administrator with a user document of the same name has the roles of both.
     world.admin("PUT /_users/org.couchdb.user:admin", r#"{"name":"admin","type":"user","roles":["x"]}"#).await;
     let both =
         r#"200 {"ok":true,"userCtx":{"name":"admin","roles":["_admin","x"]},"info":{"authenticated":"default"}}"#;
@@ -80,7 +79,6 @@ async fn a_session_from_login_to_logout() {
         r#"400 {"error":"bad_request","reason":"Malformed AuthSession cookie. Please clear your cookies."}"#;
     assert_eq!(session(&world, get("AuthSession=nonsense")).await, malformed);
     assert_eq!(session(&world, get("AuthSession=")).await, anonymous);
-    // Errors also contain the renewed cookie.
     let again = cookie(&log_in(&world, "ann", "secret").await);
     world.wait_s(100);
     let reply = world.ask(Ask::new("GET /nothing").header("cookie", &again)).await;
@@ -100,14 +98,12 @@ async fn a_new_secret_ends_no_session() {
         world.set("chttpd_auth", "secret", secret);
         assert_eq!(session(&world, get(&begun)).await, ann, "{secret}");
     }
-    // A session is renewed with the new secret; cookies of the former secret expire with their session.
     world.wait_s(60);
     let renewed = cookie(&world.ask(get(&begun)).await);
     assert!(renewed != begun && renewed.starts_with("AuthSession="), "{renewed}");
     world.wait_s(540);
     assert_eq!(session(&world, get(&begun)).await, anonymous);
     assert_eq!(session(&world, get(&renewed)).await, ann);
-    // A former secret is accepted for the lifetime of a session only.
     let signed = |secret: &str| {
         let now_s = (world.node.authentication.clock_ms)() / 1000;
         let account =
@@ -115,7 +111,6 @@ async fn a_new_secret_ends_no_session() {
         format!("AuthSession={account}")
     };
     assert_eq!(session(&world, get(&signed("two"))).await, anonymous);
-    // Without a secret there are no sessions.
     world.set("chttpd_auth", "secret", "");
     assert_eq!(session(&world, get(&renewed)).await, anonymous);
 }
@@ -209,7 +204,6 @@ async fn changes_of_users_and_admins_count_at_once() {
     world.set_admins(&["other"]);
     assert!(session(&world, get().basic("admin", "pw")).await.starts_with("401"));
     assert!(session(&world, get().basic("other", "pw")).await.contains("_admin"));
-    // A new users database contains none of the old users.
     world.set_admins(&["admin"]);
     world.admin("DELETE /_users", "").await;
     assert!(session(&world, get().basic("ann", "new")).await.starts_with("401"));
@@ -284,7 +278,6 @@ async fn proxies_name_users_if_they_may() {
     assert!(session(&world, foo().header("x-auth-couchdb-token", "22")).await.contains("null"));
 }
 
-/// Returns an HMAC token for `ann` signed with `secret`.
 fn token(key: &str, expires_s: u64) -> String {
     let part = |text: &str| {
         let mut out = Vec::new();
@@ -322,7 +315,6 @@ async fn tokens_need_keys() {
     assert!(session(&world, Ask::new("GET /_session").basic("ann", "secret")).await.contains("null"));
 }
 
-/// Returns a key of the tests of `settee_auth`.
 fn vector(name: &str) -> String {
     let vectors = include_str!("../../../auth/src/jwt/vectors.txt");
     let mut lines = vectors.lines().filter_map(|line| line.split_once(' '));
@@ -355,7 +347,6 @@ async fn published_keys_are_read_when_they_are_needed_and_again_when_they_are_ol
     assert!(status().await.contains("\"ann\""));
     assert!(status().await.contains("\"ann\""));
     assert_eq!(reads(), 1);
-    // Keys stay in use if a later read fails.
     *published.lock() = Err("no answer".to_owned());
     world.set("jwt_auth", "jwks_refresh", "60");
     world.wait_s(60);
@@ -374,7 +365,6 @@ async fn how_clients_are_asked_for_credentials() {
     let asked = async |ask| world.ask(ask).await.header("www-authenticate").to_owned();
     assert_eq!(asked(get()).await, "");
     assert_eq!(asked(get().header("x-couchdb-www-authenticate", "Cookie")).await, "Cookie");
-    // A browser is redirected to the login page.
     let reply = world.ask(get().header("accept", "text/html").header("host", "h:1")).await;
     assert_eq!(reply.status, 302);
     let location = "http://h:1/_utils/session.html?return=%2F_all_dbs&reason=You%20are%20not%20a%20server%20admin.";
@@ -412,4 +402,24 @@ async fn accounts_that_are_remembered_and_those_that_are_read_are_counted() {
     world.admin(&format!("DELETE /_users/org.couchdb.user:joe?rev={rev}"), "").await;
     assert_eq!(world.ask(Ask::new("GET /_session").basic("joe", "pw")).await.status, 401);
     assert_eq!((count("hits").await, count("misses").await), ("3".to_owned(), "1".to_owned()));
+}
+
+#[tokio::test]
+async fn administrators_act_as_other_users() {
+    let world = world().await;
+    world.admin("PUT /_users/org.couchdb.user:b%C3%A9a", r#"{"name":"béa","type":"user","roles":[]}"#).await;
+    world.admin("PUT /db", "").await;
+    let ask = |line: &'static str, name: &'static str| Ask::new(line).header("x-settee-user", name);
+    let ann = r#"200 {"ok":true,"userCtx":{"name":"ann","roles":["r"]},"info":{"authenticated":"default"}}"#;
+    assert_eq!(session(&world, ask("GET /_session", "ann").basic("admin", "pw")).await, ann);
+    let reply = world.ask(ask("GET /_session", "b%C3%A9a").basic("admin", "pw")).await.line();
+    assert!(reply.contains(r#""name":"béa""#), "{reply}");
+    assert_eq!(world.ask(ask("GET /db", "ann").basic("admin", "pw")).await.line()[..3], *"403");
+    assert_eq!(world.ask(ask("PUT /new", "ann").basic("admin", "pw")).await.line()[..3], *"401");
+    let unknown = r#"404 {"error":"not_found","reason":"The user does not exist."}"#;
+    assert_eq!(session(&world, ask("GET /_session", "bob").basic("admin", "pw")).await, unknown);
+    let refused = r#"403 {"error":"forbidden","reason":"Only administrators may act as another user."}"#;
+    for other in [ask("GET /_session", "admin").basic("ann", "secret"), ask("GET /_session", "admin")] {
+        assert_eq!(session(&world, other).await, refused);
+    }
 }

@@ -13,7 +13,6 @@ use crate::respond::{self, Response};
 const SIMPLE_HEADERS: [HeaderName; 5] =
     [header::CACHE_CONTROL, header::CONTENT_LANGUAGE, header::EXPIRES, header::LAST_MODIFIED, header::PRAGMA];
 
-/// The section `[cors]`, if it is enabled.
 pub(super) struct Cors {
     origins: Vec<String>,
     credentials: bool,
@@ -24,7 +23,6 @@ pub(super) struct Cors {
 }
 
 impl Cors {
-    /// Returns `None` unless `[chttpd] enable_cors` is set.
     pub(super) fn of(settings: &dyn Settings) -> Option<Self> {
         if !chttpd::ENABLE_CORS.of(settings) {
             return None;
@@ -40,7 +38,6 @@ impl Cors {
         })
     }
 
-    /// Returns true if pages of this origin may send requests.
     pub(super) fn knows(&self, origin: &str) -> bool {
         self.origins.iter().any(|known| known == "*" || known == origin)
     }
@@ -67,7 +64,6 @@ impl Cors {
         Some(response)
     }
 
-    /// Adds the headers that permit a page to read the response.
     pub(super) fn mark(&self, origin: Option<&str>, headers: &mut HeaderMap) {
         // A cache must not serve the response for one origin to another origin.
         headers.append(header::VARY, HeaderValue::from_static("Origin"));

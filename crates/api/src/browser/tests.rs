@@ -19,7 +19,6 @@ fn policy(settings: &[&str]) -> BrowserPolicy {
     BrowserPolicy::of(&Values::of(settings))
 }
 
-/// Parses lines of the form `name: value`.
 fn headers(lines: &[&str]) -> HeaderMap {
     let pairs = lines.iter().map(|line| line.split_once(": ").unwrap());
     pairs.map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap())).collect()
@@ -155,13 +154,11 @@ fn forged_requests() {
     check(&[], Method::POST, &[cross, text, "authorization: Basic x"], false, Err(refused));
     check(&[], Method::POST, &[cross, cookie], false, Err(refused));
     check(&[], Method::POST, &[cross, text], true, Err(refused));
-    // An anonymous client may send forms from any origin.
     check(&[], Method::POST, &[cross, form], false, Ok(()));
     // Browsers send a preflight for these.
     check(&[], Method::POST, &[cross, "content-type: application/json", cookie], false, Ok(()));
     check(&[], Method::PUT, &[cross, text, cookie], false, Ok(()));
     check(&[], Method::GET, &[cross, cookie], false, Ok(()));
-    // Same-site requests, and clients other than browsers.
     check(&[], Method::POST, &["sec-fetch-site: same-origin", form, cookie], false, Ok(()));
     check(&[], Method::POST, &[form, cookie], true, Ok(()));
     let origin = "origin: http://app.example.com";

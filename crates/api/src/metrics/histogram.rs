@@ -1,11 +1,8 @@
-//! Distributions in a fixed number of buckets: [`bucket`] returns the bucket of a value, [`Distribution`]
-//! computes statistics of the counts. A bucket covers an eighth of a power of two, so the error is at most 13
-//! %.
+//! Distributions in buckets of an eighth of a power of two each, so the error is at most 13 %.
 
 /// Values below this have a bucket each.
 const EXACT: u64 = 16;
 
-/// Number of buckets for each greater power of two.
 const PARTS: usize = 8;
 
 /// Power of two from which on values share the last bucket.
@@ -38,8 +35,7 @@ pub(crate) struct Distribution {
 }
 
 impl Distribution {
-    /// Creates a distribution from the counts by bucket and the sum of all values, which are divided by
-    /// `unit`.
+    /// `counts` contains a count for each bucket. All values are divided by `unit`.
     pub(crate) fn new(counts: impl Iterator<Item = u64>, sum: u64, unit: f64) -> Self {
         let middle = |bucket: usize| (least(bucket) as f64 + least(bucket + 1) as f64 - 1.0) / 2.0;
         let seen = counts.enumerate().filter(|(_, count)| *count > 0);
@@ -62,7 +58,7 @@ impl Distribution {
         if self.counts.is_empty() { 0.0 } else { self.sum / self.count() as f64 }
     }
 
-    /// Returns the value that the fraction `share` (0 to 1) of all values does not exceed.
+    /// `share` is a fraction from 0 to 1.
     pub(crate) fn quantile(&self, share: f64) -> f64 {
         let wanted = (share * self.count() as f64).ceil().max(1.0) as u64;
         let mut seen = 0;

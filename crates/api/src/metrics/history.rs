@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 
 pub(crate) const INTERVAL_MS: u64 = 60_000;
 
-/// Maximum number of samples: a day.
 const SAMPLES_MAX: usize = 24 * 60;
 
 /// Names of the numbers of a sample. Durations are in milliseconds.
@@ -28,18 +27,14 @@ pub(crate) const NAMES: [&str; 10] = [
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sample {
-    /// Milliseconds since the Unix epoch.
     pub(crate) at_ms: u64,
-    /// The numbers, in the order of [`NAMES`].
     pub(crate) numbers: [f64; NAMES.len()],
 }
 
-/// The samples of the last day.
 #[derive(Default)]
 pub(crate) struct History(Mutex<VecDeque<Sample>>);
 
 impl History {
-    /// Adds a sample, and discards the oldest one beyond a day.
     pub(crate) fn record(&self, sample: Sample) {
         let mut samples = self.0.lock();
         samples.push_back(sample);
@@ -48,7 +43,6 @@ impl History {
         }
     }
 
-    /// Returns the samples after `since_ms`, oldest first.
     pub(crate) fn since(&self, since_ms: u64) -> Vec<Sample> {
         self.0.lock().iter().filter(|sample| sample.at_ms > since_ms).cloned().collect()
     }

@@ -1,5 +1,4 @@
-//! Metrics: [`Metrics`] contains the counters behind `_stats` and `_prometheus`. An increment is one atomic
-//! addition with little contention.
+//! Metrics: [`Metrics`] contains the counters behind `_stats` and `_prometheus`.
 //!
 //! All counters are copied every ten seconds of use, for statistics of the last minutes; no background task is
 //! needed. [`table`] contains the names of the numbers.
@@ -30,7 +29,6 @@ const STEP_US: u64 = 10_000_000;
 /// Maximum number of copies: 15 minutes, the longest range of CouchDB 1.
 const COPIES_MAX: usize = 90;
 
-/// Counters other than methods and status codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
     BulkRequests,
@@ -41,11 +39,9 @@ pub(crate) enum Count {
     PartitionFinds,
     PartitionExplains,
     PartitionAllDocs,
-    /// Clients that disconnected before they had received the whole response.
     Abandoned,
     SlowRequests,
-    /// Writes that were forwarded to another node.
-    HandedOver,
+    Forwarded,
     VduRejects,
     /// Users whose accounts were cached, and users whose documents were read.
     AuthCacheHits,
@@ -61,7 +57,6 @@ pub(crate) enum Count {
 pub(crate) enum Measure {
     /// Microseconds from the head of a request to the end of its response, without feeds that wait.
     Request,
-    /// Durations of `GET /{db}`.
     DatabaseInfo,
     Find,
     View,
@@ -88,7 +83,6 @@ pub struct SlowRequest {
     pub ago_ms: u64,
 }
 
-/// Maximum number of slow requests that are kept.
 const SLOW_MAX: usize = 50;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +99,6 @@ pub(crate) struct Metrics {
 
 struct Copied {
     at_us: u64,
-    /// Counters other than 0.
     numbers: Vec<(usize, u64)>,
 }
 
@@ -178,7 +171,6 @@ impl Metrics {
         Totals(self.cells.all())
     }
 
-    /// Returns the counters of about the last `range_us`, and the exact range.
     pub(crate) fn recent(&self, now_us: u64, range_us: u64) -> (Totals, u64) {
         let mut totals = self.cells.all();
         let copies = self.copies.lock();
@@ -213,7 +205,6 @@ impl Totals {
         self.0[FIRST_COUNT + label as usize]
     }
 
-    /// Returns the count of a method by its index in [`METHODS`].
     pub(crate) fn method(&self, method: usize) -> u64 {
         self.0[FIRST_METHOD + method]
     }

@@ -10,7 +10,6 @@ use crate::operation::Operation;
 #[derive(Clone, Copy)]
 pub(crate) enum Source {
     Requests,
-    /// Index in [`METHODS`].
     Method(usize),
     Status(u16),
     Count(Count),
@@ -22,7 +21,6 @@ pub(crate) enum Source {
     OpenFiles,
     Replications(fn(&settee_replication::Counters) -> &Counter),
     Jobs(fn(&Tally) -> u64),
-    /// Number of log lines of a level of CouchDB.
     Logged(&'static str),
 }
 
@@ -51,7 +49,6 @@ impl Stat {
         self.path.into_iter().filter(|segment| !segment.is_empty())
     }
 
-    /// Returns true if the number can decrease.
     pub(crate) fn is_gauge(&self) -> bool {
         matches!(self.source, Source::Watching | Source::OpenDatabases | Source::OpenFiles | Source::Jobs(_))
     }
@@ -80,7 +77,6 @@ impl Stat {
             Source::Watching => figures.metrics.watching(),
             Source::OpenDatabases => figures.catalog.open_databases().len() as u64,
             Source::OpenFiles => (figures.operation.process)().open_files,
-            // Before the replicator has started, all its numbers are 0.
             Source::Replications(read) => figures.replicator.map_or(0, |replicator| read(replicator.counters()).get()),
             Source::Jobs(read) => figures.replicator.map_or(0, |replicator| read(&replicator.tally())),
             Source::Logged(level) => {
@@ -90,7 +86,6 @@ impl Stat {
     }
 }
 
-/// CouchDB's counted status codes, with its names.
 const STATUSES: [(u16, &str, &str); 26] = [
     (200, "200", "number of HTTP 200 OK responses"),
     (201, "201", "number of HTTP 201 Created responses"),
@@ -192,7 +187,7 @@ const PLAIN: &[Stat] = &[
     Stat::new(["mango", "query_time", ""], "length of time processing a mango query", Source::Measure(Measure::Find)),
     Stat::new(["nouveau", "search_latency", ""], "length of a search of either form, with bringing its index up to date", Source::Measure(Measure::Search)),
     Stat::new(["settee", "view_time", ""], "length of a view query, with bringing its index up to date", Source::Measure(Measure::View)),
-    Stat::new(["settee", "writes_handed_over", ""], "number of writes that were handed to the node that all nodes prefer for their database", Source::Count(Count::HandedOver)),
+    Stat::new(["settee", "requests_forwarded", ""], "number of requests that were forwarded to the writer of their database", Source::Count(Count::Forwarded)),
     Stat::new(["settee", "slow_requests", ""], "number of requests that took longer than [log] slow_request_ms", Source::Count(Count::SlowRequests)),
 ];
 
@@ -207,7 +202,6 @@ const LEVELS: [(&str, &str); 8] = [
     ("emergency", "number of logged emergency messages"),
 ];
 
-/// Returns all numbers, sorted by path.
 pub(crate) fn stats() -> Vec<Stat> {
     let methods = METHODS.into_iter().zip(METHOD_TEXTS).enumerate().map(|(index, (name, desc))| {
         Stat::new(["couchdb", "httpd_request_methods", name], desc, Source::Method(index))
@@ -218,7 +212,6 @@ pub(crate) fn stats() -> Vec<Stat> {
     let levels =
         LEVELS.into_iter().map(|(level, desc)| Stat::new(["couch_log", "level", level], desc, Source::Logged(level)));
     let mut all: Vec<Stat> = PLAIN.iter().copied().chain(methods).chain(statuses).chain(levels).collect();
-    // Numbers with the same parent are adjacent.
     all.sort_by_key(|stat| stat.path);
     all
 }

@@ -38,7 +38,6 @@ fn unknown_methods_and_codes_are_counted() {
 #[test]
 fn recent_numbers_forget_older_ones() {
     let metrics = Metrics::new(0);
-    // One request per second for 40 minutes.
     for second in 1..=2400 {
         metrics.answered(&Method::GET, StatusCode::OK, second * SECOND_US);
     }
@@ -48,7 +47,6 @@ fn recent_numbers_forget_older_ones() {
         assert!(expected.contains(&totals.requests()), "{range_s}: {}", totals.requests());
         assert!(totals.requests().abs_diff(span_us / SECOND_US) <= 1, "{range_s}: {span_us}");
     }
-    // After a long idle time the recent range is empty, although no copy was made.
     let (totals, _) = metrics.recent(now + 500 * SECOND_US, 60 * SECOND_US);
     assert!(totals.requests() <= 10, "{}", totals.requests());
     assert_eq!(metrics.totals().requests(), 2400);

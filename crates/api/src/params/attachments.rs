@@ -13,7 +13,6 @@ pub(crate) struct Shown {
     pub(crate) info: EncodingInfo,
 }
 
-/// Selection of the attachments whose data is included; the others are stubs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Data {
     #[default]
@@ -23,7 +22,6 @@ pub(crate) enum Data {
     Since(Vec<Rev>),
 }
 
-/// Selection of the attachments of one revision whose data is included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     None,
@@ -48,13 +46,11 @@ impl Shown {
         Self { data: since.map_or(shown.data, Data::Since), info: shown.info }
     }
 
-    /// Creates the form from the values of both switches.
     pub(crate) fn switches(attachments: bool, att_encoding_info: bool) -> Self {
         let data = if attachments { Data::All } else { Data::None };
         Self { data, info: info(att_encoding_info) }
     }
 
-    /// Returns the form with all data, unless it selects some.
     pub(crate) fn with_data(&self) -> Self {
         let data = if self.data == Data::None { Data::All } else { self.data.clone() };
         Self { data, info: self.info }

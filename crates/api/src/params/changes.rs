@@ -12,22 +12,16 @@ use crate::sequence::{self, Since};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feed {
-    /// Existing changes, then the end.
     Normal,
-    /// Waits until a change exists, then ends.
     Longpoll,
-    /// One row per line, until the client disconnects.
     Continuous,
-    /// Like `Continuous`, as events of `text/event-stream`.
     EventSource,
 }
 
-/// The revisions in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// The winner.
     MainOnly,
-    /// All leaves.
     AllDocs,
 }
 
@@ -53,7 +47,6 @@ pub(crate) struct ChangesParams {
     pub(crate) shown: Shown,
     pub(crate) seq_interval: u64,
     pub(crate) quiet: Quiet,
-    /// The parameter `filter`; empty without one.
     pub(crate) filter_name: String,
     /// Resolved separately, because its arguments may be in the body.
     pub(crate) filter: Filter,
@@ -69,12 +62,8 @@ const MIN_HEARTBEAT_MS: u64 = 10;
 const LIMIT: i128 = 1_000_000_000_000_000;
 
 impl ChangesParams {
-    /// Resolves the parameters of a request. `last_event_id` is the header of that name, `timeout_ms` the
-    /// configured timeout of an idle feed.
-    ///
-    /// CouchDB parses the parameters in order, ignores the case of their names, and uses the last of several
-    /// values; then it validates the filter, the kind of the feed, and the sequence. A descending feed ignores
-    /// `since`.
+    /// CouchDB parses the parameters in order, ignores the case of their names, and uses the last of several values;
+    /// then it validates the filter, the kind of the feed, and the sequence. A descending feed ignores `since`.
     pub(crate) fn resolve(
         query: &Query,
         last_event_id: Option<&str>,
@@ -199,7 +188,6 @@ fn feed_of(kind: Option<&str>) -> Result<Feed, Error> {
     }
 }
 
-/// Returns the maximum time between two bytes of a feed: `[chttpd] changes_timeout`.
 fn longest(timeout_ms: u64) -> u64 {
     if timeout_ms == 0 { DEFAULT_QUIET_MS } else { timeout_ms }
 }
@@ -208,7 +196,6 @@ fn timeout_of(timeout_ms: Option<u64>, longest_ms: u64) -> Quiet {
     Quiet::Timeout(Duration::from_millis(timeout_ms.unwrap_or(longest_ms).min(longest_ms)))
 }
 
-/// Returns the start of a feed. A descending feed starts at the last change, whatever `since` is.
 fn start_of(since: Option<&str>, direction: Direction, database: &Database) -> Result<Since, Error> {
     match (since, direction) {
         (_, Direction::Backward) => Ok(Since::Now),

@@ -21,19 +21,13 @@ pub(crate) struct Extras {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// The winner; a deleted one only on request.
-    Winner {
-        /// `deleted=true`
-        deleted: bool,
-    },
+    Winner { deleted: bool },
     Rev(Rev),
-    /// Several revisions, as a list: `open_revs`.
     Open(OpenRevs),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OpenRevs {
-    /// All leaves.
     All,
     Some(Vec<Rev>),
 }
@@ -101,8 +95,7 @@ fn asked_rev(text: &str) -> Result<Rev, Error> {
     })
 }
 
-/// Returns the revision that a write replaces, from `rev` and `If-Match`. Returns an error if they differ from
-/// each other or from `in_body`.
+/// Returns an error if `rev` and `If-Match` differ from each other or from `in_body`.
 pub(crate) fn replaced_rev(query: &Query, headers: &HeaderMap, in_body: Option<&Rev>) -> Result<Option<Rev>, Error> {
     let in_query = query.get("rev").map(Rev::parse).transpose()?;
     let in_header = headers.get(header::IF_MATCH).and_then(|value| value.to_str().ok());

@@ -15,14 +15,11 @@ use settee_service::{Functions, Programs};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Filter {
-    /// All.
     #[default]
     None,
-    /// Documents that match a selector, with the requested fields.
     Selector(Arc<SelectorFilter>),
     DocIds(Arc<BTreeSet<String>>),
     Design,
-    /// Documents for which a function of a design document returns true.
     Function(Arc<FunctionFilter>),
 }
 
@@ -30,7 +27,6 @@ pub(crate) struct FunctionFilter {
     pub(crate) programs: Arc<Programs>,
     pub(crate) caller: Caller,
     pub(crate) functions: Arc<Functions>,
-    /// The location of the function in the design document.
     pub(crate) path: FunctionPath,
     /// The request object that the function receives.
     pub(crate) request: Vec<u8>,
@@ -61,7 +57,6 @@ pub(crate) enum FunctionPath {
 }
 
 impl FunctionPath {
-    /// Returns the function of a filter name, or `None` for other filters.
     pub(crate) fn of(filter: &str, query: &Query) -> Result<Option<Self>, Error> {
         if filter == "_view" {
             let view = query.get("view").unwrap_or_default();
@@ -81,7 +76,6 @@ impl FunctionPath {
         Ok(Some(Self::Filter { ddoc, name }))
     }
 
-    /// Returns the design document, without `_design/`.
     pub(crate) fn ddoc(&self) -> &str {
         match self {
             Self::Filter { ddoc, .. } | Self::View { ddoc, .. } => ddoc,
@@ -109,7 +103,7 @@ pub(crate) struct SelectorFilter {
 }
 
 impl Filter {
-    /// Returns the filter with this name, unless it is a function. `body` is that of a POST.
+    /// `body` is the body of a POST.
     pub(crate) fn resolve(name: &str, query: &Query, body: Option<&Json>) -> Result<Self, Error> {
         match name {
             "_design" => Ok(Self::Design),

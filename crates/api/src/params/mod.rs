@@ -1,8 +1,8 @@
-//! Request parameters: collected unparsed from the query string ([`Query`]) or a JSON body, then resolved once
-//! into a type without contradictory states.
+//! Request parameters: collected unparsed ([`Query`]), then resolved once into a type without contradictory states.
 
 pub(crate) mod attachments;
 pub(crate) mod changes;
+mod converted;
 pub(crate) mod document;
 pub(crate) mod filter;
 pub(crate) mod search;
@@ -27,7 +27,7 @@ pub(crate) enum Raw {
 }
 
 impl Query {
-    /// Splits a query string. As in CouchDB semicolons separate parameters like ampersands.
+    /// Semicolons separate parameters like ampersands, as in CouchDB.
     pub(crate) fn parse(text: Option<&str>) -> Result<Self, Error> {
         let pairs = text.unwrap_or_default().split(['&', ';']).filter(|pair| !pair.is_empty());
         let pairs = pairs.map(|pair| {
@@ -38,8 +38,7 @@ impl Query {
         Ok(Self { pairs: pairs.ok_or_else(|| Error::bad_request("The query string is not valid UTF-8."))? })
     }
 
-    /// Adds the partition in the path to the parameters. As in CouchDB this sorts the parameters by name and
-    /// keeps the first of several values. Returns an error if a parameter names another partition.
+    /// Sorts the parameters by name and keeps the first of several values, as CouchDB does.
     pub(crate) fn set_partition(&mut self, partition: &str) -> Result<(), Error> {
         if self.get("partition").is_some_and(|named| named != partition) {
             return Err(Error::bad_request("Conflicting value for `partition` in query string"));
@@ -50,13 +49,11 @@ impl Query {
         Ok(())
     }
 
-    /// Returns the first value of a parameter. Where CouchDB iterates over the parameters instead, the last
-    /// value applies ([`Self::pairs`]).
+    /// Returns the first value. Where CouchDB iterates over the parameters instead, the last one applies ([`Self::pairs`]).
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.pairs().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// Returns true if any value of a parameter is `true`; other values are ignored.
     pub(crate) fn is_true(&self, name: &str) -> bool {
         self.pairs().any(|pair| pair == (name, "true"))
     }
@@ -70,7 +67,6 @@ impl Query {
     }
 }
 
-/// The meaning of a plus sign in a part of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plus {
     /// A space: always in query strings and forms, and in paths unless `[chttpd] decode_plus_to_space` is off.
@@ -78,8 +74,7 @@ pub(crate) enum Plus {
     Plus,
 }
 
-/// Decodes percent escapes, and plus signs as `plus` says, in a part of a path or a query. A percent sign that
-/// starts no escape is kept. Returns `None` if the bytes are not UTF-8.
+/// A percent sign that starts no escape is kept. Returns `None` if the bytes are not UTF-8.
 pub(crate) fn decode(text: &str, plus: Plus) -> Option<Cow<'_, str>> {
     if plus == Plus::Space && text.contains('+') {
         let spaced = text.replace('+', " ");
@@ -93,7 +88,6 @@ impl Raw {
         Self::Json(Json::trusted(value.raw().to_vec()))
     }
 
-    /// Returns a JSON value; text is parsed.
     pub(crate) fn json(self) -> Result<Json, Error> {
         match self {
             Self::Text(text) => Ok(Json::parse(text.as_bytes())?),
@@ -101,7 +95,6 @@ impl Raw {
         }
     }
 
-    /// Parses `true` or `false`, ignoring the case.
     pub(crate) fn boolean(&self) -> Result<bool, Error> {
         match self.word().as_deref() {
             Some(word) if word.eq_ignore_ascii_case("true") => Ok(true),
@@ -112,8 +105,7 @@ impl Raw {
         }
     }
 
-    /// Parses a non-negative integer: digits with an optional sign, or a JSON number. A value that exceeds 64
-    /// bits becomes the maximum.
+    /// A value that exceeds 64 bits becomes the maximum.
     pub(crate) fn natural(&self) -> Result<u64, Error> {
         let text = match self {
             Self::Text(text) => Some(Cow::Borrowed(text.as_str())),
@@ -142,8 +134,14 @@ impl Raw {
         }
     }
 
-    /// Returns the value for error messages: text in quotes, JSON unchanged. An empty text is Erlang's empty
-    /// list.
+    pub(crate) fn converted(&self) -> Cow<'_, str> {
+        match self {
+            Self::Text(text) => Cow::Borrowed(text),
+            Self::Json(json) => Cow::Owned(converted::converted(json.value())),
+        }
+    }
+
+    /// Formats the value for error messages. An empty text is formatted as Erlang's empty list.
     fn shown(&self) -> String {
         let mut out = Vec::new();
         match self {

@@ -12,11 +12,9 @@ use settee_search::{Freshness, Grouping, Highlighting, Range, Sort};
 use super::Raw;
 use crate::Error;
 
-/// A search, validated as far as possible without the index.
 #[derive(Clone, Debug)]
 pub(crate) struct SearchParams {
     pub(crate) query: Option<String>,
-    /// A vector search in addition to the query or instead of it.
     pub(crate) knn: Option<Knn>,
     pub(crate) locale: Option<String>,
     pub(crate) partition: Option<String>,
@@ -42,9 +40,7 @@ pub(crate) struct Knn {
     pub(crate) vector: Vec<f32>,
     pub(crate) k: usize,
     pub(crate) candidates: usize,
-    /// The query that the documents must match.
     pub(crate) filter: Option<String>,
-    /// Weight of the vector score relative to the query.
     pub(crate) boost: f32,
 }
 
@@ -95,7 +91,6 @@ fn text<'a>(name: &str, raw: &'a Raw) -> Result<Cow<'a, str>, Error> {
     found.ok_or_else(|| invalid(name, raw))
 }
 
-/// Returns an integer: the digits in a query string, or a JSON number.
 fn integer(raw: &Raw) -> Option<i64> {
     match raw {
         Raw::Text(text) => text.parse().ok(),

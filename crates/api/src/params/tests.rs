@@ -110,7 +110,6 @@ fn a_partition_of_the_path_becomes_a_parameter() {
     let pairs = |pairs: &[(&str, &str)]| {
         Ok(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<Vec<_>>())
     };
-    // The result is sorted, with the first of several values.
     let sorted = pairs(&[("key", "1"), ("limit", "2"), ("partition", "p")]);
     assert_eq!(within("limit=2&key=1&limit=3&partition=p"), sorted);
     assert_eq!(within(""), pairs(&[("partition", "p")]));

@@ -21,7 +21,6 @@ pub(crate) struct ViewParams {
     keys: Option<KeyList>,
     /// The last of `startkey`, `key`, and the single element of `keys`.
     pub(crate) start: Option<Json>,
-    /// The last of `endkey`, `key`, and the single element of `keys`.
     pub(crate) end: Option<Json>,
     pub(crate) startkey_docid: Option<String>,
     pub(crate) endkey_docid: Option<String>,
@@ -46,7 +45,6 @@ pub(crate) struct ViewParams {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum KeyList {
     List(Vec<Json>),
-    /// The value is not an array.
     NoList,
 }
 
@@ -54,7 +52,6 @@ enum KeyList {
 /// it has a row even if no such document exists, and a list function treats it as one of several keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// `_all_docs` and related resources.
     Documents,
     View,
     List,
@@ -71,7 +68,7 @@ impl ViewParams {
         Ok(params)
     }
 
-    /// Parses the parameters of a POST. Those of the query string take precedence.
+    /// Parameters of the query string take precedence.
     pub(crate) fn from_body(body: Value<'_>, query: &Query, source: Source) -> Result<Self, Error> {
         let mut params = Self::with_keys(keys_of_body(body, source)?, source);
         params.set_members(body)?;
@@ -79,8 +76,7 @@ impl ViewParams {
         Ok(params)
     }
 
-    /// Parses the parameters of a temporary view. Of its body only `keys` is a parameter; the other members
-    /// define the view.
+    /// Of the body only `keys` is a parameter; the other members define the view.
     pub(crate) fn of_temporary(body: Value<'_>, query: &Query) -> Result<Self, Error> {
         let mut params = Self::with_keys(keys_of_body(body, Source::View)?, Source::View);
         if let Some(keys) = body.get("keys") {
@@ -90,8 +86,7 @@ impl ViewParams {
         Ok(params)
     }
 
-    /// Parses the elements of `queries`. The query string applies to each of them, without its `keys` and its
-    /// grouping.
+    /// The query string applies to each query, without its `keys` and its grouping.
     pub(crate) fn of_queries(queries: Value<'_>, query: &Query) -> Result<Vec<Self>, Error> {
         let mut common = Self::default();
         query.raw().try_for_each(|(name, raw)| common.set(name, raw))?;
@@ -135,8 +130,8 @@ impl ViewParams {
             }
             "startkey" | "start_key" => self.start = Some(raw.json()?),
             "endkey" | "end_key" => self.end = Some(raw.json()?),
-            "startkey_docid" | "start_key_doc_id" => self.startkey_docid = raw.word().map(Into::into),
-            "endkey_docid" | "end_key_doc_id" => self.endkey_docid = raw.word().map(Into::into),
+            "startkey_docid" | "start_key_doc_id" => self.startkey_docid = Some(raw.converted().into()),
+            "endkey_docid" | "end_key_doc_id" => self.endkey_docid = Some(raw.converted().into()),
             "inclusive_end" => self.inclusive_end = Some(raw.boolean()?),
             "descending" => self.descending = raw.boolean()?,
             "skip" => self.skip = raw.natural()?,
@@ -157,11 +152,11 @@ impl ViewParams {
             "stale" => self.update = stale(&raw)?,
             "update" => self.update = update(&raw)?,
             "partition" => {
-                let partition = raw.word().unwrap_or_default();
+                let partition = raw.converted();
                 validate_partition(&partition)?;
                 self.partition = Some(partition.into_owned());
             }
-            "include_system" => self.include_system = raw.word().as_deref() == Some("true"),
+            "include_system" => self.include_system = raw.converted() == "true",
             _ => {}
         }
         Ok(())
@@ -172,7 +167,6 @@ impl ViewParams {
         self.end = Some(key);
     }
 
-    /// Returns the keys of a query by keys, in the order of its rows.
     pub(crate) fn key_list(&self) -> Option<Vec<Json>> {
         let KeyList::List(keys) = self.keys.as_ref()? else { return None };
         let mut keys = keys.clone();
@@ -186,12 +180,10 @@ impl ViewParams {
         Shown::switches(self.attachments, self.att_encoding_info)
     }
 
-    /// Returns true if included documents contain their conflicts.
     pub(crate) fn conflicts(&self) -> bool {
         self.conflicts == Some(true)
     }
 
-    /// Returns true if `endkey` is part of the range.
     pub(crate) fn inclusion(&self) -> Inclusion {
         if self.inclusive_end == Some(false) { Inclusion::Exclusive } else { Inclusion::Inclusive }
     }
@@ -246,7 +238,7 @@ fn list(keys: Value<'_>) -> KeyList {
     }
 }
 
-/// Returns an error if `keys` of a list of documents is no list, before other parameters are parsed.
+/// Validates `keys` before the other parameters are parsed, as CouchDB does.
 fn require_lists(query: &Query) -> Result<(), Error> {
     for (_, text) in query.pairs().filter(|(name, _)| *name == "keys") {
         if !Raw::Text(text.to_owned()).json()?.value().is_array() {

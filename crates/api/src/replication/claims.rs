@@ -17,7 +17,6 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Returns the claims of a node of the cluster on the store of `catalog`.
     pub(super) fn of(catalog: &Arc<Catalog>) -> Arc<dyn Servers> {
         if catalog.engine().members().is_sole() {
             return Arc::new(Alone);
@@ -54,7 +53,11 @@ impl Servers for Claims {
     fn claim(&self, job: &str) -> bool {
         match self.members().claim(&key(job)) {
             Ok(Some(claim)) => {
-                self.claims.lock().insert(job.to_owned(), claim);
+                let mut claims = self.claims.lock();
+                // A concurrent claim of this server may have replaced this one.
+                if claims.get(job).is_none_or(|held| held.epoch < claim.epoch) {
+                    claims.insert(job.to_owned(), claim);
+                }
                 true
             }
             Ok(None) => false,

@@ -1,6 +1,4 @@
-//! Replications of a whole server in memory: requests use the router, sessions use the protocol. The other
-//! servers are of the same kind, behind a network with injected faults. The clock is simulated, so timeouts
-//! take no time.
+//! Replications of a whole server in memory, with injected faults of the network and a simulated clock.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod convergence;
@@ -31,7 +29,6 @@ use crate::request::Unread;
 use crate::tests::live::Values;
 use crate::tests::parts::parts;
 
-/// Wall clock time at the start of a test.
 const BEGIN_MS: u64 = 1_795_184_917_000;
 
 const TIMEOUT: Duration = Duration::from_secs(24 * 3600);
@@ -40,7 +37,6 @@ const TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 enum Fault {
     Refused,
     Status(u16),
-    /// The body of the response is truncated after this number of bytes.
     Cut(usize),
 }
 
@@ -167,18 +163,15 @@ impl World {
         Self { engine, settings, node, router, shutdown, network, replication }
     }
 
-    /// Creates two servers; the network of the first connects to the second.
     async fn pair() -> (Self, Self) {
         let (here, there) = (Self::new().await, Self::new().await);
         *here.network.there.lock() = Some((Arc::downgrade(&there.node), Arc::clone(&there.router)));
         (here, there)
     }
 
-    /// Stops the server in order and starts it again with the same data.
     async fn restarted(self) -> Self {
-        self.replication.begin_stop();
-        self.shutdown.begin();
         self.replication.stop().await;
+        self.shutdown.begin();
         Self::on(self.engine, self.settings).await
     }
 
@@ -202,7 +195,8 @@ impl World {
             account: Account::new(&self.node.budget, None, Share::Admin),
         };
         let body = Unread::Known(body.to_owned().into());
-        let answer = self.router.dispatch(&self.node, head, headers, user.clone(), Some(body)).await;
+        let resolved = self.router.resolve(head.uri.path(), self.node.policy().plus);
+        let answer = self.router.handle(&self.node, resolved, (head, headers), user.clone(), Some(body)).await;
         let answer = answer.unwrap_or_else(|error| self.node.refuse(&crate::authentication::Caller::default(), &error));
         let status = answer.status().as_u16();
         let text = answer.into_body().collect().await.unwrap().to_bytes();
@@ -214,7 +208,6 @@ impl World {
         self.ask(&admin(), Method::GET, path, "").await
     }
 
-    /// Makes a request of the administrator that must succeed.
     #[track_caller]
     fn done(&self, method: Method, path: &str, body: &str) -> impl Future<Output = Json> {
         let (path, body, caller) = (path.to_owned(), body.to_owned(), std::panic::Location::caller());
@@ -239,7 +232,6 @@ impl World {
         }
     }
 
-    /// Waits until the response to a GET satisfies `holds`.
     async fn until(&self, path: &str, label: &str, holds: impl Fn(u16, Value<'_>) -> bool) -> Json {
         let deadline = Instant::now() + TIMEOUT;
         loop {

@@ -10,7 +10,6 @@ use settee_model::base64;
 use crate::params::attachments::Wanted;
 use crate::{Error, revision};
 
-/// Text that is sent to a client.
 pub(crate) trait Text {
     fn text(&mut self) -> &mut Vec<u8>;
 
@@ -52,8 +51,7 @@ impl Text for Vec<u8> {
 
 const PIECE_BYTES: usize = 32 << 10;
 
-/// Makes `_attachments` the last member of the document at the end of `out`. Without attachments it changes
-/// nothing.
+/// Adds `_attachments` as the last member of the document. Without attachments the document is unchanged.
 pub(crate) fn write(
     out: &mut impl Text,
     view: &ReadView,

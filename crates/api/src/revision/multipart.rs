@@ -11,7 +11,6 @@ use crate::Error;
 use crate::params::attachments::Shown;
 use crate::params::document::Extras;
 
-/// A revision that is sent as `multipart/related`, or as JSON if no attachment data follows.
 pub(crate) struct Related {
     json: Vec<u8>,
     included: Vec<Attachment>,
@@ -41,7 +40,6 @@ impl Related {
         Ok(Some(Self { json, included, writer: Writer::new(boundary.to_owned()) }))
     }
 
-    /// Returns true if attachment data follows.
     pub(crate) fn has_parts(&self) -> bool {
         !self.included.is_empty()
     }
@@ -50,7 +48,6 @@ impl Related {
         if self.has_parts() { self.writer.content_type("multipart/related") } else { "application/json".to_owned() }
     }
 
-    /// Returns the number of bytes that [`Self::write`] writes.
     pub(crate) fn length(&self) -> u64 {
         let mut text = Vec::new();
         let mut data = 0;

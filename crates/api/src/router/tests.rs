@@ -8,7 +8,6 @@ use crate::head::copy;
 use crate::routes::router;
 use crate::tests::show;
 
-/// Returns the pattern that serves a request and its captures, or the error.
 fn find(method: &Method, path: &str) -> Result<String, Error> {
     let router = router(&Shutdown::new());
     let (resource, _, captures) = router.find(method, path)?;
@@ -101,31 +100,40 @@ fn names_that_are_no_text_are_refused() {
 }
 
 #[test]
-fn small_writes_are_known_by_their_path() {
+fn requests_that_change_a_database_are_known_by_their_path() {
     let router = router(&Shutdown::new());
-    let check = |method: &Method, path: &str, expected: Option<(&str, &str)>| {
-        let found = router.written(method, path, Plus::Space);
-        assert_eq!(found.as_ref().map(|(path, database)| (*path, database.as_str())), expected, "{method} {path}");
+    let effect = |method: &Method, path: &str| match router.resolve(path, Plus::Space).effect(method) {
+        Effect::Nothing => "nothing".to_owned(),
+        Effect::Server => "server".to_owned(),
+        Effect::Database(path, name) | Effect::Rewrite(path, name) => format!("{path} {name}"),
     };
-    check(&Method::POST, "/db", Some(("/{db}", "db")));
-    check(&Method::POST, "//a%2Fb+c/", Some(("/{db}", "a/b c")));
-    check(&Method::POST, "/db/_bulk_docs", Some(("/{db}/_bulk_docs", "db")));
+    let check =
+        |method: &Method, path: &str, expected: &str| assert_eq!(effect(method, path), expected, "{method} {path}");
+    check(&Method::POST, "/db", "/{db} db");
+    check(&Method::POST, "//a%2Fb+c/", "/{db} a/b c");
+    check(&Method::POST, "/db/_bulk_docs", "/{db}/_bulk_docs db");
+    check(&Method::POST, "/db/_partition/p/_find", "nothing");
+    check(&copy(), "/db/doc", "/{db}/{doc} db");
     for method in [Method::PUT, Method::DELETE] {
-        check(&method, "/db/doc", Some(("/{db}/{doc}", "db")));
-        check(&method, "/db/a%2Fb", Some(("/{db}/{doc}", "db")));
-        check(&method, "/db/_local%2Fx", Some(("/{db}/_local/{local}", "db")));
-        for other in
-            ["/", "/db", "/db/_design/x", "/db/doc/attachment", "/db/%ff", "/db/_security", "/_up", "/a/b/c/d/e"]
-        {
-            check(&method, other, None);
-        }
+        check(&method, "/db/a%2Fb", "/{db}/{doc} db");
+        check(&method, "/db/_local%2Fx", "/{db}/_local/{local} db");
+        check(&method, "/db/doc/attachment", "/{db}/{doc}/{*attachment} db");
+        check(&method, "/db", "/{db} db");
+        check(&method, "/db/_security", "/{db}/_security db");
+        check(&method, "/_node/_local/_config/a/b", "server");
+        check(&method, "/db/%ff", "nothing");
     }
-    for other in ["/", "/db/doc", "/db/_local/x", "/db/_find", "/db/_partition/p/_find", "/db/_partition/p/_bulk_docs"]
+    for path in
+        ["/db/_find", "/db/_revs_diff", "/db/_bulk_get", "/db/_all_docs", "/db/_changes", "/db/_design/d/_view/v"]
     {
-        check(&Method::POST, other, None);
+        check(&Method::POST, path, "nothing");
     }
-    for method in [Method::GET, Method::HEAD, copy()] {
-        check(&method, "/db/doc", None);
+    for path in ["/db/_design/d/_update/f", "/db/_purge", "/db/_compact", "/db/_index", "/db/_design/d/_rewrite/x"] {
+        assert!(effect(&Method::POST, path).ends_with(" db"), "{path}");
+    }
+    for method in [Method::GET, Method::HEAD] {
+        check(&method, "/db/doc", "nothing");
+        check(&method, "/db/_design/d/_rewrite/x", "/{db}/_design/{ddoc}/_rewrite/{*path} db");
     }
 }
 

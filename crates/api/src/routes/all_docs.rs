@@ -22,49 +22,41 @@ use crate::{Error, sequence};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
-    /// All documents, or those of the requested partition.
     All,
     Design,
 }
 
-/// Start of the range of design document ids.
 const DESIGN_START: &[u8] = b"_design/";
 /// End of the range of design document ids, exclusive.
 const DESIGN_END: &[u8] = b"_design0";
 
-/// `GET /{db}/_all_docs`
 pub(super) async fn get(request: Request) -> Answer {
     let params = ViewParams::from_query(&request.query, Source::Documents)?;
     list(&request, Queries::one(params), Scope::All).await
 }
 
-/// `POST /{db}/_all_docs`
 pub(super) async fn post(mut request: Request) -> Answer {
     let body = request.read_called_json().await?;
     let params = ViewParams::from_body(body.value(), &request.query, Source::Documents)?;
     list(&request, Queries::one(params), Scope::All).await
 }
 
-/// `POST /{db}/_all_docs/queries`
 pub(super) async fn queries(mut request: Request) -> Answer {
     let queries = Queries::parse(&request.read_called_json().await?, &request.query)?;
     list(&request, queries, Scope::All).await
 }
 
-/// `GET /{db}/_design_docs`
 pub(super) async fn get_design(request: Request) -> Answer {
     let params = ViewParams::from_query(&request.query, Source::Documents)?;
     list(&request, Queries::one(params), Scope::Design).await
 }
 
-/// `POST /{db}/_design_docs`
 pub(super) async fn post_design(mut request: Request) -> Answer {
     let body = request.read_called_json().await?;
     let params = ViewParams::from_body(body.value(), &request.query, Source::Documents)?;
     list(&request, Queries::one(params), Scope::Design).await
 }
 
-/// `POST /{db}/_design_docs/queries`
 pub(super) async fn queries_design(mut request: Request) -> Answer {
     let queries = Queries::parse(&request.read_called_json().await?, &request.query)?;
     list(&request, queries, Scope::Design).await
@@ -74,8 +66,7 @@ pub(super) fn direction(params: &ViewParams) -> Direction {
     if params.descending { Direction::Backward } else { Direction::Forward }
 }
 
-/// Returns the range of ids between the keys of a query, or between the ids if it has no keys. A partition has
-/// keys in any case, so the ids do not apply there. As in CouchDB a key that is not a string sorts before all ids.
+/// Without keys the ids apply, except in a partition. As in CouchDB a key that is not a string sorts before all ids.
 pub(super) fn id_range(params: &ViewParams) -> IdRange {
     let bound = |key: &Option<Json>, docid: &Option<String>| match key {
         Some(key) => Some(key.value().as_str().map(|text| text.as_bytes().to_vec())),
@@ -96,7 +87,6 @@ pub(super) fn id_range(params: &ViewParams) -> IdRange {
     IdRange { start, end }
 }
 
-/// Returns the part of the keys that `skip` and `limit` select.
 pub(super) fn asked<'k>(params: &ViewParams, keys: &'k [Json]) -> &'k [Json] {
     let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let keys = &keys[number(params.skip).min(keys.len())..];
@@ -127,13 +117,11 @@ async fn list(request: &Request, mut queries: Queries, scope: Scope) -> Answer {
     .await
 }
 
-/// Returns an error if a requested key is an id without a partition in a partitioned database.
 fn check_keys(database: &Database, params: &ViewParams) -> Result<(), Error> {
     let keys = params.key_list().unwrap_or_default();
     asked(params, &keys).iter().filter_map(|key| key.value().as_str()).try_for_each(|id| check_place(database, &id))
 }
 
-/// A list that is being written.
 struct List<'a> {
     output: &'a mut Output,
     view: &'a ReadView,
@@ -148,10 +136,9 @@ struct List<'a> {
 
 impl<'a> List<'a> {
     fn new(output: &'a mut Output, view: &'a ReadView, params: &'a ViewParams, scope: Scope) -> Result<Self, Error> {
-        let (IdRange { start, end }, total) = match (scope, &params.partition) {
-            (Scope::All, None) => (IdRange::default(), view.counts()?.0),
-            (Scope::All, Some(partition)) => (partition_range(partition), view.counts()?.0),
-            (Scope::Design, _) => {
+        let (IdRange { start, end }, total) = match scope {
+            Scope::All => (IdRange::default(), view.counts()?.0),
+            Scope::Design => {
                 let range = IdRange { start: Some(DESIGN_START.to_vec()), end: Some(DESIGN_END.to_vec()) };
                 (range, view.rank_of_id(DESIGN_END)? - view.rank_of_id(DESIGN_START)?)
             }
@@ -163,12 +150,6 @@ impl<'a> List<'a> {
         let range = self.clamp(id_range(self.params));
         let direction = direction(self.params);
         let update_seq = if self.params.update_seq { Some(self.view.update_seq()?) } else { None };
-        if self.scope == Scope::Design && self.params.partition.is_some() {
-            // No partition contains a design document.
-            self.head(Some(self.total), update_seq);
-            self.tail();
-            return Ok(ControlFlow::Continue(()));
-        }
         let offset = self.offset(&range, direction)?;
         self.head(Some(offset), update_seq);
         let empty = matches!((&range.start, &range.end), (Some(start), Some(end)) if start >= end);
@@ -206,7 +187,6 @@ impl<'a> List<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Returns the reported position of the first row of a range.
     fn offset(&self, range: &IdRange, direction: Direction) -> Result<u64, Error> {
         let before_start = || self.rank(range.start.as_deref().unwrap_or_default());
         let before_end = || -> Result<u64, Error> {
@@ -243,8 +223,8 @@ impl<'a> List<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Writes the row of a key. A list of design documents has no rows for other ids, whereas a list of all
-    /// documents also finds local documents by id.
+    /// A list of design documents has no rows for other ids; a list of all documents also finds local documents.
+    /// The partition does not restrict keys.
     fn row_of_key(&mut self, key: &Json) -> Result<(), Error> {
         let id = key.value().as_str();
         let contained = id.as_deref().filter(|id| self.contains(id));
@@ -289,15 +269,16 @@ impl<'a> List<'a> {
     }
 
     fn clamp(&self, range: IdRange) -> IdRange {
-        let start = range.start.filter(|start| *start > self.start);
-        let end = range.end.filter(|end| self.end.as_ref().is_none_or(|limit| end < limit));
+        let list = IdRange { start: Some(self.start.clone()).filter(|start| !start.is_empty()), end: self.end.clone() };
+        let partition = self.params.partition.as_deref().map(partition_range).unwrap_or_default();
+        let ends = [range.end, list.end, partition.end];
         IdRange {
-            start: start.or_else(|| (!self.start.is_empty()).then(|| self.start.clone())),
-            end: end.or_else(|| self.end.clone()),
+            start: [range.start, list.start, partition.start].into_iter().flatten().max(),
+            end: ends.into_iter().flatten().min(),
         }
     }
 
-    /// Appends the members before the rows. Lists of keys have neither an offset nor a sequence.
+    /// Lists of keys have neither an offset nor a sequence.
     fn head(&mut self, offset: Option<u64>, update_seq: Option<u64>) {
         let offset = offset.map_or_else(|| "null".to_owned(), |offset| offset.to_string());
         let out = self.output.text();
@@ -372,8 +353,7 @@ pub(super) fn write_row(
     Ok(())
 }
 
-/// Appends the winning revision, with the requested form of attachments, and with `_conflicts` if requested
-/// and not empty. Returns false if a compaction has removed it.
+/// Appends `_conflicts` only if requested and not empty. Returns false if a compaction has removed the revision.
 pub(super) fn write_winner(
     out: &mut impl Text,
     view: &ReadView,

@@ -38,14 +38,12 @@ struct Asked {
     name: Option<String>,
     takes_gzip: bool,
     takes_anything: bool,
-    /// The entity tags of `If-None-Match`.
     known: Option<String>,
     range: Option<String>,
     policy: Option<HeaderValue>,
     boundary: String,
 }
 
-/// `GET /{db}/{doc}/{attachment}`
 pub(super) async fn get(request: Request) -> Answer {
     let database = request.database()?;
     request.node.users.visibility(&request.user, &database, &doc_id(&request)).await?.require_whole()?;
@@ -193,9 +191,8 @@ fn content_type(attachment: &Attachment) -> HeaderValue {
     HeaderValue::from_str(&attachment.content_type).unwrap_or(HeaderValue::from_static(DEFAULT_CONTENT_TYPE))
 }
 
-/// Returns the first and last bytes of the requested ranges, or `None` for the whole attachment. The rules are
-/// CouchDB's, including the response without parts to an empty list. The only difference is that `-100` of 10
-/// bytes is the whole attachment; CouchDB omits the first byte.
+/// Returns `None` for the whole attachment. As in CouchDB the response to an empty list has no parts. Unlike in
+/// CouchDB, which omits the first byte, `-100` of 10 bytes is the whole attachment.
 fn ranges(header: Option<&str>, length: u64) -> Result<Option<Vec<(u64, u64)>>, Error> {
     let Some(list) = header.and_then(|header| header.strip_prefix("bytes=")) else {
         return Ok(None);
@@ -211,7 +208,6 @@ fn ranges(header: Option<&str>, length: u64) -> Result<Option<Vec<(u64, u64)>>, 
             return Ok(None);
         }
         let (from, to) = match (from, to) {
-            // A suffix longer than the attachment selects all of it.
             (None, count) => (length.saturating_sub(count.unwrap_or_default()).max(0), length - 1),
             (Some(from), to) => (from, to.unwrap_or(length - 1).min(length - 1)),
         };
@@ -236,7 +232,6 @@ fn parse_range(range: &str) -> Option<(Option<i128>, Option<i128>)> {
     if numbers.next().is_some() { None } else { Some((Some(from), to.map_or(Some(None), |to| to.map(Some))?)) }
 }
 
-/// The revision on which an edit of an attachment is based.
 pub(super) struct Base {
     pub(super) document: Document,
     pub(super) attachments: Vec<Attachment>,
@@ -247,7 +242,7 @@ fn document(rev: Option<Rev>, deleted: bool, body: Json) -> Document {
 }
 
 impl Base {
-    /// Reads the revision. Edits that would fail are rejected here, before any data is received.
+    /// Edits that would fail are rejected here, before any data is received.
     pub(super) fn read(database: &Arc<Database>, id: &str, rev: Option<&Rev>) -> Result<Self, Error> {
         if let Some(rev) = rev {
             let (base, is_leaf) = Self::of_revision(database, id, rev)?;
@@ -260,7 +255,7 @@ impl Base {
         Ok(Self { document: document(None, false, Json::empty_object()), attachments: Vec::new() })
     }
 
-    /// Reads a revision. Returns true as well if it is a leaf, so that it can be edited.
+    /// Returns the base, and true if the revision is a leaf, so that it can be edited.
     fn of_revision(database: &Arc<Database>, id: &str, rev: &Rev) -> Result<(Self, bool), Error> {
         let view = database.read()?;
         let missing_rev = || Error::new(StatusCode::CONFLICT, "not_found", "missing_rev");
@@ -277,7 +272,6 @@ impl Base {
         Ok((Self { document, attachments }, record.tree.is_leaf(node)))
     }
 
-    /// Returns the base for the removal of an attachment: the given revision, or the winner.
     fn of_removal(database: &Arc<Database>, id: &str, rev: Option<&Rev>, name: &str) -> Result<Self, Error> {
         let (base, is_leaf) = match rev {
             Some(rev) => Self::of_revision(database, id, rev)?,
@@ -289,8 +283,7 @@ impl Base {
         if is_leaf { Ok(base) } else { Err(Error::conflict()) }
     }
 
-    /// Returns the winner without its revision, so that an edit of it is a conflict unless the document does
-    /// not exist.
+    /// The base has no revision, so that an edit of it is a conflict unless the document does not exist.
     fn shown(database: &Arc<Database>, id: &str) -> Result<Self, Error> {
         let view = database.read()?;
         let head = view.head(id)?.ok_or_else(|| Error::not_found("missing"))?;
@@ -302,7 +295,6 @@ impl Base {
     }
 }
 
-/// `PUT /{db}/{doc}/{attachment}`
 pub(super) async fn put(mut request: Request) -> Answer {
     let database = request.database()?;
     let id = doc_id(&request);
@@ -343,7 +335,6 @@ pub(super) async fn put(mut request: Request) -> Answer {
     Ok(response)
 }
 
-/// `DELETE /{db}/{doc}/{attachment}`
 pub(super) async fn delete(request: Request) -> Answer {
     let database = request.database()?;
     let id = doc_id(&request);
@@ -366,7 +357,6 @@ pub(super) async fn delete(request: Request) -> Answer {
     Ok(response)
 }
 
-/// Returns the attachment name of an edit. Returns an error if it is invalid.
 fn name(request: &Request) -> Result<String, Error> {
     let name = request.captures.get("attachment");
     validate_attachment_name(name)?;

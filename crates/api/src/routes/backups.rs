@@ -1,7 +1,7 @@
 //! The backups that the server writes: their state, and a request for one.
 
 use hyper::StatusCode;
-use settee_model::json::{write_array, write_string};
+use settee_model::json::{self, ObjectWriter, append_object, write_array};
 
 use super::server::require_node;
 use crate::Error;
@@ -10,7 +10,6 @@ use crate::operation::{BackupAttempt, BackupProgress, BackupSize, BackupState};
 use crate::request::Request;
 use crate::respond::{self, Answer};
 
-/// `GET /_node/{node}/_backup`
 pub(super) async fn state(request: Request) -> Answer {
     require_node(&request)?;
     let state = request.node.operation.backups.as_ref().map(|backups| backups.state());
@@ -32,37 +31,33 @@ fn text(state: Option<&BackupState>) -> Vec<u8> {
     let Some(BackupState { location, interval_ms, next_ms, running, attempts, stored }) = state else {
         return br#"{"configured":false}"#.to_vec();
     };
-    let mut out = br#"{"configured":true,"location":"#.to_vec();
-    write_string(&mut out, location);
-    let next = next_ms.map_or_else(|| "null".to_owned(), |ms| ms.to_string());
-    let running = running.as_ref().map_or_else(|| "null".to_owned(), progress_text);
-    let head = format!(r#","interval_ms":{interval_ms},"next_ms":{next},"running":{running},"attempts":"#);
-    out.extend_from_slice(head.as_bytes());
-    write_array(&mut out, attempts, write_attempt);
-    out.extend_from_slice(br#","stored":"#);
-    write_array(&mut out, stored, |out, name| write_string(out, name));
-    out.push(b'}');
-    out
+    json::object(|object| {
+        object.value("configured", true).string("location", location).value("interval_ms", interval_ms);
+        object.value_or_null("next_ms", *next_ms);
+        match running {
+            Some(progress) => object.object("running", |object| write_progress(object, progress)),
+            None => object.json("running", b"null"),
+        };
+        write_array(object.name("attempts"), attempts, write_attempt);
+        object.strings("stored", stored);
+    })
 }
 
-fn progress_text(progress: &BackupProgress) -> String {
+fn write_progress(object: &mut ObjectWriter<'_>, progress: &BackupProgress) {
     let BackupProgress { started_ms, total_files, files, sent_bytes } = progress;
-    format!(r#"{{"started_ms":{started_ms},"total_files":{total_files},"files":{files},"sent_bytes":{sent_bytes}}}"#)
+    object.value("started_ms", started_ms).value("total_files", total_files);
+    object.value("files", files).value("sent_bytes", sent_bytes);
 }
 
 fn write_attempt(out: &mut Vec<u8>, attempt: &BackupAttempt) {
     let BackupAttempt { started_ms, ended_ms, outcome } = attempt;
-    out.extend_from_slice(format!(r#"{{"started_ms":{started_ms},"ended_ms":{ended_ms},"#).as_bytes());
-    match outcome {
-        Ok(BackupSize { bytes, sent_bytes }) => {
-            out.extend_from_slice(format!(r#""bytes":{bytes},"sent_bytes":{sent_bytes}"#).as_bytes());
-        }
-        Err(error) => {
-            out.extend_from_slice(br#""error":"#);
-            write_string(out, error);
-        }
-    }
-    out.push(b'}');
+    append_object(out, |object| {
+        object.value("started_ms", started_ms).value("ended_ms", ended_ms);
+        match outcome {
+            Ok(BackupSize { bytes, sent_bytes }) => object.value("bytes", bytes).value("sent_bytes", sent_bytes),
+            Err(error) => object.string("error", error),
+        };
+    });
 }
 
 #[cfg(test)]

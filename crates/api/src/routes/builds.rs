@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use settee_database::Database;
 use settee_design::DesignDocument;
-use settee_model::json::{Value, write_string};
+use settee_model::json::{self, Value};
 use settee_search::Searches;
 use settee_views::{BuildState, BuildStatus, Urgency};
 
@@ -35,7 +35,6 @@ impl Action {
     }
 }
 
-/// `GET /{db}/_design/{ddoc}/_build`
 pub(super) async fn state(request: Request) -> Answer {
     let database = request.database()?;
     let name = request.captures.get("ddoc").to_owned();
@@ -48,7 +47,7 @@ pub(super) async fn state(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, state_text(&state)))
 }
 
-/// `POST /{db}/_design/{ddoc}/_build`: does not wait for the build.
+/// Does not wait for the build.
 pub(super) async fn action(mut request: Request) -> Answer {
     let action = Action::parse(request.read_called_json().await?.value())?;
     let database = request.database()?;
@@ -111,26 +110,16 @@ fn update_searches_later(searches: &Arc<Searches>, database: &Arc<Database>, des
 
 fn state_text(state: &BuildState) -> Vec<u8> {
     let BuildState { status, update_seq, checkpoint_seq, updates_pending, waiting_clients, progress } = state;
-    let mut out = br#"{"status":"#.to_vec();
-    write_string(&mut out, status.name());
-    let number = |number: Option<u64>| number.map_or_else(|| "null".to_owned(), |number| number.to_string());
-    out.extend_from_slice(
-        format!(
-            r#","update_seq":{update_seq},"checkpoint_seq":{},"updates_pending":{updates_pending},"waiting_clients":{waiting_clients}"#,
-            number(*checkpoint_seq)
-        )
-        .as_bytes(),
-    );
-    if let Some((done, total, eta_s)) = *progress {
-        let eta_s = number(eta_s);
-        let percent = (done * 100).checked_div(total).map_or(100, |percent| percent.min(100));
-        out.extend_from_slice(
-            format!(r#","changes_done":{done},"total_changes":{total},"progress":{percent},"eta_s":{eta_s}"#)
-                .as_bytes(),
-        );
-    }
-    out.push(b'}');
-    out
+    json::object(|object| {
+        object.string("status", status.name()).value("update_seq", update_seq);
+        object.value_or_null("checkpoint_seq", *checkpoint_seq);
+        object.value("updates_pending", updates_pending).value("waiting_clients", waiting_clients);
+        if let Some((done, total, eta_s)) = *progress {
+            let percent = (done * 100).checked_div(total).map_or(100, |percent| percent.min(100));
+            object.value("changes_done", done).value("total_changes", total).value("progress", percent);
+            object.value_or_null("eta_s", eta_s);
+        }
+    })
 }
 
 #[cfg(test)]

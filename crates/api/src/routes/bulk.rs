@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use settee_auth::UserContext;
 use settee_database::{Database, DocUpdate, EditMode};
-use settee_model::json::{Kind, Value, write_string};
+use settee_model::json::{Kind, Value, append_object, write_array, write_string};
 use settee_model::{Document, InvalidRev, Rev, RevisionHasher};
 use settee_replication::documents::is_replicator_database;
 use settee_settings::{Key, couchdb, key::Number};
@@ -21,10 +21,17 @@ use crate::respond::{self, Answer, Response};
 use crate::{Error, bridge};
 use settee_service::replicator_documents::before_update;
 
-/// One document of a request: prepared for the write, or refused individually.
 enum Row {
     Update(DocUpdate),
-    Refused { id: String, error: Error },
+    /// A stored revision, which was not authorized.
+    Stored {
+        id: String,
+        rev: Rev,
+    },
+    Refused {
+        id: String,
+        error: Error,
+    },
 }
 
 struct Bulk<'a> {
@@ -38,7 +45,6 @@ struct Bulk<'a> {
 /// Number of documents beyond which they are prepared on two threads.
 const PARALLEL_DOCS: usize = 128;
 
-/// `POST /{db}/_bulk_docs`
 pub(super) async fn docs(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_documents().await?;
@@ -61,18 +67,19 @@ pub(super) async fn docs(mut request: Request) -> Answer {
         Ok(rows) => rows,
         Err(refusal) => return Ok(refusal),
     };
-    check_design_documents(&request, &mut rows).await?;
     let names: Vec<(String, Option<Rev>)> = rows.iter().map(Row::name).collect();
-    let mut refused: Vec<Option<Error>> = Vec::with_capacity(rows.len());
+    check_design_documents(&request, &mut rows, mode).await?;
+    let mut answered: Vec<Option<Result<Rev, Error>>> = Vec::with_capacity(rows.len());
     let mut updates = Vec::with_capacity(rows.len());
     let limits = request.node.policy().documents;
     for row in rows {
         match row {
             Row::Update(update) => {
                 updates.push(limits.within(&database, update));
-                refused.push(None);
+                answered.push(None);
             }
-            Row::Refused { error, .. } => refused.push(Some(error)),
+            Row::Stored { rev, .. } => answered.push(Some(Ok(rev))),
+            Row::Refused { error, .. } => answered.push(Some(Err(error))),
         }
     }
     let mut results =
@@ -80,8 +87,8 @@ pub(super) async fn docs(mut request: Request) -> Answer {
     let unanswered = || Err(settee_service::Error::Internal("the update was not answered"));
     let mut out = b"[".to_vec();
     let mut is_stored = false;
-    for ((id, rev), refused) in names.iter().zip(refused) {
-        let result = refused.map_or_else(|| results.next().unwrap_or_else(unanswered).map_err(Error::from), Err);
+    for ((id, rev), answered) in names.iter().zip(answered) {
+        let result = answered.unwrap_or_else(|| results.next().unwrap_or_else(unanswered).map_err(Error::from));
         is_stored |= result.is_ok();
         write_row(&mut out, id, rev.as_ref(), result, mode, is_short);
     }
@@ -95,28 +102,27 @@ impl Row {
     fn id(&self) -> &str {
         match self {
             Self::Update(update) => update.id(),
-            Self::Refused { id, .. } => id,
+            Self::Stored { id, .. } | Self::Refused { id, .. } => id,
         }
     }
 
     fn replaced(&self) -> Option<&Rev> {
         match self {
             Self::Update(update) => update.path().get(1),
-            Self::Refused { .. } => None,
+            Self::Stored { .. } | Self::Refused { .. } => None,
         }
     }
 
-    /// Returns the document id, and the new revision if it is determined.
     fn name(&self) -> (String, Option<Rev>) {
         match self {
             Self::Update(update) => (update.id().to_owned(), update.path().first().cloned()),
+            Self::Stored { id, rev } => (id.clone(), Some(rev.clone())),
             Self::Refused { id, .. } => (id.clone(), None),
         }
     }
 }
 
 impl<'a> Bulk<'a> {
-    /// Parses a body in one pass.
     fn parse(body: Value<'a>) -> Result<Self, Error> {
         if body.kind() != Kind::Object {
             return Err(Error::bad_request("Request body must be a JSON object"));
@@ -147,7 +153,6 @@ impl<'a> Bulk<'a> {
     }
 }
 
-/// Returns an error if a request has more documents than `limit`.
 pub(super) fn check_count(node: &Node, count: usize, limit: &Key<Number>) -> Result<(), Error> {
     let most = limit.of(&*node.settings);
     if count as u64 <= most {
@@ -156,7 +161,7 @@ pub(super) fn check_count(node: &Node, count: usize, limit: &Key<Number>) -> Res
     Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, format!("{}_exceeded", limit.name()), most.to_string()))
 }
 
-/// Prepares all documents. As in CouchDB a single malformed document fails the request.
+/// As in CouchDB a single malformed document fails the request.
 fn prepare(
     node: &Node,
     database: &Arc<Database>,
@@ -194,6 +199,7 @@ fn prepare_some(
         policy.documents.check_id(database, &id)?;
         policy.documents.check_document(&document)?;
         if write::is_foreign_to_local(&id, &document) {
+            attachments::check(&document)?;
             if mode == EditMode::Interactive {
                 let error = Error::new(StatusCode::BAD_REQUEST, "error", InvalidRev::Format.to_string());
                 rows.push(Row::Refused { id, error });
@@ -211,12 +217,17 @@ fn prepare_some(
     Ok(rows)
 }
 
-/// Checks that the user is an administrator and that functions compile, for each design document individually.
-async fn check_design_documents(request: &Request, rows: &mut [Row]) -> Result<(), Error> {
+async fn check_design_documents(request: &Request, rows: &mut [Row], mode: EditMode) -> Result<(), Error> {
     let database = request.database()?;
     for row in rows {
         let Row::Update(update) = row else { continue };
         if !update.id().starts_with("_design/") {
+            continue;
+        }
+        if let Some(rev) = update.path().first().cloned()
+            && design::is_stored(&database, update, mode).await?
+        {
+            *row = Row::Stored { id: update.id().to_owned(), rev };
             continue;
         }
         let mut checked = request.require_database_admin().await;
@@ -245,47 +256,37 @@ fn write_row(
     if out.len() > 1 {
         out.push(b',');
     }
-    match outcome {
+    append_object(out, |object| match outcome {
         Ok(rev) => {
-            out.extend_from_slice(br#"{"ok":true,"id":"#);
-            write_string(out, id);
-            out.extend_from_slice(br#","rev":"#);
-            rev.write_json(out);
-            out.extend_from_slice(if is_short { br#","accepted":true}"# } else { b"}" });
+            rev.write_json(object.value("ok", true).string("id", id).name("rev"));
+            if is_short {
+                object.value("accepted", true);
+            }
         }
         Err(error) => {
-            out.extend_from_slice(br#"{"id":"#);
-            write_string(out, id);
+            object.string("id", id);
             if let Some(rev) = rev.filter(|_| mode == EditMode::Replicated) {
-                out.extend_from_slice(br#","rev":"#);
-                rev.write_json(out);
+                rev.write_json(object.name("rev"));
             }
-            out.push(b',');
-            error.write_members(out);
-            out.push(b'}');
+            error.write_members(object);
         }
-    }
+    });
 }
 
-/// Returns the response to CouchDB's old option for atomic requests: each document is refused. `docs` are those of the
-/// rows.
+/// Refuses each document, as CouchDB does for its old option for atomic requests. `docs` are those of the rows.
 fn all_or_nothing(rows: &[Row], docs: &[Value<'_>]) -> Response {
-    let mut out = b"[".to_vec();
-    for (row, doc) in rows.iter().zip(docs) {
-        if out.len() > 1 {
-            out.push(b',');
-        }
-        out.extend_from_slice(br#"{"id":"#);
-        write_string(&mut out, row.id());
-        out.extend_from_slice(br#","rev":"#);
-        // The edit of a local document contains no revision.
-        match (row.replaced(), doc.get("_rev").and_then(Value::as_str)) {
-            (Some(rev), _) => rev.write_json(&mut out),
-            (None, Some(rev)) => write_string(&mut out, &rev),
-            (None, None) => out.extend_from_slice(br#""0-""#),
-        }
-        out.extend_from_slice(br#","error":"not_implemented","reason":"all_or_nothing is not supported"}"#);
-    }
-    out.push(b']');
+    let mut out = Vec::new();
+    write_array(&mut out, rows.iter().zip(docs), |out, (row, doc)| {
+        append_object(out, |object| {
+            let rev = object.string("id", row.id()).name("rev");
+            // The edit of a local document contains no revision.
+            match (row.replaced(), doc.get("_rev").and_then(Value::as_str)) {
+                (Some(replaced), _) => replaced.write_json(rev),
+                (None, Some(given)) => write_string(rev, &given),
+                (None, None) => write_string(rev, "0-"),
+            }
+            object.string("error", "not_implemented").string("reason", "all_or_nothing is not supported");
+        });
+    });
     respond::json(StatusCode::EXPECTATION_FAILED, out)
 }

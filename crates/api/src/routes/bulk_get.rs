@@ -8,7 +8,7 @@ use std::sync::Arc;
 use hyper::header;
 use hyper::{HeaderMap, StatusCode};
 use settee_database::{BODIES_MAX, Bodies, DOCUMENTS_TOGETHER, Database, DocRecord, ReadView, Stored};
-use settee_model::json::{Kind, Value, write_string};
+use settee_model::json::{Kind, Value, append_object, write_string};
 use settee_model::rev_tree::RevTree;
 use settee_model::{DocumentError, IllegalId, Rev};
 use settee_wire::multipart::Writer;
@@ -35,13 +35,11 @@ struct Asked {
     latest: bool,
     shown: Shown,
     policy: Limits,
-    /// Returns an error for documents that the user may not read.
     sees: Sees,
 }
 
 type Sees = Box<dyn Fn(&str) -> Result<(), Error> + Send + Sync>;
 
-/// `POST /{db}/_bulk_get`
 pub(super) async fn get(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_called_json().await?;
@@ -72,7 +70,6 @@ pub(super) async fn get(mut request: Request) -> Answer {
     .await
 }
 
-/// Returns an error for parameters that are valid only for reads of one document.
 fn check_params(query: &Query) -> Result<(), Error> {
     let one = ["open_revs", "new_edits", "w", "rev", "atts_since"];
     match query.pairs().find(|(name, _)| one.contains(name)) {
@@ -81,7 +78,6 @@ fn check_params(query: &Query) -> Result<(), Error> {
     }
 }
 
-/// Returns the multipart type that the client accepts, if it does not accept JSON.
 fn multipart_form(headers: &HeaderMap) -> Option<&'static str> {
     if accept::accepts(headers, "application/json") {
         return None;
@@ -95,7 +91,6 @@ struct Entry<'a> {
     shown: Cow<'a, Shown>,
 }
 
-/// An entry that is answered with an error. The texts are JSON.
 struct Refused {
     id: Vec<u8>,
     rev: Vec<u8>,
@@ -107,7 +102,6 @@ impl Refused {
         Box::new(Self { id: id.to_vec(), rev: rev.to_vec(), error: error.into() })
     }
 
-    /// Creates the error of a revision or document that does not exist.
     fn missing(entry: &Entry<'_>) -> Self {
         let (mut id, mut rev) = (Vec::new(), Vec::new());
         write_string(&mut id, &entry.id);
@@ -115,25 +109,15 @@ impl Refused {
         Self { id, rev, error: Error::not_found("missing") }
     }
 
-    /// Appends the error as the object in a multipart body, without the id.
     fn write_revision(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(br#"{"rev":"#);
-        out.extend_from_slice(&self.rev);
-        out.push(b',');
-        self.error.write_members(out);
-        out.push(b'}');
+        append_object(out, |object| self.error.write_members(object.json("rev", &self.rev)));
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(br#"{"rev":"#);
-        out.extend_from_slice(&self.rev);
-        out.extend_from_slice(br#","reason":"#);
-        write_string(out, &self.error.reason);
-        out.extend_from_slice(br#","id":"#);
-        out.extend_from_slice(&self.id);
-        out.extend_from_slice(br#","error":"#);
-        write_string(out, &self.error.name);
-        out.push(b'}');
+        append_object(out, |object| {
+            object.json("rev", &self.rev).string("reason", &self.error.reason);
+            object.json("id", &self.id).string("error", &self.error.name);
+        });
     }
 }
 
@@ -170,8 +154,7 @@ impl<'a> Entry<'a> {
         Ok(Self { id, rev, shown })
     }
 
-    /// Returns the requested nodes in the order of CouchDB's tree: descending by root, and ascending by branch
-    /// below each.
+    /// The order is that of CouchDB's tree: descending by root, and ascending by branch below each.
     fn nodes(&self, record: &DocRecord, latest: bool) -> Vec<u32> {
         let tree = &record.tree;
         let mut nodes = found(tree, self.rev.as_ref(), latest);
@@ -187,7 +170,6 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Reads the next batch of documents with their requested revisions, if `index` is the start of one.
 fn read_ahead(view: &ReadView, docs: &[Value<'_>], index: usize, latest: bool) -> Result<(), Error> {
     if !index.is_multiple_of(DOCUMENTS_TOGETHER) {
         return Ok(());
@@ -213,7 +195,6 @@ fn read_ahead(view: &ReadView, docs: &[Value<'_>], index: usize, latest: bool) -
     Ok(view.read_bodies_ahead(&stored)?)
 }
 
-/// Returns the node of a revision, the leaves that descend from it, or all leaves.
 fn found(tree: &RevTree<Stored>, rev: Option<&Rev>, latest: bool) -> Vec<u32> {
     match rev {
         None => tree.leaves().collect(),
@@ -276,7 +257,6 @@ fn write_result(output: &mut Output, view: &ReadView, doc: Value<'_>, asked: &As
     Ok(())
 }
 
-/// Appends the only element of a list, and its end.
 fn write_failure(out: &mut Vec<u8>, before: &[u8], refused: &Refused) {
     out.extend_from_slice(before);
     out.extend_from_slice(br#"{"error":"#);
@@ -284,7 +264,7 @@ fn write_failure(out: &mut Vec<u8>, before: &[u8], refused: &Refused) {
     out.extend_from_slice(b"}]}");
 }
 
-/// Sends every revision as a part; a revision with attachments is a nested multipart body.
+/// A revision with attachments is a nested multipart body.
 fn send_parts(
     output: &mut Output,
     view: &ReadView,

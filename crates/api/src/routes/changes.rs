@@ -1,9 +1,8 @@
 //! The changes feed in its four forms.
 //!
 //! Rows are read in batches on threads that may block, and sent through a short channel. A slow client
-//! therefore delays no other client, and a waiting feed is a task without a thread. A batch ends when it
-//! contains enough text, or after a time limit, so that rows are not delayed and the feed of a disconnected
-//! client ends.
+//! therefore delays no other client, and a waiting feed is a task without a thread. A batch ends at the
+//! latest after a time limit, so that rows are not delayed and the feed of a disconnected client ends.
 
 mod filter_runner;
 mod slice;
@@ -36,13 +35,10 @@ use crate::revision::attachments::Text;
 use crate::sequence;
 use crate::{Error, body, bridge, reads, revision};
 
-/// Approximate number of bytes that a live feed reads before it sends them.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// Number of batches that are buffered for a slow client.
 const BATCHES_WAITING: usize = 2;
 
-/// `GET` and `POST /{db}/_changes`
 pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) -> Answer {
     let database = request.database()?;
     let body = if request.head.method == Method::POST { read_body(&mut request).await? } else { None };
@@ -68,7 +64,6 @@ pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) 
     }
 }
 
-/// Reads the body of a POST with the arguments of filters. It may be empty.
 async fn read_body(request: &mut Request) -> Result<Option<Json>, Error> {
     body::require_json(&request.headers)?;
     request.require_body()?;
@@ -115,7 +110,6 @@ async fn normal(
     Ok(response)
 }
 
-/// Answers a normal feed that has a row for most changes.
 async fn all_rows(request: &Request, mut rows: Rows, view: ReadView) -> Answer {
     bridge::stream(request.outward(), move |output| {
         output.text().extend_from_slice(b"{\"results\":[\n");
@@ -146,7 +140,7 @@ async fn all_rows(request: &Request, mut rows: Rows, view: ReadView) -> Answer {
     .await
 }
 
-/// Returns the entity tag of a feed. The start belongs to it because that of a date depends on the recorded times.
+/// The tag contains the start, because that of a date depends on the recorded times.
 fn entity_tag(database: &Database, (update_seq, start): (u64, u64), params: &ChangesParams) -> String {
     let mut hasher = DefaultHasher::new();
     (database.instance(), update_seq, start, format!("{params:?}")).hash(&mut hasher);
@@ -160,15 +154,13 @@ fn write_end(out: &mut Vec<u8>, database: &Database, last_seq: u64, pending: u64
     out.extend_from_slice(format!(",\"pending\":{pending}}}\n\n").as_bytes());
 }
 
-/// Maximum number of documents that are looked up by id. As in CouchDB, more are found by a scan of all
-/// changes.
+/// Maximum number of documents that are looked up by id. As in CouchDB, more are found by a scan of all changes.
 const LOOKUPS_MAX: usize = 100;
 
 struct Rows {
     params: ChangesParams,
     sent: u64,
     since: u64,
-    /// The sequence from which a client continues.
     position: u64,
     /// The last sequence that this scan has read, with or without a row.
     walked: Option<u64>,
@@ -177,12 +169,10 @@ struct Rows {
 }
 
 impl Rows {
-    /// Creates the progress of a feed that starts after the update sequence `since`.
     fn new(params: ChangesParams, since: u64) -> Self {
         Self { params, sent: 0, since, position: since, walked: None, beyond: 0 }
     }
 
-    /// Returns true if the feed may read for a long time without a row.
     fn may_be_silent(&self) -> bool {
         !matches!(self.params.filter, Filter::None)
             && !matches!(&self.params.filter, Filter::DocIds(_) if self.looks_up())
@@ -192,7 +182,6 @@ impl Rows {
         self.params.limit.is_some_and(|limit| self.sent >= limit)
     }
 
-    /// Returns the sequence after which a scan continues.
     fn resumed(&self) -> u64 {
         match (self.params.direction, self.walked) {
             (Direction::Backward, Some(walked)) => walked.saturating_sub(1),
@@ -201,7 +190,6 @@ impl Rows {
         }
     }
 
-    /// Returns true if documents are looked up by id instead of by a scan of all changes.
     fn looks_up(&self) -> bool {
         match &self.params.filter {
             Filter::DocIds(ids) => ids.len() <= LOOKUPS_MAX,
@@ -210,7 +198,7 @@ impl Rows {
         }
     }
 
-    /// Records that all changes were read: the client may skip those that did not pass the filter.
+    /// The client may skip the changes that did not pass the filter.
     fn complete(&mut self, view: &ReadView) -> Result<(), Error> {
         match self.params.direction {
             Direction::Forward => self.position = self.position.max(view.update_seq()?),
@@ -224,7 +212,6 @@ impl Rows {
         Ok(())
     }
 
-    /// Returns the number of changes after those that were read.
     fn pending(&self, view: &ReadView) -> Result<u64, Error> {
         let beyond = |seq| {
             let after = view.changes_after(seq)?;
@@ -288,8 +275,7 @@ impl Rows {
     }
 }
 
-/// Answers a feed that waits for changes, or that may search for a long time. `view` is set if all rows must
-/// be from one snapshot.
+/// `view` is set if all rows must be from one snapshot.
 async fn live(
     request: &Request,
     database: Arc<Database>,
@@ -317,7 +303,6 @@ struct Live {
     node: Arc<Node>,
     database: Arc<Database>,
     rows: Rows,
-    /// The snapshot of all rows, if they must be from one.
     view: Option<ReadView>,
     listener: Listener,
 }
@@ -347,8 +332,7 @@ impl Live {
         self.end().await;
     }
 
-    /// Returns true if the client has received neither a row nor a heartbeat. Before it waits, CouchDB sends a line
-    /// feed then.
+    /// Before an idle feed waits, CouchDB sends a line feed.
     fn is_idle(&self) -> bool {
         let may_wait = match self.rows.params.feed {
             Feed::Normal => false,
@@ -358,8 +342,7 @@ impl Live {
         may_wait && self.rows.sent == 0 && !self.listener.has_sent_text()
     }
 
-    /// Returns true if the feed ends after it has sent all rows. Descending feeds cannot be continued by new
-    /// changes.
+    /// Descending feeds cannot be continued by new changes.
     fn is_over(&self) -> bool {
         let Rows { params, sent, .. } = &self.rows;
         match params.feed {
@@ -431,12 +414,11 @@ impl Live {
                 out.extend_from_slice(format!(",\"pending\":{}}}\n\n", self.rows.beyond).as_bytes());
             }
         }
-        // The feed ends in any case.
         let _ = self.listener.send(out).await;
     }
 }
 
-/// Text of a live feed. Text beyond the size of a batch, which requires attachments, is sent immediately.
+/// Text beyond the size of a batch, which requires attachments, is sent immediately.
 struct Batch {
     text: Vec<u8>,
     pipe: Option<Pipe>,
@@ -464,8 +446,7 @@ impl Text for Batch {
     }
 }
 
-/// Reads rows until there is enough text or the slice is over. Returns the text, and true if more rows may
-/// exist.
+/// Returns the text, and true if more rows may exist.
 fn read_batch(view: &ReadView, rows: &mut Rows, pipe: Option<Pipe>, slice: Slice) -> Result<(Vec<u8>, bool), Error> {
     let filter = rows.params.filter.clone();
     if rows.params.direction == Direction::Backward && rows.walked.is_none() {

@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use settee_auth::Suspect;
 use settee_database::Layout;
-use settee_model::json::{Value, write_array, write_string};
+use settee_model::json::{Value, write_string};
 
 use crate::Error;
 use crate::bridge;
@@ -13,19 +13,14 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::routes::partition::check_place;
 
-/// `GET /_membership`
 pub(super) async fn membership(request: Request) -> Answer {
-    let mut nodes = Vec::new();
-    write_array(&mut nodes, &request.node.nodes.names(), |out, name| write_string(out, name));
-    let mut out = br#"{"all_nodes":"#.to_vec();
-    out.extend_from_slice(&nodes);
-    out.extend_from_slice(br#","cluster_nodes":"#);
-    out.extend_from_slice(&nodes);
-    out.push(b'}');
-    Ok(respond::json(StatusCode::OK, out))
+    let nodes = request.node.nodes.names();
+    Ok(respond::object(StatusCode::OK, |object| {
+        object.strings("all_nodes", nodes.iter()).strings("cluster_nodes", nodes.iter());
+    }))
 }
 
-/// `POST /_node/_local/_failed_logins`: reports of other nodes. Clients are refused.
+/// Accepts reports of other nodes only; clients are refused.
 pub(super) async fn failed_logins(mut request: Request) -> Answer {
     if !is_node(&request.user) {
         return Err(Error::not_found("missing"));
@@ -40,7 +35,6 @@ pub(super) async fn failed_logins(mut request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, br#"{"ok":true}"#.to_vec()))
 }
 
-/// `GET /{db}/_shards`
 pub(super) async fn shards(request: Request) -> Answer {
     let q = request.database()?.q();
     let node = node_name(&request);
@@ -59,7 +53,6 @@ pub(super) async fn shards(request: Request) -> Answer {
     .await
 }
 
-/// `GET /{db}/_shards/{doc}`
 pub(super) async fn shard_of(request: Request) -> Answer {
     let database = request.database()?;
     let id = request.captures.get("doc");
@@ -71,12 +64,12 @@ pub(super) async fn shard_of(request: Request) -> Answer {
     let mut hash = flate2::Crc::new();
     hash.update(hashed.as_bytes());
     let range = Range::around(hash.sum(), database.q());
-    let out = format!(r#"{{"range":"{range}","nodes":[{}]}}"#, node_name(&request));
-    Ok(respond::json(StatusCode::OK, out.into_bytes()))
+    Ok(respond::object(StatusCode::OK, |object| {
+        object.string("range", &range.to_string()).strings("nodes", [&request.node.identity.node]);
+    }))
 }
 
-/// The range of id hashes of a shard: CouchDB divides them into `q` ranges of equal length, except for the
-/// last.
+/// CouchDB divides the hashes of ids into `q` ranges of equal length, except for the last.
 #[derive(PartialEq, Eq)]
 pub(super) struct Range {
     first: u32,
@@ -116,7 +109,7 @@ impl std::fmt::Display for Range {
     }
 }
 
-/// `POST /{db}/_sync_shards`: has no effect, because there are no replicas of shards.
+/// Has no effect, because there are no replicas of shards.
 pub(super) async fn sync_shards(request: Request) -> Answer {
     request.database()?;
     Ok(respond::ok(StatusCode::ACCEPTED))
@@ -167,7 +160,6 @@ mod tests {
         let shards = world.admin("GET /db/_shards", "").await;
         let expected = r#"200 {"shards":{"00000000-7fffffff":["node"],"80000000-ffffffff":["node"]}}"#;
         assert_eq!(shards.line(), expected);
-        // The hash of "a" is e8b7be43.
         let shard = world.admin("GET /db/_shards/a", "").await;
         assert_eq!(shard.line(), r#"200 {"range":"80000000-ffffffff","nodes":["node"]}"#);
     }

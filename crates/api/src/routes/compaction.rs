@@ -11,7 +11,6 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, body, bridge};
 
-/// `POST /{db}/_compact`
 pub(super) async fn database(request: Request, stopping: watch::Receiver<bool>) -> Answer {
     body::require_json(&request.headers)?;
     let database = request.database()?;
@@ -27,7 +26,6 @@ pub(super) async fn database(request: Request, stopping: watch::Receiver<bool>) 
     Ok(respond::ok(StatusCode::ACCEPTED))
 }
 
-/// `POST /{db}/_compact/{ddoc}` and `POST /{db}/_design/{ddoc}/_compact`, its name in CouchDB 1.
 pub(super) async fn view(request: Request) -> Answer {
     body::require_json(&request.headers)?;
     let database = request.database()?;

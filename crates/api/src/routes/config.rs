@@ -2,7 +2,7 @@
 
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
-use settee_model::json::{write_object, write_string};
+use settee_model::json::{append_object, write_array, write_object, write_string};
 use settee_settings::{Applies, Key, Persist, SETTINGS, key::Switch, query_server_config};
 
 use super::server::require_node;
@@ -10,8 +10,7 @@ use crate::Error;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 
-/// Sections of CouchDB 1 and 2 that start programs or define the handlers of paths. CVE-2017-12636 made them
-/// read-only over HTTP, and they are here as well.
+/// Sections of CouchDB 1 and 2 that start programs or handle paths; read-only over HTTP since CVE-2017-12636.
 const LOCKED: [&str; 7] = [
     "daemons",
     "os_daemons",
@@ -25,14 +24,11 @@ const LOCKED: [&str; 7] = [
 /// Sections that start programs on this server. Changes over HTTP must be enabled by [`SWITCH`].
 const STARTING_PROGRAMS: [&str; 2] = ["query_servers", "native_query_servers"];
 
-/// This key is never changed over HTTP, because a client that can set it could grant itself the right. It is
-/// set in the file or by the environment of the server.
+/// A client that can set this key could grant itself the right, so only the file and the environment set it.
 static SWITCH: &Key<Switch> = &query_server_config::CONFIGURE_OVER_HTTP;
 
-/// The header that reports when a change takes effect.
 const APPLIES: HeaderName = HeaderName::from_static("x-settee-applies");
 
-/// `GET …/_config`
 pub(super) async fn all(request: Request) -> Answer {
     require_node(&request)?;
     let mut out = Vec::new();
@@ -42,7 +38,6 @@ pub(super) async fn all(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// `GET …/_config/{section}`
 pub(super) async fn section(request: Request) -> Answer {
     require_node(&request)?;
     let mut out = Vec::new();
@@ -50,7 +45,6 @@ pub(super) async fn section(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// `GET …/_config/{section}/{key}`
 pub(super) async fn get(request: Request) -> Answer {
     require_node(&request)?;
     let (section, key) = (request.captures.get("section"), request.captures.get("key"));
@@ -59,7 +53,7 @@ pub(super) async fn get(request: Request) -> Answer {
     Ok(text(&value))
 }
 
-/// `PUT …/_config/{section}/{key}`: the body is a JSON string, the response the old value.
+/// The body is a JSON string, the response the old value.
 pub(super) async fn set(mut request: Request) -> Answer {
     require_changeable(&request)?;
     require_node(&request)?;
@@ -70,11 +64,10 @@ pub(super) async fn set(mut request: Request) -> Answer {
     let (value, persist) = (value.trim().to_owned(), persist(&request));
     let applies = settee_settings::applies(&section, &key);
     let old = crate::bridge::blocking(move || Ok(settings.set(&section, &key, &value, persist)?)).await?;
-    request.node.databases.guard_users_database().await?;
+    request.node.databases.guard_users_database();
     Ok(changed(&old.unwrap_or_default(), applies))
 }
 
-/// `DELETE …/_config/{section}/{key}`
 pub(super) async fn delete(request: Request) -> Answer {
     require_changeable(&request)?;
     require_node(&request)?;
@@ -83,17 +76,17 @@ pub(super) async fn delete(request: Request) -> Answer {
     let persist = persist(&request);
     let applies = settee_settings::applies(&section, &key);
     let old = crate::bridge::blocking(move || Ok(settings.delete(&section, &key, persist)?)).await?;
-    request.node.databases.guard_users_database().await?;
+    request.node.databases.guard_users_database();
     Ok(changed(&old, applies))
 }
 
-/// `POST …/_config/_reload`. Requires a content type that HTML forms cannot send.
+/// Requires a content type that HTML forms cannot send.
 pub(super) async fn reload(request: Request) -> Answer {
     require_node(&request)?;
     crate::body::require_json(&request.headers)?;
     let settings = std::sync::Arc::clone(&request.node.settings);
     crate::bridge::blocking(move || Ok(settings.reload()?)).await?;
-    request.node.databases.guard_users_database().await?;
+    request.node.databases.guard_users_database();
     Ok(respond::ok(StatusCode::OK))
 }
 
@@ -116,31 +109,19 @@ fn require_changeable(request: &Request) -> Result<(), Error> {
     }
 }
 
-/// `GET /_node/{node}/_settings`: all known settings, set or not.
+/// Lists all known settings, set or not.
 pub(super) async fn known(request: Request) -> Answer {
     require_node(&request)?;
-    let mut out = br#"{"settings":["#.to_vec();
     let settings = &*request.node.settings;
-    for (index, setting) in SETTINGS.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        for (name, text) in [("{\"section\":", setting.section), (",\"key\":", setting.key), (",\"doc\":", setting.doc)]
-        {
-            out.extend_from_slice(name.as_bytes());
-            write_string(&mut out, text);
-        }
-        out.extend_from_slice(b",\"default\":");
-        match settings.default_of(setting) {
-            Some(default) => write_string(&mut out, &default),
-            None => out.extend_from_slice(b"null"),
-        }
-        out.extend_from_slice(b",\"applies\":");
-        write_string(&mut out, when(setting.applies));
-        out.push(b'}');
-    }
-    out.extend_from_slice(b"]}");
-    Ok(respond::json(StatusCode::OK, out))
+    Ok(respond::object(StatusCode::OK, |object| {
+        write_array(object.name("settings"), SETTINGS, |out, setting| {
+            append_object(out, |object| {
+                object.string("section", setting.section).string("key", setting.key).string("doc", setting.doc);
+                object.string_or_null("default", settings.default_of(setting).as_deref());
+                object.string("applies", when(setting.applies));
+            });
+        });
+    }))
 }
 
 fn persist(request: &Request) -> Persist {

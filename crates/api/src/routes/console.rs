@@ -21,7 +21,6 @@ use crate::respond::{self, Answer};
 /// One year, the maximum that caches accept. Changed content has another name.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
-/// The caching of the icon: browsers ask for it with each visit.
 const ICON_CACHING: HeaderValue = HeaderValue::from_static("public, max-age=31536000");
 
 /// `GET /_utils/`, and `GET /_utils`, which redirects there because the page contains relative URLs.
@@ -34,7 +33,6 @@ pub(super) async fn index(request: Request) -> Answer {
     Ok(response)
 }
 
-/// `GET /_utils/{*path}`
 pub(super) async fn file(request: Request) -> Answer {
     match request.captures.get("path") {
         // The login page to which browsers are redirected, see `[chttpd_auth] authentication_redirect`.
@@ -76,7 +74,6 @@ fn serve(request: &Request, path: &str) -> Answer {
     Ok(response)
 }
 
-/// Decompresses a file for clients that do not accept gzip, which browsers do.
 fn inflated(file: &File) -> Vec<u8> {
     let mut out = Vec::new();
     GzDecoder::new(file.gzip).read_to_end(&mut out).expect("the build compressed it");

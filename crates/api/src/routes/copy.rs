@@ -17,7 +17,6 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, bridge};
 
-/// `COPY /{db}/{doc}`
 pub(super) async fn copy(request: Request) -> Answer {
     let database = request.database()?;
     let source = doc_id(&request);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hyper::{StatusCode, header};
 use settee_database::{Database, Layout, Work};
 use settee_edge::etag;
-use settee_model::json::{Value, write_array, write_string};
+use settee_model::json::{Value, append_object, write_array, write_string};
 use settee_service::{Security, commits};
 use settee_settings::{chttpd, couchdb};
 
@@ -20,10 +20,8 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, bridge, sequence};
 
-/// The storage engine in CouchDB's responses.
 const ENGINE: &str = "couch";
 
-/// `GET /{db}`
 pub(super) async fn info(request: Request) -> Answer {
     let database = request.database()?;
     let mut out = Vec::new();
@@ -37,39 +35,28 @@ pub(super) async fn info(request: Request) -> Answer {
 
 pub(super) fn write_info(out: &mut Vec<u8>, database: &Arc<Database>) -> Result<(), Error> {
     let info = database.info()?;
-    out.extend_from_slice(
-        format!(r#"{{"instance_start_time":"{}","db_name":"#, database.created_ms() / 1000).as_bytes(),
-    );
-    write_string(out, database.name());
-    out.extend_from_slice(br#","purge_seq":"#);
-    sequence::write(out, database, info.purge_seq);
-    out.extend_from_slice(br#","update_seq":"#);
-    sequence::write(out, database, info.update_seq);
-    let props = match database.layout() {
-        Layout::Whole => "",
-        Layout::Partitioned => r#""partitioned":true"#,
-    };
-    out.extend_from_slice(
-        format!(
-            concat!(
-                r#","sizes":{{"file":{},"external":{},"active":{}}},"props":{{{}}},"doc_del_count":{},"doc_count":{},"#,
-                r#""disk_format_version":8,"compact_running":{},"cluster":{{"q":{},"n":1,"w":1,"r":1}}}}"#
-            ),
-            info.file_bytes,
-            info.external_bytes,
-            info.active_bytes,
-            props,
-            info.doc_del_count,
-            info.doc_count,
-            database.is_compacting(),
-            database.q(),
-        )
-        .as_bytes(),
-    );
+    append_object(out, |object| {
+        object.string("instance_start_time", &(database.created_ms() / 1000).to_string());
+        object.string("db_name", database.name());
+        sequence::write(object.name("purge_seq"), database, info.purge_seq);
+        sequence::write(object.name("update_seq"), database, info.update_seq);
+        object.object("sizes", |sizes| {
+            sizes.value("file", info.file_bytes).value("external", info.external_bytes);
+            sizes.value("active", info.active_bytes);
+        });
+        object.object("props", |props| match database.layout() {
+            Layout::Whole => {}
+            Layout::Partitioned => _ = props.value("partitioned", true),
+        });
+        object.value("doc_del_count", info.doc_del_count).value("doc_count", info.doc_count);
+        object.value("disk_format_version", 8).value("compact_running", database.is_compacting());
+        object.object("cluster", |cluster| {
+            cluster.value("q", database.q()).value("n", 1).value("w", 1).value("r", 1);
+        });
+    });
     Ok(())
 }
 
-/// `PUT /{db}`
 pub(super) async fn create(request: Request) -> Answer {
     let shape = Shape::of(&request.query, &request.node)?;
     let name = request.captures.get("db").to_owned();
@@ -78,17 +65,16 @@ pub(super) async fn create(request: Request) -> Answer {
     }
     let node = Arc::clone(&request.node);
     let created = name.clone();
-    bridge::blocking(move || Ok(node.databases.create_as(&created, shape.layout, shape.q)?)).await?;
+    bridge::blocking(move || Ok(node.databases.create_empty(&created, shape.layout, shape.q)?)).await?;
+    request.node.databases.add_rules_later(&name);
     let mut response = respond::ok(StatusCode::CREATED);
     let location = request.absolute(&format!("/{}", encode_path(&name)));
     respond::set(response.headers_mut(), header::LOCATION, &location);
     Ok(response)
 }
 
-/// Last segments of the names of system databases.
 const SYSTEM_NAMES: [&str; 6] = ["_dbs", "_global_changes", "_metadata", "_nodes", "_replicator", "_users"];
 
-/// Returns true if a database with this name is a system database, also under a prefix.
 fn is_system_name(name: &str) -> bool {
     SYSTEM_NAMES.contains(&name.rsplit('/').next().unwrap_or_default())
 }
@@ -142,7 +128,6 @@ fn is_placement(text: &str) -> bool {
     !text.is_empty() && rules().all(is_rule)
 }
 
-/// `DELETE /{db}`
 pub(super) async fn delete(request: Request) -> Answer {
     if request.query.get("rev").is_some() {
         return Err(Error::bad_request(
@@ -155,7 +140,6 @@ pub(super) async fn delete(request: Request) -> Answer {
     Ok(respond::ok(StatusCode::OK))
 }
 
-/// `GET /_all_dbs`
 pub(super) async fn all(request: Request) -> Answer {
     let params = list_params(&request)?;
     let node = Arc::clone(&request.node);
@@ -171,15 +155,14 @@ pub(super) async fn all(request: Request) -> Answer {
     Ok(response)
 }
 
-/// Returns the parameters of a list of databases. CouchDB treats it as a list of documents without partitions,
-/// but a single element of `keys` is `key`, as in a view.
+/// CouchDB reads these as for documents without partitions, but a single element of `keys` is `key`, as in a view.
 fn list_params(request: &Request) -> Result<ViewParams, Error> {
     let mut params = ViewParams::from_query(&request.query, Source::View)?;
     params.check(ViewKind::Documents(Layout::Whole), request.node.settings.as_ref())?;
     Ok(params)
 }
 
-/// Returns the selected `names`, which must be sorted, in the requested order.
+/// `names` must be sorted.
 fn select(mut names: Vec<String>, params: &ViewParams) -> Vec<String> {
     if let Some(keys) = params.key_list() {
         let keys = all_docs::asked(params, &keys).iter().filter_map(|key| key.value().as_str());
@@ -201,7 +184,6 @@ fn json_string(text: &str) -> Vec<u8> {
     out
 }
 
-/// `GET /_dbs_info`
 pub(super) async fn info_of_range(request: Request) -> Answer {
     let params = list_params(&request)?;
     let node = Arc::clone(&request.node);
@@ -214,7 +196,6 @@ pub(super) async fn info_of_range(request: Request) -> Answer {
     .await
 }
 
-/// `POST /_dbs_info`
 pub(super) async fn info_of_keys(mut request: Request) -> Answer {
     let body = request.read_called_json().await?;
     if !body.value().is_object() {
@@ -231,13 +212,11 @@ pub(super) async fn info_of_keys(mut request: Request) -> Answer {
     let node = Arc::clone(&request.node);
     bridge::stream(request.outward(), move |output| {
         let keys = body.value().get("keys").into_iter().flat_map(Value::elements);
-        // A key that is not a string names no database.
         write_infos(output.text(), &node.catalog, keys.map(|key| (key.raw(), key.as_str())))
     })
     .await
 }
 
-/// Appends information on databases, each with the JSON text of its key.
 fn write_infos<'k>(
     out: &mut Vec<u8>,
     catalog: &settee_database::Catalog,
@@ -263,14 +242,12 @@ fn write_infos<'k>(
     Ok(())
 }
 
-/// `GET /{db}/_security`
 pub(super) async fn security(request: Request) -> Answer {
     let database = request.database()?;
     let security = bridge::blocking(move || Ok(settee_service::security(&database)?)).await?;
     Ok(respond::json(StatusCode::OK, security.into_bytes()))
 }
 
-/// `PUT /{db}/_security`
 pub(super) async fn set_security(mut request: Request) -> Answer {
     let database = request.database()?;
     if request.node.users.is_users_db(database.name())
@@ -283,14 +260,12 @@ pub(super) async fn set_security(mut request: Request) -> Answer {
     Ok(respond::ok(StatusCode::OK))
 }
 
-/// `GET /{db}/_revs_limit`
 pub(super) async fn revs_limit(request: Request) -> Answer {
     let database = request.database()?;
     let limit = bridge::blocking(move || Ok(database.revs_limit()?)).await?;
     Ok(respond::json(StatusCode::OK, limit.to_string().into_bytes()))
 }
 
-/// `PUT /{db}/_revs_limit`
 pub(super) async fn set_revs_limit(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_json().await?;
@@ -300,10 +275,12 @@ pub(super) async fn set_revs_limit(mut request: Request) -> Answer {
     Ok(respond::ok(StatusCode::OK))
 }
 
-/// `POST /{db}/_ensure_full_commit`: has no effect, because every acknowledged write is durable.
+/// Has no effect, because every acknowledged write is durable.
 pub(super) async fn ensure_full_commit(request: Request) -> Answer {
     crate::body::require_json(&request.headers)?;
     let database = request.database()?;
-    let out = format!(r#"{{"ok":true,"instance_start_time":"{}"}}"#, database.created_ms() / 1000);
-    Ok(respond::json(StatusCode::CREATED, out.into_bytes()))
+    let created_s = (database.created_ms() / 1000).to_string();
+    Ok(respond::object(StatusCode::CREATED, |object| {
+        object.value("ok", true).string("instance_start_time", &created_s);
+    }))
 }

@@ -1,10 +1,9 @@
-//! Events of databases: `_db_updates`, read from the database `_global_changes`. Without that database the
-//! resource does not exist.
+//! `_db_updates`: events of databases, read from `_global_changes`. Without that database it does not exist.
 
 use std::sync::Arc;
 
 use settee_database::{Database, Direction, GLOBAL_CHANGES, Happened};
-use settee_model::json::write_string;
+use settee_model::json::append_object;
 use settee_settings::chttpd;
 use tokio::sync::watch;
 
@@ -15,7 +14,6 @@ use crate::respond::{self, Answer};
 use crate::sequence;
 use crate::{Error, bridge};
 
-/// Number of pieces that are buffered for a slow client.
 const PIECES_WAITING: usize = 2;
 
 const PIECE_BYTES: usize = 64 << 10;
@@ -23,7 +21,6 @@ const PIECE_BYTES: usize = 64 << 10;
 /// Maximum number of changes in a piece, because those of deleted databases have no row.
 const PIECE_CHANGES: usize = 10_000;
 
-/// `GET /_db_updates`
 pub(super) async fn feed(request: Request, stopping: watch::Receiver<bool>) -> Answer {
     let database = request.node.database(GLOBAL_CHANGES)?;
     let timeout_ms = chttpd::CHANGES_TIMEOUT.of(&*request.node.settings);
@@ -55,7 +52,6 @@ impl Rows {
         self.limit.is_some_and(|limit| self.sent >= limit)
     }
 
-    /// Returns the sequence after which a scan continues.
     fn resumed(&self) -> u64 {
         match self.direction {
             Direction::Backward if self.sent > 0 => self.position.saturating_sub(1),
@@ -63,7 +59,7 @@ impl Rows {
         }
     }
 
-    /// Reads rows until there is enough text. Returns the text, and true if more rows may exist.
+    /// Returns the text, and true if more rows may exist.
     fn read(&mut self, database: &Arc<Database>) -> Result<(Vec<u8>, bool), Error> {
         let view = database.read()?;
         let mut changes = view.changes(self.resumed(), self.direction)?;
@@ -91,11 +87,10 @@ impl Rows {
             Feed::Normal | Feed::Longpoll | Feed::Continuous => b"",
         };
         out.extend_from_slice(separator);
-        out.extend_from_slice(b"{\"db_name\":");
-        write_string(out, name);
-        out.extend_from_slice(format!(",\"type\":\"{}\",\"seq\":", happened.name()).as_bytes());
-        sequence::write(out, database, self.position);
-        out.push(b'}');
+        append_object(out, |object| {
+            object.string("db_name", name).string("type", happened.name());
+            sequence::write(object.name("seq"), database, self.position);
+        });
         match self.feed {
             Feed::Continuous => out.push(b'\n'),
             Feed::EventSource => {
@@ -149,7 +144,6 @@ impl Live {
             sequence::write(&mut out, &self.database, self.rows.position);
             // As in `_changes`, the second line feed is that of CouchDB's chunked answers.
             out.extend_from_slice(b"}\n\n");
-            // The feed ends in any case.
             let _ = self.listener.send(out).await;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use settee_database::{Database, EditMode, Layout};
+use settee_database::{Database, DocUpdate, EditMode, Layout};
 use settee_design::{CompileError, DesignDocument, Language, Limits, MapSource, validate_members, with_lucene_version};
 use settee_model::Document;
 use settee_model::json::Json;
@@ -11,8 +11,7 @@ use settee_model::json::Json;
 use crate::node::Node;
 use crate::{Error, bridge};
 
-/// Returns an error if members have wrong types or functions do not compile. As in CouchDB an unsupported
-/// language is accepted and reported by queries of its views.
+/// As in CouchDB an unsupported language is accepted, and queries of its views report it.
 pub(crate) async fn validate(node: &Arc<Node>, database: &Database, body: &Json) -> Result<(), Error> {
     let invalid = |reason: String| Error::new(StatusCode::BAD_REQUEST, "invalid_design_doc", reason);
     validate_members(body.value()).map_err(|member| invalid(member.to_string()))?;
@@ -36,6 +35,19 @@ pub(crate) async fn validate(node: &Arc<Node>, database: &Database, body: &Json)
     }
     design.embed_modules(|_| Ok::<_, Error>(None))?;
     bridge::blocking(move || compile(language.as_ref(), &design)).await
+}
+
+/// CouchDB neither authorizes nor validates a stored revision.
+pub(super) async fn is_stored(database: &Arc<Database>, update: &DocUpdate, mode: EditMode) -> Result<bool, Error> {
+    let EditMode::Replicated = mode else { return Ok(false) };
+    let Some(rev) = update.path().first().cloned() else { return Ok(false) };
+    let (database, id) = (Arc::clone(database), update.id().to_owned());
+    bridge::blocking(move || {
+        let record = database.read()?.record(&id)?;
+        let found = record.as_ref().and_then(|record| Some(record.tree.node(record.tree.find(&rev)?)));
+        Ok(found.is_some_and(|node| node.value.is_some()))
+    })
+    .await
 }
 
 /// Adds CouchDB's additional members to a new design document.

@@ -37,7 +37,6 @@ pub(super) fn doc_id(request: &Request) -> String {
 /// Size beyond which documents are read with a memory reservation, and without blocking short reads.
 const LARGE_BYTES: usize = 64 << 10;
 
-/// `GET /{db}/{doc}`
 pub(super) async fn get(request: Request) -> Answer {
     let database = request.database()?;
     let id = doc_id(&request);
@@ -88,12 +87,10 @@ pub(super) async fn get(request: Request) -> Answer {
     Ok(response)
 }
 
-/// Returns the boundaries of a list and of its nested parts.
 pub(super) fn boundaries(request: &Request) -> [String; 2] {
     [request.node.uuid(), request.node.uuid()]
 }
 
-/// Returns the revision to read, and its optional members.
 fn choose(record: &DocRecord, params: &DocParams) -> Result<(u32, Extras), Error> {
     let winner = record.tree.winner(is_deleted).ok_or_else(|| Error::not_found("missing"))?;
     match &params.which {
@@ -112,13 +109,12 @@ fn choose(record: &DocRecord, params: &DocParams) -> Result<(u32, Extras), Error
     }
 }
 
-/// A revision as a whole response, or its size if it exceeds the reserved memory.
 enum One {
     Answer(Response),
     Larger(usize),
 }
 
-/// Answers with one revision as a whole response. The argument of `read` is the maximum size.
+/// The argument of `read` is the maximum size.
 async fn plain(request: &Request, read: Arc<dyn Fn(usize) -> Result<One, Error> + Send + Sync>) -> Answer {
     let small = Arc::clone(&read);
     let mut found = bridge::blocking(move || small(LARGE_BYTES)).await?;
@@ -156,7 +152,6 @@ fn one(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>, bytes
     }
 }
 
-/// Writes one revision with attachment data: inline, or in parts after it if there is a `boundary`.
 fn one_with_attachments(
     output: &mut Output,
     view: &ReadView,
@@ -181,6 +176,7 @@ fn one_with_attachments(
     let related = boundary.map(|boundary| Related::read(view, id, &record, node, extras, shown, boundary));
     match related.transpose()?.flatten().filter(Related::has_parts) {
         Some(related) => {
+            headers.remove(header::CACHE_CONTROL);
             respond::set(&mut headers, header::CONTENT_TYPE, &related.content_type());
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(related.length()));
             output.set_head(Head::new(StatusCode::OK, headers));
@@ -199,7 +195,7 @@ fn is_deleted(stored: &Stored) -> bool {
     stored.deleted
 }
 
-/// Returns the document of `open_revs`, or an empty one if the revisions are named and it does not exist.
+/// Returns an empty document if the revisions are named and the document does not exist.
 fn opened(view: &ReadView, id: &str, open: &OpenRevs) -> Result<Arc<DocRecord>, Error> {
     match (view.record(id)?, open) {
         (Some(record), _) => Ok(record),
@@ -244,7 +240,6 @@ fn write_open_revs(
     Ok(())
 }
 
-/// Sends several revisions as parts, with their attachments as nested parts.
 fn send_open_revs(
     output: &mut Output,
     view: &ReadView,
@@ -312,7 +307,7 @@ pub(super) fn is_local(id: &str) -> bool {
     id.starts_with("_local/")
 }
 
-/// Answers with a local document. Its only revision cannot be requested.
+/// The only revision of a local document cannot be requested.
 fn local(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>) -> Answer {
     let found = if matches!(params.which, Which::Winner { .. }) { view.local(id)? } else { None };
     let local = found.ok_or_else(|| Error::not_found("missing"))?;
@@ -332,8 +327,7 @@ pub(super) fn local_rev(local: &LocalDocument) -> Rev {
     Rev::new(0, RevHash::from_bytes(local.rev.to_string().as_bytes()))
 }
 
-/// Returns the entity tag of a local document. It contains the body, because unlike other revisions `0-1` does
-/// not identify a body.
+/// The tag contains the body, because unlike other revisions `0-1` does not identify a body.
 pub(super) fn local_tag(rev: &Rev, body: &Json) -> String {
     let hash = RevisionHasher::default().hash(false, Some(rev), body.value(), &[]);
     format!("\"{}\"", RevHash::from(hash))

@@ -20,7 +20,6 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, body};
 
-/// `POST /{db}/{doc}`
 pub(super) async fn post(mut request: Request) -> Answer {
     let database = request.database()?;
     require_own_referer(&request)?;
@@ -60,7 +59,6 @@ pub(super) async fn post(mut request: Request) -> Answer {
     Ok(response)
 }
 
-/// Refuses forms of pages of other hosts.
 fn require_own_referer(request: &Request) -> Result<(), Error> {
     let referer = request.header(header::REFERER).ok_or_else(|| Error::bad_request("Referer header required."))?;
     let host = referer.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());

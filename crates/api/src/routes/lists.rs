@@ -1,7 +1,6 @@
 //! `_list`: a design function transforms the rows of a view or of `_all_docs` into a response.
 //!
-//! Rows are passed to the function in batches while the query runs, and its output is sent while it runs.
-//! Neither the rows nor the response are held in memory as a whole.
+//! Rows and output are streamed, so that neither the rows nor the response are held in memory as a whole.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use settee_database::{DOCUMENTS_TOGETHER, Database, Direction, Head as DocHead, 
 use settee_design::{
     CallError, Cancellation, DesignDocument, DesignProgram, ListSession, ListSink, ListState, MoreRows,
 };
-use settee_model::json::{Json, Value};
+use settee_model::json::{self, Json, Value, append_object};
 use settee_views::{Answer as Answered, Header, MapRow, ReduceRow, RowSink, Stale};
 
 use super::all_docs::{bodies, direction, id_range, write_row};
@@ -30,13 +29,11 @@ use settee_service::Functions;
 
 const BATCH_BYTES: usize = 64 << 10;
 
-/// `GET _list/{function}/{view}` and `GET _list/{function}/{other}/{view}`
 pub(super) async fn get(mut request: Request) -> Answer {
     let body = request.read_body().await?;
     run(request, None, &body).await
 }
 
-/// `POST` on the same paths; the body may contain `keys` and other parameters.
 pub(super) async fn post(mut request: Request) -> Answer {
     body::require_json(&request.headers)?;
     request.require_body()?;
@@ -45,7 +42,6 @@ pub(super) async fn post(mut request: Request) -> Answer {
     run(request, Some(parsed), &body).await
 }
 
-/// `_list` without a function or a view.
 pub(super) async fn invalid_path(request: Request) -> Answer {
     request.database()?;
     Err(Error::new(StatusCode::NOT_FOUND, "list_error", "Invalid path."))
@@ -102,9 +98,7 @@ async fn run(request: Request, posted: Option<Json>, body: &[u8]) -> Answer {
 
 enum Stage<'a> {
     Before(&'a mut dyn DesignProgram),
-    /// Waiting for rows.
     Running(Box<dyn ListSession + 'a>),
-    /// Finished.
     After,
 }
 
@@ -139,7 +133,7 @@ impl List<'_> {
         let total = view.counts()?.0;
         match self.params.key_list() {
             Some(keys) => {
-                self.start(format!("{{\"total_rows\":{total},\"offset\":null}}").as_bytes())?;
+                self.start(&json::object(|object| _ = object.value("total_rows", total).json("offset", b"null")))?;
                 self.rows_of_keys(view, &keys)?;
             }
             None => self.rows_of_range(view, total)?,
@@ -156,7 +150,8 @@ impl List<'_> {
                 None => 0,
             },
         };
-        self.start(&head_of(total, before.saturating_add(self.params.skip).min(total)))?;
+        let offset = before.saturating_add(self.params.skip).min(total);
+        self.start(&json::object(|object| _ = object.value("total_rows", total).value("offset", offset)))?;
         let mut rows = view.all_docs(&range, direction)?;
         rows.skip(self.params.skip)?;
         let mut left = self.params.limit.unwrap_or(u64::MAX);
@@ -193,9 +188,9 @@ impl List<'_> {
                 (Some(id), Some(head)) => self.document_row(view, &id, &head)?,
                 _ => {
                     // CouchDB passes functions the representation of its internal row for a missing key.
-                    self.rows.extend_from_slice(b"{\"id\":\"error\",\"key\":");
-                    self.rows.extend_from_slice(key.as_bytes());
-                    self.rows.extend_from_slice(b",\"value\":\"not_found\"}");
+                    append_object(&mut self.rows, |row| {
+                        row.string("id", "error").json("key", key.as_bytes()).string("value", "not_found");
+                    });
                     self.row_done()
                 }
             };
@@ -264,10 +259,6 @@ impl List<'_> {
     }
 }
 
-fn head_of(total_rows: u64, offset: u64) -> Vec<u8> {
-    format!("{{\"total_rows\":{total_rows},\"offset\":{offset}}}").into_bytes()
-}
-
 impl RowSink for List<'_> {
     fn cancellation(&self) -> Cancellation {
         self.output.cancellation().clone()
@@ -278,16 +269,15 @@ impl RowSink for List<'_> {
     }
 
     fn header(&mut self, header: Header) -> ControlFlow<()> {
-        let (mut head, update_seq) = match header {
-            Header::Map { total_rows, offset, update_seq } => (head_of(total_rows, offset), update_seq),
-            Header::Reduce { update_seq } => (b"{}".to_vec(), update_seq),
-        };
-        if self.params.update_seq {
-            head.pop();
-            head.extend_from_slice(if head.len() > 1 { b",\"update_seq\":" } else { b"\"update_seq\":" });
-            sequence::write(&mut head, self.database, update_seq);
-            head.push(b'}');
-        }
+        let head = json::object(|object| {
+            let (Header::Map { update_seq, .. } | Header::Reduce { update_seq }) = header;
+            if let Header::Map { total_rows, offset, .. } = header {
+                object.value("total_rows", total_rows).value("offset", offset);
+            }
+            if self.params.update_seq {
+                sequence::write(object.name("update_seq"), self.database, update_seq);
+            }
+        });
         match self.start(&head) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
@@ -329,7 +319,7 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    /// Returns the result of a call; an invalid response takes precedence.
+    /// An invalid response takes precedence over the result of the call.
     fn check<T>(self, called: Result<T, CallError>) -> Result<T, Error> {
         match self.error {
             Some(error) => Err(error),

@@ -30,13 +30,10 @@ pub(super) struct Listener {
     stopping: watch::Receiver<bool>,
     feed: Feed,
     quiet: Quiet,
-    /// Text before the first rows.
     prefix: &'static [u8],
     /// Completed at the first text, or with an error before that.
     begun: Option<oneshot::Sender<Result<(), Error>>>,
-    /// True if text other than the prefix was sent.
     has_sent_text: bool,
-    /// Time of the last byte.
     sent: Instant,
 }
 
@@ -45,26 +42,22 @@ pub(super) struct Signals {
     pub(super) stopping: watch::Receiver<bool>,
 }
 
-/// The response of a feed: its start or error, then its body.
 pub(super) struct Beginning {
     begun: oneshot::Receiver<Result<(), Error>>,
     receiver: mpsc::Receiver<Result<Bytes, Aborted>>,
 }
 
 pub(super) enum Woken {
-    /// New changes may exist.
     Changed,
     /// The timeout expired, or the server or the database ends.
     End,
-    /// The client has disconnected.
     Gone,
 }
 
 pub(super) struct Gone;
 
 impl Listener {
-    /// Creates the listener of a client and the receiver of its text. At most `pieces` are buffered for a slow
-    /// client.
+    /// At most `pieces` are buffered for a slow client.
     pub(super) fn new(
         account: Arc<Account>,
         signals: Signals,
@@ -95,7 +88,6 @@ impl Listener {
         (listener, Beginning { begun, receiver })
     }
 
-    /// Starts the observation of new changes.
     pub(super) fn mark_unchanged(&mut self) {
         self.progress.mark_unchanged();
     }
@@ -109,12 +101,10 @@ impl Listener {
         &self.account
     }
 
-    /// Returns the channel to the client, for work that sends text itself.
     pub(super) fn sender(&self) -> mpsc::Sender<Result<Bytes, Aborted>> {
         self.sender.clone()
     }
 
-    /// Waits until the client may receive more.
     pub(super) async fn room(&self) -> Result<(), Gone> {
         tokio::select! {
             () = self.account.room() => Ok(()),
@@ -147,8 +137,7 @@ impl Listener {
         }
     }
 
-    /// Waits for `work`, which finds rows, and sends heartbeats. Returns `Gone` and drops the work if the
-    /// client disconnects.
+    /// Sends heartbeats while `work` runs. Returns `Gone` and drops the work if the client disconnects.
     pub(super) async fn during<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Gone> {
         let mut work = pin!(work);
         loop {
@@ -160,13 +149,11 @@ impl Listener {
         }
     }
 
-    /// Sends a heartbeat if one is due.
     pub(super) async fn beat_if_due(&mut self) -> Result<(), Gone> {
         if self.until_beat().is_zero() { self.beat().await } else { Ok(()) }
     }
 
-    /// Returns the time until the next heartbeat of a feed that works. Like CouchDB it uses `timeout` as the
-    /// interval if no heartbeat is requested.
+    /// Like CouchDB, a feed that works uses `timeout` as the interval if no heartbeat is requested.
     fn until_beat(&self) -> Duration {
         let (Quiet::Timeout(pause) | Quiet::Heartbeat(pause)) = self.quiet;
         let longest = if self.feed == Feed::Normal { NORMAL_BEAT } else { Duration::MAX };
@@ -178,7 +165,7 @@ impl Listener {
         self.send(beat.to_vec()).await
     }
 
-    /// Sends text. The first text is preceded by the head of the response and the prefix.
+    /// The first text is preceded by the head of the response and the prefix.
     pub(super) async fn send(&mut self, text: Vec<u8>) -> Result<(), Gone> {
         if let Some(begun) = self.begun.take() {
             begun.send(Ok(())).map_err(|_| Gone)?;
@@ -193,8 +180,7 @@ impl Listener {
         self.sender.send(Ok(self.account.unsent(Bytes::from(whole)))).await.map_err(|_| Gone)
     }
 
-    /// Ends a feed with an error: as the response if nothing was sent yet, otherwise by aborting the
-    /// connection.
+    /// The error is the response if nothing was sent yet; otherwise the connection is aborted.
     pub(super) async fn fail(mut self, error: Error) {
         if let Some(begun) = self.begun.take() {
             // The client may have disconnected.
@@ -207,8 +193,7 @@ impl Listener {
 }
 
 impl Beginning {
-    /// Waits until the feed has something to send, and returns its body. Returns the error with which the feed ended
-    /// before.
+    /// Waits for the first text. Returns the error if the feed ended before.
     pub(super) async fn body(self) -> Result<mpsc::Receiver<Result<Bytes, Aborted>>, Error> {
         self.begun.await.unwrap_or_else(|_| Err(Error::internal("the feed did not start")))?;
         Ok(self.receiver)

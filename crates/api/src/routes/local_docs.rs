@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use settee_database::{LocalDocument, ReadView};
 use settee_edge::bridge::Output;
-use settee_model::json::{Json, write_string};
+use settee_model::json::{Json, append_object};
 
 use super::all_docs::{asked, direction, id_range};
 use super::documents::write_local;
@@ -17,30 +17,25 @@ use crate::respond::Answer;
 
 pub(super) const PREFIX: &str = "_local/";
 
-/// Prefixes of CouchDB's internal checkpoints, which are part of migrated databases and listed only on
-/// request.
+/// Prefixes of CouchDB's internal checkpoints in migrated databases, which are listed only on request.
 const SYSTEM: [&str; 2] = ["_local/shard-sync-", "_local/purge-"];
 
-/// `GET /{db}/_local_docs`
 pub(super) async fn get(request: Request) -> Answer {
     let params = ViewParams::from_query(&request.query, Source::Documents)?;
     list(&request, Queries::one(params)).await
 }
 
-/// `POST /{db}/_local_docs`
 pub(super) async fn post(mut request: Request) -> Answer {
     let body = request.read_called_json().await?;
     let params = ViewParams::from_body(body.value(), &request.query, Source::Documents)?;
     list(&request, Queries::one(params)).await
 }
 
-/// `/{db}/_local`, without the id of a local document.
 pub(super) async fn no_id(request: Request) -> Answer {
     request.database()?;
     Err(Error::bad_request("Invalid _local document id."))
 }
 
-/// `POST /{db}/_local_docs/queries`
 pub(super) async fn queries(mut request: Request) -> Answer {
     let queries = Queries::parse(&request.read_called_json().await?, &request.query)?;
     list(&request, queries).await
@@ -78,7 +73,7 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Writes the rows of keys. Keys that are not ids of local documents have no rows.
+    /// Keys that are not ids of local documents have no rows.
     fn by_keys(&mut self, view: &ReadView, keys: &[Json]) -> Result<ControlFlow<()>, Error> {
         for key in keys {
             let Some(id) = key.value().as_str().filter(|id| id.starts_with(PREFIX)) else { continue };
@@ -87,10 +82,9 @@ impl Rows<'_> {
             match local {
                 Some(local) => write_row(self.output.text(), &id, &local, self.params),
                 None => {
-                    let out = self.output.text();
-                    out.extend_from_slice(br#"{"key":"#);
-                    out.extend_from_slice(key.as_bytes());
-                    out.extend_from_slice(br#","error":"not_found"}"#);
+                    append_object(self.output.text(), |row| {
+                        row.json("key", key.as_bytes()).string("error", "not_found");
+                    });
                 }
             }
             if self.output.row_done().is_break() {
@@ -128,14 +122,11 @@ impl Rows<'_> {
 }
 
 pub(super) fn write_row(out: &mut Vec<u8>, id: &str, local: &LocalDocument, params: &ViewParams) {
-    for name in ["{\"id\":", ",\"key\":"] {
-        out.extend_from_slice(name.as_bytes());
-        write_string(out, id);
-    }
-    out.extend_from_slice(format!(r#","value":{{"rev":"0-{}"}}"#, local.rev).as_bytes());
-    if params.include_docs {
-        out.extend_from_slice(br#","doc":"#);
-        write_local(out, id, local, false);
-    }
-    out.push(b'}');
+    append_object(out, |row| {
+        row.string("id", id).string("key", id);
+        row.object("value", |value| _ = value.string("rev", &format!("0-{}", local.rev)));
+        if params.include_docs {
+            write_local(row.name("doc"), id, local, false);
+        }
+    });
 }

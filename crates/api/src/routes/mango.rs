@@ -9,7 +9,7 @@ use settee_mango::index::edit::{self, NewIndex};
 use settee_mango::{
     DocumentSink, FindOptions, Found, Outcome, Readers, TextSearch, explain as explain_plan, find as find_documents,
 };
-use settee_model::json::{Json, write_string};
+use settee_model::json::{self, Json, write_array, write_string};
 use settee_settings::{dreyfus, nouveau};
 
 use crate::bridge;
@@ -21,7 +21,6 @@ use crate::respond::{self, Answer};
 use crate::searching::Searches;
 use crate::{Error, bridge::blocking};
 
-/// `POST /{db}/_find`, also within a partition
 pub(super) async fn find(mut request: Request) -> Answer {
     let partition = asked_partition(&request);
     let body = read_object(&mut request).await?;
@@ -54,7 +53,6 @@ pub(super) async fn find(mut request: Request) -> Answer {
     .await
 }
 
-/// `POST /{db}/_explain`, also within a partition
 pub(super) async fn explain(mut request: Request) -> Answer {
     let partition = asked_partition(&request);
     let body = read_object(&mut request).await?;
@@ -63,7 +61,6 @@ pub(super) async fn explain(mut request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, text))
 }
 
-/// `GET /{db}/_index`
 pub(super) async fn list(request: Request) -> Answer {
     let (database, search) = (request.database()?, served(&request.node));
     let page = edit::page(request.query.get("limit"), request.query.get("skip")).ok_or_else(|| {
@@ -79,7 +76,7 @@ pub(super) async fn list(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, text))
 }
 
-/// `POST /{db}/_index`: as in CouchDB the definition is validated before the user is authorized.
+/// As in CouchDB the definition is validated before the user is authorized.
 pub(super) async fn create(mut request: Request) -> Answer {
     let body = read_object(&mut request).await?;
     let (database, search) = (request.database()?, served(&request.node));
@@ -87,15 +84,12 @@ pub(super) async fn create(mut request: Request) -> Answer {
     request.require_database_admin().await?;
     let created = blocking(move || Ok(edit::create(&database, &index)?)).await?;
     let result = if created.existed { "exists" } else { "created" };
-    let mut out = format!("{{\"result\":\"{result}\",\"id\":").into_bytes();
-    write_string(&mut out, &created.id);
-    out.extend_from_slice(b",\"name\":");
-    write_string(&mut out, &created.name);
-    out.push(b'}');
-    Ok(respond::json(StatusCode::OK, out))
+    Ok(respond::object(StatusCode::OK, |object| {
+        object.string("result", result).string("id", &created.id).string("name", &created.name);
+    }))
 }
 
-/// `DELETE /{db}/_index/{ddoc}/{type}/{name}`; the prefix of the design document is optional.
+/// The prefix of the design document is optional.
 pub(super) async fn delete(request: Request) -> Answer {
     let (database, search) = (request.database()?, served(&request.node));
     let part = |name: &str| request.captures.get(name).to_owned();
@@ -104,13 +98,11 @@ pub(super) async fn delete(request: Request) -> Answer {
     Ok(respond::ok(StatusCode::OK))
 }
 
-/// Paths below `_index` that are not resources.
 pub(super) async fn no_index(request: Request) -> Answer {
     request.database()?;
     Err(Error::not_found("missing"))
 }
 
-/// `POST /{db}/_index/_bulk_delete`
 pub(super) async fn bulk_delete(mut request: Request) -> Answer {
     let body = read_object(&mut request).await?;
     let (database, search) = (request.database()?, served(&request.node));
@@ -118,26 +110,23 @@ pub(super) async fn bulk_delete(mut request: Request) -> Answer {
     let text = blocking(move || {
         let (mut success, mut fail) = (Vec::new(), Vec::new());
         for id in ids {
-            let (list, rest) = match edit::delete_all_of(&database, search, &id).map_err(Error::from) {
-                Ok(()) => (&mut success, b",\"ok\":true}".to_vec()),
+            match edit::delete_all_of(&database, search, &id).map_err(Error::from) {
+                Ok(()) => success.push(json::object(|object| _ = object.string("id", &id).value("ok", true))),
                 Err(error) => {
-                    let mut rest = b",\"error\":".to_vec();
-                    write_string(&mut rest, &error.name);
-                    rest.push(b'}');
-                    (&mut fail, rest)
+                    fail.push(json::object(|object| _ = object.string("id", &id).string("error", &error.name)));
                 }
-            };
-            list.extend_from_slice(if list.is_empty() { b"{\"id\":" } else { b",{\"id\":" });
-            write_string(list, &id);
-            list.extend_from_slice(&rest);
+            }
         }
-        Ok([b"{\"success\":[".as_slice(), &success, b"],\"fail\":[", &fail, b"]}"].concat())
+        Ok(json::object(|object| {
+            for (name, list) in [("success", &success), ("fail", &fail)] {
+                write_array(object.name(name), list, |out, item| out.extend_from_slice(item));
+            }
+        }))
     })
     .await?;
     Ok(respond::json(StatusCode::OK, text))
 }
 
-/// Returns the enabled types of text indexes.
 fn served(node: &Node) -> TextSearch {
     let settings = node.settings.as_ref();
     TextSearch { text: dreyfus::ENABLE.of(settings), nouveau: nouveau::ENABLE.of(settings) }

@@ -77,12 +77,14 @@ pub(crate) fn router(shutdown: &Shutdown) -> Router {
 
 fn server_resources() -> Vec<Resource> {
     let setup = |path| Resource::new(path, "GET,POST").get(ServerAdmin, setup::state).post(ServerAdmin, setup::run);
-    let nouveau_analyze = |path| Resource::new(path, "POST").post(ServerAdmin, search::nouveau::analyze).takes(Lists);
+    let nouveau_analyze =
+        |path| Resource::new(path, "POST").post(ServerAdmin, search::nouveau::analyze).takes(Lists).reads();
     let search_analyze = |path| {
         Resource::new(path, "GET,POST")
             .get(ServerAdmin, search::clouseau::get_analysis)
             .post(ServerAdmin, search::clouseau::post_analysis)
             .takes(Lists)
+            .reads()
     };
     // CouchDB ignores the further segments of many of these paths.
     let mut resources = vec![
@@ -92,17 +94,18 @@ fn server_resources() -> Vec<Resource> {
         Resource::new("/_utils", "GET,HEAD").get(Anyone, console::index),
         Resource::new("/_utils/{*path}", "GET,HEAD").get(Anyone, console::file),
         Resource::new("/favicon.ico", "GET,HEAD").get(Anyone, console::icon),
-        // CouchDB ignores further segments.
         Resource::new("/favicon.ico/{*rest}", "GET,HEAD").get(Anyone, console::icon),
         Resource::new("/_all_dbs", "GET,HEAD").get(ListDatabases, databases::all),
         Resource::new("/_all_dbs/{*rest}", "GET,HEAD").get(ListDatabases, server::nothing),
         Resource::new("/_dbs_info/{*rest}", "GET,HEAD,POST")
             .get(ListDatabases, server::nothing)
-            .post(ListDatabases, server::nothing),
+            .post(ListDatabases, server::nothing)
+            .reads(),
         Resource::new("/_dbs_info", "GET,HEAD,POST")
             .get(ListDatabases, databases::info_of_range)
             .post(ListDatabases, databases::info_of_keys)
-            .takes(Lists),
+            .takes(Lists)
+            .reads(),
         Resource::new("/_session", "GET,HEAD,POST,DELETE")
             .get(Anyone, session::get)
             .post(Anyone, session::post)
@@ -137,7 +140,6 @@ fn server_resources() -> Vec<Resource> {
     resources
 }
 
-/// Returns the resources for operators, under the current paths and those of CouchDB 1.
 fn operation_resources() -> Vec<Resource> {
     vec![
         Resource::new("/_node/{node}/_stats", "GET").get(Metrics, stats::stats_of_node),
@@ -172,7 +174,6 @@ fn reshard_resources() -> Vec<Resource> {
     ]
 }
 
-/// Returns the resources of the configuration, under the current path or that of CouchDB 1.
 fn config_resources(base: &'static str) -> Vec<Resource> {
     let [reload, section, key, below] = match base {
         "/_config" => {
@@ -212,48 +213,53 @@ fn database_resources(shutdown: &Shutdown) -> Vec<Resource> {
         Resource::new("/{db}/_all_docs", "GET,HEAD,POST")
             .get(Member, all_docs::get)
             .post(Member, all_docs::post)
-            .takes(Lists),
-        Resource::new("/{db}/_all_docs/queries", "POST").post(Member, all_docs::queries).takes(Lists),
+            .takes(Lists)
+            .reads(),
+        Resource::new("/{db}/_all_docs/queries", "POST").post(Member, all_docs::queries).takes(Lists).reads(),
         Resource::new("/{db}/_design_docs", "GET,HEAD,POST")
             .get(Member, all_docs::get_design)
             .post(Member, all_docs::post_design)
-            .takes(Lists),
-        Resource::new("/{db}/_design_docs/queries", "POST").post(Member, all_docs::queries_design).takes(Lists),
+            .takes(Lists)
+            .reads(),
+        Resource::new("/{db}/_design_docs/queries", "POST").post(Member, all_docs::queries_design).takes(Lists).reads(),
         Resource::new("/{db}/_local_docs", "GET,HEAD,POST")
             .get(Member, local_docs::get)
             .post(Member, local_docs::post)
-            .takes(Lists),
-        Resource::new("/{db}/_local_docs/queries", "POST").post(Member, local_docs::queries).takes(Lists),
+            .takes(Lists)
+            .reads(),
+        Resource::new("/{db}/_local_docs/queries", "POST").post(Member, local_docs::queries).takes(Lists).reads(),
         Resource::new("/{db}/_bulk_docs", "POST").post(Document, bulk::docs).takes(Documents),
-        Resource::new("/{db}/_bulk_get", "POST").post(Document, bulk_get::get).takes(Lists),
+        Resource::new("/{db}/_bulk_get", "POST").post(Document, bulk_get::get).takes(Lists).reads(),
         Resource::new("/{db}/_changes", "GET,POST,HEAD")
             .get(Member, feed(shutdown))
             .post(Member, feed(shutdown))
-            .takes(Lists),
-        // CouchDB ignores further segments.
+            .takes(Lists)
+            .reads(),
         Resource::new("/{db}/_changes/{*rest}", "GET,POST,HEAD")
             .get(Member, feed(shutdown))
             .post(Member, feed(shutdown))
-            .takes(Lists),
-        Resource::new("/{db}/_revs_diff", "POST").post(Member, revs::diff).takes(Lists),
-        Resource::new("/{db}/_missing_revs", "POST").post(Member, revs::missing).takes(Lists),
+            .takes(Lists)
+            .reads(),
+        Resource::new("/{db}/_revs_diff", "POST").post(Member, revs::diff).takes(Lists).reads(),
+        Resource::new("/{db}/_missing_revs", "POST").post(Member, revs::missing).takes(Lists).reads(),
         Resource::new("/{db}/_security", "PUT,GET")
             .get(Document, databases::security)
             .put(DatabaseAdmin, databases::set_security),
         Resource::new("/{db}/_revs_limit", "PUT,GET")
             .get(Document, databases::revs_limit)
             .put(DatabaseAdmin, databases::set_revs_limit),
-        Resource::new("/{db}/_ensure_full_commit", "POST").post(Document, databases::ensure_full_commit),
+        Resource::new("/{db}/_ensure_full_commit", "POST").post(Document, databases::ensure_full_commit).reads(),
         Resource::new("/{db}/_shards", "GET").get(Member, cluster::shards),
         Resource::new("/{db}/_shards/{doc}", "GET").get(Member, cluster::shard_of),
-        Resource::new("/{db}/_sync_shards", "POST").post(ServerAdmin, cluster::sync_shards),
+        Resource::new("/{db}/_sync_shards", "POST").post(ServerAdmin, cluster::sync_shards).reads(),
         Resource::new("/{db}/_sync_shards/{*rest}", "POST"),
         Resource::new("/{db}/_temp_view", "POST")
             .post(DatabaseAdmin, views::temp_view)
             .any(Member, views::temp_view_gone)
-            .takes(Lists),
-        Resource::new("/{db}/_temp_view/{*rest}", "POST").any(Member, views::temp_view_gone),
-        Resource::new("/{db}/_view_test", "POST").post(DatabaseAdmin, playground::view_test).takes(Lists),
+            .takes(Lists)
+            .reads(),
+        Resource::new("/{db}/_temp_view/{*rest}", "POST").any(Member, views::temp_view_gone).reads(),
+        Resource::new("/{db}/_view_test", "POST").post(DatabaseAdmin, playground::view_test).takes(Lists).reads(),
         Resource::new("/{db}/_view_cleanup", "POST").post(Maintenance, views::cleanup),
         Resource::new("/{db}/_view_cleanup/{*rest}", "POST").post(Maintenance, views::cleanup),
     ]
@@ -297,7 +303,7 @@ fn replication_resources() -> Vec<Resource> {
     ]
 }
 
-/// Returns the resources of partitions themselves; the router resolves the paths within them.
+/// The router resolves the paths within partitions.
 fn partition_resources() -> Vec<Resource> {
     vec![
         Resource::new("/{db}/_partition", "GET").any(Member, partition::incomplete),
@@ -311,10 +317,10 @@ fn partition_resources() -> Vec<Resource> {
 
 fn mango_resources() -> Vec<Resource> {
     vec![
-        Resource::new("/{db}/_find", "POST").post(Member, mango::find).takes(Lists),
-        Resource::new("/{db}/_find/{*rest}", "POST").post(Member, mango::find).takes(Lists),
-        Resource::new("/{db}/_explain", "POST").post(Member, mango::explain).takes(Lists),
-        Resource::new("/{db}/_explain/{*rest}", "POST").post(Member, mango::explain).takes(Lists),
+        Resource::new("/{db}/_find", "POST").post(Member, mango::find).takes(Lists).reads(),
+        Resource::new("/{db}/_find/{*rest}", "POST").post(Member, mango::find).takes(Lists).reads(),
+        Resource::new("/{db}/_explain", "POST").post(Member, mango::explain).takes(Lists).reads(),
+        Resource::new("/{db}/_explain/{*rest}", "POST").post(Member, mango::explain).takes(Lists).reads(),
         Resource::new("/{db}/_index", "GET,POST").get(Member, mango::list).post(Member, mango::create),
         Resource::new("/{db}/_index/_bulk_delete", "POST").post(DatabaseAdmin, mango::bulk_delete).takes(Lists),
         Resource::new("/{db}/_index/_design/{ddoc}/{type}/{name}", "DELETE").delete(DatabaseAdmin, mango::delete),
@@ -324,7 +330,7 @@ fn mango_resources() -> Vec<Resource> {
 }
 
 fn function_resources() -> Vec<Resource> {
-    let show = |path| Resource::new(path, "GET,HEAD,POST").any(Document, shows::show).takes(Documents);
+    let show = |path| Resource::new(path, "GET,HEAD,POST").any(Document, shows::show).takes(Documents).reads();
     let update = |path| {
         Resource::new(path, "POST,PUT").get(Member, updates::refuse_get).any(Member, updates::update).takes(Documents)
     };
@@ -334,17 +340,20 @@ fn function_resources() -> Vec<Resource> {
             .on(Method::OPTIONS, Member, lists::get)
             .post(Member, lists::post)
             .takes(Documents)
+            .reads()
     };
-    let rewrite =
-        |path| Resource::new(path, "DELETE,GET,HEAD,POST,PUT,COPY").any(Member, rewrites::rewrite).takes(Documents);
+    let rewrite = |path| {
+        Resource::new(path, "DELETE,GET,HEAD,POST,PUT,COPY").any(Member, rewrites::rewrite).takes(Documents).rewrites()
+    };
     let nothing = |path, handler: fn(crate::request::Request) -> InvalidPath| {
-        Resource::new(path, "GET,HEAD,POST").any(Member, handler)
+        Resource::new(path, "GET,HEAD,POST").any(Member, handler).reads()
     };
     let no_list = |path| {
         Resource::new(path, "GET,POST,HEAD")
             .get(Member, lists::invalid_path)
             .on(Method::OPTIONS, Member, lists::invalid_path)
             .post(Member, lists::invalid_path)
+            .reads()
     };
     vec![
         show("/{db}/_design/{ddoc}/_show/{function}"),
@@ -362,12 +371,11 @@ fn function_resources() -> Vec<Resource> {
     ]
 }
 
-/// The response to a path with too few or too many segments.
 type InvalidPath = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// Returns the resources of text search. Disabled features are reported by the handlers.
+/// The handlers report disabled features.
 fn search_resources() -> Vec<Resource> {
-    let nouveau = |path| Resource::new(path, "GET, POST");
+    let nouveau = |path| Resource::new(path, "GET, POST").reads();
     let info = |path| Resource::new(path, "GET");
     vec![
         nouveau("/{db}/_design/{ddoc}/_nouveau/{index}")
@@ -384,7 +392,8 @@ fn search_resources() -> Vec<Resource> {
         Resource::new("/{db}/_design/{ddoc}/_search/{index}", "GET,POST")
             .get(Member, search::clouseau::get)
             .post(Member, search::clouseau::post)
-            .takes(Lists),
+            .takes(Lists)
+            .reads(),
         Resource::new("/{db}/_design/{ddoc}/_search", "GET,POST").any(Member, search::clouseau::incomplete),
         Resource::new("/{db}/_design/{ddoc}/_search/{*path}", "GET,POST").any(Member, search::clouseau::incomplete),
         info("/{db}/_design/{ddoc}/_search_info/{index}").get(Member, search::clouseau::info),
@@ -403,15 +412,20 @@ fn design_resources() -> Vec<Resource> {
         Resource::new("/{db}/_design/{ddoc}/_view/{view}", "GET,POST,HEAD")
             .get(Member, views::get)
             .post(Member, views::post)
-            .takes(Lists),
-        Resource::new("/{db}/_design/{ddoc}/_view/{view}/queries", "POST").post(Member, views::queries).takes(Lists),
+            .takes(Lists)
+            .reads(),
+        Resource::new("/{db}/_design/{ddoc}/_view/{view}/queries", "POST")
+            .post(Member, views::queries)
+            .takes(Lists)
+            .reads(),
         Resource::new("/{db}/_design/{ddoc}/_view", "GET,POST,HEAD"),
         Resource::new("/{db}/_design/{ddoc}/_view/{*path}", "GET,POST,HEAD"),
         Resource::new("/{db}/_design/{ddoc}/_info", "GET").get(Member, views::info),
         Resource::new("/{db}/_design/{ddoc}/_info/{*rest}", "GET").get(Member, server::nothing),
         Resource::new("/{db}/_design/{ddoc}/_build", "GET,POST")
             .get(Maintenance, builds::state)
-            .post(Maintenance, builds::action),
+            .post(Maintenance, builds::action)
+            .reads(),
         Resource::new("/{db}/_design/{ddoc}", DOCUMENT_METHODS)
             .get(Member, documents::get)
             .put(DatabaseAdmin, write::put)

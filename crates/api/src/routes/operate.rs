@@ -11,8 +11,7 @@ use crate::respond::{self, Answer};
 
 const LOG_BYTES: u64 = 1000;
 
-/// `GET /_log?bytes=N&offset=N` and `GET /_node/{node}/_log`. As in CouchDB 1, `offset` is relative to the
-/// start of the last `bytes` of the log.
+/// As in CouchDB 1, `offset` is relative to the start of the last `bytes` of the log.
 pub(super) async fn log(request: Request) -> Answer {
     require_node(&request)?;
     let number = |name: &str, default: u64| match request.query.get(name) {
@@ -28,20 +27,19 @@ pub(super) async fn log(request: Request) -> Answer {
     Ok(respond::whole(StatusCode::OK, "text/plain; charset=utf-8", shown))
 }
 
-/// `POST /_node/{node}/_restart`: restarts the process after open requests have finished.
+/// Restarts the process after open requests have finished.
 pub(super) async fn restart(request: Request) -> Answer {
     require_node(&request)?;
     begin_restart(&request)?;
     Ok(respond::ok(StatusCode::OK))
 }
 
-/// `POST /_restart`
 pub(super) async fn restart_as_version_1(request: Request) -> Answer {
     begin_restart(&request)?;
     Ok(respond::ok(StatusCode::ACCEPTED))
 }
 
-/// Restarts the process. As in CouchDB 1 a content type is required that HTML forms cannot send.
+/// As in CouchDB 1 a content type is required that HTML forms cannot send.
 fn begin_restart(request: &Request) -> Result<(), Error> {
     body::require_json(&request.headers)?;
     tracing::warn!(user = request.user.name.as_deref().unwrap_or("anonymous"), "a restart was requested");

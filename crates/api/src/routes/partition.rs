@@ -2,7 +2,7 @@
 
 use hyper::StatusCode;
 use settee_database::{Database, Layout};
-use settee_model::json::write_string;
+use settee_model::json;
 use settee_model::partition::{IllegalPartition, InvalidPartitionedId, validate_partition};
 
 use crate::request::Request;
@@ -10,7 +10,6 @@ use crate::respond::{self, Answer};
 use crate::router::require_partitioned;
 use crate::{Error, bridge};
 
-/// `/{db}/_partition` without a partition.
 pub(super) async fn incomplete(request: Request) -> Answer {
     request.database()?;
     Err(Error::bad_request("invalid_partition_req"))
@@ -33,7 +32,6 @@ pub(super) fn check_place(database: &Database, id: &str) -> Result<(), Error> {
     }
 }
 
-/// `GET /{db}/_partition/{partition}`
 pub(super) async fn info(request: Request) -> Answer {
     let partition = request.captures.get("partition").to_owned();
     validate_partition(&partition)?;
@@ -41,17 +39,14 @@ pub(super) async fn info(request: Request) -> Answer {
     require_partitioned(&database)?;
     let out = bridge::blocking(move || {
         let info = database.read()?.partition_info(&partition)?;
-        let mut out = br#"{"db_name":"#.to_vec();
-        write_string(&mut out, database.name());
         // The compressed size of a part of the data is unknown.
         let (active, external) = (info.external_bytes, info.external_bytes);
-        let (live, deleted) = (info.doc_count, info.doc_del_count);
-        out.extend_from_slice(
-            format!(r#","sizes":{{"active":{active},"external":{external}}},"partition":"#).as_bytes(),
-        );
-        write_string(&mut out, &partition);
-        out.extend_from_slice(format!(r#","doc_count":{live},"doc_del_count":{deleted}}}"#).as_bytes());
-        Ok(out)
+        Ok(json::object(|object| {
+            object.string("db_name", database.name());
+            object.object("sizes", |sizes| _ = sizes.value("active", active).value("external", external));
+            object.string("partition", &partition);
+            object.value("doc_count", info.doc_count).value("doc_del_count", info.doc_del_count);
+        }))
     })
     .await?;
     Ok(respond::json(StatusCode::OK, out))

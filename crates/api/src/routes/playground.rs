@@ -1,5 +1,4 @@
-//! Views without a design document: `_view_test` maps a few documents and reports the costs. `_temp_view` uses
-//! the same parsing and compilation.
+//! Views without a design document: `_view_test` maps a few documents and reports the costs.
 
 use std::sync::Arc;
 
@@ -7,7 +6,7 @@ use hyper::StatusCode;
 use settee_database::{Database, Direction, IdRange, ReadView};
 use settee_design::{DesignDocument, DesignOptions, DocumentBatch, Limits, Swap, ViewDefinition};
 use settee_model::collate::Collation;
-use settee_model::json::{Kind, Value, write_array, write_string};
+use settee_model::json::{self, Kind, Value, append_object, write_array};
 use settee_views::{Trial, TrialLimits};
 
 use super::all_docs::text;
@@ -17,7 +16,6 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, bridge};
 
-/// Name of the only view of a temporary design document.
 pub(super) const VIEW: &str = "temp";
 
 /// Default and maximum number of mapped documents.
@@ -26,13 +24,12 @@ const SAMPLE_MAX: u64 = 1000;
 /// Maximum number of bytes of these documents; the last one may exceed it.
 const SAMPLE_BYTES: usize = 16 << 20;
 
-/// Returns the limits of a test run, which is interactive and returns a limited result.
+/// A test run is interactive and returns a limited result.
 fn limits(functions: Limits) -> TrialLimits {
     let functions = Limits { timeout_ms: 2_000, ..functions };
     TrialLimits { functions, time_us: 5_000_000, answers: 1000, emitted_bytes: 32 << 20 }
 }
 
-/// `POST /{db}/_view_test`
 pub(super) async fn view_test(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_called_json().await?;
@@ -52,7 +49,6 @@ pub(super) async fn view_test(mut request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// Returns the design document of a body with `map`, `reduce`, `language` and `options`.
 pub(super) fn design(body: Value<'_>) -> Result<DesignDocument, Error> {
     if body.kind() != Kind::Object {
         return Err(Error::bad_request("Request body must be a JSON object"));
@@ -85,8 +81,7 @@ pub(super) fn design(body: Value<'_>) -> Result<DesignDocument, Error> {
     Ok(design)
 }
 
-/// Returns an error for functions that are invalid in a design document, with the same message. The caller
-/// refuses an unsupported language.
+/// The messages are those of a design document. The caller refuses an unsupported language.
 pub(super) async fn compile(node: &Arc<Node>, design: &DesignDocument) -> Result<(), Error> {
     if let Some(unknown) = design.views[0].reduce.as_deref().filter(|reduce| design::is_unknown(reduce)) {
         let reason = settee_views::unsupported_reduce(unknown);
@@ -170,70 +165,39 @@ fn conflicts(view: &ReadView, id: &str) -> Result<Vec<u8>, Error> {
 fn trial_text(trial: &Trial, language: &str) -> Vec<u8> {
     let Trial { documents, document_bytes, rows, emitted_bytes, map_us, reduce_us, .. } = trial;
     let each = |sum: u64| sum as f64 / (*documents).max(1) as f64;
-    let mut out = br#"{"language":"#.to_vec();
-    write_string(&mut out, language);
-    out.extend_from_slice(br#","engine":"#);
-    write_string(&mut out, trial.engine.map_or(language, |engine| engine.name));
-    if let Some(reason) = trial.engine.and_then(|engine| engine.reason) {
-        out.extend_from_slice(br#","engine_reason":"#);
-        write_string(&mut out, reason);
-    }
-    for (number, bail_out) in trial.bail_outs.iter().enumerate() {
-        out.extend_from_slice(if number == 0 { br#","bail_outs":{"# } else { b"," });
-        write_string(&mut out, bail_out.reason);
-        out.extend_from_slice(format!(":{}", bail_out.documents).as_bytes());
-    }
-    if !trial.bail_outs.is_empty() {
-        out.push(b'}');
-    }
-    out.extend_from_slice(
-        format!(
-            concat!(
-                r#","documents":{},"total_rows":{},"map_us":{},"reduce_us":{},"per_document":{{"map_us":{:.1},"#,
-                r#""bytes":{:.0},"rows":{:.2},"emitted_bytes":{:.0}}},"timed_out":{},"rows":"#
-            ),
-            documents,
-            rows,
-            map_us,
-            reduce_us,
-            each(*map_us),
-            each(*document_bytes),
-            each(*rows),
-            each(*emitted_bytes),
-            trial.timed_out,
-        )
-        .as_bytes(),
-    );
-    write_array(&mut out, &trial.shown, |out, (id, key, value)| {
-        out.extend_from_slice(br#"{"id":"#);
-        write_string(out, id);
-        for (name, text) in [("key", key), ("value", value)] {
-            out.extend_from_slice(format!(r#","{name}":"#).as_bytes());
-            out.extend_from_slice(text);
-        }
-        out.push(b'}');
-    });
-    out.extend_from_slice(br#","reduction":"#);
-    out.extend_from_slice(trial.reduction.as_deref().unwrap_or(b"null"));
-    out.extend_from_slice(br#","errors":"#);
     let ended = trial.ended.as_ref().map(|(id, error)| (id.clone(), Error::from(error.clone())));
     let thrown = trial.failures.iter().map(|(id, message)| (Some(id.clone()), "exception".into(), message.clone()));
     let fatal = ended.map(|(id, error)| (id, error.name.clone(), error.reason.to_string()));
     let errors: Vec<(Option<String>, std::borrow::Cow<'static, str>, String)> = thrown.chain(fatal).collect();
-    write_array(&mut out, &errors, |out, (id, name, reason)| {
-        out.extend_from_slice(br#"{"id":"#);
-        match id {
-            Some(id) => write_string(out, id),
-            None => out.extend_from_slice(b"null"),
+    json::object(|object| {
+        object.string("language", language);
+        object.string("engine", trial.engine.map_or(language, |engine| engine.name));
+        if let Some(reason) = trial.engine.and_then(|engine| engine.reason) {
+            object.string("engine_reason", reason);
         }
-        out.extend_from_slice(br#","error":"#);
-        write_string(out, name);
-        out.extend_from_slice(br#","reason":"#);
-        write_string(out, reason);
-        out.push(b'}');
-    });
-    out.extend_from_slice(br#","log":"#);
-    write_array(&mut out, &trial.log, |out, line| write_string(out, line));
-    out.push(b'}');
-    out
+        if !trial.bail_outs.is_empty() {
+            object.object("bail_outs", |reasons| {
+                trial.bail_outs.iter().for_each(|bail_out| _ = reasons.value(bail_out.reason, bail_out.documents));
+            });
+        }
+        object.value("documents", documents).value("total_rows", rows);
+        object.value("map_us", map_us).value("reduce_us", reduce_us);
+        object.object("per_document", |means| {
+            means.value("map_us", format_args!("{:.1}", each(*map_us)));
+            means.value("bytes", format_args!("{:.0}", each(*document_bytes)));
+            means.value("rows", format_args!("{:.2}", each(*rows)));
+            means.value("emitted_bytes", format_args!("{:.0}", each(*emitted_bytes)));
+        });
+        object.value("timed_out", trial.timed_out);
+        write_array(object.name("rows"), &trial.shown, |out, (id, key, value)| {
+            append_object(out, |row| _ = row.string("id", id).json("key", key).json("value", value));
+        });
+        object.json("reduction", trial.reduction.as_deref().unwrap_or(b"null"));
+        write_array(object.name("errors"), &errors, |out, (id, name, reason)| {
+            append_object(out, |error| {
+                error.string_or_null("id", id.as_deref()).string("error", name).string("reason", reason);
+            });
+        });
+        object.strings("log", &trial.log);
+    })
 }

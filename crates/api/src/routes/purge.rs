@@ -2,7 +2,7 @@
 
 use hyper::StatusCode;
 use settee_database::{Purge, UpdateOutcome, Work};
-use settee_model::json::{Json, Kind, Value, write_string};
+use settee_model::json::{Json, Kind, Value, append_object};
 use settee_service::commits;
 use settee_settings::purge;
 
@@ -18,7 +18,6 @@ use settee_service::revisions::rev_list;
 
 const PURGES_PER_COMMIT: usize = 100;
 
-/// `POST /{db}/_purge`
 pub(super) async fn purge(mut request: Request) -> Answer {
     let database = request.database()?;
     let mut purges = parse(&request.read_called_json().await?)?;
@@ -30,25 +29,21 @@ pub(super) async fn purge(mut request: Request) -> Answer {
     purges.iter().try_for_each(|purge| check_place(&database, &purge.id))?;
     let works = purges.chunks(PURGES_PER_COMMIT).map(|some| Work::Purge(some.to_vec())).collect();
     let outcomes = commits::commit(&database, works).await?;
-    // A clustered CouchDB also returns null here.
-    let mut out = br#"{"purge_seq":null,"purged":{"#.to_vec();
-    for (index, (purge, outcome)) in purges.iter().zip(outcomes).enumerate() {
-        let UpdateOutcome::Purged(revs) = outcome else {
-            return Err(Error::internal("the purge was not answered"));
-        };
-        if index > 0 {
-            out.push(b',');
-        }
-        write_string(&mut out, &purge.id);
-        out.push(b':');
-        rev_list(&mut out, revs.into_iter());
-    }
-    out.extend_from_slice(b"}}");
+    let purged = outcomes.into_iter().map(|outcome| match outcome {
+        UpdateOutcome::Purged(revs) => Ok(revs),
+        _ => Err(Error::internal("the purge was not answered")),
+    });
+    let purged = purged.collect::<Result<Vec<_>, _>>()?;
     let is_short = !purges.is_empty() && wants_more_copies(copies(&request.query));
-    Ok(respond::json(if is_short { StatusCode::ACCEPTED } else { StatusCode::CREATED }, out))
+    let status = if is_short { StatusCode::ACCEPTED } else { StatusCode::CREATED };
+    Ok(respond::object(status, |object| {
+        // A clustered CouchDB also returns null here.
+        object.json("purge_seq", b"null").object("purged", |object| {
+            purges.iter().zip(purged).for_each(|(purge, revs)| rev_list(object.name(&purge.id), revs.into_iter()));
+        });
+    }))
 }
 
-/// Returns an error if a request has more documents or revisions than `[purge]` permits.
 fn check_amount(node: &Node, purges: &[Purge]) -> Result<(), Error> {
     if purges.len() as u64 > purge::MAX_DOCUMENT_ID_NUMBER.of(&*node.settings) {
         return Err(Error::bad_request("Exceeded maximum number of documents."));
@@ -71,7 +66,6 @@ fn parse(body: &Json) -> Result<Vec<Purge>, Error> {
     body.value().members().map(purge).collect()
 }
 
-/// `GET /{db}/_purged_infos`
 pub(super) async fn infos(request: Request) -> Answer {
     let database = request.database()?;
     bridge::stream(request.outward(), move |output| {
@@ -85,11 +79,9 @@ pub(super) async fn infos(request: Request) -> Answer {
             let out = output.text();
             out.extend_from_slice(separator);
             separator = b",";
-            out.extend_from_slice(br#"{"id":"#);
-            write_string(out, &purge.id);
-            out.extend_from_slice(br#","revs":"#);
-            rev_list(out, purge.revs.into_iter());
-            out.push(b'}');
+            append_object(out, |object| {
+                rev_list(object.string("id", &purge.id).name("revs"), purge.revs.into_iter());
+            });
             flow = output.row_done();
         })?;
         output.text().extend_from_slice(if separator == b"," { b"]}\n" } else { b"{\"purged_infos\":[]}\n" });
@@ -98,14 +90,12 @@ pub(super) async fn infos(request: Request) -> Answer {
     .await
 }
 
-/// `GET /{db}/_purged_infos_limit`
 pub(super) async fn limit(request: Request) -> Answer {
     let database = request.database()?;
     let limit = bridge::blocking(move || Ok(database.purged_infos_limit()?)).await?;
     Ok(respond::json(StatusCode::OK, limit.to_string().into_bytes()))
 }
 
-/// `PUT /{db}/_purged_infos_limit`
 pub(super) async fn set_limit(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_json().await?;

@@ -14,7 +14,6 @@ use crate::request::Request;
 #[derive(Debug)]
 pub(super) enum Queries {
     One(Box<ViewParams>),
-    /// The queries of an endpoint `queries`, of any number.
     Several(Vec<ViewParams>),
 }
 
@@ -53,7 +52,7 @@ impl Queries {
         }
     }
 
-    /// Writes the output of `answer` for each query; several results are the elements of an array.
+    /// Several results are the elements of an array.
     pub(super) fn write(
         &self,
         output: &mut Output,

@@ -1,5 +1,4 @@
-//! Responses of design functions: objects with `code`, `headers` and one of `body`, `json` and `base64` become
-//! responses ([`Rendered`]).
+//! [`Rendered`]: the response of a design function, with `code`, `headers` and one of `body`, `json` and `base64`.
 
 use std::borrow::Cow;
 
@@ -24,7 +23,7 @@ pub(super) struct Rendered {
 }
 
 impl Rendered {
-    /// Parses the object. `status` is the default of `code`.
+    /// `status` is the default of `code`.
     pub(super) fn parse(object: Value<'_>, status: StatusCode) -> Result<Self, Error> {
         let mut rendered = Self { status, headers: HeaderMap::new(), body: Vec::new(), json: false };
         let mut content_type = "application/json";
@@ -57,7 +56,7 @@ impl Rendered {
         Ok(rendered)
     }
 
-    /// Sets a body that is not JSON; a JSON body takes precedence.
+    /// A JSON body takes precedence.
     fn set_text(&mut self, text: Vec<u8>) {
         if !self.json {
             self.body = text;
@@ -82,7 +81,6 @@ impl Rendered {
         Ok(())
     }
 
-    /// Sets a header, replacing that of the function.
     pub(super) fn set(&mut self, name: HeaderName, value: &str) {
         respond::set(&mut self.headers, name, value);
     }
@@ -114,7 +112,6 @@ impl Rendered {
         essence.eq_ignore_ascii_case("application/json")
     }
 
-    /// Returns the head of the response, for a body that follows later.
     pub(super) fn into_head(self) -> Head {
         Head::new(self.status, self.headers)
     }
@@ -126,8 +123,7 @@ impl Rendered {
     }
 }
 
-/// Headers that functions must not set: those of framing and connections, those that the server sets, and
-/// those that affect the whole server.
+/// Headers of framing and connections, those that the server sets, and those that affect the whole server.
 const RESERVED: [&str; 22] = [
     "alt-svc",
     "clear-site-data",
@@ -153,20 +149,17 @@ const RESERVED: [&str; 22] = [
     "x-couchdb-body-time",
 ];
 
-/// Returns true for a header that only the server sets. Access of other origins is configured by `[cors]`, and
-/// only the server starts sessions, after a login.
+/// Only `[cors]` configures the access of other origins, and only the server starts sessions, after a login.
 fn is_reserved(name: &HeaderName, value: &HeaderValue) -> bool {
     let is_of_session = *name == header::SET_COOKIE && authentication::is_session_cookie(value);
     is_of_session || name.as_str().starts_with("access-control-") || RESERVED.contains(&name.as_str())
 }
 
-/// Returns a string, or the concatenated strings of an array.
 fn text(value: Value<'_>) -> Option<String> {
     if value.is_array() { value.elements().map(text).collect() } else { value.as_str().map(Cow::into_owned) }
 }
 
-/// Returns the status of a function: a number, or a string that starts with one, such as `"404"` or
-/// `"404 Not Found"`.
+/// The status is a number, or a string that starts with one, such as `"404"` or `"404 Not Found"`.
 fn code(value: Value<'_>) -> Result<StatusCode, Error> {
     let text = value.as_str();
     let number = match &text {

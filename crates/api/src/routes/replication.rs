@@ -22,7 +22,7 @@ use crate::{Error, body, bridge};
 
 const JOBS_LISTED: u64 = 100;
 
-/// `/_replicate`. As in CouchDB the body is parsed before the user, the method and the content type are checked.
+/// As in CouchDB the body is parsed before the user, the method and the content type are checked.
 pub(super) async fn replicate(mut request: Request) -> Answer {
     let body = request.read_object().await?;
     if request.user.name.is_none() && !request.user.is_admin() {
@@ -66,27 +66,17 @@ pub(super) async fn replicate(mut request: Request) -> Answer {
 fn answer(replicated: Replicated) -> respond::Response {
     match replicated {
         Replicated::Completed(answer) => {
-            let mut out = br#"{"ok":true"#.to_vec();
-            let members = answer.as_bytes();
-            if members.len() > 2 {
-                out.push(b',');
-            }
-            out.extend_from_slice(&members[1..]);
-            respond::json(StatusCode::OK, out)
+            respond::object(StatusCode::OK, |object| _ = object.value("ok", true).members(answer.value()))
         }
-        Replicated::Continuous(id) | Replicated::Elsewhere(id) => respond::json(StatusCode::ACCEPTED, write_id(&id)),
-        Replicated::Cancelled(id) => respond::json(StatusCode::OK, write_id(&id)),
+        Replicated::Continuous(id) | Replicated::Elsewhere(id) => respond_id(StatusCode::ACCEPTED, &id),
+        Replicated::Cancelled(id) => respond_id(StatusCode::OK, &id),
     }
 }
 
-fn write_id(id: &str) -> Vec<u8> {
-    let mut out = br#"{"ok":true,"_local_id":"#.to_vec();
-    settee_model::json::write_string(&mut out, id);
-    out.push(b'}');
-    out
+fn respond_id(status: StatusCode, id: &str) -> respond::Response {
+    respond::object(status, |object| _ = object.value("ok", true).string("_local_id", id))
 }
 
-/// `GET /_scheduler/jobs`
 pub(super) async fn jobs(request: Request) -> Answer {
     let replicator = request.node.replicator()?;
     let limit = number(&request.query, "limit", JOBS_LISTED)?;
@@ -100,10 +90,10 @@ pub(super) async fn jobs(request: Request) -> Answer {
             (jobs.len(), jobs.into_iter().skip(skip).take(limit).collect())
         }
     };
-    let mut out = format!(r#"{{"total_rows":{total},"offset":{},"jobs":"#, skip.min(total)).into_bytes();
-    write_array(&mut out, &jobs, |out, job| out.extend_from_slice(&job.json));
-    out.push(b'}');
-    Ok(respond::json(StatusCode::OK, out))
+    Ok(respond::object(StatusCode::OK, |object| {
+        object.value("total_rows", total).value("offset", skip.min(total));
+        write_array(object.name("jobs"), &jobs, |out, job| out.extend_from_slice(&job.json));
+    }))
 }
 
 fn number(query: &Query, name: &str, default: u64) -> Result<usize, Error> {
@@ -117,7 +107,6 @@ fn number(query: &Query, name: &str, default: u64) -> Result<usize, Error> {
     Ok(usize::try_from(number).unwrap_or(usize::MAX))
 }
 
-/// `GET /_scheduler/jobs/{job}`
 pub(super) async fn job(request: Request) -> Answer {
     // A plus sign in a path may have been decoded as a space.
     let id = request.captures.get("job").replace(' ', "+");
@@ -127,18 +116,16 @@ pub(super) async fn job(request: Request) -> Answer {
     elsewhere::same(&request).await.ok_or_else(|| Error::not_found("missing"))
 }
 
-/// Returns the error for unknown paths below `/_scheduler`. CouchDB gives no reason.
+/// CouchDB gives no reason.
 pub(super) async fn unknown(_: Request) -> Answer {
     Ok(respond::json(StatusCode::NOT_FOUND, br#"{"error":"not found"}"#.to_vec()))
 }
 
-/// `GET /_scheduler/docs`
 pub(super) async fn docs(request: Request) -> Answer {
     list(request, REPLICATOR_DATABASE.to_owned()).await
 }
 
-/// `GET /_scheduler/docs/{database}` and `GET /_scheduler/docs/{database}/{id}`. Slashes of the database name
-/// may be unescaped, those of the id are escaped.
+/// Slashes of the database name may be unescaped, those of the id are escaped.
 pub(super) async fn docs_of(request: Request) -> Answer {
     let parts = segments(request.head.uri.path(), request.node.policy().plus)?;
     let named: Vec<String> = parts.into_iter().skip(2).map(Cow::into_owned).collect();
@@ -244,7 +231,6 @@ async fn list(request: Request, name: String) -> Answer {
     .await
 }
 
-/// Returns the number of documents that describe replications.
 fn documents(view: &settee_database::ReadView) -> Result<u64, Error> {
     let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };
     let mut rows = view.all_docs(&range, Direction::Forward)?;
@@ -256,7 +242,6 @@ fn documents(view: &settee_database::ReadView) -> Result<u64, Error> {
     Ok(documents.saturating_sub(design))
 }
 
-/// Returns the requested range of ids, as in `_all_docs`.
 fn range(params: &ViewParams) -> IdRange {
     let id = |key: &Option<Json>| key.as_ref()?.value().as_str().map(|id| id.into_owned().into_bytes());
     let (mut low, mut high) = (id(&params.start), id(&params.end));

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use hyper::{Method, header};
 use percent_encoding::percent_decode_str;
 use settee_database::Database;
-use settee_model::json::{Json, write_array, write_string};
+use settee_model::json::{self, Json, write_string};
 use settee_settings::chttpd;
 
 use super::databases::write_info;
-use crate::params::{Plus, Query, Raw};
+use crate::params::{Query, Raw};
 use crate::request::Request;
 use crate::{Error, path};
 use settee_service::write_user;
@@ -20,11 +20,9 @@ const JSON_PARAMETERS: [&str; 4] = ["startkey", "endkey", "key", "descending"];
 /// Headers that functions do not receive, because they contain the credentials of the client.
 const SECRET_HEADERS: [header::HeaderName; 2] = [header::AUTHORIZATION, header::COOKIE];
 
-/// The request object without the members that depend on the database.
 pub(super) struct RequestObject {
-    id: Vec<u8>,
-    /// The members from `method` to `cookie`.
-    members: Vec<u8>,
+    id: Option<String>,
+    members: Json,
     form: Vec<u8>,
     uuid: String,
     user: Vec<u8>,
@@ -41,65 +39,50 @@ impl RequestObject {
     pub(super) fn new(request: &Request, id: Option<&str>, body: &[u8]) -> Result<Self, Error> {
         let head = &request.head;
         let plus = request.node.policy().plus;
-        let mut out = b"\"method\":".to_vec();
-        write_method(&mut out, &head.method);
-        out.extend_from_slice(b",\"requested_path\":");
-        write_path(&mut out, head.requested.as_deref().unwrap_or(head.uri.path()), plus)?;
-        out.extend_from_slice(b",\"path\":");
-        write_path(&mut out, head.uri.path(), plus)?;
-        out.extend_from_slice(b",\"raw_path\":");
-        write_string(&mut out, head.uri.path_and_query().map_or("/", |target| target.as_str()));
-        out.extend_from_slice(b",\"query\":");
-        write_query(&mut out, &request.query)?;
-        out.extend_from_slice(b",\"headers\":");
-        write_headers(&mut out, request);
-        out.extend_from_slice(b",\"body\":");
-        write_string(&mut out, &text_of_body(request, body));
-        out.extend_from_slice(b",\"peer\":");
-        write_string(&mut out, &head.peer.to_string());
-        out.extend_from_slice(b",\"cookie\":");
-        write_cookies(&mut out, request);
+        let requested_path = path::segments(head.requested.as_deref().unwrap_or(head.uri.path()), plus)?;
+        let path = path::segments(head.uri.path(), plus)?;
+        let query = query_members(&request.query)?;
+        let members = json::object(|object| {
+            write_method(object.name("method"), &head.method);
+            object.strings("requested_path", &requested_path).strings("path", &path);
+            object.string("raw_path", head.uri.path_and_query().map_or("/", |target| target.as_str()));
+            write_object(object.name("query"), query.into_iter());
+            write_headers(object.name("headers"), request);
+            object.string("body", &text_of_body(request, body)).string("peer", &head.peer.to_string());
+            write_cookies(object.name("cookie"), request);
+        });
         let mut form = Vec::new();
         write_form(&mut form, request, body);
         let mut user = Vec::new();
         write_user(&mut user, request.captures.get("db"), &request.user);
-        let id = id.map_or_else(|| b"null".to_vec(), string);
-        Ok(Self { id, members: out, form, uuid: request.node.uuid(), user })
+        let id = id.map(str::to_owned);
+        Ok(Self { id, members: Json::trusted(members), form, uuid: request.node.uuid(), user })
     }
 
-    /// Returns the JSON text of the object, with the members that depend on `database`.
     pub(super) fn to_json(&self, database: &Arc<Database>, members: Members) -> Result<Vec<u8>, Error> {
-        let mut out = b"{".to_vec();
+        let mut info = Vec::new();
         if members == Members::All {
-            out.extend_from_slice(b"\"info\":");
-            write_info(&mut out, database)?;
-            out.extend_from_slice(b",\"uuid\":");
-            write_string(&mut out, &self.uuid);
-            out.extend_from_slice(b",\"id\":");
-            out.extend_from_slice(&self.id);
-            out.extend_from_slice(b",\"form\":");
-            out.extend_from_slice(&self.form);
-            out.push(b',');
+            write_info(&mut info, database)?;
         }
-        out.extend_from_slice(&self.members);
-        out.extend_from_slice(b",\"userCtx\":");
-        out.extend_from_slice(&self.user);
-        out.extend_from_slice(b",\"secObj\":");
-        out.extend_from_slice(settee_service::security(database)?.as_bytes());
-        out.push(b'}');
-        Ok(out)
+        let security = settee_service::security(database)?;
+        Ok(json::object(|object| {
+            if members == Members::All {
+                object.json("info", &info).string("uuid", &self.uuid);
+                object.string_or_null("id", self.id.as_deref()).json("form", &self.form);
+            }
+            object.members(self.members.value()).json("userCtx", &self.user).json("secObj", security.as_bytes());
+        }))
     }
 }
 
-/// Returns the text of the body. As in CouchDB a missing body is the text `undefined`.
+/// As in CouchDB a missing body is the text `undefined`.
 fn text_of_body(request: &Request, body: &[u8]) -> String {
     let sent =
         [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].iter().any(|name| request.headers.contains_key(name));
     if !sent && body.is_empty() { "undefined".to_owned() } else { String::from_utf8_lossy(body).into_owned() }
 }
 
-/// Appends the method. CouchDB's HTTP library represents unknown methods as strings, which become lists of
-/// character codes.
+/// CouchDB's HTTP library represents unknown methods as strings, which become lists of character codes.
 fn write_method(out: &mut Vec<u8>, method: &Method) {
     const NAMED: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "COPY"];
     if NAMED.contains(&method.as_str()) {
@@ -107,11 +90,6 @@ fn write_method(out: &mut Vec<u8>, method: &Method) {
     }
     let letters: Vec<String> = method.as_str().bytes().map(|letter| letter.to_string()).collect();
     out.extend_from_slice(format!("[{}]", letters.join(",")).as_bytes());
-}
-
-fn write_path(out: &mut Vec<u8>, path: &str, plus: Plus) -> Result<(), Error> {
-    write_array(out, &path::segments(path, plus)?, |out, segment| write_string(out, segment));
-    Ok(())
 }
 
 /// Appends an object; the last of several members with one name applies.
@@ -132,18 +110,15 @@ fn string(text: &str) -> Vec<u8> {
     out
 }
 
-fn write_query(out: &mut Vec<u8>, query: &Query) -> Result<(), Error> {
+fn query_members(query: &Query) -> Result<Vec<(&str, Vec<u8>)>, Error> {
     let members = query.raw().map(|(name, raw)| match raw {
         Raw::Text(text) if JSON_PARAMETERS.contains(&name) => Ok((name, Json::parse(text.as_bytes())?.into_bytes())),
         Raw::Text(text) => Ok((name, string(&text))),
         Raw::Json(json) => Ok((name, json.into_bytes())),
     });
-    let members = members.collect::<Result<Vec<_>, Error>>()?;
-    write_object(out, members.into_iter());
-    Ok(())
+    members.collect()
 }
 
-/// Returns true if functions may receive passwords and cookies: only if `[chttpd] scrub_json_request` is off.
 fn shows_secrets(request: &Request) -> bool {
     !chttpd::SCRUB_JSON_REQUEST.of(&*request.node.settings)
 }
@@ -163,7 +138,6 @@ fn write_headers(out: &mut Vec<u8>, request: &Request) {
     write_object(out, names.iter().map(|(name, value)| (name.as_str(), value.clone())));
 }
 
-/// Returns the name of a header for functions: `Content-Type` for `content-type`.
 fn capitalize(name: &str) -> String {
     let mut first = true;
     let capital = |letter: char| {

@@ -12,18 +12,16 @@ use crate::node::Node;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 
-/// `GET /_reshard`
 pub(super) async fn summary(_: Request) -> Answer {
     let out = r#"{"state":"running","state_reason":null,"completed":0,"failed":0,"running":0,"stopped":0,"total":0}"#;
     Ok(respond::json(StatusCode::OK, out.as_bytes().to_vec()))
 }
 
-/// `GET /_reshard/state`
 pub(super) async fn state(_: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, br#"{"state":"running","reason":null}"#.to_vec()))
 }
 
-/// `PUT /_reshard/state`: has no effect, because there are no jobs to stop or resume.
+/// Has no effect, because there are no jobs to stop or resume.
 pub(super) async fn set_state(mut request: Request) -> Answer {
     let body = request.read_called_json().await?;
     if !body.value().is_object() {
@@ -36,12 +34,11 @@ pub(super) async fn set_state(mut request: Request) -> Answer {
     Ok(respond::ok(StatusCode::OK))
 }
 
-/// `GET /_reshard/jobs`
 pub(super) async fn jobs(_: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, br#"{"total_rows":0,"offset":0,"jobs":[]}"#.to_vec()))
 }
 
-/// `POST /_reshard/jobs`: validated as in CouchDB, although no job is started.
+/// Validates as in CouchDB, although no job is started.
 pub(super) async fn begin(mut request: Request) -> Answer {
     let body = request.read_called_json().await?;
     if !body.value().is_object() {
@@ -68,7 +65,7 @@ struct Job {
 }
 
 impl Job {
-    /// Parses a body in CouchDB's order.
+    /// The order of the checks is CouchDB's.
     fn parse(body: Value<'_>, node: &Node) -> Result<Self, Error> {
         if let Some(name) = body.get("node") {
             let name = name.as_str().ok_or_else(|| Error::bad_request("Invalid `node`"))?;
@@ -106,7 +103,6 @@ fn parse_shard(shard: Value<'_>) -> Result<String, Error> {
     }
 }
 
-/// Returns the name of the database in the name of a shard, which ends with a time.
 fn database_of(shard: &str) -> &str {
     let name = shard.splitn(3, '/').nth(2).unwrap_or_default();
     name.rsplit_once('.').map_or(name, |(name, _)| name)

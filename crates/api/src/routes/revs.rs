@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use settee_database::{Bodies, DOCUMENTS_TOGETHER, DocRecord};
 use settee_model::Rev;
-use settee_model::json::{Kind, Value, write_string};
+use settee_model::json::{Kind, Value, append_object, write_string};
 
 use super::partition::check_place;
 use crate::params::attachments::revisions;
@@ -14,22 +14,19 @@ use crate::respond::Answer;
 use crate::{Error, bridge};
 use settee_service::revisions::rev_list;
 
-/// `POST /{db}/_revs_diff`
 pub(super) async fn diff(request: Request) -> Answer {
     compare(request, b"{", b"}\n", |out, record, missing| {
-        out.extend_from_slice(br#"{"missing":"#);
-        rev_list(out, missing.iter().cloned());
-        let ancestors = record.map(|record| possible_ancestors(record, missing)).unwrap_or_default();
-        if !ancestors.is_empty() {
-            out.extend_from_slice(br#","possible_ancestors":"#);
-            rev_list(out, ancestors.into_iter());
-        }
-        out.push(b'}');
+        append_object(out, |object| {
+            rev_list(object.name("missing"), missing.iter().cloned());
+            let ancestors = record.map(|record| possible_ancestors(record, missing)).unwrap_or_default();
+            if !ancestors.is_empty() {
+                rev_list(object.name("possible_ancestors"), ancestors.into_iter());
+            }
+        });
     })
     .await
 }
 
-/// `POST /{db}/_missing_revs`
 pub(super) async fn missing(request: Request) -> Answer {
     compare(request, br#"{"missing_revs":{"#, b"}}\n", |out, _, missing| {
         rev_list(out, missing.iter().cloned());
@@ -83,8 +80,7 @@ async fn compare(
     .await
 }
 
-/// Returns the revisions that the document does not have. As in CouchDB they are sorted only if the document
-/// exists.
+/// As in CouchDB the result is sorted only if the document exists.
 fn missing_revs(record: Option<&DocRecord>, mut asked: Vec<Rev>) -> Vec<Rev> {
     if let Some(record) = record {
         asked.retain(|rev| record.tree.find(rev).is_none());
@@ -93,8 +89,7 @@ fn missing_revs(record: Option<&DocRecord>, mut asked: Vec<Rev>) -> Vec<Rev> {
     asked
 }
 
-/// Returns leaves that are older than the newest missing revision and can be its ancestors: the winner first,
-/// as in CouchDB.
+/// Returns leaves older than the newest missing revision, which can be its ancestors: the winner first, as in CouchDB.
 fn possible_ancestors(record: &DocRecord, missing: &[Rev]) -> Vec<Rev> {
     let newest = missing.iter().map(|rev| rev.generation).max().unwrap_or_default();
     let leaves = record.tree.leaves_by_rank(|stored| stored.deleted).into_iter();

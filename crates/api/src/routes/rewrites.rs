@@ -66,10 +66,9 @@ fn invalid_path() -> Error {
     Error::new(StatusCode::NOT_FOUND, "rewrite_error", "Invalid path.")
 }
 
-/// The target of a rewrite. Absent members stay unchanged.
+/// Absent members stay unchanged.
 #[derive(Default)]
 struct Target {
-    /// Path and query.
     path: String,
     method: Option<Method>,
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -97,10 +96,12 @@ async fn follow(request: Request, target: Target) -> Answer {
         account: head.account,
     };
     let body = target.body.map(Unread::Known).or(body);
-    // A separate task has a separate stack, because a hundred nested rewrites would overflow one. It is
-    // aborted with this one.
+    // A separate task, aborted with this one, has its own stack: a hundred nested rewrites would overflow one.
     let mut tasks = JoinSet::new();
-    tasks.spawn(async move { router.dispatch(&node, head, headers, user, body).await });
+    tasks.spawn(async move {
+        let resolved = router.resolve(head.uri.path(), node.policy().plus);
+        router.handle(&node, resolved, (head, headers), user, body).await
+    });
     match tasks.join_next().await {
         Some(Ok(answer)) => answer,
         Some(Err(_)) | None => Err(Error::internal("the request was not served to its end")),
@@ -120,7 +121,6 @@ const READ_BY_POST: [&str; 9] = [
     "_revs_diff",
 ];
 
-/// Functions and indexes of a design document that are read-only, also with POST.
 const FUNCTIONS_READ_BY_POST: [&str; 5] = ["_list", "_nouveau", "_search", "_show", "_view"];
 
 /// Returns an error if a rewrite leaves its database, requires a server administrator, or changes a read to a
@@ -148,7 +148,6 @@ fn require_harmless(request: &Request, method: &Method, uri: &Uri) -> Result<(),
     Err(Error::forbidden(format!("a rewrite may not make {method} {resource} of a {from}")))
 }
 
-/// Returns the base of relative paths.
 fn prefix(request: &Request) -> String {
     let captures = &request.captures;
     format!("/{}/_design/{}", encode_path(captures.get("db")), encode_path(captures.get("ddoc")))
@@ -190,7 +189,6 @@ fn failed(reason: &str) -> Error {
     Error::new(StatusCode::INTERNAL_SERVER_ERROR, "rewrite_error", reason.to_owned())
 }
 
-/// Follows the rewrite that a function returned, or sends its response.
 async fn by_function(request: Request, rewrite: Value<'_>, body: Bytes) -> Answer {
     let rewrite = check(rewrite)?;
     if rewrite.get("code").is_some() {
@@ -218,7 +216,7 @@ async fn by_function(request: Request, rewrite: Value<'_>, body: Bytes) -> Answe
     follow(request, Target { path: target, method, headers, body: Some(body) }).await
 }
 
-/// Sends the response of a function, sandboxed like that of a show function.
+/// The response is sandboxed like that of a show function.
 fn answer(rewrite: Value<'_>, node: &Node) -> Answer {
     let mut object = b"{".to_vec();
     for name in ["code", "headers", "body"] {
@@ -242,7 +240,6 @@ fn text_members(object: Value<'_>) -> Vec<(String, String)> {
     pairs.map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
 }
 
-/// Returns an error if members have wrong types.
 fn check(rewrite: Value<'_>) -> Result<Value<'_>, Error> {
     if !rewrite.is_object() {
         return Err(failed("bad rewrite"));

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, ReadView};
 use settee_design::{DesignDocument, SearchKind};
 use settee_edge::bridge::Output;
-use settee_model::json::{self, write_array, write_object, write_string};
+use settee_model::json::{self, ObjectWriter, append_object, write_array, write_object, write_string};
 use settee_search::{
-    Analyzer, Highlight, Hit, Index, Locale, Nearest, Query as SearchQuery, Request as Search, SearchLimits, Searches,
-    StoredValue,
+    Analyzer, Hit, Index, Locale, Nearest, Query as SearchQuery, Request as Search, SearchLimits, Searches, StoredValue,
 };
 use settee_threads::Permit;
 use settee_views::design_documents;
@@ -39,7 +38,7 @@ struct Found {
 }
 
 impl Asked {
-    /// Opens the design document in the path. Must be called before parameters are validated.
+    /// Must be called before parameters are validated.
     async fn open(request: &Request, kind: SearchKind) -> Result<Self, Error> {
         let (database, ddoc) = (request.database()?, request.captures.get("ddoc").to_owned());
         let (node, index) = (Arc::clone(&request.node), request.captures.get("index").to_owned());
@@ -67,7 +66,7 @@ impl Asked {
         .await
     }
 
-    /// Updates and searches the index. Blocks.
+    /// Blocks.
     fn search(
         &self,
         params: &mut SearchParams,
@@ -92,7 +91,6 @@ impl Asked {
     }
 }
 
-/// Returns the search for the index. The lists of `drilldown`, which can be long, are moved.
 fn search_of(
     index: &Index,
     kind: SearchKind,
@@ -148,22 +146,20 @@ async fn clean_up(request: &Request) -> Result<(), Error> {
     .await
 }
 
-/// Documents of hits. Their snapshot is opened with the first of them, so it is at least as recent as the
-/// index.
+/// The snapshot is opened with the first document, so it is at least as recent as the index.
 struct Documents<'a> {
     database: &'a Arc<Database>,
     opened: Option<ReadView>,
 }
 
 impl Documents<'_> {
-    /// Calls `write` for each hit, and `write_document` for its document if `include_docs` is set. Documents
-    /// are read in batches.
+    /// Calls `write_document` only if `include_docs` is set. Documents are read in batches.
     fn write_hits(
         &mut self,
         output: &mut Output,
         hits: &[Hit],
         include_docs: bool,
-        mut write: impl FnMut(&mut Vec<u8>, &Hit),
+        mut write: impl FnMut(&mut ObjectWriter<'_>, &Hit),
     ) -> Result<(), Error> {
         let mut is_first = true;
         for some in hits.chunks(DOCUMENTS_TOGETHER) {
@@ -176,12 +172,13 @@ impl Documents<'_> {
                     output.text().push(b',');
                 }
                 output.text().extend_from_slice(b"\r\n");
-                write(output.text(), hit);
+                append_object(output.text(), |object| write(object, hit));
                 if include_docs {
+                    output.text().pop();
                     output.text().extend_from_slice(b",\"doc\":");
                     self.write(output, &hit.id)?;
+                    output.text().push(b'}');
                 }
-                output.text().push(b'}');
                 if output.row_done().is_break() {
                     return Ok(());
                 }
@@ -197,7 +194,6 @@ impl Documents<'_> {
         })
     }
 
-    /// Appends a document, or `null` if it was deleted after the search.
     fn write(&mut self, output: &mut Output, id: &str) -> Result<(), Error> {
         let view = self.view()?;
         let written = match view.head(id)?.filter(|head| !head.stored.deleted) {
@@ -227,13 +223,18 @@ fn write_counts(output: &mut Output, counts: &[(String, Vec<(String, u64)>)]) ->
     Ok(())
 }
 
-/// Appends the stored fields of a hit. Several values of a field are an array.
-fn write_fields(out: &mut Vec<u8>, fields: &[(String, Vec<StoredValue>)]) {
-    let fields = fields.iter().map(|(name, values)| (name, values));
-    write_object(out, fields, |out, values| match &values[..] {
+/// Appends the stored fields of a hit, several values of a field as an array, and the fragments around its matches.
+fn write_fields(object: &mut ObjectWriter<'_>, hit: &Hit) {
+    let fields = hit.fields.iter().map(|(name, values)| (name, values));
+    write_object(object.name("fields"), fields, |out, values| match &values[..] {
         [value] => write_stored(out, value),
         values => write_array(out, values, write_stored),
     });
+    if !hit.highlights.is_empty() {
+        object.object("highlights", |fields| {
+            hit.highlights.iter().for_each(|highlight| _ = fields.strings(&highlight.field, &highlight.fragments));
+        });
+    }
 }
 
 fn write_stored(out: &mut Vec<u8>, value: &StoredValue) {
@@ -242,16 +243,6 @@ fn write_stored(out: &mut Vec<u8>, value: &StoredValue) {
         StoredValue::Double(number) => write_double(out, *number),
         StoredValue::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
     }
-}
-
-/// Appends the fragments of a hit: `{"field":["…",…],…}`.
-fn write_highlights(out: &mut Vec<u8>, highlights: &[Highlight]) {
-    let fields = highlights.iter().map(|highlight| (&highlight.field, &highlight.fragments));
-    write_object(out, fields, |out, fragments| write_texts(out, fragments));
-}
-
-fn write_texts(out: &mut Vec<u8>, texts: &[String]) {
-    write_array(out, texts, |out, text| write_string(out, text));
 }
 
 /// Appends a number, always with a fraction or an exponent, in Java's format of doubles.

@@ -6,7 +6,7 @@ use hyper::header::{self, HeaderValue};
 use md5::{Digest as _, Md5};
 use settee_database::tasks::{TaskKind, TaskState};
 use settee_model::calendar::http_date;
-use settee_model::json::{write_array, write_string};
+use settee_model::json::{self, ObjectWriter, append_object};
 use settee_settings::{couchdb, dreyfus, nouveau, uuids, vendor};
 
 use crate::Error;
@@ -14,61 +14,50 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 
 /// Names of features that clients check for and that do not depend on the configuration.
-const FEATURES: &str = r#""pluggable-storage-engines","quickjs""#;
+const FEATURES: [&str; 2] = ["pluggable-storage-engines", "quickjs"];
 
-/// `GET /`
 pub(super) async fn welcome(request: Request) -> Answer {
     let identity = &request.node.identity;
-    let mut out = br#"{"couchdb":"Welcome","version":"#.to_vec();
-    write_string(&mut out, &identity.couchdb_version);
-    out.extend_from_slice(br#","git_sha":""#);
-    out.extend_from_slice(identity.version.as_bytes());
-    out.extend_from_slice(br#"","uuid":"#);
-    write_string(&mut out, &identity.uuid);
     let settings = &*request.node.settings;
-    let nouveau = if nouveau::ENABLE.of(settings) { r#","nouveau""# } else { "" };
-    let search = if dreyfus::ENABLE.of(settings) { r#","search""# } else { "" };
-    out.extend_from_slice(format!(r#","features":[{FEATURES}{nouveau}{search}],"vendor":{{"name":"#).as_bytes());
-    let vendor = vendor::NAME.literal(settings);
-    write_string(&mut out, &vendor);
-    out.extend_from_slice(br#","version":"#);
-    write_string(&mut out, &identity.version);
-    out.extend_from_slice(b"}}");
-    Ok(respond::json(StatusCode::OK, out))
+    let mut features = FEATURES.to_vec();
+    features.extend(nouveau::ENABLE.of(settings).then_some("nouveau"));
+    features.extend(dreyfus::ENABLE.of(settings).then_some("search"));
+    Ok(respond::object(StatusCode::OK, |object| {
+        object.string("couchdb", "Welcome").string("version", &identity.couchdb_version);
+        object.string("git_sha", &identity.version).string("uuid", &identity.uuid).strings("features", features);
+        object.object("vendor", |vendor| {
+            vendor.string("name", &vendor::NAME.literal(settings)).string("version", &identity.version);
+        });
+    }))
 }
 
-/// `GET /_up`. A server whose store refuses writes is not up, and reports the reason until writes succeed again.
+/// A server whose store refuses writes is not up, and reports the reason until writes succeed again.
 pub(super) async fn up(request: Request) -> Answer {
     let mode = couchdb::MAINTENANCE_MODE.of(&*request.node.settings);
     if mode == "true" || mode == "nolb" {
-        let mut out = br#"{"status":"#.to_vec();
-        write_string(&mut out, if mode == "true" { "maintenance_mode" } else { "nolb" });
-        out.push(b'}');
-        return Ok(respond::json(StatusCode::NOT_FOUND, out));
+        let status = if mode == "true" { "maintenance_mode" } else { "nolb" };
+        return Ok(respond::object(StatusCode::NOT_FOUND, |object| _ = object.string("status", status)));
     }
     let engine = request.node.engine();
     if let Err(error) = engine.health() {
-        let mut out = br#"{"status":"error","reason":"#.to_vec();
-        write_string(&mut out, &error.to_string());
-        out.push(b'}');
-        return Ok(respond::json(StatusCode::SERVICE_UNAVAILABLE, out));
+        return Ok(respond::object(StatusCode::SERVICE_UNAVAILABLE, |object| {
+            object.string("status", "error").string("reason", &error.to_string());
+        }));
     }
-    let mut out = br#"{"status":"ok","seeds":{}"#.to_vec();
-    let nodes = request.node.nodes.names().len();
-    if nodes > 1 {
-        // Only the number is public, because unauthenticated clients may request this.
-        out.extend_from_slice(format!(r#","nodes":{nodes}"#).as_bytes());
-    }
-    // Undamaged data is still served, so damage does not make the server unavailable.
-    if let Some(damage) = engine.damage() {
-        out.extend_from_slice(br#","damage":"#);
-        write_string(&mut out, &damage);
-    }
-    out.push(b'}');
-    Ok(respond::json(StatusCode::OK, out))
+    Ok(respond::object(StatusCode::OK, |object| {
+        object.string("status", "ok").json("seeds", b"{}");
+        let nodes = request.node.nodes.names().len();
+        if nodes > 1 {
+            // Only the number is public, because unauthenticated clients may request this.
+            object.value("nodes", nodes);
+        }
+        // Undamaged data is still served, so damage does not make the server unavailable.
+        if let Some(damage) = engine.damage() {
+            object.string("damage", &damage);
+        }
+    }))
 }
 
-/// `GET /_uuids`
 pub(super) async fn uuids(request: Request) -> Answer {
     let max = uuids::MAX_COUNT.of(&*request.node.settings);
     let refused = || Error::bad_request("count must be a positive integer");
@@ -82,11 +71,8 @@ pub(super) async fn uuids(request: Request) -> Answer {
     if count > max {
         return Err(Error::bad_request("count parameter too large"));
     }
-    let mut out = br#"{"uuids":"#.to_vec();
-    write_array(&mut out, &(request.node.uuids)(usize::try_from(count).unwrap_or_default()), |out, uuid| {
-        write_string(out, uuid);
-    });
-    out.push(b'}');
+    let uuids = (request.node.uuids)(usize::try_from(count).unwrap_or_default());
+    let out = json::object(|object| _ = object.strings("uuids", &uuids));
     let tag = HEXLOWER.encode(&Md5::digest(&out));
     let mut response = respond::json(StatusCode::OK, out);
     // No cache may serve these to another client, whatever version of HTTP it uses.
@@ -104,7 +90,7 @@ fn is_integer(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// `GET /_active_tasks`: the tasks of all nodes.
+/// Includes the tasks of all nodes.
 pub(super) async fn active_tasks(request: Request) -> Answer {
     let elsewhere = request.node.nodes.ask_all("/_active_tasks", &request.user).await;
     let mut out = b"[".to_vec();
@@ -131,54 +117,35 @@ pub(super) async fn active_tasks(request: Request) -> Answer {
 }
 
 fn write_task(out: &mut Vec<u8>, task: &TaskState, node: &str) {
-    out.extend_from_slice(br#"{"node":"#);
-    write_string(out, node);
-    out.extend_from_slice(format!(r#","pid":"<0.{}.0>","type":"#, task.id).as_bytes());
-    let database = match &task.kind {
-        TaskKind::Indexer { database, design_document } => {
-            out.extend_from_slice(br#""indexer","design_document":"#);
-            write_string(out, design_document);
-            database
-        }
+    let (kind, database, design_document, index) = match &task.kind {
+        TaskKind::Indexer { database, design_document } => ("indexer", database, Some(design_document), None),
         TaskKind::SearchIndexer { database, design_document, index } => {
-            out.extend_from_slice(br#""search_indexer","design_document":"#);
-            write_string(out, design_document);
-            out.extend_from_slice(br#","index":"#);
-            write_string(out, index);
-            database
+            ("search_indexer", database, Some(design_document), Some(index))
         }
-        TaskKind::DatabaseCompaction { database } => {
-            out.extend_from_slice(br#""database_compaction""#);
-            database
-        }
+        TaskKind::DatabaseCompaction { database } => ("database_compaction", database, None, None),
     };
-    out.extend_from_slice(br#","database":"#);
-    write_string(out, database);
-    let TaskState { changes_done, total_changes, started_on, updated_on, .. } = task;
-    let progress = task.progress();
-    let eta_s = task.eta_s().map_or_else(|| "null".to_owned(), |eta_s| eta_s.to_string());
-    out.extend_from_slice(
-        format!(
-            concat!(
-                r#","changes_done":{},"total_changes":{},"progress":{},"started_on":{},"updated_on":{},"eta_s":{}}}"#
-            ),
-            changes_done, total_changes, progress, started_on, updated_on, eta_s
-        )
-        .as_bytes(),
-    );
+    append_object(out, |object| {
+        object.string("node", node).string("pid", &format!("<0.{}.0>", task.id)).string("type", kind);
+        if let Some(design_document) = design_document {
+            object.string("design_document", design_document);
+        }
+        if let Some(index) = index {
+            object.string("index", index);
+        }
+        object.string("database", database);
+        object.value("changes_done", task.changes_done).value("total_changes", task.total_changes);
+        object.value("progress", task.progress());
+        object.value("started_on", task.started_on).value("updated_on", task.updated_on);
+        object.value_or_null("eta_s", task.eta_s());
+    });
 }
 
-/// `GET /_node/{node}`
 pub(super) async fn node(request: Request) -> Answer {
     require_node(&request)?;
-    let mut out = br#"{"name":"#.to_vec();
-    write_string(&mut out, &request.node.identity.node);
-    out.push(b'}');
-    Ok(respond::json(StatusCode::OK, out))
+    Ok(respond::object(StatusCode::OK, |object| _ = object.string("name", &request.node.identity.node)))
 }
 
-/// `GET /_node/{node}/_system`: the numbers of CouchDB's virtual machine that have a counterpart, under their
-/// names, and those of the storage engine.
+/// Reports the numbers of CouchDB's virtual machine that have a counterpart, and those of the storage engine.
 pub(super) async fn system(request: Request) -> Answer {
     require_node(&request)?;
     let node = &request.node;
@@ -188,51 +155,46 @@ pub(super) async fn system(request: Request) -> Answer {
     let held = ["memtable_bytes", "block_cache_bytes", "table_reader_bytes"];
     let (held, other): (Vec<_>, Vec<_>) = engine.into_iter().partition(|(name, _)| held.contains(name));
     let in_engine: u64 = held.iter().map(|(_, bytes)| bytes).sum();
-    let members = |numbers: &[(&str, u64)]| -> Vec<String> {
-        numbers.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect()
+    let add = |object: &mut ObjectWriter<'_>, numbers: &[(&str, u64)]| {
+        numbers.iter().for_each(|(name, value)| _ = object.value(name, value));
     };
-    // Some engines hold no data in this process.
-    let held: String = members(&held).iter().map(|member| format!(",{member}")).collect();
-    let out = format!(
-        concat!(
-            r#"{{"uptime":{},"memory":{{"resident":{},"other":{}{}}},"engine":{{{}}},"cpu_time_ms":{},"#,
-            r#""process_count":{},"os_proc_count":{},"stale_proc_count":0,"open_os_files":{},"message_queues":{{}},"#,
-            r#""internal_replication_jobs":0,"distribution":{{}}}}"#
-        ),
-        uptime_s,
-        figures.resident_bytes,
-        figures.resident_bytes.saturating_sub(in_engine),
-        held,
-        members(&other).join(","),
-        figures.cpu_ms,
-        figures.threads,
-        figures.children,
-        figures.open_files,
-    );
-    Ok(respond::json(StatusCode::OK, out.into_bytes()))
+    Ok(respond::object(StatusCode::OK, |object| {
+        object.value("uptime", uptime_s);
+        object.object("memory", |memory| {
+            memory.value("resident", figures.resident_bytes);
+            memory.value("other", figures.resident_bytes.saturating_sub(in_engine));
+            // Some engines hold no data in this process.
+            add(memory, &held);
+        });
+        object.object("engine", |engine| add(engine, &other));
+        object.value("cpu_time_ms", figures.cpu_ms).value("process_count", figures.threads);
+        object.value("os_proc_count", figures.children).value("stale_proc_count", 0);
+        object.value("open_os_files", figures.open_files).json("message_queues", b"{}");
+        object.value("internal_replication_jobs", 0).json("distribution", b"{}");
+    }))
 }
 
-/// `GET /_node/{node}/_versions`
 pub(super) async fn versions(request: Request) -> Answer {
     require_node(&request)?;
-    let mut out = br#"{"javascript_engine":{"name":"quickjs","version":"quickjs-ng"},"#.to_vec();
-    out.extend_from_slice(br#""collation_driver":{"name":"icu4x","collator_version":"#);
-    write_string(&mut out, settee_model::collate::version());
-    out.extend_from_slice(b"}}");
-    Ok(respond::json(StatusCode::OK, out))
+    Ok(respond::object(StatusCode::OK, |object| {
+        object.object("javascript_engine", |engine| {
+            engine.string("name", "quickjs").string("version", "quickjs-ng");
+        });
+        object.object("collation_driver", |driver| {
+            driver.string("name", "icu4x").string("collator_version", settee_model::collate::version());
+        });
+    }))
 }
 
-/// `/_node` without a node.
 pub(super) async fn incomplete_node(_: Request) -> Answer {
     Err(Error::bad_request("Incomplete path to _node request"))
 }
 
-/// Paths below a resource without children.
 pub(super) async fn nothing(_: Request) -> Answer {
     Err(Error::not_found("missing"))
 }
 
-/// Returns an error if the path names another node. Paths without a node refer to this one.
+/// Paths without a node refer to this one.
 pub(super) fn require_node(request: &Request) -> Result<(), Error> {
     let name = request.captures.get("node");
     if ["", "_local", "nonode@nohost", &request.node.identity.node].contains(&name) {

@@ -2,8 +2,6 @@
 
 use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
-use settee_auth::UserContext;
-use settee_model::json::{write_array, write_string};
 use settee_settings::Persist;
 
 use crate::authentication::{self, login};
@@ -12,37 +10,26 @@ use crate::request::Request;
 use crate::respond::{self, Answer, Response};
 use crate::{Error, bridge};
 
-/// `GET /_session`: the user of the client.
 pub(super) async fn get(request: Request) -> Answer {
     if request.user.name.is_none() && request.query.get("basic") == Some("true") {
         return Err(Error::unauthorized("Please login."));
     }
     let policy = request.node.auth_policy();
-    let mut out = br#"{"ok":true,"userCtx":"#.to_vec();
-    write_context(&mut out, &request.user);
-    out.extend_from_slice(br#","info":{"authentication_handlers":"#);
-    write_array(&mut out, &policy.handlers, |out, handler| write_string(out, handler.name()));
-    if let Some(handler) = request.head.handler {
-        out.extend_from_slice(br#","authenticated":"#);
-        write_string(&mut out, handler.name());
-    }
-    if let Some(users_db) = request.node.settings.get("chttpd_auth", "authentication_db") {
-        out.extend_from_slice(br#","authentication_db":"#);
-        write_string(&mut out, &users_db);
-    }
-    out.extend_from_slice(b"}}");
-    Ok(respond::json(StatusCode::OK, out))
-}
-
-fn write_context(out: &mut Vec<u8>, user: &UserContext) {
-    out.extend_from_slice(br#"{"name":"#);
-    match &user.name {
-        Some(name) => write_string(out, name),
-        None => out.extend_from_slice(b"null"),
-    }
-    out.extend_from_slice(br#","roles":"#);
-    write_array(out, &user.roles, |out, item| write_string(out, item));
-    out.push(b'}');
+    let users_db = request.node.settings.get("chttpd_auth", "authentication_db");
+    Ok(respond::object(StatusCode::OK, |object| {
+        object.value("ok", true).object("userCtx", |context| {
+            context.string_or_null("name", request.user.name.as_deref()).strings("roles", &request.user.roles);
+        });
+        object.object("info", |info| {
+            info.strings("authentication_handlers", policy.handlers.iter().map(|handler| handler.name()));
+            if let Some(handler) = request.head.handler {
+                info.string("authenticated", handler.name());
+            }
+            if let Some(users_db) = &users_db {
+                info.string("authentication_db", users_db);
+            }
+        });
+    }))
 }
 
 #[derive(Default)]
@@ -53,7 +40,6 @@ struct Form {
     token: String,
 }
 
-/// `POST /_session`: starts a session.
 pub(super) async fn post(mut request: Request) -> Answer {
     let form = read_form(&mut request).await?;
     let name = match (form.name, form.username) {
@@ -77,17 +63,13 @@ pub(super) async fn post(mut request: Request) -> Answer {
             Err(error) => return Err(error),
         };
     let secret = secret(&request).await?;
-    let mut out = br#"{"ok":true,"name":"#.to_vec();
-    write_string(&mut out, &name);
-    out.extend_from_slice(br#","roles":"#);
-    write_array(&mut out, &account.context().roles, |out, role| write_string(out, role));
-    out.push(b'}');
-    let mut response = respond::json(StatusCode::OK, out);
+    let mut response = respond::object(StatusCode::OK, |object| {
+        object.value("ok", true).string("name", &name).strings("roles", &account.context().roles);
+    });
     set_cookie(&mut response, authentication::issue(&node.authentication, &policy, &request.head, &secret, &account));
     redirected(&request, "next", response)
 }
 
-/// `DELETE /_session`: ends the session of this client.
 pub(super) async fn delete(request: Request) -> Answer {
     let mut response = respond::ok(StatusCode::OK);
     set_cookie(
@@ -135,7 +117,6 @@ async fn read_form(request: &mut Request) -> Result<Form, Error> {
     Ok(form)
 }
 
-/// Returns the secret of session cookies, which is created at the first login.
 async fn secret(request: &Request) -> Result<String, Error> {
     let node = std::sync::Arc::clone(&request.node);
     if let Some(secret) = &node.auth_policy().secret {
@@ -160,7 +141,7 @@ fn set_cookie(response: &mut Response, cookie: Option<HeaderValue>) {
     }
 }
 
-/// Redirects the client if the query contains `parameter`. Only paths of this server are accepted.
+/// Only paths of this server are accepted.
 fn redirected(request: &Request, parameter: &str, mut response: Response) -> Answer {
     let Some(path) = request.query.get(parameter) else { return Ok(response) };
     if !path.starts_with('/') {

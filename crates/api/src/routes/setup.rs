@@ -16,12 +16,10 @@ const SYSTEM_DATABASES: [&str; 3] = ["_users", "_replicator", "_global_changes"]
 
 const DATABASES_MAX: usize = 100;
 
-/// `GET /_cluster_setup`
 pub(super) async fn state(_: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, br#"{"state":"single_node_enabled"}"#.to_vec()))
 }
 
-/// `POST /_cluster_setup`
 pub(super) async fn run(mut request: Request) -> Answer {
     body::require_json(&request.headers)?;
     // CouchDB's message has this apostrophe.
@@ -59,7 +57,6 @@ pub(super) async fn run(mut request: Request) -> Answer {
         "enable_cluster" | "add_node" | "remove_node" | "receive_cookie" => {
             return Err(Error::not_implemented("a cluster has one node here: use the action enable_single_node"));
         }
-        // CouchDB's message has this apostrophe.
         _ => return Err(Error::bad_request("Invalid Action'")),
     }
     Ok(respond::ok(StatusCode::CREATED))

@@ -17,7 +17,6 @@ use settee_edge::etag;
 use settee_service::revisions::{Conflicts, write_for_functions};
 use settee_service::{Functions, Visibility};
 
-/// `_show/{function}` and `_show/{function}/{doc}`
 pub(super) async fn show(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_body().await?;
@@ -58,13 +57,11 @@ pub(super) async fn show(mut request: Request) -> Answer {
         .await
 }
 
-/// `_show` without a function.
 pub(super) async fn invalid_path(request: Request) -> Answer {
     request.database()?;
     Err(Error::new(StatusCode::NOT_FOUND, "show_error", "Invalid path."))
 }
 
-/// Returns the document id after the function name.
 pub(super) fn doc_id(request: &Request) -> Option<String> {
     let id = request.captures.get("doc");
     (!id.is_empty()).then(|| id.to_owned())
@@ -75,8 +72,7 @@ pub(super) struct Opened {
     pub(super) text: Vec<u8>,
 }
 
-/// Returns the winner of the document `id`, or the local document with that id. Returns `None` for a deleted
-/// document.
+/// Returns the winner or the local document, or `None` for a deleted document.
 pub(super) fn open(view: &ReadView, id: Option<&str>) -> Result<Option<Opened>, Error> {
     let Some(id) = id else { return Ok(None) };
     if is_local(id) {

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use hyper::StatusCode;
-use settee_model::json::write_string;
+use settee_model::json::{self, append_object, write_string};
 
 use super::server::require_node;
 use crate::Error;
@@ -63,20 +63,20 @@ fn write_tree(out: &mut Vec<u8>, stats: &[Stat], depth: usize, leaf: &mut impl F
 }
 
 fn write_stat(out: &mut Vec<u8>, stat: &Stat, node: &Node, totals: &Totals, recent: &Totals) {
-    out.extend_from_slice(b"{\"value\":");
-    let kind = match stat.measure() {
-        Some(measure) => {
-            write_distribution(out, &recent.measure(measure));
-            "histogram"
-        }
-        None => {
-            out.extend_from_slice(stat.number(&node.figures(), totals).to_string().as_bytes());
-            stat.reported_kind()
-        }
-    };
-    out.extend_from_slice(format!(",\"type\":\"{kind}\",\"desc\":").as_bytes());
-    write_string(out, stat.desc);
-    out.push(b'}');
+    append_object(out, |object| {
+        let value = object.name("value");
+        let kind = match stat.measure() {
+            Some(measure) => {
+                write_distribution(value, &recent.measure(measure));
+                "histogram"
+            }
+            None => {
+                json::write_u64(value, stat.number(&node.figures(), totals));
+                stat.reported_kind()
+            }
+        };
+        object.string("type", kind).string("desc", stat.desc);
+    });
 }
 
 fn write_distribution(out: &mut Vec<u8>, reply: &Distribution) {
@@ -102,16 +102,17 @@ fn write_distribution(out: &mut Vec<u8>, reply: &Distribution) {
         ("skewness", scaled(3, 0.0)),
         ("kurtosis", scaled(4, 3.0)),
     ];
-    let mut text = String::from("{");
-    for (name, number) in numbers {
-        let _ = write!(text, "\"{name}\":{number:?},");
-    }
     let percentiles = PERCENTILES.map(|(name, share)| format!("[{name},{:?}]", reply.quantile(share)));
     let bins: Vec<String> = reply.counts.iter().map(|(value, count)| format!("[{value:?},{count}]")).collect();
     let bins = if bins.is_empty() { "[0,0]".to_owned() } else { bins.join(",") };
     let (percentiles, count) = (percentiles.join(","), reply.count());
-    let _ = write!(text, "\"percentile\":[{percentiles}],\"histogram\":[{bins}],\"n\":{count}}}");
-    out.extend_from_slice(text.as_bytes());
+    append_object(out, |object| {
+        for (name, number) in numbers {
+            object.value(name, format_args!("{number:?}"));
+        }
+        object.value("percentile", format_args!("[{percentiles}]"));
+        object.value("histogram", format_args!("[{bins}]")).value("n", count);
+    });
 }
 
 /// `GET /_stats[/{group}/{name}]`, as in CouchDB 1: since the start, or of the last `range` seconds. The
@@ -139,7 +140,6 @@ pub(super) async fn stats_of_version_1(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// Returns group and name in CouchDB 1, which had four groups.
 fn old_name(stat: &Stat) -> Option<Stat> {
     let path = match stat.path {
         ["couchdb", name, ""] => ["couchdb", name, ""],
@@ -150,8 +150,6 @@ fn old_name(stat: &Stat) -> Option<Stat> {
 }
 
 fn write_old(out: &mut Vec<u8>, stat: &Stat, node: &Node, totals: &Totals, span_s: f64) {
-    out.extend_from_slice(b"{\"description\":");
-    write_string(out, stat.desc);
     let numbers = match stat.measure() {
         Some(measure) => {
             let reply = totals.measure(measure);
@@ -171,21 +169,21 @@ fn write_old(out: &mut Vec<u8>, stat: &Stat, node: &Node, totals: &Totals, span_
             }
         },
     };
-    for (name, number) in ["current", "sum", "mean", "stddev", "min", "max"].into_iter().zip(numbers) {
-        out.extend_from_slice(format!(",\"{name}\":{}", number.as_deref().unwrap_or("null")).as_bytes());
-    }
-    out.push(b'}');
+    append_object(out, |object| {
+        object.string("description", stat.desc);
+        for (name, number) in ["current", "sum", "mean", "stddev", "min", "max"].into_iter().zip(numbers) {
+            object.value_or_null(name, number);
+        }
+    });
 }
 
-/// `GET /_node/{node}/_prometheus`
 pub(super) async fn prometheus(request: Request) -> Answer {
     require_node(&request)?;
     let text = exposition(&request.node);
     Ok(respond::whole(StatusCode::OK, "text/plain; version=2.0", text.into_bytes()))
 }
 
-/// `GET /_node/{node}/_history[?since=MS]`: the samples of the last day after a time in milliseconds since the Unix
-/// epoch. Counters are since the start of the process.
+/// Returns samples of the last day. `since` is in ms since the Unix epoch; counters start with the process.
 pub(super) async fn history(request: Request) -> Answer {
     require_node(&request)?;
     let since_ms = request.query.get("since").map_or(Ok(0), |text| Raw::Text(text.to_owned()).natural())?;
@@ -237,13 +235,11 @@ fn exposition(node: &Node) -> String {
     text
 }
 
-/// Returns the declared type of a metric. Some names of CouchDB violate the naming rules of their type; they
-/// are kept for existing dashboards and declared untyped.
+/// Names of CouchDB that violate the rules of their type are kept for existing dashboards and declared untyped.
 fn prometheus_kind(name: &str, kind: &'static str) -> &'static str {
     if (kind == "counter") == name.ends_with("_total") { kind } else { "untyped" }
 }
 
-/// Returns name, label and description of a number in CouchDB's Prometheus format.
 fn prometheus_name(stat: &Stat) -> (String, String, &'static str) {
     let path: Vec<&str> = stat.segments().collect();
     match path[..] {
@@ -277,7 +273,6 @@ fn prometheus_name(stat: &Stat) -> (String, String, &'static str) {
     }
 }
 
-/// Returns numbers of the process and the engine: name, type, description, value.
 fn own(node: &Node) -> Vec<(String, &'static str, &'static str, String)> {
     let figures = (node.operation.process)();
     let uptime_s = (node.clock_ms)().saturating_sub(node.started_ms) / 1000;

@@ -20,7 +20,6 @@ use settee_service::Functions;
 const NEW_REV: HeaderName = HeaderName::from_static("x-couch-update-newrev");
 const ID: HeaderName = HeaderName::from_static("x-couch-id");
 
-/// `_update/{function}` and `_update/{function}/{doc}`
 pub(super) async fn update(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_body().await?;
@@ -69,13 +68,11 @@ pub(super) async fn refuse_get(request: Request) -> Answer {
     Err(Error::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", reason))
 }
 
-/// `_update` without a function.
 pub(super) async fn invalid_path(request: Request) -> Answer {
     request.database()?;
     Err(Error::new(StatusCode::NOT_FOUND, "update_error", "Invalid path."))
 }
 
-/// Saves the document of a function. Returns its id and its new revision.
 async fn save(
     request: &Request,
     database: &std::sync::Arc<settee_database::Database>,

@@ -10,7 +10,7 @@ use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Head, ReadClient, Re
 use settee_design::{Cancellation, DesignDocument, MapSource};
 use settee_edge::bridge::Output;
 use settee_model::Rev;
-use settee_model::json::{Json, write_string};
+use settee_model::json::{self, Json, ObjectWriter, write_string};
 use settee_views::{
     Answer as QueryAnswer, Header, LinkedDocument, MapRow, ReduceRow, RowSink, Stale, Urgency, ViewError, Views,
     design_documents, embed_modules, layout_of, overflow_reason,
@@ -31,14 +31,12 @@ use crate::revision::attachments::Text;
 use crate::revision::{self, Encoded};
 use crate::{Error, sequence};
 
-/// `GET /{db}/_design/{ddoc}/_view/{view}`
 pub(super) async fn get(request: Request) -> Answer {
     let design = named_design(&request).await?;
     let params = ViewParams::from_query(&request.query, Source::View)?;
     answer(&request, design, Queries::one(params)).await
 }
 
-/// `POST /{db}/_design/{ddoc}/_view/{view}`
 pub(super) async fn post(mut request: Request) -> Answer {
     let design = named_design(&request).await?;
     let body = request.read_called_json().await?;
@@ -49,14 +47,13 @@ pub(super) async fn post(mut request: Request) -> Answer {
     answer(&request, design, Queries::one(params)).await
 }
 
-/// `POST /{db}/_design/{ddoc}/_view/{view}/queries`
 pub(super) async fn queries(mut request: Request) -> Answer {
     let design = named_design(&request).await?;
     let queries = Queries::parse(&request.read_called_json().await?, &request.query)?;
     answer(&request, design, queries).await
 }
 
-/// `POST /{db}/_temp_view`: a view without a design document, as in CouchDB 1.
+/// Serves a view without a design document, as in CouchDB 1.
 pub(super) async fn temp_view(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_called_json().await?;
@@ -71,7 +68,6 @@ pub(super) async fn temp_view_gone(_: Request) -> Answer {
     Err(Error::new(StatusCode::GONE, "gone", "Temporary views are not supported in CouchDB"))
 }
 
-/// `GET /{db}/_design/{ddoc}/_info`
 pub(super) async fn info(request: Request) -> Answer {
     let database = request.database()?;
     let name = request.captures.get("ddoc").to_owned();
@@ -79,84 +75,61 @@ pub(super) async fn info(request: Request) -> Answer {
     let out = bridge::blocking(move || {
         let design = design_document(&database, &name)?;
         let info = node.views.info(&database, &design)?;
-        let mut out = br#"{"name":"#.to_vec();
-        write_string(&mut out, &name);
-        out.extend_from_slice(br#","view_index":{"signature":"#);
-        write_string(&mut out, &info.signature);
-        out.extend_from_slice(br#","language":"#);
-        write_string(&mut out, &info.language);
-        out.extend_from_slice(br#","collator_versions":["#);
-        write_string(&mut out, settee_model::collate::version());
         // Inner nodes and the entries by document take about an eighth of the index.
         let active_bytes = info.file_bytes - info.file_bytes / 8;
-        out.extend_from_slice(
-            format!(
-                concat!(
-                    r#"],"updater_running":{},"compact_running":{},"waiting_commit":false,"waiting_clients":{},"#,
-                    r#""update_seq":{},"purge_seq":{},"sizes":{{"file":{},"active":{},"external":{}}},"#,
-                    r#""updates_pending":{{"minimum":{},"preferred":{},"total":{}}}}}"#
-                ),
-                info.updater_running,
-                info.compact_running,
-                info.waiting_clients,
-                info.update_seq,
-                info.purge_seq,
-                info.file_bytes,
-                active_bytes,
-                info.external_bytes,
-                info.updates_pending,
-                info.updates_pending,
-                info.updates_pending,
-            )
-            .as_bytes(),
-        );
-        write_engines(&node, &design, &mut out);
         let is_end = |error: &ViewError| matches!(error, ViewError::Stopped | ViewError::Paused | ViewError::Cancelled);
-        write_build_error(info.failure.filter(|error| !is_end(error)), &mut out);
-        out.push(b'}');
-        Ok(out)
+        Ok(json::object(|object| {
+            object.string("name", &name);
+            object.object("view_index", |index| {
+                index.string("signature", &info.signature).string("language", &info.language);
+                index.strings("collator_versions", [settee_model::collate::version()]);
+                index.value("updater_running", info.updater_running).value("compact_running", info.compact_running);
+                index.value("waiting_commit", false).value("waiting_clients", info.waiting_clients);
+                index.value("update_seq", info.update_seq).value("purge_seq", info.purge_seq);
+                index.object("sizes", |sizes| {
+                    sizes.value("file", info.file_bytes).value("active", active_bytes);
+                    sizes.value("external", info.external_bytes);
+                });
+                index.object("updates_pending", |pending| {
+                    let pending = pending.value("minimum", info.updates_pending);
+                    pending.value("preferred", info.updates_pending).value("total", info.updates_pending);
+                });
+            });
+            write_engines(&node, &design, object);
+            write_build_error(info.failure.filter(|error| !is_end(error)), object);
+        }))
     })
     .await?;
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// Appends the error of the last build, if it failed. This member is an extension of CouchDB's response.
-pub(super) fn write_build_error(failure: Option<impl Into<Error>>, out: &mut Vec<u8>) {
+/// This member is an extension of CouchDB's response.
+pub(super) fn write_build_error(failure: Option<impl Into<Error>>, object: &mut ObjectWriter<'_>) {
     if let Some(failure) = failure {
-        out.extend_from_slice(br#","build_error":"#);
-        out.extend_from_slice(&respond::error_text(&failure.into()));
+        object.object("build_error", |object| failure.into().write_members(object));
     }
 }
 
-/// Appends the engine of each map function, if the language has several, and the reason if it is not the
-/// fastest. These members are an extension of CouchDB's response.
-fn write_engines(node: &Node, design: &DesignDocument, out: &mut Vec<u8>) {
+/// These members are an extension of CouchDB's response; the reason is given if an engine is not the fastest.
+fn write_engines(node: &Node, design: &DesignDocument, object: &mut ObjectWriter<'_>) {
     let functions = design.views.iter().map(|view| Arc::clone(&view.map)).collect();
     let source = MapSource { functions, library: design.library.clone() };
     let engines =
         node.programs.language(&design.language).map(|language| language.engines(&source)).unwrap_or_default();
-    for (number, (view, engine)) in design.views.iter().zip(&engines).enumerate() {
-        out.extend_from_slice(if number == 0 { br#","engines":{"# } else { b"," });
-        write_string(out, &view.name);
-        out.push(b':');
-        write_string(out, engine.name);
+    let engines = || design.views.iter().zip(&engines);
+    if engines().next().is_some() {
+        object.object("engines", |object| {
+            engines().for_each(|(view, engine)| _ = object.string(&view.name, engine.name));
+        });
     }
-    if !engines.is_empty() {
-        out.push(b'}');
-    }
-    let reasons = design.views.iter().zip(&engines).filter_map(|(view, engine)| Some((&view.name, engine.reason?)));
-    for (number, (view, reason)) in reasons.enumerate() {
-        out.extend_from_slice(if number == 0 { br#","engine_reasons":{"# } else { b"," });
-        write_string(out, view);
-        out.push(b':');
-        write_string(out, reason);
-    }
-    if engines.iter().any(|engine| engine.reason.is_some()) {
-        out.push(b'}');
+    let reasons = || engines().filter_map(|(view, engine)| Some((&view.name, engine.reason?)));
+    if reasons().next().is_some() {
+        object.object("engine_reasons", |object| {
+            reasons().for_each(|(view, reason)| _ = object.string(view, reason));
+        });
     }
 }
 
-/// `POST /{db}/_view_cleanup`
 pub(super) async fn cleanup(request: Request) -> Answer {
     let database = request.database()?;
     let views = Arc::clone(&request.node.views);
@@ -168,7 +141,7 @@ pub(super) async fn cleanup(request: Request) -> Answer {
     Ok(respond::ok(StatusCode::ACCEPTED))
 }
 
-/// Returns the design document in the path. Must be called before parameters are validated.
+/// Must be called before parameters are validated.
 async fn named_design(request: &Request) -> Result<Arc<DesignDocument>, Error> {
     let (database, ddoc) = (request.database()?, request.captures.get("ddoc").to_owned());
     bridge::blocking(move || design_document(&database, &ddoc)).await
@@ -211,7 +184,6 @@ fn one(
     let mut rows = Rows::new(output, database, params);
     let answer = views.query(database, design, view, &params.view_query(), &mut rows)?;
     if rows.error.is_none() && rows.flow.is_continue() {
-        // Writes the rows that wait for their documents.
         let _ = rows.write_waiting();
     }
     if let Some(error) = rows.error {
@@ -243,7 +215,6 @@ struct Rows<'a> {
     database: &'a Arc<Database>,
     params: &'a ViewParams,
     documents: Option<ReadView>,
-    /// Rows whose documents are read in one batch.
     waiting: Vec<WaitingRow>,
     waiting_bytes: usize,
     sent: u64,
@@ -338,7 +309,6 @@ impl RowSink for Rows<'_> {
 
 const WAITING_BYTES: usize = 1 << 20;
 
-/// The start of a row, and the document that follows it.
 struct WaitingRow {
     text: Vec<u8>,
     document: LinkedDocument<'static>,
@@ -391,8 +361,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Documents of rows. Their snapshot is opened with the first of them, so it is at least as recent as the
-/// index.
+/// The snapshot is opened with the first document, so it is at least as recent as the index.
 pub(super) struct Linked<'a> {
     pub(super) database: &'a Arc<Database>,
     pub(super) client: ReadClient,
@@ -400,7 +369,6 @@ pub(super) struct Linked<'a> {
 }
 
 impl Linked<'_> {
-    /// Reads documents that are about to be written in one batch.
     fn read_ahead<'r>(&mut self, documents: impl Iterator<Item = &'r LinkedDocument<'r>>) -> Result<(), Error> {
         let mut ids: Vec<&str> = documents.filter_map(|document| document.id.as_deref()).collect();
         ids.sort_unstable();
@@ -444,7 +412,6 @@ fn write_rev(out: &mut impl Text, view: &ReadView, id: &str, rev: &Rev, shown: &
     Ok(revision::write_with(out, view, id, &record, node, Extras::default(), shown)? != Encoded::Gone)
 }
 
-/// Returns a design document; `name` is its id without `_design/`.
 pub(super) fn design_document(database: &Arc<Database>, name: &str) -> Result<Arc<DesignDocument>, Error> {
     database.of_designs(name, |view| {
         let id = format!("_design/{name}");
@@ -456,7 +423,6 @@ pub(super) fn design_document(database: &Arc<Database>, name: &str) -> Result<Ar
     })
 }
 
-/// Returns the design document and its approximate size including modules.
 fn parse(view: &ReadView, id: &str, head: &Head) -> Result<(DesignDocument, usize), Error> {
     let mut body = Vec::with_capacity(head.stored.size as usize);
     if !view.read_body(head.stored, &mut body)? {

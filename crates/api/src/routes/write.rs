@@ -1,5 +1,4 @@
-//! Writes of one document: PUT, POST and DELETE of ordinary, design and local documents. Every edit of one
-//! document uses [`save`], also those of other modules.
+//! Writes of one document: PUT, POST and DELETE. Every edit of one document uses [`save`], also in other modules.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +6,7 @@ use std::sync::Arc;
 use hyper::{StatusCode, header};
 use settee_database::{Database, DocUpdate, EditMode, NewAttachments};
 use settee_design::{Caller, Cancellation};
-use settee_model::json::{Json, write_string};
+use settee_model::json::Json;
 use settee_model::limits::{MAX_GENERATION, MAX_STORED_GENERATION};
 use settee_model::{Document, InvalidRev, Rev, RevisionHasher};
 use settee_replication::documents::is_replicator_database;
@@ -36,9 +35,7 @@ pub(super) struct Edit {
 }
 
 pub(super) enum Incoming {
-    /// From the member `_attachments`.
     InDocument,
-    /// Already stored attachments.
     Known(NewAttachments),
 }
 
@@ -50,7 +47,6 @@ pub(super) struct Saved {
     tag: String,
 }
 
-/// `PUT /{db}/{doc}`
 pub(super) async fn put(mut request: Request) -> Answer {
     let database = request.database()?;
     let mode = DocParams::resolve(&request.query)?.mode;
@@ -60,7 +56,7 @@ pub(super) async fn put(mut request: Request) -> Answer {
         return put_related(request, database, id, content_type, mode).await;
     }
     let body = request.read_json().await?;
-    let mut document = parse(&request.node, &body)?;
+    let mut document = parse(&request.node, &database, &body)?;
     document.rev = replaced_rev(&request.query, &request.headers, document.rev.as_ref())?;
     let edit = Edit { id, document, attachments: Incoming::InDocument, mode };
     if is_batch(&request.query) {
@@ -69,13 +65,12 @@ pub(super) async fn put(mut request: Request) -> Answer {
     Ok(put_answer(&request, &save(&request, &database, edit).await?))
 }
 
-/// Returns the type of a multipart body. Like CouchDB, the server treats bodies of any other type as JSON.
+/// Like CouchDB, the server treats bodies of any type other than multipart as JSON.
 fn related(request: &Request) -> Option<ContentType> {
     let content_type = request.header(header::CONTENT_TYPE)?;
     content_type.starts_with("multipart/related;").then(|| ContentType::parse(content_type))
 }
 
-/// Writes a document that is followed by the data of its attachments.
 async fn put_related(
     mut request: Request,
     database: Arc<Database>,
@@ -108,11 +103,10 @@ fn put_answer(request: &Request, saved: &Saved) -> Response {
     response
 }
 
-/// `POST /{db}`
 pub(super) async fn post(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_called_json().await?;
-    let document = parse(&request.node, &body)?;
+    let document = parse(&request.node, &database, &body)?;
     let id = document.id.clone().unwrap_or_else(|| request.node.uuid());
     check_id(&request.node, &database, &id)?;
     if id.starts_with("_design/") {
@@ -129,7 +123,6 @@ pub(super) async fn post(mut request: Request) -> Answer {
     Ok(response)
 }
 
-/// `DELETE /{db}/{doc}`
 pub(super) async fn delete(request: Request) -> Answer {
     let database = request.database()?;
     let id = doc_id(&request);
@@ -149,7 +142,6 @@ pub(super) async fn delete(request: Request) -> Answer {
     Ok(response)
 }
 
-/// Returns an error if the document does not exist or is deleted.
 fn require_live(database: &Arc<Database>, id: &str) -> Result<(), Error> {
     let view = database.read()?;
     if is_local(id) {
@@ -166,7 +158,6 @@ fn tombstone(rev: Option<Rev>) -> Document {
     Document { id: None, rev, deleted: true, body: Json::empty_object(), attachments: None, revisions: None }
 }
 
-/// Returns true if the client does not wait for durability (`batch=ok`).
 fn is_batch(query: &Query) -> bool {
     query.get("batch") == Some("ok")
 }
@@ -180,18 +171,18 @@ pub(super) fn copies(query: &Query) -> Option<i64> {
     query.get("w").and_then(|text| text.parse().ok())
 }
 
-fn parse(node: &Node, body: &Json) -> Result<Document, Error> {
+/// As in CouchDB the id in the body must be valid too.
+fn parse(node: &Node, database: &Database, body: &Json) -> Result<Document, Error> {
     let document = Document::parse(body.value())?;
     node.policy().documents.check_document(&document)?;
+    document.id.iter().try_for_each(|id| check_id(node, database, id))?;
     Ok(document)
 }
 
-/// Returns an error if the document is too large, see [`crate::limits`].
 pub(super) fn check_size(node: &Node, document: &Document) -> Result<(), Error> {
     node.policy().documents.check_document(document)
 }
 
-/// Returns an error if the id is invalid, see [`crate::limits`].
 pub(super) fn check_id(node: &Node, database: &Database, id: &str) -> Result<(), Error> {
     node.policy().documents.check_id(database, id)
 }
@@ -202,8 +193,7 @@ fn is_local_rev(rev: &Rev) -> bool {
     rev.generation == 0 && number.is_some()
 }
 
-/// Returns true for a local document with a revision of another form. CouchDB reports a replicated one as
-/// written and ignores it.
+/// CouchDB reports a replicated local document with a revision other than `0-N` as written and ignores it.
 pub(super) fn is_foreign_to_local(id: &str, document: &Document) -> bool {
     is_local(id) && document.rev.as_ref().is_some_and(|rev| !is_local_rev(rev))
 }
@@ -237,8 +227,9 @@ pub(super) async fn save(request: &Request, database: &Arc<Database>, edit: Edit
     let (id, deleted, mode) = (edit.id.clone(), edit.document.deleted, edit.mode);
     if edit.mode == EditMode::Replicated
         && is_foreign_to_local(&id, &edit.document)
-        && let Some(rev) = edit.document.rev
+        && let Some(rev) = edit.document.rev.clone()
     {
+        attachments::check(&edit.document)?;
         let tag = local_tag(&rev, &edit.document.body);
         return Ok(Saved { id, rev, deleted, mode, tag });
     }
@@ -252,17 +243,14 @@ pub(super) async fn save(request: &Request, database: &Arc<Database>, edit: Edit
     Ok(Saved { id, rev, deleted, mode, tag })
 }
 
-/// Writes an edit in the background, even if the client disconnects.
 async fn save_later(request: &Request, database: &Arc<Database>, edit: Edit) -> Answer {
-    let mut out = br#"{"ok":true,"id":"#.to_vec();
-    write_string(&mut out, &edit.id);
-    out.push(b'}');
+    let response = respond::object(StatusCode::ACCEPTED, |object| _ = object.value("ok", true).string("id", &edit.id));
     let update = make_update(request, database, edit).await?;
     let (node, database, user) = (Arc::clone(&request.node), Arc::clone(database), request.user.clone());
     // The end of the request must not cancel the write.
     let caller = Caller { cancellation: Cancellation::never(), ..request.caller() };
     tokio::spawn(async move { node.writer.commit(&database, &user, &caller, vec![update]).await });
-    Ok(respond::json(StatusCode::ACCEPTED, out))
+    Ok(response)
 }
 
 async fn make_update(request: &Request, database: &Arc<Database>, edit: Edit) -> Result<DocUpdate, Error> {
@@ -276,36 +264,34 @@ async fn make_update(request: &Request, database: &Arc<Database>, edit: Edit) ->
         document = bridge::blocking(judge).await?;
     }
     design::complete(&id, &mut document, mode);
-    if id.starts_with("_design/") && !document.deleted {
-        design::validate(&request.node, database, &document.body).await?;
-    }
+    let is_design = id.starts_with("_design/") && !document.deleted;
     let waits = matches!(attachments, Incoming::InDocument) && document.attachments.is_some();
     let large = document.body.as_bytes().len() > LARGE_DOCUMENT_BYTES;
-    let (policy, database) = (request.node.policy(), Arc::clone(database));
+    let (policy, store) = (request.node.policy(), Arc::clone(database));
     let make = move || {
         let attachments = match attachments {
             Incoming::Known(attachments) => attachments,
             Incoming::InDocument => {
-                attachments::resolve(&database, &policy.attachments, &id, &document, mode, HashMap::new())?
+                attachments::resolve(&store, &policy.attachments, &id, &document, mode, HashMap::new())?
             }
         };
         let update = prepare(id, document, attachments, mode, &mut RevisionHasher::default())?;
-        Ok(policy.documents.within(&database, update))
+        Ok(policy.documents.within(&store, update))
     };
-    if waits || large { bridge::blocking(make).await } else { make() }
+    let update = if waits || large { bridge::blocking(make).await? } else { make()? };
+    if is_design && !design::is_stored(database, &update, mode).await? {
+        design::validate(&request.node, database, update.body()).await?;
+    }
+    Ok(update)
 }
 
 impl Saved {
-    /// Returns the response to an edit, with `status` unless an interactive edit requests more copies than
-    /// exist.
+    /// The status is 202 if an interactive edit requests more copies than exist.
     pub(super) fn answer(&self, request: &Request, status: StatusCode) -> Response {
-        let mut out = br#"{"ok":true,"id":"#.to_vec();
-        write_string(&mut out, &self.id);
-        out.extend_from_slice(br#","rev":"#);
-        self.rev.write_json(&mut out);
-        out.push(b'}');
         let is_short = self.mode == EditMode::Interactive && wants_more_copies(copies(&request.query));
-        respond::json(if is_short { StatusCode::ACCEPTED } else { status }, out)
+        respond::object(if is_short { StatusCode::ACCEPTED } else { status }, |object| {
+            self.rev.write_json(object.value("ok", true).string("id", &self.id).name("rev"));
+        })
     }
 }
 

@@ -4,15 +4,14 @@ use settee_model::calendar::Day;
 
 const DAY_S: u64 = 86_400;
 
-/// Returns true if a text has the separators of a date at their positions. CouchDB parses such texts as dates and
-/// all others as sequences.
+/// CouchDB parses texts with these separators as dates, and all others as sequences.
 pub(super) fn is_date(text: &str) -> bool {
     let separators = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'Z')];
     let bytes = text.as_bytes();
     bytes.len() == 20 && separators.iter().all(|(at, separator)| bytes[*at] == *separator)
 }
 
-/// Parses a date to seconds since 1970. Earlier dates become 0. Returns `None` if there is no such date or time.
+/// Returns seconds since 1970, or 0 for earlier dates.
 pub(super) fn parse(text: &str) -> Option<u64> {
     let number = |from: usize, to: usize| {
         let digits = text.as_bytes().get(from..to)?;
@@ -28,7 +27,6 @@ pub(super) fn parse(text: &str) -> Option<u64> {
     Some(u64::try_from(days).map_or(0, |days| days * DAY_S + second_of_day))
 }
 
-/// Formats seconds since 1970.
 pub(crate) fn format(time_s: u64) -> String {
     let Day { year, month, day, .. } = Day::since_1970((time_s / DAY_S).cast_signed());
     let (hour, minute, second) = (time_s / 3600 % 24, time_s / 60 % 60, time_s % 60);

@@ -8,10 +8,8 @@ use std::sync::LazyLock;
 use data_encoding::{BASE64URL_NOPAD, Encoding};
 use flate2::read::ZlibDecoder;
 
-/// The first byte of the external term format.
 const VERSION: u8 = 131;
 
-/// The tags of the external term format that occur in sequences.
 mod tag {
     pub(super) const COMPRESSED: u8 = 80;
     pub(super) const SMALL_INTEGER: u8 = 97;
@@ -34,7 +32,6 @@ const HEAD: [u8; 41] = [
     b's', b't', 108, 0, 0, 0, 2, 97, 0, 110, 4, 0, 255, 255, 255, 255, 106, 104, 3,
 ];
 
-/// The tag and the length of the uuid: an instance in hexadecimal.
 const UUID: [u8; 5] = [tag::BINARY, 0, 0, 0, 16];
 
 /// `, nonode@nohost}}]`
@@ -57,7 +54,6 @@ const MAX_TERM_BYTES: u64 = 1 << 20;
 /// Deepest nesting of a term. Those of CouchDB have four levels.
 const MAX_DEPTH: usize = 16;
 
-/// The server that issued a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     Settee { instance: u64, seq: u64 },
@@ -68,7 +64,6 @@ pub(super) fn write(out: &mut Vec<u8>, instance: u64, seq: u64) {
     match i32::try_from(seq) {
         Ok(seq) => {
             out.extend_from_slice(START.as_bytes());
-            // Four bytes of the integer, then the rest.
             let mut rest = [0; 4 + UUID.len() + 16 + TAIL.len()];
             rest[..4].copy_from_slice(&seq.to_be_bytes());
             write_uuid(&mut rest[4..], instance);
@@ -86,7 +81,6 @@ pub(super) fn write(out: &mut Vec<u8>, instance: u64, seq: u64) {
     }
 }
 
-/// Fills `to` with the uuid and [`TAIL`].
 fn write_uuid(to: &mut [u8], instance: u64) {
     let (tag, rest) = to.split_at_mut(UUID.len());
     let (uuid, tail) = rest.split_at_mut(16);
@@ -104,7 +98,7 @@ fn append_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     BASE64URL_NOPAD.encode_mut(bytes, &mut out[start..]);
 }
 
-/// Decodes a term. Returns `None` if it is malformed. As in CouchDB, bytes after the term are ignored.
+/// Returns `None` if the term is malformed. Bytes after the term are ignored, as in CouchDB.
 pub(super) fn parse(opaque: &str) -> Option<Origin> {
     let bytes = RECEIVED.decode(opaque.as_bytes()).ok()?;
     if let Some((instance, seq)) = own(&bytes) {
@@ -125,7 +119,6 @@ pub(super) fn parse(opaque: &str) -> Option<Origin> {
     Some(Origin::Couchdb)
 }
 
-/// The instance and the number of a term that this server wrote.
 fn own(bytes: &[u8]) -> Option<(u64, u64)> {
     let (seq, rest) = match bytes.strip_prefix(&HEAD)? {
         [tag::INTEGER, rest @ ..] => {
@@ -143,7 +136,6 @@ fn own(bytes: &[u8]) -> Option<(u64, u64)> {
     rest.starts_with(&TAIL).then_some((instance, seq))
 }
 
-/// Returns the bytes after a term. `None` if there is no whole term.
 fn skip(bytes: &[u8], depth: usize) -> Option<&[u8]> {
     let (&tag, rest) = bytes.split_first()?;
     let depth = depth.checked_sub(1)?;
@@ -163,7 +155,6 @@ fn skip(bytes: &[u8], depth: usize) -> Option<&[u8]> {
         }
         tag::LIST => {
             let (count, rest) = rest.split_first_chunk()?;
-            // The last one is the tail.
             return (0..=u32::from_be_bytes(*count)).try_fold(rest, |rest, _| skip(rest, depth));
         }
         _ => return None,

@@ -3,10 +3,8 @@
 use super::*;
 use crate::tests::{INSTANCE, database, show};
 
-/// A compressed sequence of CouchDB 3.5 for two shards.
 const OF_COUCHDB: &str = "g1AAAACLeJzLYWBgYMpgTmHgzcvPy09JdcjLz8gvLskBCScyJNX___8_K4M5kTsXKMBumJpskZSSiq4Yh_Y8FiDJ0ACk_kNN4QGbkpRkbJGcZoauJwsAgDQrWw";
 
-/// The same sequence without compression.
 const OF_COUCHDB_PLAIN: &str = "g2wAAAACaANkAA1ub25vZGVAbm9ob3N0bAAAAAJhAGJ_____amgDYQttAAAABzFlYzhiZGVkAA1ub25vZGVAbm9ob3N0aANkAA1ub25vZGVAbm9ob3N0bAAAAAJuBAAAAACAbgQA_____2poA2EMbQAAAAdiYjM4Y2Y2ZAANbm9ub2RlQG5vaG9zdGo";
 
 /// The term of sequence 5 of the instance of these tests, as `term_to_binary` of Erlang writes it but for the
@@ -14,7 +12,6 @@ const OF_COUCHDB_PLAIN: &str = "g2wAAAACaANkAA1ub25vZGVAbm9ob3N0bAAAAAJhAGJ_____
 const OWN: &str =
     "g2wAAAABaANkAA1ub25vZGVAbm9ob3N0bAAAAAJhAG4EAP____9qaANiAAAABW0AAAAQMDEyMzQ1Njc4OWFiY2RlZmQADW5vbm9kZUBub2hvc3Rq";
 
-/// The term of the largest sequence.
 const OWN_LARGEST: &str = "g2wAAAABaANkAA1ub25vZGVAbm9ob3N0bAAAAAJhAG4EAP____9qaANuCAD__________20AAAAQMDEyMzQ1Njc4OWFiY2RlZmQADW5vbm9kZUBub2hvc3Rq";
 
 #[test]
@@ -32,7 +29,6 @@ fn values_of_since() {
     check(OWN, Since::Seq(5));
     check(&format!("7-{OWN}"), Since::Seq(5));
     check(&format!("99999999999999999999-{OWN}"), Since::Seq(5));
-    // The format of earlier versions.
     check(&format!("5-{own}"), Since::Seq(5));
     check(&format!("\"5-{own}\""), Since::Seq(5));
     // Sequences of another database with this name.

@@ -6,7 +6,6 @@ use settee_service::administers;
 use super::json;
 use super::node::{Ask, World};
 
-/// Malformed security objects, and the errors for them.
 const MALFORMED: [(&str, &str); 17] = [
     ("[]", "Request body must be a JSON object"),
     ("null", "Request body must be a JSON object"),
@@ -66,7 +65,6 @@ async fn a_malformed_security_object_that_is_stored_opens_nothing() {
     assert_eq!(world.ask(Ask::new("GET /db")).await.status.as_u16(), 200);
 }
 
-/// Views of users databases, lists and design documents are restricted to administrators.
 #[tokio::test]
 async fn show_functions_of_users_show_them_their_own_documents() {
     let world = World::new();

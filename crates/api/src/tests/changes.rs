@@ -6,8 +6,7 @@ use settee_model::json::{Json, Value};
 use super::json;
 use super::node::{Ask, World};
 
-/// Creates changes at the sequences 2, 3 and 4; one of a design document, one of a document that was changed
-/// twice.
+/// Creates the changes 2, 3 and 4; one of a design document, one of a document that was changed twice.
 async fn world() -> World {
     let world = World::new();
     world.make_database("db");
@@ -23,7 +22,6 @@ fn number(seq: Value<'_>) -> String {
     seq.as_str().unwrap().split('-').next().unwrap().to_owned()
 }
 
-/// Returns the sequences of the rows, the last sequence and the number of pending changes.
 async fn feed(world: &World, line: &str, body: &str) -> String {
     let reply = world.ask(Ask::new(line).basic("admin", "pw").json(body)).await;
     assert_eq!(reply.status, 200, "{line}: {reply:?}");

@@ -16,11 +16,9 @@ use super::node::{Ask, TestResponse, World};
 use crate::failures::Failures;
 use crate::{Replication, ReplicationDependencies};
 
-/// The nodes by host name.
 #[derive(Clone, Default)]
 struct Wire(Arc<Mutex<HashMap<String, Arc<World>>>>);
 
-/// A connection to one node. It is refused if the node does not exist.
 struct Line(Option<Arc<World>>);
 
 impl Connect for Wire {
@@ -44,7 +42,6 @@ impl Transport for Line {
     }
 }
 
-/// Nodes `a`, `b`, … on one store.
 struct Team {
     worlds: Vec<Arc<World>>,
     wire: Wire,
@@ -103,7 +100,6 @@ async fn a_node_that_is_named_answers() {
     assert_eq!((put.line().as_str(), put.header("x-settee-applies")), (r#"200 """#, "at-once"));
     assert_eq!(b.admin("GET /_node/_local/_config/log/level", "").await.line(), r#"200 "debug""#);
     assert!(a.admin("GET /_node/b/_stats/couchdb", "").await.body.contains("open_databases"));
-    // Unauthorized requests are refused before they are passed on.
     assert_eq!(a.ask(Ask::new("GET /_node/b/_system")).await.status, 401);
 }
 
@@ -144,7 +140,6 @@ async fn failed_logins_count_on_all_nodes() {
     for _ in 0..4 {
         assert_eq!(login(a, "admin", "wrong").await, 401);
     }
-    // Successful logins are not counted.
     let deadline = tokio::time::Instant::now() + TIMEOUT;
     while login(b, "admin", "pw").await == 200 {
         assert!(tokio::time::Instant::now() < deadline, "the failures are reported to the other node");
@@ -152,7 +147,6 @@ async fn failed_logins_count_on_all_nodes() {
     for world in [a, b] {
         assert_eq!(login(world, "admin", "pw").await, 403);
     }
-    // Only nodes may report failures.
     let ask = Ask::new("POST /_node/_local/_failed_logins").basic("admin", "pw").json(r#"{"failed":[]}"#);
     let reply = Team::of(&["c"]).worlds[0].ask(ask).await;
     assert_eq!(reply.line(), r#"404 {"error":"not_found","reason":"missing"}"#);
@@ -226,7 +220,6 @@ async fn each_replication_runs_on_one_node_and_goes_on_on_another() {
     for job in 0..JOBS {
         until(a, &format!("/target{job}/early"), |reply| reply.status == 200).await;
     }
-    // One node stops; the other one takes over all replications.
     replications.pop().unwrap().stop().await;
     b.node.engine().members().leave().unwrap();
     until(a, "/_scheduler/docs", |reply| {
@@ -237,7 +230,6 @@ async fn each_replication_runs_on_one_node_and_goes_on_on_another() {
     for job in 0..JOBS {
         until(a, &format!("/target{job}/late"), |reply| reply.status == 200).await;
     }
-    // The deletion of a document ends its job on every node.
     let rev = a.admin("GET /_replicator/r0", "").await.header("etag").trim_matches('"').to_owned();
     a.admin(&format!("DELETE /_replicator/r0?rev={rev}"), "").await;
     let left = format!(r#"{{"total_rows":{},"#, JOBS - 1);
@@ -273,7 +265,6 @@ async fn replications_of_one_node_are_cancelled_through_another() {
     }
 }
 
-/// A request for a replication that another node runs returns that node's response.
 #[tokio::test]
 async fn a_replication_that_is_asked_of_two_nodes_runs_on_one() {
     let team = Team::of(&["a", "b"]);
@@ -310,7 +301,6 @@ async fn a_replication_that_is_asked_of_two_nodes_runs_on_one() {
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
     assert_eq!(second.line(), first.line());
     assert_ne!(first.status, 200);
-    // A finished replication can be started again immediately.
     for world in [a, b, a] {
         let reply = world.admin("POST /_replicate", r#"{"source":"source","target":"t"}"#).await;
         assert!(reply.line().starts_with(r#"200 {"ok":true,"#), "{reply:?}");
@@ -320,8 +310,7 @@ async fn a_replication_that_is_asked_of_two_nodes_runs_on_one() {
     }
 }
 
-/// The authorization does not depend on the node: a replication belongs to its user and to administrators. A
-/// request with other options that are not part of its id restarts it on its node.
+/// Options that are not part of the id of a replication restart it on its node.
 #[tokio::test]
 async fn a_replication_is_its_owners_on_all_nodes() {
     let team = Team::of(&["a", "b"]);

@@ -1,5 +1,4 @@
-//! Documents through the whole server: validation of edits, reads, forms, local documents. Each test is a
-//! regression test for a difference from CouchDB.
+//! Documents through the whole server: regression tests for differences from CouchDB.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use settee_database::{DatabaseOptions, Layout};
@@ -35,7 +34,6 @@ fn text(reply: &TestResponse, name: &str) -> String {
 
 const CONFLICT: &str = r#"{"error":"conflict","reason":"Document update conflict."}"#;
 
-/// Tests every kind of edit with a revision of a document that does not exist.
 #[tokio::test]
 async fn an_edit_of_a_missing_document_is_a_conflict_on_every_path() {
     let world = world();
@@ -82,7 +80,6 @@ async fn leaves_of_one_batch_are_one_change() {
     assert!(["a", "b", "c"].iter().all(|of| all.contains(&format!(r#""of":"{of}""#))), "{all}");
 }
 
-/// As in CouchDB's tests of attachments.
 #[tokio::test]
 async fn an_attachment_needs_an_encoding_that_the_client_takes() {
     let world = world();

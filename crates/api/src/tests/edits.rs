@@ -24,15 +24,12 @@ fn hash(rev: &str) -> &str {
     rev.split_once('-').unwrap().1
 }
 
-/// A database with the document `a` of two revisions, the second one with an attachment, and a deleted
-/// document `gone`. All further writes are refused with a reason that contains both documents as the
-/// validation function received them.
+/// A database with the documents `a` (two revisions) and `gone` (deleted). All further writes are refused with a reason
+/// that contains both documents as the validation function received them.
 struct Refusing {
     world: World,
     revs: [String; 2],
-    /// `a` as the old document.
     old: String,
-    /// The attachment of `a` as a member of `_attachments`.
     attachment: &'static str,
 }
 
@@ -114,7 +111,6 @@ async fn validation_functions_see_an_edit_with_the_revisions_that_the_client_nam
             r##"{"_id":"a","_rev":"R2","n":2,"_revisions":{"start":2,"ids":["H2","H1"]},"_attachments":{#X#}}"##,
             "old",
         ),
-        // Replicated revisions are passed unchanged.
         (
             "PUT /db/a?new_edits=false",
             r#"{"_revisions":{"start":3,"ids":["c","H2","H1"]},"n":3}"#,

@@ -27,7 +27,6 @@ fn documents(prefix: &str) -> String {
     format!(r#"{{"docs":{}}}"#, list(documents))
 }
 
-/// Returns a document with `count` attachments, of which the first `stubs` are stubs.
 fn attached(rev: Option<&str>, count: usize, stubs: usize) -> String {
     let attachment = |number: usize| match number < stubs {
         true => format!(r#""a{number}":{{"stub":true}}"#),
@@ -122,8 +121,7 @@ async fn requests_make_as_many_calls_of_the_engine_as_the_table_says() {
         let reply = world.ask(Ask::new(&line).basic("admin", "pw").json(&body)).await;
         assert!(reply.status.is_success(), "{line}: {reply:?}");
         let calls = engine.calls().since(before);
-        // Requests other than builds and bulk requests take at most 15 ms on a network with a latency of one
-        // millisecond.
+        // Other requests take at most 15 ms on a network with a latency of one millisecond.
         let is_long = name.contains("index") || name.contains("1,000");
         let network = Duration::from_millis(calls.total());
         assert!(is_long || network < Duration::from_millis(15), "{name}: {calls:?}");
@@ -150,8 +148,7 @@ async fn non_administrators_cost_no_more_calls() {
     assert_eq!(get().await.status, 401, "a new security object counts at once");
 }
 
-/// Other commits wait for the whole of a commit, so a large one of small documents is divided by the number of
-/// documents.
+/// Other commits wait for the whole of a commit, so a large one is divided.
 #[tokio::test]
 async fn a_commit_takes_two_thousand_updates_at_most() {
     let engine = Arc::new(CountingEngine::new(Arc::new(MemoryEngine::new())));
@@ -164,7 +161,6 @@ async fn a_commit_takes_two_thousand_updates_at_most() {
     assert_eq!(reply.status, 201);
     let commits = engine.calls().since(before).commits;
     assert!((5..12).contains(&commits), "{commits}");
-    // A document, its change and its body, and the other entries of a commit.
     let writes = engine.take_largest().writes;
     assert!(writes < 3 * 2_048 + 100, "{writes}");
 }

@@ -1,5 +1,4 @@
-//! Order of validation, authorization by user, and existing paths of the server: CouchDB's recorded responses.
-//! `matrix` tests the declared permissions.
+//! Order of validation, authorization and existing paths of the server: CouchDB's recorded responses.
 
 use super::live::Live;
 use super::node::{Ask, World};
@@ -207,16 +206,33 @@ async fn new_databases_are_as_open_as_the_configuration_says() {
     assert_eq!(world.admin("GET /_users/_security", "").await.line(), "200 {}", "the first one as well");
 }
 
-#[tokio::test]
-async fn another_database_of_users_gets_their_rules() {
+#[tokio::test(start_paused = true)]
+async fn databases_of_users_get_their_rules_after_a_delay() {
     let world = World::new();
     world.make_database("people");
-    world.admin("PUT /_node/_local/_config/chttpd_auth/authentication_db", r#""people""#).await;
-    let rules = world.admin("GET /people/_design/_auth", "").await;
-    assert!(rules.body.contains(r#""_rev":"1-625dc565328e800ce8dfe08fff750098""#), "{rules:?}");
-    world.admin("PUT /_node/_local/_config/chttpd_auth/authentication_db", r#""later""#).await;
-    world.admin("PUT /later", "").await;
-    world.admin("GET /later/_design/_auth", "").await;
+    world.set("couchdb", "default_security", "everyone");
+    let name_setting = "PUT /_node/_local/_config/chttpd_auth/authentication_db";
+    for (name, request, body) in [("people", name_setting, r#""people""#), ("x/_users", "PUT /x%2F_users", "")] {
+        world.admin(request, body).await;
+        let path = format!("/{}/_design/_auth", name.replace('/', "%2F"));
+        let missing = world.ask(Ask::new(&format!("GET {path}")).basic("admin", "pw")).await;
+        assert_eq!(missing.status, 404, "{name}");
+        tokio::time::sleep(settee_service::RULES_DELAY * 2).await;
+        let rules = world.admin(&format!("GET {path}"), "").await;
+        assert!(rules.body.contains(r#""_rev":"1-625dc565328e800ce8dfe08fff750098""#), "{rules:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_administrators_write_to_a_database_of_users_before_it_has_rules() {
+    let world = World::new();
+    world.set("couchdb", "default_security", "everyone");
+    world.admin("PUT /_users", "").await;
+    let rules = "GET /_users/_design/_auth";
+    assert_eq!(world.admin("PUT /_users/org.couchdb.user:ann", r#"{"name":"ann","roles":[]}"#).await.status, 201);
+    assert_eq!(world.ask(Ask::new(rules).basic("admin", "pw")).await.status, 404);
+    world.ask(Ask::new("PUT /_users/org.couchdb.user:eve").json(r#"{"name":"eve","roles":["boss"]}"#)).await;
+    assert_eq!(world.admin(rules, "").await.status, 200);
 }
 
 #[tokio::test]

@@ -1,5 +1,4 @@
-//! Heartbeats of feeds whose filter finds nothing for a long time, which clients and replicators with a
-//! timeout need.
+//! Heartbeats of feeds whose filter finds nothing for a long time.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -93,8 +92,7 @@ async fn a_feed_shows_that_it_lives_while_its_filter_rejects_everything() {
     ] {
         for filter in ["filter=d/f", "filter=_view&view=d/v"] {
             for rest in ["", "&include_docs=true", "&style=all_docs"] {
-                // With a heartbeat, and without one: then one is sent after each `timeout`, which finally ends
-                // the feed.
+                // Feeds without `heartbeat` send one after each `timeout`, which finally ends the feed.
                 for quiet in ["heartbeat=20", "timeout=20"] {
                     language.0.set(false);
                     let mut client = server.client().await;

@@ -12,7 +12,6 @@ use crate::tests::node::{Ask, World};
 const LANE: &str = "settee-lane";
 const LANE_WORK: &str = "settee-large";
 
-/// Returns a server, and the names of its threads that have yielded.
 fn world() -> (World, Arc<Mutex<BTreeSet<String>>>) {
     let names = Arc::new(Mutex::new(BTreeSet::new()));
     let noted = Arc::clone(&names);

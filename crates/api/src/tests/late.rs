@@ -1,5 +1,4 @@
-//! [`LateEngine`]: a store with other writers that notifies its listeners only on catch-up. Tests with it must
-//! not depend on early notifications.
+//! [`LateEngine`]: a store with other writers that notifies its listeners only on catch-up.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,8 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use settee_storage::members::Members;
 use settee_storage::memory::MemoryEngine;
 use settee_storage::{
-    Batch, CommitListener, CommitToken, Durability, Engine, Outcome, ReadSet, Result, Shard, Snapshot, StorageError,
-    Version,
+    Batch, CommitListener, CommitToken, Durability, Engine, Outcome, Result, Shard, Snapshot, StorageError, Version,
 };
 
 pub(crate) struct LateEngine {
@@ -19,14 +17,11 @@ pub(crate) struct LateEngine {
     commits: Arc<Mutex<Vec<(Shard, Version)>>>,
     listeners: Mutex<Vec<CommitListener>>,
     round_trips: AtomicU64,
-    /// The version of the store up to which the listeners are notified.
-    notified: AtomicU64,
     is_cut: AtomicBool,
     reads: Gate,
     catching_up: Gate,
 }
 
-/// Blocks calls while it is closed.
 #[derive(Default)]
 struct Gate {
     is_closed: Mutex<bool>,
@@ -46,7 +41,6 @@ impl LateEngine {
             commits,
             listeners: Mutex::default(),
             round_trips: AtomicU64::new(0),
-            notified: AtomicU64::new(0),
             is_cut: AtomicBool::new(false),
             reads: Gate::default(),
             catching_up: Gate::default(),
@@ -66,7 +60,6 @@ impl LateEngine {
         self.reads.close(is_held);
     }
 
-    /// Sets whether catch-ups are blocked.
     pub(crate) fn hold_round_trips(&self, is_held: bool) {
         self.catching_up.close(is_held);
     }
@@ -132,17 +125,11 @@ impl Engine for LateEngine {
         if self.is_cut.load(Ordering::Relaxed) {
             return Err(StorageError::Io("cut".to_owned()));
         }
-        let notified = self.store.read_set(&[]).map_or(0, |read_set| read_set.moment());
         let commits = std::mem::take(&mut *self.commits.lock());
         for (shard, version) in commits {
             self.listeners.lock().iter().for_each(|listener| listener(shard, version));
         }
-        self.notified.fetch_max(notified, Ordering::AcqRel);
         Ok(())
-    }
-
-    fn read_set(&self, shards: &[Shard]) -> Option<ReadSet> {
-        Some(ReadSet::new(shards, self.notified.load(Ordering::Acquire), "".into()))
     }
 
     fn members(&self) -> &dyn Members {

@@ -1,5 +1,4 @@
-//! Lists of documents, local documents and databases through the whole server: parameters and members other
-//! than rows. Each test is a regression test for a difference from CouchDB.
+//! Lists of documents and databases through the whole server: regression tests for differences from CouchDB.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::json;
@@ -15,8 +14,7 @@ async fn world() -> World {
     world
 }
 
-/// Returns the members before the rows, and the rows in short form: ids, and in parentheses the keys without a
-/// document.
+/// Rows are in short form: ids, and in parentheses the keys without a document.
 async fn list(world: &World, line: &str, body: &str) -> String {
     let ask = Ask::new(line).basic("admin", "pw").header("accept", "application/json").json(body);
     let reply = world.ask(ask).await;

@@ -1,5 +1,4 @@
-//! A whole server on a local port, with its data in memory, and an HTTP/1.1 client with control over single
-//! bytes.
+//! A whole server on a local port, and an HTTP/1.1 client with control over single bytes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -77,7 +76,7 @@ impl Settings for Values {
     }
 }
 
-/// A running server. Without administrators all clients have all rights.
+/// A running server without administrators: all clients have all rights.
 pub(crate) struct Live {
     pub(crate) address: SocketAddr,
     pub(crate) node: Arc<Node>,
@@ -86,7 +85,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Starts a server with these settings: `section/key=value`.
+    /// The form of each setting is `section/key=value`.
     pub(crate) async fn start(settings: &[&str]) -> Self {
         let settings = Arc::new(Values::of(settings));
         Self::of(NodeDependencies { settings, ..parts(Arc::new(MemoryEngine::new()), Vec::new()) }).await
@@ -166,12 +165,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         timeout(TIMEOUT, self.0.write_all(bytes)).await.unwrap().unwrap();
     }
 
-    /// Writes bytes; returns an error if the server closes the connection.
     pub(crate) async fn try_write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         timeout(TIMEOUT, self.0.write_all(bytes)).await.unwrap()
     }
 
-    /// Reads a response. Returns `None` if the connection ends first.
     pub(crate) async fn reply(&mut self, is_head: bool) -> Option<Reply> {
         timeout(TIMEOUT, self.read_reply(is_head)).await.expect("no answer in time")
     }
@@ -227,7 +224,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         timeout(TIMEOUT, reading).await.unwrap_or_else(|_| panic!("{text} does not come"));
     }
 
-    /// Reads until the server closes the connection, and returns the received bytes.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         // A reset also ends the connection.

@@ -1,6 +1,5 @@
-//! Authorization of every route and method for all kinds of users: the complete table of permissions. The file
-//! has a line for each permission and kind of database; the test checks that each route is authorized by its
-//! permission alone.
+//! Authorization of every route and method for all kinds of users. The file has a line for each permission and kind
+//! of database; each route must be authorized by its permission alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -19,7 +18,6 @@ use settee_edge::origin::Scheme;
 use settee_edge::shutdown::Shutdown;
 use settee_service::Permission;
 
-/// The users, and the header that authenticates them.
 const CALLERS: [&str; 5] = ["anonymous", "stranger", "member", "db admin", "admin"];
 
 const DATABASES: [(&str, &str); 3] = [("db", "a database"), ("_users", "_users"), ("_replicator", "_replicator")];
@@ -49,7 +47,6 @@ fn path_of(resource: &Resource, database: &str) -> String {
     parts.collect::<Vec<_>>().join("/").replace("{node}", "_local")
 }
 
-/// Returns the result of authorization: `ok`, or the error.
 async fn verdict(world: &World, router: &Router, method: &Method, path: &str, headers: &HeaderMap) -> String {
     let head = RequestHead {
         method: method.clone(),
@@ -77,10 +74,8 @@ fn headers_of(caller: &str) -> HeaderMap {
     }
 }
 
-/// The results for all users, by permission and kind of database.
 type Table = BTreeMap<(String, String), Vec<String>>;
 
-/// Sends all requests. All routes with the same permission must have the same results.
 async fn judge_all(world: &World) -> Table {
     let router = router(&Shutdown::new());
     let mut table = Table::new();
@@ -110,7 +105,6 @@ async fn judge_all(world: &World) -> Table {
     table
 }
 
-/// Writes the differences from `base`. Equal results share lines.
 fn write_table(text: &mut String, title: &str, table: &Table, base: &Table) {
     writeln!(text, "== {title}").unwrap();
     let mut merged: Vec<(&str, Vec<&str>, &Vec<String>)> = Vec::new();

@@ -43,7 +43,6 @@ pub(crate) struct Ask<'a> {
 }
 
 impl<'a> Ask<'a> {
-    /// Creates a request; `line` is a method and a target.
     pub(crate) fn new(line: &'a str) -> Self {
         let (method, target) = line.split_once(' ').unwrap();
         Self {
@@ -69,7 +68,6 @@ impl<'a> Ask<'a> {
         self.header("content-type", content_type).body(text)
     }
 
-    /// Sets a body, even an empty one, and its length.
     pub(crate) fn body(self, text: &str) -> Self {
         let length = text.len().to_string();
         Self { body: text.as_bytes().to_vec(), ..self.header("content-length", &length) }
@@ -97,12 +95,11 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// JavaScript whose functions are words, see [`called`], and whose views are empty.
 struct Agreeable(Scripted);
 
-/// Returns the result of a function. A word that is a JSON array is the result itself. The validation function
-/// `refuse` throws `{forbidden: [newDoc, oldDoc]}`. The show function `document` and the update function
-/// `same` return the document that they receive. Other validations accept, other shows return `shown`.
+/// Functions are words. A word that is a JSON array is the result itself. The validation function `refuse` throws
+/// `{forbidden: [newDoc, oldDoc]}`; other validations accept. The show function `document` and the update function
+/// `same` return the document that they receive; other shows return `shown`.
 fn called(source: &DesignSource, path: &[&str], arguments: &[&[u8]]) -> Result<Vec<u8>, CallError> {
     let document = Value::trusted(&source.json);
     let word = path.iter().try_fold(document, |value, name| value.get(name)).and_then(Value::as_str);
@@ -120,7 +117,6 @@ fn called(source: &DesignSource, path: &[&str], arguments: &[&[u8]]) -> Result<V
     }
 }
 
-/// A view without rows.
 pub(crate) struct EmptyView;
 
 impl Language for Agreeable {
@@ -228,7 +224,6 @@ impl World {
         world
     }
 
-    /// Sets the administrators, all with the password `pw`.
     pub(crate) fn set_admins(&self, names: &[&str]) {
         let rounds = std::num::NonZeroU32::new(2).unwrap();
         let admins = names.iter().map(|name| ((*name).to_owned(), hash_password("pw", "salt", rounds)));
@@ -259,7 +254,6 @@ impl World {
         self.ask(Ask { headers: parts.headers, body, ..Ask::new(&line) }).await
     }
 
-    /// Answers a request like the server, without sockets.
     pub(crate) async fn ask(&self, ask: Ask<'_>) -> TestResponse {
         let Ask { method, target, headers, body, peer, scheme } = ask;
         let uri = target.parse().unwrap();
@@ -281,7 +275,8 @@ impl World {
                 }
             };
             let body = Some(Unread::Known(Bytes::from(body)));
-            self.router.dispatch(&self.node, head, headers, found.user, body).await
+            let resolved = self.router.resolve(head.uri.path(), self.node.policy().plus);
+            self.router.handle(&self.node, resolved, (head, headers), found.user, body).await
         };
         let mut response = answer.await.unwrap_or_else(|error| self.node.refuse(&caller, &error));
         authentication::renew(&mut response, renewed);
@@ -291,7 +286,6 @@ impl World {
         TestResponse { status: parts.status, headers: parts.headers, body }
     }
 
-    /// Sends a request of the administrator, which must succeed.
     pub(crate) async fn admin(&self, line: &str, json: &str) -> TestResponse {
         let reply = self.ask(Ask::new(line).basic("admin", "pw").json(json)).await;
         assert!(reply.status.is_success(), "{line}: {reply:?}");

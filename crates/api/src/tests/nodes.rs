@@ -10,7 +10,6 @@ use super::node::{Ask, World};
 struct Pair {
     writing: World,
     reading: World,
-    /// The store of the reading server.
     late: Arc<LateEngine>,
 }
 
@@ -64,7 +63,6 @@ async fn each_request_catches_up_with_commits_of_others() {
     assert!((1..=2).contains(&round_trips), "{round_trips}");
 }
 
-/// Waits for all futures concurrently, on this task.
 async fn futures<F: Future<Output = ()>>(all: impl Iterator<Item = F>) {
     let mut all: Vec<_> = all.map(Box::pin).collect();
     std::future::poll_fn(|context| {

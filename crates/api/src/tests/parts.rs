@@ -1,5 +1,4 @@
-//! Dependencies of test nodes: [`parts`] has everything in memory and a stopped clock. A test replaces members
-//! (`NodeDependencies { clock_ms, ..parts(…) }`).
+//! Dependencies of test nodes: everything in memory and a stopped clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +13,6 @@ use settee_views::{Languages, Views};
 use crate::tests::live::Values;
 use crate::{Identity, NodeDependencies, Operation, Platform};
 
-/// Returns the dependencies of a node on `engine` with these languages and separate settings.
 pub(crate) fn parts(engine: Arc<dyn Engine>, languages: Vec<Arc<dyn Language>>) -> NodeDependencies {
     let catalog = Arc::new(Catalog::open(engine, 1).unwrap());
     let tasks = Tasks::new(|| 0);

@@ -16,7 +16,6 @@ use crate::tests::live::{Live, TIMEOUT, until};
 
 type Sender = http2::SendRequest<Full<Bytes>>;
 
-/// Opens an HTTP/2 connection.
 async fn h2(server: &Live) -> Sender {
     let stream = TcpStream::connect(server.address).await.unwrap();
     let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
@@ -86,7 +85,6 @@ impl hyper::body::Body for Slow {
     }
 }
 
-/// A hundred requests of one client delay others no more than a few connections do.
 #[tokio::test]
 async fn sixteen_requests_of_a_connection_are_worked_on_at_a_time() {
     let server = Live::start(&[]).await;
@@ -110,8 +108,7 @@ async fn sixteen_requests_of_a_connection_are_worked_on_at_a_time() {
     assert_eq!(answer.await.unwrap(), 200, "there is room for one more");
     writers.push(ask("PUT", "/db/15"));
     writers[15].0.send(Bytes::from_static(b"{")).await.unwrap();
-    // Requests start in the order in which their tasks are scheduled: until the last one has started, others
-    // are answered.
+    // Requests start in the order in which their tasks are scheduled.
     let waiting = loop {
         let (pieces, mut answer) = ask("GET", "/db");
         drop(pieces);
@@ -161,7 +158,6 @@ async fn heads_must_come_in_time() {
         client.write(beginning.as_bytes()).await;
         assert!(client.rest().await.is_empty(), "{beginning}");
     }
-    // The second request of a connection is answered as well.
     let mut client = server.client().await;
     assert_eq!(client.request("GET /", &[], "").await.status, 200);
     client.write(b"GET").await;
@@ -195,7 +191,6 @@ async fn beyond_the_limit_connections_wait_for_requests_to_end() {
     assert!(waits.is_err(), "a third connection is served");
     drop(one);
     assert_eq!(three.reply(false).await.unwrap().status, 200);
-    // Open requests continue: the feed is notified of the next change.
     assert_eq!(three.request("PUT /db/doc", &[], "{}").await.status, 201);
     two.read_until("\"id\":\"doc\"").await;
     server.stop().await;
@@ -210,7 +205,6 @@ async fn the_connection_that_is_idle_longest_gives_way_to_a_client() {
     assert_eq!(asked.request("GET /", &[], "").await.status, 200);
     let mut sender = h2(&server).await;
     assert_eq!(ask(&mut sender, "GET", "/", "").await.0, 200);
-    // All kinds of idle connections are closed in this order; new clients are served concurrently.
     let mut clients = Vec::new();
     for round in 0..4 {
         let mut client = server.client().await;

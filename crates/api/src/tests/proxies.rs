@@ -11,7 +11,6 @@ use super::node::{Ask, World};
 use super::parts::parts;
 use crate::NodeDependencies;
 
-/// Starts a server with the administrator `admin`, whose password is `pw`.
 async fn server(settings: &[&str]) -> Live {
     let dependencies = parts(Arc::new(MemoryEngine::new()), Vec::new());
     let rounds = NonZeroU32::new(2).expect("not zero");

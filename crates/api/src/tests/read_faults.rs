@@ -1,5 +1,4 @@
-//! Read faults of the store: each request fails with a descriptive error wherever the fault occurs, and
-//! succeeds after it.
+//! Read faults of the store: each request fails with a descriptive error, and succeeds after the fault.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! Requests that are refused before their bodies are read: the client receives the response, and whether the
-//! connection stays open.
+//! Requests that are refused before their bodies are read.
 
 use tokio::task::JoinSet;
 
@@ -26,7 +25,6 @@ async fn after_a_short_body_the_connection_goes_on() {
         let reply = client.request(line, &[], &body).await;
         assert_eq!(reply.status, status, "{line}: {}", reply.body);
         assert_eq!(reply.header("connection"), None, "{line}");
-        // A chunked body has no announced length.
         let mut head = format!("{line} HTTP/1.1\r\nHost: x\r\n{CHUNKED}").into_bytes();
         for _ in 0..100 {
             head.extend_from_slice(format!("400\r\n{}\r\n", "x".repeat(1024)).as_bytes());
@@ -68,8 +66,7 @@ async fn a_rejected_client_gets_no_100_continue() {
     server.stop().await;
 }
 
-/// A connection pool with valid writes in addition to refused streaming ones: no valid write may use a closed
-/// connection.
+/// No valid write may use a connection that the server closed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_valid_write_fails_beside_refused_ones() {
     let server = Live::start(&[]).await;

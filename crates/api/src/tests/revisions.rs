@@ -1,5 +1,4 @@
-//! Revisions in lists, multipart bodies and feeds: included attachments, missing revisions, and `_conflicts`
-//! for selectors.
+//! Revisions in lists, multipart bodies and feeds.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use settee_model::json::Value;
@@ -21,8 +20,7 @@ fn rev(reply: &TestResponse) -> String {
     json(&reply.body).value().get("rev").and_then(Value::as_str).unwrap().into_owned()
 }
 
-/// Creates a document `a` with an attachment of its first revision, one of its second, and a third revision
-/// with both.
+/// Creates three revisions of `a`: the first adds the attachment `x`, the second adds `y`, the third has both.
 async fn attached(world: &World) -> [String; 3] {
     let first = rev(&world.admin("PUT /db/a", r#"{"_attachments":{"x":{"data":"eHh4"}}}"#).await);
     let both = r#""_attachments":{"x":{"stub":true},"y":{"data":"eXl5"}}"#;
@@ -99,7 +97,6 @@ async fn a_part_for_a_missing_revision_names_the_revision_only() {
     assert!(list.contains(r#"{"error":{"rev":"1-b","reason":"missing","id":"a","error":"not_found"}}"#), "{list}");
 }
 
-/// Writes the leaves of a document `a` like a replication.
 async fn leaves(world: &World) {
     let docs = [
         r#"{"_id":"a","_revisions":{"start":3,"ids":["c","x","y"]},"_deleted":true}"#,

@@ -47,7 +47,6 @@ async fn keys_that_are_no_json_are_refused_before_a_rule_is_found() {
     assert_eq!(ask("nosuch?other=x").await, r#"404 {"error":"not_found","reason":"missing"}"#);
 }
 
-/// Returns a design document whose function `rewrites` returns `rewrite`.
 fn function(rewrite: &str) -> String {
     let mut out = br#"{"rewrites":"#.to_vec();
     settee_model::json::write_string(&mut out, &format!("[\"ok\",{rewrite}]"));
@@ -55,7 +54,6 @@ fn function(rewrite: &str) -> String {
     String::from_utf8(out).expect("text")
 }
 
-/// Returns a server with the databases `db` and `other`, and a document in each.
 async fn two_databases() -> World {
     let world = World::new();
     for name in ["db", "other"] {
@@ -65,7 +63,6 @@ async fn two_databases() -> World {
     world
 }
 
-/// Returns the answer to an administrator whose request with `method` is rewritten by a function.
 async fn follow(world: &World, method: &str, rewrite: &str) -> (u16, String) {
     let id = format!("{method}{:x}", number_of(rewrite));
     world.admin(&format!("PUT /db/_design/{id}"), &function(rewrite)).await;
@@ -74,7 +71,6 @@ async fn follow(world: &World, method: &str, rewrite: &str) -> (u16, String) {
     (reply.status.as_u16(), reply.line())
 }
 
-/// Returns a number for the name of a design document.
 fn number_of(text: &str) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -107,7 +103,6 @@ async fn functions_stay_in_their_database() {
     ] {
         assert_eq!(follow(&world, "GET", &format!(r#"{{"path":"{outside}"}}"#)).await.1, refused, "{outside}");
     }
-    // Encoded segments name a document or an attachment of this database.
     for name in [
         "../../%2e%2e",
         "../../%2e%2e/other",
@@ -118,7 +113,6 @@ async fn functions_stay_in_their_database() {
         let (status, line) = follow(&world, "GET", &format!(r#"{{"path":"{name}"}}"#)).await;
         assert_eq!(status, 404, "{name}: {line}");
     }
-    // The name of the database may be encoded differently.
     assert_eq!(follow(&world, "GET", r#"{"path":"../../../d%62/doc"}"#).await.0, 200);
     world.set("chttpd", "secure_rewrites", "false");
     assert_eq!(follow(&world, "GET", r#"{"path":"../../../other/doc","query":{}}"#).await.0, 200);
@@ -165,7 +159,6 @@ async fn a_read_never_becomes_a_write() {
         let reply = world.ask(Ask::new(&format!("GET /db/{name}")).basic("admin", "pw")).await;
         assert_eq!(reply.status.as_u16(), expected, "{name}");
     }
-    // Reads with POST are reads, and a write may become another write.
     for (from, method, path, body) in [
         ("GET", "POST", "../../_all_docs", r#"{\"keys\":[\"doc\"]}"#),
         ("GET", "POST", "../../_find", r#"{\"selector\":{}}"#),

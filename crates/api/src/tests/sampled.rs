@@ -11,7 +11,6 @@ fn world(layout: Layout) -> World {
     world
 }
 
-/// Sends requests of an administrator, each a line, a body and the expected response.
 async fn check(world: &World, requests: &[(&str, &str, &str)]) {
     for (line, body, expected) in requests {
         let reply = world.ask(Ask::new(line).basic("admin", "pw").json(body)).await;

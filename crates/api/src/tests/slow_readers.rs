@@ -14,10 +14,8 @@ use crate::tests::live::{Live, TIMEOUT, until};
 /// Each client needs two file descriptors of this process, and some systems permit a thousand.
 const READERS: usize = 300;
 
-/// Number of clients that read large documents.
 const LARGE: usize = 40;
 
-/// Generous time limit of one request while all others wait for their clients.
 const PROMPT: Duration = Duration::from_secs(20);
 
 async fn load(server: &Live) {
@@ -30,7 +28,6 @@ async fn load(server: &Live) {
     }
 }
 
-/// Requests `path` and reads nothing of the response.
 async fn ask(server: &Live, path: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     // A small receive buffer, because the server does not wait for buffered data.
@@ -50,8 +47,7 @@ async fn within(label: &str, limit: Duration, work: impl Future<Output = ()>) {
     assert!(taken < limit, "{label} took {taken:?}");
 }
 
-/// Regression: streamed responses used the threads that commits need, so that about five hundred clients that
-/// did not read stopped all writes.
+/// Regression: streamed responses used the threads that commits need.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hundreds_of_clients_that_never_read_delay_no_other() {
     let server = Live::start(&[]).await;
@@ -61,7 +57,6 @@ async fn hundreds_of_clients_that_never_read_delay_no_other() {
         let path = ["/db/_all_docs?include_docs=true", "/db/_changes?include_docs=true"][count % 2];
         readers.push(ask(&server, path).await);
     }
-    // Tests that run concurrently also use threads.
     until("they keep no threads for short work", || settee_threads::busy() < READERS / 2).await;
     for round in 0..5 {
         within("a write", PROMPT, async {
@@ -102,7 +97,6 @@ async fn large_documents_that_wait_for_memory_delay_no_other() {
     assert_eq!(server.request("PUT /db/small", "{}").await.status, 201);
     let budget = &server.node.budget;
     let (account, mut all) = (Account::new(budget, None, Share::Admin), None);
-    // Memory of the previous requests may not be released yet.
     until("all memory is free", || {
         all = account.hold_now(budget.total()).ok();
         all.is_some()
@@ -119,8 +113,7 @@ async fn large_documents_that_wait_for_memory_delay_no_other() {
             }
         });
     }
-    // Checked at one time, because rejected requests would release their threads. Tests that run concurrently
-    // also use threads.
+    // Both conditions are checked at one time, because rejected requests would release their threads.
     until("large documents wait, and keep no threads for short work", || {
         let waiting = 1024 - server.node.free_answers();
         waiting > LARGE / 2 && settee_threads::busy() < waiting / 2

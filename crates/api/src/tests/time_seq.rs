@@ -56,7 +56,6 @@ async fn intervals_are_listed_and_discarded() {
     // The discarded changes may belong to the current interval, so the next one is recorded.
     let times = r#"["1970-01-01T00:00:00Z",4],["2025-11-28T15:00:00Z",1]"#;
     assert_eq!(ask(&world, "GET /db/_time_seq").await.line(), answer(times));
-    // All changes of a database with several ranges are in one.
     world.admin("PUT /wide?q=8", "").await;
     world.admin("PUT /wide/a", "{}").await;
     assert_eq!(ask(&world, "GET /wide/_time_seq").await.line(), answer(r#"["2025-11-28T12:00:00Z",1]"#));
@@ -102,7 +101,6 @@ async fn a_feed_starts_at_a_date() {
         let line = format!("GET /db/_changes?since={date}&filter=_doc_ids&doc_ids=%5B%22b%22,%22c%22%5D");
         let filtered = expected.split(' ').filter(|id| ["b", "c"].contains(id)).collect::<Vec<_>>().join(" ");
         assert_eq!(ids(&world, &line).await, filtered, "{date}");
-        // A descending feed ignores it.
         assert_eq!(ids(&world, &format!("GET /db/_changes?since={date}&descending=true")).await, "d c b a");
     }
     let end = json(&ask(&world, "GET /db/_changes?since=3000-02-03T04:05:00Z").await.body);

@@ -1,5 +1,4 @@
-//! Writes whose outcome is unknown: the engine loses the request or the acknowledgement of one write, and then
-//! fails, or other processes overtake it. The client receives the result, or 503 with `Retry-After`; never 500.
+//! Writes whose outcome is unknown. The client receives the result, or 503 with `Retry-After`; never 500.
 
 use std::sync::Arc;
 
@@ -14,7 +13,6 @@ use super::node::{Ask, TestResponse, World};
 /// Exceeds the number of commits whose tokens the engine stores.
 const OVERTAKING: u64 = 20;
 
-/// Shards that the requests can use.
 const SHARDS: u64 = 30;
 
 /// A request that writes; `REV` is the revision of the document `d`.
@@ -49,7 +47,6 @@ const REQUESTS: [(&str, &str); 28] = [
     ("PUT /_users/org.couchdb.user:u", r#"{"name":"u","type":"user","roles":[],"password":"p"}"#),
 ];
 
-/// The event that follows the fault of a write.
 #[derive(Clone, Copy, Debug)]
 enum Then {
     Nothing,
@@ -63,7 +60,6 @@ fn broken() -> StorageError {
     StorageError::Io("the disk is gone".to_owned())
 }
 
-/// Another process on the engine, which acts after the write of this number.
 struct Other {
     catalog: Catalog,
     next: Mutex<Option<(u64, Then)>>,
@@ -104,7 +100,6 @@ impl Other {
     }
 }
 
-/// Sends a request to a new server, and injects `fault` into its `nth` write. Returns `None` if it has fewer.
 async fn response((line, body): (&str, &str), nth: u64, fault: WriteFault, then: Then) -> Option<TestResponse> {
     let engine = Arc::new(FaultyEngine::new());
     let world = World::on(Arc::clone(&engine) as Arc<dyn Engine>);

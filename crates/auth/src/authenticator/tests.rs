@@ -50,7 +50,7 @@ fn a_password_is_hashed_once_and_then_others_are_wrong_at_once() {
 #[test]
 fn checks_are_counted_as_fast_or_slow() {
     let authenticator = authenticator();
-    // (password, fast, slow): a derivation that succeeds is added to the cache, which counts as a fast one.
+    // (password, fast, slow): a successful derivation is added to the cache, which counts as a fast check.
     for (password, fast, slow) in [("wrong", 0, 1), ("secret", 1, 2), ("secret", 2, 2), ("wrong", 3, 2)] {
         let _ = login(&authenticator, "admin", password, 1, 0);
         let checks = authenticator.password_checks();
@@ -105,7 +105,7 @@ fn too_many_failures_lock_out_here_but_not_elsewhere() {
     assert_eq!(unknown(2), AuthError::Incorrect);
 }
 
-/// Servers that share failures have one count, and servers with another secret cannot even identify the suspect.
+/// A server with another secret cannot identify the suspect.
 #[test]
 fn failures_count_on_all_servers() {
     type Reported = Arc<std::sync::Mutex<Vec<Suspect>>>;

@@ -1,5 +1,5 @@
-//! [`VerifyingKey`]: keys for verifying tokens, parsed from values of `[jwt_keys]`: base64 or PEM. `ring` verifies all
-//! signatures except those over P-521, which it does not support.
+//! [`VerifyingKey`]: keys of `[jwt_keys]`, as base64 or PEM. `ring` does not support P-521; `p521` verifies its
+//! signatures.
 
 use p521::ecdsa::signature::Verifier as _;
 use ring::hmac;
@@ -16,7 +16,6 @@ pub enum KeyType {
 }
 
 impl KeyType {
-    /// Returns the prefix of the names of such keys in `[jwt_keys]`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -27,47 +26,40 @@ impl KeyType {
     }
 }
 
-/// Error: the text is not a key (`bad_request`, as in CouchDB: the token of the client cannot be verified).
+/// The text is not a key. CouchDB reports `bad_request`, because the token of the client cannot be verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The text cannot be decoded.
     #[error("Not a valid key")]
     Invalid,
     #[error("not an RSA public key")]
     NotRsa,
-    /// The key is not an elliptic-curve key, or its curve is not supported.
     #[error("not an EC public key")]
     NotEc,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Curve {
-    /// NIST P-256.
     P256,
-    /// NIST P-384.
     P384,
-    /// NIST P-521.
     P521,
 }
 
 #[derive(Clone, PartialEq, Eq)]
 pub enum VerifyingKey {
-    /// A shared secret.
     Hmac(Vec<u8>),
     /// Modulus and exponent, big-endian without leading zeros.
-    Rsa { n: Vec<u8>, e: Vec<u8> },
+    Rsa {
+        n: Vec<u8>,
+        e: Vec<u8>,
+    },
     Ec {
         curve: Curve,
-        /// `04`, and both coordinates.
         point: Vec<u8>,
     },
 }
 
 impl VerifyingKey {
-    /// Parses a value of `[jwt_keys]`. Line feeds of PEM may be written as `\n`.
-    ///
-    /// # Errors
-    /// If it is not a key of this type.
+    /// Parses a value of `[jwt_keys]`; fails if it is not a key of this type. Line feeds of PEM may be written as `\n`.
     pub fn parse(key_type: KeyType, text: &str) -> Result<VerifyingKey, KeyError> {
         let key = match key_type {
             KeyType::Hmac => base64::decode_unpadded(text.trim()).filter(|key| !key.is_empty()).map(VerifyingKey::Hmac),
@@ -146,13 +138,11 @@ fn verify_p521(point: &[u8], signed: &[u8], signature: &[u8]) -> bool {
 }
 
 impl std::fmt::Debug for VerifyingKey {
-    /// Omits the key.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(self.key_type().name())
     }
 }
 
-/// Returns the bytes of the first public key of a PEM text.
 fn pem(text: &str) -> Option<Vec<u8>> {
     let text = text.replace("\\n", "\n");
     let (_, rest) = text.split_once("-----BEGIN ")?;
@@ -236,7 +226,6 @@ enum Tag {
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
-    /// Returns the content of the first element, which must be a `tag`, and the rest.
     fn element(self, tag: Tag) -> Option<(Der<'a>, Der<'a>)> {
         let (first, rest) = self.0.split_first()?;
         if *first != tag as u8 {

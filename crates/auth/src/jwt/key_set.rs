@@ -8,15 +8,14 @@ use settee_model::base64;
 /// Maximum number of keys of a set; further ones are ignored.
 const KEYS_MAX: usize = 256;
 
-/// Public keys by their ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeySet {
     keys: Vec<(Option<String>, VerifyingKey)>,
 }
 
 impl KeySet {
-    /// Parses a set. Unknown keys, keys for other purposes than signatures, and shared secrets (a published secret is
-    /// not secret) are ignored. `None` if the text is not a set.
+    /// Returns `None` if the text is not a set. Ignores unsupported keys and shared secrets, because a published secret
+    /// is not secret.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<KeySet> {
         let json = Json::parse(text).ok()?;
@@ -29,7 +28,7 @@ impl KeySet {
         Some(KeySet { keys: keys.take(KEYS_MAX).collect() })
     }
 
-    /// Returns the key with this id. Tokens may omit the id if there is only one suitable key.
+    /// Returns the key with this id. A token may omit the id if the set has only one key of the type.
     #[must_use]
     pub fn find(&self, key_type: KeyType, id: Option<&str>) -> Option<&VerifyingKey> {
         let mut fitting = self.keys.iter().filter(|(_, key)| key.key_type() == key_type);

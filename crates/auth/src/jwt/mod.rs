@@ -1,4 +1,4 @@
-//! JSON web tokens: [`Token`] parses a token, checks its claims against a [`TokenPolicy`], and its signature against a
+//! JSON web tokens: a [`Token`] checks its claims against a [`TokenPolicy`] and its signature against a
 //! [`VerifyingKey`]. Callers supply the keys. The texts of errors are those of CouchDB's `jwtf`.
 
 mod key;
@@ -16,18 +16,18 @@ use crate::authenticator::Authenticator;
 use crate::user::UserContext;
 use settee_model::base64;
 
-/// Maximum length of a token, as of the head of a request.
+/// Maximum length of a token, equal to that of the head of a request.
 const TOKEN_MAX_BYTES: usize = 64 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JwtError {
-    /// The token is malformed or not signed (`bad_request`).
+    /// Malformed or not signed (`bad_request`).
     #[error("{0}")]
     BadRequest(String),
-    /// The token is not valid at this time, or names no user (`unauthorized`).
+    /// Not valid at this time, or without a user (`unauthorized`).
     #[error("{0}")]
     Unauthorized(String),
-    /// The token has no claim at the configured path of the roles (`not_found`, as in CouchDB).
+    /// No claim at the configured path of the roles (`not_found`, as in CouchDB).
     #[error("{0}")]
     NotFound(String),
 }
@@ -38,23 +38,17 @@ fn bad_request(reason: impl Into<String>) -> JwtError {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JwtAlgorithm {
-    /// HMAC with SHA-256, 384 or 512.
     Hs(Bits),
-    /// RSA PKCS#1 v1.5.
     Rs(Bits),
-    /// RSA-PSS.
     Ps(Bits),
-    /// ECDSA over the curve with this number of bits; 512 means the curve of 521 bits.
+    /// ECDSA over the curve with this number of bits; [`Bits::B512`] means P-521.
     Es(Bits),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bits {
-    /// 256
     B256,
-    /// 384
     B384,
-    /// 512
     B512,
 }
 
@@ -78,8 +72,7 @@ impl JwtAlgorithm {
         ALGORITHMS.into_iter().find(|(known, _)| *known == name).map(|(_, algorithm)| algorithm)
     }
 
-    /// Parses a comma-separated list of names (`[jwt_auth] allowed_algorithms`); all algorithms if it is empty. Unknown
-    /// names are ignored.
+    /// Parses `[jwt_auth] allowed_algorithms`. An empty list permits all algorithms; unknown names are ignored.
     #[must_use]
     pub fn list(text: &str) -> Vec<JwtAlgorithm> {
         if text.trim().is_empty() {
@@ -100,15 +93,13 @@ impl JwtAlgorithm {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequiredClaim {
-    /// The claim must be present and valid.
     Present(String),
-    /// The claim must have this value.
     Equals(String, String),
 }
 
 impl RequiredClaim {
-    /// Parses `[jwt_auth] required_claims`: names, and pairs such as `{iss, "https://example.com"}`. `None` if it is
-    /// malformed.
+    /// Parses `[jwt_auth] required_claims`: names, and pairs such as `{iss, "https://example.com"}`. Returns `None` if
+    /// the list is malformed.
     #[must_use]
     pub fn list(setting: &str) -> Option<Vec<RequiredClaim>> {
         let is_name =
@@ -145,7 +136,6 @@ impl RequiredClaim {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RolesClaim {
     Name(String),
-    /// The value under these nested names.
     Path(Vec<String>),
 }
 
@@ -166,7 +156,7 @@ impl RolesClaim {
         RolesClaim::Path(names)
     }
 
-    /// Returns the claim. A claim with a name is optional; one with a path is required, as in CouchDB.
+    /// A claim with a name is optional; one with a path is required, as in CouchDB.
     fn find<'a>(&self, claims: Value<'a>) -> Result<Option<Value<'a>>, JwtError> {
         let step = |value: Value<'a>, name: &String| {
             if !value.is_object() {
@@ -181,7 +171,7 @@ impl RolesClaim {
     }
 }
 
-/// Splits roles at commas as CouchDB's expression `\s*,\s*` does: only space around commas is removed, and empty roles only at the end.
+/// As CouchDB's `\s*,\s*`, removes space around commas only, and empty roles at the end only.
 fn split_roles(text: &str) -> Vec<String> {
     let is_space = |symbol: char| matches!(symbol, ' ' | '\t' | '\n' | '\u{b}' | '\u{c}' | '\r');
     let last = text.matches(',').count();
@@ -198,7 +188,7 @@ fn split_roles(text: &str) -> Vec<String> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenPolicy {
-    /// Required claims. `exp` and `nbf` are checked even if they are not required.
+    /// `exp` and `nbf` are checked even if they are not required.
     pub required: Vec<RequiredClaim>,
     pub algorithms: Vec<JwtAlgorithm>,
     pub roles: RolesClaim,
@@ -215,10 +205,7 @@ pub struct Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    /// Parses a token.
-    ///
-    /// # Errors
-    /// If it is malformed, or its algorithm is not accepted.
+    /// Fails if the token is malformed or its algorithm is not accepted.
     pub fn parse(text: &'a str, policy: &TokenPolicy) -> Result<Token<'a>, JwtError> {
         let malformed = || bad_request("Malformed token");
         if text.len() > TOKEN_MAX_BYTES {
@@ -234,11 +221,11 @@ impl<'a> Token<'a> {
         let algorithm = name.as_str().and_then(|name| JwtAlgorithm::named(&name));
         let algorithm = algorithm.filter(|algorithm| policy.algorithms.contains(algorithm));
         let algorithm = algorithm.ok_or_else(|| bad_request("Invalid alg header parameter"))?;
-        // `crit` lists extensions that a recipient must support (RFC 7515, 4.1.11); none is supported here.
+        // `crit` lists extensions that a recipient must support (RFC 7515, 4.1.11); none is supported.
         if header.value().get("crit").is_some() {
             return Err(bad_request("Invalid crit header parameter"));
         }
-        // A key id of another type identifies no key; it does not select the default key.
+        // A key id that is not a string identifies no key. It must not select the default key.
         let key_id = match header.value().get("kid").map(Value::as_str) {
             None => None,
             Some(Some(id)) => Some(id.into_owned()),
@@ -258,10 +245,6 @@ impl<'a> Token<'a> {
         self.key_id.as_deref()
     }
 
-    /// Checks the claims.
-    ///
-    /// # Errors
-    /// If one is missing or invalid.
     pub fn check(&self, policy: &TokenPolicy, now_s: u64) -> Result<(), JwtError> {
         for required in &policy.required {
             match required {
@@ -285,7 +268,6 @@ impl<'a> Token<'a> {
 
     fn check_present(&self, name: &str) -> Result<(), JwtError> {
         match name {
-            // Both are always checked.
             "alg" | "sig" => Ok(()),
             "typ" => match self.header.value().get("typ") {
                 None => Err(bad_request("Missing typ header parameter")),
@@ -309,10 +291,7 @@ impl<'a> Token<'a> {
         if is_it { Ok(()) } else { Err(bad_request(format!("Invalid {name} claim"))) }
     }
 
-    /// Verifies the signature. `authenticator` caches valid signatures.
-    ///
-    /// # Errors
-    /// If the signature was not made with `key`.
+    /// Fails if the signature was not made with `key`. `authenticator` caches valid signatures.
     pub fn verify(&self, key: &VerifyingKey, authenticator: &Authenticator) -> Result<(), JwtError> {
         let signed = self.signed.as_bytes();
         if let VerifyingKey::Hmac(_) = key {
@@ -321,22 +300,19 @@ impl<'a> Token<'a> {
         let algorithm = format!("{:?}", self.algorithm);
         let parts = [b"token", algorithm.as_bytes(), &key.identity(), signed, &self.signature];
         let fingerprint = authenticator.fingerprint(&parts);
-        if authenticator.knows_fingerprint(&fingerprint) {
+        if authenticator.is_cached(&fingerprint) {
             return Ok(());
         }
         key.verify(self.algorithm, signed, &self.signature)?;
-        authenticator.remember_fingerprint(fingerprint);
+        authenticator.cache_fingerprint(fingerprint);
         Ok(())
     }
 
-    /// Returns the user context of the token.
-    ///
-    /// # Errors
-    /// If it names no user, or has no roles where the configuration requires them.
+    /// Fails if the token names no user, or has no roles although the configuration requires them.
     pub fn context(&self, policy: &TokenPolicy) -> Result<UserContext, JwtError> {
         let missing = || JwtError::Unauthorized("Token missing sub claim.".to_owned());
         let malformed = || bad_request("Malformed token");
-        // The roles come first, as in CouchDB.
+        // CouchDB checks the roles first.
         let roles = match policy.roles.find(self.claims.value())? {
             None => Vec::new(),
             Some(roles) if roles.is_array() => {
@@ -351,7 +327,6 @@ impl<'a> Token<'a> {
 }
 
 impl std::fmt::Debug for Token<'_> {
-    /// Omits everything that could be replayed.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Token").field("algorithm", &self.algorithm).finish_non_exhaustive()
     }

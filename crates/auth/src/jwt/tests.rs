@@ -21,14 +21,12 @@ fn key(key_type: KeyType, name: &str) -> VerifyingKey {
     VerifyingKey::parse(key_type, vector(name)).unwrap()
 }
 
-/// Parses, checks and verifies a token at time 1000.
 fn judge(text: &str, key: &VerifyingKey, policy: &TokenPolicy) -> Result<UserContext, String> {
     let authenticator = Authenticator::new([3; 32]);
     let judge = || {
         let token = Token::parse(text, policy)?;
         token.check(policy, 1000)?;
         token.verify(key, &authenticator)?;
-        // The second verification may use the cache.
         token.verify(key, &authenticator)?;
         token.context(policy)
     };
@@ -57,7 +55,6 @@ fn all_algorithms() {
     ] {
         let text = vector(name);
         assert_eq!(judge(text, key, &policy()), Ok(ann.clone()), "{name}");
-        // A bit of the claims, and one of the signature.
         for at in [text.find('.').unwrap() + 12, text.len() - 8] {
             let mut forged = text.as_bytes().to_vec();
             forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
@@ -90,7 +87,6 @@ fn keys_in_all_forms() {
         check(KeyType::Rsa, damaged, "Not a valid key");
         check(KeyType::Ec, damaged, "Not a valid key");
     }
-    // A truncated key is rejected without a panic.
     let whole = vector("ec");
     let body = whole.split("\\n").nth(1).unwrap();
     for end in 0..body.len() {
@@ -118,7 +114,6 @@ fn sets_of_keys() {
     }
 }
 
-/// Returns an HMAC token with these parts.
 fn token(header: &str, claims: &str) -> String {
     let signed = format!("{}.{}", base64::encode_url(header.as_bytes()), base64::encode_url(claims.as_bytes()));
     let mac = crate::Algorithm::Sha256.mac(b"secret", &[signed.as_bytes()]);
@@ -198,7 +193,6 @@ fn claims() {
     }
 }
 
-/// Each branch of CouchDB's `get_roles_claim`, and of its callers.
 #[test]
 fn roles() {
     let hmac = VerifyingKey::parse(KeyType::Hmac, "c2VjcmV0").unwrap();
@@ -221,7 +215,6 @@ fn roles() {
         (name("r"), r#""sub":"u","r":"""#, roles(&[])),
         (name("r"), r#""sub":"u","r":",,""#, roles(&[])),
         (name("r"), r#""sub":"u","r":"a,,b""#, roles(&["a", "", "b"])),
-        // Space at the ends is part of a role: " _admin" is not an administrator.
         (name("r"), r#""sub":"u","r":" _admin , b ""#, roles(&[" _admin", "b "])),
         (name("a.b"), r#""sub":"u","a":{"b":["x"]}"#, roles(&[])),
         (RolesClaim::path(r"_couchdb\.roles"), r#""sub":"u","_couchdb.roles":["a"]"#, roles(&["a"])),
@@ -237,7 +230,6 @@ fn roles() {
         (RolesClaim::path("sub.roles"), deep, mismatch()),
         (RolesClaim::path("deep."), deep, missing("")),
         (RolesClaim::path(""), deep, missing("")),
-        // Missing roles are reported before a missing user.
         (RolesClaim::path("roles"), "", missing("roles")),
         (RolesClaim::path("roles"), r#""roles":[]"#, Err("401 Token missing sub claim.".to_owned())),
         (name("r"), r#""sub":"""#, roles(&[])),

@@ -80,7 +80,6 @@ const VECTORS: &[Vector] = &[
         stored: "-pbkdf2:sha512-00ef42cdbfc98d29db20976608e455567fdddf141f6eb03b5a85addd25974f5d2375bd5082b803e8f4cfa88ae1bd25256fcbddd2318676566ff2797792302aee,salt,1",
     },
     Vector { password: "", stored: "-hashed-b295d117135a9763da282e7dae73a5ca7d3e5b11,salt" },
-    // The salt of the old scheme extends to the end of the line.
     Vector { password: "secret", stored: "-hashed-9d72c1ec3e4b46e43bc6f83d985a5a99061aa3de,s,alt" },
 ];
 

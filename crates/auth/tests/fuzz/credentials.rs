@@ -1,4 +1,4 @@
-//! Credentials that clients send: an unsigned credential is refused, and a signed one is accepted only unchanged.
+//! Credentials from clients: an unsigned credential is refused, and a signed one is accepted only unchanged.
 
 use settee_auth::jwt::{JwtAlgorithm, KeySet, KeyType, RequiredClaim, RolesClaim, Token, TokenPolicy, VerifyingKey};
 use settee_auth::{Algorithm, Authenticator, BasicCredentials, NodeRequest, NodeToken, SessionCookie};
@@ -23,7 +23,6 @@ pub(crate) fn check(data: &[u8]) {
     if let Some(token) = NodeToken::parse(&text) {
         assert!(!token.matches(SECRET, &request, 1_000));
     }
-    // A token covers the body exactly, and not one byte more.
     let token = NodeToken::sign(SECRET, &request, data, (1, 1), 1_000);
     let token = NodeToken::parse(&token).expect("it was made here");
     assert!(token.matches(SECRET, &request, 1_000) && token.covers(data) && !token.covers(&[data, b"x"].concat()));
@@ -41,7 +40,6 @@ fn policy(text: &str) -> TokenPolicy {
     }
 }
 
-/// No random text is a token that was signed with the secret.
 fn check_token(text: &str) {
     let (policy, authenticator) = (policy(text), Authenticator::new([0; 32]));
     let key = VerifyingKey::parse(KeyType::Hmac, &String::from_utf8_lossy(&base64_of(SECRET))).expect("a key");
@@ -51,7 +49,7 @@ fn check_token(text: &str) {
     }
 }
 
-/// A signed token with this header and these claims, one per line, names a user only if its `sub` is a string.
+/// A signed token of this header and these claims names a user only if its `sub` is a string.
 fn check_claims(text: &str) {
     let Some((header, claims)) = text.split_once('\n') else { return };
     let policy = policy(text);

@@ -1,22 +1,17 @@
-//! Bar and line charts as inline SVG. Main functions: [`bars`], [`lines`].
-//!
-//! Colours are classes of the page's style sheet. `html` selects the contents.
+//! Bar and line charts as inline SVG ([`bars`], [`lines`]). Colours are classes of the page's style sheet.
 
 use super::number;
 use crate::statistics::Spread;
 use std::fmt::Write;
 
-/// Number of colours of the style sheet, used cyclically.
 pub(crate) const COLOURS: usize = 4;
 const WIDTH: f64 = 900.0;
 
 pub(crate) struct Group {
     pub(crate) label: String,
-    /// One slot per server; `None` if it has no value.
     pub(crate) bars: Vec<Option<Bar>>,
 }
 
-/// A bar with a whisker from the minimum to the maximum.
 pub(crate) struct Bar {
     pub(crate) spread: Spread,
     pub(crate) note: String,
@@ -39,7 +34,6 @@ pub(crate) enum Scale {
     Logarithmic,
 }
 
-/// Draws horizontal bars, over an axis that shows `unit`.
 pub(crate) fn bars(out: &mut String, groups: &[Group], unit: &str) {
     const BAR: f64 = 16.0;
     const GAP: f64 = 8.0;
@@ -88,7 +82,6 @@ fn draw_bar(out: &mut String, bar: &Bar, place: usize, y: f64, greatest: f64) {
     push(out, format_args!("<text class=\"soft\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(&bar.note)));
 }
 
-/// Draws lines over a common x axis, and their names below.
 pub(crate) fn lines(out: &mut String, lines: &[Line], scale: Scale, axes: Axes<'_>) {
     let Some(frame) = Frame::around(lines, scale) else {
         return;
@@ -120,7 +113,6 @@ const LEFT: f64 = 90.0;
 const RIGHT: f64 = 20.0;
 const HEIGHT: f64 = 260.0;
 const FOOT: f64 = 30.0;
-/// Space for the name of an axis.
 const AXIS: f64 = 18.0;
 
 struct Frame {
@@ -131,7 +123,6 @@ struct Frame {
 }
 
 impl Frame {
-    /// `None` if there is nothing to draw.
     fn around(lines: &[Line], scale: Scale) -> Option<Frame> {
         let points = || lines.iter().flat_map(|line| &line.points).filter(|(x, y)| x.is_finite() && y.is_finite());
         let xs = Spread::of(&points().map(|(x, _)| position(*x, scale)).collect::<Vec<_>>())?;
@@ -170,7 +161,6 @@ fn position(x: f64, scale: Scale) -> f64 {
     }
 }
 
-/// The labels below a chart: all positions of a sweep, five of a continuous axis.
 fn ticks(lines: &[Line], scale: Scale) -> Vec<f64> {
     let mut xs: Vec<f64> = lines.iter().flat_map(|line| line.points.iter().map(|(x, _)| *x)).collect();
     xs.sort_by(f64::total_cmp);

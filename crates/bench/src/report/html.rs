@@ -1,7 +1,5 @@
-//! Results as one HTML file with charts drawn as inline SVG. Main function: [`render`].
-//!
-//! `chart` draws. The file contains no script and no external resource; colours follow the reader's light or dark
-//! setting.
+//! [`render`]: results as one HTML file with charts drawn as inline SVG. The file contains no script and no external
+//! resource; colours follow the reader's light or dark setting.
 
 use super::chart::{self, Axes, Bar, COLOURS, Group, Line, Scale, escape, push};
 use super::{LETTERS, direction, heading, number, share, table};
@@ -64,7 +62,6 @@ fn charts(out: &mut String, results: &Results, table: &Table) {
             format_args!("<h3>{} <small>({})</small></h3>\n", escape(&heading(metric)), direction(metric.better)),
         );
         if table.rows.iter().all(|row| row.cell.point.is_some()) {
-            // Only batch sizes are swept.
             let axes = Axes { x: "documents in a batch", y: metric.unit };
             chart::lines(out, &swept(results, table, metric), Scale::Logarithmic, axes);
         } else {
@@ -97,7 +94,6 @@ fn named(results: &Results, name: &str, server: usize) -> String {
     if results.servers.len() > 1 { format!("{}: {name}", LETTERS[server]) } else { name.into() }
 }
 
-/// Lines through the cells with a position in a line chart.
 fn swept(results: &Results, table: &Table, metric: Metric) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for row in &table.rows {
@@ -120,7 +116,6 @@ fn swept(results: &Results, table: &Table, metric: Metric) -> Vec<Line> {
     lines
 }
 
-/// One group of bars per cell, one bar per server.
 fn bars(out: &mut String, results: &Results, table: &Table, metric: Metric) {
     let mut groups = Vec::new();
     for (row, record) in table.rows.iter().filter_map(|row| Some((row, row.record(metric)?))) {
@@ -172,7 +167,6 @@ mod tests {
         for tag in ["svg", "h3", "text", "pre", "ul", "style"] {
             assert_eq!(page.matches(&format!("<{tag}")).count(), page.matches(&format!("</{tag}>")).count(), "{tag}");
         }
-        // Two bars with whiskers, one line of the sweep, two lines of samples.
         assert_eq!(page.matches("class=\"whisker\"").count(), 2);
         assert_eq!(page.matches("<polyline").count(), 3);
         assert!(page.contains("width=\"367.5\""), "the median of A, 150, on an axis of 490 that ends at 200");

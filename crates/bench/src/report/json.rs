@@ -1,11 +1,10 @@
-//! Results as JSON, for programs that compare runs. Main function: [`render`].
+//! [`render`]: results as JSON, for programs that compare runs.
 
 use super::{limit_name, share};
 use crate::results::{Record, Results, Row};
 use crate::statistics::{Spread, median};
 use serde_json::{Value, json};
 
-/// All measurements, including every single run.
 pub(crate) fn render(results: &Results) -> Value {
     json!({
         "program": concat!("settee-bench ", env!("CARGO_PKG_VERSION")),

@@ -1,4 +1,4 @@
-//! Formats of results: a table for people, JSON for programs, HTML with charts. Nothing is measured here.
+//! Formats of results: a table for people, JSON for programs, HTML with charts.
 
 mod chart;
 pub(crate) mod html;
@@ -9,7 +9,6 @@ use crate::measure::{Better, Limit, Metric};
 use crate::results::{Record, Results, Table};
 use crate::statistics::median;
 
-/// Names of the servers in tables and charts.
 pub(crate) const LETTERS: [&str; 2] = ["A", "B"];
 
 pub(crate) fn number(value: f64) -> String {
@@ -38,14 +37,12 @@ fn thousands(value: f64) -> String {
     out
 }
 
-/// The share of its limit that a server reached, if the yardstick measured the limit.
 pub(crate) fn share(results: &Results, record: &Record, server: usize) -> Option<f64> {
     let limit = results.limits.get(&record.limit?)?;
     let value = median(&record.values[server]);
     value.is_finite().then_some(value / limit)
 }
 
-/// Name of a limit next to a share.
 pub(crate) fn limit_name(limit: Limit) -> String {
     match limit {
         Limit::RawLoad(load, documents) => {
@@ -56,12 +53,10 @@ pub(crate) fn limit_name(limit: Limit) -> String {
     }
 }
 
-/// `name, unit`
 pub(crate) fn heading(metric: Metric) -> String {
     format!("{} {}", metric.name, metric.unit)
 }
 
-/// The limits of the figures of a table, in the order of their first appearance.
 pub(crate) fn limits(results: &Results, table: &Table) -> Vec<(Limit, f64)> {
     let mut limits: Vec<(Limit, f64)> = Vec::new();
     for limit in table.rows.iter().flat_map(|row| &row.records).filter_map(|record| record.limit) {

@@ -1,7 +1,5 @@
-//! Results as aligned text. Main function: [`render`].
-//!
-//! One server: a row per cell, a column per metric. Two servers: a row per cell and metric, with the ratios of all
-//! pairs.
+//! [`render`]: results as aligned text. One server: a row per cell, a column per metric. Two servers: a row per cell
+//! and metric, with the ratios of all pairs.
 
 use super::{LETTERS, heading, limit_name, number, share};
 use crate::measure::{Better, Metric};
@@ -39,7 +37,6 @@ pub(crate) fn render(results: &Results) -> String {
     out
 }
 
-/// One sentence for all cells that were skipped for the same reason.
 fn skipped(table: &Table) -> Vec<String> {
     let mut reasons: Vec<(usize, &str, Vec<&str>)> = Vec::new();
     for (row, (server, reason)) in
@@ -117,7 +114,6 @@ fn comparison(results: &Results, row: &Row, record: &Record, place: usize, with_
     line
 }
 
-/// The median, with minimum and maximum for several runs.
 fn spread(values: &[f64]) -> String {
     match Spread::of(values) {
         None => "-".into(),
@@ -130,7 +126,6 @@ fn percent(results: &Results, record: &Record, server: usize) -> String {
     share(results, record, server).map_or_else(String::new, |share| format!("{:.0} %", share * 100.0))
 }
 
-/// Aligns the first column to the left, all others to the right.
 fn align(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(|text| text.chars().count()).max();

@@ -6,18 +6,15 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// Injected error of the server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Honesty {
     Honest,
-    /// Correct responses, with a native evaluator of JavaScript that can be switched, and WebAssembly.
     SeveralEngines,
     WrongSum,
     LosesDocument,
     ChangesDocument,
 }
 
-/// A server on a free port of this machine.
 pub(super) struct Fake {
     port: u16,
     state: Arc<Mutex<State>>,
@@ -64,7 +61,6 @@ impl Fake {
         (state.settings.len(), users.filter(|user| user["_deleted"] != true).count())
     }
 
-    /// Sets `section/key` as if an administrator had changed it.
     pub(super) fn set(&self, setting: &str, value: &str) {
         self.state.lock().unwrap().settings.insert(setting.into(), value.into());
     }
@@ -78,7 +74,6 @@ impl Fake {
     }
 }
 
-/// Serves requests until the client disconnects.
 fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut reader = BufReader::new(stream.try_clone().ok()?);

@@ -16,7 +16,6 @@ fn bench(words: &[&str]) -> anyhow::Result<ExitCode> {
     run(Program::parse_from(words).args)
 }
 
-/// A temporary file, removed when this is dropped.
 struct TestFile(PathBuf);
 
 impl TestFile {
@@ -35,7 +34,6 @@ impl Drop for TestFile {
     }
 }
 
-/// Runs `words` against a fake server and checks the exit code and that no database remains.
 fn check(honesty: Honesty, words: &str, expected: ExitCode, failure: &str) {
     let fake = Fake::start(honesty);
     let json = TestFile::new(&format!("{}.json", fake.port()));

@@ -1,4 +1,4 @@
-//! The search of headers in any file, and of headers with any term.
+//! Search for headers in any file, and headers with any term.
 
 use md5::{Digest as _, Md5};
 use settee_couch_files::Header;
@@ -9,7 +9,6 @@ pub(crate) fn check(data: &[u8]) {
         assert!(header.position + header.tail < data.len() as u64);
         assert_eq!(header.position % 4096, 0);
     }
-    // The input as the term of a valid header, which bytes follow.
     let len = data.len().min(3000);
     let mut file = [&[1][..], &(len as u32 + 16).to_be_bytes(), &Md5::digest(&data[..len]), &data[..len]].concat();
     file.extend_from_slice(&[0; 7]);

@@ -1,4 +1,4 @@
-//! The decoder of terms: its result is traversable, and the text of a term is JSON.
+//! A decoded term is traversable, and its text is JSON.
 
 use settee_couch_files::term::{Kind, Tape, Term};
 use settee_couch_files::write_json;

@@ -1,9 +1,8 @@
-//! B-trees with any nodes: a walk ends, its keys ascend, and it can start after each of them.
+//! A walk of any B-tree ends, its keys ascend, and it can start after each of them.
 
 use crate::builder::{Builder, int, root};
 use settee_couch_files::{Database, DocumentError};
 
-/// Panics if the input violates an invariant. The first two bytes are the position of the root in the rest.
 pub(crate) fn check(data: &[u8]) {
     let Some((position, file)) = data.split_first_chunk::<2>() else { return };
     let position = u64::from(u16::from_be_bytes(*position));

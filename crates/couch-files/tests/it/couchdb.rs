@@ -1,4 +1,4 @@
-//! The databases of CouchDB 3.5.2 equal its own answers.
+//! The contents of database files of CouchDB 3.5.2 equal its own responses.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Damaged chunks lose only what they contain.
+//! A damaged chunk loses only the data that it contains.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,6 @@ use settee_couch_files::{Database, DocumentError, FileError, Lost};
 use crate::builder::{Builder, atom, bin, chain, int, list, root, tuple};
 use crate::support::{documents, file};
 
-/// A file of version 8 whose tree by id has one leaf for each document, and positions of these leaves.
 fn build(ids: &[&str]) -> (Builder, Vec<u64>) {
     let mut builder = Builder::default();
     let mut leaves = Vec::new();
@@ -54,7 +53,6 @@ fn a_damaged_leaf_loses_its_documents_only() {
             _ => format!("the entries after {} up to {}: ", names[damaged - 1], names[damaged]),
         };
         assert!(lost[0].starts_with(&range), "{lost:?}");
-        // The tree by sequence still has the document.
         let (found, lost) = ids(database.recover());
         assert_eq!((found, lost), (vec![names[damaged].to_owned()], Vec::new()));
     }
@@ -67,7 +65,6 @@ fn nodes_that_refer_to_each_other_end_a_walk() {
     let header = |builder: &mut Builder, by_id: u64| {
         builder.header(&[int(8), int(9), int(0), root(by_id), nil(), nil(), nil(), nil(), nil(), int(1000)]);
     };
-    // Every level names the level in front of it many times.
     let mut node = leaves[1];
     for level in 0..40_u64 {
         let children: Vec<_> = (0..50).map(|child| (bin(format!("c{level:02}{child:02}")), node)).collect();
@@ -79,7 +76,6 @@ fn nodes_that_refer_to_each_other_end_a_walk() {
     assert_eq!(found, ["b"]);
     assert!(lost.len() < 10_000, "{}", lost.len());
 
-    // A node that names itself, and one that is behind its parent.
     let (mut builder, _) = build(&["a"]);
     let next = builder.file.len() as u64;
     let own = builder.inner(&[(bin("x"), next), (bin("y"), next + 500)]);
@@ -106,7 +102,6 @@ fn a_damaged_body_loses_one_leaf() {
     let mut whole = file("shards/00000000-ffffffff/fx_none.1795752227.couch");
     let database = Database::new(Box::new(whole.clone())).unwrap();
     let all = documents(&database);
-    // Damages each text of a chunk that starts a body: `{Body, Atts}` of two binaries.
     let mut damaged = 0;
     for at in (0..whole.len() - 200).filter(|at| at % 3 == 0) {
         if whole[at..].starts_with(&[131, 104, 2, 109]) {
@@ -149,7 +144,6 @@ fn a_damaged_attachment_is_noticed() {
                     Ok(())
                 });
                 read.unwrap();
-                // Data within one block can be found in the file.
                 let window = data.get(..64).and_then(|start| whole.windows(64).position(|window| window == start));
                 let Some(position) = window.filter(|_| checked < 3) else { continue };
                 let mut hurt = whole.clone();

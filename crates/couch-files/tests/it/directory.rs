@@ -84,7 +84,6 @@ fn without_a_shard_map_the_newest_files_are_used() {
     assert!(
         directory.notes.iter().any(|note| note.contains("fx_part.0795752233.couch: an older database of this name"))
     );
-    // A map that is no database file.
     std::fs::write(data.path().join("_dbs.couch"), "x").unwrap();
     let directory = DataDirectory::open(data.path()).unwrap();
     assert_eq!(directory.databases.len(), 6);

@@ -9,7 +9,7 @@ fn member(name: &str, value: Vec<u8>) -> Vec<u8> {
 }
 
 /// A file of version 6 with the records of CouchDB 1.2: no sizes, a tree by sequence without histories, attachments of
-/// each age, and the documents of the last purge as one term.
+/// every age, and the last purge as one term.
 fn version_6() -> Builder {
     let mut builder = Builder::default();
     let data = builder.chunk(b"hello", false);
@@ -80,7 +80,6 @@ fn a_file_of_version_6() {
 #[test]
 fn a_lost_document_of_version_6_is_named() {
     let mut builder = version_6();
-    // The tree by id is the only node whose key is followed by the sequence.
     let key = [bin("doc"), vec![104, 3]].concat();
     let position = builder.file.windows(key.len()).position(|window| window == key).unwrap();
     builder.file[position] = 0;

@@ -26,7 +26,6 @@ pub(crate) fn database(name: &str) -> Database {
     Database::new(Box::new(file(name))).unwrap()
 }
 
-/// CouchDB's answers about a database.
 pub(crate) fn expected(name: &str) -> Json {
     let text = gunzip(&std::fs::read(fixtures().join(format!("expected/{name}.json.gz"))).unwrap());
     Json::parse(&text).unwrap()
@@ -51,7 +50,6 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Text that is equal for equal values: members are sorted, floats are written as their bits.
 pub(crate) fn canonical(value: Value<'_>) -> String {
     if value.is_object() {
         let members: BTreeMap<String, String> =
@@ -71,7 +69,6 @@ pub(crate) fn canonical(value: Value<'_>) -> String {
     }
 }
 
-/// The object with these members, of which the last ones are those of `body`.
 fn object(members: &[(&str, String)], body: &[u8]) -> Vec<u8> {
     let mut out = b"{".to_vec();
     for (name, value) in members {
@@ -99,7 +96,6 @@ fn encoded(data: &[u8]) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The stored data of all attachments, without their compression, as CouchDB shows them.
 fn attachments(database: &Database, contents: &Contents) -> String {
     let mut members = Vec::new();
     for attachment in &contents.attachments {
@@ -123,10 +119,9 @@ fn attachments(database: &Database, contents: &Contents) -> String {
     format!("{{{}}}", members.join(","))
 }
 
-/// A leaf as CouchDB shows it with `attachments=true&revs=true`.
 pub(crate) fn leaf(database: &Database, document: &DocInfo, leaf: &Revision) -> String {
     let contents = database.contents(leaf).unwrap();
-    // CouchDB shows no more than the limit, and removes the rest with the next change of the document.
+    // CouchDB shows at most `revs_limit` revisions and removes the rest with the next change of the document.
     let limit = database.header().revs_limit as usize;
     let ids: Vec<String> = document.path(leaf).take(limit).map(|hash| quoted(&hash.to_string())).collect();
     let mut members = vec![
@@ -149,13 +144,11 @@ pub(crate) fn leaves(database: &Database, document: &DocInfo) -> Vec<String> {
     leaves
 }
 
-/// The documents of a database, which must be readable.
 pub(crate) fn documents(database: &Database) -> BTreeMap<String, Vec<String>> {
     let documents = database.documents(None).map(Result::unwrap);
     documents.map(|document| (document.id.clone(), leaves(database, &document))).collect()
 }
 
-/// The local documents of a database as CouchDB shows them, without those of its indexes.
 pub(crate) fn local_documents(database: &Database) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for local in database.local_documents().map(Result::unwrap) {

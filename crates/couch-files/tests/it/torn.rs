@@ -1,4 +1,4 @@
-//! Files that end anywhere: the documents are those of the last header that is complete.
+//! A truncated file has the documents of its last complete header.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,6 @@ use crate::support::{documents, file, local_documents};
 
 const POSITIONS: usize = 1000;
 
-/// Positions and ends of all headers, found from the start of the file by their marks.
 fn headers(file: &[u8]) -> Vec<(usize, usize)> {
     let marks = (0..file.len()).step_by(4096).filter(|block| file[*block] == 1);
     marks
@@ -32,7 +31,6 @@ fn a_torn_file_has_the_documents_of_its_last_header() {
     let whole = file("shards/80000000-ffffffff/fx_snappy.1795752226.couch");
     let headers = headers(&whole);
     assert!(headers.len() > 20, "{}", headers.len());
-    // States at the ends of headers, without anything after them.
     let mut states: BTreeMap<usize, Documents> = BTreeMap::new();
     let mut fallen_back = 0;
     let mut cuts: Vec<usize> = (0..POSITIONS).map(|cut| whole.len() * cut / POSITIONS + cut % 7).collect();

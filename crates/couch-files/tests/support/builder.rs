@@ -1,9 +1,8 @@
-//! Writes small database files: terms, chunks, nodes and headers.
+//! Builder of small database files.
 #![allow(dead_code, clippy::allow_attributes, reason = "each test program uses a part")]
 
 use md5::{Digest as _, Md5};
 
-/// A term in Erlang's external format, without the version byte.
 pub(crate) type Bytes = Vec<u8>;
 
 pub(crate) fn int(value: u64) -> Bytes {
@@ -30,7 +29,6 @@ pub(crate) fn list(elements: &[Bytes]) -> Bytes {
     [&[108][..], &(elements.len() as u32).to_be_bytes(), &elements.concat(), &[106]].concat()
 }
 
-/// The term as a chunk contains it.
 pub(crate) fn whole(term: &[u8]) -> Bytes {
     [&[131], term].concat()
 }
@@ -50,7 +48,6 @@ impl Builder {
         }
     }
 
-    /// Appends a chunk. Returns its position.
     pub(crate) fn chunk(&mut self, data: &[u8], has_checksum: bool) -> u64 {
         let position = self.file.len() as u64;
         let flag = if has_checksum { 1 << 31 } else { 0 };
@@ -71,14 +68,12 @@ impl Builder {
         self.chunk(&whole(&tuple(&[atom("kv_node"), list(&entries)])), false)
     }
 
-    /// Appends an inner node with the last keys and positions of its children.
     pub(crate) fn inner(&mut self, children: &[(Bytes, u64)]) -> u64 {
         let child = |(key, position): &(Bytes, u64)| tuple(&[key.clone(), tuple(&[int(*position), list(&[]), int(0)])]);
         let children: Vec<Bytes> = children.iter().map(child).collect();
         self.chunk(&whole(&tuple(&[atom("kp_node"), list(&children)])), false)
     }
 
-    /// Appends a header with these elements after the name.
     pub(crate) fn header(&mut self, elements: &[Bytes]) {
         let term = whole(&tuple(&[&[atom("db_header")], elements].concat()));
         let data = [Md5::digest(&term).as_slice(), &term].concat();
@@ -94,7 +89,6 @@ pub(crate) fn root(position: u64) -> Bytes {
     tuple(&[int(position), tuple(&[int(1), int(0), int(0)]), int(0)])
 }
 
-/// A revision tree with one chain of revisions whose hashes are the bytes of `hashes`, the last one with a body.
 pub(crate) fn chain(hashes: &[u8], body: u64) -> Bytes {
     let mut node: Option<Bytes> = None;
     for hash in hashes.iter().rev() {

@@ -1,4 +1,4 @@
-//! [`Content`]: reads of stored attachment contents, chunk by chunk.
+//! [`Content`]: reads of stored attachment contents by chunks.
 
 use std::io::Read;
 use std::ops::Range;
@@ -29,10 +29,9 @@ pub enum Form {
     Identity,
 }
 
-/// The record of a content, stored under its hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ContentRecord {
-    /// Number under which the chunks are stored.
+    /// Key of the chunks.
     pub(crate) blob: u64,
     /// Number of references from attachments of stored revisions.
     pub(crate) references: u64,
@@ -112,21 +111,19 @@ impl Content {
     }
 }
 
-/// Maximum number of chunks that are read together. They stay in memory until the client has received them.
+/// Limits the chunks that stay in memory until the client has received them.
 const CHUNKS_TOGETHER: u64 = 4;
 
-/// Reads stored bytes in order, with a few chunks in memory. An error that does not come from
-/// the engine means that stored bytes are damaged.
+/// Reads stored bytes in order, with few chunks in memory. An error that does not come from the engine means that
+/// stored bytes are damaged.
 pub struct ContentReader {
     content: Content,
-    /// Offset of the next chunk.
     at: u64,
     end: u64,
     chunk: Vec<u8>,
     taken: usize,
-    /// Further chunks that were read with this one.
     ahead: std::vec::IntoIter<Option<Vec<u8>>>,
-    /// Number of chunks to read next. It doubles with each read, because a client may stop early.
+    /// Number of chunks of the next read. It doubles with each read, because a client may stop early.
     together: u64,
 }
 

@@ -1,10 +1,8 @@
-//! Attachments: the stored metadata of a revision ([`Attachment`]) and reads of their content ([`Content`]). Uploads
-//! are part of the module for updates.
+//! Attachments: the stored metadata of a revision ([`Attachment`]) and reads of their content ([`Content`]).
 //!
-//! Contents are addressed by their hash and stored once per database, in chunks, regardless of the number of
-//! revisions that refer to them. Each content has a reference count, which changes in the commit that stores or
-//! removes a revision. An upload in progress is stored under a mark, which the commit of the revision removes; marks
-//! left by a crash are collected when the database is opened.
+//! Contents are addressed by their hash and stored once per database, in chunks. Each content has a reference count,
+//! which changes in the commit that stores or removes a revision. An upload in progress has a mark, which the commit of
+//! the revision removes; opening the database collects the marks that a crash left.
 
 mod content;
 
@@ -18,7 +16,7 @@ pub(crate) use content::ContentRecord;
 
 use crate::{DatabaseError, Result, StorageError};
 
-/// Hash (SHA-256) that identifies a content.
+/// SHA-256 that identifies a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContentId(pub(crate) [u8; 32]);
 
@@ -35,8 +33,8 @@ pub struct Attachment {
     pub encoding: ContentEncoding,
     /// MD5 of the stored bytes.
     pub digest: [u8; 16],
-    /// Size in bytes after decompression. Equal to [`Self::stored_length`] if the content was uploaded compressed
-    /// without its original size, as in CouchDB.
+    /// Size in bytes after decompression. As in CouchDB, equal to [`Self::stored_length`] if the content was uploaded
+    /// compressed without its original size.
     pub length: u64,
     /// Stored size in bytes.
     pub stored_length: u64,
@@ -82,7 +80,7 @@ impl Attachment {
         })
     }
 
-    /// Returns the digest that is part of the revision hash.
+    /// Returns the properties that the revision hash contains.
     #[must_use]
     pub fn hashed(&self) -> AttachmentDigest<'_> {
         AttachmentDigest { name: &self.name, content_type: &self.content_type, md5: self.digest }
@@ -101,8 +99,7 @@ impl Attachment {
         out.push(b'"');
     }
 
-    /// Appends as [`Self::write_beginning`], for data of a revision that is not written yet: its revpos is 0, and it
-    /// has no digest.
+    /// As [`Self::write_beginning`], for data that is not stored yet: the revpos is 0, and the digest is absent.
     pub(crate) fn write_unwritten_beginning(&self, out: &mut Vec<u8>) {
         self.write_name_and_type(out);
         out.extend_from_slice(b",\"revpos\":0");
@@ -114,7 +111,7 @@ impl Attachment {
         write_string(out, &self.content_type);
     }
 
-    /// Appends the length and `mark`, which is `stub` or `follows`.
+    /// Appends the length and `mark`: `stub` or `follows`.
     pub fn write_mark(&self, mark: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(format!(",\"length\":{},\"{mark}\":true", self.length).as_bytes());
     }
@@ -135,8 +132,7 @@ pub fn write_stubs(out: &mut Vec<u8>, attachments: &[Attachment], info: Encoding
     write_marked(out, attachments, info, |_| "stub");
 }
 
-/// Adds `_attachments` as [`write_stubs`] does, with the mark `stub` or `follows` that `mark` returns for each
-/// attachment.
+/// As [`write_stubs`], with the mark (`stub` or `follows`) that `mark` returns for each attachment.
 pub fn write_marked(
     out: &mut Vec<u8>,
     attachments: &[Attachment],
@@ -150,8 +146,7 @@ pub fn write_marked(
     });
 }
 
-/// Adds `_attachments` as the last member of the document at the end of `out`, with the members that `write` appends,
-/// unless the list is empty.
+/// As [`write_stubs`], with the members that `write` appends.
 pub(crate) fn write_members<T>(out: &mut Vec<u8>, attachments: &[T], write: impl Fn(&T, &mut Vec<u8>)) {
     if attachments.is_empty() || out.pop().is_none() {
         return;
@@ -166,7 +161,7 @@ pub(crate) fn write_members<T>(out: &mut Vec<u8>, attachments: &[T], write: impl
     out.extend_from_slice(b"}}");
 }
 
-/// Appends the stored form of a revision's attachments, which precedes its body.
+/// The stored form of a revision's attachments precedes its body.
 pub(crate) fn encode_all(attachments: &[Attachment], out: &mut Vec<u8>) {
     put_varint(out, attachments.len() as u64);
     for attachment in attachments {
@@ -174,7 +169,6 @@ pub(crate) fn encode_all(attachments: &[Attachment], out: &mut Vec<u8>) {
     }
 }
 
-/// Decodes the output of [`encode_all`].
 pub(crate) fn decode_all(bytes: &[u8]) -> Result<Vec<Attachment>> {
     let mut reader = Reader::new(bytes, "attachments");
     let count = reader.varint()?;
@@ -182,12 +176,10 @@ pub(crate) fn decode_all(bytes: &[u8]) -> Result<Vec<Attachment>> {
     if reader.rest().is_empty() { Ok(attachments) } else { Err(DatabaseError::Corrupt("attachments")) }
 }
 
-/// Wraps an error of the engine to pass it through an I/O interface.
 fn io_error(error: DatabaseError) -> std::io::Error {
     std::io::Error::other(error)
 }
 
-/// Unwraps the error of an I/O interface.
 pub(crate) fn from_io(error: std::io::Error) -> DatabaseError {
     match error.downcast::<DatabaseError>() {
         Ok(error) => error,

@@ -1,4 +1,4 @@
-//! Stored rank tables: in one value, or in pieces if they have many buckets; and the rank log of later changes.
+//! Stored rank tables, in pieces if they have many buckets, and the rank log of later changes.
 
 use settee_storage::codec::{Reader, put_varint};
 use settee_storage::{Batch, Direction, KeyRange, Keyspace, Page, PageRange, Request, ShardState, Snapshot};
@@ -10,12 +10,10 @@ const PIECE_BYTES: usize = if cfg!(test) { 100 } else { 64 << 10 };
 
 const PIECES_TOGETHER: usize = 16;
 
-/// First byte of the stored value if the tables are divided; the number of pieces follows. Undivided tables start
-/// with the version of a commit, which is never 0.
+/// First byte of divided tables, before the number of pieces. Undivided tables start with a version, never 0.
 const IN_PIECES: u8 = 0;
 
-/// Puts the tables and deletes surplus pieces of the previous tables, which had `before` pieces. Returns the new
-/// number of pieces.
+/// Deletes surplus pieces of the previous tables, which had `before` pieces. Returns the new number of pieces.
 pub(crate) fn put(batch: &mut Batch, encoded: &[u8], before: usize) -> usize {
     let mut count = 0;
     if encoded.len() <= PIECE_BYTES {
@@ -33,7 +31,6 @@ pub(crate) fn put(batch: &mut Batch, encoded: &[u8], before: usize) -> usize {
     count as usize
 }
 
-/// Reads the tables that start in the value `stored`, and returns them with the number of their pieces.
 pub(crate) fn read(snapshot: &dyn Snapshot, stored: &[u8]) -> Result<(Ranks, usize)> {
     if stored.first() != Some(&IN_PIECES) {
         return Ok((Ranks::decode(stored)?, 0));
@@ -50,15 +47,13 @@ pub(crate) fn read(snapshot: &dyn Snapshot, stored: &[u8]) -> Result<(Ranks, usi
     Ok((Ranks::decode(&encoded)?, count as usize))
 }
 
-/// Number of log records per page, which exceeds the usual length of the log.
+/// Exceeds the usual length of the log.
 const LOADED_RECORDS: usize = 2_000;
 
-/// Range of the first page of log records; `end` is the end of the log.
 pub(crate) fn log(end: &[u8]) -> PageRange<'_> {
     log_from(keys::RANK_LOG, end)
 }
 
-/// Range of a page of log records from `start`; `end` is the end of the log.
 pub(crate) fn log_from<'a>(start: &'a [u8], end: &'a [u8]) -> PageRange<'a> {
     let range = KeyRange { start: Some(start), end: Some(end) };
     PageRange { space: Keyspace::Catalog, range, direction: Direction::Forward, rows: LOADED_RECORDS }
@@ -71,8 +66,7 @@ pub(crate) fn load(snapshot: &dyn Snapshot, state: ShardState) -> Result<Ranks> 
     Ok(decode(snapshot, state, table.into_value()?, log.into_page()?)?.0)
 }
 
-/// Returns the ranks as of `state`, the numbers of their log records, and the number of pieces of the tables. `log`
-/// is the first page of the log.
+/// Returns the ranks, the numbers of their log records, and the number of pieces. `log` is the first page of the log.
 pub(crate) fn decode(
     snapshot: &dyn Snapshot,
     state: ShardState,

@@ -20,7 +20,6 @@ fn counts_of(keys: &Keys) -> Counts {
     counts
 }
 
-/// Checks the ranks of `probes` and every bucket against `keys`.
 fn check(counts: &Counts, keys: &Keys, probes: &[Vec<u8>]) {
     for probe in probes {
         let (start, before) = counts.before(probe);
@@ -40,7 +39,6 @@ fn check(counts: &Counts, keys: &Keys, probes: &[Vec<u8>]) {
     assert!(counts.at(u64::MAX).is_none());
 }
 
-/// Divides buckets that are too large, as the owner of the counts does.
 fn divide_overfull(counts: &mut Counts, keys: &Keys) {
     while let Some(Overfull { bucket, start, end }) = counts.overfull() {
         let in_bucket =
@@ -140,7 +138,6 @@ fn appends_open_buckets_and_never_overfill_one() {
     assert_eq!(counts.counts, [BUCKET_ENTRIES; 10]);
 }
 
-/// Ranks of live and of deleted documents.
 fn uncounted(live: &Keys, deleted: &Keys) -> Ranks {
     let mut ranks = Ranks::new();
     for key in live.union(deleted) {
@@ -185,7 +182,6 @@ fn deleted_documents_divide_a_bucket_and_keep_it_apart() {
     let mut random = Random::new();
     let mut ranks = Ranks::new();
     let mut keys = Keys::new();
-    // A queue with random ids: every document is deleted soon, and few are live concurrently.
     for _ in 0..100 * BUCKET_ENTRIES {
         let key = random.bytes(8);
         if keys.insert(key.clone()) {
@@ -229,7 +225,6 @@ fn join_small_keeps_the_counts() {
 
 #[test]
 fn edits_of_few_documents_do_not_grow_the_table() {
-    // Every edit moves its document to the end of the sequences.
     let mut counts = Counts::new();
     let mut seqs: Vec<u64> = (0..3 * u64::from(BUCKET_ENTRIES)).collect();
     for seq in &seqs {

@@ -1,8 +1,5 @@
-//! [`ReadAhead`]: documents that a [`ReadView`] has read in one round trip, for a caller that requests them one by
-//! one.
-//!
-//! It holds the documents of the last call, and the last long revision tree. Results do not depend on it, because it
-//! comes from the same snapshot as reads from the engine.
+//! [`ReadAhead`]: documents that a [`ReadView`] has read in one round trip, for a caller that requests them one by one.
+//! It contains the documents of the last call and the last long revision tree, from the snapshot of the view.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,14 +14,12 @@ use crate::{Result, keys, pieces};
 /// Recommended number of documents to read together.
 pub const DOCUMENTS_TOGETHER: usize = if cfg!(test) { 3 } else { 128 };
 
-/// Total size of bodies at which a read-ahead stops.
 pub(crate) const BODY_BYTES: usize = if cfg!(test) { 500 } else { 4 << 20 };
 
-/// Maximum number of bodies of a read-ahead. The other bodies of a document with more conflicts are read on demand.
+/// Maximum number of bodies of a read-ahead. Further bodies of a document with more conflicts are read on demand.
 pub const BODIES_MAX: usize = 4 * DOCUMENTS_TOGETHER;
 
-/// Size above which a decoded record is kept, because a request for thousands of conflicts of one document repeats
-/// its id.
+/// Minimum size of a cached record: a request for thousands of conflicts of one document repeats its id.
 const LONG_RECORD_BYTES: usize = if cfg!(test) { 200 } else { 8 << 10 };
 
 /// Bodies to read ahead.
@@ -43,9 +38,7 @@ pub enum Bodies {
 pub(crate) struct ReadAhead {
     records: HashMap<Vec<u8>, Option<Vec<u8>>>,
     bodies: HashMap<u64, Option<Vec<u8>>>,
-    /// Memory that is charged to the client for the bodies, until the next bodies are read.
     memory: Option<Taken>,
-    /// The last long record, with its id.
     decoded: Option<(String, Arc<DocRecord>)>,
 }
 
@@ -64,13 +57,12 @@ impl ReadAhead {
         }
     }
 
-    /// Drops the bodies and releases their memory.
     fn forget_bodies(&mut self) {
         self.bodies = HashMap::new();
         self.memory = None;
     }
 
-    /// Removes and returns the first chunk of a body, because a revision is rarely read twice in a row.
+    /// A revision is rarely read twice in a row, so its body is removed.
     pub(crate) fn take_body(&mut self, body_seq: u64) -> Option<Option<Vec<u8>>> {
         self.bodies.remove(&body_seq)
     }
@@ -79,9 +71,6 @@ impl ReadAhead {
 impl ReadView {
     /// Reads documents that the caller is about to request one by one, and drops the previous read-ahead. Most
     /// efficient with [`DOCUMENTS_TOGETHER`] ids; large bodies are read on demand.
-    ///
-    /// # Errors
-    /// Fails if the client has disconnected or the engine fails.
     pub fn read_ahead(&self, ids: &[&str], bodies: Bodies) -> Result<()> {
         self.check_cancelled()?;
         // A request for thousands of revisions of one document repeats its id in each batch.
@@ -119,10 +108,7 @@ impl ReadView {
         self.read_bodies_ahead(&stored)
     }
 
-    /// Reads bodies ahead as [`Self::read_ahead`] does, for a caller that has the revisions already.
-    ///
-    /// # Errors
-    /// Fails if the client has disconnected or the engine fails.
+    /// As [`Self::read_ahead`], for a caller that has the revisions already.
     pub fn read_bodies_ahead(&self, stored: &[Stored]) -> Result<()> {
         self.check_cancelled()?;
         let mut size = 0;
@@ -137,7 +123,6 @@ impl ReadView {
             _ => None,
         };
         if self.client.memory.is_some() && memory.is_none() {
-            // Without memory for the read-ahead, each body is read on demand.
             seqs.clear();
         }
         let body_keys: Vec<_> = seqs.iter().map(|seq| keys::body(*seq, 0)).collect();

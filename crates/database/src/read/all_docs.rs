@@ -4,30 +4,13 @@ use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace};
 
 use super::ReadView;
 use super::ahead::{BODY_BYTES, Bodies, DOCUMENTS_TOGETHER};
+use super::id_range::IdRange;
 use crate::rank::{BUCKET_ENTRIES, Counts, Skip};
 use crate::record::Head;
 use crate::{Result, keys};
 
-/// Greater than all ids, because ids are UTF-8.
+/// Ids are UTF-8.
 const BEYOND_IDS: &[u8] = &[0xff];
-
-/// A range of document ids in byte order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct IdRange {
-    /// Least id of the range.
-    pub start: Option<Vec<u8>>,
-    /// Least id beyond the range.
-    pub end: Option<Vec<u8>>,
-}
-
-impl IdRange {
-    /// Returns true if `id` is in the range.
-    #[must_use]
-    pub fn contains(&self, id: &str) -> bool {
-        self.start.as_deref().is_none_or(|start| id.as_bytes() >= start)
-            && self.end.as_deref().is_none_or(|end| id.as_bytes() < end)
-    }
-}
 
 /// A row of a document list.
 #[derive(Clone, Debug)]
@@ -45,11 +28,10 @@ pub struct AllDocs<'a> {
     range: IdRange,
     direction: Direction,
     id: String,
-    /// The edge of the current bucket, if the bucket counts live documents, which may be on either side of the scan.
+    /// Edge of the current bucket, if the bucket counts live documents, which may be on either side of the scan.
     within: Option<Option<Vec<u8>>>,
 }
 
-/// Number of consecutive deleted documents after which the counts are consulted.
 const DELETED_ROW: usize = if cfg!(test) { 2 } else { 64 };
 
 impl<'a> AllDocs<'a> {
@@ -60,9 +42,6 @@ impl<'a> AllDocs<'a> {
     }
 
     /// Returns the next document.
-    ///
-    /// # Errors
-    /// Fails if the client has disconnected or the engine fails.
     #[expect(clippy::should_implement_trait, reason = "rows are lent, which an iterator cannot do")]
     pub fn next(&mut self) -> Result<Option<DocRow<'_>>> {
         let mut deleted = 0;
@@ -73,8 +52,8 @@ impl<'a> AllDocs<'a> {
                 if deleted >= DELETED_ROW && !is_within(self.within.as_ref(), self.direction, id) {
                     let id = id.to_vec();
                     self.pass_deleted(&id)?;
-                    // After a backward seek the cursor may be on the edge of the same bucket, so the scan has to step
-                    // over it.
+                    // After a backward seek the cursor may be on the edge of the same bucket, which must be stepped
+                    // over.
                     deleted = 0;
                 }
                 continue;
@@ -108,9 +87,6 @@ impl<'a> AllDocs<'a> {
 
     /// Returns the next documents, at most `most` and at most [`DOCUMENTS_TOGETHER`], and reads ahead the bodies that
     /// the caller is about to request. Returns an empty list at the end.
-    ///
-    /// # Errors
-    /// Fails if the client has disconnected or the engine fails.
     pub fn together(&mut self, most: usize, bodies: Bodies) -> Result<Vec<(String, Head)>> {
         let mut rows: Vec<(String, Head)> = Vec::new();
         let mut bytes = 0;
@@ -174,7 +150,6 @@ impl<'a> AllDocs<'a> {
             Some(end) => self.view.rank_of_id(end)?,
             None => self.view.counts()?.0,
         };
-        // Rank of the first row after the skipped ones.
         let target = beyond.checked_sub(count).and_then(|rank| rank.checked_sub(1));
         let Some(bucket) = target.and_then(|target| ids.at(target)) else {
             self.cursor.seek(b"")?;
@@ -194,7 +169,6 @@ impl<'a> AllDocs<'a> {
     }
 }
 
-/// Returns true if `id` is before the edge of a bucket; the last bucket has none.
 fn is_within(edge: Option<&Option<Vec<u8>>>, direction: Direction, id: &[u8]) -> bool {
     match (edge, direction) {
         (None, _) => false,

@@ -1,4 +1,4 @@
-//! Scan of the changes feed. Sequence entries and the bodies that they name usually have the same order, so both are
+//! [`Changes`]: scan of the changes feed. Sequence entries and their bodies usually have the same order, so both are
 //! read by sequential scans. Other bodies, such as the further ones of an update that wrote several, are read singly.
 
 use settee_model::{Document, Rev};
@@ -47,7 +47,6 @@ pub struct Changes<'a> {
     seq: u64,
 }
 
-/// A forward scan of bodies that follows the scan of sequence entries.
 struct BodyScan<'a> {
     cursor: Box<dyn Cursor + 'a>,
     /// Key at the cursor, whose value is in `chunk`; `None` before the first one.
@@ -76,9 +75,6 @@ impl<'a> Changes<'a> {
     }
 
     /// Returns the next row.
-    ///
-    /// # Errors
-    /// Fails if the client has disconnected or the engine fails.
     #[expect(clippy::should_implement_trait, reason = "rows are lent, which an iterator cannot do")]
     pub fn next(&mut self) -> Result<Option<Change<'_>>> {
         self.view.check_cancelled()?;
@@ -91,8 +87,7 @@ impl<'a> Changes<'a> {
         self.change().map(Some)
     }
 
-    /// Appends the current row's winning revision as the JSON text of a document, with `extra` members as in
-    /// [`ReadView::write_document`].
+    /// Appends the winning revision of the current row, as [`ReadView::write_document`].
     pub fn write_document(&mut self, out: &mut Vec<u8>, extra: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let entry = SequenceEntry::decode(self.seq, &self.current)?;
         let (id, rev, stored) = (entry.id, &entry.rev, entry.stored);
@@ -118,7 +113,7 @@ impl<'a> Changes<'a> {
 }
 
 impl BodyScan<'_> {
-    /// Returns the stored bytes of the body of `stored`, if it has one chunk and the scan has not passed it.
+    /// Returns `None` if the body has several chunks or the scan has passed it.
     fn bytes(&mut self, stored: Stored) -> Result<Option<&[u8]>> {
         let wanted = keys::body(stored.body_seq, 0);
         if stored.total_bytes() > keys::BODY_CHUNK_BYTES || self.key.is_some_and(|key| key > wanted) {

@@ -1,5 +1,4 @@
-//! [`ReadClient`]: the client on whose behalf documents are read. Its disconnect cancels the reads, and its memory
-//! limit bounds the read-ahead.
+//! [`ReadClient`]: its disconnect cancels the reads, and its memory limit bounds the read-ahead.
 
 use std::any::Any;
 use std::fmt;
@@ -7,16 +6,16 @@ use std::sync::Arc;
 
 use settee_design::Cancellation;
 
-/// Memory taken from a [`Memory`], returned when this is dropped.
+/// Memory of a [`Memory`], which is returned when this is dropped.
 pub type Taken = Box<dyn Any + Send + Sync>;
 
 /// Memory budget of a client.
 pub trait Memory: Send + Sync {
-    /// Takes `bytes`. Returns `None` if they are not available, in which case less is read ahead.
+    /// Takes `bytes`. Returns `None` if they are not available; then less is read ahead.
     fn take(&self, bytes: usize) -> Option<Taken>;
 }
 
-/// The client on whose behalf documents are read.
+/// Client for which documents are read.
 #[derive(Clone)]
 pub struct ReadClient {
     /// Reads fail with [`DatabaseError::Cancelled`](crate::DatabaseError::Cancelled) once it is cancelled.

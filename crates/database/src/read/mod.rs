@@ -1,11 +1,13 @@
-//! Reading: a [`ReadView`] is one snapshot of a database that serves all reads of a request.
+//! [`ReadView`]: one snapshot of a database that serves all reads of a request.
 
 mod ahead;
 mod all_docs;
 mod changes;
 mod client;
+pub(crate) mod id_range;
 mod parent;
-mod revision;
+pub(crate) mod revision;
+mod times;
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
@@ -20,23 +22,24 @@ use crate::attachment::{Attachment, Content};
 use crate::database::Database;
 use crate::local::LocalDocument;
 use crate::meta::{Meta, read_revs_limit};
+use crate::partitions::{PartitionInfo, read_partition};
 use crate::rank::{BUCKET_ENTRIES, PublishedRanks, Ranks};
 use crate::record::{DocRecord, Head, Stored};
+use crate::stored::attached_with_prefix;
 use crate::{DatabaseError, Result, keys, pieces, rank};
 
 pub use self::ahead::{BODIES_MAX, Bodies, DOCUMENTS_TOGETHER};
-pub use self::all_docs::{AllDocs, DocRow, IdRange};
+pub use self::all_docs::{AllDocs, DocRow};
 pub use self::changes::{Change, Changes, Leaves};
 pub use self::client::{Memory, ReadClient, Taken};
+pub use self::id_range::IdRange;
 pub use self::parent::ParentAttachments;
 pub use self::revision::Revision;
 
-/// Approximate number of entries scanned to determine a rank.
 const RANK_ROWS: usize = BUCKET_ENTRIES as usize / 2;
 
 const REVISIONS_TOGETHER: usize = if cfg!(test) { 3 } else { 128 };
 
-/// Number of chunks of a long body that are read together.
 const CHUNKS_TOGETHER: usize = if cfg!(test) { 3 } else { 16 };
 
 /// A snapshot of a database with repeatable reads.
@@ -45,10 +48,21 @@ pub struct ReadView {
     snapshot: Arc<dyn Snapshot>,
     ranks: PublishedRanks,
     ahead: Mutex<ReadAhead>,
-    /// Read on first use.
     counters: OnceLock<(ShardState, Meta)>,
     revs_limit: OnceLock<u64>,
     client: ReadClient,
+}
+
+impl Database {
+    /// Returns a snapshot of all committed data. Fails with [`DatabaseError::NotFound`] if the database was deleted.
+    pub fn read(self: &Arc<Self>) -> Result<ReadView> {
+        if self.is_closed() {
+            return Err(DatabaseError::NotFound);
+        }
+        // The tables are taken before the snapshot: one of them, or of those published concurrently, matches it.
+        let ranks = self.ranks.lock().clone();
+        Ok(ReadView::new(Arc::clone(self), self.engine().snapshot(self.shard())?, ranks))
+    }
 }
 
 impl ReadView {
@@ -64,14 +78,14 @@ impl ReadView {
         }
     }
 
-    /// Returns the view on behalf of a client, see [`ReadClient`].
+    /// Returns the view for a client, see [`ReadClient`].
     #[must_use]
     pub fn for_client(mut self, client: &ReadClient) -> Self {
         self.client = client.clone();
         self
     }
 
-    /// Returns an error if the client has disconnected. Must be called between the steps of a read.
+    /// Must be called between the steps of a read.
     pub(crate) fn check_cancelled(&self) -> Result<()> {
         (self.client.pace)();
         Ok(self.client.cancellation.check()?)
@@ -83,7 +97,7 @@ impl ReadView {
         &self.database
     }
 
-    /// The engine's snapshot, for layers that store their own entries in the shard.
+    /// Returns the engine's snapshot, for layers that store their own entries in the shard.
     #[must_use]
     pub fn snapshot(&self) -> &Arc<dyn Snapshot> {
         &self.snapshot
@@ -99,8 +113,8 @@ impl ReadView {
         Ok(self.meta()?.design_seq)
     }
 
-    /// Maximum number of revisions per branch to return. A lower limit applies to reads immediately; the revisions
-    /// beyond it are removed by the next edit of the document.
+    /// Maximum number of revisions per branch to return. A lower limit applies to reads immediately; the next edit of a
+    /// document removes its revisions beyond the limit.
     pub fn revs_limit(&self) -> Result<u64> {
         match self.revs_limit.get() {
             Some(limit) => Ok(*limit),
@@ -153,8 +167,7 @@ impl ReadView {
         self.get(Keyspace::Documents, id.as_bytes())?.map(|bytes| decode(&bytes)).transpose()
     }
 
-    /// Appends the body of a revision: a JSON object without underscore members. Returns `false` if a compaction has
-    /// removed it.
+    /// Appends the body, an object without underscore members. Returns `false` if a compaction has removed it.
     pub fn read_body(&self, stored: Stored, out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
         let found = self.read_stored(stored, out)?;
@@ -170,8 +183,7 @@ impl ReadView {
         if self.read_stored(stored, &mut bytes)? { Revision::decode(stored, bytes).map(Some) } else { Ok(None) }
     }
 
-    /// Calls `each` with several revisions in the given order, as [`Self::revision`] returns them, until it breaks.
-    /// They are read in batches.
+    /// Calls `each` with index and [`Self::revision`] of each of `stored`, until it breaks. Reads in batches.
     pub fn revisions(
         &self,
         stored: &[Stored],
@@ -203,7 +215,6 @@ impl ReadView {
         Content::open(&self.snapshot, attachment)
     }
 
-    /// Appends the stored bytes of a body, including the attachments record.
     fn read_stored(&self, stored: Stored, out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
         let ahead = self.ahead.lock().take_body(stored.body_seq);
@@ -233,9 +244,8 @@ impl ReadView {
         if out.len() - start == size { Ok(()) } else { Err(DatabaseError::Corrupt("body")) }
     }
 
-    /// Appends a revision as the JSON text of a document: `_id`, `_rev`, `_deleted` if it is a deletion, `extra`
-    /// (further members, each after a comma), the body, and `_attachments` as stubs. Returns `false` if a compaction
-    /// has removed the body.
+    /// Appends a revision as a document: `_id`, `_rev`, `_deleted` if it is a deletion, `extra` (further members, each
+    /// after a comma), the body, and `_attachments` as stubs. Returns `false` if a compaction has removed the body.
     pub fn write_document(
         &self,
         out: &mut Vec<u8>,
@@ -293,7 +303,7 @@ impl ReadView {
         self.changes_expecting(since, direction, Expect::Few)
     }
 
-    /// Scans as [`Self::changes`] does, with an estimate of the number of rows.
+    /// As [`Self::changes`], with an estimate of the number of rows.
     pub fn changes_expecting(&self, since: u64, direction: Direction, expect: Expect) -> Result<Changes<'_>> {
         Changes::open(self, since, direction, expect)
     }
@@ -342,6 +352,11 @@ impl ReadView {
         attached_with_prefix(self.snapshot.as_ref(), prefix)
     }
 
+    /// Counts the documents of a partition. Reads only their revision trees.
+    pub fn partition_info(&self, partition: &str) -> Result<PartitionInfo> {
+        read_partition(self.snapshot.as_ref(), partition)
+    }
+
     fn get(&self, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.snapshot.get(space, key)?)
     }
@@ -350,7 +365,6 @@ impl ReadView {
         Ok(self.state_and_meta()?.1)
     }
 
-    /// Returns the last commit of the shard and the counters that it set, read in one round trip.
     fn state_and_meta(&self) -> Result<(ShardState, Meta)> {
         if let Some(counters) = self.counters.get() {
             return Ok(*counters);
@@ -359,8 +373,7 @@ impl ReadView {
         Ok(*self.counters.get_or_init(|| counters))
     }
 
-    /// Returns the ranks of this snapshot. They are loaded from the store if another process made the snapshot's last
-    /// commit or if this process has published newer ones.
+    /// The store has the ranks if another process made the snapshot's last commit or newer ranks were published.
     fn ranks(&self) -> Result<Arc<Ranks>> {
         let (state, _) = self.state_and_meta()?;
         let now = self.database.ranks.lock().clone();
@@ -372,16 +385,4 @@ impl ReadView {
         self.database.ranks.lock()[0] = Arc::clone(&ranks);
         Ok(ranks)
     }
-}
-
-pub(crate) fn attached_with_prefix(snapshot: &dyn Snapshot, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let start = keys::prefixed(keys::ATTACHED, prefix);
-    let end = keys::after_prefix(&start);
-    let range = KeyRange { start: Some(&start), end: Some(&end) };
-    let mut cursor = snapshot.scan(Keyspace::Catalog, range, Direction::Forward, Expect::Few)?;
-    let mut found = Vec::new();
-    while let Some((key, value)) = cursor.next()? {
-        found.push((key[keys::ATTACHED.len()..].to_vec(), value.to_vec()));
-    }
-    Ok(found)
 }

@@ -1,4 +1,4 @@
-//! The attachments that stubs refer to: those of the parent revision of an update.
+//! [`ParentAttachments`]: the attachments that stubs of an update can name.
 
 use settee_model::Rev;
 use settee_model::rev_tree::RevTree;
@@ -19,8 +19,8 @@ pub enum ParentAttachments {
 }
 
 impl ReadView {
-    /// Returns the attachments that stubs can name in an update of document `id`. For a replicated update `path` is
-    /// the new revision and its ancestors, newest first; for an interactive edit it is the replaced revision, if any.
+    /// Returns the attachments that stubs can name in an update of document `id`. For a replicated update `path` is the
+    /// new revision and its ancestors, newest first; for an interactive edit it is the replaced revision, if any.
     pub fn parent_attachments(&self, id: &str, path: &[Rev], mode: EditMode) -> Result<ParentAttachments> {
         let Some(record) = self.record(id)? else {
             return Ok(ParentAttachments::Of(Vec::new()));
@@ -51,7 +51,6 @@ impl ReadView {
     }
 }
 
-/// Returns the newest of these revisions or of their ancestors whose body is stored.
 fn nearest_stored(tree: &RevTree<Stored>, path: &[Rev]) -> Option<Stored> {
     let known = path.iter().find_map(|rev| tree.find(rev))?;
     tree.history(known).find_map(|node| tree.node(node).value)

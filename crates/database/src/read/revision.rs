@@ -1,4 +1,4 @@
-//! [`Revision`]: a stored revision with its attachments, and its text as a document.
+//! [`Revision`]: a stored revision with its attachments.
 
 use settee_model::{Document, Rev};
 
@@ -11,7 +11,6 @@ use crate::{DatabaseError, Result};
 pub struct Revision {
     /// Attachments in the order of the document.
     pub attachments: Vec<Attachment>,
-    /// The stored bytes of the revision, which end with the body.
     bytes: Vec<u8>,
     body_at: usize,
 }
@@ -30,14 +29,13 @@ impl Revision {
         self.bytes
     }
 
-    /// Appends the text of a document, as [`ReadView::write_document`](crate::ReadView::write_document) does.
+    /// Appends the document, as [`ReadView::write_document`](crate::ReadView::write_document).
     pub fn write(&self, out: &mut Vec<u8>, id: &str, rev: &Rev, deleted: bool, extra: impl FnOnce(&mut Vec<u8>)) {
         self.write_without_attachments(out, id, rev, deleted, extra);
         write_stubs(out, &self.attachments, EncodingInfo::Hidden);
     }
 
-    /// Appends the text of a document, as [`ReadView::write_document`](crate::ReadView::write_document) does, without
-    /// its attachments.
+    /// As [`Self::write`], without the attachments.
     pub fn write_without_attachments(
         &self,
         out: &mut Vec<u8>,

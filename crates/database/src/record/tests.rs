@@ -31,7 +31,6 @@ fn random_record(random: &mut Random) -> DocRecord {
     for _ in 0..=random.below(4) {
         let newest = 1 + random.number() % (1 << 40);
         let nodes = tree.nodes();
-        // Some branches grow from known revisions, others are new roots.
         let base: Option<Rev> = if nodes.is_empty() || random.one_in(3) {
             None
         } else {
@@ -53,7 +52,6 @@ fn encoded(record: &DocRecord) -> Vec<u8> {
     out
 }
 
-/// Checks that every prefix of `bytes` is refused.
 fn check_prefixes<T: Debug>(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<T>) {
     decode(bytes).unwrap();
     for len in 0..bytes.len() {
@@ -116,7 +114,6 @@ fn counters_and_local_documents_round_trip() {
         let mut bytes = Vec::new();
         meta.encode(&mut bytes);
         assert_eq!(Meta::decode(&bytes).unwrap(), meta);
-        // Counters of earlier versions without the last fields.
         for (fields, older) in
             [(1, Meta { time_interval: 0, ..meta }), (2, Meta { attached_seq: 0, time_interval: 0, ..meta })]
         {
@@ -165,7 +162,6 @@ fn damaged_records_never_panic() {
 
 #[test]
 fn a_generation_beyond_all_numbers_is_corrupt() {
-    // A root of the greatest generation, and a child of it.
     let mut bytes = vec![0, 1];
     put_rev(&mut bytes, &Rev { generation: 1, hash: RevHash::from_bytes(b"x") });
     bytes.extend_from_slice(&[1, 2, 2, 0, 0]);

@@ -1,4 +1,4 @@
-//! Attachments: stored metadata, contents that are stored once for as long as a revision refers to them, and crashes.
+//! Attachments: stored metadata, contents that are stored once while a revision refers to them, and crashes.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -49,7 +49,6 @@ fn bytes(view: &ReadView, attachment: &Attachment, form: Form) -> Vec<u8> {
     out
 }
 
-/// Returns the numbers of entries for chunks, contents and uploads.
 fn counts(database: &Arc<Database>) -> (usize, usize, usize) {
     let keys: Vec<Vec<u8>> = entries(&database.read().unwrap(), Keyspace::Attachments).into_keys().collect();
     let count = |first: u8| keys.iter().filter(|key| key[0] == first).count();
@@ -127,7 +126,6 @@ fn bytes_are_stored_once_and_go_with_the_last_revision() {
     save(&database, new("c", "{}"));
     assert_eq!(counts(&database), (25, 1, 0), "the later uploads are gone");
     audit(&database.read().unwrap());
-    // The third revision exceeds the revision limit, so that the first one is removed with its attachments.
     let a = save(&database, edit("a", Some(&a), false, "{}"));
     save(&database, edit("a", Some(&a), false, "{}"));
     assert_eq!(counts(&database), (25, 1, 0));
@@ -164,7 +162,7 @@ fn stubs_keep_attachments_of_the_parent() {
         ParentAttachments::Of(Vec::new())
     );
 
-    // The attachment that a stub was resolved to may be removed before the update is applied.
+    // The attachment to which a stub was resolved may be removed before the update is applied.
     let stale = with("other", None, "{}", vec![NewAttachment::kept(kept[0].clone())]);
     let third = save(&database, edit("doc", Some(&second), false, "{}"));
     compact(&database);
@@ -208,7 +206,6 @@ fn abandoned_uploads_are_removed() {
     let (chunks, contents, uploads) = counts(&database);
     assert_eq!((contents, uploads), (0, 1), "the running upload stays");
     assert!(chunks >= 40);
-    // The next process collects the uploads that the previous one left.
     let next = open(&engine).database("db").unwrap();
     assert_eq!(counts(&next), (0, 0, 0));
     assert!(upload.write(&[1; 5000]).is_ok());
@@ -233,7 +230,6 @@ fn parts_are_read_alone() {
     }
 }
 
-/// Expected leaf and attachments of each document.
 #[derive(Clone, Default)]
 struct Model(BTreeMap<String, (Rev, BTreeMap<String, Vec<u8>>)>);
 
@@ -249,8 +245,6 @@ impl Model {
     }
 }
 
-/// Creates a random update: some attachments are new and some are kept. Also returns the expected attachments of the
-/// document.
 fn random_update(
     random: &mut Random,
     database: &Arc<Database>,
@@ -273,7 +267,6 @@ fn random_update(
         if wanted.contains_key(&name) {
             continue;
         }
-        // A few different contents, with sizes around the limits.
         let data = vec![random.below(3) as u8; random.pick(&[0, 1, 99, 100, 101, 950, 1000, 1001, 2500])];
         let compression = random.pick(&[Compression::None, Compression::None, GZIP]);
         list.push(uploaded(database, &name, "a/b", compression, &data));
@@ -400,7 +393,6 @@ fn attachments_count_among_sizes_and_garbage() {
     };
     let a = save(&database, with("a", None, "{}", vec![binary(&database, "x", &first)]));
     save(&database, with("b", None, "{}", vec![binary(&database, "x", &first)]));
-    // The content is stored once and counted for each document.
     assert_eq!(sizes(), (2 * 1002, 2 * 2 + 1000, 0));
     save(&database, with("a", Some(&a), "{}", vec![binary(&database, "x", &second)]));
     assert_eq!(sizes(), (1002 + 302, 3 * 2 + 1300, 2 + 1000));
@@ -429,7 +421,6 @@ fn attachments_of_an_edit_are_read_together() {
     let kept: Vec<NewAttachment> =
         attachments(&view, "doc", &first).into_iter().map(NewAttachment::kept).chain(list(50)).collect();
     let second = check(with("doc", Some(&first), "{}", kept));
-    // The bodies of replaced revisions contain their attachments, and all of them are read together.
     let third = save(&database, edit("doc", Some(&second), false, "{}"));
     save(&database, with("doc", Some(&third), "{}", vec![binary(&database, "last", &[9])]));
     let before = engine.calls();

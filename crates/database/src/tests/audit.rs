@@ -1,4 +1,4 @@
-//! [`audit`]: checks the consistency of the stored data of a database by counting again.
+//! [`audit`]: checks the consistency of the stored data of a database by an independent count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -86,8 +86,6 @@ pub(crate) fn audit(view: &ReadView) {
     audit_attachments(view, attachments);
 }
 
-/// Checks that the contents of all `attachments` are stored, once each, with correct counts, and that nothing else is
-/// stored except uploads.
 fn audit_attachments(view: &ReadView, attachments: Vec<Attachment>) {
     let mut stored = entries(view, Keyspace::Attachments);
     let mut wanted: BTreeMap<Vec<u8>, (Attachment, u64)> = BTreeMap::new();
@@ -112,7 +110,6 @@ fn audit_attachments(view: &ReadView, attachments: Vec<Attachment>) {
     assert!(stored.keys().all(is_upload), "no bytes are left behind");
 }
 
-/// Checks the stored ranks and those that readers of `view` would use.
 fn audit_ranks(view: &ReadView, documents: &Entries, sequence: &Entries) {
     let live: Vec<&[u8]> =
         documents.iter().filter(|(_, bytes)| !Head::is_deleted(bytes)).map(|(id, _)| id.as_slice()).collect();

@@ -205,7 +205,6 @@ fn interrupted_deletions_are_finished() {
         let error = catalog.delete("db").unwrap_err();
         assert!(matches!(error, DatabaseError::Storage(_)), "{error}");
         if writes == 1 {
-            // Nothing was deleted, and the database can be used.
             let database = catalog.database("db").unwrap();
             save(&database, new("b", "{}"));
             assert_eq!(ids(&database.read().unwrap()), ["a", "b"]);
@@ -252,7 +251,6 @@ fn deleting_beside_writers_and_readers() {
             scope.spawn(|| {
                 loop {
                     match database.read() {
-                        // The snapshot was taken after the removal of all entries.
                         Ok(view) if matches!(view.update_seq(), Err(DatabaseError::NotFound)) => break,
                         Ok(view) => audit(&view),
                         Err(error) => {
@@ -271,8 +269,7 @@ fn deleting_beside_writers_and_readers() {
     }
 }
 
-/// Writes repeatedly from the completion of the previous write, so that the leader always has work. Sends the result
-/// that ended it.
+/// Each write starts with the completion of the previous one, so the leader always has work.
 fn write_on(database: &Arc<crate::Database>, left: usize, ended: mpsc::Sender<crate::Result<()>>) -> Submitted {
     let again = Arc::clone(database);
     let work = Work::Documents(vec![new(&format!("{left}"), "{}")]);
@@ -312,7 +309,6 @@ fn creating_and_deleting_at_the_same_time() {
                 match catalog.create("db", OPTIONS) {
                     Ok(database) => {
                         created += 1;
-                        // Another thread may have deleted it already.
                         let written = database.update(Work::Documents(vec![new("a", "{}")]));
                         assert!(matches!(written, Ok(_) | Err(DatabaseError::NotFound)));
                     }
@@ -390,7 +386,6 @@ fn unused_databases_beyond_the_limit_are_closed_least_recently_used_first() {
         audit(&database.read().unwrap());
     }
     assert!(held.iter().all(|database| Arc::ptr_eq(database, &catalog.database(database.name()).unwrap())));
-    // A smaller limit applies immediately, and a deleted database does not reappear.
     catalog.set_max_open(1);
     assert_eq!(catalog.open_databases().len(), held.len());
     catalog.delete(&name(20)).unwrap();
@@ -416,7 +411,6 @@ fn databases_are_opened_closed_written_and_deleted_at_the_same_time() {
                 for round in 0..50 {
                     let database = catalog.database(&name(round % 5)).unwrap();
                     save(&database, new(&format!("{writer}-{round}"), "{}"));
-                    // The last database is deleted and created repeatedly.
                     if writer == 0 {
                         catalog.delete("d5").unwrap();
                         drop(create(catalog, "d5"));

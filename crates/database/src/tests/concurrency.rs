@@ -1,5 +1,4 @@
-//! Concurrent writers and readers: no write is lost, each edit has one winner, and a reader's snapshot does not
-//! change.
+//! Concurrent writers and readers: no write is lost, each edit has one winner, and a reader's snapshot does not change.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +13,6 @@ use crate::{Database, DatabaseError, Direction, ReadView, Submitted, UpdateOutco
 
 const WRITERS: usize = 16;
 
-/// Checks that all row counts agree with the listed rows.
 fn check_counts(view: &ReadView) {
     let (live, deleted) = view.counts().unwrap();
     let listed = ids(view);
@@ -36,7 +34,6 @@ fn check_counts(view: &ReadView) {
     }
 }
 
-/// Reads until `done`: every view twice, with commits in between.
 fn read_until(database: &Arc<Database>, done: &AtomicBool) {
     let mut last = false;
     while !last {
@@ -53,7 +50,6 @@ fn read_until(database: &Arc<Database>, done: &AtomicBool) {
     }
 }
 
-/// Edits documents of its own, deletes some of them, and returns the newest revisions with their bodies.
 fn edit_own(database: &Arc<Database>, writer: usize) -> Vec<(String, Rev, String)> {
     let mut newest = Vec::new();
     for number in 0..12 {
@@ -93,7 +89,6 @@ fn writers_and_readers_at_once() {
         assert_eq!(head.rev, rev);
         assert_eq!(body(&view, head.stored), Some(text));
     }
-    // Every edit got its own sequence: all bodies are stored under their sequences.
     let mut body_seqs = BTreeSet::new();
     for id in (0..12).flat_map(|number| (0..WRITERS).map(move |writer| format!("{number}/{writer}"))) {
         let record = view.record(&id).unwrap().unwrap();
@@ -158,7 +153,6 @@ fn writers_that_wait_share_commits() {
     let view = database.read().unwrap();
     let version = view.snapshot().state().unwrap().version.0;
     assert!(version < 5, "{version} commits for 50 small updates");
-    // The sequences follow the order of submission.
     assert!((0..50).all(|number| view.head(&format!("{number:03}")).unwrap().unwrap().seq == number + 1));
     audit(&view);
     assert_eq!(submit("again"), Submitted::Lead);
@@ -173,7 +167,6 @@ fn a_leader_is_not_delayed_by_later_work() {
     let submit_more = {
         let (database, came) = (Arc::clone(&database), Arc::clone(&came));
         move || {
-            // Work is always available until this number is reached.
             let number = came.fetch_add(1, Ordering::Relaxed);
             if number < MOST {
                 let work = Work::Documents(vec![new(&format!("later{number}"), "{}")]);
@@ -206,7 +199,6 @@ fn a_panic_of_a_completion_leaves_the_queue_working() {
     submit("a", 0, false);
     submit("b", 0, true);
     submit("c", 0, false);
-    // These works do not fit into the same commit.
     submit("d", 7000, true);
     submit("e", 7000, false);
     let panicked = thread::scope(|scope| scope.spawn(|| database.lead()).join());

@@ -1,5 +1,4 @@
-//! Two databases that are edited, replicated and purged at random converge, and match a model that only collects
-//! paths.
+//! Two databases that are edited, replicated and purged at random converge, and match a model that only collects paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use settee_model::Rev;
 use super::{Random, audit, body, database, edit, replicated, saved, write};
 use crate::{Database, Direction, Purge, Work};
 
-/// A leaf: deletion flag, revision, history (newest first) and body.
+/// Deletion flag, revision, history (newest first) and body.
 type Leaf = (bool, Rev, Vec<Rev>, String);
 
 /// All written paths by document, which every replica has in the end.
@@ -44,7 +43,6 @@ fn run(random: &mut Random) {
     replicas.iter().for_each(|replica| audit(&replica.read().unwrap()));
 }
 
-/// Edits a random leaf, creates a document, or recreates a deleted one.
 fn edit_somehow(random: &mut Random, replica: &Arc<Database>, id: &str, model: &mut Model) {
     let leaves = leaves(replica, id);
     let live: Vec<&Leaf> = leaves.iter().filter(|(deleted, ..)| !deleted).collect();
@@ -81,7 +79,6 @@ fn purge_everywhere(replicas: &[Arc<Database>], id: &str, model: &mut Model) {
     model.remove(id);
 }
 
-/// Returns the leaves of a document, the winner first.
 fn leaves(replica: &Arc<Database>, id: &str) -> Vec<Leaf> {
     let view = replica.read().unwrap();
     let Some(record) = view.record(id).unwrap() else { return Vec::new() };
@@ -93,8 +90,6 @@ fn leaves(replica: &Arc<Database>, id: &str) -> Vec<Leaf> {
     record.tree.leaves_by_rank(|stored| stored.deleted).into_iter().map(leaf).collect()
 }
 
-/// Returns the paths of the model that are not part of a longer path: live ones first, then the longest, then the
-/// greatest.
 fn expected(model: &Model, id: &str) -> Vec<Leaf> {
     let none = BTreeSet::new();
     let paths = model.get(id).unwrap_or(&none);

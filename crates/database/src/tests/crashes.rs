@@ -14,7 +14,7 @@ use super::{Random, audit, body, create, edit, new, open, replicated, save, save
 use crate::tasks::Tasks;
 use crate::{Catalog, Database, DatabaseOptions, DocUpdate, Purge, Result, UpdateOutcome, Work};
 
-/// Acknowledged writes: for each document of each database its last acknowledged revision.
+/// Last acknowledged revision of each document of each database.
 #[derive(Clone, Debug, Default)]
 struct Acknowledged {
     /// Absent databases were never created, or their deletion was acknowledged.
@@ -36,7 +36,6 @@ impl Acknowledged {
         }
     }
 
-    /// Returns the acknowledged revisions that are missing in `catalog`.
     fn missing(&self, catalog: &Catalog) -> Vec<String> {
         let mut missing = Vec::new();
         for (name, documents) in &self.databases {
@@ -57,7 +56,6 @@ impl Acknowledged {
     }
 }
 
-/// Opens an image, checks it, and checks that it accepts further writes.
 fn check_image(image: MemoryEngine, acknowledged: &Acknowledged, gone: &[&str]) {
     let engine: Arc<dyn Engine> = Arc::new(image);
     let catalog = open(&engine);
@@ -74,7 +72,6 @@ fn check_image(image: MemoryEngine, acknowledged: &Acknowledged, gone: &[&str]) 
     assert_eq!(acknowledged.missing(&catalog), Vec::<String>::new());
 }
 
-/// Creates a few random updates of few documents.
 fn random_updates(random: &mut Random, database: &Arc<Database>) -> Sent {
     let mut sent = Sent { updates: Vec::new(), bodies: Vec::new() };
     for _ in 0..1 + random.below(12) {
@@ -97,7 +94,6 @@ fn random_updates(random: &mut Random, database: &Arc<Database>) -> Sent {
     sent
 }
 
-/// Creates, writes to and deletes databases until an operation fails.
 fn work(random: &mut Random, engine: &Arc<dyn Engine>, steps: usize, recorded: &mut Acknowledged) -> Result<()> {
     let catalog = Catalog::open(Arc::clone(engine), random.next())?;
     for step in 0..steps {
@@ -107,7 +103,7 @@ fn work(random: &mut Random, engine: &Arc<dyn Engine>, steps: usize, recorded: &
             catalog.create(name, options)?;
             recorded.databases.insert(name, BTreeMap::new());
         } else if random.one_in(20) {
-            // From here on the database may exist or not.
+            // The database may exist or not from this point.
             recorded.databases.remove(name);
             catalog.delete(name)?;
         }
@@ -125,7 +121,6 @@ fn work(random: &mut Random, engine: &Arc<dyn Engine>, steps: usize, recorded: &
         if random.one_in(4)
             && let Some((id, (rev, _))) = recorded.databases.get_mut(name).and_then(BTreeMap::pop_first)
         {
-            // From here on the document may exist or not.
             database.update(Work::Purge(vec![Purge { id, revs: vec![rev] }]))?;
         }
         let sent = random_updates(random, &database);
@@ -162,7 +157,6 @@ fn a_group_survives_as_a_whole_or_not_at_all() {
     let updates = (0..50).map(|number| new(&format!("{number}"), "{}")).collect();
     database.update(Work::Documents(updates)).unwrap_err();
     database.update(Work::Documents(vec![new("after", "{}")])).unwrap_err();
-    // A commit with an unknown outcome is not visible.
     assert_eq!(database.read().unwrap().counts().unwrap(), (1, 0));
     audit(&database.read().unwrap());
     let counts: Vec<u64> = faulty

@@ -1,4 +1,4 @@
-//! Reads of documents in cases with earlier defects, or a risk of them.
+//! Regression tests for reads of documents.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,8 +7,10 @@ use settee_storage::counting::CountingEngine;
 use settee_storage::{Batch, CommitToken, Durability, Engine, Keyspace, Outcome};
 
 use super::{Random, audit, body, create, edit, engine, new, open, replicated, rev, save, write};
-use crate::update::Queue;
-use crate::{Completion, DatabaseError, Direction, DocUpdate, IdRange, Purge, Submitted, UpdateOutcome, Work, keys};
+use crate::update::queue::Queue;
+use crate::{
+    Completion, DatabaseError, Direction, DocUpdate, IdRange, Origin, Purge, Submitted, UpdateOutcome, Work, keys,
+};
 
 #[test]
 fn a_snapshot_that_is_far_behind_still_counts_right() {
@@ -33,7 +35,7 @@ fn a_snapshot_that_is_far_behind_still_counts_right() {
 
 #[test]
 fn a_skip_of_any_size_ends() {
-    // Backwards, the greatest number of rows once overflowed. A skip beyond the end reads all rows.
+    // Regression test: the greatest number of backward rows overflowed. A skip beyond the end reads all rows.
     let database = super::database();
     write(&database, (0..100).map(|number| new(&format!("{number:03}"), "{}")).collect());
     let view = database.read().unwrap();
@@ -61,7 +63,6 @@ fn a_known_revision_learns_its_ancestors() {
     assert_eq!(body(&view, record.tree.node(leaf).value.unwrap()).unwrap(), "{\"n\":3}");
     assert_eq!(view.update_seq().unwrap(), 3);
     audit(&view);
-    // A path without new information changes nothing.
     save(&database, replicated("doc", &path, false, "{\"n\":3}"));
     save(&database, replicated("doc", &path[..2], false, "{\"n\":3}"));
     assert_eq!(database.read().unwrap().update_seq().unwrap(), 3);
@@ -89,7 +90,6 @@ fn several_updates_of_a_document_in_one_commit() {
         let parent = updates.last().unwrap().path[0].clone();
         updates.push(edit("doc", Some(&parent), number == 5, &format!("{{\"n\":{number}}}")));
     }
-    // After the deletion only an edit without a revision succeeds.
     let again = new("doc", "{\"n\":10}");
     let deletion = updates[4].path[0].clone();
     updates.push(again);
@@ -154,7 +154,6 @@ fn each_body_of_an_update_sequence_has_a_number_of_its_own() {
     assert_eq!((keys::body_number(7, 0), keys::body_number(1 << 50, 0)), (Some(7), Some(1 << 50)));
     let last = (1 << 20) - 1;
     assert_eq!(keys::writer_of_body(keys::body_number((1 << 43) - 1, last).unwrap()), (1 << 43) - 1);
-    // Without a free number the next change uses a sequence of its own.
     assert_eq!((keys::body_number(7, last + 1), keys::body_number(1 << 43, 1)), (None, None));
 }
 
@@ -189,10 +188,9 @@ fn a_commit_takes_so_many_updates_however_small_they_are() {
         works.iter().map(|work| if let Work::Documents(part) = work { part.len() } else { 0 }).collect();
     assert_eq!(counts.iter().sum::<usize>(), 10 * most);
     assert!(counts.iter().all(|count| *count <= most) && counts.len() < 50, "{counts:?}");
-    // The limit also applies to updates that are submitted one by one.
     let queue = Queue::default();
     for update in updates() {
-        let _ = queue.push(vec![(Work::Documents(vec![update]), Box::new(|_| {}))], None);
+        let _ = queue.push(vec![(Work::Documents(vec![update]), Box::new(|_| {}))], Origin::Client);
     }
     let mut taken = 0;
     while let Some(works) = queue.take(8 << 10) {
@@ -212,9 +210,8 @@ fn a_full_commit_does_not_wait_and_a_client_returns_after_its_last_answer() {
     assert!(count > 3);
     let begun = Instant::now();
     let queued = works.into_iter().map(|work| -> (Work, Completion) { (work, Box::new(|_| {})) }).collect();
-    assert_eq!(queue.push(queued, None), Submitted::Lead);
-    assert_eq!(queue.push(Vec::new(), None), Submitted::Queued);
-    // More work could arrive, but the commit would have no capacity for it.
+    assert_eq!(queue.push(queued, Origin::Client), Submitted::Lead);
+    assert_eq!(queue.push(Vec::new(), Origin::Client), Submitted::Queued);
     assert_eq!(queue.collect(count + 1, LIMIT_BYTES, Duration::from_secs(60)), count);
     let mut last = Vec::new();
     while let Some(works) = queue.take(LIMIT_BYTES) {
@@ -223,8 +220,7 @@ fn a_full_commit_does_not_wait_and_a_client_returns_after_its_last_answer() {
     assert_eq!(last.iter().filter(|is_last| **is_last).count(), 1);
     assert_eq!((last.len(), last.last()), (count, Some(&true)));
     assert!(begun.elapsed() < Duration::from_secs(30), "it has waited");
-    // Taken work no longer counts as queued.
-    let _ = queue.push(vec![(Work::SetRevsLimit(1), Box::new(|_| {}))], None);
+    let _ = queue.push(vec![(Work::SetRevsLimit(1), Box::new(|_| {}))], Origin::Client);
     assert_eq!(queue.collect(2, LIMIT_BYTES, Duration::ZERO), 1);
     assert_eq!(queue.collect(2, 1, Duration::ZERO), 1);
 }
@@ -232,7 +228,7 @@ fn a_full_commit_does_not_wait_and_a_client_returns_after_its_last_answer() {
 #[test]
 fn missing_clients_are_not_waited_for() {
     let queue = Queue::default();
-    let _ = queue.push(vec![(Work::SetRevsLimit(1), Box::new(|_| {}))], None);
+    let _ = queue.push(vec![(Work::SetRevsLimit(1), Box::new(|_| {}))], Origin::Client);
     for _ in 0..3 {
         assert_eq!(queue.collect(2, 1, Duration::ZERO), 1);
     }
@@ -322,7 +318,6 @@ fn a_document_with_many_conflicts_is_stored_in_short_values() {
     leaves(600);
     let longest = engine.take_largest().value_bytes;
     assert!(longest < 2_000, "a value of {longest} bytes");
-    // A shorter record leaves no pieces behind.
     let revs = (100..590).map(|n| rev(&format!("1-{n:032x}"))).collect();
     database.update(Work::Purge(vec![Purge { id: "doc".to_owned(), revs }])).unwrap();
     leaves(110);

@@ -15,7 +15,6 @@ fn watch(catalog: &Catalog) -> Arc<AtomicUsize> {
     wakes
 }
 
-/// Returns the events in the order of their documents' last changes.
 fn kept(catalog: &Catalog) -> Vec<String> {
     let view = catalog.database(GLOBAL_CHANGES).unwrap().read().unwrap();
     let mut changes = view.changes(0, Direction::Forward).unwrap();

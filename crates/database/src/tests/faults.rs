@@ -1,5 +1,4 @@
-//! Commits that fail, conflict or lose their acknowledgement: clients get the correct outcome or an error, and the
-//! database stays usable.
+//! Commits that fail, conflict or lose their acknowledgement: clients get the correct outcome or an error.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -21,23 +20,20 @@ const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2, l
 type Act = Box<dyn FnOnce(&Interposed) + Send>;
 
 enum OnCommit {
-    /// Another action precedes the commit.
     After(Act),
     /// The commit is applied, then another action follows, and the acknowledgement is lost.
     LoseAnswer(Act),
-    /// The commit is in progress and applied later.
     Delay,
 }
 
 enum OnSnapshot {
     Pass,
     After(Act),
-    /// The snapshot is taken, then another action follows before anything but its state is read.
+    /// The snapshot is taken, then another action follows before a read other than that of its state.
     Before(Act),
     Fail,
 }
 
-/// The engine of one node, with a script of injected events.
 struct Interposed {
     inner: Arc<dyn Engine>,
     commits: Mutex<VecDeque<OnCommit>>,
@@ -54,7 +50,6 @@ impl Interposed {
         self.commits.lock().push_back(label);
     }
 
-    /// Applies `label` to a snapshot after `passing` others.
     fn on_snapshot(&self, passing: usize, label: OnSnapshot) {
         let mut snapshots = self.snapshots.lock();
         snapshots.extend((0..passing).map(|_| OnSnapshot::Pass));
@@ -149,7 +144,6 @@ impl Engine for Interposed {
     }
 }
 
-/// Time at which a delayed commit is applied.
 enum Arrives {
     BeforeLooking,
     BeforeTheNextTry,
@@ -170,7 +164,6 @@ impl Nodes {
         Self { script, first, second: open(&engine) }
     }
 
-    /// Creates a database and returns it as opened on both nodes.
     fn database(&self) -> (Arc<Database>, Arc<Database>) {
         let first = create(&self.first, "db");
         (first, self.second.database("db").unwrap())
@@ -181,7 +174,6 @@ fn update(database: &Arc<Database>, update: crate::DocUpdate) -> Result<Vec<Upda
     database.update(Work::Documents(vec![update]))
 }
 
-/// Returns an action that saves a document on another node.
 fn save_there(node: &Arc<Database>, id: &'static str) -> Act {
     let node = Arc::clone(node);
     Box::new(move |_| {
@@ -280,7 +272,6 @@ fn a_conflict_is_decided_again() {
 
 #[test]
 fn a_commit_that_arrives_late_is_not_taken_for_a_conflict() {
-    // The commit is applied before the shard is read again, or during the next try.
     for arrives in [Arrives::BeforeLooking, Arrives::BeforeTheNextTry] {
         let nodes = Nodes::new();
         let (here, _) = nodes.database();
@@ -325,13 +316,11 @@ fn an_answer_that_is_lost_is_found_behind_commits_of_others() {
     audit(&here.read().unwrap());
 }
 
-/// A lost request is sent again after commits of other nodes.
 #[test]
 fn a_request_that_is_lost_is_made_again_behind_commits_of_others() {
     let nodes = Nodes::new();
     let (here, there) = nodes.database();
     let act: Act = Box::new(move |script: &Interposed| {
-        // The request is lost.
         script.delayed.lock().take();
         for number in 0..3 {
             save(&there, new(&format!("else{number}"), "{}"));
@@ -492,7 +481,6 @@ fn a_database_that_another_node_deleted_takes_no_writes() {
     assert!(matches!(update(&here, new("b", "{}")), Err(DatabaseError::NotFound)));
     let state = nodes.script.inner.snapshot(here.shard()).unwrap().state();
     assert!(matches!(state, Err(StorageError::Dropped)), "nothing comes back: {state:?}");
-    // The same applies to a database that was never written.
     let never = create(&nodes.first, "never");
     nodes.second.delete("never").unwrap();
     assert!(matches!(update(&never, new("b", "{}")), Err(DatabaseError::NotFound)));
@@ -524,7 +512,6 @@ fn reads_before_a_commit_do_not_replace_newer_cached_state() {
     assert!(Arc::ptr_eq(&used, &here) && script.snapshots.lock().is_empty(), "its state was read");
     assert_eq!((known(), here.design_seq()), (br#"{"name":"ours"}"#.to_vec(), 1));
     assert_eq!(here.attached_elsewhere(), elsewhere, "no other process has attached anything");
-    // A newer state replaces the cached one.
     there.update(set("newer")).unwrap();
     catalog.engine().catch_up().unwrap();
     catalog.database("db").unwrap();

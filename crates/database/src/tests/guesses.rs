@@ -1,5 +1,4 @@
-//! With an engine that validates inserts, documents that are probably new are written without a read. The outcomes
-//! equal those with a read.
+//! Documents that are probably new are written without a read, with the outcomes of writes with a read.
 
 use std::sync::Arc;
 
@@ -29,7 +28,6 @@ fn new_documents_are_one_trip() {
     };
     assert_eq!(trips(new("a", "{}")), (true, 0, 1));
     assert_eq!(trips(replicated("b", &[rev("1-x")], false, "{}")), (true, 0, 1));
-    // An update that names an earlier revision, or deletes, does not create a document.
     let first = save(&database, new("c", "{}"));
     assert_eq!(trips(edit("c", Some(&first), false, "{}")), (true, 1, 1));
     assert_eq!(trips(edit("d", None, true, "{}")).1, 1);
@@ -60,7 +58,6 @@ fn a_wrong_guess_of_a_group_changes_nothing() {
     audit(&view);
 }
 
-/// Two processes that skip reads, and a store that always reads, have equal outcomes.
 #[test]
 fn outcomes_equal_those_of_an_engine_that_reads_first() {
     let random = &mut Random::new();

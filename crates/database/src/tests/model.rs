@@ -12,7 +12,6 @@ use crate::{Database, Direction, DocUpdate, EditMode, IdRange, Leaves, ReadView,
 
 mod forgetting;
 
-/// A revision: its parent, its deletion flag, and its body if present.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ModelRev {
     parent: Option<Rev>,
@@ -31,10 +30,8 @@ struct Model {
     locals: BTreeMap<String, (u64, String)>,
     revs_limit: usize,
     update_seq: u64,
-    /// First update sequence of the current work.
     first_seq: u64,
     purges: Vec<crate::Purge>,
-    /// Stored revisions whose bodies must be removed.
     forgotten: BTreeSet<(u64, u32)>,
 }
 
@@ -61,7 +58,6 @@ impl ModelDoc {
         std::iter::successors(self.revs.contains_key(rev).then(|| rev.clone()), parent).collect()
     }
 
-    /// Adds a path; returns `false` if that changes nothing.
     fn merge(&mut self, path: &[Rev], deleted: bool, body: &str, limit: usize) -> bool {
         let is_stored = self.revs.get(&path[0]).is_some_and(|rev| rev.content.is_some());
         if is_stored && self.history(&path[0]).len() >= path.len() {
@@ -94,7 +90,6 @@ impl Model {
         Self { revs_limit: 1000, ..Self::default() }
     }
 
-    /// Applies an interactive edit and returns the expected revision.
     fn edit(&mut self, id: &str, parent: Option<&Rev>, deleted: bool, body: &str) -> Option<Rev> {
         let json = Json::parse(body.as_bytes()).unwrap();
         let next = |parent: Option<&Rev>| {
@@ -130,14 +125,13 @@ impl Model {
     }
 }
 
-/// Returns ids whose byte order differs from that by characters or length.
+/// The byte order of the ids differs from that by characters or length.
 fn random_id(random: &mut Random) -> String {
     let prefix = random.pick(&["", "a", "doc", "_design/d", "é", "日", "\u{10ffff}", "z"]);
     format!("{prefix}{}", random.below(25))
 }
 
 fn random_rev(random: &mut Random, generation: u64) -> Rev {
-    // Few enough for repetitions, of both kinds.
     let hash = match random.below(3) {
         0 => RevHash::from([random.below(3) as u8; 16]),
         1 => RevHash::from_bytes(&[b'a' + random.below(3) as u8]),
@@ -146,7 +140,6 @@ fn random_rev(random: &mut Random, generation: u64) -> Rev {
     Rev { generation, hash }
 }
 
-/// Returns some revision of a document, mostly a leaf.
 fn known_rev(random: &mut Random, model: &Model, id: &str) -> Option<Rev> {
     let doc = model.docs.get(id)?;
     let rev = match random.below(8) {
@@ -178,7 +171,6 @@ fn random_update(random: &mut Random, model: &mut Model) -> (DocUpdate, UpdateOu
             (update, saved(model.edit(&id, parent.as_ref(), deleted, &text)))
         }
         4 | 5 => {
-            // A new document, or a deleted one.
             let update = edit(&id, None, deleted, &text);
             (update, saved(model.edit(&id, None, deleted, &text)))
         }
@@ -243,7 +235,6 @@ fn check_documents(view: &ReadView, model: &mut Model) {
     }
 }
 
-/// Records the bodies that updates have removed.
 fn note_forgotten(model: &mut Model, before: &BTreeMap<String, Vec<Stored>>, view: &ReadView) {
     for (id, stored) in before {
         let record = view.record(id).unwrap().unwrap();
@@ -272,7 +263,6 @@ fn check_counts(database: &Arc<Database>, view: &ReadView, model: &Model) {
     assert!(info.active_bytes < info.file_bytes || info.file_bytes == 0, "there is more in the file than bodies");
 }
 
-/// A row of the changes feed: sequence, id, leaves, and the document.
 type Row = (u64, String, Leaves, String);
 
 fn changes(view: &ReadView, since: u64, direction: Direction, mut with_body: impl FnMut() -> bool) -> Vec<Row> {

@@ -34,11 +34,9 @@ fn a_partition_counts_its_own_documents() {
         let PartitionInfo { doc_count, doc_del_count, external_bytes } = info(partition);
         assert_eq!((doc_count, doc_del_count, external_bytes), (live, deleted, bytes), "{partition}");
     };
-    // Three winners, live or deleted, and the losing leaf.
     check("a", 2, 1, 7 + 8 + 2 + 7);
     check("ab", 1, 0, 7);
     assert_eq!(info("nobody"), PartitionInfo::default());
-    // Each partition is counted separately.
     let before = info("ab");
     save(&database, new("b:2", "{\"n\":1}"));
     assert_eq!(info("ab"), before);
@@ -52,7 +50,6 @@ fn documents_of_a_full_partition_do_not_grow() {
         outcomes.into_iter().next().unwrap()
     };
     let saved = |outcome: UpdateOutcome| matches!(outcome, UpdateOutcome::Saved(_));
-    // Updates in one request are counted together only afterwards.
     let updates = ["a:1", "a:2", "a:3", "a:4"].map(|id| new(id, "{\"n\":1}").within(20));
     assert!(database.update(Work::Documents(updates.to_vec())).unwrap().into_iter().all(saved));
     assert_eq!(outcome(new("a:5", "{}")), UpdateOutcome::PartitionOverflow("a:5".to_owned()));

@@ -1,20 +1,20 @@
-//! Several processes on one store: each observes the commits of the others with the next use of a database, and none
-//! removes data in use by another one.
+//! Several processes on one store observe each other's commits, and remove no data that another one uses.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use settee_cluster::{Groups, Writers};
 use settee_model::json::Json;
 use settee_storage::memory::MemoryEngine;
-use settee_storage::{Direction, Engine, Expect, KeyRange, Keyspace, Snapshot};
+use settee_storage::{Direction, Engine, Expect, KeyRange, Keyspace, Shard, Snapshot};
 
 use super::{Store, audit, create, edit, ids, new, open, save, write};
-use crate::database::{CONTENTION, CONTENTION_MAX, REQUESTS_WITHOUT_READ_SET};
 use crate::tasks::Tasks;
-use crate::update::{Writer, load_writer};
+use crate::update::load_writer;
+use crate::update::writer::Writer;
 use crate::{
-    Catalog, Compaction, Compression, Database, DatabaseError, Event, GLOBAL_CHANGES, Happened, ReadSet, StorageError,
+    Catalog, Compaction, Compression, Database, DatabaseError, Event, GLOBAL_CHANGES, Happened, Origin, StorageError,
     Submitted, UpdateOutcome, Upload, Work,
 };
 
@@ -28,54 +28,6 @@ fn processes() -> [Catalog; 2] {
 fn next(catalog: &Catalog, name: &str) -> Arc<Database> {
     catalog.engine().catch_up().unwrap();
     catalog.database(name).unwrap()
-}
-
-#[test]
-fn a_conflict_is_remembered_for_a_while() {
-    let [ours, theirs] = processes();
-    let here = create(&ours, "db");
-    let there = next(&theirs, "db");
-    save(&here, new("a", "{}"));
-    assert!(!here.yields_write() && !there.yields_write());
-    let uses_up = |writes: u32| (0..writes).all(|_| there.yields_write()) && !there.yields_write();
-    save(&there, new("b", "{}"));
-    assert!(uses_up(CONTENTION), "its commit was for a version that was not the last any more");
-    save(&there, new("c", "{}"));
-    assert!(!there.yields_write());
-    // After a conflict the process reads foreign commits and detects the other writer without a further conflict.
-    // Each time it doubles the interval until the next test.
-    let mut writes = CONTENTION;
-    for round in 0..9 {
-        save(&here, new(&format!("{round} here"), "{}"));
-        save(&there, new(&format!("{round} there"), "{}"));
-        writes = (2 * writes).min(CONTENTION_MAX);
-        assert!(uses_up(writes), "{round}");
-    }
-    assert_eq!(writes, CONTENTION_MAX);
-}
-
-/// An occasional foreign commit causes a few commits under the shard lock, a continuing writer many.
-#[test]
-fn shard_locks_are_used_while_others_write() {
-    let [ours, theirs] = processes();
-    let here = create(&ours, "db");
-    let there = next(&theirs, "db");
-    let write = |database: &Arc<Database>, number: u32| {
-        save(database, new(&format!("{number}"), "{}"));
-        database.writer.lock().locked_commits
-    };
-    assert_eq!([write(&here, 0), write(&here, 1)], [0, 0]);
-    // After an occasional foreign commit, the lock is not used any more after a few commits.
-    assert_eq!((write(&there, 2), write(&here, 3)), (7, 7));
-    let left: Vec<u32> = (4..12).map(|number| write(&here, number)).collect();
-    assert_eq!(left, [6, 5, 4, 3, 2, 1, 0, 0]);
-    // The other process continues to write.
-    write(&there, 12);
-    assert_eq!(write(&here, 13), 7);
-    write(&there, 14);
-    assert_eq!((write(&here, 15), write(&here, 16)), (63, 62));
-    write(&there, 17);
-    assert_eq!(write(&here, 18), 61);
 }
 
 #[test]
@@ -101,8 +53,7 @@ fn a_database_that_was_made_again_elsewhere_is_another_one() {
     assert_eq!(ours.names().unwrap(), ["db", "other"]);
 }
 
-/// The name is authoritative even if the entries still exist: a process that deletes a database may fail before it
-/// has dropped the shard.
+/// The name is authoritative: a process that deletes a database may fail before it has dropped the shard.
 #[test]
 fn a_database_that_was_deleted_elsewhere_is_gone_before_its_shard_is() {
     let store = Store::new();
@@ -216,7 +167,6 @@ fn ranks_include_commits_of_another_process() {
     audit(&written.read().unwrap());
 }
 
-/// Checks that a writer that followed commits equals one that was loaded.
 fn check_writer(writer: &Writer, snapshot: &dyn Snapshot) {
     let loaded = load_writer(snapshot).unwrap();
     let seen = |writer: &Writer| {
@@ -294,10 +244,8 @@ fn events_of_databases_that_others_write_reach_local_waiters() {
     assert_eq!(ours.activity().take(), [], "what others do they keep themselves");
 }
 
-/// Content that exceeds the memory limit of an upload.
 const LONG: &[u8] = &[7; 5_000];
 
-/// Returns the number of stored chunks and marks of uploads.
 fn stored_uploads(database: &Database) -> usize {
     let snapshot = database.engine().snapshot(database.shard()).unwrap();
     let mut cursor =
@@ -321,13 +269,11 @@ fn uploads_of_a_live_process_go_on_when_another_one_starts() {
     assert_eq!(stored_uploads(&database), stored);
     upload.write(LONG).unwrap();
     assert!(stored_uploads(&database) > stored);
-    // The upload's process is no longer a member.
     uploads.engine().members().leave().unwrap();
     starts().database("db").unwrap();
     assert_eq!(stored_uploads(&database), 0);
     upload.write(LONG).unwrap();
     assert_eq!(stored_uploads(&database), 0, "an upload of a failed process stores no unreferenced data");
-    // A running process removes the uploads of failed processes with its next compaction.
     let (living, dead) = (starts(), starts());
     dead.engine().members().announce("dead", "").unwrap();
     let living = next(&living, "db");
@@ -357,7 +303,7 @@ fn one_process_compacts_and_one_drops_a_shard() {
     assert_eq!(here.compact(&tasks, &mut pause).unwrap(), Compaction::Done);
     assert_eq!(meanwhile, [Compaction::Running]);
     assert_eq!(there.compact(&tasks, &mut || ControlFlow::Continue(())).unwrap(), Compaction::Done);
-    // A shard that one process has started to drop is left to it while it lives.
+    // Another process does not drop a shard that a live process has started to drop.
     let shard = ours.allocate_shard().unwrap();
     let claim = ours.engine().members().claim(&format!("drop/{}", shard.0)).unwrap().unwrap();
     theirs.drop_shard(shard).unwrap();
@@ -368,99 +314,67 @@ fn one_process_compacts_and_one_drops_a_shard() {
     assert!(state().is_err());
 }
 
-/// Submits documents together, each with or without a read set, and returns the results.
-fn together(database: &Arc<Database>, works: Vec<(&str, Option<&ReadSet>)>) -> Vec<Result<Vec<UpdateOutcome>, String>> {
-    let (sender, answers) = mpsc::channel();
-    let mut leads = Vec::new();
-    let count = works.len();
-    for (place, (id, read_set)) in works.into_iter().enumerate() {
-        let sender = sender.clone();
-        let done = Box::new(move |result: crate::Result<_>| {
-            sender.send((place, result.map_err(|error| error.to_string()))).unwrap();
-        });
-        let work = Work::Documents(vec![new(id, "{}")]);
-        leads.push(match read_set {
-            Some(read_set) => database.submit_with_read_set(work, read_set, done),
-            None => database.submit(work, done),
-        });
-    }
-    assert_eq!(leads[0], Submitted::Lead);
-    database.lead();
-    let mut answers: Vec<_> = answers.iter().take(count).collect();
-    answers.sort_by_key(|(place, _)| *place);
-    answers.into_iter().map(|(_, answer)| answer).collect()
-}
-
-#[test]
-fn read_sets_belong_to_their_work() {
-    let [ours, theirs] = processes();
-    let here = create(&ours, "db");
-    let besides = create(&ours, "besides");
-    let there = next(&theirs, "db");
-    let read_set = || {
-        ours.engine().catch_up().unwrap();
-        ours.database("db").unwrap();
-        ours.database("besides").unwrap();
-        // Optimistic validation is disabled for a while after foreign commits.
-        let found = (0..=REQUESTS_WITHOUT_READ_SET).find_map(|_| ReadSet::of(&here, vec![Arc::clone(&besides)]));
-        found.expect("all databases were read")
-    };
-    let outdated = || Err(DatabaseError::Storage(StorageError::Outdated).to_string());
-    let is_saved =
-        |answer: &Result<Vec<UpdateOutcome>, String>| matches!(answer.as_deref(), Ok([UpdateOutcome::Saved(_)]));
-    // A new connection cannot validate a read set.
-    let saved = |id: &str| {
-        (0..3).any(|_| {
-            let read_set = read_set();
-            let answers = together(&here, vec![(id, Some(&read_set))]);
-            assert_eq!(is_saved(&answers[0]), read_set.is_held(), "{answers:?}");
-            read_set.is_held()
-        })
-    };
-    type Elsewhere<'a> = &'a dyn Fn(u32);
-    let to_itself = |round| drop(save(&there, new(&format!("there {round}"), "{}")));
-    let to_catalog = |round| drop(create(&theirs, &format!("new{round}")));
-    let to_besides = |round| drop(save(&next(&theirs, "besides"), new(&format!("{round}"), "{}")));
-    let elsewhere: [Elsewhere<'_>; 3] = [&to_itself, &to_catalog, &to_besides];
-    for (round, change) in (0..4).flat_map(|_| elsewhere).enumerate() {
-        let ids = [0, 1, 2, 3].map(|number| format!("{round} {number}"));
-        assert!(saved(&ids[3]), "{round}");
-        let (first, second) = (read_set(), read_set());
-        assert!(first.is_current());
-        change(round as u32);
-        let works = vec![(ids[0].as_str(), Some(&first)), (ids[1].as_str(), None), (ids[2].as_str(), Some(&second))];
-        let answers = together(&here, works);
-        assert!(is_saved(&answers[1]), "{round}: {answers:?}");
-        for (answer, read_set) in [(&answers[0], &first), (&answers[2], &second)] {
-            assert!(*answer == outdated() && !read_set.is_held(), "{round}: {answer:?}");
-            ours.engine().catch_up().unwrap();
-            assert!(!read_set.is_current(), "{round}");
+fn writer_of(writers: &[Arc<Writers>; 2], shard: Shard) -> usize {
+    let begun = Instant::now();
+    loop {
+        match writers.iter().position(|writers| writers.claim(shard).is_ok()) {
+            Some(writer) => return writer,
+            None => assert!(begun.elapsed() < TIMEOUT, "no process became the writer"),
         }
-        // A request that failed validation can be retried, and its work is not queued any more.
-        assert!(saved(&ids[0]) && saved(&ids[2]), "{round}");
-        // A work without changes validates nothing.
-        let last = read_set();
-        assert_eq!(together(&here, vec![(&ids[0], Some(&last))]), [Ok(vec![UpdateOutcome::Conflict])], "{round}");
-        assert!(!last.is_held());
+        std::thread::yield_now();
     }
 }
 
-/// No read set can be captured before all notifications are handled.
 #[test]
-fn a_notified_writer_refreshes_before_optimistic_validation() {
-    let [ours, theirs] = processes();
-    let here = create(&ours, "db");
-    let there = next(&theirs, "db");
-    ours.engine().catch_up().unwrap();
-    assert!(ReadSet::of(&here, Vec::new()).is_some());
-    save(&there, new("a", "{}"));
-    ours.engine().catch_up().unwrap();
-    assert!(ReadSet::of(&here, Vec::new()).is_none());
-    ours.database("db").unwrap();
-    let before = ReadSet::of(&here, Vec::new()).unwrap();
-    // A failed validation disables optimistic validation for a while.
-    save(&there, new("b", "{}"));
-    assert!(together(&here, vec![("c", Some(&before))])[0].is_err());
-    assert!((0..REQUESTS_WITHOUT_READ_SET).all(|_| ReadSet::of(&here, Vec::new()).is_none()));
-    assert!(ReadSet::of(&here, Vec::new()).is_some());
+fn only_the_writer_commits_writes_of_clients() {
+    let catalogs = processes();
+    let writers = catalogs.each_ref().map(|catalog| Writers::start(Arc::clone(catalog.engine()), Groups::default()));
+    catalogs.iter().zip(&writers).for_each(|(catalog, writers)| catalog.set_writers(Arc::clone(writers)));
+    let shard = create(&catalogs[0], "db").shard();
+    let client = |place: usize, id: &str| {
+        let work = Work::Documents(vec![new(id, "{}")]);
+        next(&catalogs[place], "db").update_for(Origin::Client, work).map_err(|error| error.to_string())
+    };
+    let is_saved =
+        |result: &Result<Vec<UpdateOutcome>, String>| matches!(result.as_deref(), Ok([UpdateOutcome::Saved(_)]));
+    let deposed = || Err(DatabaseError::Storage(StorageError::Deposed).to_string());
+    let first = writer_of(&writers, shard);
+    for round in 0..20 {
+        assert_eq!(client(1 - first, "refused"), deposed(), "{round}");
+        save(&next(&catalogs[round % 2], "db"), new(&format!("server {round}"), "{}"));
+        assert!(is_saved(&client(first, &format!("client {round}"))), "{round}");
+    }
+    writers[first].stop();
+    let second = writer_of(&writers, shard);
+    assert_eq!(second, 1 - first);
+    assert!(is_saved(&client(second, "later")));
+    assert_eq!(client(first, "refused"), deposed());
+    let found = ids(&next(&catalogs[first], "db").read().unwrap());
+    assert_eq!((found.len(), found.contains(&"refused".to_owned())), (41, false));
+}
+
+#[test]
+fn refused_works_do_not_affect_others_of_their_group() {
+    let catalogs = processes();
+    let writers = catalogs.each_ref().map(|catalog| Writers::start(Arc::clone(catalog.engine()), Groups::default()));
+    catalogs.iter().zip(&writers).for_each(|(catalog, writers)| catalog.set_writers(Arc::clone(writers)));
+    let shard = create(&catalogs[0], "db").shard();
+    let follower = 1 - writer_of(&writers, shard);
+    let database = next(&catalogs[follower], "db");
+    let (sender, answers) = mpsc::channel();
+    let submit = |id: &str| {
+        let (sender, id) = (sender.clone(), id.to_owned());
+        let work = Work::Documents(vec![new(&id, "{}")]);
+        database.submit(work, Box::new(move |result| sender.send((id, result.is_ok())).unwrap()))
+    };
+    assert_eq!(submit("client"), Submitted::Lead);
+    let server = std::thread::scope(|scope| {
+        let updating = Arc::clone(&database);
+        let server = scope.spawn(move || updating.update(Work::Documents(vec![new("server", "{}")])).is_ok());
+        database.lead();
+        server.join().unwrap()
+    });
+    assert!(server);
+    assert_eq!(answers.recv().unwrap(), ("client".to_owned(), false));
+    assert_eq!(ids(&database.read().unwrap()), ["server"]);
 }

@@ -31,7 +31,6 @@ fn revisions_read_together_are_those_read_one_by_one() {
         } else {
             save(&database, edit(&id, None, false, &body))
         };
-        // The replaced revision is removed by the compaction.
         if random.one_in(4) {
             all.push((id.clone(), save(&database, edit(&id, Some(&rev), random.one_in(2), &random.body(350)))));
         }
@@ -174,7 +173,6 @@ fn derived_design_data_is_cached_until_a_design_document_changes() {
     assert_eq!((made("b", 1), made("a", 1)), (read("_design/d x"), kept("_design/d x")));
     save(&database, edit("_design/d", Some(&first), true, "{}"));
     assert_eq!((made("a", 1), made("b", 1)), (read("x"), read("x")));
-    // Values are distinguished by type, and a value that is too large is not cached.
     let length = |view: &ReadView| Ok::<_, crate::DatabaseError>((super::ids(view).len(), 1));
     assert_eq!(*database.of_designs("a", length).unwrap(), 1);
     assert_eq!((made("large", 3 << 20), made("large", 3 << 20)), (read("x"), read("x")));
@@ -183,7 +181,7 @@ fn derived_design_data_is_cached_until_a_design_document_changes() {
     assert!(database.of_designs("a", length).is_err(), "a deleted database has none");
 }
 
-/// Each batch of a request for thousands of conflicts of one document once read and decoded all of them again.
+/// Regression test: each batch of such a request read and decoded the document again.
 #[test]
 fn a_long_document_is_read_once_however_often_it_is_named() {
     let engine = Arc::new(CountingEngine::new(super::engine()));
@@ -212,7 +210,6 @@ fn a_long_document_is_read_once_however_often_it_is_named() {
     }
 }
 
-/// Reads on behalf of a client are cancelled with it, and their read-ahead is charged to it.
 #[test]
 fn reads_for_a_client_are_cancelled_and_charged() {
     struct Budget(std::sync::Mutex<(usize, usize)>);
@@ -260,8 +257,7 @@ fn reads_for_a_client_are_cancelled_and_charged() {
     is_cancelled(view.read_ahead(&["d1"], Bodies::Winners).err());
 }
 
-/// A bucket of deleted documents starts with a document, and a backward seek to its edge is positioned on that
-/// document.
+/// The bucket starts with a document, on which a backward seek to its edge is positioned.
 #[test]
 fn a_scan_backward_steps_over_the_edge_of_deleted_documents() {
     let database = database();

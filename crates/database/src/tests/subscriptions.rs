@@ -106,7 +106,6 @@ fn commits_of_another_process_are_notified() {
     assert_eq!(next(), Event::Committed(2));
     assert_eq!(read.security().unwrap().unwrap().as_bytes(), security.as_bytes());
     assert_eq!(read.design_seq(), 2);
-    // Both processes can write.
     save(&read, new("b", "{}"));
     assert_eq!(next(), Event::Committed(3), "its own commits are notified without a catch-up");
     save(&written, new("c", "{}"));

@@ -11,13 +11,10 @@ use super::{Random, Store, create, edit, engine, new, open, save, write};
 use crate::time_seq::{BINS_MAX, INTERVAL_S};
 use crate::{Catalog, CommitClock, Database, Purge, Work, keys};
 
-/// A time at the start of an interval.
 const START_S: u64 = 1_764_288_000;
 
-/// The first recorded time.
 const EARLIEST_S: u64 = 1_000_000_000;
 
-/// A clock that the test sets.
 #[derive(Clone)]
 struct TestClock(Arc<AtomicU64>);
 
@@ -35,7 +32,6 @@ impl TestClock {
     }
 }
 
-/// Creates a database with a clock.
 fn world() -> (Arc<Database>, TestClock) {
     let catalog = open(&engine());
     let clock = TestClock::of(&catalog);
@@ -86,7 +82,7 @@ fn changes_are_counted_by_the_time_of_their_commit() {
     assert_eq!(histogram(&database)[2], (START_S + 9 * INTERVAL_S, 1));
 }
 
-/// The record is written by the first commit of an interval only, and read if it may exist.
+/// Only the first commit of an interval writes the record, and reads it if it may exist.
 #[test]
 fn most_commits_neither_read_nor_write_the_record() {
     let engine = Arc::new(CountingEngine::new(Arc::new(MemoryEngine::new())));
@@ -113,7 +109,6 @@ fn most_commits_neither_read_nor_write_the_record() {
         clock.set(START_S + (step + 1) * INTERVAL_S - 1);
         assert_eq!(cost(), without);
     }
-    // Before the earliest time nothing is recorded.
     drop(catalog);
     let catalog = open(&(Arc::clone(&engine) as Arc<dyn Engine>));
     TestClock::of(&catalog).set(EARLIEST_S - 1);
@@ -163,7 +158,6 @@ fn changes_of_unknown_times_are_not_left_out() {
     save(&database, new("first", "{}"));
     assert_eq!((histogram(&database), before(&database, u64::MAX)), (vec![], 0));
     drop(database);
-    // The first change may belong to the same interval.
     let second = START_S + INTERVAL_S;
     for id in ["second", "third"] {
         let database = reopened(Some(START_S + 60)).database("db").unwrap();
@@ -177,7 +171,6 @@ fn changes_of_unknown_times_are_not_left_out() {
     assert_eq!(histogram(&database), [(0, 1), (second, 3)]);
     assert_eq!(before(&database, u64::MAX), 1, "the fourth change may be the latest one");
     drop(database);
-    // A clock that has lost its time.
     let database = reopened(Some(7)).database("db").unwrap();
     save(&database, new("fifth", "{}"));
     assert_eq!(before(&database, u64::MAX), 1);
@@ -198,7 +191,7 @@ fn discarded_times_are_recorded_again() {
     discard();
     assert_eq!((record(&database), histogram(&database)), (None, vec![]));
     assert_eq!([before(&database, 0), before(&database, u64::MAX)], [0, 0]);
-    // A date in the future, which is why an administrator discards the times.
+    // A date in the future is the reason why an administrator discards the times.
     clock.set(START_S + 1000 * INTERVAL_S);
     save(&database, new("b", "{}"));
     clock.set(START_S);
@@ -208,7 +201,6 @@ fn discarded_times_are_recorded_again() {
     save(&database, new("d", "{}"));
     // The discarded changes may belong to the current interval.
     assert_eq!(histogram(&database), [(0, 3), (START_S + INTERVAL_S, 1)]);
-    // In one commit with changes.
     clock.set(START_S + INTERVAL_S);
     let works = vec![Work::Documents(vec![new("e", "{}")]), Work::ForgetTimes, Work::Documents(vec![new("f", "{}")])];
     let works = works.into_iter().map(|work| (work, Box::new(|result: crate::WorkResult| drop(result.unwrap())) as _));
@@ -218,14 +210,12 @@ fn discarded_times_are_recorded_again() {
     }
     assert_eq!(database.counters().commits.get(), commits + 1);
     assert_eq!(histogram(&database), [(0, 4), (START_S + 2 * INTERVAL_S, 2)]);
-    // Without a time, the discarded record is removed.
     let bare = create(&open(&engine()), "db");
     save(&bare, new("a", "{}"));
     bare.update(Work::ForgetTimes).unwrap();
     assert_eq!(record(&bare), None);
 }
 
-/// A damaged record is reported to readers, does not prevent writes, and is replaced by the next interval.
 #[test]
 fn a_damaged_record_is_replaced() {
     let (database, clock) = world();
@@ -247,7 +237,6 @@ fn a_damaged_record_is_replaced() {
     assert_eq!(histogram(&database), [(0, 2), (START_S + INTERVAL_S, 1)]);
 }
 
-/// Several processes with clocks that differ and go back, against a list of all commits.
 #[test]
 fn no_node_leaves_out_changes_of_another_one() {
     let mut random = Random::new();

@@ -1,4 +1,4 @@
-//! Validated updates: the validated state must still hold at the commit, regardless of concurrent writers.
+//! The validated state must still hold at the commit, regardless of concurrent writers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,6 @@ fn seen(view: &ReadView, update: &DocUpdate) -> Validated {
     Validated { design_seq: view.design_seq().unwrap(), basis }
 }
 
-/// Returns the update after its validation in `view`.
 fn validated(view: &ReadView, mut update: DocUpdate) -> DocUpdate {
     let validated = seen(view, &update);
     update.set_validated(validated);
@@ -110,12 +109,11 @@ fn stored_body(view: &ReadView, id: &str, rev: &Rev) -> Json {
     Json::trusted(body)
 }
 
-/// The rule of the tests: `n` must be at least the value in the design document, and larger than in the old document.
+/// `n` must be at least the value in the design document, and larger than in the old document.
 fn is_allowed(least: u64, old: Option<u64>, new: u64) -> bool {
     new >= least && old.is_none_or(|old| new > old)
 }
 
-/// Validates `update` against `view`; returns `None` if it is refused.
 fn ask(view: &ReadView, update: DocUpdate) -> Option<DocUpdate> {
     let least = match view.head(DESIGN).unwrap() {
         Some(head) if !head.stored.deleted => number(stored_body(view, DESIGN, &head.rev).as_bytes(), "least"),
@@ -168,7 +166,6 @@ impl Changes {
     }
 }
 
-/// Changes the rules until `done`.
 fn change_rules(database: &Arc<Database>, random: &mut Random, done: &AtomicBool, changes: &Changes) {
     while !done.load(Ordering::Acquire) {
         let head = database.read().unwrap().head(DESIGN).unwrap();
@@ -185,7 +182,6 @@ fn change_rules(database: &Arc<Database>, random: &mut Random, done: &AtomicBool
     }
 }
 
-/// Returns the rules by the update sequence from which they are in force.
 fn history_of_rules(view: &ReadView) -> BTreeMap<u64, u64> {
     let record = view.record(DESIGN).unwrap().unwrap();
     let stored = record.tree.nodes().iter().map(|node| (node.rev.clone(), node.value.unwrap()));
@@ -207,7 +203,7 @@ fn no_update_slips_past_the_rules_of_its_moment() {
             for _ in 0..tries {
                 let view = database.read().unwrap();
                 let update = ask(&view, random_update(&view, &mut random));
-                // The scheduling of threads is arbitrary; sometimes the rules must change at this point.
+                // The scheduling of threads is arbitrary, so some rounds force a change of the rules at this point.
                 if random.one_in(20) {
                     changes.wait_for_one();
                 }
@@ -232,7 +228,6 @@ fn no_update_slips_past_the_rules_of_its_moment() {
             let least = rules.range(..stored.body_seq).next_back().map_or(0, |(_, least)| *least);
             let n = |rev: &Rev| number(stored_body(&view, &id, rev).as_bytes(), "n");
             let parent = node.parent.map(|parent| record.tree.node(parent));
-            // A recreated document has no old document.
             let resurrected = parent.is_some_and(|parent| parent.value.unwrap().deleted);
             let old = parent.filter(|_| !resurrected).map(|parent| n(&parent.rev));
             assert!(is_allowed(least, old, n(&node.rev)), "{id} {} under {least}, old {old:?}", node.rev);

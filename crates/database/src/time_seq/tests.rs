@@ -1,4 +1,4 @@
-//! The record against a list of all commits and against a second implementation of the schedule, with random clocks.
+//! The record compared with a list of all commits and with a second implementation of the schedule, with random clocks.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use settee_model::testing::{Random, fuzz};
@@ -9,21 +9,17 @@ const HOUR_S: u64 = 3600;
 const DAY_S: u64 = 24 * HOUR_S;
 const YEAR_S: u64 = 365 * DAY_S;
 
-/// Start of all tests, at the start of an interval.
 const START_S: u64 = 32_503_680_000;
 
-/// A database without documents: the record, its counters, and all commits.
 #[derive(Default)]
 struct World {
     times: TimeSeq,
     update_seq: u64,
     latest: u64,
-    /// Time by the clock of the writer and first update sequence of each commit.
     commits: Vec<(u64, u64)>,
 }
 
 impl World {
-    /// Commits `changes` changes.
     fn commit(&mut self, now_s: u64, changes: u64) {
         self.times.record(interval_of(now_s), self.update_seq);
         self.latest = self.times.newest().unwrap();
@@ -35,7 +31,6 @@ impl World {
         self.times.before(time_s, self.latest).unwrap_or(self.update_seq)
     }
 
-    /// Returns the first update sequence of all commits whose writer's clock showed this time or a later one.
     fn first_since(&self, time_s: u64) -> Option<u64> {
         self.commits.iter().filter(|(now_s, _)| *now_s >= time_s).map(|(_, first)| *first).min()
     }
@@ -88,7 +83,6 @@ fn check_shape(times: &TimeSeq) {
     assert!(times.bins.is_sorted_by(|one, next| one.interval < next.interval && one.seq < next.seq), "{times:?}");
 }
 
-/// Decodes what was encoded.
 fn again(times: &TimeSeq) -> TimeSeq {
     let mut bytes = Vec::new();
     times.encode(&mut bytes);
@@ -153,7 +147,6 @@ fn bins_are_merged_by_the_schedule() {
     }
 }
 
-/// While the record is not full, it selects the interval of the date.
 #[test]
 fn recent_dates_are_exact_to_the_interval() {
     let mut world = World::default();
@@ -170,8 +163,7 @@ fn recent_dates_are_exact_to_the_interval() {
     assert_eq!(world.before(START_S - 1), 0);
 }
 
-/// The distance between a date and the selected start is at most twice the age of the date, beyond one commit and one
-/// interval.
+/// The selected start precedes the date by at most its age, beyond one commit and one interval.
 #[test]
 fn precision_decreases_with_age() {
     for (step_s, commits) in [(HOUR_S, 20_000), (7 * HOUR_S, 10_000), (DAY_S, 5_000), (17 * DAY_S, 1_000)] {
@@ -223,7 +215,6 @@ fn changes_without_a_time_are_counted_in_1970() {
     times.record(first + 1, 43);
     assert_eq!(times.histogram(46), [(0, 42), (START_S, 1), (START_S + INTERVAL_S, 3)]);
     assert_eq!(times.before(START_S, first + 1), Some(42));
-    // The last commit was not recorded, so its changes may be of any time.
     assert_eq!(times.before(START_S + DAY_S, first + 1), None);
     assert_eq!(times.before(START_S + DAY_S, 0), Some(43));
     // Only commits in later intervals with later sequences add bins.
@@ -232,7 +223,6 @@ fn changes_without_a_time_are_counted_in_1970() {
         times.record(interval, seq);
         assert_eq!(times, before);
     }
-    // Commits were lost.
     times.record(first, 20);
     assert_eq!(times.histogram(21), [(0, 20), (START_S, 1)]);
 }
@@ -251,7 +241,6 @@ fn bytes_that_are_no_record_are_rejected() {
     }
     assert_eq!(TimeSeq::decode(&[2]), Err(CORRUPT));
     assert_eq!(TimeSeq::decode(&[]), Err(CORRUPT));
-    // Extreme values cause no overflow.
     let mut extreme = vec![FORMAT];
     [u64::MAX, u64::MAX].iter().for_each(|number| put_varint(&mut extreme, *number));
     let times = TimeSeq::decode(&extreme).unwrap();

@@ -1,8 +1,8 @@
-//! Reference counts of attachment contents: [`Contents`] holds the changes of one commit.
+//! [`Contents`]: changes of the reference counts of attachment contents by one commit.
 //!
 //! A revision adds references to the contents of its attachments when it is stored, and removes them when its body is
-//! removed. Contents without references are deleted in the same commit. Abandoned uploads are deleted as well, a
-//! bounded number per commit.
+//! removed. Contents without references are deleted in the same commit, and abandoned uploads too, a bounded number per
+//! commit.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,30 +10,16 @@ use std::collections::hash_map::Entry;
 use bytes::Bytes;
 use settee_storage::{Batch, Direction, Expect, KeyRange, Keyspace, Snapshot};
 
-use super::Work;
 use super::new_attachments::{NewAttachment, NewAttachments};
 use super::upload::Source;
+use super::work::{Stage, Work};
 use crate::attachment::{Attachment, ContentId, ContentRecord, decode_all};
 use crate::record::Stored;
 use crate::{Database, DatabaseError, Result, keys};
 
-/// Maximum number of chunks of abandoned uploads that one commit removes.
 const DISCARDED_CHUNKS: usize = if cfg!(test) { 40 } else { 16 << 10 };
 
-/// Consecutive chunks of an upload.
-#[derive(Clone, Debug)]
-pub struct Stage {
-    pub(crate) blob: u64,
-    /// Number of the first chunk.
-    pub(crate) first: u32,
-    pub(crate) chunks: Vec<Bytes>,
-}
-
 impl Stage {
-    pub(super) fn size_bytes(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.len() + 32).sum()
-    }
-
     /// Puts the chunks, with the mark of the upload if they include its first chunk. If the mark was removed since,
     /// another node has collected the upload: then nothing is stored, and the commit of the revision conflicts.
     pub(super) fn put(&self, context: ReadContext<'_>, contents: &Contents, batch: &mut Batch) -> Result<()> {
@@ -48,12 +34,10 @@ impl Stage {
     }
 }
 
-/// Keys of the attachment entries that works refer to, which are read together.
 #[derive(Default)]
 pub(super) struct Named {
     /// Ascending, without duplicates.
     pub(super) keys: Vec<Vec<u8>>,
-    /// Candidates for unused content numbers; `keys` contains the entries that would use them.
     blobs: Vec<u64>,
 }
 
@@ -91,15 +75,11 @@ impl Named {
 
 #[derive(Default)]
 pub(super) struct Contents {
-    /// Stored entries that were read together.
     known: HashMap<Vec<u8>, Option<Vec<u8>>>,
     blobs: Vec<u64>,
     states: HashMap<ContentId, State>,
-    /// Attachments of revisions that this commit stores, by body number.
     fresh: HashMap<u64, Vec<Attachment>>,
-    /// Revisions with attachments whose bodies this commit removes.
     pub(super) freed: Vec<Stored>,
-    /// Contents without references that are too large to delete in this commit.
     pub(super) given_up: Vec<u64>,
 }
 
@@ -114,7 +94,6 @@ struct State {
     now: Option<ContentRecord>,
 }
 
-/// Source of the reads of a [`Contents`].
 #[derive(Clone, Copy)]
 pub(super) struct ReadContext<'a> {
     pub(super) database: &'a Database,
@@ -122,7 +101,6 @@ pub(super) struct ReadContext<'a> {
 }
 
 impl Contents {
-    /// Creates the changes from the keys and their stored `values`.
     pub(super) fn new(named: Named, values: Vec<Option<Vec<u8>>>) -> Self {
         let Named { keys, blobs } = named;
         let known: HashMap<_, _> = keys.into_iter().zip(values).collect();
@@ -139,7 +117,6 @@ impl Contents {
         }
     }
 
-    /// Reads entries together that are needed one by one later.
     fn read_ahead(&mut self, context: ReadContext<'_>, mut keys: Vec<Vec<u8>>) -> Result<()> {
         keys.retain(|key| !self.known.contains_key(key));
         keys.sort_unstable();
@@ -150,8 +127,7 @@ impl Contents {
         Ok(())
     }
 
-    /// Returns true if the contents of all attachments are available. A content that existed earlier may have been
-    /// removed with the last revision that referred to it.
+    /// Returns true if all contents are available. A content is removed with the last revision that refers to it.
     pub(super) fn has_all(&mut self, context: ReadContext<'_>, attachments: &NewAttachments) -> Result<bool> {
         for NewAttachment { attachment, source, .. } in &attachments.list {
             let available = self.state(context, attachment)?.now.is_some()
@@ -167,7 +143,6 @@ impl Contents {
         Ok(true)
     }
 
-    /// Adds references to the contents of the attachments of the revision with the body number `body_seq`.
     pub(super) fn take(
         &mut self,
         context: ReadContext<'_>,
@@ -200,7 +175,6 @@ impl Contents {
         Ok(())
     }
 
-    /// Adds the changes to the batch.
     pub(super) fn finish(&mut self, context: ReadContext<'_>, batch: &mut Batch) -> Result<ContentBytes> {
         let (mut gone, mut stored) = (Vec::new(), Vec::new());
         for freed in std::mem::take(&mut self.freed) {
@@ -232,7 +206,6 @@ impl Contents {
             }
             batch.delete(Keyspace::Attachments, &key);
             let Some(left) = chunks_left.checked_sub(record.chunks() as usize) else {
-                // The chunks are removed like those of an abandoned upload, some with each of the next commits.
                 batch.put(Keyspace::Attachments, &keys::upload(record.blob), b"");
                 self.given_up.push(record.blob);
                 continue;
@@ -259,7 +232,6 @@ impl Contents {
     }
 }
 
-/// Reads the attachments of revisions that earlier commits stored.
 fn read_attachments(context: ReadContext<'_>, revisions: &[Stored]) -> Result<Vec<Attachment>> {
     let chunks = |stored: &Stored| (stored.attachments_size as usize).div_ceil(keys::BODY_CHUNK_BYTES);
     let chunk_keys = |stored: &Stored| {
@@ -281,7 +253,6 @@ fn read_attachments(context: ReadContext<'_>, revisions: &[Stored]) -> Result<Ve
     Ok(attachments)
 }
 
-/// Removes chunks of abandoned uploads, and returns the uploads that are completely removed.
 pub(super) fn discard(context: ReadContext<'_>, batch: &mut Batch, given_up: &[u64]) -> Result<Vec<u64>> {
     let mut done = Vec::new();
     let mut left = DISCARDED_CHUNKS;

@@ -1,26 +1,22 @@
-//! Sizes of partitions ([`Fullness`]): documents of a partition that has reached `max_partition_size` must not grow.
+//! [`Fullness`]: sizes of partitions. Documents of a partition that has reached `max_partition_size` must not grow.
 //!
-//! Sizes are those of [`PartitionInfo::external_bytes`](crate::PartitionInfo). The size of a partition is determined
-//! once by a scan, and only in databases that are as large as the limit; each commit then updates the cached size.
+//! Sizes are those of [`PartitionInfo::external_bytes`](crate::PartitionInfo). A scan determines the size of a
+//! partition once, and only in databases that are as large as the limit; each commit then updates the cached size.
 
 use std::collections::{HashMap, HashSet};
 
 use settee_model::partition;
 use settee_storage::Snapshot;
 
-use super::{DocUpdate, EditMode};
 use crate::Result;
 use crate::meta::{LeafBytes, Meta};
 use crate::partitions::read_partition;
 
-/// Maximum number of cached sizes, about a megabyte of names.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// Cached sizes of partitions, and their changes by a group.
 #[derive(Debug, Default)]
 pub(crate) struct Fullness {
     committed: HashMap<Box<str>, u64>,
-    /// Bytes that the group in progress adds and removes.
     changes: HashMap<Box<str>, Change>,
 }
 
@@ -31,7 +27,6 @@ struct Change {
 }
 
 impl Fullness {
-    /// Discards the changes of a group that was not committed.
     pub(super) fn begin(&mut self) {
         self.changes.clear();
     }
@@ -55,18 +50,18 @@ impl Fullness {
         }
     }
 
-    /// Returns the partitions of `updates` whose documents must not grow.
+    /// Returns the partitions whose documents must not grow. `updates` are ids with the limit of their partition.
     pub(super) fn full<'u>(
         &mut self,
         snapshot: &dyn Snapshot,
         meta: &Meta,
-        updates: &'u [DocUpdate],
+        updates: impl Iterator<Item = (&'u str, Option<u64>)>,
     ) -> Result<HashSet<&'u str>> {
         let mut full = HashSet::new();
-        for update in updates.iter().filter(|update| update.mode == EditMode::Interactive) {
+        for (id, limit) in updates {
             // A partition is not larger than its database.
-            let limit = update.partition_bytes_max.filter(|limit| meta.leaves().total() >= *limit);
-            if let (Some(limit), Some((partition, _))) = (limit, partition::split(&update.id))
+            let limit = limit.filter(|limit| meta.leaves().total() >= *limit);
+            if let (Some(limit), Some((partition, _))) = (limit, partition::split(id))
                 && !full.contains(partition)
                 && self.size(snapshot, partition)? >= limit
             {

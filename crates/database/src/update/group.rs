@@ -1,6 +1,6 @@
-//! One commit: a [`Group`] applies queued work to the revision trees and builds the batch.
+//! [`Group`]: one commit, which applies queued work to the revision trees and builds the batch.
 //!
-//! All changes are made on copies of the counters and ranks, which replace the writer's only after the engine has
+//! Changes are made on copies of the counters and ranks, which replace the writer's only after the engine has
 //! committed, so a failed commit has no effect.
 
 use std::borrow::Cow;
@@ -17,9 +17,9 @@ use settee_storage::{
 
 use super::contents::{ContentBytes, Contents, ReadContext, discard};
 use super::touched::{Attached, Documents, Settled, Touched};
-use super::validation::{Acceptance, acceptance};
+use super::validation::{Acceptance, acceptance, is_design_id};
+use super::work::{DocUpdate, EditMode, UpdateOutcome, Work};
 use super::writer::Writer;
-use super::{DocUpdate, EditMode, UpdateOutcome, Work, is_design_id};
 use crate::attachment::encode_all;
 use crate::attempt::Attempt;
 use crate::database::{Database, Source};
@@ -30,7 +30,6 @@ use crate::rank::{BUCKET_ENTRIES, Overfull, Ranks};
 use crate::record::{Head, SequenceEntry, Stored};
 use crate::{Event, Result, keys, pieces, rank};
 
-/// Number of rank log records after which the complete tables are stored.
 const RANK_LOG_RECORDS: usize = if cfg!(test) { 20 } else { 1000 };
 
 pub(super) struct Group<'a> {
@@ -44,9 +43,7 @@ pub(super) struct Group<'a> {
     revs_limit: u64,
     first_seq: u64,
     security: Option<Json>,
-    /// Attached records that works replace, with the changes of this commit.
     attached: Attached,
-    /// True if a work removes the recorded times.
     pub(super) forgets_times: bool,
     hasher: RevisionHasher,
     scratch: Vec<u8>,
@@ -55,7 +52,7 @@ pub(super) struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// Creates a group. `snapshot` must have the state of `writer`, and `read` must come from it.
+    /// `snapshot` must have the state of `writer`, and `read` must come from it.
     pub(super) fn new(
         database: &'a Arc<Database>,
         writer: &'a mut Writer,
@@ -87,7 +84,6 @@ impl<'a> Group<'a> {
     }
 
     pub(super) fn apply_all(&mut self, works: &[Work]) -> Result<Vec<Vec<UpdateOutcome>>> {
-        // An error is ignored: a bucket that stays large only makes scans longer until the next commit.
         self.divide_buckets().ok();
         works.iter().map(|work| self.apply(work)).collect()
     }
@@ -95,7 +91,9 @@ impl<'a> Group<'a> {
     fn apply(&mut self, work: &Work) -> Result<Vec<UpdateOutcome>> {
         match work {
             Work::Documents(updates) => {
-                let full = self.writer.fullness.full(self.snapshot, &self.meta, updates)?;
+                let edits = updates.iter().filter(|update| update.mode == EditMode::Interactive);
+                let edits = edits.map(|update| (&*update.id, update.partition_bytes_max));
+                let full = self.writer.fullness.full(self.snapshot, &self.meta, edits)?;
                 self.first_seq = self.meta.update_seq + 1;
                 return updates.iter().map(|update| self.apply_update(update, &full)).collect();
             }
@@ -171,8 +169,7 @@ impl<'a> Group<'a> {
         self.merge(update, &path)
     }
 
-    /// Adds the revision `path[0]` with the body of `update` to its document. As in CouchDB, all additions of one
-    /// work to a document share one update sequence.
+    /// Adds the revision `path[0]`. As in CouchDB, all additions of one work to a document share one update sequence.
     fn merge(&mut self, update: &DocUpdate, path: &[Rev]) -> Result<UpdateOutcome> {
         let context = ReadContext { database: self.database, snapshot: self.snapshot };
         let touched = self.documents.get(&update.id);
@@ -184,8 +181,7 @@ impl<'a> Group<'a> {
         let (seq, bodies, body_seq) = place(touched, self.first_seq, self.meta.update_seq + 1);
         let body = update.body.as_bytes();
         let mut stored = Stored { deleted: update.deleted, body_seq, size: body.len() as u32, ..Stored::default() };
-        // For an edit that recreates a deleted document, CouchDB uses the generation of the revision before it is
-        // extended.
+        // CouchDB uses the generation before the extension for an edit that recreates a deleted document.
         let generation = update.path.first().map_or(0, |rev| rev.generation);
         let (attachments, mut bytes) = (update.attachments.stored(generation), Vec::new());
         if !is_stored {
@@ -201,7 +197,6 @@ impl<'a> Group<'a> {
         }
         let Grown { changed, forgotten } = touched.tree.merge(path, stored, self.revs_limit as usize);
         if !changed {
-            // The revision limit removed the added ancestors immediately.
             return Ok(UpdateOutcome::Saved(path[0].clone()));
         }
         if !is_stored {
@@ -225,7 +220,7 @@ impl<'a> Group<'a> {
         Ok(UpdateOutcome::Saved(path[0].clone()))
     }
 
-    /// Stores a local document. The last writer wins, and the revision follows the one that the writer named.
+    /// The last writer wins, and the revision follows the one that the writer named.
     fn apply_local(&mut self, update: &DocUpdate) -> UpdateOutcome {
         let number = if update.deleted {
             self.batch.delete(Keyspace::Local, update.id.as_bytes());
@@ -241,7 +236,7 @@ impl<'a> Group<'a> {
         UpdateOutcome::Saved(Rev { generation: 0, hash: RevHash::from_bytes(number.to_string().as_bytes()) })
     }
 
-    /// Completes the batch and commits it. Returns `false` if the commit conflicted or its outcome is unknown.
+    /// Returns `false` if the commit conflicted or its outcome is unknown.
     pub(super) fn finish(&mut self, attempt: &mut Attempt, durability: Durability) -> Result<bool> {
         self.put_documents();
         let context = ReadContext { database: self.database, snapshot: self.snapshot };
@@ -254,7 +249,6 @@ impl<'a> Group<'a> {
             self.database.given_up.lock().retain(|blob| !discarded.contains(blob));
             return Ok(true);
         }
-        attempt.add_read_sets(&mut self.batch)?;
         let expected = self.writer.state.version;
         let state = ShardState { version: Version(expected.0 + 1), token: attempt.token() };
         self.ranks.state = state;
@@ -262,8 +256,7 @@ impl<'a> Group<'a> {
         let batch = std::mem::take(&mut self.batch);
         self.ranks.stored();
         let ranks = Arc::new(self.ranks.clone());
-        // The ranks are published before the commit, because readers can see the commit before this thread is
-        // notified of it.
+        // Published before the commit, because readers can see the commit before this thread is notified of it.
         *self.database.ranks.lock() = [Arc::clone(&self.writer.ranks), Arc::clone(&ranks)];
         if !attempt.commit_as(self.database.engine().as_ref(), self.shard, expected, batch, durability)? {
             return Ok(false);
@@ -275,8 +268,7 @@ impl<'a> Group<'a> {
         let edited = self.meta.update_seq != self.writer.meta.update_seq;
         let (revs_limit, security) = (self.revs_limit, self.security.take());
         self.database.cache_state(Source::Here, state.version, &self.meta, security.clone());
-        let [locked_commits, commits_reading_first] =
-            [self.writer.locked_commits, self.writer.commits_reading_first].map(|left| left.saturating_sub(1));
+        let commits_reading_first = self.writer.commits_reading_first.saturating_sub(1);
         let mut fullness = std::mem::take(&mut self.writer.fullness);
         fullness.commit();
         let mut rank_log = std::mem::take(&mut self.writer.rank_log);
@@ -293,7 +285,6 @@ impl<'a> Group<'a> {
             rank_log,
             rank_pieces,
             fullness,
-            locked_commits,
             commits_reading_first,
         };
         *self.database.ranks.lock() = [Arc::clone(&self.writer.ranks), Arc::clone(&self.writer.ranks)];
@@ -305,8 +296,7 @@ impl<'a> Group<'a> {
 
     fn put_documents(&mut self) {
         let settled = self.documents.settle();
-        // Both keyspaces are written in key order, because engines insert neighbours faster and the ranks must
-        // receive appends in ascending order.
+        // In key order, because engines insert neighbours faster and the ranks must receive appends in ascending order.
         for Settled { id, before, bytes_before, pieces, bytes, record, head } in &settled {
             self.meta.count_leaves(*bytes_before, *bytes);
             if self.database.layout() == Layout::Partitioned {
@@ -346,8 +336,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Adds counters and ranks to the batch. Returns the number of the new log record, or `None` if complete tables
-    /// replace the log, and the number of pieces of the tables.
+    /// Returns the number of the new log record, or `None` for complete tables, and the number of pieces.
     fn put_counters(&mut self, version: Version) -> (Option<u64>, usize) {
         self.scratch.clear();
         self.meta.encode(&mut self.scratch);
@@ -366,9 +355,9 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Divides buckets that are too large for a short scan, before the group changes anything. The division is stored
-    /// with the group, because each process would repeat it otherwise. If another process has written since, the
-    /// group conflicts.
+    /// Divides buckets that are too large for a short scan, before the group changes them. The division is stored with
+    /// the group, because each process would repeat it otherwise. If another process has written since, the group
+    /// conflicts.
     fn divide_buckets(&mut self) -> Result<()> {
         while let Some(Overfull { bucket, start, end }) = self.ranks.ids.overfull() {
             let range = KeyRange { start: Some(&start), end: end.as_deref() };
@@ -402,7 +391,6 @@ fn place(touched: &Touched, first_seq: u64, next: u64) -> (u64, u64, u64) {
     further.map_or((next, 0, next), |number| (touched.seq, touched.bodies, number))
 }
 
-/// Returns the path of an interactive edit, or `None` for a conflict.
 fn interactive_path<'u>(
     tree: &impl Revisions<Stored>,
     update: &'u DocUpdate,
@@ -419,7 +407,6 @@ fn interactive_path<'u>(
     }
 }
 
-/// Returns true if the revision is larger than the one that an interactive edit replaces.
 fn grows(tree: &impl Revisions<Stored>, update: &DocUpdate, path: &[Rev]) -> bool {
     let replaced = path.get(1).and_then(|parent| tree.node(tree.find(parent)?).value);
     let before = replaced.map_or(0, |stored| u64::from(stored.size) + stored.attachments_length);
@@ -428,7 +415,7 @@ fn grows(tree: &impl Revisions<Stored>, update: &DocUpdate, path: &[Rev]) -> boo
     update.body.as_bytes().len() as u64 + attached > before
 }
 
-/// Updates the document counts for a document that was and is absent, live or deleted.
+/// The flags are `None` for an absent document.
 fn count_document(meta: &mut Meta, ranks: &mut Ranks, id: &str, was_deleted: Option<bool>, is_deleted: Option<bool>) {
     if was_deleted == is_deleted {
         return;
@@ -453,7 +440,6 @@ fn put_body(batch: &mut Batch, body_seq: u64, body: &[u8]) {
     }
 }
 
-/// Removes the bodies and attachment references of revisions that are no longer stored.
 pub(super) fn forget(meta: &mut Meta, batch: &mut Batch, contents: &mut Contents, forgotten: Vec<Stored>) {
     for stored in forgotten {
         if stored.attachments_size > 0 {

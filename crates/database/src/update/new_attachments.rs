@@ -1,5 +1,4 @@
-//! [`NewAttachments`]: the attachments of a revision to be written. The caller chooses the types to compress and
-//! limits the size.
+//! [`NewAttachments`]: the attachments of a revision to be written.
 
 use settee_model::AttachmentDigest;
 
@@ -15,12 +14,9 @@ pub struct NewAttachment {
     pub(crate) came: Came,
 }
 
-/// Revision that adds an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Came {
-    /// The generation in `revpos`.
     Then,
-    /// The revision to be written.
     Now,
 }
 
@@ -39,8 +35,7 @@ impl NewAttachment {
         Self { attachment, source: Source::Stored, came: Came::Then }
     }
 
-    /// Adds uploaded data. `revpos` is the generation that a replicator supplies; the default is the generation of
-    /// the revision.
+    /// Adds uploaded data. `revpos` is the generation that a replicator supplies; the default is that of the revision.
     #[must_use]
     pub fn uploaded(name: String, content_type: String, revpos: Option<u64>, uploaded: Uploaded) -> Self {
         let Uploaded { encoding, digest, length, stored_length, content, source, .. } = uploaded;
@@ -78,8 +73,8 @@ impl NewAttachments {
         Ok(Self { list, is_complete: true })
     }
 
-    /// Creates an empty list for an update that will not be written, because its revision is stored or it conflicts.
-    /// If the update would be written nevertheless, its outcome is a conflict.
+    /// List of an update whose revision is stored or conflicts. If it is applied nevertheless, the outcome is a
+    /// conflict.
     #[must_use]
     pub fn left_out() -> Self {
         Self { list: Vec::new(), is_complete: false }
@@ -103,7 +98,6 @@ impl NewAttachments {
         self.list.iter().map(|new| new.attachment.hashed()).collect()
     }
 
-    /// Approximate size that the attachments add to a commit.
     pub(crate) fn size_bytes(&self) -> usize {
         self.list.iter().map(|new| new.source.held_bytes() + new.attachment.name.len() + 300).sum()
     }

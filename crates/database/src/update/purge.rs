@@ -1,33 +1,19 @@
-//! Removal of revisions: a purge removes leaves from revision trees, a compaction the bodies of revisions that are
-//! not leaves.
+//! Removal of revisions: a purge removes leaves from revision trees, a compaction the bodies of revisions that are not
+//! leaves.
 //!
-//! A purge gives the document a new update sequence, or none if no leaf remains, and is recorded under a number of
-//! its own, so that view indexes can follow. A compaction changes nothing that a reader of leaves can see. Callers
-//! schedule both.
+//! A purge gives the document a new update sequence, or none if no leaf remains. It is recorded under a number, so that
+//! view indexes can follow. A compaction changes nothing that a reader of leaves can see.
 
 use settee_model::Rev;
 use settee_storage::Keyspace;
 use settee_storage::codec::{Reader, put_bytes, put_varint};
 
 use super::group::{Group, forget};
-use super::{UpdateOutcome, is_design_id};
+use super::validation::is_design_id;
+use super::work::{Purge, UpdateOutcome};
 use crate::{DatabaseError, Result, keys};
 
-/// The purge of one document.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Purge {
-    /// Id of the document.
-    pub id: String,
-    /// Revisions to remove. Revisions that are not leaves are kept.
-    pub revs: Vec<Rev>,
-}
-
 impl Purge {
-    /// Approximate size that the purge adds to a commit.
-    pub(super) fn size_bytes(&self) -> usize {
-        2 * self.id.len() + 64 * self.revs.len() + 256
-    }
-
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_bytes(&mut out, self.id.as_bytes());
@@ -51,7 +37,7 @@ impl Purge {
 }
 
 impl Group<'_> {
-    /// Removes those of the revisions that are leaves. As in CouchDB, a purge that finds none is recorded as well.
+    /// Ignores revisions that are not leaves. As in CouchDB, a purge without a leaf is recorded as well.
     pub(super) fn purge(&mut self, purge: &Purge) -> UpdateOutcome {
         self.meta.purge_seq += 1;
         let key = keys::prefixed(keys::PURGE, &keys::sequence(self.meta.purge_seq));
@@ -68,8 +54,7 @@ impl Group<'_> {
         if purged.is_empty() {
             return UpdateOutcome::Purged(purged);
         }
-        // The document gets a new sequence even if its winner is unchanged, so that followers of the changes feed
-        // read it again.
+        // A new sequence even with the same winner, so that followers of the changes feed read the document again.
         self.meta.update_seq += 1;
         touched.seq = self.meta.update_seq;
         if is_design_id(&purge.id) {
@@ -79,7 +64,6 @@ impl Group<'_> {
         UpdateOutcome::Purged(purged)
     }
 
-    /// Removes the bodies of all revisions of a document that are not leaves.
     pub(super) fn compact(&mut self, id: &str) {
         let touched = self.documents.get(id);
         let removed = touched.tree.settle_mut().take_branch_values();

@@ -1,19 +1,18 @@
-//! The update queue of a database: the work for the next commits, and whether a leader is active.
+//! The update queue of a database: [`Queue`].
 //!
-//! Clients whose requests were answered together send their next updates at nearly the same time. A leader that
-//! commits the first of them immediately makes the others wait for a second sync, so that two half groups alternate.
-//! The leader therefore waits for the expected updates, at most as long as a commit takes. A client that submitted
-//! several works is expected back after the last one is answered, and a full commit does not wait. If the expected
-//! clients are too many or too slow for the window, alternating halves are faster: after several wasted waits the
-//! leader does not wait for a while.
+//! Clients whose requests were answered together send their next updates at nearly the same time. A leader that commits
+//! the first of them immediately makes the others wait for a second sync, so that two half groups alternate. The leader
+//! therefore waits for the expected updates, at most as long as a commit takes. A client that submitted several works
+//! is expected after the last one is answered, and a full commit does not wait. If the expected clients are too many or
+//! too slow for the window, alternating halves are faster: after several wasted waits the leader does not wait for a
+//! number of commits.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{Completion, Submitted, Work};
-use crate::ReadSet;
+use super::work::{Completion, Origin, Submitted, Work};
 
 /// Number of consecutive wasted waits after which waiting is suspended.
 const WASTED_WAITS_MAX: u32 = 3;
@@ -24,8 +23,7 @@ const HURRIED_COMMITS: u32 = 32;
 pub(crate) struct Pending {
     pub(crate) work: Work,
     pub(crate) done: Completion,
-    /// Read set of the work, unless it was based on the latest state.
-    pub(crate) read_set: Option<ReadSet>,
+    pub(crate) origin: Origin,
     /// True for the last work that the client submitted together, after whose answer it may submit again.
     pub(crate) is_last: bool,
     cost_bytes: usize,
@@ -46,14 +44,12 @@ struct State {
     statistics: WaitStatistics,
 }
 
-/// Sufficient amount of work for a commit: a number of works, or an approximate number of bytes.
 #[derive(Clone, Copy)]
 struct Awaited {
     works: usize,
     bytes: usize,
 }
 
-/// Statistics of the usefulness of waiting.
 #[derive(Default)]
 struct WaitStatistics {
     wasted_waits: u32,
@@ -61,13 +57,12 @@ struct WaitStatistics {
 }
 
 impl Queue {
-    /// Adds the works of one client, which share a read set. Returns [`Submitted::Lead`] if no leader is active.
-    pub(crate) fn push(&self, works: Vec<(Work, Completion)>, read_set: Option<&ReadSet>) -> Submitted {
+    pub(crate) fn push(&self, works: Vec<(Work, Completion)>, origin: Origin) -> Submitted {
         let last = works.len().saturating_sub(1);
         let mut pending: Vec<Pending> = Vec::with_capacity(works.len());
         for (place, (work, done)) in works.into_iter().enumerate() {
             let cost_bytes = work.cost_bytes();
-            pending.push(Pending { work, done, read_set: read_set.cloned(), is_last: place == last, cost_bytes });
+            pending.push(Pending { work, done, origin, is_last: place == last, cost_bytes });
         }
         if pending.is_empty() {
             return Submitted::Queued;
@@ -83,8 +78,8 @@ impl Queue {
         if std::mem::replace(&mut state.led, true) { Submitted::Queued } else { Submitted::Lead }
     }
 
-    /// Waits until `writes` works are queued or a commit of about `limit_bytes` is full, but no longer than the
-    /// batching window. Does not wait while waiting is suspended. Returns the number of queued works.
+    /// Waits until `writes` works are queued or a commit of about `limit_bytes` is full, at most for `window`. Does not
+    /// wait while waiting is suspended. Returns the number of queued works.
     pub(crate) fn collect(&self, writes: usize, limit_bytes: usize, window: Duration) -> usize {
         let mut state = self.state.lock();
         let awaited = Awaited { works: writes, bytes: limit_bytes };
@@ -97,8 +92,7 @@ impl Queue {
         state.waiting.len()
     }
 
-    /// Takes the oldest work and all following work that fits into a commit of about `limit_bytes`. `None` ends the
-    /// caller's lead.
+    /// Takes the oldest work and all that fits into the same commit. `None` ends the caller's lead.
     pub(crate) fn take(&self, limit_bytes: usize) -> Option<Vec<Pending>> {
         let mut state = self.state.lock();
         let mut works = Vec::new();
@@ -118,8 +112,7 @@ impl Queue {
         Some(works)
     }
 
-    /// Ends the caller's lead if the queue is empty. Otherwise returns `false`, and the caller must continue or
-    /// transfer the lead.
+    /// Returns `false` if work remains: the caller must then continue or transfer the lead.
     pub(crate) fn end_lead(&self) -> bool {
         let mut state = self.state.lock();
         state.led = !state.waiting.is_empty();
@@ -158,13 +151,12 @@ mod tests {
     use super::*;
     use std::thread;
 
-    /// A leader is woken once, when its condition holds.
     #[test]
     fn only_the_last_work_wakes_the_leader() {
         let queue = Queue::default();
         let push = |count: usize| {
             let work = || (Work::SetRevsLimit(1), Box::new(|_| {}) as Completion);
-            let _ = queue.push((0..count).map(|_| work()).collect(), None);
+            let _ = queue.push((0..count).map(|_| work()).collect(), Origin::Client);
         };
         let is_awaited = || queue.state.lock().awaited.is_some();
         thread::scope(|scope| {
@@ -181,17 +173,15 @@ mod tests {
         });
     }
 
-    /// Work that fills a commit is sufficient, regardless of the number of works.
     #[test]
     fn a_full_commit_does_not_wait() {
         let queue = Queue::default();
         let large = Work::Attach { key: vec![1], value: Some(vec![0; 100]) };
-        let _ = queue.push(vec![(large, Box::new(|_| {}))], None);
+        let _ = queue.push(vec![(large, Box::new(|_| {}))], Origin::Client);
         assert_eq!(queue.collect(9, 100, Duration::from_secs(60)), 1);
         assert_eq!(queue.state.lock().statistics.wasted_waits, 0);
     }
 
-    /// Counts the commits until the next one that waits.
     fn hurried(statistics: &mut WaitStatistics) -> usize {
         std::iter::from_fn(|| statistics.hurries().then_some(())).count()
     }
@@ -199,14 +189,12 @@ mod tests {
     #[test]
     fn wasted_waits_suspend_waiting() {
         let statistics = &mut WaitStatistics::default();
-        // Occasional wasted waits do not suspend waiting.
         for is_wasted in [true, true, false, true, true, false] {
             statistics.waited(is_wasted);
             assert_eq!(hurried(statistics), 0);
         }
         (0..WASTED_WAITS_MAX).for_each(|_| statistics.waited(true));
         assert_eq!(hurried(statistics), HURRIED_COMMITS as usize);
-        // One wasted wait suspends waiting again; one useful wait resets the count.
         statistics.waited(true);
         assert_eq!(hurried(statistics), HURRIED_COMMITS as usize);
         statistics.waited(false);

@@ -1,7 +1,5 @@
-//! The time of a commit: the group that starts an interval of time stores the update sequence before it.
-//!
-//! The counters of the database contain the interval of the latest commit, so the other groups neither read nor write
-//! the record.
+//! The time of a commit: the group that starts an interval stores the update sequence before it. The counters of the
+//! database contain the interval of the latest commit, so the other groups neither read nor write the record.
 
 use settee_storage::Keyspace;
 
@@ -22,8 +20,8 @@ impl Group<'_> {
             match self.database.clock().and_then(|clock| clock.interval(latest)) {
                 None => self.meta.time_interval = 0,
                 Some(interval) if interval == latest => {}
-                // Earlier changes without a recorded time may belong to this interval. Dates in it must not select
-                // a later sequence, so the next interval is recorded instead.
+                // Earlier changes without a recorded time may belong to this interval. Dates in it must not select a
+                // later sequence, so the next interval is recorded instead.
                 Some(interval) if latest == 0 && seq > 0 => return self.put_interval(interval + 1, seq),
                 Some(interval) => return self.put_interval(interval, seq),
             }
@@ -34,9 +32,7 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Stores that changes after `seq` are committed in `interval`.
     fn put_interval(&mut self, interval: u64, seq: u64) -> Result<()> {
-        // Without earlier changes there is no record to read.
         let stored = match self.forgets_times || seq == 0 {
             true => None,
             false => self.snapshot.get(Keyspace::Catalog, keys::TIME_SEQ)?,

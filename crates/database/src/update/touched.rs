@@ -6,7 +6,7 @@ use settee_model::rev_tree::{Growth, RevTree};
 use settee_storage::{Keyspace, Reply, Request, ShardState, Snapshot};
 
 use super::contents::{Contents, Named};
-use super::{DocUpdate, Work};
+use super::work::{DocUpdate, Work};
 use crate::meta::LeafBytes;
 use crate::record::{DocRecord, Head, Stored};
 use crate::{DatabaseError, Result, keys, pieces};
@@ -14,16 +14,12 @@ use crate::{DatabaseError, Result, keys, pieces};
 const CORRUPT: DatabaseError = DatabaseError::Corrupt("update group");
 
 pub(super) struct Touched {
-    /// Update sequence of the last change.
     pub(super) seq: u64,
     /// The tree is settled and measured once, because a group can contain many updates of one document.
     pub(super) tree: Growth<Stored>,
-    /// The head before the group.
     before: Option<Head>,
     bytes_before: LeafBytes,
-    /// Number of further pieces of its stored record.
     pieces: usize,
-    /// Number of bodies written under the sequence of its last change.
     pub(super) bodies: u64,
     pub(super) changed: bool,
 }
@@ -40,11 +36,9 @@ pub(super) struct Settled<'a> {
     pub(super) id: &'a str,
     pub(super) before: Option<Head>,
     pub(super) bytes_before: LeafBytes,
-    /// Number of further pieces of its previous record.
     pub(super) pieces: usize,
     pub(super) bytes: LeafBytes,
     pub(super) record: DocRecord,
-    /// `None` if a purge has removed the last leaf.
     pub(super) head: Option<Head>,
 }
 
@@ -54,15 +48,13 @@ pub(super) struct Documents<'a> {
     touched: Vec<Touched>,
     /// Index after the last requested document, because works often come in id order.
     next: usize,
-    /// Stored values of the attached records to be replaced.
     pub(super) attached: Attached,
 }
 
 pub(super) type Attached = HashMap<Vec<u8>, Option<Vec<u8>>>;
 
 impl<'a> Documents<'a> {
-    /// Reads the documents that `works` touch, the attachment entries that they refer to, the state of the shard, and
-    /// the requests `besides`, in one round trip.
+    /// Reads documents and attachment entries of `works`, the state, and the requests `besides` in one round trip.
     pub(super) fn read(
         snapshot: &dyn Snapshot,
         works: &'a [Work],
@@ -139,9 +131,6 @@ impl<'a> Documents<'a> {
         Some(Self { ids, touched, next: 0, attached: Attached::new() })
     }
 
-    /// Returns a document of the works.
-    ///
-    /// # Panics
     /// Panics if the document does not belong to the works.
     pub(super) fn get(&mut self, id: &str) -> &mut Touched {
         let found = match self.ids.get(self.next) {

@@ -16,16 +16,15 @@ use settee_storage::members::NodeId;
 use settee_storage::{Keyspace, Page};
 use sha2::Sha256;
 
-use super::writer::upload_marks;
-use super::{Stage, Work};
+use super::upload_marks::{self, OwnUploads};
+use super::work::{Stage, Work};
 use crate::attachment::{ContentEncoding, ContentId, from_io};
 use crate::{Database, Result, keys};
 
 /// Maximum size that an upload, and all attachments of a revision, keep in memory before they are stored.
 pub(crate) const MEMORY_BYTES: usize = if cfg!(test) { 1000 } else { 256 << 10 };
 
-/// Operating system in the gzip header that zlib writes on Unix. It is needed to produce the digests that CouchDB
-/// produces.
+/// Operating system in the gzip header of zlib on Unix, because the digests must equal those of CouchDB.
 const GZIP_OS_UNIX: u8 = 3;
 
 /// Compression of received data.
@@ -52,11 +51,9 @@ pub struct Upload {
     encoder: Option<GzEncoder<Vec<u8>>>,
     received_md5: Md5,
     received: u64,
-    /// MD5 of the stored bytes, if they are compressed here.
     stored_md5: Option<Md5>,
     stored_sha: Sha256,
     stored: u64,
-    /// Bytes to be stored that are still in memory.
     buffer: Vec<u8>,
     staged: Option<Arc<Staged>>,
 }
@@ -75,14 +72,12 @@ pub struct Uploaded {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    /// Stored under its hash.
     Stored,
     Memory(Arc<Database>, Bytes),
     Staged(Arc<Staged>),
 }
 
-/// Chunks without a revision. When this is dropped, the next commit removes them, unless a revision refers to them by
-/// then.
+/// Chunks without a revision. After a drop the next commit removes them, unless a revision refers to them by then.
 #[derive(Debug)]
 pub(crate) struct Staged {
     database: Arc<Database>,
@@ -101,7 +96,7 @@ impl Staged {
         Ok(Self { database: Arc::clone(database), blob: database.next_blob()?, chunks: 0 })
     }
 
-    /// Stores some bytes; all but the last call must pass whole chunks.
+    /// All but the last call must pass whole chunks.
     fn store(&mut self, bytes: &Bytes) -> Result<()> {
         let chunks: Vec<Bytes> = (0..bytes.len())
             .step_by(keys::ATTACHMENT_CHUNK_BYTES)
@@ -122,7 +117,6 @@ impl Source {
         }
     }
 
-    /// Stores the data in memory as an upload.
     pub(crate) fn store(&mut self) -> Result<()> {
         if let Self::Memory(database, bytes) = self {
             let mut staged = Staged::begin(database)?;
@@ -135,7 +129,6 @@ impl Source {
     }
 }
 
-/// Divides bytes into parts that each fit into one commit.
 fn parts(bytes: &Bytes) -> impl Iterator<Item = Bytes> {
     const PART: usize = MEMORY_BYTES / keys::ATTACHMENT_CHUNK_BYTES * keys::ATTACHMENT_CHUNK_BYTES;
     (0..bytes.len()).step_by(PART).map(|at| bytes.slice(at..bytes.len().min(at + PART)))
@@ -185,10 +178,7 @@ impl Upload {
         self.received
     }
 
-    /// Adds received bytes. May wait for a commit.
-    ///
-    /// # Errors
-    /// Fails if the bytes cannot be stored.
+    /// Adds received bytes. May wait for a commit. Fails if the bytes cannot be stored.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.received_md5.update(bytes);
         self.received += bytes.len() as u64;
@@ -202,10 +192,7 @@ impl Upload {
         }
     }
 
-    /// Finishes the upload.
-    ///
-    /// # Errors
-    /// Fails if the last bytes cannot be stored.
+    /// Finishes the upload. Fails if the last bytes cannot be stored.
     pub fn finish(mut self) -> Result<Uploaded> {
         if let Some(encoder) = self.encoder.take() {
             let rest = encoder.finish().map_err(from_io)?;
@@ -260,7 +247,6 @@ impl Upload {
 }
 
 impl Database {
-    /// Returns a content number without stored chunks.
     pub(crate) fn next_blob(&self) -> Result<u64> {
         let snapshot = self.engine().snapshot(self.shard())?;
         loop {
@@ -278,23 +264,20 @@ impl Database {
         self.next_token().0 as u64 & (u64::MAX >> 1)
     }
 
-    /// Schedules the removal of an upload by the next commit, unless a revision refers to its content.
     fn discard(&self, blob: u64) {
         self.given_up.lock().push(blob);
     }
 
-    /// Removes the uploads of processes that have failed since the database was opened.
     pub(crate) fn collect_uploads_of_failed_nodes(self: &Arc<Self>) -> Result<()> {
-        self.collect_uploads(&upload_marks(self.engine().snapshot(self.shard())?.as_ref())?, Own::GoOn)
+        self.collect_uploads(&upload_marks::read(self.engine().snapshot(self.shard())?.as_ref())?, OwnUploads::GoOn)
     }
 
-    /// Removes the uploads in `marks`, except those of live processes. With `Own::Over` the uploads of this process
-    /// are removed as well: an upload holds its database, which was just opened.
-    pub(crate) fn collect_uploads(self: &Arc<Self>, marks: &Page, own: Own) -> Result<()> {
+    /// Removes the uploads of failed processes. [`OwnUploads::Over`] requires that the database was just opened.
+    pub(crate) fn collect_uploads(self: &Arc<Self>, marks: &Page, own: OwnUploads) -> Result<()> {
         let members = self.engine().members();
         // A mark without an owner belongs to an abandoned upload.
         let owner = |mark: &[u8]| mark.try_into().map(u128::from_be_bytes).map(NodeId).ok();
-        let mut over = HashMap::from([(members.this(), own == Own::Over)]);
+        let mut over = HashMap::from([(members.this(), own == OwnUploads::Over)]);
         let mut left = Vec::new();
         for (key, mark) in &marks.rows {
             let is_over = match owner(mark) {
@@ -309,17 +292,8 @@ impl Database {
             }
         }
         self.given_up.lock().extend(left);
-        // An error is ignored, because a database that cannot be written can still be read.
+        // A database that cannot be written can still be read, so an error is ignored.
         while !self.given_up.lock().is_empty() && self.update(Work::Documents(Vec::new())).is_ok() {}
         Ok(())
     }
-}
-
-/// State of the uploads of this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Own {
-    /// They may be in progress.
-    GoOn,
-    /// They have ended.
-    Over,
 }

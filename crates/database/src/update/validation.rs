@@ -1,48 +1,15 @@
-//! Validated updates: the data that validation functions were applied to ([`Validated`]), and the check of the leader
-//! that it is current.
+//! Validated updates: the leader checks that the data to which validation functions were applied ([`Validated`]) is
+//! current.
 //!
-//! The functions run before the update is queued, so that user code never blocks other writers. The leader compares
-//! the latest change of a design document and the revision that the functions received as the old one. If either has
+//! The functions run before the update is queued, so that user code never blocks other writers. The leader compares the
+//! latest change of a design document and the revision that the functions received as the old one. If either has
 //! changed, the outcome is [`UpdateOutcome::Stale`](super::UpdateOutcome::Stale), and the caller must validate again.
 
 use settee_model::Rev;
 use settee_model::rev_tree::{RevTree, Revisions};
 
-use super::{DocUpdate, EditMode};
+use super::work::{DocUpdate, EditMode, Precheck, Validated, ValidationBasis};
 use crate::record::{DocRecord, Stored};
-
-/// The state against which an update was validated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Validated {
-    /// Latest change of a design document at the validation, see
-    /// [`ReadView::design_seq`](crate::ReadView::design_seq).
-    pub design_seq: u64,
-    /// State of the document.
-    pub basis: ValidationBasis,
-}
-
-/// State of a document at its validation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ValidationBasis {
-    /// Not read, because no validation function exists.
-    Unvalidated,
-    /// State that functions received or would have received.
-    Seen(Precheck),
-}
-
-/// Expected effect of an update on a document.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Precheck {
-    /// None: the update does not name a leaf.
-    Conflict,
-    /// None: the revision is stored.
-    Known,
-    /// A new revision.
-    New {
-        /// The newest stored ancestor, which functions receive as the old document.
-        old: Option<Rev>,
-    },
-}
 
 /// Updates are equal if they bring the same revision to the same document.
 impl PartialEq for DocUpdate {
@@ -54,15 +21,13 @@ impl PartialEq for DocUpdate {
 impl Eq for DocUpdate {}
 
 impl DocUpdate {
-    /// Returns true if validation functions apply to the update. They do not apply to design documents and local
-    /// documents.
+    /// Returns true if validation functions apply to the update: not to design documents and local documents.
     #[must_use]
     pub fn is_subject_to_validation(&self) -> bool {
         !self.path.is_empty() && !is_design_id(&self.id)
     }
 
-    /// Records the validation of the update. An update without a validation is committed without a check; the caller
-    /// is responsible for it.
+    /// Records the validation. The leader does not check an update without one.
     pub fn set_validated(&mut self, validated: Validated) {
         self.validated = Some(validated);
     }
@@ -73,7 +38,7 @@ impl DocUpdate {
         self.validated.is_some()
     }
 
-    /// Returns the expected effect on the document `record`, which is `None` for a document that does not exist.
+    /// Returns the expected effect on the document `record`; `None` is a document that does not exist.
     #[must_use]
     pub fn precheck(&self, record: Option<&DocRecord>) -> Precheck {
         match record {
@@ -96,8 +61,6 @@ impl DocUpdate {
         if is_accepted { Precheck::New { old: stored_ancestor(tree, &self.path) } } else { Precheck::Conflict }
     }
 
-    /// Returns true if the validation is outdated for a document with these revisions when the latest change of a
-    /// design document is `design_seq`.
     pub(super) fn is_stale(&self, tree: &impl Revisions<Stored>, design_seq: u64) -> bool {
         let Some(validated) = &self.validated else {
             return false;
@@ -108,7 +71,6 @@ impl DocUpdate {
         match &validated.basis {
             ValidationBasis::Unvalidated => false,
             ValidationBasis::Seen(seen) => match self.precheck_in(tree) {
-                // The update adds nothing, so no validation is needed.
                 Precheck::Conflict | Precheck::Known => false,
                 new @ Precheck::New { .. } => new != *seen,
             },
@@ -127,8 +89,7 @@ pub(crate) enum Acceptance {
     Again(Rev),
 }
 
-/// Applies the leaf rule to an interactive edit that replaces `parent`, or names no revision. `deleted` must be true
-/// for a deletion.
+/// Applies the leaf rule to an interactive edit that replaces `parent`. `deleted` must be true for a deletion.
 pub(crate) fn acceptance(tree: &impl Revisions<Stored>, parent: Option<&Rev>, deleted: bool) -> Acceptance {
     let is_live = |stored: &Stored| !stored.deleted;
     let Some(parent) = parent else {
@@ -143,17 +104,15 @@ pub(crate) fn acceptance(tree: &impl Revisions<Stored>, parent: Option<&Rev>, de
         };
     };
     let Some(leaf) = named_leaf(tree, parent) else { return Acceptance::Conflict };
-    // An edit that names a revision requires the document to exist, that is to have a leaf that is not a deletion.
+    // An edit that names a revision requires a leaf that is not a deletion.
     let is_there = tree.node(leaf).value.as_ref().is_some_and(is_live) || tree.has_leaf(is_live);
     if is_there { Acceptance::Edit } else { Acceptance::Conflict }
 }
 
-/// Returns the leaf that an interactive edit replaces, if `parent` is a leaf.
 pub(crate) fn named_leaf(tree: &impl Revisions<Stored>, parent: &Rev) -> Option<u32> {
     tree.find(parent).filter(|node| tree.is_leaf(*node))
 }
 
-/// Returns true if `id` belongs to a design document.
 pub(crate) fn is_design_id(id: &str) -> bool {
     id.starts_with("_design/")
 }

@@ -7,10 +7,8 @@ use settee_model::json::{Json, Value};
 use super::{Subject, batch, text};
 use crate::{CallError, CompileError, DesignProgram, DesignSource, ListSink, ListState, MoreRows};
 
-/// A request with the members that the functions use.
 const REQUEST: &[u8] = br#"{"method":"POST","path":["db"],"headers":{},"query":{"kind":"x"}}"#;
 
-/// Returns the functions of the design document; a language with views only must return an error.
 fn program(subject: &Subject<'_>) -> Option<Box<dyn DesignProgram>> {
     let json = Json::parse(subject.design.unwrap_or("{}").as_bytes());
     let json = json.unwrap_or_else(|error| panic!("the design document: {error}")).into_bytes();
@@ -29,7 +27,7 @@ fn called(program: &mut dyn DesignProgram, path: &[&str], arguments: &[&[u8]]) -
     Json::parse(&answer).unwrap_or_else(|error| panic!("{path:?} answers {}: {error}", text(&answer)))
 }
 
-/// Validations, shows and updates; missing functions, functions that throw.
+/// Validations, shows and updates, missing functions, and functions that throw.
 pub fn other_functions_are_called(subject: &Subject<'_>) {
     let Some(mut program) = program(subject) else { return };
     let program = &mut *program;

@@ -13,8 +13,7 @@ impl Subject<'_> {
     }
 }
 
-/// Fields are returned as rows, in the order in which they were indexed. A language without such functions returns an
-/// error.
+/// Fields are returned as rows, in the order in which they were indexed. Other languages return an error.
 pub fn functions_index_fields(subject: &Subject<'_>) {
     let Some(functions) = &subject.index else {
         for kind in SearchKind::ALL {

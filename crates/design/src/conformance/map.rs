@@ -21,7 +21,6 @@ pub fn rows_come_in_order(subject: &Subject<'_>) {
     ];
     assert_eq!(rows(&output), expected(&right));
     assert!(output.failures.is_empty() && output.log.is_empty(), "{:?} {:?}", output.failures, output.log);
-    // Many rows of many documents.
     let long: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
     let long = format!("{{\"list\":[{}]}}", long.join(","));
     let documents: Vec<&str> = (0..40).map(|number| if number % 4 == 0 { long.as_str() } else { "{}" }).collect();

@@ -7,11 +7,10 @@ use settee_model::testing::Random;
 
 use super::{Numbers, Subject, text};
 
-/// Numbers at the limits of the representations of languages.
 const NUMBERS: &str = "0 -0 1 -1 9007199254740991 9007199254740993 -9223372036854775808 18446744073709551615 \
     123456789012345678901234567890 1.5 -2.5 0.1 1e2 1E-2 1.0 1e21 1.5e-7 100000.0 12345678.125 5e-324 1.7976931348623157e308";
 
-/// Values whose text is preserved, including the order of members.
+/// Values whose text must be preserved, including the order of members.
 const TEXTS: &[&str] = &[
     "null",
     "true",
@@ -26,7 +25,6 @@ const TEXTS: &[&str] = &[
     "{\"é\":1,\"😀\":2}",
 ];
 
-/// Texts with escapes that may change.
 const ESCAPED: &[&str] = &[r#""\u00e9\ud83d\ude00\/\u0041""#, r#"{"\u0061":"\u0001\u001f\b\f\r"}"#, r#""\u0000""#];
 
 /// Every type of value is returned, as key and as value, with the precision that the language declares.
@@ -52,7 +50,6 @@ pub fn random_values_survive(subject: &Subject<'_>) {
     check(subject, &values.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
-/// Passes values through a function, alone and nested.
 fn check(subject: &Subject<'_>, values: &[&str]) {
     let documents: Vec<String> =
         values.iter().map(|value| format!("{{\"k\":{value},\"v\":{{\"in\":[{value}]}}}}")).collect();

@@ -1,4 +1,4 @@
-//! The fuzz target of this crate with random inputs. `fuzz/` runs the same check with inputs from libFuzzer.
+//! Runs the fuzz target of this crate with random inputs; `fuzz/` runs the same check with libFuzzer.
 
 mod rewrite_rules;
 

@@ -1,10 +1,10 @@
-//! Rewrite rules: accepted rules never leave the database, whatever the rules and the requests are.
+//! Invariant: no accepted rule leaves the database, for any request.
 
 use percent_encoding::percent_decode_str;
 use settee_design::rewrites::{parse, target};
 use settee_model::json::Json;
 
-/// Panics if the input violates an invariant. The first line is the JSON text of the rules, the second one a request.
+/// The first line is the JSON text of the rules, the second one a request.
 pub(crate) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Some((rules, path)) = text.split_once('\n') else { return };

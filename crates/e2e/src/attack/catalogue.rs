@@ -2,9 +2,9 @@
 //! clients; an authorized user has made the databases that they use public.
 //!
 //! A new class is a file with its list, which has a line in [`CLASSES`]. Most entries are data: the set-up by an
-//! administrator, the hostile requests, and the required responses ([`Ask`]). An entry that needs more has a function
-//! ([`Attack::act`]). Every attack must preserve three guarantees: the server stays alive, the second client is served
-//! within its bound, and the memory is released.
+//! administrator, the hostile requests, and the required responses ([`HostileRequest`]). An entry that needs more has a
+//! function ([`Attack::act`]). Every attack must preserve three guarantees: the server stays alive, the second client
+//! is served within its bound, and the memory is released.
 
 mod batches;
 mod connections;
@@ -29,26 +29,23 @@ pub(super) fn all() -> impl Iterator<Item = &'static Attack> {
 
 pub(super) struct Attack {
     pub(super) name: &'static str,
-    /// Number of attackers that act at the same time.
     pub(super) threads: usize,
     pub(super) settings: &'static [&'static str],
     /// Maximum factor by which the second client may wait longer than without the attack.
     pub(super) slower_max: f64,
     /// Maximum duration of a request of `requests`; checked by the long form.
     pub(super) longest: Duration,
-    /// The requests of an administrator before the attack: method and path, and body.
     pub(super) setup: &'static [(&'static str, &'static str)],
-    /// Prepares more than `setup` can state.
     pub(super) prepare: fn(&Target) -> Result<()>,
-    /// The hostile requests. Each attacker sends them in turn, each on a new connection.
-    pub(super) requests: &'static [Ask],
-    /// A function that replaces the request and is called repeatedly.
+    /// Each attacker sends the requests in turn, each on a new connection.
+    pub(super) requests: &'static [HostileRequest],
+    /// Replaces the requests and is called repeatedly.
     pub(super) act: Option<fn(&Target)>,
 }
 
-pub(super) struct Ask {
+pub(super) struct HostileRequest {
     pub(super) line: &'static str,
-    /// Further headers, each with its line end.
+    /// Each header has its line end.
     pub(super) headers: &'static str,
     pub(super) body: Text,
     pub(super) expect: Expect,
@@ -61,16 +58,14 @@ pub(super) enum Text {
 
 #[derive(Clone, Copy)]
 pub(super) enum Expect {
-    /// Any answer, or none.
     Anything,
-    /// An answer with this status and with this text in its body, at least once. Otherwise the server may shed load:
-    /// by 429, 503, or the end of the connection.
+    /// An answer with this status and with this text in its body, at least once. Otherwise the server may shed load: by
+    /// 429, 503, or the end of the connection.
     Answer(u16, &'static str),
     /// The attacker reads nothing and disconnects after this time.
     LeavesAfter(Duration),
 }
 
-/// An attack without actions, as a base for others.
 const fn attack(name: &'static str, threads: usize) -> Attack {
     Attack {
         name,
@@ -85,12 +80,11 @@ const fn attack(name: &'static str, threads: usize) -> Attack {
     }
 }
 
-/// A request that accepts any response.
-const fn ask(line: &'static str, body: Text) -> Ask {
-    Ask { line, headers: "", body, expect: Expect::Anything }
+const fn ask(line: &'static str, body: Text) -> HostileRequest {
+    HostileRequest { line, headers: "", body, expect: Expect::Anything }
 }
 
-impl Ask {
+impl HostileRequest {
     const fn expects(self, expect: Expect) -> Self {
         Self { expect, line: self.line, headers: self.headers, body: self.body }
     }
@@ -106,12 +100,11 @@ fn sixteen_documents(target: &Target) -> Result<()> {
 }
 
 impl Attack {
-    /// Starts the attackers. They end soon after [`Target::stop`].
+    /// The attackers end soon after [`Target::stop`].
     pub(super) fn start(&'static self, target: &Arc<Target>) -> Vec<JoinHandle<()>> {
         let one = |number: usize| {
             let target = Arc::clone(target);
             thread::spawn(move || {
-                // The attackers start with different requests.
                 let mut places = (0..self.requests.len()).cycle().skip(number % self.requests.len().max(1));
                 while !target.is_over() {
                     match (self.act, places.next()) {

@@ -1,5 +1,5 @@
-//! [`Connection`]: an HTTP/1.1 connection with the features that attacks and measurements need. Every operation is
-//! bounded: a request and its response have a deadline, and a stop flag aborts immediately.
+//! [`Connection`]: an HTTP/1.1 connection for attacks and measurements. Every operation is bounded: a request and its
+//! response have a deadline, and a stop flag aborts immediately.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,10 +11,10 @@ use anyhow::{Context as _, Result};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Timeout of a connection attempt. More than a second means that the system has dropped an attempt.
+/// A connection attempt of more than a second means that the system has dropped an attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Interval in which a blocked call checks the stop flag.
+/// A blocked call checks the stop flag in this interval.
 const POLL: Duration = Duration::from_millis(200);
 
 pub(crate) struct Connection {
@@ -22,7 +22,7 @@ pub(crate) struct Connection {
     is_closing: bool,
 }
 
-/// A stream whose calls fail at a deadline, and when `stop` is true.
+/// Calls fail at the deadline, and when `stop` is true.
 struct Bounded {
     stream: TcpStream,
     timeout: Duration,
@@ -30,7 +30,6 @@ struct Bounded {
     stop: Option<Arc<AtomicBool>>,
 }
 
-/// Address and credentials of `http://name:password@address`.
 pub(crate) fn split(url: &str) -> Result<(SocketAddr, String)> {
     let rest = url.strip_prefix("http://").context("a server has a URL")?;
     let (credentials, address) = rest.rsplit_once('@').context("there is an admin")?;
@@ -59,7 +58,6 @@ impl Connection {
         Self::begin(address, None)
     }
 
-    /// A connection whose calls fail as soon as `stop` is true.
     pub(super) fn open_until(address: SocketAddr, stop: &Arc<AtomicBool>) -> io::Result<Self> {
         Self::begin(address, Some(Arc::clone(stop)))
     }
@@ -73,13 +71,11 @@ impl Connection {
         Ok(Self { stream: BufReader::with_capacity(16 << 10, bounded), is_closing: false })
     }
 
-    /// Sets a shorter timeout for requests.
     pub(crate) fn with_timeout(mut self, timeout: Duration) -> Self {
         self.stream.get_mut().timeout = timeout;
         self
     }
 
-    /// True if the server has announced that it closes the connection.
     pub(crate) fn is_closing(&self) -> bool {
         self.is_closing
     }
@@ -90,19 +86,17 @@ impl Connection {
         bounded.write_all(bytes)
     }
 
-    /// Reads and discards everything until the end of the connection.
-    pub(super) fn swallow(&mut self) -> io::Result<u64> {
+    pub(super) fn drain(&mut self) -> io::Result<u64> {
         io::copy(&mut self.stream, &mut io::sink())
     }
 
-    /// Sends a request with further headers, each with its line end, and returns the status and the body.
+    /// Each header must have its line end. Returns the status and the body.
     pub(crate) fn ask(&mut self, line: &str, headers: &str, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
         self.write(&[&head(line, headers, body.len()), body].concat())?;
         self.answer()
     }
 
-    /// Sends a request without a body, and passes the response body to `take` piece by piece, with no limit on its
-    /// length. Returns the status.
+    /// Passes the response body to `take` piece by piece, with no limit on its length. Returns the status.
     pub(crate) fn read(&mut self, line: &str, headers: &str, take: &mut dyn FnMut(&[u8])) -> io::Result<u16> {
         self.write(&head(line, headers, 0))?;
         self.answer_to(take)

@@ -4,9 +4,9 @@
 //!
 //! The short form is a step of the gate. Other programs share the machine then, so it checks neither times nor memory.
 
-mod cage;
 mod catalogue;
 pub(crate) mod client;
+mod control_group;
 mod probe;
 mod target;
 
@@ -19,12 +19,11 @@ use anyhow::{Result, bail};
 use crate::server::{Access, Server};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use cage::Cage;
 use catalogue::Attack;
+use control_group::ControlGroup;
 use probe::{Figures, Probe};
 use target::Target;
 
-/// Memory limit of the server and its workers.
 const MEMORY_BYTES: u64 = 1 << 30;
 
 /// Minimum reference latency: for a client that hardly waits at all, a factor of ten is imperceptible.
@@ -39,14 +38,12 @@ const MEMORY_MIN: u64 = 32 << 20;
 const RECOVERY: Duration = Duration::from_secs(5);
 const SPEED_MIN: f64 = 0.5;
 
-/// Maximum time for an attack to finish pending work.
 const UNFINISHED_MAX: Duration = Duration::from_secs(180);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A few seconds per attack; neither times nor memory are checked.
     Short,
-    /// Minutes per attack, with all checks.
     Long,
 }
 
@@ -77,7 +74,6 @@ impl Options {
     }
 }
 
-/// Runs attacks and prints the effects on the server.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     let mut tally = Tally::default();
     println!(
@@ -98,11 +94,8 @@ struct Report {
     quiet: Figures,
     attacked: Figures,
     after: Figures,
-    /// Responses per second: before and after.
     speed: [f64; 2],
-    /// Bytes: before, maximum, and after.
     memory: [u64; 3],
-    /// The longest time that a hostile request took.
     longest: Duration,
     complaints: Vec<String>,
 }
@@ -113,34 +106,32 @@ fn one(workspace: &Workspace, attack: &'static Attack, form: Form) -> Result<Rep
         Form::Short => (seconds(1), seconds(1), seconds(5)),
         Form::Long => (seconds(10), seconds(3), seconds(30)),
     };
-    let cage = Cage::new(MEMORY_BYTES);
-    let confine = |pid| cage.put(pid);
+    let control_group = ControlGroup::new(MEMORY_BYTES);
+    let confine = |pid| control_group.put(pid);
     let settings: Vec<&str> = [&["chttpd/admin_only_all_dbs=false"][..], attack.settings].concat();
     let mut server = Server::start_within(workspace, "attack", Access::Admin, &settings, &confine)?;
     let target = Arc::new(Target::prepare(&server.url(), form, attack)?);
     let probe = Probe::begin(&server.url())?;
-    // Fills caches and opens the connections of the other client, so that the measurement starts in a steady state.
     target.warm_up()?;
     let quick = probe.speed(burst);
     thread::sleep(calm);
     probe.take();
     thread::sleep(calm);
     let quiet = probe.take();
-    let before = cage.bytes(server.pid());
+    let before = control_group.bytes(server.pid());
     let (begun, mut peak) = (Instant::now(), before);
     let attackers = attack.start(&target);
     while begun.elapsed() < violent || (target.is_unfinished() && begun.elapsed() < UNFINISHED_MAX) {
         thread::sleep(Duration::from_millis(100));
-        peak = peak.max(cage.bytes(server.pid()));
+        peak = peak.max(control_group.bytes(server.pid()));
     }
     let attacked = probe.take();
     target.stop();
     for attacker in attackers {
-        // An attacker may fail because its server has ended.
         let _ = attacker.join();
     }
     let over = Instant::now();
-    let left = cage.settled_bytes(server.pid(), before * MEMORY_MAX, RECOVERY);
+    let left = control_group.settled_bytes(server.pid(), before * MEMORY_MAX, RECOVERY);
     thread::sleep(RECOVERY.saturating_sub(over.elapsed()));
     probe.take();
     thread::sleep(calm);
@@ -150,7 +141,7 @@ fn one(workspace: &Workspace, attack: &'static Attack, form: Form) -> Result<Rep
     let (speed, memory) = ([quick, again], [before, peak, left]);
     let (longest, complaints) = (target.longest(), target.complaints());
     let mut report = Report { quiet, attacked, after, speed, memory, longest, complaints };
-    report.judge(form, attack, ended);
+    report.evaluate(form, attack, ended);
     if !ended {
         let _ = server.stop();
     }
@@ -158,12 +149,11 @@ fn one(workspace: &Workspace, attack: &'static Attack, form: Form) -> Result<Rep
 }
 
 impl Report {
-    /// Ratio of the waiting time of the other client to that before the attack.
     fn ratio(&self) -> f64 {
         self.attacked.p99.as_secs_f64() / self.quiet.p99.max(P99_MIN).as_secs_f64()
     }
 
-    fn judge(&mut self, form: Form, attack: &Attack, ended: bool) {
+    fn evaluate(&mut self, form: Form, attack: &Attack, ended: bool) {
         let [before, _, left] = self.memory;
         let [quick, again] = self.speed;
         let ratio = self.ratio();

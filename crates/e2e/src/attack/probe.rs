@@ -12,7 +12,6 @@ use super::client::{Connection, split};
 
 const PACE: Duration = Duration::from_millis(10);
 
-/// The client. It ends when this is dropped.
 pub(super) struct Probe {
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
@@ -21,8 +20,7 @@ pub(super) struct Probe {
 #[derive(Default)]
 struct State {
     seen: Mutex<Seen>,
-    /// True if it sends the next request immediately after a response.
-    hurries: AtomicBool,
+    is_unpaced: AtomicBool,
     is_over: AtomicBool,
 }
 
@@ -32,7 +30,6 @@ struct Seen {
     failed: u64,
 }
 
-/// Measurements since the last call of [`Probe::take`].
 pub(super) struct Figures {
     pub(super) p99: Duration,
     pub(super) answered: usize,
@@ -40,7 +37,6 @@ pub(super) struct Figures {
 }
 
 impl Probe {
-    /// Starts the client with a database of its own.
     pub(super) fn begin(url: &str) -> Result<Self> {
         let (address, authorization) = split(url)?;
         let made = Connection::open(address)?.ask("PUT /probe", &authorization, b"")?.0;
@@ -51,18 +47,16 @@ impl Probe {
         Ok(Self { state, thread: Some(thread) })
     }
 
-    /// The number of responses per second without pauses.
     pub(super) fn speed(&self, time: Duration) -> f64 {
         self.take();
-        self.state.hurries.store(true, Ordering::Relaxed);
+        self.state.is_unpaced.store(true, Ordering::Relaxed);
         let begun = Instant::now();
         thread::sleep(time);
-        self.state.hurries.store(false, Ordering::Relaxed);
+        self.state.is_unpaced.store(false, Ordering::Relaxed);
         let Figures { answered, failed, .. } = self.take();
         (answered as f64 - failed as f64) / begun.elapsed().as_secs_f64()
     }
 
-    /// Returns the measurements since the last call.
     pub(super) fn take(&self) -> Figures {
         let Seen { mut waited, failed } =
             std::mem::take(&mut *self.state.seen.lock().unwrap_or_else(PoisonError::into_inner));
@@ -105,7 +99,7 @@ fn ask(address: SocketAddr, authorization: &str, state: &State) {
         if !is_well {
             connection = Connection::open(address);
         }
-        if !state.hurries.load(Ordering::Relaxed) {
+        if !state.is_unpaced.load(Ordering::Relaxed) {
             thread::sleep(PACE.saturating_sub(begun.elapsed()));
         }
     }

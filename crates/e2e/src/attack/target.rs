@@ -9,24 +9,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 
 use super::Form;
-use super::catalogue::{Ask, Attack, Expect, Text};
+use super::catalogue::{Attack, Expect, HostileRequest, Text};
 use super::client::{Connection, head, split};
 
 pub(super) struct Target {
     pub(super) address: SocketAddr,
-    /// Credentials for the set-up.
     pub(super) admin: String,
     pub(super) form: Form,
-    /// Set when the attack must end.
     pub(super) stop: Arc<AtomicBool>,
-    /// Notified when `stop` was set.
     ended: (Mutex<()>, Condvar),
     pub(super) next: AtomicU64,
     /// Requests of the attack, as bits, that had the required answer at least once.
     answered: AtomicU64,
-    /// Work that must be finished before the attack ends, and requests without their required answer.
     pub(super) unfinished: AtomicU64,
-    /// The longest time that a hostile request took.
     pub(super) longest_ms: AtomicU64,
     pub(super) failures: Mutex<Vec<String>>,
 }
@@ -53,7 +48,6 @@ impl Target {
         Ok(())
     }
 
-    /// Opens a connection for an attack; its calls fail when the attack ends.
     pub(super) fn connect(&self) -> io::Result<Connection> {
         Connection::open_until(self.address, &self.stop)
     }
@@ -72,12 +66,10 @@ impl Target {
         self.pause(Duration::MAX);
     }
 
-    /// Runs ordinary requests, so that the memory for ordinary work is already in use.
     pub(super) fn warm_up(&self) -> Result<()> {
         self.make("PUT /warm", b"")?;
         let docs: Vec<String> = (0..500).map(|number| format!("{{\"n\":{number}}}")).collect();
         self.make("POST /warm/_bulk_docs", format!("{{\"docs\":[{}]}}", docs.join(",")).as_bytes())?;
-        // The native evaluator cannot run the second one.
         let views = r#"{"views":{"a":{"map":"function(doc){emit(doc.n,1)}","reduce":"_sum"},
             "b":{"map":"function(doc){emit(new Date(doc.n).getTime(),1)}","reduce":"function(k,v){return sum(v)}"}}}"#;
         self.make("PUT /warm/_design/d", views.as_bytes())?;
@@ -89,13 +81,11 @@ impl Target {
         Ok(())
     }
 
-    /// Returns the longest time that a hostile request took.
     pub(super) fn longest(&self) -> Duration {
         Duration::from_millis(self.longest_ms.load(Ordering::Relaxed))
     }
 
-    /// Sends a hostile request, the one at `place` of its attack, and checks the answer.
-    pub(super) fn ask(&self, place: usize, request: &Ask) {
+    pub(super) fn ask(&self, place: usize, request: &HostileRequest) {
         let Ok(mut connection) = self.connect() else { return };
         let body = match request.body {
             Text::Is(text) => text.as_bytes().to_vec(),
@@ -115,7 +105,6 @@ impl Target {
         self.longest_ms.fetch_max(millis, Ordering::Relaxed);
         if let Expect::Answer(status, part) = request.expect {
             match answer {
-                // The server sheds load.
                 Ok((429 | 503, _)) | Err(_) => {}
                 Ok((found, text)) if found == status && String::from_utf8_lossy(&text).contains(part) => {
                     if self.answered.fetch_or(1 << place, Ordering::Relaxed) & (1 << place) == 0 {
@@ -130,14 +119,12 @@ impl Target {
         }
     }
 
-    /// Sleeps until the time has passed or the attack ends. Hundreds of attackers that poll would take a processor from
-    /// the server.
+    /// Hundreds of attackers that poll would take a processor from the server.
     pub(super) fn pause(&self, time: Duration) {
         let ended = self.ended.0.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = self.ended.1.wait_timeout_while(ended, time, |()| !self.is_over());
     }
 
-    /// True while the attack continues.
     pub(super) fn is_unfinished(&self) -> bool {
         self.unfinished.load(Ordering::Relaxed) > 0
     }
@@ -159,7 +146,6 @@ impl Target {
         failures
     }
 
-    /// A number for the short form, or for the long one.
     pub(super) fn count(&self, short: usize, long: usize) -> usize {
         if self.form == Form::Short { short } else { long }
     }

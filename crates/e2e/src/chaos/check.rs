@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use super::Written;
 use super::client::{Client, DATABASE, Shared, Timing, lock};
 use super::follower::{Follower, order};
-use super::world::Past;
+use super::world::FaultInterval;
 use super::writer::{Doc, attachment};
 use crate::json::{member, texts};
 
-/// Time limit for followers and the replication to catch up.
+/// Followers and the replication must catch up within this time.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -19,17 +19,16 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// PostgreSQL.
 const WAIT_MAX_MS: u64 = 2000;
 
-/// Time after a fault during which requests are attributed to it.
-const AFTERMATH_MS: u64 = 5000;
+/// A request within this time after a fault is attributed to it.
+const RECOVERY_MS: u64 = 5000;
 
 const PAGE: usize = 200;
 
-/// Duration below which requests are not examined individually.
 const SHORT_MS: u64 = 20;
 
 pub(super) const COPY: &str = "chaos-copy";
 
-/// The map functions of the two views. A `comment` makes the server build them as different indexes.
+/// A `comment` makes the server build the two views as different indexes.
 pub(super) fn design(comment: &str) -> String {
     format!(
         "{{\"views\":{{\"numbers\":{{\"map\":\"function (doc) {{ emit(doc._id, doc.n);{comment} }}\"}},\
@@ -37,7 +36,6 @@ pub(super) fn design(comment: &str) -> String {
     )
 }
 
-/// Performs all checks; every failure is recorded as a violation.
 pub(super) fn everything(shared: &Shared, databases: &BTreeMap<&str, Written>, followers: &[Follower<'_>]) {
     let mut client = Client::new(shared, 0);
     for (database, written) in databases {
@@ -50,7 +48,6 @@ pub(super) fn everything(shared: &Shared, databases: &BTreeMap<&str, Written>, f
     }
 }
 
-/// Checks that a database has exactly the acknowledged state, and that its indexes agree.
 fn complete(client: &mut Client<'_>, database: &str, written: &Written, changes: &HashMap<String, String>) {
     let (shared, docs) = (client.shared, &written.docs);
     let known: HashMap<&str, &Doc> = docs.iter().map(|doc| (doc.id.as_str(), doc)).collect();
@@ -78,7 +75,6 @@ fn complete(client: &mut Client<'_>, database: &str, written: &Written, changes:
     views(client, database);
 }
 
-/// The last revision of each document in `_changes`.
 fn changes(client: &mut Client<'_>, database: &str) -> Option<HashMap<String, String>> {
     let text = client.get(&format!("/{database}/_changes?style=all_docs"))?;
     let (mut found, mut last) = (HashMap::new(), 0);
@@ -100,7 +96,6 @@ fn changes(client: &mut Client<'_>, database: &str) -> Option<HashMap<String, St
     Some(found)
 }
 
-/// Checks that documents have the acknowledged histories, and no other branches.
 fn histories(client: &mut Client<'_>, database: &str, docs: &[Doc]) {
     let ids: Vec<String> = docs.iter().map(|doc| format!("{{\"id\":\"{}\"}}", doc.id)).collect();
     let line = format!("POST /{database}/_bulk_get?revs=true");
@@ -142,7 +137,6 @@ fn count(client: &mut Client<'_>, database: &str, written: &Written) {
     }
 }
 
-/// Checks that the continuously updated indexes equal newly built ones, on all nodes.
 fn views(client: &mut Client<'_>, database: &str) {
     let line = format!("PUT /{database}/_design/rebuilt");
     let made = client.settle(&line, design(" /* rebuilt */").as_bytes()).map(|settled| settled.status);
@@ -165,7 +159,6 @@ fn views(client: &mut Client<'_>, database: &str) {
     }
 }
 
-/// Checks that a follower has received the last revision of each document.
 fn caught_up(shared: &Shared, follower: &Follower<'_>, changes: &HashMap<String, String>) {
     let begun = Instant::now();
     let missing = || {
@@ -184,7 +177,6 @@ fn caught_up(shared: &Shared, follower: &Follower<'_>, changes: &HashMap<String,
     }
 }
 
-/// Checks that the replication has copied everything.
 fn replicated(client: &mut Client<'_>, wanted: &HashMap<String, String>) {
     let begun = Instant::now();
     loop {
@@ -203,16 +195,18 @@ fn replicated(client: &mut Client<'_>, wanted: &HashMap<String, String>) {
     }
 }
 
-/// The longest wait for a response of a live node, whatever its status, during or shortly after the failure of another
-/// node or of a node's connection to PostgreSQL, without any other fault; and a description of each wait beyond the
-/// limit.
-pub(super) fn waits(shared: &Shared, pasts: &[Past]) -> (u64, Vec<String>) {
+/// Returns the longest wait for a response of a live node, whatever its status, during or shortly after the failure of
+/// another node or of a node's connection to PostgreSQL, without any other fault; and a description of each wait beyond
+/// the limit.
+pub(super) fn waits(shared: &Shared, intervals: &[FaultInterval]) -> (u64, Vec<String>) {
     let (mut longest, mut too_long) = (0, Vec::new());
     for timing in shared.timings().into_iter().filter(|timing| timing.took_ms > SHORT_MS) {
         let ended_ms = timing.begun_ms + timing.took_ms;
-        let overlaps = |past: &&Past| timing.begun_ms <= past.ended_ms + AFTERMATH_MS && ended_ms >= past.begun_ms;
-        let causes: Vec<Past> = pasts.iter().filter(overlaps).copied().collect();
-        if causes.is_empty() || causes.iter().any(|past| past.excuses(timing.node)) {
+        let overlaps = |interval: &&FaultInterval| {
+            timing.begun_ms <= interval.ended_ms + RECOVERY_MS && ended_ms >= interval.begun_ms
+        };
+        let causes: Vec<FaultInterval> = intervals.iter().filter(overlaps).copied().collect();
+        if causes.is_empty() || causes.iter().any(|interval| interval.covers(timing.node)) {
             continue;
         }
         let wait_ms = wait_ms(&timing, &causes);
@@ -225,10 +219,11 @@ pub(super) fn waits(shared: &Shared, pasts: &[Past]) -> (u64, Vec<String>) {
     (longest, too_long)
 }
 
-/// The longest wait that one fault can have caused: the time before a fault is not attributed to it.
-fn wait_ms(timing: &Timing, causes: &[Past]) -> u64 {
+/// Returns the longest wait that one fault can have caused: the time before a fault is not attributed to it.
+fn wait_ms(timing: &Timing, causes: &[FaultInterval]) -> u64 {
     let times = timing.begun_ms..timing.begun_ms + timing.took_ms;
-    let mut marks: Vec<u64> = causes.iter().map(|past| past.begun_ms).filter(|mark| times.contains(mark)).collect();
+    let mut marks: Vec<u64> =
+        causes.iter().map(|interval| interval.begun_ms).filter(|mark| times.contains(mark)).collect();
     marks.extend([times.start, times.end]);
     marks.sort_unstable();
     marks.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
@@ -241,26 +236,24 @@ mod tests {
 
     #[test]
     fn each_fault_has_its_own_time() {
-        let past = |fault, begun_ms| Past { fault, node: 1, begun_ms, ended_ms: begun_ms + 1500 };
+        let interval = |fault, begun_ms| FaultInterval { fault, node: 1, begun_ms, ended_ms: begun_ms + 1500 };
         let shared = Shared::new(Vec::new(), String::new());
-        let check = |pasts: &[Past], begun_ms, took_ms, expected_ms, is_too_long| {
+        let check = |intervals: &[FaultInterval], begun_ms, took_ms, expected_ms, is_too_long| {
             let timing = Timing { node: 2, begun_ms, took_ms, status: 200, is_of_view: true };
             let shared = Shared::new(Vec::new(), String::new());
             shared.note(timing);
-            let (longest_ms, too_long) = waits(&shared, pasts);
-            assert_eq!((longest_ms, too_long.len() == 1), (expected_ms, is_too_long), "{pasts:?} {timing:?}");
+            let (longest_ms, too_long) = waits(&shared, intervals);
+            assert_eq!((longest_ms, too_long.len() == 1), (expected_ms, is_too_long), "{intervals:?} {timing:?}");
         };
         assert_eq!(waits(&shared, &[]).0, 0);
-        let silence = past(Fault::Silence, 10_000);
+        let silence = interval(Fault::Unresponsive, 10_000);
         check(&[], 9000, 3000, 0, false);
         check(&[silence], 10_000, 2000, 2000, false);
         check(&[silence], 10_001, 2001, 2001, true);
-        // The request was already late when the fault started, and was delayed further by it.
         check(&[silence], 9200, 2300, 1500, false);
         check(&[silence], 7900, 2300, 2100, true);
         check(&[silence], 9900, 2101, 2001, true);
-        check(&[past(Fault::KillNode, 9000), silence], 8500, 3400, 1900, false);
-        // A request that lasts as long as the fault.
-        check(&[silence, past(Fault::Cut, 11_000)], 10_000, 9000, 0, false);
+        check(&[interval(Fault::KillNode, 9000), silence], 8500, 3400, 1900, false);
+        check(&[silence, interval(Fault::Cut, 11_000)], 10_000, 9000, 0, false);
     }
 }

@@ -10,15 +10,14 @@ use std::time::{Duration, Instant};
 
 use crate::attack::client::Connection;
 
-/// The database of the followers and of the replication.
 pub(super) const DATABASE: &str = "chaos";
 
-/// Further databases, so that commits to several of them share statements.
+/// Commits to several of these databases share statements.
 pub(super) const NEIGHBOURS: [&str; 6] = ["near-1", "near-2", "near-3", "near-4", "near-5", "near-6"];
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Time after which a client without a response from any node aborts the request.
+/// After this time without a response from any node the client aborts the request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
@@ -30,7 +29,6 @@ pub(super) struct Random(u64);
 
 impl Random {
     pub(super) fn new(seed: u64) -> Self {
-        // Similar seeds must yield different numbers.
         let mut random = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         random.below(2);
         random
@@ -49,9 +47,8 @@ pub(super) struct Timing {
     pub(super) node: usize,
     pub(super) begun_ms: u64,
     pub(super) took_ms: u64,
-    /// 0 if there was no response.
     pub(super) status: u16,
-    /// True for a view query, which may have waited for its index.
+    /// A view query may have waited for its index.
     pub(super) is_of_view: bool,
 }
 
@@ -109,15 +106,13 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// No process listens: the request had no effect.
     Refused,
     /// The effect of the request is unknown.
     Lost,
-    /// Status and body of a response.
-    Said(u16, String),
+    Response(u16, String),
 }
 
-/// A definite response, and a flag that is true if an earlier attempt may have been applied.
+/// `was_unsure` is true if an earlier attempt may have been applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Settled {
     pub(super) status: u16,
@@ -129,7 +124,6 @@ pub(super) struct Settled {
 pub(super) struct Client<'a> {
     pub(super) shared: &'a Shared,
     connections: Vec<Option<Connection>>,
-    /// The node of the next request.
     pub(super) node: usize,
 }
 
@@ -139,7 +133,7 @@ impl<'a> Client<'a> {
         Self { shared, connections, node: node % shared.nodes.len() }
     }
 
-    /// Sends a request to a node, once. A connection that the node has closed is reopened.
+    /// Sends the request once. A connection that the node has closed is reopened.
     pub(super) fn ask(&mut self, node: usize, line: &str, body: &[u8]) -> Answer {
         let begun_ms = self.shared.now_ms();
         let answer = self.try_ask(node, line, body);
@@ -148,13 +142,12 @@ impl<'a> Client<'a> {
             Ok((status, _)) => *status,
             Err(_) => 0,
         };
-        // A long poll waits deliberately, and the final checks are slow.
         if !line.contains("feed=longpoll") && !self.shared.is_over() {
             let is_of_view = line.contains("/_view/");
             self.shared.note(Timing { node, begun_ms, took_ms, status, is_of_view });
         }
         match answer {
-            Ok((status, body)) => Answer::Said(status, String::from_utf8_lossy(&body).into_owned()),
+            Ok((status, body)) => Answer::Response(status, String::from_utf8_lossy(&body).into_owned()),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Answer::Refused,
             Err(_) => Answer::Lost,
         }
@@ -178,11 +171,11 @@ impl<'a> Client<'a> {
         while begun.elapsed() < REQUEST_TIMEOUT {
             let node = self.node;
             match self.ask(node, line, body) {
-                Answer::Said(status, text) if status < 500 => {
+                Answer::Response(status, text) if status < 500 => {
                     return Some(Settled { status, text, was_unsure, node });
                 }
                 Answer::Refused => {}
-                Answer::Said(..) | Answer::Lost => was_unsure = true,
+                Answer::Response(..) | Answer::Lost => was_unsure = true,
             }
             self.node = (node + 1) % self.shared.nodes.len();
             thread::sleep(RETRY_INTERVAL);
@@ -191,7 +184,6 @@ impl<'a> Client<'a> {
         None
     }
 
-    /// The body of an object that must exist.
     pub(super) fn get(&mut self, path: &str) -> Option<String> {
         let settled = self.settle(&format!("GET {path}"), b"")?;
         if settled.status != 200 {

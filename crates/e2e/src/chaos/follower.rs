@@ -11,23 +11,18 @@ use std::time::Duration;
 use super::client::{Answer, Client, DATABASE, Shared, lock};
 use crate::json::member;
 
-/// Timeout of a feed without heartbeats.
 const FEED_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A line per change, over one connection.
     Continuous,
-    /// A response once there is a change.
     Longpoll,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// Update sequence at which the next feed starts.
     pub(super) since: String,
-    /// The last revision of each document.
     pub(super) revs: HashMap<String, String>,
     pub(super) changes: u64,
     pub(super) feeds: u64,
@@ -39,7 +34,6 @@ pub(super) struct Follower<'a> {
     pub(super) seen: Mutex<Seen>,
 }
 
-/// The numeric part of an update sequence.
 pub(super) fn order(seq: &str) -> u64 {
     seq.split('-').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
@@ -53,7 +47,6 @@ impl<'a> Follower<'a> {
         self.kind
     }
 
-    /// Follows until `is_enough`.
     pub(super) fn run(&self, is_enough: &(dyn Fn() -> bool + Sync)) {
         let mut client = Client::new(self.shared, 0);
         while !is_enough() {
@@ -62,11 +55,10 @@ impl<'a> Follower<'a> {
             let since = lock(&self.seen).since.clone();
             lock(&self.seen).feeds += 1;
             match self.kind {
-                // The end of a feed is no error.
                 Kind::Continuous => drop(self.continuous(node, &since, is_enough)),
                 Kind::Longpoll => {
                     let line = format!("GET /{DATABASE}/_changes?feed=longpoll&timeout=2000&since={since}");
-                    if let Answer::Said(200, text) = client.ask(node, &line, b"") {
+                    if let Answer::Response(200, text) = client.ask(node, &line, b"") {
                         text.lines().for_each(|line| self.take(line));
                     }
                 }
@@ -110,7 +102,7 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Processes a line of a feed, which may be a heartbeat or a closing line.
+    /// The line may be a heartbeat or a closing line.
     fn take(&self, line: &str) {
         let mut seen = lock(&self.seen);
         let seq = member(line, "seq").or_else(|| member(line, "last_seq"));

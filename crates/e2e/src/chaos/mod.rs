@@ -20,7 +20,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use client::{Client, DATABASE, NEIGHBOURS, Random, Shared, lock};
 use follower::{Follower, Kind};
 use shares::Shares;
-use world::{Fault, Past, World};
+use world::{Fault, FaultInterval, World};
 use writer::{Counts, Doc, Pace, Writer};
 
 use crate::attack::client::split;
@@ -29,7 +29,7 @@ use crate::scratch::{MISSING, Scratch};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
-/// Number of writers of [`DATABASE`]. Each other database has one.
+/// Writers of [`DATABASE`]. Each other database has one.
 const WRITERS: usize = 6;
 
 /// Maximum pause of a writer between two writes in the long form.
@@ -45,7 +45,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// Options of the gate.
     pub fn short() -> Self {
         Self { seconds: SHORT_SECONDS, seed: None, is_long: false }
     }
@@ -72,7 +71,6 @@ impl Options {
     }
 }
 
-/// Builds the server if it is needed, then [`run`]s.
 pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally> {
     let built = build::build(workspace)?;
     if built.holds() { run(workspace, options) } else { Ok(built) }
@@ -97,19 +95,18 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     let followers = [Kind::Continuous, Kind::Longpoll, Kind::Continuous].map(|kind| Follower::new(&shared, kind));
     let mut shares = Shares::new(shared.nodes.len());
     let is_enough = AtomicBool::new(false);
-    let (pasts, written) = thread::scope(|scope| {
+    let (intervals, written) = thread::scope(|scope| {
         for follower in &followers {
             scope.spawn(|| follower.run(&|| is_enough.load(Ordering::Relaxed)));
         }
         let shared = &shared;
-        // A long run is for faults, not for a large number of documents.
         let pause_ms = if options.is_long { WRITE_INTERVAL_MS } else { 0 };
         let own = iter::repeat_n((DATABASE, Pace::Free(pause_ms)), WRITERS);
         let databases = own.chain(NEIGHBOURS.map(|database| (database, Pace::InStep)));
         let begin =
             |(number, (database, pace))| scope.spawn(move || Writer::new(shared, database, number, seed, pace).run());
         let writers: Vec<_> = databases.enumerate().map(begin).collect();
-        let pasts = suffer(&mut world, options, seed, shared, &mut shares);
+        let intervals = run_faults(&mut world, options, seed, shared, &mut shares);
         shared.end();
         let mut written = BTreeMap::<&str, Written>::new();
         for writer in writers.into_iter().map(thread::ScopedJoinHandle::join) {
@@ -118,22 +115,26 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
                 Err(_) => shared.violation("a writer panicked".to_owned()),
             }
         }
-        if pasts.is_ok() {
+        if intervals.is_ok() {
             println!("    {:>7} ms the final checks start", shared.now_ms());
             check::everything(shared, &written, &followers);
         }
         is_enough.store(true, Ordering::Relaxed);
-        (pasts, written)
+        (intervals, written)
     });
-    let pasts = pasts?;
-    world.rest()?;
+    let intervals = intervals?;
+    world.wait_for_standby()?;
     if shares.total == 0 {
         shared.violation("no commits to several databases were made together".to_owned());
     }
-    let (longest_wait_ms, too_long) = check::waits(&shared, &pasts);
+    let (longest_wait_ms, too_long) = check::waits(&shared, &intervals);
     // In the gate other programs share the machine, so times are not checked.
     too_long.into_iter().filter(|_| options.is_long).for_each(|label| shared.violation(label));
-    let acknowledged = print_summary(&pasts, &written, &shares);
+    let errors = shared.timings().iter().filter(|timing| timing.status == 500).count();
+    if errors > 0 {
+        shared.violation(format!("{errors} requests were answered with 500"));
+    }
+    let acknowledged = print_summary(&intervals, &written, &shares);
     print_times(&shared, &followers, longest_wait_ms);
     let violations = shared.violations();
     if !violations.is_empty() {
@@ -163,31 +164,34 @@ fn prepare(shared: &Shared, front: &str) -> Result<()> {
     make("PUT /_replicator/chaos", &job)
 }
 
-/// Causes one fault after the other.
-fn suffer(world: &mut World, options: &Options, seed: u64, shared: &Shared, shares: &mut Shares) -> Result<Vec<Past>> {
-    let (begun, mut random, mut pasts) = (Instant::now(), Random::new(seed), Vec::new());
+fn run_faults(
+    world: &mut World,
+    options: &Options,
+    seed: u64,
+    shared: &Shared,
+    shares: &mut Shares,
+) -> Result<Vec<FaultInterval>> {
+    let (begun, mut random, mut intervals) = (Instant::now(), Random::new(seed), Vec::new());
     let length = Duration::from_secs(options.seconds);
-    // Clients write before the first fault.
     thread::sleep(Duration::from_secs(2));
-    // A short run has fixed first faults.
-    let mut first = vec![Fault::Silence, Fault::KillPrimary, Fault::KillNode];
+    let mut first = vec![Fault::Unresponsive, Fault::KillPrimary, Fault::KillNode];
     while begun.elapsed() < length {
         let chosen = Fault::choose(&mut random, options.is_long);
         let fault = first.pop().unwrap_or(chosen);
-        let past = world.suffer(fault, &mut random, shared)?;
+        let interval = world.inject(fault, &mut random, shared)?;
         println!(
             "    {:>7} ms {} ({} ms){}",
-            past.begun_ms,
+            interval.begun_ms,
             fault.name(),
-            past.ended_ms - past.begun_ms,
+            interval.ended_ms - interval.begun_ms,
             if fault == Fault::Promote { format!(": {}", world.primary()) } else { String::new() }
         );
-        pasts.push(past);
+        intervals.push(interval);
         thread::sleep(Duration::from_millis(1000 + random.below(4000)));
-        world.rest()?;
+        world.wait_for_standby()?;
         shares.ask(shared);
     }
-    Ok(pasts)
+    Ok(intervals)
 }
 
 impl Written {
@@ -201,10 +205,9 @@ impl Written {
     }
 }
 
-/// Prints the faults and the work done. Returns the number of acknowledged writes.
-fn print_summary(pasts: &[Past], written: &BTreeMap<&str, Written>, shares: &Shares) -> u64 {
+fn print_summary(intervals: &[FaultInterval], written: &BTreeMap<&str, Written>, shares: &Shares) -> u64 {
     let faults = Fault::ALL.iter().filter_map(|fault| {
-        let count = pasts.iter().filter(|past| past.fault == *fault).count();
+        let count = intervals.iter().filter(|interval| interval.fault == *fault).count();
         (count > 0).then(|| format!("{count} {}", fault.name()))
     });
     println!("    {}", faults.collect::<Vec<_>>().join(", "));
@@ -224,7 +227,6 @@ fn print_summary(pasts: &[Past], written: &BTreeMap<&str, Written>, shares: &Sha
     acknowledged
 }
 
-/// Prints waiting times of clients, and the numbers of changes that followers received.
 fn print_times(shared: &Shared, followers: &[Follower<'_>], longest_wait_ms: u64) {
     let timings = shared.timings();
     let mut took: Vec<u64> = timings.iter().filter(|timing| timing.status != 0).map(|timing| timing.took_ms).collect();

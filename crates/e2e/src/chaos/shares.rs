@@ -1,5 +1,5 @@
-//! [`Shares`]: counts commits of nodes that shared a statement with commits to other databases. A node that starts counts from
-//! zero, and the counts of a killed node since the last poll are lost.
+//! [`Shares`]: counts commits of nodes that shared a statement with commits to other databases. A node that starts
+//! counts from zero, and the counts of a killed node since the last poll are lost.
 
 use super::client::{Answer, Client, Shared};
 
@@ -7,7 +7,6 @@ const COUNT: &str = "settee_engine_commits_shared_total";
 
 #[derive(Debug)]
 pub(super) struct Shares {
-    /// The last count of each node.
     last: Vec<u64>,
     pub(super) total: u64,
 }
@@ -17,12 +16,11 @@ impl Shares {
         Self { last: vec![0; nodes], total: 0 }
     }
 
-    /// Polls all nodes. A node that does not answer is skipped.
     pub(super) fn ask(&mut self, shared: &Shared) {
         let mut client = Client::new(shared, 0);
         for node in 0..self.last.len() {
             let answer = client.ask(node, "GET /_node/_local/_prometheus", b"");
-            let Answer::Said(200, text) = answer else { continue };
+            let Answer::Response(200, text) = answer else { continue };
             let Some(count) = count(&text) else {
                 shared.violation(format!("node {node} does not count {COUNT}"));
                 continue;

@@ -19,21 +19,18 @@ pub(super) enum Fault {
     KillNode,
     /// A node is stopped in order and restarted.
     StopNode,
-    /// The primary is killed with all its processes and restarted.
     KillPrimary,
     KillStandby,
     /// The primary is killed, the standby is promoted, and the former primary becomes the standby.
     Promote,
-    /// All connections between the nodes and the primary are cut.
     Cut,
-    /// The network between them is slow for a while.
+    /// The network between the nodes and the primary is slow for a while.
     Delay,
     /// The network between a node and the primary drops everything for a while. Then it delivers the held data, or it
     /// has lost its connections.
-    Silence,
+    Unresponsive,
 }
 
-/// Faults with their relative frequencies.
 const LONG: &[(Fault, u64)] = &[
     (Fault::KillNode, 34),
     (Fault::StopNode, 8),
@@ -42,35 +39,32 @@ const LONG: &[(Fault, u64)] = &[
     (Fault::Promote, 10),
     (Fault::Cut, 14),
     (Fault::Delay, 10),
-    (Fault::Silence, 14),
+    (Fault::Unresponsive, 14),
 ];
 
-/// The same without a standby.
 const SHORT: &[(Fault, u64)] = &[
     (Fault::KillNode, 50),
     (Fault::StopNode, 10),
     (Fault::KillPrimary, 10),
     (Fault::Cut, 10),
     (Fault::Delay, 5),
-    (Fault::Silence, 15),
+    (Fault::Unresponsive, 15),
 ];
 
-/// A fault, from its start until recovery.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Past {
+pub(super) struct FaultInterval {
     pub(super) fault: Fault,
-    /// The affected node, if any.
     pub(super) node: usize,
     pub(super) begun_ms: u64,
     pub(super) ended_ms: u64,
 }
 
-impl Past {
-    /// True if requests to this node may wait longer because of the fault. A node that has just been restarted may
-    /// still be busy with its start.
-    pub(super) fn excuses(&self, node: usize) -> bool {
+impl FaultInterval {
+    /// Returns true if requests to this node may wait longer because of the fault. A node that has just been restarted
+    /// may still be busy with its start.
+    pub(super) fn covers(&self, node: usize) -> bool {
         match self.fault {
-            Fault::Silence => false,
+            Fault::Unresponsive => false,
             Fault::KillNode | Fault::StopNode => self.node == node,
             Fault::KillPrimary | Fault::KillStandby | Fault::Promote | Fault::Cut | Fault::Delay => true,
         }
@@ -86,7 +80,7 @@ impl Fault {
         Self::Promote,
         Self::Cut,
         Self::Delay,
-        Self::Silence,
+        Self::Unresponsive,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -98,7 +92,7 @@ impl Fault {
             Self::Promote => "standbys promoted",
             Self::Cut => "networks cut",
             Self::Delay => "networks slow",
-            Self::Silence => "networks silent",
+            Self::Unresponsive => "networks silent",
         }
     }
 
@@ -118,7 +112,7 @@ pub(super) struct World {
     pub(super) nodes: Nodes,
     primary: Instance,
     standby: Option<Instance>,
-    /// For each node, the links to the first and to the second instance, whichever is the primary.
+    /// For each node, the links to the first and to the second instance; either may be the primary.
     links: Vec<Vec<Link>>,
 }
 
@@ -148,8 +142,7 @@ impl World {
         self.nodes.servers.iter().map(|server| Ok(split(&server.url())?.0)).collect()
     }
 
-    /// Causes a fault and repairs it.
-    pub(super) fn suffer(&mut self, fault: Fault, random: &mut Random, shared: &Shared) -> Result<Past> {
+    pub(super) fn inject(&mut self, fault: Fault, random: &mut Random, shared: &Shared) -> Result<FaultInterval> {
         let begun_ms = shared.now_ms();
         let node = random.below(NODES as u64) as usize;
         let pause = Duration::from_millis(200 + random.below(2500));
@@ -187,26 +180,26 @@ impl World {
                 thread::sleep(pause);
                 self.delay(0);
             }
-            Fault::Silence => {
-                let end = if random.below(2) == 0 { Link::speak } else { Link::speak_to_new };
-                self.links[node].iter().for_each(Link::fall_silent);
+            Fault::Unresponsive => {
+                let end = if random.below(2) == 0 { Link::restore } else { Link::restore_without_connections };
+                self.links[node].iter().for_each(Link::make_unresponsive);
                 thread::sleep(2 * pause);
                 self.links[node].iter().for_each(end);
             }
         }
-        Ok(Past { fault, node, begun_ms, ended_ms: shared.now_ms() })
+        Ok(FaultInterval { fault, node, begun_ms, ended_ms: shared.now_ms() })
     }
 
     fn delay(&self, delay_ms: u64) {
         self.links.iter().flatten().for_each(|link| link.delay(Duration::from_millis(delay_ms)));
     }
 
-    /// Waits until the standby, if there is one, has caught up: until then nothing is acknowledged.
+    /// Waits until the standby, if any, has caught up: until then nothing is acknowledged.
     fn follow(&self) -> Result<()> {
         self.standby.as_ref().map_or(Ok(()), |_| self.primary.be_synchronous())
     }
 
-    /// Promotes the standby. The primary is killed before, so that it acknowledges nothing more.
+    /// The primary is killed first, so that it acknowledges nothing more.
     fn promote(&mut self) -> Result<()> {
         let standby = self.standby.as_mut().context("there is no standby")?;
         self.primary.be_synchronous()?;
@@ -217,7 +210,7 @@ impl World {
         self.primary.be_synchronous()
     }
 
-    pub(super) fn rest(&mut self) -> Result<()> {
+    pub(super) fn wait_for_standby(&mut self) -> Result<()> {
         for server in &mut self.nodes.servers {
             if server.has_ended()? {
                 crate::process::show_tail(server.log());
@@ -232,7 +225,6 @@ impl World {
     }
 }
 
-/// The URL of the store through these links.
 fn url(links: &[Link]) -> String {
     let hosts: Vec<String> = links.iter().map(|link| format!("127.0.0.1:{}", link.port())).collect();
     format!("postgres://settee@{}/postgres?sslmode=disable", hosts.join(","))

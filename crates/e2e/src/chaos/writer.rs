@@ -9,21 +9,19 @@ use super::client::{Answer, Client, Random, Settled, Shared};
 use crate::attack::client::base64;
 use crate::json::{member, number};
 
-/// Maximum number of revisions of a document, so that all of them stay in its history.
 const REVISIONS_MAX: usize = 500;
 
 const BULK: usize = 20;
 
 /// Interval of writes in step, and the time until these writers switch to the next node.
-const BEAT_MS: u64 = 20;
-const STAY_MS: u64 = 10_000;
+const STEP_INTERVAL_MS: u64 = 20;
+const NODE_INTERVAL_MS: u64 = 10_000;
 
 const ATTACHMENT_BYTES: u64 = 3000;
 
 #[derive(Clone, Debug)]
 pub(super) struct Doc {
     pub(super) id: String,
-    /// All its revisions, the oldest first.
     pub(super) revs: Vec<String>,
     pub(super) is_deleted: bool,
     pub(super) number: u64,
@@ -33,13 +31,11 @@ pub(super) struct Doc {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) acknowledged: u64,
-    /// Number of writes whose effect was unknown at first.
     pub(super) unsure: u64,
     pub(super) read_elsewhere: u64,
     pub(super) read_from_view: u64,
 }
 
-/// A writer. It is the only one that writes its documents.
 pub(super) struct Writer<'a> {
     client: Client<'a>,
     pub(super) database: &'a str,
@@ -53,7 +49,6 @@ pub(super) struct Writer<'a> {
     pace: Pace,
 }
 
-/// Timing of the writes of a writer, and its choice of nodes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pace {
     /// After a random pause with this maximum in milliseconds, through any node.
@@ -108,7 +103,6 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes until the run ends.
     pub(super) fn run(mut self) -> Self {
         while !self.client.shared.is_over() {
             self.client.node = self.wait();
@@ -130,7 +124,7 @@ impl<'a> Writer<'a> {
             Pace::Free(pause_ms) => (self.random.below(pause_ms + 1), self.random.below(nodes)),
             Pace::InStep => {
                 let now_ms = self.client.shared.now_ms();
-                (BEAT_MS - now_ms % BEAT_MS, now_ms / STAY_MS)
+                (STEP_INTERVAL_MS - now_ms % STEP_INTERVAL_MS, now_ms / NODE_INTERVAL_MS)
             }
         };
         thread::sleep(Duration::from_millis(wait_ms));
@@ -177,14 +171,12 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a revision and records it once it is acknowledged. Returns false if the effect is unknown.
     fn write(&mut self, doc: &mut Doc, line: &str, number: u64, deletes: bool) -> bool {
         let body = if deletes { String::new() } else { doc.body(number) };
         let Some(settled) = self.client.settle(line, body.as_bytes()) else { return false };
         let Settled { status, text, was_unsure, node } = settled;
         let rev = match status {
             200 | 201 => member(&text, "rev").map(str::to_owned),
-            // The first attempt was applied.
             404 | 409 if was_unsure => self.found(doc, number, deletes),
             _ => None,
         };
@@ -207,7 +199,6 @@ impl<'a> Writer<'a> {
         self.counts.unsure += u64::from(was_unsure);
     }
 
-    /// The revision of a write that was applied without a response.
     fn found(&mut self, doc: &Doc, number_written: u64, deletes: bool) -> Option<String> {
         let text = self.client.get(&format!("/{}/{}?open_revs=all", self.database, doc.id))?;
         let is_it = match deletes {
@@ -257,7 +248,7 @@ impl<'a> Writer<'a> {
         let (id, last) = (&doc.id, doc.last());
         if self.random.below(10) == 0 {
             let line = format!("GET /{}/_design/main/_view/numbers?key=%22{id}%22", self.database);
-            let Answer::Said(200, text) = self.client.ask(other, &line, b"") else { return };
+            let Answer::Response(200, text) = self.client.ask(other, &line, b"") else { return };
             let wanted = (!doc.is_deleted).then_some(doc.number);
             if number(&text, "value") != wanted {
                 self.client.shared.violation(format!("{id} is {wanted:?}, and node {other} has in its view: {text}"));
@@ -267,11 +258,10 @@ impl<'a> Writer<'a> {
         }
         let answer = self.client.ask(other, &format!("GET /{}/{id}", self.database), b"");
         let (is_right, text) = match answer {
-            Answer::Said(200, text) => (!doc.is_deleted && member(&text, "_rev") == Some(last), text),
-            Answer::Said(404, text) => (doc.is_deleted, text),
-            // Not a definite response.
-            Answer::Said(500.., _) | Answer::Refused | Answer::Lost => return,
-            Answer::Said(status, text) => (false, format!("{status} {text}")),
+            Answer::Response(200, text) => (!doc.is_deleted && member(&text, "_rev") == Some(last), text),
+            Answer::Response(404, text) => (doc.is_deleted, text),
+            Answer::Response(500.., _) | Answer::Refused | Answer::Lost => return,
+            Answer::Response(status, text) => (false, format!("{status} {text}")),
         };
         self.counts.read_elsewhere += 1;
         if !is_right {

@@ -17,10 +17,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 
 /// Maximum number of pieces of [`PIECE_BYTES`] in flight in one direction of a connection.
-const UNDER_WAY: usize = 256;
+const PIECES_IN_FLIGHT: usize = 256;
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A listener that forwards to a port of this machine as long as the process lives.
 pub(crate) struct Link {
     port: u16,
     state: Arc<State>,
@@ -31,8 +30,8 @@ struct State {
     delay_us: AtomicU64,
     connections: Mutex<HashMap<u64, Connection>>,
     made: AtomicU64,
-    silence: Mutex<Silence>,
-    spoken: Condvar,
+    outage: Mutex<Outage>,
+    restored: Condvar,
 }
 
 struct Connection {
@@ -41,10 +40,9 @@ struct Connection {
 }
 
 #[derive(Default)]
-struct Silence {
-    is_silent: bool,
-    /// Number of times that connections were lost.
-    forgotten: u64,
+struct Outage {
+    is_unresponsive: bool,
+    dropped_generation: u64,
 }
 
 impl Link {
@@ -55,7 +53,6 @@ impl Link {
         let shared = Arc::clone(&state);
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                // If the target refuses, the client's connection is closed.
                 let target = SocketAddr::from(([127, 0, 0, 1], target));
                 if let Ok(server) = TcpStream::connect_timeout(&target, Duration::from_secs(1)) {
                     shared.join(client, server);
@@ -69,38 +66,35 @@ impl Link {
         self.port
     }
 
-    /// Closes all connections, including those with data in flight. New ones are accepted.
+    /// Also closes connections with data in flight. New ones are accepted.
     pub(crate) fn cut(&self) {
         for (_, Connection { client, server }) in lock(&self.state.connections).drain() {
             let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
         }
     }
 
-    /// Makes the link unresponsive: it accepts everything and forwards nothing.
-    pub(crate) fn fall_silent(&self) {
-        lock(&self.state.silence).is_silent = true;
+    pub(crate) fn make_unresponsive(&self) {
+        lock(&self.state.outage).is_unresponsive = true;
     }
 
-    /// Ends the unresponsive state and forwards the held data.
-    pub(crate) fn speak(&self) {
-        lock(&self.state.silence).is_silent = false;
-        self.state.spoken.notify_all();
+    pub(crate) fn restore(&self) {
+        lock(&self.state.outage).is_unresponsive = false;
+        self.state.restored.notify_all();
     }
 
     /// Ends the unresponsive state for new connections only. The target observes the end of the others, and their
     /// clients never get a response.
-    pub(crate) fn speak_to_new(&self) {
-        let mut silence = lock(&self.state.silence);
-        silence.is_silent = false;
-        silence.forgotten += 1;
+    pub(crate) fn restore_without_connections(&self) {
+        let mut outage = lock(&self.state.outage);
+        outage.is_unresponsive = false;
+        outage.dropped_generation += 1;
         for (_, Connection { server, .. }) in lock(&self.state.connections).drain() {
             let _ = server.shutdown(Shutdown::Both);
         }
-        drop(silence);
-        self.state.spoken.notify_all();
+        drop(outage);
+        self.state.restored.notify_all();
     }
 
-    /// Sets the delay of each piece in either direction.
     pub(crate) fn delay(&self, delay: Duration) {
         self.state.delay_us.store(u64::try_from(delay.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -114,30 +108,29 @@ impl State {
         let (Ok(from_client), Ok(to_server)) = (client.try_clone(), server.try_clone()) else { return };
         let (Ok(kept_client), Ok(kept_server)) = (client.try_clone(), server.try_clone()) else { return };
         let number = self.made.fetch_add(1, Ordering::Relaxed);
-        let forgotten = {
+        let dropped_generation = {
             // Locked, so that the unresponsive state does not end concurrently.
-            let silence = lock(&self.silence);
+            let outage = lock(&self.outage);
             lock(&self.connections).insert(number, Connection { client: kept_client, server: kept_server });
-            silence.forgotten
+            outage.dropped_generation
         };
         for (from, to) in [(from_client, to_server), (server, client)] {
             let state = Arc::clone(self);
             thread::spawn(move || {
-                state.copy(from, to, forgotten);
+                state.copy(from, to, dropped_generation);
                 lock(&state.connections).remove(&number);
             });
         }
     }
 
-    /// Forwards data of a connection that was opened when the number of losses was `forgotten`.
-    fn copy(&self, mut from: TcpStream, to: TcpStream, forgotten: u64) {
-        let (sender, pieces) = mpsc::sync_channel(UNDER_WAY);
+    fn copy(&self, mut from: TcpStream, to: TcpStream, dropped_generation: u64) {
+        let (sender, pieces) = mpsc::sync_channel(PIECES_IN_FLIGHT);
         let Ok(end) = to.try_clone() else { return };
-        thread::spawn(move || hand_over(&pieces, to));
+        thread::spawn(move || deliver(&pieces, to));
         let mut buffer = vec![0; PIECE_BYTES];
         loop {
             let count = from.read(&mut buffer).unwrap_or(0);
-            if !self.passes(forgotten) {
+            if !self.passes(dropped_generation) {
                 // A client that still sends is not notified that the connection is lost.
                 while matches!(from.read(&mut buffer), Ok(1..)) {}
                 return;
@@ -147,15 +140,14 @@ impl State {
                 break;
             }
         }
-        // The end of one side closes the other.
         let _ = (from.shutdown(Shutdown::Both), end.shutdown(Shutdown::Both));
     }
 
     /// Waits until the link responds. Returns false if the connection is lost.
-    fn passes(&self, forgotten: u64) -> bool {
-        let silence = lock(&self.silence);
-        let silence = self.spoken.wait_while(silence, |silence| silence.is_silent);
-        silence.unwrap_or_else(PoisonError::into_inner).forgotten == forgotten
+    fn passes(&self, dropped_generation: u64) -> bool {
+        let outage = lock(&self.outage);
+        let outage = self.restored.wait_while(outage, |outage| outage.is_unresponsive);
+        outage.unwrap_or_else(PoisonError::into_inner).dropped_generation == dropped_generation
     }
 }
 
@@ -163,8 +155,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes each piece when its delay has passed.
-fn hand_over(pieces: &mpsc::Receiver<(Instant, Vec<u8>)>, mut to: TcpStream) {
+fn deliver(pieces: &mpsc::Receiver<(Instant, Vec<u8>)>, mut to: TcpStream) {
     for (due, piece) in pieces {
         let wait = due.saturating_duration_since(Instant::now());
         if !wait.is_zero() {
@@ -199,7 +190,8 @@ mod tests {
         TcpStream::connect(("127.0.0.1", link.port())).unwrap()
     }
 
-    /// Data that arrives within a short time; empty if the link is unresponsive; `None` at the end of the connection.
+    /// Returns data that arrives within a short time; empty if the link is unresponsive; `None` at the end of the
+    /// connection.
     fn within_a_moment(client: &mut TcpStream) -> Option<Vec<u8>> {
         client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let mut buffer = [0; 10];
@@ -244,20 +236,19 @@ mod tests {
             client.write_all(b"a").unwrap();
             echoed(client, b"a");
         }
-        link.fall_silent();
+        link.make_unresponsive();
         let mut new = client(&link);
         for client in [&mut old, &mut new] {
             client.write_all(b"bc").unwrap();
             assert_eq!(within_a_moment(client), Some(Vec::new()));
         }
-        link.speak();
+        link.restore();
         for client in [&mut old, &mut new] {
             echoed(client, b"bc");
         }
-        // Existing connections are lost, later ones are not.
-        link.fall_silent();
+        link.make_unresponsive();
         old.write_all(b"d").unwrap();
-        link.speak_to_new();
+        link.restore_without_connections();
         let mut later = client(&link);
         later.write_all(b"e").unwrap();
         echoed(&mut later, b"e");
@@ -280,7 +271,6 @@ mod tests {
         assert_eq!(&answer, b"0123456789");
         let took = begun.elapsed();
         assert!(took >= Duration::from_millis(40), "both ways: {took:?}");
-        // Ten one-byte responses in sequence would take 200 ms more.
         assert!(took < Duration::from_millis(200), "together: {took:?}");
         link.cut();
         assert_eq!(client.read(&mut answer).unwrap_or(0), 0);

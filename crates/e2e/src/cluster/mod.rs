@@ -1,9 +1,9 @@
 //! Several servers on one PostgreSQL behind a proxy: as an example for manual use ([`command`]), and for tests
 //! ([`Nodes`]).
 
-mod front;
 mod link;
 pub(crate) mod postgres;
+mod tcp_proxy;
 
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-pub(crate) use front::Front;
 pub(crate) use link::Link;
+pub(crate) use tcp_proxy::TcpProxy;
 
 use crate::attack::client::split;
 use crate::build;
@@ -22,8 +22,8 @@ use crate::scratch::{MISSING, Scratch};
 use crate::server::{Access, Server, free_port};
 use crate::workspace::Workspace;
 
-/// A script that stops the server and removes its data when its input is closed for any reason.
-const KEEPER: &str = r#"data="$1"; shift
+/// Stops the server and removes its data when the input of the script is closed for any reason.
+const CLEANUP_SCRIPT: &str = r#"data="$1"; shift
 "$@" </dev/null & server=$!
 cat >/dev/null
 kill -TERM $server 2>/dev/null; wait $server; rm -rf "$data""#;
@@ -51,7 +51,6 @@ impl Options {
     }
 }
 
-/// Settings that differ between the nodes on a store.
 fn settings(storage: &str, number: usize, port: u16) -> [String; 3] {
     [
         format!("storage/url={storage}"),
@@ -62,11 +61,10 @@ fn settings(storage: &str, number: usize, port: u16) -> [String; 3] {
 
 pub(crate) struct Nodes {
     pub(crate) servers: Vec<Server>,
-    pub(crate) front: Front,
+    pub(crate) tcp_proxy: TcpProxy,
 }
 
 impl Nodes {
-    /// Starts a node for each URL of the store, one after the other, and a proxy.
     pub(crate) fn start(workspace: &Workspace, purpose: &str, storages: &[String], further: &[&str]) -> Result<Self> {
         let mut servers = Vec::new();
         for (number, storage) in (1..).zip(storages) {
@@ -77,16 +75,15 @@ impl Nodes {
             servers.push(Server::start_at(workspace, &purpose, Access::Admin, port, &settings)?);
         }
         let addresses: Result<Vec<SocketAddr>> = servers.iter().map(|server| Ok(split(&server.url())?.0)).collect();
-        Ok(Self { servers, front: Front::start(0, addresses?)? })
+        Ok(Self { servers, tcp_proxy: TcpProxy::start(0, addresses?)? })
     }
 
     /// URL of the proxy, with the administrator's name and password.
     pub(crate) fn url(&self) -> String {
-        format!("http://admin:pw@{}", self.front.address())
+        format!("http://admin:pw@{}", self.tcp_proxy.address())
     }
 }
 
-/// Builds the server and runs a cluster until it is interrupted.
 pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<bool> {
     ensure!(Scratch::is_there(), "{MISSING}");
     if !build::build(workspace)?.holds() {
@@ -104,14 +101,13 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<bool> 
         println!("node {number} listens at http://{address}/");
         addresses.push(address);
     }
-    let front = Front::start(options.port, addresses)?;
+    let tcp_proxy = TcpProxy::start(options.port, addresses)?;
     println!(
         "a proxy in front of them listens at http://{0}/: there is no administrator, every user of this machine has all permissions\n\n  \
          curl -X PUT http://{0}/demo\n  curl http://{0}/_membership\n\n\
          Kill a node, and ask again. All data are removed in the end. Stop with Ctrl-C.",
-        front.address()
+        tcp_proxy.address()
     );
-    // All other processes end with this one.
     let mut ended = 0;
     while ended < nodes.len() {
         thread::sleep(Duration::from_millis(500));
@@ -124,13 +120,12 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<bool> 
     bail!("all nodes have ended")
 }
 
-/// Starts a node that ends with this process.
 fn keep(workspace: &Workspace, storage: &str, number: usize, port: u16) -> Result<Child> {
     let data = workspace.scratch(&format!("cluster-{number}"));
     let log = workspace.log(&format!("cluster-{number}"))?;
     let output = std::fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
     let mut command = Command::new("sh");
-    command.args(["-c", KEEPER, "sh"]).arg(&data).arg(workspace.binary());
+    command.args(["-c", CLEANUP_SCRIPT, "sh"]).arg(&data).arg(workspace.binary());
     command.args(["serve", "--bind", "127.0.0.1", "--port", &port.to_string(), "--data"]).arg(&data);
     command.args(settings(storage, number, port).iter().flat_map(|setting| ["--set", setting.as_str()]));
     command.env_remove("COUCHDB_USER").env_remove("COUCHDB_PASSWORD");
@@ -138,7 +133,6 @@ fn keep(workspace: &Workspace, storage: &str, number: usize, port: u16) -> Resul
     command.process_group(0).spawn().context("cannot start a shell")
 }
 
-/// Waits until the last node accepts connections.
 fn wait_for(address: SocketAddr, nodes: &mut [Child]) -> Result<()> {
     while std::net::TcpStream::connect(address).is_err() {
         if let Some(status) = nodes.last_mut().map(Child::try_wait).transpose().context("a node is lost")?.flatten() {

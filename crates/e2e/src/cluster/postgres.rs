@@ -18,7 +18,7 @@ use crate::server::free_port;
 const START_LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
-/// Initial settings of both a primary and a standby. Every commit is on disk before it is acknowledged.
+/// For both a primary and a standby. Every commit is on disk before it is acknowledged.
 const SETTINGS: [&str; 9] = [
     "listen_addresses=127.0.0.1",
     "max_connections=200",
@@ -31,26 +31,23 @@ const SETTINGS: [&str; 9] = [
     "synchronous_commit=on",
 ];
 
-/// A server with its directory, which is removed when this is dropped.
+/// The directory is removed when this is dropped.
 pub(crate) struct Instance {
     name: &'static str,
     directory: PathBuf,
     port: u16,
     programs: PathBuf,
-    /// The user that runs it, if not that of this process.
     user: Option<(u32, u32)>,
     child: Option<Child>,
-    /// Settings that extend or override [`SETTINGS`].
     further: &'static [&'static str],
 }
 
 impl Instance {
-    /// Creates the directory of an instance, without data.
     pub(crate) fn new(name: &'static str) -> Result<Self> {
         let programs = programs().context("there is no PostgreSQL on this machine (the Debian package postgresql)")?;
         // The path of a socket has a low length limit.
         let directory = PathBuf::from(format!("/tmp/settee-{name}-{}", std::process::id()));
-        fs::create_dir(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
+        fs::create_dir(&directory).with_context(|| format!("{} cannot be created", directory.display()))?;
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o755))?;
         let user = other_user(&directory);
         if let Some((user, group)) = user {
@@ -71,7 +68,6 @@ impl Instance {
         self.start()
     }
 
-    /// Starts it on its existing data, and waits until it accepts connections.
     pub(crate) fn start(&mut self) -> Result<()> {
         let mut command = self.program("postgres");
         command.arg("-D").arg(self.data()).arg("-k").arg(&self.directory).args(["-p", &self.port.to_string()]);
@@ -91,20 +87,18 @@ impl Instance {
         Ok(())
     }
 
-    /// Kills it with all its processes, like a power loss of its machine.
+    /// Kills all processes of the server, like a power loss of its machine.
     pub(crate) fn kill(&mut self) -> Result<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         let children = children(child.id());
         child.kill().context("it cannot be killed")?;
         for pid in children {
-            // The process may have ended already.
             let _ = Command::new("kill").args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
         }
         child.wait().context("it does not end")?;
         Ok(())
     }
 
-    /// Initializes it as a standby of `primary` and starts it.
     pub(crate) fn follow(&mut self, primary: &Self) -> Result<()> {
         ensure!(self.child.is_none(), "{} still runs", self.name);
         let _ = fs::remove_dir_all(self.data());
@@ -123,7 +117,7 @@ impl Instance {
         self.wait_until("synchronous", "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'")
     }
 
-    /// Promotes a standby to a primary without synchronous standbys.
+    /// The new primary has no synchronous standbys.
     pub(crate) fn promote(&self) -> Result<()> {
         process::output(self.program("pg_ctl").arg("-D").arg(self.data()).args(["-w", "promote"]))?;
         self.sql("ALTER SYSTEM SET synchronous_standby_names = ''")?;
@@ -168,7 +162,6 @@ impl Instance {
         &self.directory
     }
 
-    /// One of its programs, run as the same user.
     pub(crate) fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.programs.join(name));
         command.current_dir(&self.directory);
@@ -181,7 +174,6 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // Files that cannot be removed are left among the temporary files.
         let _ = self.kill();
         let _ = fs::remove_dir_all(&self.directory);
     }

@@ -14,12 +14,10 @@ const NODES: &str = "nodes";
 
 #[derive(Debug, Default)]
 pub(super) struct Expectations {
-    /// Areas in their order, each with its known failures and their reasons.
     areas: Vec<(String, BTreeMap<String, String>)>,
     inexact: BTreeMap<String, String>,
     later: BTreeMap<String, String>,
     nodes: BTreeMap<String, String>,
-    /// True if `nodes` applies.
     is_for_nodes: bool,
 }
 
@@ -50,7 +48,7 @@ impl Expectations {
 
     fn open(&mut self, name: &str) -> Result<()> {
         if self.areas.iter().any(|(area, _)| area == name) {
-            bail!("the table `{name}` is there twice");
+            bail!("the table `{name}` occurs twice");
         }
         if ![INEXACT, LATER, NODES].contains(&name) {
             self.areas.push((name.to_owned(), BTreeMap::new()));
@@ -70,12 +68,11 @@ impl Expectations {
         }
     }
 
-    /// The replayed areas, in the order of the file.
     pub(super) fn areas(&self) -> Vec<&str> {
         self.areas.iter().map(|(area, _)| area.as_str()).collect()
     }
 
-    /// The expectations if requests go to this number of nodes in rotation.
+    /// Requests go to this number of nodes in rotation.
     pub(super) fn of_nodes(self, nodes: usize) -> Self {
         Self { is_for_nodes: nodes > 1, ..self }
     }
@@ -86,22 +83,21 @@ impl Expectations {
         known.map(String::as_str)
     }
 
-    /// True if a scenario may fail because requests go to several nodes.
+    /// Returns true if a scenario may fail because requests go to several nodes.
     pub(super) fn is_of_nodes(&self, scenario: &str) -> bool {
         self.is_for_nodes && self.nodes.contains_key(scenario)
     }
 
-    /// The reason why a scenario cannot pass with whole revision ids, if it is listed.
+    /// Returns the reason why a scenario cannot pass with whole revision ids, if it is listed.
     pub(super) fn inexact(&self, scenario: &str) -> Option<&str> {
         self.inexact.get(scenario).map(String::as_str)
     }
 
-    /// Areas that are not replayed yet, with reasons.
     pub(super) fn later(&self) -> impl Iterator<Item = (&str, &str)> {
         self.later.iter().map(|(area, reason)| (area.as_str(), reason.as_str()))
     }
 
-    /// Inconsistencies between the file and the recorded scenarios (area and name).
+    /// Describes inconsistencies between the file and the recorded scenarios (area and name).
     pub(super) fn problems(&self, scenarios: &BTreeSet<(String, String)>) -> Vec<String> {
         let mut problems = Vec::new();
         let recorded: BTreeSet<&str> = scenarios.iter().map(|(area, _)| area.as_str()).collect();

@@ -6,8 +6,8 @@
 //! scenarios for which that cannot hold are replayed a second time without. `conformance/replay.py` performs the
 //! comparison.
 
+mod evaluation;
 mod expectations;
-mod judge;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
+use evaluation::{ScenarioResult, Verdict};
 use expectations::Expectations;
-use judge::{Judged, Verdict};
 use report::{Case, Outcome};
 
 use crate::cluster::Nodes;
@@ -36,21 +36,17 @@ const WITHOUT_SEARCH: &str = "no_text_search";
 
 #[derive(Debug)]
 pub struct Options {
-    /// The areas to replay; all expected ones if empty.
     areas: Vec<String>,
     url: Option<String>,
     storage: Storage,
-    /// Number of servers on the same data, which get requests in rotation.
     nodes: usize,
     jobs: usize,
-    /// True to print lines for the list of known failures.
     draft: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Storage {
     Directory,
-    /// A PostgreSQL that is started for the run.
     Postgres,
 }
 
@@ -99,7 +95,6 @@ impl Storage {
 struct Servers {
     url: String,
     main: Vec<Server>,
-    /// A server without the older text search, for scenarios that require it to be disabled.
     plain: Server,
     /// Dropped after the servers.
     _postgres: Option<Scratch>,
@@ -132,7 +127,6 @@ impl Servers {
     }
 }
 
-/// Builds the server if it is needed, then [`run`]s.
 pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally> {
     if options.url.is_none() {
         let built = build::build(workspace)?;
@@ -143,7 +137,7 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally>
     run(workspace, options)
 }
 
-/// Replays the areas and prints a table. A known failure counts neither as passed nor as failed.
+/// A known failure counts neither as passed nor as failed.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     let folder = workspace.conformance();
     let file = workspace.root.join(EXPECTATIONS);
@@ -178,7 +172,6 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Replays the scenarios on `nodes` servers that share one PostgreSQL.
 pub fn run_on_postgres(workspace: &Workspace, nodes: usize) -> Result<Tally> {
     run(workspace, &Options { storage: Storage::Postgres, nodes, ..Options::default() })
 }
@@ -200,21 +193,21 @@ fn play(replay: &Replay, areas: &[&str], expectations: &Expectations, options: &
     println!("    {:<14} {:>7} {:>7} {:>7} {:>7}", "area", "passed", "known", "failed", "skipped");
     let mut all = Vec::new();
     for area in areas {
-        let judged = judge_area(replay, area, expectations)?;
-        let count = |wanted: fn(&Verdict) -> bool| judged.iter().filter(|one| wanted(&one.verdict)).count();
+        let results = evaluate_area(replay, area, expectations)?;
+        let count = |wanted: fn(&Verdict) -> bool| results.iter().filter(|one| wanted(&one.verdict)).count();
         println!(
             "    {area:<14} {:>7} {:>7} {:>7} {:>7}",
             count(|verdict| matches!(verdict, Verdict::Passed)),
             count(|verdict| matches!(verdict, Verdict::Known)),
-            count(Verdict::is_surprise),
+            count(Verdict::is_unexpected),
             count(|verdict| matches!(verdict, Verdict::Skipped)),
         );
-        all.extend(judged);
+        all.extend(results);
     }
     let mut tally = Tally::default();
     for one in &all {
-        if let Some(surprise) = one.surprise() {
-            println!("    {surprise}");
+        if let Some(unexpected) = one.unexpected() {
+            println!("    {unexpected}");
         }
         match one.verdict {
             Verdict::Passed => tally += Tally::one(true),
@@ -223,25 +216,25 @@ fn play(replay: &Replay, areas: &[&str], expectations: &Expectations, options: &
         }
     }
     if options.draft {
-        println!("{}", judge::draft(&all));
+        println!("{}", evaluation::draft(&all));
     }
     Ok(tally)
 }
 
 /// Replays an area with whole revision ids, then the inexact scenarios without.
-fn judge_area(replay: &Replay, area: &str, expectations: &Expectations) -> Result<Vec<Judged>> {
+fn evaluate_area(replay: &Replay, area: &str, expectations: &Expectations) -> Result<Vec<ScenarioResult>> {
     let mut exact = replay.play(area, &[], true)?;
     replay.play_without_search(area, &mut exact)?;
-    let mut judged = judge::exact(&exact, expectations);
+    let mut results = evaluation::exact(&exact, expectations);
     let inexact: Vec<&str> =
         exact.iter().map(|case| case.name.as_str()).filter(|name| expectations.inexact(name).is_some()).collect();
     if !inexact.is_empty() {
-        judged.extend(judge::plain(&replay.play(area, &inexact, false)?, expectations));
+        results.extend(evaluation::plain(&replay.play(area, &inexact, false)?, expectations));
     }
-    Ok(judged)
+    Ok(results)
 }
 
-/// Stops the server, which must end in time and without being killed. Prints its log after an error.
+/// The server must end in time and without being killed. Prints its log after an error.
 fn stop(server: &mut Server, held: bool) -> Tally {
     let stopped = server.stop();
     if let Err(error) = &stopped {
@@ -257,19 +250,16 @@ fn stop(server: &mut Server, held: bool) -> Tally {
 struct Replay {
     folder: PathBuf,
     url: String,
-    /// A server without the older text search.
     plain_url: Option<String>,
     jobs: usize,
     report: PathBuf,
 }
 
 impl Replay {
-    /// Replays the scenarios of an area, or only the named ones.
     fn play(&self, area: &str, names: &[&str], exact: bool) -> Result<Vec<Case>> {
         self.play_at(&self.url, &["--without", WITHOUT_SEARCH], area, names, exact)
     }
 
-    /// Replays the skipped cases that require a server without the older text search, if one is running.
     fn play_without_search(&self, area: &str, cases: &mut [Case]) -> Result<()> {
         let is_left = |case: &Case| matches!(&case.outcome, Outcome::Skipped(need) if need.contains(WITHOUT_SEARCH));
         let names: Vec<String> = cases.iter().filter(|case| is_left(case)).map(|case| case.name.clone()).collect();
@@ -315,7 +305,6 @@ fn replay_command(folder: &Path) -> Command {
     command
 }
 
-/// Area and name of every recorded scenario.
 fn list(folder: &Path) -> Result<BTreeSet<(String, String)>> {
     let output = replay_command(folder).arg("--list").output().context("cannot start python3")?;
     if !output.status.success() {

@@ -23,17 +23,16 @@ pub(super) fn parse(xml: &str) -> Result<Vec<Case>> {
     xml.split("<testcase ").skip(1).map(case).collect()
 }
 
-/// Parses one case; `text` starts with the attributes of its element.
 fn case(text: &str) -> Result<Case> {
     // The writer escapes `>` in attributes, so the first one ends the start tag.
-    let (head, rest) = text.split_once('>').context("the report breaks off")?;
+    let (head, rest) = text.split_once('>').context("the report is incomplete")?;
     let area = attribute(head, "classname").context("a case without its area")?;
     let name = attribute(head, "name").context("a case without its name")?;
     if head.ends_with('/') {
         return Ok(Case { area, name, outcome: Outcome::Passed });
     }
-    let (body, _) = rest.split_once("</testcase>").context("the report breaks off")?;
-    let (inner, text) = body.split_once('>').context("the report breaks off")?;
+    let (body, _) = rest.split_once("</testcase>").context("the report is incomplete")?;
+    let (inner, text) = body.split_once('>').context("the report is incomplete")?;
     let outcome = if inner.starts_with("<skipped") {
         Outcome::Skipped(attribute(inner, "message").unwrap_or_default())
     } else {
@@ -53,7 +52,6 @@ fn unescape(text: &str) -> String {
     entities.iter().fold(text.to_owned(), |text, (entity, character)| text.replace(entity, character))
 }
 
-/// Area and name of each line of `replay.py --list`.
 pub(super) fn parse_list(text: &str) -> BTreeSet<(String, String)> {
     text.lines()
         .filter_map(|line| {

@@ -21,22 +21,21 @@ fn expectations(text: &str) -> Expectations {
     Expectations::parse(text).expect("the sample is right")
 }
 
-/// Evaluates the sample report. Expects one `name: verdict` per scenario.
 #[track_caller]
-fn check_judged(text: &str, expected: &[&str]) {
+fn check_results(text: &str, expected: &[&str]) {
     let cases = parse(REPORT).expect("the sample is right");
-    let show = |judged: &Judged| {
-        let verdict = match &judged.verdict {
+    let show = |results: &ScenarioResult| {
+        let verdict = match &results.verdict {
             Verdict::Passed => "passed",
             Verdict::Known => "known",
             Verdict::Failed(_) => "failed",
             Verdict::UnexpectedPass(_) => "unexpected pass",
             Verdict::Skipped => "skipped",
         };
-        format!("{}: {verdict}", judged.name.trim_start_matches("server-"))
+        format!("{}: {verdict}", results.name.trim_start_matches("server-"))
     };
-    let judged: Vec<String> = judge::exact(&cases, &expectations(text)).iter().map(show).collect();
-    assert_eq!(judged, expected, "{text}");
+    let results: Vec<String> = evaluation::exact(&cases, &expectations(text)).iter().map(show).collect();
+    assert_eq!(results, expected, "{text}");
 }
 
 #[test]
@@ -62,12 +61,12 @@ fn a_report_that_breaks_off_is_an_error() {
 
 #[test]
 fn scenarios_are_judged() {
-    check_judged("[server]", &["db-updates: failed", "up: passed", "uuids: failed", "utils: skipped"]);
-    check_judged(
+    check_results("[server]", &["db-updates: failed", "up: passed", "uuids: failed", "utils: skipped"]);
+    check_results(
         "[server]\nserver-db-updates = \"later\"\nserver-up = \"odd\"\nserver-utils = \"odd\"",
         &["db-updates: known", "up: unexpected pass", "uuids: failed", "utils: skipped"],
     );
-    check_judged(
+    check_results(
         "[server]\n[inexact]\nserver-uuids = \"random\"\nserver-up = \"random\"",
         &["db-updates: failed", "up: unexpected pass", "utils: skipped"],
     );
@@ -76,16 +75,16 @@ fn scenarios_are_judged() {
 #[test]
 fn inexact_scenarios_are_judged_without_whole_revisions() {
     let cases = parse(REPORT).expect("the sample is right");
-    let judged = judge::plain(&cases[1..3], &expectations("[server]\n[inexact]\nserver-up = \"random\""));
-    assert_eq!(judged[0].verdict, Verdict::Passed);
-    assert!(judged[1].verdict.is_surprise());
+    let results = evaluation::plain(&cases[1..3], &expectations("[server]\n[inexact]\nserver-up = \"random\""));
+    assert_eq!(results[0].verdict, Verdict::Passed);
+    assert!(results[1].verdict.is_unexpected());
 }
 
 #[test]
 fn unexpected_results_are_reported() {
     let cases = parse(REPORT).expect("the sample is right");
-    let judged = judge::exact(&cases, &expectations("[server]\nserver-up = \"odd\""));
-    let reply: Vec<String> = judged.iter().filter_map(Judged::surprise).collect();
+    let results = evaluation::exact(&cases, &expectations("[server]\nserver-up = \"odd\""));
+    let reply: Vec<String> = results.iter().filter_map(ScenarioResult::unexpected).collect();
     assert_eq!(reply.len(), 3);
     assert!(reply[0].starts_with("FAILED server/server-db-updates\n      step 1\n        > GET"), "{}", reply[0]);
     assert!(reply[1].starts_with("PASSED server/server-up although"), "{}", reply[1]);
@@ -94,12 +93,12 @@ fn unexpected_results_are_reported() {
 #[test]
 fn a_draft_can_be_pasted_into_the_list() {
     let cases = parse(REPORT).expect("the sample is right");
-    let draft = judge::draft(&judge::exact(&cases, &expectations("[server]")));
+    let draft = evaluation::draft(&evaluation::exact(&cases, &expectations("[server]")));
     let lines: Vec<&str> = draft.lines().collect();
     assert_eq!(lines[0], "[server]");
     assert!(lines[1].starts_with("server-db-updates = \"WHY? status: expected 200, got 404: {'error'"), "{draft}");
     assert_eq!(lines[2], "server-uuids = \"WHY? stopped: no answer to step 1\"");
-    check_judged(&draft, &["db-updates: known", "up: passed", "uuids: known", "utils: skipped"]);
+    check_results(&draft, &["db-updates: known", "up: passed", "uuids: known", "utils: skipped"]);
 }
 
 #[test]

@@ -17,13 +17,11 @@ pub(super) const BUCKET: &str = "backups";
 pub(super) const ID: &str = "settee-id";
 pub(super) const SECRET: &str = "settee-secret-of-tests";
 
-/// The version that is installed if none is found.
 const MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
 
 const START_LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 
-/// A running server. It is killed and its data is removed when this is dropped.
 pub(super) struct Gateway {
     child: Child,
     port: u16,
@@ -34,7 +32,7 @@ impl Gateway {
     pub(super) fn start(workspace: &Workspace) -> Result<Self> {
         let program = program(workspace)?;
         let root = workspace.scratch("s3-bucket");
-        fs::create_dir_all(root.join(BUCKET)).context("the bucket cannot be made")?;
+        fs::create_dir_all(root.join(BUCKET)).context("the bucket cannot be created")?;
         let log = workspace.log("s3-gateway")?;
         let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let port = free_port()?;
@@ -66,7 +64,6 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // Both fail if there is nothing left to do.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.root);
@@ -85,7 +82,7 @@ fn count(folder: &Path) -> (u64, u64) {
     })
 }
 
-/// The program: on the path, installed by an earlier run, or installed now.
+/// The program is on the path, was installed by an earlier run, or is installed now.
 fn program(workspace: &Workspace) -> Result<PathBuf> {
     if process::exists("versitygw") {
         return Ok("versitygw".into());

@@ -1,5 +1,5 @@
 //! [`Writer`]: creates, changes and deletes documents one after the other, and records the time of each
-//! acknowledgement. The expected contents of the database at any time follow from that.
+//! acknowledgement, from which the expected contents of the database at any time follow.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,16 +12,14 @@ use crate::json::member;
 
 pub(super) const DATABASE: &str = "orders";
 
-/// A write: its start and its acknowledgement in microseconds of the Unix epoch, and the resulting revision.
+/// Start and acknowledgement in microseconds of the Unix epoch, and the resulting revision.
 struct Write {
     begun_us: u64,
     acknowledged_us: u64,
     id: String,
-    /// `None` if the document was deleted.
     rev: Option<String>,
 }
 
-/// The documents of a writer: ids and revisions.
 pub(super) type State = BTreeMap<String, String>;
 
 #[derive(Default)]
@@ -35,7 +33,6 @@ pub(super) fn now_us() -> u64 {
 }
 
 impl Writer {
-    /// Writes until the run ends.
     pub(super) fn run(url: &str, name: usize, over: &AtomicBool) -> Result<Self> {
         let (address, authorization) = split(url)?;
         let mut connection = Connection::open(address).context("the server does not listen")?;
@@ -44,7 +41,6 @@ impl Writer {
             if over.load(Ordering::Relaxed) {
                 break;
             }
-            // Of five writes three create documents, one changes one, and one deletes one.
             let (line, body, id, deletes) = match (number % 5, last.take()) {
                 (1, Some((id, rev))) => {
                     let body = format!("{{\"_rev\":\"{rev}\",\"number\":{number},\"changed\":true}}");
@@ -74,14 +70,13 @@ impl Writer {
         self.writes.len()
     }
 
-    /// Number of writes acknowledged before a time, and number of writes started by then: one more if one was in
-    /// flight.
+    /// Returns the number of writes acknowledged before a time, and the number of writes started by then: one more if
+    /// one was in flight.
     pub(super) fn before(&self, time_us: u64) -> (usize, usize) {
         let acknowledged = self.writes.partition_point(|write| write.acknowledged_us < time_us);
         (acknowledged, self.writes.partition_point(|write| write.begun_us <= time_us))
     }
 
-    /// The documents after this number of writes.
     pub(super) fn state(&self, writes: usize) -> State {
         let mut state = State::new();
         for Write { id, rev, .. } in &self.writes[..writes] {
@@ -94,7 +89,6 @@ impl Writer {
     }
 }
 
-/// All documents of a database, by writer.
 pub(super) fn documents(url: &str, database: &str) -> Result<BTreeMap<usize, State>> {
     let (address, authorization) = split(url)?;
     let mut connection = Connection::open(address).context("the server does not listen")?;

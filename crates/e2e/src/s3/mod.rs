@@ -27,7 +27,7 @@ const WRITERS: usize = 4;
 
 const MOMENTS: usize = 10;
 
-/// Time limit until the last write is in the bucket.
+/// The last write must be in the bucket within this time.
 const SHIP_LIMIT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, PartialEq, Eq)]
@@ -69,7 +69,6 @@ fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     run
 }
 
-/// Arguments of commands for access to the bucket.
 struct Bucket<'a> {
     workspace: &'a Workspace,
     gateway: &'a Gateway,
@@ -101,8 +100,8 @@ impl Bucket<'_> {
         Ok(tally)
     }
 
-    /// Writes to a server that is killed at the end and whose data is removed. Returns the writes, and the time range
-    /// that can be restored.
+    /// The server is killed at the end and its data is removed. Returns the writes, and the time range that can be
+    /// restored.
     fn load(&self, options: &Options) -> Result<(Vec<Writer>, u64, u64)> {
         let settings = [
             format!("backup/url={}", Self::url()),
@@ -117,7 +116,7 @@ impl Bucket<'_> {
         let server = Server::start_with(self.workspace, "s3", Access::Admin, &settings)?;
         let (address, authorization) = split(&server.url())?;
         let (status, _) = Connection::open(address)?.ask(&format!("PUT /{DATABASE}"), &authorization, b"")?;
-        ensure!(status == 201, "the database cannot be made: {status}");
+        ensure!(status == 201, "the database cannot be created: {status}");
         let (over, begun_us) = (AtomicBool::new(false), now_us());
         let writers = thread::scope(|scope| {
             let url = server.url();
@@ -133,12 +132,10 @@ impl Bucket<'_> {
         })?;
         let ended_us = now_us();
         self.wait_for_log(ended_us)?;
-        // Dropping kills the server without a shutdown.
         drop(server);
         Ok((writers, begun_us, ended_us))
     }
 
-    /// Waits until the log in the bucket covers a time.
     fn wait_for_log(&self, time_us: u64) -> Result<()> {
         let begun = Instant::now();
         let moment = format!("{}.{:06}", time_us / 1_000_000, time_us % 1_000_000);
@@ -160,7 +157,6 @@ impl Bucket<'_> {
         command
     }
 
-    /// Restores the server to the start of a second.
     fn try_moment(&self, writers: &[Writer], second: u64, place: usize) -> Result<bool> {
         let purpose = format!("s3-restored-{place}");
         let data = self.workspace.scratch(&purpose);
@@ -176,10 +172,9 @@ impl Bucket<'_> {
         let mut server = Server::start(self.workspace, &purpose, Access::Admin)?;
         let found = documents(&server.url(), DATABASE)?;
         server.stop()?;
-        Ok(judge(writers, second, &found, &format!("restored in {:.1} s", took.as_secs_f64())))
+        Ok(matches_writes(writers, second, &found, &format!("restored in {:.1} s", took.as_secs_f64())))
     }
 
-    /// Restores a single database to another server under another name.
     fn try_one_database(&self, writers: &[Writer], second: u64) -> Result<bool> {
         let server = Server::start(self.workspace, "s3-other", Access::Admin)?;
         let url = format!("{}/copy", server.url());
@@ -190,13 +185,13 @@ impl Bucket<'_> {
             println!("one database: {}", String::from_utf8_lossy(&output.stderr).trim_end());
             return Ok(false);
         }
-        Ok(judge(writers, second, &documents(&server.url(), "copy")?, "one database under another name"))
+        Ok(matches_writes(writers, second, &documents(&server.url(), "copy")?, "one database under another name"))
     }
 }
 
-/// True if the restored state has exactly the writes acknowledged before the second. One write of each writer may have
-/// been in flight: it must be present or absent as a whole.
-fn judge(writers: &[Writer], second: u64, found: &BTreeMap<usize, load::State>, label: &str) -> bool {
+/// Returns true if the restored state has exactly the writes acknowledged before the second. One write of each writer
+/// may have been in flight: it must be present or absent as a whole.
+fn matches_writes(writers: &[Writer], second: u64, found: &BTreeMap<usize, load::State>, label: &str) -> bool {
     let (mut holds, mut writes, nothing) = (true, 0, load::State::new());
     for (name, writer) in writers.iter().enumerate() {
         let (acknowledged, begun) = writer.before(second * 1_000_000);

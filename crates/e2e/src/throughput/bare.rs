@@ -12,11 +12,10 @@ use super::report::{Report, Row};
 use super::stage::Stage;
 use crate::process;
 
-/// Interval up to which a measurement without a completed transaction is repeated with twice the interval: on a slow
-/// machine, connecting takes longer than a second.
+/// A measurement without a completed transaction is repeated with twice the interval up to this one: on a slow machine,
+/// connecting takes longer than a second.
 const SECONDS_MAX: u64 = 30;
 
-/// Tables similar to those of a store.
 const TABLES: &str = "DROP TABLE IF EXISTS bare_commits, bare_documents, bare_sequence, bare_bodies, bare_catalog; \
     CREATE TABLE bare_commits (shard bigint, key bytea, value bytea, PRIMARY KEY (shard, key)); \
     CREATE TABLE bare_documents (LIKE bare_commits INCLUDING ALL); \
@@ -24,7 +23,6 @@ const TABLES: &str = "DROP TABLE IF EXISTS bare_commits, bare_documents, bare_se
     CREATE TABLE bare_bodies (LIKE bare_commits INCLUDING ALL); \
     CREATE TABLE bare_catalog (LIKE bare_commits INCLUDING ALL)";
 
-/// A row of a hundred bytes.
 const ONE: &str = "\\set id random(1, 9000000000000000000)
 INSERT INTO bare_documents VALUES (1, int8send(:id), convert_to(repeat('x', 100), 'UTF8'));
 ";
@@ -55,7 +53,6 @@ COMMIT;
 \\endpipeline
 ";
 
-/// Measures commits of 40 connections and of one.
 pub(super) fn measure(stage: &Stage<'_>, options: &Options, network: Duration, report: &mut Report) -> Result<()> {
     let length = Duration::from_secs(options.seconds);
     let cells = [
@@ -70,7 +67,6 @@ pub(super) fn measure(stage: &Stage<'_>, options: &Options, network: Duration, r
     Ok(())
 }
 
-/// Reference for single writes: 40 connections with the minimum commits of a single document.
 pub(super) fn yardstick(stage: &Stage<'_>, length: Duration, network: Duration) -> Result<f64> {
     commits(stage, length, network, (DOCUMENT, CLIENTS))
 }
@@ -96,7 +92,7 @@ fn commits(stage: &Stage<'_>, length: Duration, network: Duration, label: (&str,
     }
 }
 
-/// Returns the rate that pgbench printed. It prints none if no transaction ended within the interval.
+/// pgbench prints no rate if no transaction ended within the interval.
 fn rate(output: &str) -> Result<f64> {
     let number = output.lines().find_map(|line| line.strip_prefix("tps = ")).and_then(|rest| rest.split(' ').next());
     let rate: f64 = number.context("pgbench prints no rate")?.parse().context("the rate of pgbench is not a number")?;

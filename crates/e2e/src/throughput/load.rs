@@ -6,29 +6,24 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::crowd::Crowd;
+use super::client_pool::ClientPool;
 use super::stage::addresses;
 use crate::attack::client::Connection;
 use crate::cluster::Nodes;
 use crate::json::number;
 
-/// Number of clients that write single documents.
 pub(super) const CLIENTS: usize = 40;
 
 const LOADERS: usize = 4;
 pub(super) const BATCH: u64 = 1000;
 
-/// Number of databases of [`Spread::Many`] and [`Spread::Apart`].
 const DATABASES: usize = 8;
 
-/// Time before the measurement, in which nodes open their databases and connect to each other.
 const WARM_UP: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// One document per request.
     Single,
-    /// [`BATCH`] documents per request.
     Bulk,
 }
 
@@ -40,6 +35,8 @@ pub(super) enum Spread {
     Many,
     /// Several databases, each through one node, as behind a proxy that routes by name.
     Apart,
+    /// All into one database, through the last node, which is not the writer unless the first one was lost.
+    Last,
 }
 
 impl Kind {
@@ -56,22 +53,24 @@ impl Kind {
 }
 
 impl Spread {
-    pub(super) const ALL: [Self; 3] = [Self::One, Self::Many, Self::Apart];
+    pub(super) const ALL: [Self; 4] = [Self::One, Self::Many, Self::Apart, Self::Last];
 
     pub(super) fn name(self) -> String {
         match self {
             Self::One => "one database".to_owned(),
             Self::Many => format!("{DATABASES} databases"),
             Self::Apart => format!("{DATABASES} databases, each through one node"),
+            Self::Last => "one database, all through the last node".to_owned(),
         }
     }
 
-    /// The node and the database of a client. Clients of a node are spread over all its databases.
+    /// Returns the node and the database of a client. Clients of a node are spread over all its databases.
     fn place(self, client: usize, nodes: usize) -> (usize, usize) {
         match self {
             Self::One => (client % nodes, 0),
             Self::Many => (client % nodes, client / nodes % DATABASES),
             Self::Apart => (client % DATABASES % nodes, client % DATABASES),
+            Self::Last => (nodes - 1, 0),
         }
     }
 }
@@ -103,7 +102,7 @@ impl Measured {
     }
 }
 
-/// Runs clients for `length`, in each `turn` on new databases, and checks that every acknowledged document exists.
+/// Each `turn` uses new databases. Checks that every acknowledged document exists.
 pub(super) fn run(nodes: &Nodes, (kind, spread, turn): (Kind, Spread, u32), length: Duration) -> Result<Measured> {
     let nodes = addresses(nodes)?;
     let name = |database: usize| format!("w{}-{}-{turn}-{database}", kind as usize, spread as usize);
@@ -118,11 +117,11 @@ pub(super) fn run(nodes: &Nodes, (kind, spread, turn): (Kind, Spread, u32), leng
     });
     let (written, latencies) = match kind {
         Kind::Single => {
-            let mut crowd = Crowd::default();
+            let mut client_pool = ClientPool::default();
             for (client, (address, authorization), database) in places {
-                crowd.join(*address, authorization, database, client)?;
+                client_pool.join(*address, authorization, database, client)?;
             }
-            crowd.run(begin, end)?
+            client_pool.run(begin, end)?
         }
         Kind::Bulk => {
             let loaders = places.map(|(client, node, database)| Loader {
@@ -144,7 +143,6 @@ pub(super) fn run(nodes: &Nodes, (kind, spread, turn): (Kind, Spread, u32), leng
     Ok(Measured { documents, written, seconds: length.as_secs_f64(), latencies })
 }
 
-/// Sends a request over a new connection.
 pub(super) fn ask(address: SocketAddr, line: &str, authorization: &str, right: &[u16]) -> Result<String> {
     let (status, body) = Connection::open(address)?.ask(line, authorization, b"")?;
     let text = String::from_utf8_lossy(&body).into_owned();
@@ -159,8 +157,7 @@ struct Loader<'a> {
     database: String,
 }
 
-/// Runs each in a thread. Returns the number of acknowledged documents, and the milliseconds of the requests that ended
-/// from `begin` to `end`.
+/// Returns the number of acknowledged documents, and the milliseconds of the requests that ended from `begin` to `end`.
 fn load_all(loaders: Vec<Loader<'_>>, begin: Instant, end: Instant) -> Result<(u64, Vec<f64>)> {
     thread::scope(|scope| {
         let threads: Vec<_> = loaders.into_iter().map(|loader| scope.spawn(move || loader.run(begin, end))).collect();
@@ -192,7 +189,6 @@ impl Loader<'_> {
     }
 }
 
-/// Pseudo-random numbers (splitmix64).
 pub(super) fn mixed(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -201,7 +197,6 @@ pub(super) fn mixed(state: &mut u64) -> u64 {
     z ^ z >> 31
 }
 
-/// A document of about a hundred bytes.
 pub(super) fn document(number: u64, id: Option<u64>) -> String {
     let id = id.map(|id| format!("\"_id\":\"{id:012}\",")).unwrap_or_default();
     let (score, day) = (number % 1000, number % 28 + 1);
@@ -210,13 +205,11 @@ pub(super) fn document(number: u64, id: Option<u64>) -> String {
     )
 }
 
-/// The body of a request that writes `count` documents.
 pub(super) fn batch(first: u64, count: u64) -> String {
     let documents: Vec<String> = (first..first + count).map(|number| document(number, Some(number))).collect();
     format!("{{\"docs\":[{}]}}", documents.join(","))
 }
 
-/// Writes a batch; all documents must be acknowledged.
 pub(super) fn bulk(
     connection: &mut Connection,
     database: &str,
@@ -239,7 +232,7 @@ mod tests {
     fn clients_are_spread_over_nodes_and_databases() {
         for nodes in [1, 2, 4] {
             for (spread, databases, nodes_of_each) in
-                [(Spread::One, 1, nodes), (Spread::Many, 8, nodes), (Spread::Apart, 8, 1)]
+                [(Spread::One, 1, nodes), (Spread::Many, 8, nodes), (Spread::Apart, 8, 1), (Spread::Last, 1, 1)]
             {
                 let mut places: Vec<_> = (0..CLIENTS).map(|client| spread.place(client, nodes)).collect();
                 places.sort_unstable();

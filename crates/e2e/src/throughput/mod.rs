@@ -5,7 +5,7 @@
 //! target is no failure.
 
 mod bare;
-mod crowd;
+mod client_pool;
 mod load;
 mod report;
 mod stage;
@@ -24,8 +24,7 @@ use load::{Kind, Measured, Spread};
 use report::{Asked, Report, Row};
 use stage::{Stage, Used};
 
-/// Number of alternating rounds of single writes and the bare client, because the speed of the machine may change by a
-/// third within a few seconds.
+/// The speed of the machine may change by a third within a few seconds, so single writes and the bare client alternate.
 const ROUNDS: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +44,6 @@ pub(crate) struct Options {
     nodes: Vec<usize>,
     documents: u64,
     seconds: u64,
-    /// Additional round-trip time of the slower network.
     delay: Duration,
 }
 
@@ -82,7 +80,6 @@ impl Options {
         Ok(options)
     }
 
-    /// A direct network between nodes and PostgreSQL, and a slower one.
     fn networks(&self) -> Vec<Duration> {
         let slow = Some(self.delay).filter(|delay| !delay.is_zero());
         [Duration::ZERO].into_iter().chain(slow).collect()
@@ -102,7 +99,6 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally>
     let stage = Stage::start(workspace)?;
     let mut report = Report::default();
     let measured = measure(&stage, options, &mut report);
-    // The rows before a failed measurement are valid.
     report.print();
     measured?;
     Ok(Tally::of(report.rows(), 0))
@@ -125,7 +121,6 @@ fn measure(stage: &Stage<'_>, options: &Options, report: &mut Report) -> Result<
     Ok(())
 }
 
-/// Measures one kind of writes to this number of nodes, into one database and into several.
 fn loads(
     stage: &Stage<'_>,
     options: &Options,
@@ -136,7 +131,7 @@ fn loads(
     let has_yardstick = kind == Kind::Single && options.has(Part::Bare);
     let turns = if has_yardstick { ROUNDS } else { 1 };
     let length = Duration::from_secs(options.seconds) / turns;
-    for spread in Spread::ALL.into_iter().filter(|spread| count > 1 || *spread != Spread::Apart) {
+    for spread in Spread::ALL.into_iter().filter(|spread| count > 1 || matches!(spread, Spread::One | Spread::Many)) {
         let (mut measured, mut used, mut yardstick) = (Measured::default(), Used::default(), Vec::new());
         for turn in 0..turns {
             if has_yardstick {
@@ -147,7 +142,6 @@ fn loads(
             measured.add(load::run(&nodes, (kind, spread, turn), length)?);
             used.add(before, stage.used(&nodes)?);
         }
-        // Each round measures both sides.
         if has_yardstick {
             yardstick.push(bare::yardstick(stage, length, network)?);
         }
@@ -158,7 +152,6 @@ fn loads(
     Ok(())
 }
 
-/// Resources per document, including those of the warm-up.
 fn notes(used: Used, documents: u64) -> String {
     let documents = documents.max(1) as f64;
     let each = |place: usize| used.processors[place] * 1e6 / documents;
@@ -177,7 +170,6 @@ fn notes(used: Used, documents: u64) -> String {
 }
 
 impl Kind {
-    /// The target. `yardstick` contains the concurrent rates of the bare client.
     fn asked(self, yardstick: &[f64]) -> Asked {
         match self {
             Self::Single if yardstick.is_empty() => Asked::Nothing,

@@ -6,14 +6,13 @@ use std::time::Duration;
 pub(super) enum Asked {
     Nothing,
     Rate(f64),
-    /// A share of the rate of a bare client over the same network.
     OfBare(f64, f64),
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     name: String,
-    /// Number of nodes; 0 for a bare client.
+    /// 0 for a bare client.
     nodes: usize,
     network: Duration,
     rate: f64,
@@ -28,7 +27,7 @@ impl Row {
         Self { name, nodes, network, rate, unit, times: None, asked: Asked::Nothing, note: String::new() }
     }
 
-    /// Adds the median and the 99th percentile of ascending times.
+    /// `times` must be in ascending order.
     pub(super) fn times(self, times: &[f64]) -> Self {
         let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied();
         Self { times: at(0.5).zip(at(0.99)).map(|(median, p99)| [median, p99]), ..self }
@@ -73,7 +72,7 @@ impl Report {
         format!("| {} | {nodes} | {network} | {rate} | {times} | {} | {} |", row.name, self.comparison(row), row.note)
     }
 
-    /// Comparison with the target; over a slower network also with the same figure over the direct one.
+    /// Compares with the target; over a slower network also with the same figure over the direct one.
     fn comparison(&self, row: &Row) -> String {
         let asked = match row.asked {
             Asked::Rate(rate) => format!("{:.2} of {rate:.0}", row.rate / rate),

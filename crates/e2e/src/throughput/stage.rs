@@ -13,7 +13,6 @@ use crate::cluster::{Link, Nodes};
 use crate::server::Server;
 use crate::workspace::Workspace;
 
-/// Settings in addition to those of [`Instance`]: those of a dedicated machine, without checkpoints at random moments.
 pub(super) const SETTINGS: &[&str] = &[
     "max_connections=400",
     "shared_buffers=1GB",
@@ -39,7 +38,7 @@ impl<'a> Stage<'a> {
         Ok(Self { workspace, postgres, link, schemas: Cell::new(0) })
     }
 
-    /// The port of PostgreSQL behind a network with this additional round-trip time.
+    /// `network` is the additional round-trip time.
     pub(super) fn port(&self, network: Duration) -> u16 {
         self.link.delay(network / 2);
         if network.is_zero() { self.postgres.port() } else { self.link.port() }
@@ -54,34 +53,28 @@ impl<'a> Stage<'a> {
         self.join(count, network)
     }
 
-    /// Starts nodes on the tables that were used last.
     pub(super) fn join(&self, count: usize, network: Duration) -> Result<Nodes> {
         let (port, schema) = (self.port(network), self.schemas.get());
         let storage = format!("postgres://settee@127.0.0.1:{port}/postgres?sslmode=disable&schema=b{schema}");
         Nodes::start(self.workspace, "throughput", &vec![storage; count], &[])
     }
 
-    /// Completes pending work of earlier measurements.
     pub(super) fn rest(&self) -> Result<()> {
         self.postgres.sql("CHECKPOINT").map(drop)
     }
 }
 
-/// Prefixes of the counters of commits, commit conflicts, and polls for commits of other nodes. Earlier versions use
-/// other endings.
+/// Counters of commits, commit conflicts, and polls for commits of other nodes. Earlier versions use other endings.
 const COUNTED: [&str; 3] = ["settee_engine_commits_total", "settee_engine_conflicts_total", "settee_engine_polls"];
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Used {
-    /// Processor seconds of all nodes, of PostgreSQL, and of the clients.
     pub(super) processors: [f64; 3],
     pub(super) memory: u64,
-    /// Counters of the nodes, in the order of [`COUNTED`].
     pub(super) counts: [u64; 3],
 }
 
 impl Used {
-    /// Adds the usage between `before` and `after`.
     pub(super) fn add(&mut self, before: Self, after: Self) {
         for (sum, (before, after)) in
             self.processors.iter_mut().zip(before.processors.into_iter().zip(after.processors))
@@ -105,7 +98,6 @@ impl Stage<'_> {
     }
 }
 
-/// Processor seconds of a process, which Linux counts in hundredths.
 fn processor_seconds(id: u32) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
@@ -119,7 +111,6 @@ fn peak_memory(id: u32) -> Option<u64> {
     line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
 }
 
-/// Addresses of the nodes, with the header for authentication.
 pub(super) fn addresses(nodes: &Nodes) -> Result<Vec<(SocketAddr, String)>> {
     nodes.servers.iter().map(|server| split(&server.url())).collect()
 }
@@ -134,7 +125,7 @@ fn counts(nodes: &Nodes) -> Result<[u64; COUNTED.len()]> {
         for (sum, name) in sums.iter_mut().zip(COUNTED) {
             let value = text.lines().find_map(|line| line.strip_prefix(name));
             let value = value.with_context(|| format!("a node does not count {name}"))?;
-            *sum += value.rsplit(' ').next().unwrap_or_default().parse::<u64>().context("a count is no number")?;
+            *sum += value.rsplit(' ').next().unwrap_or_default().parse::<u64>().context("a count is not a number")?;
         }
     }
     Ok(sums)

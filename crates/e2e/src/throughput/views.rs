@@ -12,7 +12,6 @@ use crate::attack::client::Connection;
 
 const DATABASE: &str = "rows";
 
-/// Timeout of requests for an index, which exceeds that of other requests.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(600);
 
 const LOADERS: u64 = 4;
@@ -77,7 +76,7 @@ fn load(address: std::net::SocketAddr, authorization: &str, documents: u64) -> R
     loaded.map(drop)
 }
 
-/// Seconds until the last row, and the number of rows.
+/// Returns the seconds until the last row, and the number of rows.
 fn read(connection: &mut Connection, line: &str, authorization: &str) -> Result<(f64, u64)> {
     let (begun, mut rows) = (Instant::now(), Rows::default());
     let status = connection.read(line, authorization, &mut |piece| rows.take(piece))?;
@@ -85,10 +84,8 @@ fn read(connection: &mut Connection, line: &str, authorization: &str) -> Result<
     Ok((begun.elapsed().as_secs_f64(), rows.count()))
 }
 
-/// Counter of the rows of a response, which has one per line.
 #[derive(Default)]
 struct Rows {
-    /// True if the last byte ended a line.
     is_new: bool,
     count: u64,
 }

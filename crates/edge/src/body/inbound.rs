@@ -1,9 +1,8 @@
 //! [`Inbound`]: a request body, and [`Leftover`]: the part of it that its reader did not read.
 //!
-//! A client whose request is refused continues to send. If the server closed the connection, the client would
-//! not receive the response, and a connection pool would use the closed connection for its next request. A
-//! short rest is therefore read and the connection stays open; after a long one the response announces that
-//! the connection is closed.
+//! A client whose request is refused continues to send. If the server closed the connection, the client would not
+//! receive the response, and a connection pool would use the closed connection for its next request. A short rest is
+//! therefore read and the connection stays open; after a long one the response announces that the connection is closed.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,25 +15,19 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-/// Size of the rest that is read, and the time limit, before the response is sent. For a longer rest a new
-/// connection is cheaper.
-const REST_BYTES: u64 = 1 << 20;
-const REST_TIME: Duration = Duration::from_secs(1);
+/// A rest of at most this size is read within this time before the response is sent. For a longer rest a new connection
+/// is cheaper.
+const DRAINED_BYTES_MAX: u64 = 1 << 20;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-pub struct Inbound(Source);
+pub struct Inbound(Option<Incoming>, Leftover);
 
-enum Source {
-    /// Received over a connection.
-    Connection(Option<Incoming>, Leftover),
-    Message(Bytes),
-}
-
-/// The unread rest of a body after its reader is dropped. It is empty if the reader has read the whole body.
+/// The unread rest of a body after its reader was dropped. Empty if the reader has read the whole body.
 #[derive(Clone, Default)]
-pub struct Leftover(Arc<Mutex<Rest>>);
+pub struct Leftover(Arc<Mutex<UnreadBody>>);
 
 #[derive(Default)]
-struct Rest {
+struct UnreadBody {
     body: Option<Incoming>,
     was_asked_for: bool,
 }
@@ -42,12 +35,7 @@ struct Rest {
 impl Inbound {
     pub fn new(body: Incoming) -> (Self, Leftover) {
         let leftover = Leftover::default();
-        (Self(Source::Connection(Some(body), leftover.clone())), leftover)
-    }
-
-    /// Creates a body that was received in a message of several requests.
-    pub fn of_message(body: Bytes) -> Self {
-        Self(Source::Message(body))
+        (Self(Some(body), leftover.clone()), leftover)
     }
 }
 
@@ -56,13 +44,7 @@ impl Body for Inbound {
     type Error = hyper::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let (body, leftover) = match &mut self.get_mut().0 {
-            Source::Connection(body, leftover) => (body, leftover),
-            Source::Message(body) => {
-                let whole = (!body.is_empty()).then(|| std::mem::take(body));
-                return Poll::Ready(whole.map(|whole| Ok(Frame::data(whole))));
-            }
-        };
+        let Self(body, leftover) = self.get_mut();
         let Some(incoming) = body else { return Poll::Ready(None) };
         let frame = Pin::new(incoming).poll_frame(cx);
         if matches!(frame, Poll::Ready(None | Some(Err(_)))) {
@@ -74,23 +56,17 @@ impl Body for Inbound {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
-            Source::Connection(body, _) => body.as_ref().is_none_or(Body::is_end_stream),
-            Source::Message(body) => body.is_empty(),
-        }
+        self.0.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
-            Source::Connection(body, _) => body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint),
-            Source::Message(body) => SizeHint::with_exact(body.len() as u64),
-        }
+        self.0.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
     }
 }
 
 impl Drop for Inbound {
     fn drop(&mut self) {
-        let Source::Connection(body, leftover) = &mut self.0 else { return };
+        let Self(body, leftover) = self;
         if let Some(body) = body.take().filter(|body| !body.is_end_stream()) {
             leftover.0.lock().body = Some(body);
         }
@@ -98,18 +74,18 @@ impl Drop for Inbound {
 }
 
 impl Leftover {
-    /// Reads the rest of the body. Returns false if that would take too long; the connection must then not be
-    /// reused. A client that waits for "100 Continue" is not asked for its body.
+    /// Reads the rest of the body. Returns false if that would take too long; the connection must then not be reused. A
+    /// client that waits for "100 Continue" is not asked for its body.
     pub async fn clear(&self, waits_to_be_asked: bool) -> bool {
         let (body, was_asked_for) = {
             let mut rest = self.0.lock();
             (rest.body.take(), rest.was_asked_for)
         };
         let Some(mut body) = body else { return true };
-        if (waits_to_be_asked && !was_asked_for) || body.size_hint().lower() > REST_BYTES {
+        if (waits_to_be_asked && !was_asked_for) || body.size_hint().lower() > DRAINED_BYTES_MAX {
             return false;
         }
-        let mut left = REST_BYTES;
+        let mut left = DRAINED_BYTES_MAX;
         let read = async {
             while let Some(Ok(frame)) = body.frame().await {
                 let length = frame.data_ref().map_or(0, Bytes::len) as u64;
@@ -120,6 +96,6 @@ impl Leftover {
             }
             true
         };
-        timeout(REST_TIME, read).await.unwrap_or(false)
+        timeout(DRAIN_TIMEOUT, read).await.unwrap_or(false)
     }
 }

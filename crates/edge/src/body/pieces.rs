@@ -12,7 +12,6 @@ use crate::Error;
 use crate::body::timeout::{ReceiveTimeout, timed_out};
 use crate::bridge::permits::{Admission, ClientPermit};
 
-/// Number of pieces that are buffered for the reader.
 const PIECES_WAITING: usize = 4;
 
 /// Memory of a body in transit: the buffered pieces, and the same amount for the reader.
@@ -21,13 +20,13 @@ const UPLOAD_BYTES: usize = 256 << 10;
 pub struct Pieces(mpsc::Receiver<Result<Bytes, Error>>);
 
 impl Pieces {
-    /// Returns the next piece, or `None` at the end. Blocks, so it must be called on a thread that may block.
+    /// `None` at the end. Must be called on a thread that may block.
     pub fn next_piece(&mut self) -> Result<Option<Bytes>, Error> {
         self.0.blocking_recv().transpose()
     }
 }
 
-/// Runs `work` with the pieces of `body` on a thread that may wait for its client.
+/// Runs `work` on a thread that may wait for its client.
 pub async fn with_pieces<B, T>(
     admission: Admission,
     body: B,
@@ -40,7 +39,6 @@ where
     let permit = admission.acquire().await;
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
     let account = Arc::clone(admission.account());
-    // The reservation covers the pieces in transit.
     account.keep(UPLOAD_BYTES).await?;
     account.set_receiving(true);
     let task = admission.spawn(move || work(&mut Pieces(receiver)));
@@ -63,7 +61,6 @@ async fn send<B>(
         let frame = tokio::select! {
             frame = timeout.frame(&mut body) => frame,
             () = permit.contended() => Some(Err(timed_out())),
-            // The reader has finished or has stopped early.
             () = sender.closed() => return,
         };
         let piece = match frame {
@@ -73,7 +70,6 @@ async fn send<B>(
                 Err(_) => continue,
             },
             Some(Err(error)) => {
-                // The error is ignored because a reader that has stopped does not need it.
                 let _ = sender.send(Err(error)).await;
                 return;
             }

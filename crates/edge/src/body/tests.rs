@@ -43,7 +43,6 @@ async fn bodies_up_to_the_limit_are_read() {
     assert_eq!(read_whole(b"1".to_vec(), &encoded("identity"), 5).await, Ok(b"1".to_vec()));
 }
 
-/// The length of a chunked body is not announced.
 #[tokio::test]
 async fn bodies_of_unknown_length_are_limited_too() {
     let read_chunks = async |count: usize| {

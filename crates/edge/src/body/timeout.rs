@@ -9,24 +9,22 @@ use tokio::time::Instant;
 
 use crate::Error;
 
-/// Minimum rate. A client that stays below it is disconnected, even if it sends some bytes regularly.
+/// A client that stays below this rate is disconnected, even if it sends some bytes regularly.
 const BYTES_PER_SECOND: u64 = 500;
 
 #[derive(Debug)]
 pub struct ReceiveTimeout {
-    /// Maximum time without data.
     pause: Duration,
     waited: Duration,
     received: u64,
 }
 
 impl ReceiveTimeout {
-    /// Creates the timeout of a client that may send nothing for `pause`.
     pub fn new(pause: Duration) -> Self {
         Self { pause, waited: Duration::ZERO, received: 0 }
     }
 
-    /// Returns the next frame of `body`, or `None` at the end. Only the time within this call is counted.
+    /// `None` at the end. Only the time within this call is counted.
     pub async fn frame<B>(&mut self, body: &mut B) -> Option<Result<Frame<Bytes>, Error>>
     where
         B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
@@ -60,8 +58,6 @@ mod tests {
     use super::*;
     use crate::respond::Body as Stream;
 
-    /// Sends pieces of `size` bytes every `every_s` seconds. Returns the number of pieces read before the
-    /// timeout.
     async fn read(size: usize, every_s: u64, pieces: usize) -> usize {
         let (sender, receiver) = mpsc::channel(1);
         tokio::spawn(async move {
@@ -88,11 +84,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn slow_clients_are_waited_for_and_idle_ones_are_not() {
-        // 500 bytes per second for an hour.
         assert_eq!(read(10_000, 20, 180).await, 180);
         assert_eq!(read(10_000_000, 59, 10).await, 10);
         assert_eq!(read(10_000_000, 61, 10).await, 0);
-        // Single bytes are not progress.
         assert_eq!(read(1, 25, 100).await, 2);
         let trickled = read(100, 1, 1000).await;
         assert!((70..80).contains(&trickled), "{trickled}");

@@ -9,12 +9,11 @@ use flate2::write::MultiGzDecoder;
 
 use crate::Error;
 
-/// Maximum ratio of decompressed to received bytes, beyond [`FREE_BYTES`]. Documents compress to a twentieth
-/// of their size; data that compresses to less than a hundredth is assumed to be an attack on memory.
+/// Maximum ratio of decompressed to received bytes, beyond [`RATIO_EXEMPT_BYTES`]. Documents compress to a twentieth of
+/// their size; data that compresses to less than a hundredth is assumed to be an attack on memory.
 const RATIO_MAX: usize = 100;
-const FREE_BYTES: usize = 1 << 20;
+const RATIO_EXEMPT_BYTES: usize = 1 << 20;
 
-/// A body that is being decompressed. Its memory belongs to an account.
 pub(super) struct Unzip {
     decoder: MultiGzDecoder<Unpacked>,
     is_begun: bool,
@@ -29,7 +28,6 @@ struct Unpacked {
 }
 
 impl Unzip {
-    /// Creates the decompressor of a body of at most `limit` bytes.
     pub(super) fn new(limit: usize, account: Arc<Account>) -> Self {
         let unpacked = Unpacked { bytes: Vec::new(), limit, received: 0, account, refusal: None };
         Self { decoder: MultiGzDecoder::new(unpacked), is_begun: false }
@@ -42,7 +40,6 @@ impl Unzip {
         written.map_err(|_| self.refusal())
     }
 
-    /// Returns the whole body. Returns an error if it is truncated.
     pub(super) fn finish(mut self) -> Result<Bytes, Error> {
         let finished = match self.is_begun {
             true => self.decoder.try_finish(),
@@ -61,7 +58,7 @@ impl Unzip {
 impl Unpacked {
     fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let length = self.bytes.len() + bytes.len();
-        if length > self.limit || length.saturating_sub(FREE_BYTES) / RATIO_MAX > self.received {
+        if length > self.limit || length.saturating_sub(RATIO_EXEMPT_BYTES) / RATIO_MAX > self.received {
             return Err(Error::too_large());
         }
         self.account.keep_now(bytes.len())?;

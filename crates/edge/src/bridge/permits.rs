@@ -1,12 +1,12 @@
-//! Threads that wait for clients: [`ClientThreads`].
+//! [`ClientThreads`]: threads that wait for clients.
 //!
-//! A streamed response occupies a thread and a snapshot until its client has received it, and an attachment
-//! upload occupies a thread until it is complete. Clients can be arbitrarily slow, so such work has separate
-//! threads in a limited number. Work beyond the limit waits as a task. Commits and short reads run on other
-//! threads and never queue behind a client.
+//! A streamed response occupies a thread and a snapshot until its client has received it, and an attachment upload
+//! occupies a thread until it is complete. Clients can be arbitrarily slow, so such work has separate threads in a
+//! limited number. Work beyond the limit waits as a task. Commits and short reads run on other threads and never queue
+//! behind a client.
 //!
-//! A [`ClientPermit`] whose client is inactive expires after a timeout, which is much shorter while other
-//! requests wait for a permit. This module determines the time of expiry; the caller disconnects the client.
+//! A [`ClientPermit`] whose client is inactive expires after a timeout, which is much shorter while other requests wait
+//! for a permit. This module determines the time of expiry; the caller disconnects the client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,22 +19,21 @@ use tokio::time::sleep;
 use crate::budget::{Account, Share};
 use settee_settings::{Key, Settings, chttpd, key::Number};
 
-/// Time for which a client may be inactive while others wait for its permit. Most slow connections receive a
-/// piece in less, because socket buffers hold some hundred kilobytes.
+/// A client may be inactive for this time while others wait for its permit. Most slow connections receive a piece in
+/// less, because socket buffers hold some hundred kilobytes.
 const CONTENDED_AFTER: Duration = Duration::from_secs(1);
 
 pub struct ClientThreads {
     threads: Threads,
-    /// The threads of unauthenticated clients. They have low priority from the start, so that a burst of anonymous
-    /// requests does not delay other clients.
+    /// These threads have low priority from the start, so that a burst of anonymous requests does not delay other
+    /// clients.
     unauthenticated: Threads,
     answers: Shared,
     lists: Arc<Semaphore>,
     uploads: Shared,
 }
 
-/// One semaphore for each kind of client, so that authenticated clients do not queue behind unauthenticated
-/// ones.
+/// Separate semaphores, so that authenticated clients do not queue behind unauthenticated ones.
 struct Shared {
     anonymous: Arc<Semaphore>,
     user: Arc<Semaphore>,
@@ -60,8 +59,8 @@ impl Shared {
     }
 }
 
-/// Number of permits of each semaphore. Each permit represents a thread. That of an answer also represents up
-/// to a few hundred kilobytes if its client is slow, and that of a list function a process.
+/// Each permit represents a thread. That of an answer also represents up to a few hundred kilobytes if its client is
+/// slow, and that of a list function a process.
 pub struct PermitCounts {
     pub answers: usize,
     pub lists: usize,
@@ -79,7 +78,6 @@ impl PermitCounts {
     }
 }
 
-/// The permits for one kind of work: a fair semaphore that detects contention.
 pub struct Semaphore {
     permits: Arc<Permits>,
     contended_after: Duration,
@@ -90,17 +88,14 @@ pub struct Semaphore {
 #[derive(Default)]
 struct Queue {
     waiting: usize,
-    /// Number of waiters for which a permit is about to be released.
     promised: usize,
 }
 
-/// A permit to keep a thread waiting for one client.
 pub struct ClientPermit {
     semaphore: Arc<Semaphore>,
     _permit: Permit,
 }
 
-/// The semaphore that work waits for, and the timeout of its client.
 pub struct Admission {
     threads: Arc<ClientThreads>,
     semaphore: Arc<Semaphore>,
@@ -110,30 +105,34 @@ pub struct Admission {
 }
 
 impl ClientThreads {
-    /// Creates the threads. Long work calls `give_way` and computes on `processors` threads of each kind concurrently.
-    pub fn new(permits: &PermitCounts, give_way: &GiveWay, processors: usize) -> Arc<Self> {
-        Self::with_timeout(permits, CONTENDED_AFTER, give_way, processors)
+    /// Long work calls `lower_priority` and computes on `processors` threads of each kind concurrently.
+    pub fn new(permits: &PermitCounts, lower_priority: &GiveWay, processors: usize) -> Arc<Self> {
+        Self::with_timeout(permits, CONTENDED_AFTER, lower_priority, processors)
     }
 
     fn with_timeout(
         permits: &PermitCounts,
         contended_after: Duration,
-        give_way: &GiveWay,
+        lower_priority: &GiveWay,
         processors: usize,
     ) -> Arc<Self> {
         let PermitCounts { answers, lists, uploads } = *permits;
-        // Work that waits for clients has a permit, so this many threads are left for work that does not.
+        // Work that waits for clients has a permit, so [`SHORT_WORK_MAX`] threads are left for work that does not.
         let most = 2 * answers + lists + 2 * uploads + SHORT_WORK_MAX;
         Arc::new(Self {
-            threads: Threads::that_give_way("settee-client", most, Arc::clone(give_way), processors),
-            unauthenticated: Threads::that_always_give_way("settee-anon", most, Arc::clone(give_way), processors),
+            threads: Threads::lowering_priority_when_long(
+                "settee-client",
+                most,
+                Arc::clone(lower_priority),
+                processors,
+            ),
+            unauthenticated: Threads::with_low_priority("settee-anon", most, Arc::clone(lower_priority), processors),
             answers: Shared::new(answers, contended_after),
             lists: Semaphore::new(lists, contended_after),
             uploads: Shared::new(uploads, contended_after),
         })
     }
 
-    /// Returns the admission of a response whose client may be inactive for `timeout`.
     pub fn answer(self: &Arc<Self>, account: &Arc<Account>, timeout: Duration) -> Admission {
         self.admission(self.answers.of(account.share()), None, account, timeout)
     }
@@ -142,7 +141,6 @@ impl ClientThreads {
         self.admission(&self.lists, owner, account, timeout)
     }
 
-    /// Returns the admission of a body whose client may be inactive for `timeout`.
     pub fn upload(self: &Arc<Self>, account: &Arc<Account>, timeout: Duration) -> Admission {
         self.admission(self.uploads.of(account.share()), None, account, timeout)
     }
@@ -170,7 +168,7 @@ impl ClientThreads {
         }
     }
 
-    /// Runs `work`, which may be long and does not wait for its client. It needs no permit.
+    /// Runs `work`, which may be long and does not wait for its client, without a permit.
     pub async fn scan<T: Send + 'static>(
         &self,
         share: Share,
@@ -186,7 +184,6 @@ impl ClientThreads {
 }
 
 impl Admission {
-    /// Returns the time for which the client may be inactive.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
@@ -199,8 +196,8 @@ impl Admission {
         self.semaphore.acquire(self.owner).await
     }
 
-    /// Runs `work` on a thread. The caller must hold a [`ClientPermit`]. Tasks that the work spawns belong to
-    /// the runtime of the caller.
+    /// Runs `work` on a thread. The caller must hold a [`ClientPermit`]. Tasks that the work spawns belong to the
+    /// runtime of the caller.
     pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
         self.threads.of(self.account.share()).spawn(scoped(work))
     }
@@ -228,7 +225,7 @@ impl Semaphore {
     }
 }
 
-/// A waiter in the queue. Dropping it removes the waiter.
+/// Dropping this removes the waiter from the queue.
 struct Waiting<'a>(&'a Semaphore);
 
 impl<'a> Waiting<'a> {

@@ -17,13 +17,12 @@ use crate::respond::Aborted;
 
 pub type Pieces = mpsc::Receiver<Result<Bytes, Aborted>>;
 
-/// The sending end of a pipe. If it is dropped before [`Pipe::end`], the response is aborted.
+/// If this is dropped before [`Pipe::end`], the response is aborted.
 pub struct Pipe {
     sender: mpsc::Sender<Result<Bytes, Aborted>>,
-    /// Reserved capacity for the message that the response is incomplete: without it a client would take an
-    /// incomplete response for a complete one. `None` after the end, or if another sender is responsible for
-    /// the end.
-    last_word: Option<mpsc::OwnedPermit<Result<Bytes, Aborted>>>,
+    /// Reserved capacity for the message that the response is incomplete: without it a client would take an incomplete
+    /// response for a complete one. `None` after the end, or if another sender is responsible for the end.
+    abort_permit: Option<mpsc::OwnedPermit<Result<Bytes, Aborted>>>,
     permit: ClientPermit,
     timeout: Duration,
     account: Arc<Account>,
@@ -32,22 +31,22 @@ pub struct Pipe {
 impl Pipe {
     pub fn new(pieces: usize, permit: ClientPermit, timeout: Duration, account: Arc<Account>) -> (Self, Pieces) {
         let (sender, receiver) = mpsc::channel(pieces + 1);
-        let last_word = sender.clone().try_reserve_owned().expect("the channel is empty");
-        (Self { sender, last_word: Some(last_word), permit, timeout, account }, receiver)
+        let abort_permit = sender.clone().try_reserve_owned().expect("the channel is empty");
+        (Self { sender, abort_permit: Some(abort_permit), permit, timeout, account }, receiver)
     }
 
-    /// Creates a pipe on a shared `sender`, whose other users are responsible for the end of the response.
-    pub fn beside(
+    /// Other users of the shared `sender` are responsible for the end of the response.
+    pub fn sharing_sender(
         sender: mpsc::Sender<Result<Bytes, Aborted>>,
         permit: ClientPermit,
         timeout: Duration,
         account: Arc<Account>,
     ) -> Self {
-        Self { sender, last_word: None, permit, timeout, account }
+        Self { sender, abort_permit: None, permit, timeout, account }
     }
 
-    /// Sends a piece and blocks until the next one may be sent, so it must be called on a thread that may
-    /// block. Returns `Break` when the receiver is closed.
+    /// Sends a piece and blocks until the next one may be sent, so it must be called on a thread that may block.
+    /// Returns `Break` when the receiver is closed.
     pub fn send(&mut self, piece: Bytes) -> ControlFlow<()> {
         yield_if_long();
         let late = match self.sender.try_send(Ok(self.account.unsent(piece))) {
@@ -73,7 +72,7 @@ impl Pipe {
                     Err(()) => ControlFlow::Break(()),
                 },
                 () = self.permit.expired(self.timeout) => {
-                    tracing::info!("an answer broke off: its client took nothing for too long");
+                    tracing::info!("a response was aborted: its client received nothing before the timeout");
                     ControlFlow::Break(())
                 }
             }
@@ -81,14 +80,14 @@ impl Pipe {
     }
 
     pub fn end(mut self) {
-        self.last_word = None;
+        self.abort_permit = None;
     }
 }
 
 impl Drop for Pipe {
     fn drop(&mut self) {
-        if let Some(last_word) = self.last_word.take() {
-            last_word.send(Err(Aborted));
+        if let Some(abort_permit) = self.abort_permit.take() {
+            abort_permit.send(Err(Aborted));
         }
     }
 }

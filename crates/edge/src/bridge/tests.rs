@@ -16,7 +16,6 @@ fn admission() -> Admission {
     threads.answer(&account(), Duration::from_secs(60))
 }
 
-/// Writes rows until `Break`.
 fn write_rows(output: &mut Output, rows: usize) -> ControlFlow<()> {
     for _ in 0..rows {
         output.text().extend_from_slice(ROW);
@@ -25,7 +24,6 @@ fn write_rows(output: &mut Output, rows: usize) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// Returns the pieces of a body, and true if it is complete.
 async fn pieces(mut body: Body) -> (Vec<Bytes>, bool) {
     let mut pieces = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -139,7 +137,6 @@ async fn a_panic_is_an_answer_too() {
     assert_eq!(result.map_err(|error| show(&error)), Err(expected.to_owned()));
 }
 
-/// Work without output is cancelled with its request, before and after the first piece.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn work_ends_with_its_request() {
     for rows in [0, 1000] {

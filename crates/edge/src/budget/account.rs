@@ -14,24 +14,23 @@ use tokio::time::Instant;
 use super::{Budget, Share};
 use crate::Error;
 
-/// Time for which a request waits for memory before it is rejected.
-const WAIT: Duration = Duration::from_secs(1);
+/// A request waits for memory for this time before it is rejected.
+const RESERVE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Interval in which a waiter checks for inactive clients.
+/// A waiter checks for inactive clients in this interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Interval of the same check for a writer whose client has to receive something first. It is longer because
-/// the writer is notified of that, and hundreds of writers have a thread each.
+/// Interval of the same check for a writer whose client has to receive something first. It is longer because the writer
+/// is notified of that, and hundreds of writers have a thread each.
 const SPACE_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Maximum number of unsent bytes of a response before its writer waits.
+/// With more unsent bytes of a response its writer waits.
 const UNSENT_BYTES: usize = 256 << 10;
 
-/// Number of bytes that counts as progress: a client that transfers single bytes holds memory as long as an
-/// inactive one.
+/// This number of bytes is progress: a client that transfers single bytes holds memory as long as an inactive one.
 const PROGRESS_BYTES: usize = 16 << 10;
 
-/// Size of the slices of long responses, which makes the progress of their transfer observable.
+/// Slices of long responses make the progress of their transfer observable.
 pub const SLICE_BYTES: usize = 64 << 10;
 
 pub struct Account {
@@ -40,18 +39,15 @@ pub struct Account {
     ending: Option<Arc<Ending>>,
     share: AtomicU8,
     id: OnceLock<u64>,
-    /// All bytes of this account, and two parts of them: those held until the request ends, and those that the
-    /// client has not received yet.
+    /// All bytes of this account, and two parts of them: those held until the request ends, and those that the client
+    /// has not received yet.
     held: AtomicUsize,
     kept: AtomicUsize,
     unsent: AtomicUsize,
-    /// True while the server waits for data of the client.
     is_receiving: AtomicBool,
-    /// Time of the last progress of the client, and the bytes transferred since.
     moved_ms: AtomicU64,
     moved: AtomicUsize,
     taken: Notify,
-    /// Cancelled when the client has disconnected or has received the whole response.
     cancellation: Cancellation,
 }
 
@@ -82,12 +78,10 @@ impl Account {
         })
     }
 
-    /// Returns the flag that is set when the client has disconnected.
     pub fn cancellation(&self) -> &Cancellation {
         &self.cancellation
     }
 
-    /// Sets the class of the client.
     pub fn set_share(&self, share: Share) {
         self.share.store(share as u8, Ordering::Relaxed);
     }
@@ -108,8 +102,7 @@ impl Account {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Holds `bytes` until the request and its response have ended. Waits briefly if the memory is not
-    /// available.
+    /// Holds `bytes` until the request and its response have ended. Waits briefly if the memory is not available.
     pub async fn keep(self: &Arc<Self>, bytes: usize) -> Result<(), Error> {
         let held = self.hold(bytes).await?;
         self.kept.fetch_add(bytes, Ordering::Relaxed);
@@ -117,7 +110,7 @@ impl Account {
         Ok(())
     }
 
-    /// Like `keep`, on a thread that cannot wait.
+    /// As `keep`, on a thread that cannot wait.
     pub fn keep_now(self: &Arc<Self>, bytes: usize) -> Result<(), Error> {
         let held = self.hold_now(bytes)?;
         self.kept.fetch_add(bytes, Ordering::Relaxed);
@@ -125,28 +118,29 @@ impl Account {
         Ok(())
     }
 
-    /// Holds `bytes` for the lifetime of the result. Waits briefly if the memory is not available.
+    /// Holds `bytes` until the result is dropped. Waits briefly if the memory is not available.
     pub async fn hold(self: &Arc<Self>, bytes: usize) -> Result<Held, Error> {
         let begun = Instant::now();
         loop {
-            let freed = self.budget.freed.notified();
+            let released = self.budget.released.notified();
             match self.hold_now(bytes) {
-                Err(error) if self.is_cut() || bytes > self.limit() || begun.elapsed() >= WAIT => return Err(error),
-                Err(_) => drop(tokio::time::timeout(POLL_INTERVAL, freed).await),
+                Err(error) if self.is_aborted() || bytes > self.limit() || begun.elapsed() >= RESERVE_TIMEOUT => {
+                    return Err(error);
+                }
+                Err(_) => drop(tokio::time::timeout(POLL_INTERVAL, released).await),
                 held => {
                     // The remaining memory may be sufficient for another waiter.
-                    self.budget.freed.notify_one();
+                    self.budget.released.notify_one();
                     return held;
                 }
             }
         }
     }
 
-    /// Holds `bytes` if they are available now.
     pub fn hold_now(self: &Arc<Self>, bytes: usize) -> Result<Held, Error> {
         let share = self.share();
         let taken = self.budget.take(bytes, share);
-        self.budget.relieve(share);
+        self.budget.disconnect_stalled(share);
         if !taken {
             return Err(if bytes > self.limit() { Error::too_large() } else { Error::short_of_memory() });
         }
@@ -155,7 +149,7 @@ impl Account {
         Ok(Held { account: Arc::clone(self), bytes })
     }
 
-    /// Wraps a piece of the response. It is counted until the client has received it.
+    /// Counts a piece of the response until the client has received it.
     pub fn unsent(self: &Arc<Self>, piece: Bytes) -> Bytes {
         let bytes = piece.len();
         self.register();
@@ -164,18 +158,17 @@ impl Account {
         if self.unsent.fetch_add(bytes, Ordering::Relaxed) == 0 {
             self.restart();
         }
-        self.budget.relieve(self.share());
+        self.budget.disconnect_stalled(self.share());
         Bytes::from_owner(Unsent { piece, account: Arc::clone(self) })
     }
 
-    /// Wraps a slice of a piece, so that its transfer is observed.
     pub fn slice(self: &Arc<Self>, slice: Bytes) -> Bytes {
         Bytes::from_owner(Slice { slice, account: Arc::clone(self) })
     }
 
-    /// Returns true if the next piece may be produced. If the budget is tight, the client must have received
-    /// all others first. Requests from within this process never wait, because their caller may collect the
-    /// whole response before it drops a piece.
+    /// Returns true if the next piece may be produced. If the budget is tight, the client must have received all others
+    /// first. Requests from within this process never wait, because their caller may collect the whole response before
+    /// it drops a piece.
     pub fn has_room(&self) -> bool {
         if self.ending.is_none() {
             return true;
@@ -184,7 +177,6 @@ impl Account {
         self.unsent.load(Ordering::Relaxed) <= most
     }
 
-    /// Waits until the next piece may be produced.
     pub async fn room(&self) {
         loop {
             let taken = self.taken.notified();
@@ -192,37 +184,35 @@ impl Account {
                 return;
             }
             drop(tokio::time::timeout(SPACE_POLL_INTERVAL, taken).await);
-            self.budget.relieve(self.share());
+            self.budget.disconnect_stalled(self.share());
         }
     }
 
-    /// Sets whether the server waits for data of the client.
     pub fn set_receiving(&self, is_receiving: bool) {
         self.restart();
         self.is_receiving.store(is_receiving, Ordering::Relaxed);
     }
 
-    /// Records progress of the client.
     pub fn moved(&self, bytes: usize) {
         if self.moved.fetch_add(bytes, Ordering::Relaxed) + bytes >= PROGRESS_BYTES {
             self.restart();
         }
     }
 
-    /// Returns the time for which the client has been inactive, if it holds memory and can be disconnected.
+    /// `None` if the client holds no memory or cannot be disconnected.
     pub(super) fn stalled_ms(&self, now_ms: u64) -> Option<u64> {
         let owes = self.is_receiving.load(Ordering::Relaxed) || self.unsent.load(Ordering::Relaxed) > 0;
-        let stalls = owes && self.held() > 0 && self.ending.is_some() && !self.is_cut();
+        let stalls = owes && self.held() > 0 && self.ending.is_some() && !self.is_aborted();
         stalls.then(|| now_ms.saturating_sub(self.moved_ms.load(Ordering::Relaxed)))
     }
 
-    pub(super) fn is_cut(&self) -> bool {
-        self.ending.as_ref().is_some_and(|ending| ending.is_cut())
+    pub(super) fn is_aborted(&self) -> bool {
+        self.ending.as_ref().is_some_and(|ending| ending.is_aborted())
     }
 
-    pub(super) fn cut(&self) {
+    pub(super) fn abort(&self) {
         if let Some(ending) = &self.ending {
-            ending.cut_off();
+            ending.abort();
         }
     }
 
@@ -253,14 +243,12 @@ impl Drop for Account {
     }
 }
 
-/// Bytes that are reserved until this is dropped.
 pub struct Held {
     account: Arc<Account>,
     bytes: usize,
 }
 
 impl Held {
-    /// Transfers the bytes to the account.
     fn stays(mut self) {
         self.bytes = 0;
     }

@@ -23,7 +23,7 @@ impl Client {
     }
 
     async fn was_cut(&self) -> bool {
-        timeout(Duration::from_millis(1), self.ending.cut()).await.is_ok()
+        timeout(Duration::from_millis(1), self.ending.aborted()).await.is_ok()
     }
 }
 
@@ -61,7 +61,6 @@ async fn impossible_requests_do_not_wait() {
     assert_eq!(Error::short_of_memory().headers[0].0, hyper::header::RETRY_AFTER);
 }
 
-/// Unauthenticated clients cannot use the memory of users, and users cannot use that of administrators.
 #[tokio::test(start_paused = true)]
 async fn each_priority_leaves_capacity_for_higher_ones() {
     let budget = Budget::new(8 * MIB);
@@ -86,8 +85,6 @@ async fn waiters_get_released_permits() {
     waiting.await.unwrap().unwrap();
 }
 
-/// A single waiter is notified, because unnecessary checks by hundreds of waiters are expensive during an
-/// attack. The clock is stopped, so no waiter checks because of a timeout.
 #[tokio::test(start_paused = true)]
 async fn freed_memory_wakes_one_waiter_which_wakes_the_next() {
     const WAITERS: usize = 8;
@@ -132,22 +129,19 @@ async fn the_longest_stalled_clients_are_disconnected_first() {
         clients.push((client, Some(piece)));
         advance(Duration::from_secs(1)).await;
     }
-    // Single bytes are not progress; a sufficient number is.
     clients[0].0.account.moved(100);
     clients[1].0.account.moved(MIB);
-    // A body that is being processed does not make its client inactive.
     let working = Client::new(&budget, Share::Admin);
     working.account.keep(MIB).await.unwrap();
     assert!(clients[0].0.was_cut().await);
     for client in &clients[1..] {
         assert!(!client.0.was_cut().await, "one was enough");
     }
-    // A disconnected client releases its memory.
     clients[0].1 = None;
     advance(Duration::from_secs(60)).await;
     working.account.keep(MIB / 2).await.unwrap();
-    let cut = [clients[1].0.was_cut().await, clients[2].0.was_cut().await, clients[3].0.was_cut().await];
-    assert_eq!(cut, [false, true, false]);
+    let aborted = [clients[1].0.was_cut().await, clients[2].0.was_cut().await, clients[3].0.was_cut().await];
+    assert_eq!(aborted, [false, true, false]);
     assert!(!working.was_cut().await);
 }
 

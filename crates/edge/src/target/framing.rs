@@ -1,32 +1,26 @@
 //! [`Framing`]: locates the start and end of requests in the bytes of a client, and validates their heads.
 
-use super::Refusal;
+use super::HeadError;
 
-/// Number of bytes of a line of a chunked body that are parsed: longer than any line that concerns the
-/// framing.
+/// Longer than any line of a chunked body that concerns the framing.
 const LINE_BYTES: usize = 128;
 
-/// Maximum length of a target in the HTTP library.
+/// Limit of the HTTP library.
 const TARGET_BYTES: usize = 65_000;
 
-/// Maximum size and number of fields of a head.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadLimits {
     pub bytes: usize,
     pub headers: usize,
 }
 
-/// Follows requests, escapes their targets, and stops at heads that the library would refuse without a
-/// message.
+/// Follows requests, escapes their targets, and stops at heads that the library would refuse without a message.
 pub(super) struct Framing {
     state: State,
     limits: HeadLimits,
-    /// The start of a line of a head, which is passed on when it is complete.
     held: Vec<u8>,
-    /// Size and number of fields of the current head so far.
     head_bytes: usize,
     headers: usize,
-    /// The start of the current line of a chunked body.
     line: Vec<u8>,
     length: Option<u64>,
     is_chunked: bool,
@@ -34,26 +28,20 @@ pub(super) struct Framing {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Before or in the request line.
     #[default]
     Request,
     Headers,
-    /// In a body, with the number of bytes left.
+    /// Number of bytes left.
     Body(u64),
-    /// In a line with the size of a chunk.
     ChunkSize,
     Chunk(u64),
-    /// In the line end after a chunk.
     ChunkEnd,
-    /// After the last chunk.
     Trailers,
     /// The framing is uncertain.
     Lost,
-    /// After a refused head.
     Refused,
 }
 
-/// The result for a line of a head.
 enum Passed {
     AsItIs,
     Escaped(Vec<u8>),
@@ -73,8 +61,8 @@ impl Framing {
         }
     }
 
-    /// Returns true if `bytes` can be passed on unchanged; otherwise `out` contains the replacement, which may
-    /// be empty.
+    /// Returns true if `bytes` can be passed on unchanged; otherwise `out` contains the replacement, which may be
+    /// empty.
     pub(super) fn follow(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
         let (mut copied, mut at) = (0, 0);
         while at < bytes.len() {
@@ -119,7 +107,6 @@ impl Framing {
         copied == 0
     }
 
-    /// Returns true if the client has sent an incomplete head.
     pub(super) fn is_in_head(&self) -> bool {
         match self.state {
             State::Request => !self.held.is_empty(),
@@ -128,7 +115,6 @@ impl Framing {
         }
     }
 
-    /// Returns true if the client has sent an incomplete body.
     pub(super) fn is_in_body(&self) -> bool {
         use State::{Body, Chunk, ChunkEnd, ChunkSize, Trailers};
         matches!(self.state, Body(_) | Chunk(_) | ChunkSize | ChunkEnd | Trailers)
@@ -138,11 +124,11 @@ impl Framing {
         self.state == State::Refused
     }
 
-    fn head_piece(&mut self, piece: &[u8], is_end: bool) -> Result<Option<Passed>, Refusal> {
+    fn head_piece(&mut self, piece: &[u8], is_end: bool) -> Result<Option<Passed>, HeadError> {
         self.head_bytes += piece.len();
         if self.head_bytes > self.limits.bytes {
             let in_target = self.state == State::Request;
-            return Err(if in_target { Refusal::LongTarget } else { Refusal::LargeHead });
+            return Err(if in_target { HeadError::LongTarget } else { HeadError::LargeHead });
         }
         if !is_end {
             self.held.extend_from_slice(piece);
@@ -160,7 +146,7 @@ impl Framing {
         }))
     }
 
-    fn write(&mut self, passed: Result<Option<Passed>, Refusal>, line: &[u8], out: &mut Vec<u8>) {
+    fn write(&mut self, passed: Result<Option<Passed>, HeadError>, line: &[u8], out: &mut Vec<u8>) {
         match passed {
             Ok(None) => {}
             Ok(Some(Passed::AsItIs)) => out.extend_from_slice(line),
@@ -176,7 +162,7 @@ impl Framing {
         }
     }
 
-    fn head_line(&mut self, whole: &[u8]) -> Result<Passed, Refusal> {
+    fn head_line(&mut self, whole: &[u8]) -> Result<Passed, HeadError> {
         let line = whole.strip_suffix(b"\n").unwrap_or(whole);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         match self.state {
@@ -194,23 +180,23 @@ impl Framing {
             _ => {
                 self.headers += 1;
                 if self.headers > self.limits.headers {
-                    return Err(Refusal::LargeHead);
+                    return Err(HeadError::LargeHead);
                 }
                 self.header(line).map(|()| Passed::AsItIs)
             }
         }
     }
 
-    fn header(&mut self, line: &[u8]) -> Result<(), Refusal> {
-        let colon = line.iter().position(|byte| *byte == b':').ok_or(Refusal::BadHead)?;
+    fn header(&mut self, line: &[u8]) -> Result<(), HeadError> {
+        let colon = line.iter().position(|byte| *byte == b':').ok_or(HeadError::BadHead)?;
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) || value.iter().any(|byte| is_control(*byte)) {
-            return Err(Refusal::BadHead);
+            return Err(HeadError::BadHead);
         }
         if name.eq_ignore_ascii_case(b"content-length") {
-            let length = number(value, 10).ok_or(Refusal::BadHead)?;
+            let length = number(value, 10).ok_or(HeadError::BadHead)?;
             if self.length.replace(length).is_some_and(|reply| reply != length) {
-                return Err(Refusal::BadHead);
+                return Err(HeadError::BadHead);
             }
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             if !value.eq_ignore_ascii_case(b"chunked") {
@@ -262,12 +248,12 @@ impl Framing {
     }
 }
 
-fn target(line: &[u8]) -> Result<&[u8], Refusal> {
-    let first = line.iter().position(|byte| *byte == b' ').ok_or(Refusal::BadLine)?;
-    let last = line.iter().rposition(|byte| *byte == b' ').ok_or(Refusal::BadLine)?;
+fn target(line: &[u8]) -> Result<&[u8], HeadError> {
+    let first = line.iter().position(|byte| *byte == b' ').ok_or(HeadError::BadLine)?;
+    let last = line.iter().rposition(|byte| *byte == b' ').ok_or(HeadError::BadLine)?;
     let (method, target, version) = (&line[..first], line.get(first + 1..last).unwrap_or_default(), &line[last + 1..]);
     if target.len() > TARGET_BYTES {
-        return Err(Refusal::LongTarget);
+        return Err(HeadError::LongTarget);
     }
     let is_method = !method.is_empty() && method.iter().all(|byte| is_token(*byte));
     let is_target =
@@ -275,7 +261,7 @@ fn target(line: &[u8]) -> Result<&[u8], Refusal> {
     if is_method && is_target && matches!(version, b"HTTP/1.1" | b"HTTP/1.0") {
         Ok(target)
     } else {
-        Err(Refusal::BadLine)
+        Err(HeadError::BadLine)
     }
 }
 
@@ -295,13 +281,13 @@ fn chunk_size(line: &[u8]) -> Option<u64> {
     number(line.split(|byte| *byte == b';').next()?.trim_ascii(), 16)
 }
 
-/// Parses a number of digits only: like the HTTP library, it accepts no sign.
+/// Like the HTTP library, it accepts no sign.
 fn number(digits: &[u8], radix: u32) -> Option<u64> {
     let text = std::str::from_utf8(digits).ok()?;
     if text.chars().all(|digit| digit.is_digit(radix)) { u64::from_str_radix(text, radix).ok() } else { None }
 }
 
-/// Returns true for characters that users write unescaped and the library refuses.
+/// Users write these characters unescaped, and the library refuses them.
 fn is_to_escape(byte: u8) -> bool {
     matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}')
 }

@@ -4,7 +4,6 @@
 use super::framing::Framing;
 use super::*;
 
-/// Returns the output for input in pieces of `size` bytes.
 fn pass(text: &str, size: usize) -> String {
     let mut framing = Framing::new(HeadLimits { bytes: 500, headers: 5 });
     let mut out = Vec::new();
@@ -90,7 +89,7 @@ fn large_heads_become_heads_that_say_so() {
 
 #[test]
 fn refusals_say_what_was_wrong() {
-    for (refusal, _) in Refusal::ALL {
+    for (refusal, _) in HeadError::ALL {
         let line = refusal.header();
         let (name, value) = line.trim_end().split_once(": ").unwrap();
         let headers = HeaderMap::from_iter([(name.parse::<HeaderName>().unwrap(), value.parse().unwrap())]);

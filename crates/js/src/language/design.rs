@@ -1,4 +1,4 @@
-//! Functions of design documents, server side: [`Calls`] implements [`DesignProgram`].
+//! Functions of design documents, server side: [`DesignCalls`] implements [`DesignProgram`].
 
 mod workers;
 
@@ -12,26 +12,24 @@ use settee_design::{
 use settee_model::json::{Json, Kind as JsonKind, Value};
 
 pub(super) use self::workers::DesignWorkers;
-use self::workers::{Borrowed, Key, Use};
+use self::workers::{DesignLease, Key, LeasePurpose};
 use super::{Failure, run_error, timeout};
 use crate::pool::{Answer, WorkerError};
 use crate::protocol::{Kind, Reader, Writer};
 
-/// Approximate length of a request.
 const REQUEST_BYTES: usize = 1 << 20;
 
-/// Upper bound of the bytes that functions may log in one call.
+/// Maximum bytes of log lines per call.
 const LOG_BYTES: usize = 1 << 20;
 
-/// The functions of one design document. A worker is leased only during calls, so that idle programs do not occupy
-/// workers.
-pub(super) struct Calls {
+/// A worker is leased only during calls, so that idle programs do not occupy workers.
+pub(super) struct DesignCalls {
     workers: Arc<DesignWorkers>,
     source: DesignSource,
     key: Key,
     limits: Limits,
     caller: Caller,
-    borrowed: Option<Borrowed>,
+    lease: Option<DesignLease>,
     request: Vec<u8>,
     log: Vec<String>,
 }
@@ -41,7 +39,7 @@ enum Reply {
     Waiting,
 }
 
-impl Calls {
+impl DesignCalls {
     pub(super) fn new(workers: Arc<DesignWorkers>, source: DesignSource, limits: Limits) -> Self {
         let key = Key { database: source.database, id: Arc::clone(&source.id), rev: Arc::clone(&source.rev), limits };
         Self {
@@ -50,7 +48,7 @@ impl Calls {
             key,
             limits,
             caller: Caller::default(),
-            borrowed: None,
+            lease: None,
             request: Vec::new(),
             log: Vec::new(),
         }
@@ -63,31 +61,37 @@ impl Calls {
         path.iter().for_each(|name| writer.bytes(name.as_bytes()));
     }
 
-    /// Sends the encoded request to a worker that has loaded the design document. If the worker turns out to have died
-    /// while idle, the request is retried with another one.
-    fn ask(&mut self, kind: Kind, wanted: Use, path: &[&str], sink: Sink<'_>) -> Result<Reply, CallError> {
+    /// Sends the encoded request to a worker that has loaded the design document. If an idle worker has died, the
+    /// request is retried with another one.
+    fn exchange(
+        &mut self,
+        kind: Kind,
+        purpose: LeasePurpose,
+        path: &[&str],
+        sink: Sink<'_>,
+    ) -> Result<Reply, CallError> {
         let mut sink = sink;
         let mut may_repeat = true;
-        self.borrowed = None;
+        self.lease = None;
         loop {
-            let borrowed = self
+            let lease = self
                 .workers
-                .borrow(&self.key, wanted, &self.caller)
+                .acquire(&self.key, purpose, &self.caller)
                 .map_err(|error| CallError::Run(RunError::Machinery(error.to_string())))?;
-            let borrowed = self.borrowed.insert(borrowed);
-            let place = borrowed.teach(&self.key, &self.source, self.limits)?;
-            let sent = borrowed.worker().and_then(|worker| {
+            let lease = self.lease.insert(lease);
+            let slot = lease.load(&self.key, &self.source, self.limits)?;
+            let sent = lease.worker().and_then(|worker| {
                 worker.reserve(self.request.len())?;
                 worker.limit(timeout(self.limits), self.limits.memory_bytes)?;
                 worker.write(0, &self.request);
-                worker.send(kind, usize::try_from(place).unwrap_or_default(), self.request.len())
+                worker.send(kind, usize::try_from(slot).unwrap_or_default(), self.request.len())
             });
             let answered = sent.map_err(Problem::from).and_then(|()| self.receive(&mut sink));
-            let taught = self.borrowed.as_ref().and_then(|borrowed| borrowed.taught.as_ref());
-            let rested = taught.is_some_and(|taught| taught.rested);
+            let loaded = self.lease.as_ref().and_then(|lease| lease.loaded.as_ref());
+            let was_idle = loaded.is_some_and(|loaded| loaded.was_idle);
             match answered {
                 Ok(reply) => return Ok(reply),
-                Err(Problem::Worker(WorkerError::Died(..) | WorkerError::Talk(_))) if rested && may_repeat => {
+                Err(Problem::Worker(WorkerError::Exited(..) | WorkerError::Io(_))) if was_idle && may_repeat => {
                     may_repeat = false;
                     self.discard();
                 }
@@ -96,36 +100,34 @@ impl Calls {
         }
     }
 
-    /// Discards a worker after an invalid response.
-    fn garbled(&mut self, label: &'static str) -> CallError {
+    fn protocol_violation(&mut self, label: &'static str) -> CallError {
         self.discard();
-        RunError::Machinery(WorkerError::Garbled(label).to_string()).into()
+        RunError::Machinery(WorkerError::ProtocolViolation(label).to_string()).into()
     }
 
     fn discard(&mut self) {
-        if let Some(mut borrowed) = self.borrowed.take() {
-            borrowed.discard();
+        if let Some(mut lease) = self.lease.take() {
+            lease.discard();
         }
     }
 
-    /// Waits for the response to a request; chunks of list functions are passed to `sink`.
     fn receive(&mut self, sink: &mut Sink<'_>) -> Result<Reply, Problem> {
         let timeout = timeout(self.limits);
         let mut whole = Vec::new();
         let mut part = Vec::new();
         loop {
-            let Some(borrowed) = self.borrowed.as_mut() else {
-                return Err(WorkerError::Garbled("an answer without a request").into());
+            let Some(lease) = self.lease.as_mut() else {
+                return Err(WorkerError::ProtocolViolation("a response without a request").into());
             };
-            let taught = borrowed.taught()?;
+            let loaded = lease.loaded()?;
             part.clear();
-            let Answer { kind, more } = taught.lease.worker().receive(timeout, &mut part)?;
-            taught.rested = false;
+            let Answer { kind, more } = loaded.lease.worker().receive(timeout, &mut part)?;
+            loaded.was_idle = false;
             match kind {
-                Kind::Log if more && part.len() <= LOG_BYTES => self.take_lines(&part),
+                Kind::Log if more && part.len() <= LOG_BYTES => self.append_log_lines(&part),
                 Kind::Chunks => {
                     if sink.take(&part)?.is_break() {
-                        return Err(Problem::GivenUp);
+                        return Err(Problem::Aborted);
                     }
                     if !more {
                         return Ok(Reply::Waiting);
@@ -134,7 +136,7 @@ impl Calls {
                 Kind::Done | Kind::Threw | Kind::Stopped => {
                     whole.extend_from_slice(&part);
                     if whole.len() as u64 > self.limits.bytes_per_document.saturating_add(LOG_BYTES as u64) {
-                        return Err(WorkerError::Garbled("an answer too long").into());
+                        return Err(WorkerError::ProtocolViolation("the response is too long").into());
                     }
                     match kind {
                         _ if more => {}
@@ -143,50 +145,50 @@ impl Calls {
                         _ => return Err(Problem::Stopped(whole)),
                     }
                 }
-                _ => return Err(WorkerError::Garbled("a strange answer").into()),
+                _ => return Err(WorkerError::ProtocolViolation("an unexpected response").into()),
             }
-            if more && let Some(borrowed) = self.borrowed.as_mut() {
-                borrowed.worker()?.send(Kind::Next, 0, 0)?;
+            if more && let Some(lease) = self.lease.as_mut() {
+                lease.worker()?.send(Kind::Next, 0, 0)?;
             }
         }
     }
 
-    fn take_lines(&mut self, text: &[u8]) {
+    fn append_log_lines(&mut self, text: &[u8]) {
         let mut reader = Reader(text);
         while let Some(line) = reader.bytes() {
             self.log.push(String::from_utf8_lossy(line).into_owned());
         }
     }
 
-    /// Converts the failure of a call. The worker remains usable only after an exception.
+    /// The worker remains usable only after an exception.
     fn error(&mut self, problem: Problem, path: &[&str]) -> CallError {
         if let Problem::Threw(text) = problem {
             return match Json::parse(&text) {
                 Ok(thrown) => thrown_error(thrown.value()),
-                Err(_) => self.garbled("an exception is no JSON"),
+                Err(_) => self.protocol_violation("an exception is not JSON"),
             };
         }
-        let progress = match self.borrowed.as_mut().map(Borrowed::worker) {
+        let progress = match self.lease.as_mut().map(DesignLease::worker) {
             Some(Ok(worker)) => Some(worker.progress()),
             _ => None,
         };
         self.discard();
         let id = &self.source.id;
-        let place = |_, _| format!("the function {} of {id}", path.join("."));
+        let location = |_, _| format!("the function {} of {id}", path.join("."));
         match (problem, progress) {
             (Problem::Stopped(text), Some(progress)) => {
-                run_error(Failure::Stopped(&text, progress), self.limits, place).into()
+                run_error(Failure::Stopped(&text, progress), self.limits, location).into()
             }
-            (Problem::Worker(error), _) => run_error(Failure::Worker(error), self.limits, place).into(),
-            (Problem::GivenUp, _) => RunError::Machinery("the function was abandoned".to_owned()).into(),
+            (Problem::Worker(error), _) => run_error(Failure::Worker(error), self.limits, location).into(),
+            (Problem::Aborted, _) => RunError::Machinery("the function was abandoned".to_owned()).into(),
             (Problem::Stopped(_) | Problem::Threw(_), _) => {
-                RunError::Machinery(WorkerError::Garbled("an answer to another kind of request").to_string()).into()
+                RunError::Machinery(WorkerError::ProtocolViolation("a response to another kind of request").to_string())
+                    .into()
             }
         }
     }
 
-    /// Filters documents from `first` on, about as many as fit into a request.
-    fn filter_part(
+    fn filter_batch(
         &mut self,
         path: &[&str],
         documents: &DocumentBatch,
@@ -209,33 +211,33 @@ impl Calls {
             count += 1;
         }
         self.request[head..head + 4].copy_from_slice(&count.to_le_bytes());
-        let verdicts = match self.ask(Kind::Filter, Use::Call, path, Sink(None)) {
+        let verdicts = match self.exchange(Kind::Filter, LeasePurpose::Call, path, Sink(None)) {
             Ok(Reply::Done(verdicts)) if verdicts.len() == count as usize => {
                 Ok(verdicts.into_iter().map(|verdict| verdict != 0).collect())
             }
-            Ok(_) => Err(self.garbled("verdicts are missing")),
+            Ok(_) => Err(self.protocol_violation("results of the filter are missing")),
             Err(error) => Err(error),
         };
-        self.borrowed = None;
+        self.lease = None;
         verdicts
     }
 }
 
-impl DesignProgram for Calls {
+impl DesignProgram for DesignCalls {
     fn call(&mut self, path: &[&str], arguments: &[&[u8]]) -> Result<Vec<u8>, CallError> {
         self.write_path(path);
         let mut writer = Writer(&mut self.request);
         writer.u32(u32::try_from(arguments.len()).expect("functions get a handful of arguments"));
         arguments.iter().for_each(|argument| writer.bytes(argument));
-        let result = match self.ask(Kind::Call, Use::Call, path, Sink(None)) {
+        let result = match self.exchange(Kind::Call, LeasePurpose::Call, path, Sink(None)) {
             Ok(Reply::Done(result)) => match Json::parse_envelope(&result) {
                 Ok(result) => Ok(result.into_bytes()),
-                Err(_) => Err(self.garbled("a result is no JSON")),
+                Err(_) => Err(self.protocol_violation("a result is not JSON")),
             },
-            Ok(Reply::Waiting) => Err(self.garbled("rows for a call")),
+            Ok(Reply::Waiting) => Err(self.protocol_violation("rows for a function that is no list function")),
             Err(error) => Err(error),
         };
-        self.borrowed = None;
+        self.lease = None;
         result
     }
 
@@ -247,7 +249,7 @@ impl DesignProgram for Calls {
     ) -> Result<Vec<bool>, CallError> {
         let mut verdicts = Vec::with_capacity(documents.len());
         while verdicts.len() < documents.len() {
-            let part = self.filter_part(path, documents, verdicts.len(), request)?;
+            let part = self.filter_batch(path, documents, verdicts.len(), request)?;
             verdicts.extend(part);
         }
         Ok(verdicts)
@@ -265,9 +267,11 @@ impl DesignProgram for Calls {
         let mut writer = Writer(&mut self.request);
         writer.bytes(head);
         writer.bytes(request);
-        match self.ask(Kind::List, Use::List, &path, Sink(Some(sink)))? {
-            Reply::Waiting => Ok(Box::new(Rows { calls: self, name: name.to_owned(), state: ListState::Waiting })),
-            Reply::Done(_) => Err(self.garbled("a list without rows")),
+        match self.exchange(Kind::List, LeasePurpose::List, &path, Sink(Some(sink)))? {
+            Reply::Waiting => {
+                Ok(Box::new(RunningList { calls: self, name: name.to_owned(), state: ListState::Waiting }))
+            }
+            Reply::Done(_) => Err(self.protocol_violation("a list without rows")),
         }
     }
 
@@ -280,14 +284,13 @@ impl DesignProgram for Calls {
     }
 }
 
-/// A running list function. If it is dropped before its end, its worker is discarded.
-struct Rows<'a> {
-    calls: &'a mut Calls,
+struct RunningList<'a> {
+    calls: &'a mut DesignCalls,
     name: String,
     state: ListState,
 }
 
-impl ListSession for Rows<'_> {
+impl ListSession for RunningList<'_> {
     fn rows(&mut self, rows: &[&[u8]], more: MoreRows, sink: &mut dyn ListSink) -> Result<ListState, CallError> {
         if self.state == ListState::Ended {
             return Ok(ListState::Ended);
@@ -296,20 +299,20 @@ impl ListSession for Rows<'_> {
         calls.request.clear();
         let mut writer = Writer(&mut calls.request);
         rows.iter().for_each(|row| writer.bytes(row));
-        let sent = match calls.borrowed.as_mut() {
-            Some(borrowed) => borrowed.worker().and_then(|worker| {
+        let sent = match calls.lease.as_mut() {
+            Some(lease) => lease.worker().and_then(|worker| {
                 worker.reserve(calls.request.len())?;
                 worker.write(0, &calls.request);
                 worker.send(Kind::Rows, usize::from(more == MoreRows::No), calls.request.len())
             }),
-            None => Err(WorkerError::Garbled("rows without a list function")),
+            None => Err(WorkerError::ProtocolViolation("rows without a list function")),
         };
         match sent.map_err(Problem::from).and_then(|()| calls.receive(&mut Sink(Some(sink)))) {
             Ok(Reply::Waiting) => {}
             Ok(Reply::Done(_)) => self.state = ListState::Ended,
             Err(problem) => {
                 self.state = ListState::Ended;
-                if let Problem::GivenUp = problem {
+                if let Problem::Aborted = problem {
                     calls.discard();
                     return Ok(ListState::Ended);
                 }
@@ -320,21 +323,21 @@ impl ListSession for Rows<'_> {
     }
 }
 
-impl Drop for Rows<'_> {
+impl Drop for RunningList<'_> {
     fn drop(&mut self) {
         if self.state == ListState::Waiting {
             self.calls.discard();
         }
-        self.calls.borrowed = None;
+        self.calls.lease = None;
     }
 }
 
 enum Problem {
-    /// The function threw this JSON text, not validated.
+    /// JSON text, not validated.
     Threw(Vec<u8>),
     Stopped(Vec<u8>),
     Worker(WorkerError),
-    GivenUp,
+    Aborted,
 }
 
 impl From<WorkerError> for Problem {
@@ -343,23 +346,23 @@ impl From<WorkerError> for Problem {
     }
 }
 
-/// Receiver of chunks, if there may be any.
 struct Sink<'a>(Option<&'a mut dyn ListSink>);
 
 impl Sink<'_> {
     fn take(&mut self, message: &[u8]) -> Result<ControlFlow<()>, WorkerError> {
-        let sink = self.0.as_mut().ok_or(WorkerError::Garbled("chunks of no list"))?;
+        let sink = self.0.as_mut().ok_or(WorkerError::ProtocolViolation("chunks without a list function"))?;
         let mut reader = Reader(message);
-        let response = reader.bytes().ok_or(WorkerError::Garbled("half a chunk"))?;
+        let response = reader.bytes().ok_or(WorkerError::ProtocolViolation("a truncated chunk"))?;
         if !response.is_empty() {
-            let response = Json::parse(response).map_err(|_| WorkerError::Garbled("a response is no JSON"))?;
+            let response =
+                Json::parse(response).map_err(|_| WorkerError::ProtocolViolation("a response is not JSON"))?;
             sink.response(response.as_bytes());
         }
         Ok(if reader.0.is_empty() { ControlFlow::Continue(()) } else { sink.chunk(reader.0) })
     }
 }
 
-/// Converts thrown errors in the forms of CouchDB's query server.
+/// The forms of errors are those of CouchDB's query server.
 fn thrown_error(thrown: Value<'_>) -> CallError {
     if thrown.kind() != JsonKind::Array {
         return CallError::thrown(thrown);

@@ -11,21 +11,21 @@ use super::{Failure, compile, excerpt, run_error, timeout, write_limits};
 use crate::pool::{Answer, Lease, Pool, Worker, WorkerError};
 use crate::protocol::{self, Kind, Progress, Record, RecordKind, Writer};
 
-/// Approximate length of a request: long enough to amortize waking two processes, short enough for their caches.
+/// Approximate length of a request: amortizes waking two processes, and fits their caches.
 const REQUEST_BYTES: usize = 1 << 20;
 
 pub(super) struct Mapper {
     pool: Arc<Pool>,
     source: MapSource,
     search: Option<SearchKind>,
-    /// Index of each function in the source of the whole program, which rows and messages use.
+    /// Indexes of the functions in the whole program, which rows and messages use.
     numbers: Vec<u32>,
     limits: Limits,
     /// `None` before the first request and after a failure.
     lease: Option<Lease>,
-    /// A private copy of output of the worker that is not validated yet.
+    /// Private copy of worker output that is not validated yet.
     received: Vec<u8>,
-    checked: Vec<u8>,
+    validated: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ struct LogLine {
     line: String,
 }
 
-/// Maximum bytes of log lines for one batch; further lines are dropped.
+/// Maximum per batch; further lines are dropped.
 const LOG_BYTES: usize = 1 << 20;
 
 impl Log {
@@ -57,13 +57,12 @@ impl Log {
         self.lines.len()
     }
 
-    /// Removes the lines from index `lines` on.
     pub(super) fn truncate(&mut self, lines: usize) {
         let dropped: usize = self.lines.drain(lines..).map(|line| line.line.len()).sum();
         self.bytes -= dropped;
     }
 
-    /// Removes and returns all lines, in the order of documents and functions.
+    /// Returns the lines in the order of documents and functions.
     pub(super) fn take(&mut self) -> impl Iterator<Item = String> {
         self.bytes = 0;
         self.lines.sort_by_key(|line| (line.document, line.function));
@@ -71,14 +70,12 @@ impl Log {
     }
 }
 
-pub(super) struct Taking<'a, 't> {
+pub(super) struct MapOutput<'a, 't> {
     pub(super) output: &'a mut Emissions,
     pub(super) log: &'a mut Log,
-    /// See [`settee_design::Program::map_in_parts`].
     pub(super) take: &'a mut TakeRows<'t>,
 }
 
-/// Documents of a batch, by their indexes.
 #[derive(Clone, Copy)]
 pub(super) struct Selection<'a> {
     pub(super) batch: &'a DocumentBatch,
@@ -93,13 +90,12 @@ impl<'a> Selection<'a> {
 
 #[derive(Default)]
 struct Position {
-    place: (u32, u16),
+    call: (u32, u16),
     rows: u64,
     bytes: u64,
 }
 
 impl Mapper {
-    /// Creates a mapper whose functions are compiled at first use.
     pub(super) fn new(
         pool: Arc<Pool>,
         source: MapSource,
@@ -107,11 +103,10 @@ impl Mapper {
         numbers: Vec<u32>,
         limits: Limits,
     ) -> Self {
-        let (received, checked) = Default::default();
-        Self { pool, source, search, numbers, limits, lease: None, received, checked }
+        let (received, validated) = Default::default();
+        Self { pool, source, search, numbers, limits, lease: None, received, validated }
     }
 
-    /// Creates a mapper of those functions of `source` whose indexes are in `numbers`.
     pub(super) fn of(
         pool: &Arc<Pool>,
         source: &MapSource,
@@ -124,7 +119,6 @@ impl Mapper {
         Self::new(Arc::clone(pool), source, search, numbers, limits)
     }
 
-    /// Compiles the functions in a worker.
     pub(super) fn compile(&mut self) -> Result<(), CompileError> {
         let mut program = Vec::new();
         let mut writer = Writer(&mut program);
@@ -143,23 +137,28 @@ impl Mapper {
         Ok(())
     }
 
-    pub(super) fn map(&mut self, batch: Selection<'_>, taking: &mut Taking<'_, '_>) -> Result<(), RunError> {
+    pub(super) fn map(&mut self, batch: Selection<'_>, output_sink: &mut MapOutput<'_, '_>) -> Result<(), RunError> {
         let mut first = 0;
         while first < batch.documents.len() {
-            first += self.map_part(batch, first, taking)?;
+            first += self.map_request(batch, first, output_sink)?;
         }
         Ok(())
     }
 
     /// Maps documents from `first` on, about as many as fit into a request; returns their number.
-    fn map_part(&mut self, batch: Selection<'_>, first: usize, taking: &mut Taking<'_, '_>) -> Result<usize, RunError> {
+    fn map_request(
+        &mut self,
+        batch: Selection<'_>,
+        first: usize,
+        output_sink: &mut MapOutput<'_, '_>,
+    ) -> Result<usize, RunError> {
         if self.lease.is_none() {
             self.compile().map_err(|error| RunError::Machinery(error.to_string()))?;
         }
         let mut count = 0;
         let exchanged = self.send(batch, first).and_then(|sent| {
             count = sent;
-            self.receive(batch, first, count, taking)
+            self.receive(batch, first, count, output_sink)
         });
         match exchanged {
             Ok(None) => Ok(count),
@@ -194,7 +193,6 @@ impl Mapper {
         self.lease.as_mut().expect("compiled before anything is sent").worker()
     }
 
-    /// Sends documents, each after its length; returns their number.
     fn send(&mut self, batch: Selection<'_>, first: usize) -> Result<usize, WorkerError> {
         let worker = self.worker();
         let mut at = 0;
@@ -205,7 +203,8 @@ impl Mapper {
             if end > REQUEST_BYTES && index > first {
                 break;
             }
-            let len = u32::try_from(text.len()).map_err(|_| WorkerError::Garbled("a document of more than 4 GiB"))?;
+            let len = u32::try_from(text.len())
+                .map_err(|_| WorkerError::ProtocolViolation("a document of more than 4 GiB"))?;
             worker.reserve(end)?;
             worker.write(at, &len.to_le_bytes());
             worker.write(at + 4, text);
@@ -216,14 +215,13 @@ impl Mapper {
         Ok(index - first)
     }
 
-    /// Receives the results for the documents that were sent. Returns the progress at which the worker stopped early,
-    /// if it did.
+    /// Receives the results for the documents that were sent. Returns the progress if the worker stopped early.
     fn receive(
         &mut self,
         batch: Selection<'_>,
         first: usize,
         count: usize,
-        taking: &mut Taking<'_, '_>,
+        output_sink: &mut MapOutput<'_, '_>,
     ) -> Result<Option<Progress>, WorkerError> {
         self.received.clear();
         let mut position = Position::default();
@@ -233,37 +231,37 @@ impl Mapper {
             match kind {
                 Kind::Done => {}
                 Kind::Stopped if !more => return Ok(Some(worker.progress())),
-                _ => return Err(WorkerError::Garbled("a strange answer")),
+                _ => return Err(WorkerError::ProtocolViolation("an unexpected response")),
             }
-            self.take_records(batch, first, count, &mut position, taking)?;
+            self.validate_records(batch, first, count, &mut position, output_sink)?;
             if more {
                 self.worker().send(Kind::Next, 0, 0)?;
             } else if self.received.is_empty() {
                 return Ok(None);
             } else {
-                return Err(WorkerError::Garbled("half a record"));
+                return Err(WorkerError::ProtocolViolation("a truncated record"));
             }
         }
     }
 
-    /// Validates the complete records in the received bytes, and keeps the rest.
-    fn take_records(
+    /// Validates the complete records, and keeps the remaining bytes.
+    fn validate_records(
         &mut self,
         batch: Selection<'_>,
         first: usize,
         count: usize,
         position: &mut Position,
-        taking: &mut Taking<'_, '_>,
+        output_sink: &mut MapOutput<'_, '_>,
     ) -> Result<(), WorkerError> {
         let mut rest = &self.received[..];
         while rest.len() >= Record::BYTES {
-            let record = Record::from_bytes(rest).ok_or(WorkerError::Garbled("a strange record"))?;
+            let record = Record::from_bytes(rest).ok_or(WorkerError::ProtocolViolation("an unknown kind of record"))?;
             let functions = self.source.functions.len();
             if record.document as usize >= count || usize::from(record.function) >= functions {
-                return Err(WorkerError::Garbled("a record of no document or function"));
+                return Err(WorkerError::ProtocolViolation("a record of no document or function"));
             }
             if position.advance(record, self.limits)? {
-                taking.output.hand_on(&self.limits, taking.take).map_err(|_| WorkerError::Unwanted)?;
+                output_sink.output.hand_on(&self.limits, output_sink.take).map_err(|_| WorkerError::SinkClosed)?;
             }
             let Some(body) = rest.get(Record::BYTES..Record::BYTES + record.body_len()) else {
                 break;
@@ -275,22 +273,24 @@ impl Mapper {
             position.take(record);
             match record.kind {
                 RecordKind::Row => {
-                    self.checked.clear();
-                    json::compact(key, &mut self.checked).map_err(|_| WorkerError::Garbled("a key is no JSON"))?;
-                    let middle = self.checked.len();
-                    json::compact(value, &mut self.checked).map_err(|_| WorkerError::Garbled("a value is no JSON"))?;
-                    let (key, value) = self.checked.split_at(middle);
-                    taking.output.push(document, function, key, value);
+                    self.validated.clear();
+                    json::compact(key, &mut self.validated)
+                        .map_err(|_| WorkerError::ProtocolViolation("a key is not JSON"))?;
+                    let middle = self.validated.len();
+                    json::compact(value, &mut self.validated)
+                        .map_err(|_| WorkerError::ProtocolViolation("a value is not JSON"))?;
+                    let (key, value) = self.validated.split_at(middle);
+                    output_sink.output.push(document, function, key, value);
                 }
                 RecordKind::Failure => {
                     let message = String::from_utf8_lossy(key).into_owned();
                     let id = batch.get(first + record.document as usize).id;
                     let line = format!("function raised exception {message} with doc._id {id}");
-                    taking.log.push(document, function, line);
-                    taking.output.failures.push(MapFailure { document, function, message });
+                    output_sink.log.push(document, function, line);
+                    output_sink.output.failures.push(MapFailure { document, function, message });
                 }
                 RecordKind::Log => {
-                    taking.log.push(document, function, String::from_utf8_lossy(key).into_owned());
+                    output_sink.log.push(document, function, String::from_utf8_lossy(key).into_owned());
                 }
             }
         }
@@ -301,21 +301,21 @@ impl Mapper {
 }
 
 impl Position {
-    /// Validates that records are in order and within the limits. Returns true if another function or document starts.
+    /// Records must be in order and within the limits. Returns true if another function or document starts.
     fn advance(&mut self, record: Record, limits: Limits) -> Result<bool, WorkerError> {
-        let place = (record.document, record.function);
-        if place < self.place {
-            return Err(WorkerError::Garbled("records out of order"));
+        let call = (record.document, record.function);
+        if call < self.call {
+            return Err(WorkerError::ProtocolViolation("records out of order"));
         }
-        let is_next = place != self.place;
+        let is_next = call != self.call;
         if is_next {
             (self.rows, self.bytes) = (0, 0);
         }
-        self.place = place;
+        self.call = call;
         let bytes = self.bytes.saturating_add(record.body_len() as u64);
         let texts = matches!(record.kind, RecordKind::Failure | RecordKind::Log) && bytes <= TEXT_BYTES;
         let rows = self.rows < u64::from(limits.rows_per_document) && bytes <= limits.bytes_per_document;
-        if texts || rows { Ok(is_next) } else { Err(WorkerError::Garbled("records beyond the limits")) }
+        if texts || rows { Ok(is_next) } else { Err(WorkerError::ProtocolViolation("records beyond the limits")) }
     }
 
     fn take(&mut self, record: Record) {
@@ -343,8 +343,7 @@ mod tests {
         batch
     }
 
-    /// Returns the result of a mapper of two functions for bytes that a worker wrote about the last two of three
-    /// documents.
+    /// Maps with two functions; `bytes` is the worker output about the last two of three documents.
     fn take(bytes: &[u8]) -> Result<(Emissions, usize), WorkerError> {
         let command = WorkerCommand { program: "/does/not/exist".into(), args: Vec::new() };
         let source = MapSource { functions: vec!["a".into(), "b".into()], library: None };
@@ -356,8 +355,8 @@ mod tests {
         let batch = Selection { batch: &batch(), documents: &[0, 1, 2] };
         let mut log = Log::default();
         let take: &mut TakeRows<'_> = &mut |_| std::ops::ControlFlow::Continue(());
-        let mut taking = Taking { output: &mut output, log: &mut log, take };
-        mapper.take_records(batch, 1, 2, &mut Position::default(), &mut taking)?;
+        let mut output_sink = MapOutput { output: &mut output, log: &mut log, take };
+        mapper.validate_records(batch, 1, 2, &mut Position::default(), &mut output_sink)?;
         output.log.extend(log.take());
         Ok((output, mapper.received.len()))
     }
@@ -399,7 +398,7 @@ mod tests {
             [row(0, 0, b"1"), row(0, 0, b"1"), row(0, 0, b"1")].concat(),
         ];
         for liar in liars {
-            assert!(matches!(take(&liar), Err(WorkerError::Garbled(_))), "{liar:?}");
+            assert!(matches!(take(&liar), Err(WorkerError::ProtocolViolation(_))), "{liar:?}");
         }
     }
 

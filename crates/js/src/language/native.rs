@@ -1,6 +1,5 @@
-//! Programs that combine both evaluators ([`Programs`]): functions of the subset run in this process, the others in a
-//! worker. Documents on which a native function bails out are mapped by a worker as well, so the difference is
-//! transparent.
+//! [`Programs`] combine both evaluators: functions of the subset run in this process, the others in a worker. A worker
+//! also maps the documents on which a native function bails out, so the evaluator does not affect results.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use settee_design::{
 };
 
 use super::Evaluator;
-use super::map::{Log, Mapper, Selection, Taking};
+use super::map::{Log, MapOutput, Mapper, Selection};
 use crate::pool::Pool;
 use settee_native::{Environment, Mapped, NativeFunction, Reason, Refused, RowSink, Workspace};
 
@@ -20,7 +19,6 @@ pub(super) const QUICKJS: &str = "quickjs";
 /// Number of documents after which a function that bailed out on more than half of them is left to the workers.
 const TRIAL_DOCUMENTS: u64 = 512;
 
-/// Returns the native forms of the functions of a source, or the reasons why they have none.
 pub(super) fn compile(
     source: &MapSource,
     evaluator: Evaluator,
@@ -38,7 +36,6 @@ pub(super) fn compile(
     source.functions.iter().map(compile).collect()
 }
 
-/// Returns the engine of a function, and the reason why it is not the native evaluator.
 pub(super) fn engine(refused: Option<&'static str>) -> Engine {
     Engine { name: if refused.is_some() { QUICKJS } else { NATIVE }, reason: refused }
 }
@@ -46,34 +43,29 @@ pub(super) fn engine(refused: Option<&'static str>) -> Engine {
 pub(super) struct Programs {
     pool: Arc<Pool>,
     source: MapSource,
-    /// Type of search index; absent for functions of views.
     search: Option<SearchKind>,
     limits: Limits,
     natives: Vec<Native>,
     workspace: Workspace,
-    /// Reasons why functions are left to the workers, by their indexes.
     refused: Vec<(u32, &'static str)>,
-    /// Counts of bail-outs by reason.
     bail_outs: Vec<BailOuts>,
     /// Functions outside the subset.
     others: Option<Mapper>,
     /// The native functions in a worker, for documents on which they bail out.
-    second: Mapper,
+    fallback: Mapper,
     log: Log,
 }
 
 struct Native {
-    /// Index in the source.
     index: u32,
     function: NativeFunction,
-    tried: u64,
+    attempts: u64,
     bail_outs: u64,
 }
 
 impl Native {
-    /// Returns true if most of the attempts so far were bail-outs.
-    fn is_hopeless(&self) -> bool {
-        self.tried >= TRIAL_DOCUMENTS && self.bail_outs * 2 > self.tried
+    fn bails_out_mostly(&self) -> bool {
+        self.attempts >= TRIAL_DOCUMENTS && self.bail_outs * 2 > self.attempts
     }
 }
 
@@ -89,7 +81,7 @@ impl Programs {
         let (mut others, mut refused) = (Vec::new(), Vec::new());
         for (index, function) in (0u32..).zip(compile(source, evaluator, search)) {
             match function {
-                Ok(function) => natives.push(Native { index, function, tried: 0, bail_outs: 0 }),
+                Ok(function) => natives.push(Native { index, function, attempts: 0, bail_outs: 0 }),
                 Err(reason) => {
                     others.push(index);
                     refused.push((index, reason));
@@ -97,7 +89,7 @@ impl Programs {
             }
         }
         let mapper = |numbers| Mapper::of(pool, source, search, numbers, limits);
-        let second = mapper(natives.iter().map(|native| native.index).collect());
+        let fallback = mapper(natives.iter().map(|native| native.index).collect());
         let mut others = (!others.is_empty()).then(|| mapper(others));
         if let Some(others) = &mut others {
             others.compile()?;
@@ -105,30 +97,29 @@ impl Programs {
         let (workspace, log) = Default::default();
         let (pool, source) = (Arc::clone(pool), source.clone());
         let bail_outs = Vec::new();
-        Ok(Self { pool, source, search, limits, natives, workspace, refused, bail_outs, others, second, log })
+        Ok(Self { pool, source, search, limits, natives, workspace, refused, bail_outs, others, fallback, log })
     }
 
-    /// Runs the native functions on a document; false if one of them bailed out.
     fn map_natively(&mut self, document: u32, batch: &DocumentBatch, output: &mut Emissions) -> bool {
         let text = batch.json(document as usize);
         let (rows, lines, failures) = (output.len(), self.log.len(), output.failures.len());
         // Large output is left to the workers: only they can pass on the rows of a function before the next one runs.
-        let most_bytes = output.size_bytes() as u64 + self.limits.bytes_per_part;
+        let bytes_max = output.size_bytes() as u64 + self.limits.bytes_per_part;
         let mut natives = &mut self.natives[..];
         while !natives.is_empty() {
             let Some(mut opened) = self.workspace.open(text) else {
                 count(&mut self.bail_outs, natives[0].index, Reason::Document);
                 return false;
             };
-            while let Some((Native { index, function, tried, bail_outs }, others)) =
+            while let Some((Native { index, function, attempts, bail_outs }, others)) =
                 std::mem::take(&mut natives).split_first_mut()
             {
                 natives = others;
                 let (function_index, before) = (*index, output.len());
                 let log = &mut self.log;
                 let allowance = Allowance::new(self.limits);
-                let mut sink = DocumentSink { document, function: function_index, allowance, most_bytes, output, log };
-                *tried += 1;
+                let mut sink = DocumentSink { document, function: function_index, allowance, bytes_max, output, log };
+                *attempts += 1;
                 let mapped = function.map(&mut opened, &mut sink);
                 match mapped {
                     Mapped::Done => {}
@@ -171,13 +162,13 @@ impl Programs {
                 output.hand_on(&self.limits, take)?;
             }
         }
-        let mut taking = Taking { output: &mut *output, log: &mut self.log, take };
+        let mut output_sink = MapOutput { output: &mut *output, log: &mut self.log, take };
         if !left.is_empty() {
-            self.second.map(Selection { batch, documents: &left }, &mut taking)?;
+            self.fallback.map(Selection { batch, documents: &left }, &mut output_sink)?;
         }
         if let Some(others) = &mut self.others {
             let all: Vec<u32> = (0u32..).take(batch.len()).collect();
-            others.map(Selection { batch, documents: &all }, &mut taking)?;
+            others.map(Selection { batch, documents: &all }, &mut output_sink)?;
         }
         if !self.natives.is_empty() && (self.others.is_some() || !left.is_empty()) {
             output.sort();
@@ -185,20 +176,19 @@ impl Programs {
         Ok(())
     }
 
-    /// Moves functions that mostly bail out to the workers, so that the other functions need not run twice because of
-    /// them.
-    fn leave_the_hopeless(&mut self) {
-        if !self.natives.iter().any(Native::is_hopeless) {
+    /// Moves functions that mostly bail out to the workers, so that other functions do not run twice because of them.
+    fn move_bailing_functions(&mut self) {
+        if !self.natives.iter().any(Native::bails_out_mostly) {
             return;
         }
-        let hopeless = self.natives.iter().filter(|native| native.is_hopeless());
-        self.refused.extend(hopeless.map(|native| (native.index, "it bailed out on most documents")));
-        self.natives.retain(|native| !native.is_hopeless());
+        let bailing = self.natives.iter().filter(|native| native.bails_out_mostly());
+        self.refused.extend(bailing.map(|native| (native.index, "it bailed out on most documents")));
+        self.natives.retain(|native| !native.bails_out_mostly());
         let is_native = |index: &u32| self.natives.iter().any(|native| native.index == *index);
         let all = (0u32..).take(self.source.functions.len());
         let (natives, others): (Vec<u32>, Vec<u32>) = all.partition(is_native);
         let mapper = |numbers| Mapper::of(&self.pool, &self.source, self.search, numbers, self.limits);
-        (self.second, self.others) = (mapper(natives), Some(mapper(others)));
+        (self.fallback, self.others) = (mapper(natives), Some(mapper(others)));
     }
 }
 
@@ -210,21 +200,19 @@ fn count(counted: &mut Vec<BailOuts>, function: u32, reason: Reason) {
     }
 }
 
-/// Receives the rows of the functions for one document.
 struct DocumentSink<'a> {
     document: u32,
     function: u32,
-    /// Allowance of the function, and the maximum size of the output.
     allowance: Allowance,
-    most_bytes: u64,
+    bytes_max: u64,
     output: &'a mut Emissions,
     log: &'a mut Log,
 }
 
 impl RowSink for DocumentSink<'_> {
     fn row(&mut self, key: &[u8], value: &[u8]) -> bool {
-        // The worker reports exceeded limits, in the engine's order of events.
-        if self.allowance.take(key.len(), value.len()).is_err() || self.output.size_bytes() as u64 > self.most_bytes {
+        // A worker reports exceeded limits, in the engine's order of events.
+        if self.allowance.take(key.len(), value.len()).is_err() || self.output.size_bytes() as u64 > self.bytes_max {
             return false;
         }
         self.output.push(self.document, self.function, key, value);
@@ -245,7 +233,7 @@ impl Program for Programs {
         take: &mut TakeRows<'_>,
     ) -> Result<(), RunError> {
         self.log.truncate(0);
-        self.leave_the_hopeless();
+        self.move_bailing_functions();
         let mapped = self.map_all(batch, output, take);
         output.log.extend(self.log.take());
         mapped

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use settee_design::{CompileError, Growth, Limits, ReduceRows, Reducer, RunError, overflow_text};
 use settee_model::json;
 
-use super::{Failure, ReduceLimit, ask, compile, excerpt, run_error, write_limits};
+use super::{Failure, ReduceLimit, compile, excerpt, run_error, send_and_receive, write_limits};
 use crate::pool::{Lease, Pool, WorkerError};
 use crate::protocol::{Kind, Reader, Writer};
 
@@ -34,9 +34,10 @@ struct Pending {
 
 #[derive(Clone, Copy)]
 struct PendingGroup {
+    /// Offset in the request.
     start: usize,
-    /// Length of the input of CouchDB's query server.
-    input: u64,
+    /// Length of the group's input for CouchDB's query server, which the reduce limit compares with the output.
+    couchdb_input_bytes: u64,
 }
 
 impl FunctionReducer {
@@ -63,21 +64,21 @@ impl FunctionReducer {
         Ok(())
     }
 
-    /// Sends the groups in `self.request` and appends their reductions to `results`.
     fn flush(&mut self, kind: Kind, pending: &mut Pending, results: &mut Vec<Vec<u8>>) -> Result<(), RunError> {
         let groups = std::mem::take(&mut pending.groups);
         let mut left = &groups[..];
         while let [first, ..] = left {
             // A worker stops when its response gets long; the remaining groups are sent again.
-            let done = self.exchange(kind, first.start, left, results)?;
+            let done = self.send_groups(kind, first.start, left, results)?;
             left = &left[done..];
         }
         self.request.clear();
         Ok(())
     }
 
-    /// Sends groups, which start at `start` of the request, and appends the received reductions; returns their number.
-    fn exchange(
+    /// Sends the groups from offset `start` of the request on, and appends their reductions. Returns the number of
+    /// reduced groups, at least one.
+    fn send_groups(
         &mut self,
         kind: Kind,
         start: usize,
@@ -88,20 +89,20 @@ impl FunctionReducer {
             self.compile().map_err(|error| RunError::Machinery(error.to_string()))?;
         }
         let worker = self.lease.as_mut().expect("just compiled").worker();
-        let answer = ask(worker, kind, groups.len(), &self.request[start..], self.limits);
+        let answer = send_and_receive(worker, kind, groups.len(), &self.request[start..], self.limits);
         let progress = worker.progress();
         let failure = match &answer {
-            Ok((Kind::Done, bytes)) => match self.take_results(bytes, groups) {
+            Ok((Kind::Done, bytes)) => match self.parse_results(bytes, groups) {
                 Some((mut reductions, mut log)) => {
                     let done = reductions.len();
                     results.append(&mut reductions);
                     self.log.append(&mut log);
                     return Ok(done);
                 }
-                None => Failure::Worker(WorkerError::Garbled("a reduction is no JSON")),
+                None => Failure::Worker(WorkerError::ProtocolViolation("a reduction is not JSON")),
             },
             Ok((Kind::Stopped, bytes)) => Failure::Stopped(bytes, progress),
-            Ok(_) => Failure::Worker(WorkerError::Garbled("a strange answer")),
+            Ok(_) => Failure::Worker(WorkerError::ProtocolViolation("an unexpected response")),
             Err(_) => match answer {
                 Err(error) => Failure::Worker(error),
                 Ok(_) => return Ok(0),
@@ -111,23 +112,23 @@ impl FunctionReducer {
         if let Some(lease) = self.lease.take() {
             lease.discard();
         }
-        let place = |_, _| format!("reduce function ({})", excerpt(&self.source));
-        Err(run_error(failure, self.limits, place))
+        let location = |_, _| format!("reduce function ({})", excerpt(&self.source));
+        Err(run_error(failure, self.limits, location))
     }
 
-    fn take_results(&self, bytes: &[u8], groups: &[PendingGroup]) -> Option<(Vec<Vec<u8>>, Vec<String>)> {
+    fn parse_results(&self, bytes: &[u8], groups: &[PendingGroup]) -> Option<(Vec<Vec<u8>>, Vec<String>)> {
         let mut reader = Reader(bytes);
         let done = usize::try_from(reader.u64()?).ok().filter(|done| (1..=groups.len()).contains(done))?;
         let (mut reductions, mut log) = (Vec::with_capacity(done), Vec::new());
         for group in &groups[..done] {
             let text = reader.bytes()?;
             if text.is_empty() {
-                reductions.push(overflow_text(group.input, self.limits.reduction_bytes + 1));
+                reductions.push(overflow_text(group.couchdb_input_bytes, self.limits.reduction_bytes + 1));
                 continue;
             }
             let mut checked = Vec::with_capacity(text.len());
             json::compact(text, &mut checked).ok()?;
-            match (self.overflow(checked.len() as u64, group.input), self.limits.growth) {
+            match (self.overflow(checked.len() as u64, group.couchdb_input_bytes), self.limits.growth) {
                 (Some(text), Growth::Refused) => checked = text,
                 (Some(text), Growth::Logged) => log.push(String::from_utf8_lossy(&text).into_owned()),
                 (Some(_), Growth::Allowed) | (None, _) => {}
@@ -140,7 +141,6 @@ impl FunctionReducer {
         reader.0.is_empty().then_some((reductions, log))
     }
 
-    /// Returns the message for a reduction that did not shrink.
     fn overflow(&self, output_bytes: u64, input_bytes: u64) -> Option<Vec<u8>> {
         let ReduceLimit::On { threshold_bytes, ratio } = self.reduce_limit else {
             return None;
@@ -161,13 +161,13 @@ impl Reducer for FunctionReducer {
         for group in groups {
             keys.clear();
             values.clear();
-            let mut input = REDUCE_FRAME_BYTES;
+            let mut couchdb_input_bytes = REDUCE_FRAME_BYTES;
             for (number, (key, id, value)) in group.rows.iter().enumerate() {
                 let start = if number == 0 { b"[" } else { b"," };
                 values.extend_from_slice(start);
                 values.extend_from_slice(value);
                 // `[["key","id"],value],`
-                input += (key.len() + id.len() + 2 + value.len() + 7) as u64;
+                couchdb_input_bytes += (key.len() + id.len() + 2 + value.len() + 7) as u64;
                 if self.uses_keys {
                     keys.extend_from_slice(start);
                     keys.push(b'[');
@@ -177,9 +177,9 @@ impl Reducer for FunctionReducer {
                     keys.push(b']');
                 }
             }
-            close(&mut values, group.rows.is_empty());
+            close_array(&mut values, group.rows.is_empty());
             if self.uses_keys {
-                close(&mut keys, group.rows.is_empty());
+                close_array(&mut keys, group.rows.is_empty());
             } else {
                 keys.extend_from_slice(b"null");
             }
@@ -187,7 +187,7 @@ impl Reducer for FunctionReducer {
             let mut writer = Writer(&mut self.request);
             writer.bytes(&keys);
             writer.bytes(&values);
-            pending.groups.push(PendingGroup { start, input: input.saturating_sub(1) });
+            pending.groups.push(PendingGroup { start, couchdb_input_bytes: couchdb_input_bytes.saturating_sub(1) });
             if self.request.len() >= REQUEST_BYTES {
                 self.flush(Kind::Reduce, &mut pending, &mut results)?;
             }
@@ -206,12 +206,14 @@ impl Reducer for FunctionReducer {
                 values.push(if number == 0 { b'[' } else { b',' });
                 values.extend_from_slice(value);
             }
-            close(&mut values, group.is_empty());
+            close_array(&mut values, group.is_empty());
             let start = self.request.len();
             let mut writer = Writer(&mut self.request);
             writer.bytes(b"null");
             writer.bytes(&values);
-            pending.groups.push(PendingGroup { start, input: REREDUCE_FRAME_BYTES + values.len() as u64 - 2 });
+            pending
+                .groups
+                .push(PendingGroup { start, couchdb_input_bytes: REREDUCE_FRAME_BYTES + values.len() as u64 - 2 });
             if self.request.len() >= REQUEST_BYTES {
                 self.flush(Kind::Rereduce, &mut pending, &mut results)?;
             }
@@ -225,7 +227,6 @@ impl Reducer for FunctionReducer {
     }
 }
 
-/// Ends an array whose opening brackets were written with its first element.
-fn close(array: &mut Vec<u8>, empty: bool) {
+fn close_array(array: &mut Vec<u8>, empty: bool) {
     array.extend_from_slice(if empty { b"[]" } else { b"]" });
 }

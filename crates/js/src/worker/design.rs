@@ -1,8 +1,6 @@
-//! The functions of one design document in an engine of its own: [`DesignFunctions`].
-//!
-//! All of them share one global environment and one module cache. Each is compiled at its first call and kept. Thrown
-//! values are sent to the server as JSON, except when the engine itself aborted. `design.js` creates the forms of
-//! results.
+//! [`DesignFunctions`]: the functions of one design document in a separate engine. All of them share one global
+//! environment and one module cache. Each is compiled at its first call and kept. Thrown values are sent to the server
+//! as JSON, except after an abort of the engine. `design.js` creates the forms of results.
 #![expect(unsafe_code, reason = "gives native functions to scripts")]
 
 use std::ffi::c_int;
@@ -12,12 +10,12 @@ use std::rc::Rc;
 use rquickjs::qjs as c;
 use settee_design::Limits;
 
+use super::connection::{ServerConnection, protocol_error};
 use super::emit::{WriteError, write_json};
 use super::engine::{Engine, Host, arguments};
-use super::link::{Link, broken};
 use super::map::Halt;
 use super::qjs::{Context, Ref, Thrown, Value};
-use super::session::TooMuch;
+use super::session::OutputTooLarge;
 use crate::protocol::{Frame, Kind, Progress, Reader, Stop, Writer};
 
 const SCRIPT: &str = include_str!("design.js");
@@ -30,17 +28,20 @@ pub(super) struct DesignFunctions {
     filter: Value,
     list: Value,
     explain: Value,
-    link: Rc<Link>,
-    // Last field, so that all objects of the engine are dropped before it.
+    connection: Rc<ServerConnection>,
+    // The last field: all objects of the engine must be dropped before it.
     engine: Engine,
 }
 
-/// Result of a request: a response, or the end of these functions.
 type Served = io::Result<Result<(), Halt>>;
 
 impl DesignFunctions {
-    /// Loads the design document `document`, a JSON text. Its functions are not compiled yet.
-    pub(super) fn new(id: &str, document: &str, limits: Limits, link: Rc<Link>) -> Result<Self, String> {
+    pub(super) fn new(
+        id: &str,
+        document: &str,
+        limits: Limits,
+        connection: Rc<ServerConnection>,
+    ) -> Result<Self, String> {
         let failed = || format!("{id} cannot be loaded: out of memory");
         let mut engine = Engine::new(limits).ok_or_else(failed)?;
         let (context, helpers) = engine.user_context(Some(document)).ok_or_else(failed)?;
@@ -52,12 +53,12 @@ impl DesignFunctions {
         let (call, filter, list) = (member(c"call")?, member(c"filter")?, member(c"list")?);
         let explain = member(c"explain")?;
         drop((made, helpers));
-        engine.settle();
-        Ok(Self { context, call, filter, list, explain, link, engine })
+        engine.pin_pages();
+        Ok(Self { context, call, filter, list, explain, connection, engine })
     }
 
     pub(super) fn serve(&mut self, frame: Frame) -> Served {
-        let request = self.link.input(frame)?.to_vec();
+        let request = self.connection.input(frame)?.to_vec();
         self.engine.enter();
         self.engine.heap().take_exhausted();
         let host = self.engine.host();
@@ -112,7 +113,7 @@ impl DesignFunctions {
         let mut verdicts = Vec::with_capacity(count as usize);
         for document in 0..count {
             let text = input.bytes().ok_or_else(garbled)?;
-            self.link.report(Progress { document, function: 0 });
+            self.connection.report(Progress { document, function: 0 });
             self.engine.host().start_clock();
             let passed = self.parse(text).and_then(|document| {
                 let given = [document.borrow(), request.borrow()];
@@ -131,7 +132,7 @@ impl DesignFunctions {
         let head = input.bytes().ok_or_else(garbled)?;
         let request = input.bytes().ok_or_else(garbled)?;
         let session = &self.engine.host().session;
-        session.begin(Rc::clone(&self.link));
+        session.begin(Rc::clone(&self.connection));
         let called = self.path(&path).and_then(|path| {
             let (head, request) = (self.parse(head)?, self.parse(request)?);
             let given = [path.borrow(), head.borrow(), request.borrow()];
@@ -154,7 +155,6 @@ impl DesignFunctions {
         self.context.parse_json(&mut json.to_vec())
     }
 
-    /// Sends the pending exception to the server.
     fn threw(&self) -> Served {
         let (host, context) = (self.engine.host(), self.context);
         let exception = context.take_exception();
@@ -188,14 +188,14 @@ impl DesignFunctions {
         if !lines.is_empty() {
             let mut text = Vec::new();
             lines.iter().for_each(|line| Writer(&mut text).bytes(line.as_bytes()));
-            self.link.send_part(Kind::Log, &text)?;
+            self.connection.send_part(Kind::Log, &text)?;
         }
-        self.link.answer(kind, bytes).map(Ok)
+        self.connection.answer(kind, bytes).map(Ok)
     }
 }
 
 fn garbled() -> io::Error {
-    broken("a garbled call")
+    protocol_error("a garbled call")
 }
 
 fn read_path<'a>(input: &mut Reader<'a>) -> Option<Vec<&'a str>> {
@@ -203,7 +203,6 @@ fn read_path<'a>(input: &mut Reader<'a>) -> Option<Vec<&'a str>> {
     (0..count).map(|_| input.text()).collect()
 }
 
-/// Adds the functions of the global environment for design documents; returns the dispatcher.
 fn initialise(host: &Host, context: Context, prelude: Ref<'_>) -> Result<Value, Thrown> {
     let native = context.object()?;
     let add = |name, function, parameters| {
@@ -227,7 +226,6 @@ fn initialise(host: &Host, context: Context, prelude: Ref<'_>) -> Result<Value, 
     Ok(made)
 }
 
-/// `native.compileFunction(source)` for scripts.
 unsafe extern "C" fn compile_function(
     raw: *mut c::JSContext,
     _this: c::JSValue,
@@ -247,7 +245,6 @@ unsafe extern "C" fn compile_function(
     compile().map_or(c::JS_EXCEPTION, Value::into_raw)
 }
 
-/// `native.respond(response)` for scripts.
 unsafe extern "C" fn respond(
     raw: *mut c::JSContext,
     _this: c::JSValue,
@@ -265,7 +262,6 @@ unsafe extern "C" fn respond(
     responded.map_or(c::JS_EXCEPTION, |()| c::JS_UNDEFINED)
 }
 
-/// `native.send(text)` for scripts.
 unsafe extern "C" fn send(
     raw: *mut c::JSContext,
     _this: c::JSValue,
@@ -277,7 +273,7 @@ unsafe extern "C" fn send(
     match context.text(chunk) {
         Ok(text) => match host.session.send(host, text.to_text().as_bytes()) {
             Ok(()) => c::JS_UNDEFINED,
-            Err(TooMuch) => {
+            Err(OutputTooLarge) => {
                 let Thrown = context.throw_range_error("too much was sent without reading a row");
                 c::JS_EXCEPTION
             }
@@ -286,7 +282,6 @@ unsafe extern "C" fn send(
     }
 }
 
-/// `native.nextRow()` for scripts.
 unsafe extern "C" fn next_row(
     raw: *mut c::JSContext,
     _this: c::JSValue,

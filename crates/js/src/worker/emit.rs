@@ -1,5 +1,4 @@
 //! `emit`: converts values of scripts to JSON text, equal to that of `JSON.stringify`, and writes rows of the response.
-//!
 //! Rows are collected as values and written when the function has returned, as in CouchDB's query server: a function
 //! that changes an object after emitting it emits the changed object. The conversion is native; documents are copied
 //! from their text without being parsed. Objects of uncommon classes are left to the engine. [`super::map`] handles
@@ -16,11 +15,10 @@ use super::qjs::{Context, Ref, Thrown, Value};
 use crate::protocol::{Record, RecordKind};
 use settee_native::text;
 
-/// Maximum number of rows that wait for the end of their function; further ones are written at once, to bound the
-/// memory.
-const WAITING_ROWS: usize = 4096;
+/// Further rows are written at once, which bounds the memory.
+const BUFFERED_ROWS_MAX: usize = 4096;
 
-/// Maximum bytes of log lines of one call of a function; further lines are dropped.
+/// Maximum per call of a function; further lines are dropped.
 const LOG_BYTES: usize = 64 << 10;
 
 #[derive(Default)]
@@ -30,19 +28,16 @@ pub(super) struct Emitter {
     out: RefCell<Vec<u8>>,
     log: RefCell<Vec<String>>,
     log_bytes: Cell<usize>,
-    /// Number of rows that the running call has emitted, including waiting ones.
     rows: Cell<u64>,
     allowance: Cell<Option<Allowance>>,
     document: Cell<u32>,
     function: Cell<u16>,
-    /// The limit that was exceeded; exception handlers of the function cannot clear it.
+    /// Exception handlers of the function cannot clear it.
     excess: Cell<Option<Excess>>,
 }
 
 pub(super) enum WriteError {
-    /// An exception is pending in the context.
     Thrown,
-    /// The text is longer than permitted.
     TooLong,
 }
 
@@ -53,7 +48,7 @@ impl From<Thrown> for WriteError {
 }
 
 impl Emitter {
-    /// Starts a call of a function; returns the mark for [`Emitter::drop_rows`].
+    /// Returns the mark for [`Emitter::drop_rows`].
     pub(super) fn begin_function(&self, document: u32, function: u16, limits: Limits) -> usize {
         self.document.set(document);
         self.function.set(function);
@@ -64,17 +59,14 @@ impl Emitter {
         self.out.borrow().len()
     }
 
-    /// Returns the limit that the call has exceeded, if any.
     pub(super) fn excess(&self) -> Option<Excess> {
         self.excess.take()
     }
 
-    /// Removes and returns the output so far.
     pub(super) fn take_output(&self) -> Vec<u8> {
         self.out.take()
     }
 
-    /// Returns the buffer for reuse.
     pub(super) fn reuse_output(&self, mut buffer: Vec<u8>) {
         buffer.clear();
         self.out.replace(buffer);
@@ -84,7 +76,6 @@ impl Emitter {
         self.out.borrow().len()
     }
 
-    /// Drops the rows of the current call.
     pub(super) fn drop_rows(&self, mark: usize) {
         self.waiting.take();
         self.out.borrow_mut().truncate(mark);
@@ -112,12 +103,11 @@ impl Emitter {
         }
     }
 
-    /// Removes and returns the lines that the function has logged.
     pub(super) fn take_log(&self) -> Vec<String> {
         self.log.take()
     }
 
-    /// Writes the waiting rows. Conversions to JSON may run scripts, which may emit again.
+    /// Conversions to JSON may run scripts, which may emit again.
     pub(super) fn write_rows(&self, host: &Host, context: Context) -> Result<(), Thrown> {
         let mut out = self.out.take();
         self.writing.set(true);
@@ -157,7 +147,7 @@ impl Emitter {
             out.truncate(head);
             return Err(Thrown);
         }
-        // For a text that is too long, slightly more than the permitted length was written.
+        // A text that is too long was written slightly beyond the permitted length.
         let middle = middle.unwrap_or(out.len());
         let taken = allowance.take(middle - start, out.len() - middle);
         if let Err(excess) = taken {
@@ -177,7 +167,6 @@ impl Emitter {
         Ok(())
     }
 
-    /// Implements `emit(key, value)`.
     pub(super) fn emit(&self, host: &Host, context: Context, key: Ref<'_>, value: Ref<'_>) -> Result<(), Thrown> {
         self.rows.set(self.rows.get() + 1);
         if self.rows.get() > u64::from(host.limits.rows_per_document) {
@@ -187,12 +176,11 @@ impl Emitter {
         let full = {
             let mut waiting = self.waiting.borrow_mut();
             waiting.push((context.duplicate(key), context.duplicate(value)));
-            waiting.len() >= WAITING_ROWS
+            waiting.len() >= BUFFERED_ROWS_MAX
         };
         if full && !self.writing.get() { self.write_rows(host, context) } else { Ok(()) }
     }
 
-    /// Implements `log(message)`.
     pub(super) fn log(&self, context: Context, message: Ref<'_>) -> Result<(), Thrown> {
         let line = if message.is_string() {
             context.text(message)?.to_text()
@@ -209,7 +197,7 @@ impl Emitter {
     }
 }
 
-/// Appends the JSON text of `value`, `null` for values without one; stops when it exceeds `room` bytes.
+/// Appends `null` for values without a JSON text; stops beyond `room` bytes.
 pub(super) fn write_json(
     host: &Host,
     context: Context,
@@ -217,7 +205,6 @@ pub(super) fn write_json(
     out: &mut Vec<u8>,
     room: u64,
 ) -> Result<(), WriteError> {
-    // Fast path: most keys and values need no state.
     match value.tag() {
         c::JS_TAG_INT => text::write_integer(out, i64::from(value.int())),
         c::JS_TAG_NULL | c::JS_TAG_UNDEFINED => out.extend_from_slice(b"null"),
@@ -233,7 +220,6 @@ pub(super) fn write_json(
     Ok(())
 }
 
-/// Name of a value in its container, for `toJSON(key)`.
 #[derive(Clone, Copy)]
 enum Key {
     Top,
@@ -245,14 +231,13 @@ struct Serializer<'a> {
     host: &'a Host,
     context: Context,
     out: &'a mut Vec<u8>,
-    /// Maximum length of `out`.
     end: usize,
     /// The objects around the current value, for detecting cycles.
     path: Vec<usize>,
 }
 
 impl Serializer<'_> {
-    /// Appends a value; returns true if it has a JSON text.
+    /// Returns true if the value has a JSON text.
     fn value(&mut self, value: Ref<'_>, key: Key) -> Result<bool, WriteError> {
         match value.tag() {
             c::JS_TAG_INT => text::write_integer(self.out, i64::from(value.int())),
@@ -292,7 +277,6 @@ impl Serializer<'_> {
         self.plain_object(value)
     }
 
-    /// Appends an object after its `toJSON`, if any, was called.
     fn plain_object(&mut self, value: Ref<'_>) -> Result<bool, WriteError> {
         let depth = self.path.len();
         if let Some(text) = self.host.documents.text_of(value) {

@@ -2,9 +2,9 @@
 //! state for native callbacks.
 //!
 //! The compiler runs in a context that user code cannot access: sources are compiled to bytecode there and run in
-//! contexts without `eval` and `Function`. Each function has its own context, because each has its own index: a change
-//! of `Array.prototype` by one function must not affect the rows of another. Changes to its own environment last until
-//! the program ends.
+//! contexts without `eval` and `Function`. Each function has a separate context, because each has a separate index: a
+//! change of `Array.prototype` by one function must not affect the rows of another. Changes of an environment last
+//! until the program ends.
 #![expect(unsafe_code, reason = "sets up the JavaScript engine")]
 
 use std::cell::Cell;
@@ -23,7 +23,6 @@ use super::session::Session;
 /// Stack for scripts. The process has 8 MiB by default; native callbacks need a part of it.
 const STACK_BYTES: usize = 2 << 20;
 
-/// Maximum length of the text of an exception that is passed on.
 const MESSAGE_BYTES: usize = 4096;
 
 const PRELUDE: &str = include_str!("prelude.js");
@@ -33,7 +32,6 @@ const INDEX: &str = include_str!("index.js");
 pub(super) struct Host {
     pub(super) limits: Limits,
     pub(super) documents: Documents,
-    /// Class of `{}`.
     pub(super) plain_class: c::JSClassID,
     pub(super) emitter: Emitter,
     pub(super) session: Session,
@@ -44,24 +42,24 @@ pub(super) struct Host {
 /// Enforces the time limit of calls. The clock is read only when the engine polls, so that fast calls never read it.
 #[derive(Default)]
 struct Clock {
-    turn: Cell<u64>,
+    request_number: Cell<u64>,
     seen: Cell<(u64, Option<Instant>)>,
     expired: Cell<bool>,
 }
 
 impl Host {
-    /// Returns the host of a context.
-    ///
     /// # Safety
+    ///
     /// The context must belong to an [`Engine`].
     pub(super) unsafe fn of<'a>(context: *mut c::JSContext) -> &'a Host {
         // SAFETY: the engine's runtime carries the address of its boxed host, which it outlives.
         unsafe { Host::of_runtime(c::JS_GetRuntime(context)).expect("an engine sets its host first") }
     }
 
-    /// Returns the host of a runtime, unless it is being freed.
+    /// Returns `None` while the runtime is being freed.
     ///
     /// # Safety
+    ///
     /// The runtime must belong to an [`Engine`].
     pub(super) unsafe fn of_runtime<'a>(runtime: *mut c::JSRuntime) -> Option<&'a Host> {
         // SAFETY: as for `of`.
@@ -73,7 +71,7 @@ impl Host {
         self.compiler.compile(source, name)
     }
 
-    /// Compiles the source of a function for `context`; the error is CouchDB's text.
+    /// The error is CouchDB's text.
     pub(super) fn function(&self, context: Context, source: &str) -> Result<Value, String> {
         let refuse = |context: Context| Err(format!("{} ({source})", describe(context, &context.take_exception())));
         let script = match compile_function(self.compiler, source) {
@@ -97,8 +95,8 @@ impl Host {
         }
     }
 
-    /// Returns the value of a source that declares a function and then names it: `function map(doc) { … }; map`. In the
-    /// usual form, as an expression after a comma, the name would be undefined.
+    /// Returns the value of a source that declares a function and then names it: `function map(doc) { … }; map`. As an
+    /// expression after a comma, the name would be undefined.
     fn run_as_statements(&self, context: Context, source: &str) -> Option<Value> {
         let Ok(script) = self.compiler.compile(source, c"function") else {
             drop(self.compiler.take_exception());
@@ -112,16 +110,14 @@ impl Host {
     }
 
     pub(super) fn start_clock(&self) {
-        self.clock.turn.set(self.clock.turn.get() + 1);
+        self.clock.request_number.set(self.clock.request_number.get() + 1);
     }
 
-    /// Excludes a time during which the call waited for the server.
     pub(super) fn stop_clock_for(&self, waited: Duration) {
-        let (turn, since) = self.clock.seen.get();
-        self.clock.seen.set((turn, since.map(|since| since + waited)));
+        let (request_number, since) = self.clock.seen.get();
+        self.clock.seen.set((request_number, since.map(|since| since + waited)));
     }
 
-    /// Returns true if a call was ended because of its time limit.
     pub(super) fn expired(&self) -> bool {
         self.clock.expired.get()
     }
@@ -132,20 +128,17 @@ pub(super) struct Engine {
     host: Option<Box<Host>>,
     contexts: Vec<Context>,
     prelude: Vec<u8>,
-    /// See [`Engine::settle`].
-    ballast: Vec<*mut c_void>,
+    pinned_blocks: Vec<*mut c_void>,
     // Boxed, because the runtime stores its address; dropped after the runtime.
     heap: Box<Heap>,
 }
 
-/// A compiled function in its own global environment.
 pub(super) struct Function {
     pub(super) context: Context,
     pub(super) value: Value,
 }
 
 impl Engine {
-    /// Creates an empty engine; `None` if memory is exhausted.
     pub(super) fn new(limits: Limits) -> Option<Self> {
         // SAFETY: a fresh runtime, configured before anything runs in it; the host is boxed, so its address is stable,
         // and dropped after the runtime.
@@ -157,8 +150,14 @@ impl Engine {
                 return None;
             }
             c::JS_SetMaxStackSize(runtime, STACK_BYTES as _);
-            let mut engine =
-                Self { runtime, host: None, contexts: Vec::new(), prelude: Vec::new(), ballast: Vec::new(), heap };
+            let mut engine = Self {
+                runtime,
+                host: None,
+                contexts: Vec::new(),
+                prelude: Vec::new(),
+                pinned_blocks: Vec::new(),
+                heap,
+            };
             let documents = Documents::new(runtime)?;
             let compiler = engine.bare_context()?;
             c::JS_AddIntrinsicEval(compiler.raw());
@@ -187,7 +186,6 @@ impl Engine {
         unsafe { c::JS_UpdateStackTop(self.runtime) }
     }
 
-    /// Runs the pending jobs of promises, so that they do not accumulate.
     pub(super) fn run_jobs(&self) {
         // SAFETY: the runtime is alive; jobs run in contexts of this engine, and their exceptions are ignored.
         unsafe {
@@ -201,12 +199,12 @@ impl Engine {
         }
     }
 
-    /// Optimizes for many calls, once everything is compiled.
+    /// Must be called once everything is compiled.
     ///
     /// The engine allocates small blocks from pages of one block size each, and frees a page with its last block. If
     /// the objects of a program exactly fill its pages, every call would allocate and free a page. Therefore one block
     /// of each size is kept in an otherwise empty page.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn pin_pages(&mut self) {
         const PAGE_BYTES: usize = 4096;
         for size in (16..=512).step_by(8) {
             // SAFETY: blocks from the runtime's heap; all but the last are given back at once, the last on drop.
@@ -215,7 +213,7 @@ impl Engine {
                     (0..=PAGE_BYTES / size).map(|_| c::js_malloc_rt(self.runtime, (size - 8) as _)).collect();
                 for (number, block) in blocks.iter().enumerate().filter(|(_, block)| !block.is_null()) {
                     if number + 1 == blocks.len() {
-                        self.ballast.push(*block);
+                        self.pinned_blocks.push(*block);
                     } else {
                         c::js_free_rt(self.runtime, *block);
                     }
@@ -224,8 +222,8 @@ impl Engine {
         }
     }
 
-    /// Compiles the source of a map function, or of a function for search indexes of the type with this number; the
-    /// error is CouchDB's text.
+    /// Compiles a map function, or an index function for the type with the number `search`. The error is CouchDB's
+    /// text.
     pub(super) fn function(&mut self, source: &str, search: u32, library: Option<&str>) -> Result<Function, String> {
         let root = library.map(|library| format!("{{\"views\":{{\"lib\":{library}}}}}"));
         let (context, _) = self.user_context(root.as_deref()).ok_or("InternalError: out of memory")?;
@@ -237,7 +235,6 @@ impl Engine {
         Ok(Function { context, value })
     }
 
-    /// Replaces `emit` by `index`.
     fn give_index(&self, context: Context, search: u32) -> Result<(), Thrown> {
         let global = context.global();
         let global = global.borrow();
@@ -272,8 +269,8 @@ impl Engine {
         }
     }
 
-    /// Creates a global environment for user code; also returns the object that the prelude created. `root` is the text
-    /// of the object that `require` searches.
+    /// Creates a global environment for user code; also returns the object of the prelude. `root` is the text of the
+    /// object that `require` searches.
     pub(super) fn user_context(&mut self, root: Option<&str>) -> Option<(Context, Value)> {
         let context = self.bare_context()?;
         self.host().documents.prepare(context);
@@ -308,7 +305,7 @@ impl Drop for Engine {
                 host.emitter.drop_rows(0);
                 host.documents.forget_names(self.runtime);
             }
-            for block in self.ballast.drain(..) {
+            for block in self.pinned_blocks.drain(..) {
                 c::js_free_rt(self.runtime, block);
             }
             c::JS_SetRuntimeOpaque(self.runtime, std::ptr::null_mut());
@@ -322,8 +319,8 @@ impl Drop for Engine {
 
 /// Compiles a source so that the value of the script is the function.
 ///
-/// Sources are function expressions, possibly with trailing semicolons and comments, and some have helper functions
-/// before an anonymous `function` statement: old engines accepted all of these, and CouchDB still does.
+/// Sources are function expressions, possibly with trailing semicolons and comments; some have helper functions before
+/// an anonymous `function` statement. CouchDB accepts all of these.
 fn compile_function(compiler: Context, source: &str) -> Result<Vec<u8>, Thrown> {
     // After a comma the source is an expression, whatever follows the function.
     let first = compiler.compile(&format!("0,{source}"), c"function");
@@ -369,7 +366,6 @@ pub(super) fn describe(context: Context, exception: &Value) -> String {
     cut(text)
 }
 
-/// Truncates a text to [`MESSAGE_BYTES`].
 pub(super) fn cut(mut text: String) -> String {
     if text.len() > MESSAGE_BYTES {
         let end = (0..=MESSAGE_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
@@ -379,24 +375,23 @@ pub(super) fn cut(mut text: String) -> String {
     text
 }
 
-/// Callback that the engine polls every ten thousand steps; a non-zero result ends the running call.
+/// The engine polls this callback every ten thousand steps; a non-zero result ends the running call.
 unsafe extern "C" fn interrupt(_runtime: *mut c::JSRuntime, opaque: *mut c_void) -> c_int {
     // SAFETY: the host outlives the runtime.
     let host = unsafe { &*opaque.cast::<Host>() };
     let clock = &host.clock;
-    let (turn, since) = clock.seen.get();
+    let (request_number, since) = clock.seen.get();
     match since {
-        Some(since) if turn == clock.turn.get() => {
+        Some(since) if request_number == clock.request_number.get() => {
             if since.elapsed() >= Duration::from_millis(host.limits.timeout_ms) {
                 clock.expired.set(true);
             }
         }
-        _ => clock.seen.set((clock.turn.get(), Some(Instant::now()))),
+        _ => clock.seen.set((clock.request_number.get(), Some(Instant::now()))),
     }
     c_int::from(clock.expired.get())
 }
 
-/// Returns the arguments of a native function, missing ones as undefined.
 pub(super) unsafe fn arguments<'a, const N: usize>(count: c_int, values: *mut c::JSValue) -> [Ref<'a>; N] {
     let given = usize::try_from(count).unwrap_or_default();
     std::array::from_fn(|at| {
@@ -435,7 +430,6 @@ unsafe extern "C" fn log(
     to_raw(host.emitter.log(context, message))
 }
 
-/// Returns the sum of an array of numbers; undefined for other values.
 unsafe extern "C" fn native_sum(
     raw: *mut c::JSContext,
     _this: c::JSValue,
@@ -462,7 +456,7 @@ unsafe extern "C" fn native_sum(
     sum.map_or(c::JS_EXCEPTION, Value::into_raw)
 }
 
-/// Compiles a module of the library; only the prelude can call this.
+/// Only the prelude can call this.
 unsafe extern "C" fn compile_module(
     raw: *mut c::JSContext,
     _this: c::JSValue,

@@ -1,7 +1,6 @@
-//! The memory of the engine: a limit, and a flag that it was reached ([`Heap`]).
-//!
-//! The engine's own limit leaves no memory for the error object, so that scripts would receive `null` as the exception,
-//! which is indistinguishable from a script's own `throw null`. This heap keeps a reserve for the error object.
+//! [`Heap`]: the memory of the engine, with a limit and a flag that it was reached. The engine's own limit leaves no
+//! memory for the error object, so that scripts would receive `null` as the exception, which is indistinguishable from
+//! a script's own `throw null`. This heap keeps a reserve for the error object.
 #![expect(unsafe_code, reason = "allocates memory for the JavaScript engine")]
 
 use std::cell::Cell;
@@ -10,9 +9,9 @@ use std::ffi::c_void;
 use rquickjs::qjs as c;
 
 /// Size of the header before each block, which contains the block size.
-const HEAD_BYTES: usize = 16;
+const HEADER_BYTES: usize = 16;
 
-/// Bytes that may be allocated beyond the limit, in blocks no larger than a page of the engine.
+/// Bytes beyond the limit, in blocks no larger than a page of the engine.
 const RESERVE_BYTES: usize = 256 << 10;
 const RESERVE_BLOCK_BYTES: usize = 8 << 10;
 
@@ -28,7 +27,7 @@ impl Heap {
         Self { limit, used: Cell::new(0), exhausted: Cell::new(false) }
     }
 
-    /// Returns the allocator of a runtime, which takes the address of a heap that must outlive it.
+    /// The allocator takes the address of a heap, which must outlive the runtime.
     pub(super) fn functions() -> c::JSMallocFunctions {
         c::JSMallocFunctions {
             js_calloc: Some(calloc),
@@ -39,13 +38,12 @@ impl Heap {
         }
     }
 
-    /// Returns true if the limit was reached since the last call.
     pub(super) fn take_exhausted(&self) -> bool {
         self.exhausted.replace(false)
     }
 
-    /// Books `new` bytes instead of `old` ones, if the limit permits it.
-    fn change(&self, old: usize, new: usize) -> bool {
+    /// Accounts `new` bytes instead of `old` ones. Returns false above the limit.
+    fn account(&self, old: usize, new: usize) -> bool {
         let used = self.used.get() - old;
         let Some(total) = used.checked_add(new) else {
             return false;
@@ -61,9 +59,8 @@ impl Heap {
     }
 }
 
-/// Returns the heap of a callback.
-///
 /// # Safety
+///
 /// `opaque` must be the value with which the runtime was created.
 unsafe fn heap<'a>(opaque: *mut c_void) -> &'a Heap {
     // SAFETY: the runtime was made with the address of a heap that outlives it.
@@ -94,20 +91,20 @@ unsafe extern "C" fn realloc(opaque: *mut c_void, block: *mut c_void, size: c::s
     unsafe {
         let size = size as usize;
         let old = if block.is_null() { 0 } else { usable_size(block) as usize };
-        let Some(bytes) = size.checked_add(HEAD_BYTES) else {
+        let Some(bytes) = size.checked_add(HEADER_BYTES) else {
             return std::ptr::null_mut();
         };
-        if !heap(opaque).change(old, size) {
+        if !heap(opaque).account(old, size) {
             return std::ptr::null_mut();
         }
-        let start = if block.is_null() { block } else { block.byte_sub(HEAD_BYTES) };
+        let start = if block.is_null() { block } else { block.byte_sub(HEADER_BYTES) };
         let moved = libc::realloc(start, bytes);
         if moved.is_null() {
-            heap(opaque).change(size, old);
+            heap(opaque).account(size, old);
             return moved;
         }
         moved.cast::<usize>().write(size);
-        moved.byte_add(HEAD_BYTES)
+        moved.byte_add(HEADER_BYTES)
     }
 }
 
@@ -117,14 +114,14 @@ unsafe extern "C" fn free(opaque: *mut c_void, block: *mut c_void) {
     }
     // SAFETY: `block` came from here and is not used any more.
     unsafe {
-        heap(opaque).change(usable_size(block) as usize, 0);
-        libc::free(block.byte_sub(HEAD_BYTES));
+        heap(opaque).account(usable_size(block) as usize, 0);
+        libc::free(block.byte_sub(HEADER_BYTES));
     }
 }
 
 unsafe extern "C" fn usable_size(block: *const c_void) -> c::size_t {
     // SAFETY: the engine asks only for blocks that came from here.
-    unsafe { block.byte_sub(HEAD_BYTES).cast::<usize>().read() as c::size_t }
+    unsafe { block.byte_sub(HEADER_BYTES).cast::<usize>().read() as c::size_t }
 }
 
 #[cfg(test)]
@@ -134,16 +131,16 @@ mod tests {
     #[test]
     fn a_reserve_remains_for_small_blocks() {
         let heap = Heap::new(1 << 20);
-        assert!(heap.change(0, 1 << 20));
+        assert!(heap.account(0, 1 << 20));
         assert!(!heap.take_exhausted());
-        assert!(!heap.change(0, 1 << 20));
+        assert!(!heap.account(0, 1 << 20));
         assert!(heap.take_exhausted());
         assert!(!heap.take_exhausted());
-        let small = (0..1000).take_while(|_| heap.change(0, 4096)).count();
+        let small = (0..1000).take_while(|_| heap.account(0, 4096)).count();
         assert_eq!(small, RESERVE_BYTES / 4096);
         assert!(heap.take_exhausted());
-        assert!(heap.change(1 << 20, 0));
-        assert!(heap.change(0, 1 << 19));
+        assert!(heap.account(1 << 20, 0));
+        assert!(heap.account(0, 1 << 19));
         assert!(!heap.take_exhausted());
     }
 }

@@ -5,7 +5,7 @@
 //! assignments are ignored in sloppy functions and throw in strict ones. Arrays are ordinary arrays, created completely
 //! on first access. A document that a function keeps beyond its call gets a copy of its text ([`Documents::release`]).
 //!
-//! This module does not convert values to JSON; see [`super::emit`].
+//! [`super::emit`] converts values to JSON.
 #![expect(unsafe_code, reason = "implements an object class of the JavaScript engine")]
 
 use std::cell::{Cell, RefCell};
@@ -22,10 +22,9 @@ use super::names::{Name, NameCache, hash};
 use super::qjs::{Context, Ref, Thrown, Value};
 use settee_native::text;
 
-/// Objects with more members than this use a hash table.
+/// Objects with more members use a hash table.
 const FEW_MEMBERS: usize = 16;
 
-/// Number of scanners that are kept for reuse.
 const SPARE_OBJECTS: usize = 64;
 
 static EXOTIC: c::JSClassExoticMethods = c::JSClassExoticMethods {
@@ -43,11 +42,9 @@ pub(super) struct Documents {
     names: RefCell<NameCache>,
     #[expect(clippy::vec_box, reason = "the engine holds the boxes' addresses")]
     spare: RefCell<Vec<Box<Lazy>>>,
-    /// Size of the documents that functions kept beyond their calls.
     kept_bytes: Rc<Cell<u64>>,
 }
 
-/// The text of one document, shared by its objects.
 pub(super) struct Source {
     text: Cell<*const [u8]>,
     /// The copy, once the text no longer belongs to the batch.
@@ -73,27 +70,23 @@ impl Drop for Source {
 
 struct Lazy {
     source: Option<Rc<Source>>,
-    /// Position of its opening brace.
     start: u32,
     whole: bool,
     members: Vec<Member>,
-    /// A hash table of member indexes plus one, once all members are parsed and there are many.
+    /// Indexes of members plus one, once all members are parsed and there are many.
     table: Vec<u32>,
 }
 
 struct Member {
-    /// Range of the name between its quotes.
     name: (u32, u32),
     name_escaped: bool,
     value: u32,
-    /// The index after the value; 0 while unknown.
+    /// The position after the value; 0 if unknown.
     end: u32,
-    /// The value, once accessed.
     cached: c::JSValue,
 }
 
 impl Documents {
-    /// Registers the class of documents with a new engine.
     pub(super) fn new(runtime: *mut c::JSRuntime) -> Option<Self> {
         let mut class = c::JS_INVALID_CLASS_ID;
         let definition = c::JSClassDef {
@@ -116,7 +109,6 @@ impl Documents {
         })
     }
 
-    /// Gives documents in `context` the prototype of ordinary objects.
     pub(super) fn prepare(&self, context: Context) {
         const OBJECT_CLASS: c::JSClassID = 1;
         // SAFETY: the context is alive and has its base objects; JS_SetClassProto takes over the reference.
@@ -126,7 +118,7 @@ impl Documents {
         }
     }
 
-    /// Releases everything that belongs to the runtime, before it is freed.
+    /// Must be called before the runtime is freed.
     pub(super) fn forget_names(&self, runtime: *mut c::JSRuntime) {
         self.names.borrow_mut().clear(runtime);
     }
@@ -135,15 +127,15 @@ impl Documents {
         self.kept_bytes.get()
     }
 
-    /// Creates the owner of the text of the next document.
     pub(super) fn source(&self) -> Rc<Source> {
         let empty: &'static [u8] = &[];
         Rc::new(Source { text: Cell::new(empty), kept: Cell::new(None), kept_bytes: Rc::clone(&self.kept_bytes) })
     }
 
-    /// Creates the document with the text `text`, which must start with a brace.
+    /// `text` must start with a brace.
     ///
     /// # Safety
+    ///
     /// `text` must stay valid until [`Documents::release`].
     pub(super) unsafe fn document(
         &self,
@@ -168,7 +160,6 @@ impl Documents {
         *source = self.source();
     }
 
-    /// Returns the text of the object `value`, from its opening brace on.
     pub(super) fn text_of<'a>(&self, value: Ref<'a>) -> Option<&'a [u8]> {
         // SAFETY: the class makes sure that the opaque pointer is a `Lazy` of ours, which lives as long as the value.
         let lazy = unsafe { c::JS_GetOpaque(value.raw(), self.class).cast::<Lazy>().as_ref()? };
@@ -192,7 +183,6 @@ impl Documents {
         Ok(value)
     }
 
-    /// Creates the value at `at`; also returns its end, if it was computed.
     fn value(&self, context: Context, source: &Rc<Source>, at: usize) -> Result<(Value, Option<usize>), Thrown> {
         let text = source.text();
         let plain = |raw: c::JSValue, end: usize| {
@@ -250,7 +240,6 @@ fn string(context: Context, inside: &[u8], escaped: bool) -> Result<Value, Throw
 }
 
 fn number(literal: &[u8]) -> c::JSValue {
-    // Nine digits fit in 32 bits; most numbers are that small.
     if literal.len() <= 9 && !literal.is_empty() && literal.iter().all(u8::is_ascii_digit) {
         let small = literal.iter().fold(0, |sum, digit| sum * 10 + i32::from(digit - b'0'));
         return c::JS_MKVAL(c::JS_TAG_INT, small);
@@ -269,7 +258,6 @@ impl Default for Lazy {
 }
 
 impl Lazy {
-    /// Returns the index of the member with this name.
     fn find(&mut self, text: &[u8], name: &Name) -> Option<usize> {
         if !self.table.is_empty() {
             return self.find_hashed(text, name);
@@ -312,7 +300,7 @@ impl Lazy {
         }
     }
 
-    /// Parses one more member; returns true if there was one.
+    /// Parses one more member; returns false at the end.
     fn scan(&mut self, text: &[u8]) -> bool {
         if self.whole {
             return false;
@@ -347,7 +335,7 @@ impl Lazy {
         true
     }
 
-    /// Returns the value of a member; the reference stays with the object.
+    /// The reference stays with the object.
     fn member_value(&mut self, host: &Host, context: Context, index: usize) -> Result<c::JSValue, Thrown> {
         let member = &self.members[index];
         let source = self.source.as_ref().ok_or(Thrown)?;
@@ -390,7 +378,9 @@ impl Member {
 /// Returns the object behind a value that the engine passes to the callbacks of the class.
 ///
 /// # Safety
-/// `value` must be alive, and no other reference to its [`Lazy`] may be: the callbacks below never call into scripts.
+///
+/// `value` must be alive, and no other reference to its [`Lazy`] may exist: the callbacks below never call into
+/// scripts.
 unsafe fn lazy_of<'a>(host: &Host, value: c::JSValue) -> Option<&'a mut Lazy> {
     // SAFETY: the class makes sure that the opaque pointer is a `Lazy` made by `Documents::object`.
     unsafe { c::JS_GetOpaque(value, host.documents.class).cast::<Lazy>().as_mut() }

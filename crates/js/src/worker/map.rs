@@ -1,7 +1,5 @@
-//! Mapping: every function of a program on every document of a request.
-//!
-//! After an exception a document emits nothing; some exceptions end the request, with the texts of CouchDB's query
-//! server ([`Halt`]).
+//! Mapping: every function of a program on every document of a request. After an exception a document emits nothing;
+//! some exceptions end the request, with the texts of CouchDB's query server ([`Halt`]).
 #![expect(unsafe_code, reason = "hands documents in shared memory to the engine")]
 
 use std::rc::Rc;
@@ -16,11 +14,10 @@ use crate::protocol::{Progress, RecordKind, Stop};
 pub(super) struct MapProgram {
     functions: Vec<Function>,
     source: Rc<Source>,
-    // Last field, so that all objects of the engine are dropped before it.
+    // The last field: all objects of the engine must be dropped before it.
     engine: Engine,
 }
 
-/// Reason why a request ends early.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Halt {
     pub(super) stop: Stop,
@@ -29,8 +26,7 @@ pub(super) struct Halt {
 }
 
 impl MapProgram {
-    /// Compiles `functions`; the error is CouchDB's text. `search` is the number of the type of search index for which
-    /// they are compiled.
+    /// `search` is the number of the type of search index. The error is CouchDB's text.
     pub(super) fn compile(
         functions: &[&str],
         search: u32,
@@ -40,7 +36,7 @@ impl MapProgram {
         let mut engine = Engine::new(limits).ok_or("InternalError: out of memory")?;
         let functions =
             functions.iter().map(|source| engine.function(source, search, library)).collect::<Result<Vec<_>, _>>()?;
-        engine.settle();
+        engine.pin_pages();
         let source = engine.host().documents.source();
         Ok(Self { functions, source, engine })
     }
@@ -49,7 +45,6 @@ impl MapProgram {
         u16::try_from(self.functions.len()).unwrap_or(u16::MAX)
     }
 
-    /// Runs the function at `index` on a document, after reporting that to `progress`.
     pub(super) fn map(
         &mut self,
         document: u32,
@@ -106,7 +101,7 @@ fn call(host: &Host, function: &Function, source: &Rc<Source>, text: &[u8]) -> R
     host.emitter.write_rows(host, context)
 }
 
-/// Classifies an exception: the message of a failure, or the end of the request.
+/// Returns the message of a failure, or the reason why the request ends.
 pub(super) fn classify(engine: &Engine, context: Context, exception: &Value) -> Result<String, Halt> {
     let host = engine.host();
     let halt = |stop, name: &str, reason: String| Err(Halt { stop, name: name.to_owned(), reason });
@@ -120,7 +115,7 @@ pub(super) fn classify(engine: &Engine, context: Context, exception: &Value) -> 
     if thrown.is_string() {
         let text = engine::describe(context, exception);
         if text == "fatal_error" {
-            return halt(Stop::Asked, "map_runtime_error", "function raised 'fatal_error'".to_owned());
+            return halt(Stop::Requested, "map_runtime_error", "function raised 'fatal_error'".to_owned());
         }
         return Ok(text);
     }
@@ -129,11 +124,11 @@ pub(super) fn classify(engine: &Engine, context: Context, exception: &Value) -> 
         Some(engine::describe(context, &value))
     };
     if thrown.is_array() && part(0).as_deref() == Some("fatal") {
-        return halt(Stop::Asked, &part(1).unwrap_or_default(), part(2).unwrap_or_default());
+        return halt(Stop::Requested, &part(1).unwrap_or_default(), part(2).unwrap_or_default());
     }
     let text = engine::describe(context, exception);
     if thrown.is_error() {
-        // CouchDB's engines report it as InternalError, which ends the query server.
+        // CouchDB's engines report InternalError, which ends the query server.
         if let Some(reason) = text.strip_prefix("InternalError: ") {
             return halt(Stop::Engine, "", reason.to_owned());
         }

@@ -1,15 +1,14 @@
 //! The worker process: [`worker_main`] receives requests of the server and runs user code, one request after the other.
-//!
-//! Standard input is the control socket and standard output the shared memory. The process ends with the server, and is
-//! killed by the server when a function exceeds its time where the engine cannot be interrupted. No state is kept
-//! between programs; the functions of design documents stay compiled until their slots are reused.
+//! Standard input is the control socket and standard output the shared memory. The process ends with the server; the
+//! server kills it when a function exceeds its time where the engine cannot be interrupted. No state is kept between
+//! programs; the functions of design documents stay compiled until their slots are reused.
 
+mod connection;
 mod design;
 mod emit;
 mod engine;
 mod heap;
 mod lazy;
-mod link;
 mod map;
 mod names;
 mod process;
@@ -25,19 +24,17 @@ use std::rc::Rc;
 
 use settee_design::Limits;
 
+use self::connection::{PART_BYTES, ServerConnection, protocol_error};
 use self::design::DesignFunctions;
 use self::emit::Emitter;
-use self::link::{Link, PART_BYTES, broken};
 use self::map::{Halt, MapProgram};
 use self::reduce::ReduceProgram;
 use crate::protocol::{Frame, Kind, Progress, Reader, Writer};
 
-/// Runs a worker process until the server disconnects.
-///
-/// The server starts the program of its [`crate::WorkerCommand`], which must call this function first, with the
-/// descriptors unchanged. Otherwise it fails with a message.
+/// Main function of a worker process, which runs until the server disconnects. The program of a
+/// [`crate::WorkerCommand`] must call it first, with the descriptors unchanged; otherwise it fails with a message.
 pub fn worker_main() -> ExitCode {
-    let (socket, memory) = match process::adopt() {
+    let (socket, memory) = match process::take_descriptors() {
         Ok(parts) => parts,
         Err(error) => {
             let _ = writeln!(io::stderr(), "this command is for the server to start its JavaScript workers: {error}");
@@ -45,8 +42,8 @@ pub fn worker_main() -> ExitCode {
         }
     };
     let missing = sandbox::enter();
-    let link = Rc::new(Link::new(socket, memory));
-    let mut worker = Worker { link, program: Program::None, designs: HashMap::new() };
+    let connection = Rc::new(ServerConnection::new(socket, memory));
+    let mut worker = Worker { connection, program: Program::None, designs: HashMap::new() };
     match worker.serve(&missing) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -57,9 +54,8 @@ pub fn worker_main() -> ExitCode {
 }
 
 struct Worker {
-    link: Rc<Link>,
+    connection: Rc<ServerConnection>,
     program: Program,
-    /// By the slots that the server assigned.
     designs: HashMap<u64, DesignFunctions>,
 }
 
@@ -71,8 +67,8 @@ enum Program {
 
 impl Worker {
     fn serve(&mut self, missing: &[String]) -> io::Result<()> {
-        self.link.answer(Kind::Done, missing.join("; ").as_bytes())?;
-        while let Some(frame) = self.link.receive()? {
+        self.connection.answer(Kind::Done, missing.join("; ").as_bytes())?;
+        while let Some(frame) = self.connection.receive()? {
             self.handle(frame)?;
         }
         Ok(())
@@ -83,31 +79,31 @@ impl Worker {
             Kind::CompileMap | Kind::CompileReduce => {
                 self.program = Program::None;
                 match self.compile(frame) {
-                    Ok(note) => self.link.answer(Kind::Done, &note),
-                    Err(message) => self.link.answer(Kind::Refused, message.as_bytes()),
+                    Ok(note) => self.connection.answer(Kind::Done, &note),
+                    Err(message) => self.connection.answer(Kind::Refused, message.as_bytes()),
                 }
             }
             Kind::Map => match self.map(frame)? {
-                Ok(output) => self.link.answer(Kind::Done, &output).map(|()| self.reuse(output)),
+                Ok(output) => self.connection.answer(Kind::Done, &output).map(|()| self.reuse(output)),
                 Err(halt) => self.stop(&halt),
             },
             Kind::Reduce | Kind::Rereduce => match self.reduce(frame)? {
-                Ok(output) => self.link.answer(Kind::Done, &output),
+                Ok(output) => self.connection.answer(Kind::Done, &output),
                 Err(halt) => self.stop(&halt),
             },
-            Kind::Teach => {
+            Kind::LoadDesign => {
                 self.designs.remove(&frame.count);
-                match self.teach(frame) {
+                match self.load_design(frame) {
                     Ok(functions) => {
                         self.designs.insert(frame.count, functions);
-                        self.link.answer(Kind::Done, b"")
+                        self.connection.answer(Kind::Done, b"")
                     }
-                    Err(message) => self.link.answer(Kind::Refused, message.as_bytes()),
+                    Err(message) => self.connection.answer(Kind::Refused, message.as_bytes()),
                 }
             }
             Kind::Call | Kind::Filter | Kind::List => {
                 let mut functions =
-                    self.designs.remove(&frame.count).ok_or_else(|| broken("functions never taught"))?;
+                    self.designs.remove(&frame.count).ok_or_else(|| protocol_error("functions never taught"))?;
                 match functions.serve(frame)? {
                     Ok(()) => {
                         self.designs.insert(frame.count, functions);
@@ -129,7 +125,7 @@ impl Worker {
             | Kind::Stopped
             | Kind::Threw
             | Kind::Chunks
-            | Kind::Log => Err(broken("an answer instead of a request")),
+            | Kind::Log => Err(protocol_error("an answer instead of a request")),
         }
     }
 
@@ -140,65 +136,66 @@ impl Worker {
             writer.bytes(attempt.as_bytes());
             writer.u32(error.map_or(0, i32::cast_unsigned));
         }
-        self.link.answer(Kind::Done, &report)
+        self.connection.answer(Kind::Done, &report)
     }
 
     fn compile(&mut self, frame: Frame) -> Result<Vec<u8>, String> {
-        let request = self.link.input(frame).map_err(|error| error.to_string())?;
+        let request = self.connection.input(frame).map_err(|error| error.to_string())?;
         let mut input = Reader(&request);
-        let limits = read_limits(&mut input).ok_or_else(garbled)?;
+        let limits = read_limits(&mut input).ok_or_else(invalid_program)?;
         if frame.kind == Kind::CompileReduce {
-            let source = input.text().ok_or_else(garbled)?;
+            let source = input.text().ok_or_else(invalid_program)?;
             let program = ReduceProgram::compile(source, limits)?;
             let note = vec![u8::from(reduce::uses_keys(source))];
             self.program = Program::Reduce(program);
             return Ok(note);
         }
-        let search = input.u32().ok_or_else(garbled)?;
-        let has_library = input.u32().ok_or_else(garbled)? != 0;
-        let library = if has_library { Some(input.text().ok_or_else(garbled)?) } else { None };
-        let functions = (0..frame.count).map(|_| input.text().ok_or_else(garbled)).collect::<Result<Vec<_>, _>>()?;
+        let search = input.u32().ok_or_else(invalid_program)?;
+        let has_library = input.u32().ok_or_else(invalid_program)? != 0;
+        let library = if has_library { Some(input.text().ok_or_else(invalid_program)?) } else { None };
+        let functions =
+            (0..frame.count).map(|_| input.text().ok_or_else(invalid_program)).collect::<Result<Vec<_>, _>>()?;
         let program = MapProgram::compile(&functions, search, library, limits)?;
         self.program = Program::Map(program);
         Ok(Vec::new())
     }
 
-    fn teach(&self, frame: Frame) -> Result<DesignFunctions, String> {
-        let request = self.link.input(frame).map_err(|error| error.to_string())?;
+    fn load_design(&self, frame: Frame) -> Result<DesignFunctions, String> {
+        let request = self.connection.input(frame).map_err(|error| error.to_string())?;
         let mut input = Reader(&request);
-        let limits = read_limits(&mut input).ok_or_else(garbled)?;
-        let id = input.text().ok_or_else(garbled)?;
-        let document = input.text().ok_or_else(garbled)?;
-        DesignFunctions::new(id, document, limits, Rc::clone(&self.link))
+        let limits = read_limits(&mut input).ok_or_else(invalid_program)?;
+        let id = input.text().ok_or_else(invalid_program)?;
+        let document = input.text().ok_or_else(invalid_program)?;
+        DesignFunctions::new(id, document, limits, Rc::clone(&self.connection))
     }
 
-    /// Maps the documents of a request. The response is sent in parts when it gets long; the last part is returned.
+    /// A long response is sent in parts; the last part is returned.
     fn map(&mut self, frame: Frame) -> io::Result<Result<Vec<u8>, Halt>> {
         let Program::Map(mut program) = std::mem::replace(&mut self.program, Program::None) else {
-            return Err(broken("documents without a program"));
+            return Err(protocol_error("documents without a program"));
         };
         program.engine().enter();
-        let count = usize::try_from(frame.count).map_err(|_| broken("too many documents"))?;
+        let count = usize::try_from(frame.count).map_err(|_| protocol_error("too many documents"))?;
         let mut at = 0;
         for index in 0..count {
-            let document = u32::try_from(index).map_err(|_| broken("too many documents"))?;
+            let document = u32::try_from(index).map_err(|_| protocol_error("too many documents"))?;
             let text = {
-                let request = self.link.input(frame)?;
+                let request = self.connection.input(frame)?;
                 let mut input = Reader(request.get(at..).unwrap_or_default());
-                let len = input.u32().ok_or_else(|| broken("a garbled batch"))? as usize;
-                input.take(len).ok_or_else(|| broken("a garbled batch"))?;
+                let len = input.u32().ok_or_else(|| protocol_error("a garbled batch"))? as usize;
+                input.take(len).ok_or_else(|| protocol_error("a garbled batch"))?;
                 at + 4..at + 4 + len
             };
             at = text.end;
             for function in 0..program.functions() {
-                let request = self.link.input(frame)?;
-                let mapped =
-                    program.map(document, function, &request[text.clone()], |progress| self.link.report(progress));
+                let request = self.connection.input(frame)?;
+                let mapped = program
+                    .map(document, function, &request[text.clone()], |progress| self.connection.report(progress));
                 drop(request);
                 if let Err(halt) = mapped {
                     return Ok(Err(halt));
                 }
-                // After each function, because the functions of a long program may emit much in total.
+                // After each function, because a long program may emit much in total.
                 self.send_parts(&program.engine().host().emitter)?;
             }
         }
@@ -208,13 +205,12 @@ impl Worker {
         Ok(Ok(output))
     }
 
-    /// Sends the emitted rows, if there are many.
     fn send_parts(&self, emitter: &Emitter) -> io::Result<()> {
         if emitter.output_len() < PART_BYTES {
             return Ok(());
         }
         let output = emitter.take_output();
-        output.chunks(PART_BYTES).try_for_each(|part| self.link.send_part(Kind::Done, part))?;
+        output.chunks(PART_BYTES).try_for_each(|part| self.connection.send_part(Kind::Done, part))?;
         emitter.reuse_output(output);
         Ok(())
     }
@@ -227,24 +223,25 @@ impl Worker {
 
     fn reduce(&mut self, frame: Frame) -> io::Result<Result<Vec<u8>, Halt>> {
         let Program::Reduce(mut program) = std::mem::replace(&mut self.program, Program::None) else {
-            return Err(broken("rows without a program"));
+            return Err(protocol_error("rows without a program"));
         };
         program.engine().enter();
         let rereduce = frame.kind == Kind::Rereduce;
-        // First the number of reduced groups, which is lower than requested if the reductions got long.
+        // The response starts with the number of reduced groups, which is lower than requested if the reductions got
+        // long.
         let mut out = vec![0; size_of::<u64>()];
         let mut reduced: u64 = 0;
-        let request = self.link.input(frame)?;
+        let request = self.connection.input(frame)?;
         let mut input = Reader(&request);
         for index in 0..frame.count {
             if out.len() as u64 >= program.engine().host().limits.bytes_per_part {
                 break;
             }
             reduced += 1;
-            let keys = input.bytes().ok_or_else(|| broken("a garbled group"))?;
-            let values = input.bytes().ok_or_else(|| broken("a garbled group"))?;
-            let document = u32::try_from(index).map_err(|_| broken("too many groups"))?;
-            self.link.report(Progress { document, function: 0 });
+            let keys = input.bytes().ok_or_else(|| protocol_error("a garbled group"))?;
+            let values = input.bytes().ok_or_else(|| protocol_error("a garbled group"))?;
+            let document = u32::try_from(index).map_err(|_| protocol_error("too many groups"))?;
+            self.connection.report(Progress { document, function: 0 });
             if let Err(halt) = program.reduce(keys, values, rereduce, &mut out) {
                 return Ok(Err(halt));
             }
@@ -252,7 +249,6 @@ impl Worker {
         out[..size_of::<u64>()].copy_from_slice(&reduced.to_le_bytes());
         program.engine().run_jobs();
         drop(request);
-        // Log lines follow the reductions.
         for line in program.take_log() {
             Writer(&mut out).bytes(line.as_bytes());
         }
@@ -266,11 +262,11 @@ impl Worker {
         writer.u32(halt.stop as u32);
         writer.bytes(halt.name.as_bytes());
         writer.bytes(halt.reason.as_bytes());
-        self.link.answer(Kind::Stopped, &text)
+        self.connection.answer(Kind::Stopped, &text)
     }
 }
 
-fn garbled() -> String {
+fn invalid_program() -> String {
     "the server sent a garbled program".to_owned()
 }
 

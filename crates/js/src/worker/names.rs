@@ -1,4 +1,4 @@
-//! The text of property names ([`NameCache`]): the engine identifies names by numbers, documents contain their text.
+//! [`NameCache`]: the text of property names. The engine identifies names by numbers, documents contain their text.
 #![expect(unsafe_code, reason = "counts references to the engine's names")]
 
 use std::rc::Rc;
@@ -9,7 +9,6 @@ use super::qjs::{Context, Thrown};
 
 const NAME_SLOTS: usize = 1024;
 
-/// Cache of the text of property names, by the engine's numbers.
 #[derive(Default)]
 pub(super) struct NameCache {
     entries: Vec<Option<Rc<Name>>>,
@@ -18,14 +17,14 @@ pub(super) struct NameCache {
 pub(super) struct Name {
     /// A held reference, so that the number is not reused for another name.
     atom: c::JSAtom,
-    /// True for symbols, which never name members of documents.
+    /// Symbols never name members of documents.
     pub(super) is_symbol: bool,
     pub(super) text: Box<[u8]>,
     pub(super) hash: usize,
 }
 
 impl NameCache {
-    /// Releases all names, before the runtime is freed.
+    /// Must be called before the runtime is freed.
     pub(super) fn clear(&mut self, runtime: *mut c::JSRuntime) {
         for name in self.entries.drain(..).flatten() {
             // SAFETY: the cache owned a reference to the atom, in this runtime.

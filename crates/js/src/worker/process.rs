@@ -1,4 +1,4 @@
-//! Adoption of the descriptors that the server passed to its child: [`adopt`].
+//! [`take_descriptors`] takes over the descriptors that the server passed to its child.
 #![expect(unsafe_code, reason = "takes over descriptors by number and ties the process to its parent")]
 
 use std::io;
@@ -7,10 +7,10 @@ use std::os::unix::net::UnixStream;
 
 use crate::shared_memory::{INITIAL_BYTES, SharedMemory};
 
-pub(super) fn adopt() -> io::Result<(UnixStream, SharedMemory)> {
-    end_with_parent()?;
-    end_before_parent();
-    close_others();
+pub(super) fn take_descriptors() -> io::Result<(UnixStream, SharedMemory)> {
+    end_with_server()?;
+    raise_oom_score();
+    close_inherited_descriptors();
     let kind = |fd| {
         // SAFETY: fstat fills the structure that is given, which is plain data.
         unsafe {
@@ -22,21 +22,21 @@ pub(super) fn adopt() -> io::Result<(UnixStream, SharedMemory)> {
         }
     };
     if kind(0)?.0 != libc::S_IFSOCK {
-        return Err(io::Error::other("standard input is no control socket"));
+        return Err(io::Error::other("standard input is not a control socket"));
     }
     let (mode, bytes) = kind(1)?;
     if mode != libc::S_IFREG || usize::try_from(bytes).is_ok_and(|bytes| bytes < INITIAL_BYTES) {
-        return Err(io::Error::other("standard output is no shared memory"));
+        return Err(io::Error::other("standard output is not shared memory"));
     }
-    // SAFETY: the process has just started and nothing else uses descriptors 0 and 1: this crate never prints to standard
-    // output, nor reads standard input.
+    // SAFETY: the process has just started and nothing else uses descriptors 0 and 1: this crate never prints to
+    // standard output, nor reads standard input.
     let (socket, memory) = unsafe { (UnixStream::from_raw_fd(0), OwnedFd::from_raw_fd(1)) };
     Ok((socket, SharedMemory::open(memory, INITIAL_BYTES)?))
 }
 
-/// Makes the kernel kill this process when the server dies, whatever it is executing.
+/// Makes the kernel kill this process when the server ends, whatever it is executing.
 #[cfg(target_os = "linux")]
-fn end_with_parent() -> io::Result<()> {
+fn end_with_server() -> io::Result<()> {
     // SAFETY: prctl with integer arguments.
     if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) } != 0 {
         return Err(io::Error::last_os_error());
@@ -45,23 +45,23 @@ fn end_with_parent() -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn end_with_parent() -> io::Result<()> {
+fn end_with_server() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the kernel prefer this process over the server when memory is short. If that is not available, the limits of
-/// this process must suffice.
-fn end_before_parent() {
+/// If memory is short, the kernel kills this process before the server. Errors are ignored: the limits of this process
+/// remain.
+fn raise_oom_score() {
     #[cfg(target_os = "linux")]
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
 }
 
-/// Closes other descriptors that the server may have leaked; best effort, because old kernels lack the call.
+/// Closes descriptors that the server may have leaked. Errors are ignored, because old kernels lack the call.
 #[cfg(target_os = "linux")]
-fn close_others() {
+fn close_inherited_descriptors() {
     // SAFETY: closes descriptors from 3 on, none of which this fresh process uses.
     unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
 }
 
 #[cfg(not(target_os = "linux"))]
-fn close_others() {}
+fn close_inherited_descriptors() {}

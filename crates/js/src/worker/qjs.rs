@@ -1,7 +1,6 @@
-//! The engine's C interface with ownership and exceptions expressed in types: [`Context`], [`Value`], [`Ref`].
-//!
-//! A [`Value`] owns a reference and drops it; a [`Ref`] borrows one; an [`Err`] of [`Thrown`] means that an exception
-//! is pending in the context. This module adds no behaviour.
+//! The engine's C interface with ownership and exceptions expressed in types: [`Context`], [`Value`], [`Ref`]. A
+//! [`Value`] owns a reference and drops it; a [`Ref`] borrows one; an [`Err`] of [`Thrown`] means that an exception is
+//! pending in the context. This module adds no behaviour.
 #![expect(unsafe_code, reason = "calls the JavaScript engine")]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -10,22 +9,18 @@ use std::ptr;
 
 use rquickjs::qjs as c;
 
-/// A Rust function that scripts can call.
 pub(super) type Native = unsafe extern "C" fn(*mut c::JSContext, c::JSValue, c_int, *mut c::JSValue) -> c::JSValue;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Thrown;
 
-/// A global environment: intrinsic objects and global variables.
 #[derive(Clone, Copy)]
 pub(super) struct Context(*mut c::JSContext);
 
-/// A borrowed value.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(super) struct Ref<'a>(c::JSValue, PhantomData<&'a ()>);
 
-/// An owned value.
 pub(super) struct Value {
     raw: c::JSValue,
     context: Context,
@@ -43,7 +38,6 @@ impl Value {
         Ref(self.raw, PhantomData)
     }
 
-    /// Transfers the reference to the engine.
     pub(super) fn into_raw(self) -> c::JSValue {
         let raw = self.raw;
         std::mem::forget(self);
@@ -54,7 +48,7 @@ impl Value {
 impl Ref<'_> {
     pub(super) const UNDEFINED: Ref<'static> = Ref(c::JS_UNDEFINED, PhantomData);
 
-    /// Returns a boolean, which needs no reference.
+    /// A boolean needs no reference.
     pub(super) fn boolean(value: bool) -> Ref<'static> {
         Ref(if value { c::JS_TRUE } else { c::JS_FALSE }, PhantomData)
     }
@@ -62,6 +56,7 @@ impl Ref<'_> {
     /// Borrows a value that the engine passed to a callback.
     ///
     /// # Safety
+    ///
     /// The value must stay alive for the lifetime chosen by the caller.
     pub(super) unsafe fn from_raw(raw: c::JSValue) -> Self {
         Self(raw, PhantomData)
@@ -71,21 +66,21 @@ impl Ref<'_> {
         self.0
     }
 
-    /// Returns the engine's tag; numbers other than small integers are all `JS_TAG_FLOAT64`.
+    /// Numbers other than small integers have the tag `JS_TAG_FLOAT64`.
     #[inline]
     pub(super) fn tag(self) -> i32 {
         // SAFETY: reads a field of a plain structure.
         unsafe { c::JS_VALUE_GET_NORM_TAG(self.0) }
     }
 
-    /// Returns the value of an integer or a boolean, according to its tag.
+    /// The value must be an integer or a boolean.
     #[inline]
     pub(super) fn int(self) -> i32 {
         // SAFETY: reads a field of a plain structure.
         unsafe { c::JS_VALUE_GET_INT(self.0) }
     }
 
-    /// Returns the value of a number with the tag `JS_TAG_FLOAT64`.
+    /// The value must have the tag `JS_TAG_FLOAT64`.
     #[inline]
     pub(super) fn float(self) -> f64 {
         // SAFETY: reads a field of a plain structure.
@@ -108,7 +103,6 @@ impl Ref<'_> {
         self.tag() == c::JS_TAG_UNDEFINED
     }
 
-    /// Returns a number that identifies this object.
     pub(super) fn identity(self) -> usize {
         // SAFETY: reads a field of a plain structure.
         unsafe { c::JS_VALUE_GET_PTR(self.0) as usize }
@@ -130,7 +124,7 @@ impl Ref<'_> {
     }
 }
 
-/// Text of a string value in UTF-8, except for lone surrogates.
+/// UTF-8, except for lone surrogates.
 pub(super) struct Text {
     start: *const c_char,
     len: usize,
@@ -158,7 +152,6 @@ impl Drop for Text {
     }
 }
 
-/// Names of an object's own enumerable members, in order.
 pub(super) struct Names {
     table: *mut c::JSPropertyEnum,
     len: u32,
@@ -180,9 +173,8 @@ impl Drop for Names {
 }
 
 impl Context {
-    /// Wraps a context.
-    ///
     /// # Safety
+    ///
     /// The context must outlive the wrapper, its copies and all values made through them.
     pub(super) unsafe fn new(raw: *mut c::JSContext) -> Self {
         Self(raw)
@@ -195,6 +187,7 @@ impl Context {
     /// Takes ownership of a value that the engine returned.
     ///
     /// # Safety
+    ///
     /// `raw` must carry a reference without another owner.
     pub(super) unsafe fn own(self, raw: c::JSValue) -> Result<Value, Thrown> {
         // SAFETY: reads the tag.
@@ -292,7 +285,7 @@ impl Context {
         unsafe { self.own(c::JS_Call(self.0, function.0, this.0, count, first.cast_mut())) }
     }
 
-    /// Returns the text of a value, converted as by `String(value)`.
+    /// Converts the value as `String(value)` does.
     pub(super) fn text(self, value: Ref<'_>) -> Result<Text, Thrown> {
         let mut len = 0;
         // SAFETY: the value is alive and the length is valid for writes; a null result is an exception.
@@ -314,7 +307,7 @@ impl Context {
         if start.is_null() { Err(Thrown) } else { Ok(Text { start, len, context: self }) }
     }
 
-    /// Parses JSON text. `text` gets the terminator that the engine's parser needs.
+    /// Appends the terminator that the engine's parser needs to `text`.
     pub(super) fn parse_json(self, text: &mut Vec<u8>) -> Result<Value, Thrown> {
         text.push(0);
         let len = text.len() - 1;
@@ -322,13 +315,11 @@ impl Context {
         unsafe { self.own(c::JS_ParseJSON(self.0, text.as_ptr().cast(), len as _, c"json".as_ptr())) }
     }
 
-    /// Returns the result of `JSON.stringify(value)`: a string or undefined.
     pub(super) fn stringify(self, value: Ref<'_>) -> Result<Value, Thrown> {
         // SAFETY: the value is alive.
         unsafe { self.own(c::JS_JSONStringify(self.0, value.0, c::JS_UNDEFINED, c::JS_UNDEFINED)) }
     }
 
-    /// Removes and returns the pending exception.
     pub(super) fn take_exception(self) -> Value {
         // SAFETY: the context is alive; the reference is owned.
         Value { raw: unsafe { c::JS_GetException(self.0) }, context: self }
@@ -353,7 +344,7 @@ impl Context {
         Thrown
     }
 
-    /// Compiles a script to bytecode, in a context that has the compiler.
+    /// The context must have the compiler.
     pub(super) fn compile(self, source: &str, name: &CStr) -> Result<Vec<u8>, Thrown> {
         let mut terminated = source.as_bytes().to_vec();
         terminated.push(0);

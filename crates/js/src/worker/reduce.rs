@@ -1,7 +1,5 @@
-//! Reducing: one function on many groups of rows.
-//!
-//! The engine parses values into ordinary objects. Keys are sent and parsed only for functions that may use them
-//! ([`uses_keys`]), because most do not.
+//! Reducing: one function on many groups of rows. The engine parses values into ordinary objects. Keys are sent and
+//! parsed only for functions that may use them ([`uses_keys`]), because most do not.
 
 use settee_design::Limits;
 
@@ -12,25 +10,24 @@ use super::qjs::{Context, Ref, Thrown, Value};
 use crate::protocol::Writer;
 use settee_native::text;
 
-/// Maximum bytes of log lines of one request; further lines are dropped.
+/// Maximum per request; further lines are dropped.
 const LOG_BYTES: usize = 256 << 10;
 
 pub(super) struct ReduceProgram {
     function: Function,
     scratch: Vec<u8>,
-    /// Lines that were logged during a request.
     log: Vec<String>,
     log_bytes: usize,
-    // Last field, so that all objects of the engine are dropped before it.
+    // The last field: all objects of the engine must be dropped before it.
     engine: Engine,
 }
 
 impl ReduceProgram {
-    /// Compiles a function; the error is CouchDB's text.
+    /// The error is CouchDB's text.
     pub(super) fn compile(source: &str, limits: Limits) -> Result<Self, String> {
         let mut engine = Engine::new(limits).ok_or("InternalError: out of memory")?;
         let function = engine.function(source, 0, None)?;
-        engine.settle();
+        engine.pin_pages();
         Ok(Self { function, scratch: Vec::new(), log: Vec::new(), log_bytes: 0, engine })
     }
 
@@ -38,7 +35,6 @@ impl ReduceProgram {
         &self.engine
     }
 
-    /// Removes and returns the lines that were logged during a request.
     pub(super) fn take_log(&mut self) -> Vec<String> {
         self.log_bytes = 0;
         std::mem::take(&mut self.log)
@@ -53,8 +49,8 @@ impl ReduceProgram {
         }
     }
 
-    /// Reduces one group and appends the length and the text of the result, which is empty if it is too long. `keys` is
-    /// the JSON text of the keys, or `null` for a rereduce; `values` is that of an array.
+    /// Appends the length and the text of the reduction, which is empty if it is too long. `keys` is the JSON text of
+    /// the keys, or `null` for a rereduce; `values` is that of an array.
     pub(super) fn reduce(&mut self, keys: &[u8], values: &[u8], rereduce: bool, out: &mut Vec<u8>) -> Result<(), Halt> {
         let host = self.engine.host();
         let context = self.function.context;
@@ -73,7 +69,7 @@ impl ReduceProgram {
         self.keep_log();
         match written {
             Ok(()) => {}
-            // No text: the server inserts the replacement.
+            // The server inserts the replacement for an empty text.
             Err(WriteError::TooLong) => out.truncate(body),
             Err(WriteError::Thrown) => {
                 classify(&self.engine, context, &context.take_exception())?;
@@ -121,8 +117,8 @@ impl ReduceProgram {
     }
 }
 
-/// Returns true if a function may use its first parameter. Conservative: false only if neither the name of the
-/// parameter nor `arguments` nor an escape that could spell them occurs anywhere else in the source.
+/// Returns false only if neither the name of the first parameter nor `arguments` nor an escape that could spell them
+/// occurs anywhere else in the source.
 pub(super) fn uses_keys(source: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80;
     let mut words = source.split(|character: char| !u8::try_from(character).map_or(true, is_part));

@@ -1,16 +1,14 @@
-//! The sandbox that a worker process enters before it runs user code: [`enter`].
-//!
-//! It consists of limits of the process, and on Linux also denies the file system and the network (landlock) and almost
-//! all system calls (seccomp). If the kernel rejects a layer, the others are still active and [`enter`] reports the
-//! missing one: containers often forbid one of them. Limits of time and memory are implemented elsewhere.
+//! The sandbox that a worker process enters before it runs user code: [`enter`]. It limits the process, and on Linux
+//! also denies the file system and the network (landlock) and almost all system calls (seccomp). If the kernel rejects
+//! a layer, the others are still active and [`enter`] reports the missing one: containers often forbid one of them.
+//! Limits of time and memory are implemented elsewhere.
 #![expect(unsafe_code, reason = "system calls")]
 
 /// Enters the sandbox irrevocably. Returns one line for each layer that is not available.
 pub(super) fn enter() -> Vec<String> {
     let mut missing = Vec::new();
     // The order matters, because each layer needs rights that the next one removes: rules need a descriptor, limits a
-    // system
-    // call.
+    // system call.
     #[cfg(target_os = "linux")]
     linux::deny_files(&mut missing);
     limit_process(&mut missing);
@@ -37,7 +35,7 @@ fn limit_process(missing: &mut Vec<String>) {
     }
 }
 
-/// Attempts operations that the sandbox must forbid. Returns each with its error, `None` if it succeeded.
+/// Attempts operations that the sandbox must forbid. Returns each with its error, or `None` if it succeeded.
 pub(super) fn self_test() -> Vec<(&'static str, Option<i32>)> {
     #[cfg(target_os = "linux")]
     return linux::self_test();
@@ -152,7 +150,8 @@ mod linux {
     }
 
     pub(super) fn self_test() -> Vec<(&'static str, Option<i32>)> {
-        // SAFETY: each call gets valid arguments, and what it might open or make is not used; a forked child ends at once.
+        // SAFETY: each call gets valid arguments, and what it might open or make is not used; a forked child ends at
+        // once.
         unsafe {
             let mut results = Vec::new();
             let mut attempt = |name, result: i64| {

@@ -1,6 +1,5 @@
-//! Malicious functions: an attack is attributed to the right function and document, and all others continue.
-//!
-//! Functions of the subset run natively as well: the native evaluator must then bail out in time.
+//! Malicious functions: an attack is attributed to the right function and document, and all others continue. Functions
+//! of the subset run natively as well: the native evaluator must then bail out in time.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,6 @@ fn short() -> Limits {
     Limits { timeout_ms: SHORT, memory_bytes: 64 << 20, ..Limits::default() }
 }
 
-/// Runs a body that attacks on the third document, in the second function, and checks the attribution and the time.
 #[track_caller]
 fn check_attack(body: &str, limits: Limits, names: &[&str]) {
     let bad = format!("function(doc) {{ if (doc.bad) {{ {body} }} emit(1, 1); }}");
@@ -114,18 +112,15 @@ fn gigabytes_of_rows() {
     ] {
         check_attack(body, limits, &["limit_exceeded"]);
     }
-    // A key that is too long is an error of its document only.
     let key =
         "function() { var s = 'x'.repeat(1e6), a = []; for (var i = 0; i < 1000; i++) a.push(s); emit(a, null); }";
     let result = run(&[key], &["{}"], limits);
     assert!(result.is_ok() && format!("{result:?}").contains("limit_exceeded: emitted a key"), "{result:?}");
-    // A function that catches the exception of a limit runs until the time limit.
     check_attack("for (;;) try { emit('x'.repeat(1e5), 1); } catch (e) {}", limits, &["os_process_error"]);
 }
 
 #[test]
 fn spoiled_environments_stay_where_they_were_spoiled() {
-    // One worker serves all of them sequentially, as it would serve several databases.
     let settings = PoolSettings { idle_workers: 1, ..PoolSettings::default() };
     let language = JavaScript::new(command(), settings).with_evaluator(Evaluator::Workers);
     let spoil = "function(doc) { \
@@ -149,7 +144,6 @@ fn spoiled_environments_stay_where_they_were_spoiled() {
         language.program(&source(honest), Limits::default()).unwrap().map(&batch(&["{\"n\":5}"]), &mut output).unwrap();
         assert_eq!(text(&output), format!("[{expected}]"), "{:?}", output.failures);
     }
-    // The same in one program, where the others may run natively.
     let output =
         run(&[spoil, "function(doc) { emit(doc.n, {}); }", honest], &["{\"n\":5}"], Limits::default()).unwrap();
     let rows: Vec<_> = output.rows().map(|row| row.function).collect();
@@ -159,7 +153,7 @@ fn spoiled_environments_stay_where_they_were_spoiled() {
 #[cfg(target_os = "linux")]
 #[test]
 fn an_engine_that_crashes_is_blamed_and_replaced() {
-    // Killed by itself, by a fault, and by the kernel when memory is short.
+    // Abort, segmentation fault, and the signal of the kernel when memory is short.
     for number in [6, 4, 9] {
         let mark = format!("crashes{number}");
         let language = marked(&mark).with_evaluator(Evaluator::Native);

@@ -1,5 +1,3 @@
-//! CoffeeScript: compilation in the sandbox, views, reduces, other functions.
-
 use std::sync::OnceLock;
 
 use settee_design::{CallError, CompileError, DesignSource, Emissions, Language as _, Limits, MapSource};
@@ -99,7 +97,6 @@ fn the_other_functions_run() {
 fn the_compiler_is_loaded_once() {
     let compiled = |number: usize| rows(&format!("(doc) -> emit {number}, 0"), None, "{}");
     assert_eq!(compiled(0), "[[0,0,0,0]]");
-    // Loading the compiler each time would take far longer than a test may.
     for number in 1..100 {
         assert_eq!(compiled(number), format!("[[0,0,{number},0]]"));
     }

@@ -1,5 +1,3 @@
-//! The conformance suite of languages: JavaScript in workers and natively, and CoffeeScript.
-
 use settee_design::conformance::{
     IndexFunctions, LibraryFunctions, MapExceptions, MapFunctions, Numbers, ReduceExceptions, ReduceFunctions, Subject,
     Ways, run_all,

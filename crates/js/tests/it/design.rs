@@ -1,5 +1,3 @@
-//! Functions of design documents: arguments, results, exceptions, and lists.
-
 use std::ops::ControlFlow;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -26,7 +24,6 @@ fn program(kind: &str, function: &str, more: &str) -> Box<dyn DesignProgram> {
         _ => format!("\"{kind}\":{{\"f\":{function}}}"),
     };
     let json = format!("{{\"_id\":\"_design/d\",\"_rev\":\"1-a\",{member}{more}}}");
-    // The revision is derived from the text.
     program_of(&json, &json, Limits::default())
 }
 
@@ -88,7 +85,6 @@ fn shows_render_documents() {
             r#"["resp",{"body":"true,3,{\"a\":1}"}]"#,
         ),
         ("function(doc) { doc.n = 2; return {json: doc}; }", r#"["resp",{"json":{"_id":"a","n":2}}]"#),
-        // Headers of `start` apply if something was sent, and have priority over those of the result.
         (
             "function() { start({'X-A': 'b', 'X-N': 1}); send('x'); return 'y'; }",
             r#"["resp",{"body":"xy","headers":{"X-A":"b","X-N":"1"}}]"#,
@@ -177,7 +173,6 @@ fn updates_answer_documents_and_responses() {
     check_throws("updates", "function() { return [null]; }", &["null", REQUEST], &nothing);
 }
 
-/// Returns the reason of a rejection that is not a string.
 fn thrown(json: &str) -> Reason {
     Value::trusted(json.as_bytes()).into()
 }
@@ -335,7 +330,6 @@ fn lists_may_send_much() {
 fn an_endless_list_ends_without_a_reader_and_at_the_size_limit() {
     let limits = Limits { timeout_ms: 60_000, memory_bytes: 16 << 20, ..Limits::default() };
     let json = r#"{"_id":"_design/d","lists":{"f":"function() { for (;;) { send('x'.repeat(100)); send(''); } }"}}"#;
-    // Its output does not wait for a row that it never requests, so neither side exceeds its memory or time.
     for (enough, expected) in [(Some(3), None), (None, Some("render_error"))] {
         let mut endless = program_of("endless", json, limits);
         let mut taken = Taken { enough, ..Taken::default() };
@@ -361,7 +355,6 @@ fn lists_that_fail_or_are_given_up_leave_nothing_behind() {
     let mut endless = program("lists", "function() { for (;;) { send('x'.repeat(1000)); getRow(); } }", "");
     let mut session = endless.list("f", b"{}", REQUEST.as_bytes(), &mut taken).map_err(|_| ()).err();
     assert_eq!(session.take(), Some(()), "it is not read");
-    // A session that is dropped in the middle, and one whose reader was dropped.
     let mut taken = Taken::default();
     let mut waiting = program("lists", "function() { send('a'); getRow(); getRow(); }", "");
     drop(waiting.list("f", b"{}", REQUEST.as_bytes(), &mut taken).unwrap());
@@ -423,7 +416,6 @@ fn compiled_functions_are_reused_only_for_their_revision() {
     let many: Vec<_> = (0..16).map(|n| source(&format!("{n}-x"), "many")).collect();
     many.iter().for_each(|source| assert_eq!(call(source), r#"["resp",{"body":"many1"}]"#));
     assert_eq!(call(&one), r#"["resp",{"body":"one1"}]"#, "it had to yield");
-    // One process served all calls.
     assert_eq!(super::processes::processes_with("design-reuse").len(), 1);
     for process in super::processes::processes_with("design-reuse") {
         super::processes::kill(process);
@@ -469,8 +461,6 @@ fn holders_of_a_worker_do_not_wait_for_another() {
     }
 }
 
-/// Functions of a disconnected client end at once, including a list that waits for rows; the language continues to
-/// serve others.
 #[test]
 fn functions_end_with_their_client() {
     let json = r#"{"_id":"_design/d","shows":{"loop":"function() { for (;;); }","fine":"function() { return 'fine'; }"},

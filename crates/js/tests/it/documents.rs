@@ -1,5 +1,3 @@
-//! Documents as map functions see them.
-
 use settee_design::Limits;
 
 use super::{check, check_throws, run, show};
@@ -111,7 +109,6 @@ fn documents_with_many_members_find_them() {
         &document,
         "[[true,null]]",
     );
-    // More names than slots of the cache of names.
     let members: Vec<_> = (0..5000).map(|number| format!("\"k{number}\":{number}")).collect();
     let document = format!("{{{}}}", members.join(","));
     check(
@@ -121,7 +118,6 @@ fn documents_with_many_members_find_them() {
     );
 }
 
-/// Writes a random JSON value with all constructs that are written differently from how they are read.
 fn random_value(next: &mut impl FnMut(usize) -> usize, depth: usize, out: &mut String) {
     const NUMBERS: [&str; 12] = [
         "0",

@@ -5,7 +5,6 @@ use settee_design::Limits;
 
 use super::{check, run};
 
-/// Returns the rows of one function on an empty document, as `key value`.
 fn rows(source: &str) -> Vec<String> {
     let output = run(&[source], &["{}"], Limits { timeout_ms: 60_000, ..Limits::default() }).unwrap();
     assert!(output.failures.is_empty(), "{source}: {:?}", output.failures);
@@ -13,7 +12,7 @@ fn rows(source: &str) -> Vec<String> {
     output.rows().map(|row| format!("{} {}", text(row.key), text(row.value))).collect()
 }
 
-/// Lists all reachable objects from the global object, so that additions by a newer engine are detected.
+/// Lists all objects that are reachable from the global object, so that additions by a newer engine are detected.
 #[test]
 fn everything_that_can_be_reached() {
     let source = "function(doc) {
@@ -99,7 +98,6 @@ fn ways_out_that_are_none() {
     settee_model::testing::check_file(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"), "ways_out.txt", &table);
 }
 
-/// Modules come from the design document only; nothing is loaded from elsewhere.
 #[test]
 fn nothing_is_imported() {
     for import in ["import('std')", "import('os')", "import('/etc/passwd')", "import('./x.js')", "import(doc.x)"] {
@@ -120,7 +118,6 @@ fn nothing_is_imported() {
     }
 }
 
-/// Changes of built-in objects by functions of one program are not visible to those of another.
 #[test]
 fn a_modified_global_affects_no_other_function() {
     let spoils = [
@@ -177,7 +174,6 @@ fn a_modified_global_affects_no_other_function() {
     check(probe, "{}", expected);
     for spoil in spoils {
         let source = format!("function(doc) {{ try {{ {spoil}; }} catch (error) {{}} }}");
-        // The function may break itself, which may even end it.
         let _ = super::program(&[&source], None, Limits::default()).map(|mut program| {
             let mut output = settee_design::Emissions::new();
             let _ = program.map(&super::batch(&["{}", "{}"]), &mut output);
@@ -186,7 +182,6 @@ fn a_modified_global_affects_no_other_function() {
     }
 }
 
-/// Within one program, too, changes of a document or a row are not visible to other functions.
 #[test]
 fn documents_are_no_way_from_one_to_the_next() {
     let keeps = [
@@ -198,7 +193,6 @@ fn documents_are_no_way_from_one_to_the_next() {
         let source = format!("function(doc) {{ try {{ {keep}; }} catch (error) {{ emit('threw', 1); }} }}");
         let output = run(&[&source], &["{}", "{}"], Limits { timeout_ms: 60_000, ..Limits::default() }).unwrap();
         assert_eq!(output.rows().count(), 2, "{keep}");
-        // State of a function is private: another function of the same name does not see it.
         let other = "function(doc) { emit([typeof globalThis.count, typeof globalThis.kept, typeof emit.count], 1); }";
         check(other, "{}", "[[[\"undefined\",\"undefined\",\"undefined\"],1]]");
     }

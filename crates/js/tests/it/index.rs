@@ -1,5 +1,3 @@
-//! Functions of search indexes: valid and invalid arguments of `index`, in workers and natively.
-
 use std::sync::Arc;
 
 use settee_design::{Emissions, Language as _, Limits, MapSource, SearchKind};
@@ -15,7 +13,6 @@ fn run(language: &JavaScript, kind: SearchKind, function: &str, document: &str) 
     output
 }
 
-/// Checks the rows of a function with this body, and that both engines return the same.
 #[track_caller]
 fn check(kind: SearchKind, body: &str, expected: &str) {
     let document = r#"{"t":"a text","n":1.5,"o":{"store":true},"l":[1,2],"b":false}"#;

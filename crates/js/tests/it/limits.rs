@@ -1,4 +1,4 @@
-//! Functions that exceed limits of time, memory or rows. The worker is replaced, the language stays usable.
+//! After a function exceeds a limit of time, memory or rows, the worker is replaced and the language stays usable.
 
 use settee_design::{Limits, RunError};
 
@@ -10,7 +10,6 @@ fn short() -> Limits {
     Limits { timeout_ms: SHORT, ..Limits::default() }
 }
 
-/// Runs a body that exceeds a limit on the third document, in the second function.
 #[track_caller]
 fn check_stops(body: &str, limits: Limits, name: &str, parts: &[&str]) {
     let bad = format!("function(doc) {{ if (doc.bad) {{ {body} }} emit(1, 1); }}");
@@ -128,7 +127,6 @@ fn rows_and_bytes_are_limited() {
     );
     let fine = run(&["function(doc) { for (var i = 0; i < 10; i++) emit(i, 'x'.repeat(90)); }"], &["{}", "{}"], limits);
     assert_eq!(fine.unwrap().len(), 20);
-    // A function that catches the exception and continues is subject to the time limit.
     let caught = "for (;;) try { emit(1, 1) } catch (e) {}";
     check_stops(caught, Limits { timeout_ms: SHORT, ..limits }, "os_process_error", &[BLAME]);
 }

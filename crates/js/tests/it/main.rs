@@ -1,4 +1,4 @@
-//! The language with real worker processes, as in the server.
+//! The language with real worker processes.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod attacks;
@@ -19,13 +19,11 @@ use std::sync::{Arc, OnceLock};
 use settee_design::{CompileError, DocumentBatch, Emissions, Language as _, Limits, MapSource, Program, RunError};
 use settee_js::{Evaluator, JavaScript, PoolSettings, WorkerCommand};
 
-/// Returns the language without native evaluator; tests share its workers as the programs of a server do.
 fn language() -> &'static JavaScript {
     static LANGUAGE: OnceLock<JavaScript> = OnceLock::new();
     LANGUAGE.get_or_init(|| JavaScript::new(command(), PoolSettings::default()).with_evaluator(Evaluator::Workers))
 }
 
-/// Returns the language with the native evaluator, as in servers.
 fn native_language() -> &'static JavaScript {
     static LANGUAGE: OnceLock<JavaScript> = OnceLock::new();
     LANGUAGE.get_or_init(|| language().clone().with_evaluator(Evaluator::Native))
@@ -52,7 +50,6 @@ fn batch(documents: &[&str]) -> DocumentBatch {
     batch
 }
 
-/// Runs functions in workers, and again natively as far as possible: the results must be equal.
 fn run(functions: &[&str], documents: &[&str], limits: Limits) -> Result<Emissions, RunError> {
     let source = MapSource { functions: functions.iter().map(|source| Arc::from(*source)).collect(), library: None };
     let run = |language: &JavaScript| {
@@ -67,8 +64,6 @@ fn run(functions: &[&str], documents: &[&str], limits: Limits) -> Result<Emissio
             assert_eq!((&native.failures, &native.log), (&engine.failures, &engine.log), "{functions:?}");
         }
         (Err(RunError::Fatal { name, .. }), Err(RunError::Fatal { name: native, .. })) => {
-            // On a loaded machine the time limit may be reached before the memory limit in one run and not in the
-            // other.
             assert!(native == name || [name, native].iter().any(|name| *name == "os_process_error"), "{native} {name}");
         }
         (engine, native) => assert_eq!(engine.is_ok(), native.is_ok(), "{functions:?}: {engine:?}, {native:?}"),
@@ -76,7 +71,7 @@ fn run(functions: &[&str], documents: &[&str], limits: Limits) -> Result<Emissio
     native
 }
 
-/// Shows rows as `[[document,function,key,value],…]`.
+/// Format: `[[document,function,key,value],…]`.
 fn show(output: &Emissions) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let rows =
@@ -84,7 +79,7 @@ fn show(output: &Emissions) -> String {
     format!("[{}]", rows.collect::<Vec<_>>().join(","))
 }
 
-/// Checks the rows `[[key,value],…]` that one function emits for one document.
+/// Format: `[[key,value],…]`.
 #[track_caller]
 fn check(source: &str, document: &str, expected: &str) {
     // The time limit suffices on a loaded machine.
@@ -95,7 +90,6 @@ fn check(source: &str, document: &str, expected: &str) {
     assert_eq!(rows, expected, "{source} on {document}; failures: {:?}", output.failures);
 }
 
-/// Checks that one function throws on one document, and emits nothing.
 #[track_caller]
 fn check_throws(source: &str, document: &str, message: &str) {
     let output = run(&[source], &[document], Limits::default()).unwrap();

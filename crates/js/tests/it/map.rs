@@ -1,5 +1,3 @@
-//! Features of map functions: `emit`, `log`, `require`, exceptions, sources.
-
 use settee_design::{CompileError, Limits};
 
 use super::{batch, check, check_fatal, check_throws, program, run, show};

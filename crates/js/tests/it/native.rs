@@ -1,4 +1,4 @@
-//! The native evaluator compared with the engine: equal results for the same functions and documents.
+//! The native evaluator and the engine have equal results for the same functions and documents.
 
 mod fuzz;
 mod quirks;
@@ -10,7 +10,6 @@ use settee_design::{Emissions, Language as _, Limits, MapSource};
 
 use super::{batch, language, native_language, run, show};
 
-/// Returns the engine that would run each function.
 fn engines(functions: &[&str]) -> Vec<&'static str> {
     let functions = functions.iter().map(|source| Arc::from(*source)).collect();
     native_language().engines(&MapSource { functions, library: None }).iter().map(|engine| engine.name).collect()
@@ -24,7 +23,6 @@ fn names_that_values_inherit_are_known() {
     let names: Vec<_> = output.rows().map(|row| std::str::from_utf8(row.key).unwrap()).collect();
     assert!(names.len() > 150);
     let document = format!("{{\"names\":[{}]}}", names.join(","));
-    // Natively, each of them must be left to the engine, or have the same result.
     let source = "function(doc) { doc.names.forEach(function(n) { \
                   emit(n, [typeof 'x'[n] === 'undefined', typeof doc[n] === 'undefined', typeof doc.names[n] === 'undefined', n in doc]); \
                   emit(n, [typeof (1)[n] === 'undefined', typeof true[n] === 'undefined']); }); }";
@@ -55,11 +53,10 @@ fn cases_of_letters_are_the_engines() {
     assert_eq!(engines(&[source]), ["native"]);
 }
 
-/// Map functions as published, in other words, each after a line with its name. A name may end with the source of the
+/// Published map functions in other words, each after a line with its name. A name may end with the source of the
 /// original: `(after OWNER/REPOSITORY)`.
 const PUBLISHED: &str = include_str!("../data/published.js");
 
-/// Documents for which they were written, and others.
 const DOCUMENTS: &str = include_str!("../data/published.ndjson");
 
 #[test]
@@ -113,7 +110,6 @@ fn reasons_are_reported() {
     let off = native_language().clone().with_evaluator(settee_js::Evaluator::Workers);
     let engine = off.engines(&source(&["function(doc) {}"]))[0];
     assert_eq!((engine.name, engine.reason), ("quickjs", Some("the native evaluator is switched off")));
-    // Bail-outs of the evaluator are counted by reason.
     let functions = ["function(doc) { emit(1, 1); }", "function(doc) { if (doc.bad) throw 'x'; emit(2, 2); }"];
     let mut program = language.program(&source(&functions), Limits::default()).unwrap();
     let documents = ["{}", "{\"bad\":1}", "{}", "{\"bad\":2}"];

@@ -35,7 +35,6 @@ pub(crate) fn signal(process: u32, number: u32) {
     assert!(Command::new("kill").args(arguments).status().unwrap().success());
 }
 
-/// Waits until a process has used this many more hundredths of a second of processor time, as only a busy one does.
 pub(crate) fn wait_until_busy(process: u32, more_ticks: u64) {
     let ticks = || {
         let line = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
@@ -142,7 +141,6 @@ fn a_worker_ends_with_its_server() {
     }
     server.kill().unwrap();
     server.wait().unwrap();
-    // The worker inherited this pipe: it ends when both processes have ended.
     lines.read_to_end(&mut Vec::new()).unwrap();
 }
 

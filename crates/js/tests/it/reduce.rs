@@ -1,5 +1,3 @@
-//! Reduce functions.
-
 use settee_design::{Language as _, Limits, ReduceRows, Reducer, RunError};
 use settee_js::ReduceLimit;
 
@@ -71,7 +69,6 @@ fn log_lines_of_reduce_functions_can_be_requested() {
 
 #[test]
 fn reductions_must_shrink() {
-    // The example of the protocol description, whose line also names the view.
     let rows: [Row<'_>; 2] = [(b"\"x\"", "a", b"\"aaaaaaaaaa\""), (b"\"x\"", "b", b"\"bbbbbbbbbb\"")];
     let group = || ReduceRows { rows: rows.to_vec() };
     let source = "function(k,v){return v.concat(v).concat(v)}";

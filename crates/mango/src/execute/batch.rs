@@ -1,7 +1,6 @@
-//! [`Batch`]: documents that are read together and tested in order.
-//!
-//! Reading a document costs two lookups, its revisions and its body; batches cost far less per document. A batch is at
-//! most as large as the remaining limit, and grows while documents do not match.
+//! [`Batch`]: documents that are read together and tested in order. Each document needs two lookups, of its revisions
+//! and its body, which cost far less in batches. A batch is at most as large as the remaining limit, and grows while
+//! documents do not match.
 
 use std::ops::ControlFlow;
 
@@ -10,45 +9,39 @@ use settee_database::{Head, ReadView, Stored};
 use super::collector::Collector;
 use crate::error::Result;
 
-/// Maximum number of documents that are read together.
 const MAX_ROWS: usize = if cfg!(test) { 4 } else { 128 };
 
-/// Rows whose documents are to be read.
 pub(super) struct Batch {
     rows: Vec<Row>,
-    /// Number of rows that are collected before they are read.
     size: usize,
 }
 
 struct Row {
     id: String,
-    /// Key of the row of an index that led to the document.
     key: Vec<u8>,
 }
 
 pub(super) struct Offered {
     pub(super) rows: u64,
-    /// `Break` if no further document is needed.
     pub(super) flow: ControlFlow<()>,
 }
 
 impl Batch {
     pub(super) fn new(collector: &Collector<'_>) -> Self {
-        Self { rows: Vec::new(), size: usize::try_from(collector.wanted()).unwrap_or(MAX_ROWS).clamp(1, MAX_ROWS) }
+        Self { rows: Vec::new(), size: usize::try_from(collector.remaining()).unwrap_or(MAX_ROWS).clamp(1, MAX_ROWS) }
     }
 
-    /// Adds a row. `key` is empty without an index.
+    /// `key` is empty without an index.
     pub(super) fn add(&mut self, id: &str, key: &[u8]) {
         self.rows.push(Row { id: id.to_owned(), key: key.to_vec() });
     }
 
-    /// Returns true if the rows should be processed before others are added.
     pub(super) fn is_full(&self) -> bool {
         self.rows.len() >= self.size
     }
 
-    /// Processes the documents of all rows in order. Deleted and missing ones are skipped.
-    pub(super) fn offer(&mut self, view: &ReadView, collector: &mut Collector<'_>) -> Result<Offered> {
+    /// Processes the documents of all rows in order. Skips deleted and missing documents.
+    pub(super) fn process(&mut self, view: &ReadView, collector: &mut Collector<'_>) -> Result<Offered> {
         let rows = std::mem::take(&mut self.rows);
         self.size = (self.size * 2).min(MAX_ROWS);
         let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
@@ -57,28 +50,28 @@ impl Batch {
             .filter_map(|(index, head)| Some((index, head.filter(|head| !head.stored.deleted)?)))
             .collect();
         let stored: Vec<Stored> = live.iter().map(|(_, head)| head.stored).collect();
-        let mut offered = Ok(Offered { rows: rows.len() as u64, flow: ControlFlow::Continue(()) });
+        let mut processed = Ok(Offered { rows: rows.len() as u64, flow: ControlFlow::Continue(()) });
         view.revisions(&stored, |position, revision| {
             let Some(revision) = revision else { return ControlFlow::Continue(()) };
             let (index, head) = &live[position];
             let row = &rows[*index];
-            match collector.offer_revision(view, (&row.id, head), &revision, &row.key) {
+            match collector.process_revision(view, (&row.id, head), &revision, &row.key) {
                 Ok(ControlFlow::Continue(())) => ControlFlow::Continue(()),
                 Ok(ControlFlow::Break(())) => {
-                    offered = Ok(Offered { rows: *index as u64 + 1, flow: ControlFlow::Break(()) });
+                    processed = Ok(Offered { rows: *index as u64 + 1, flow: ControlFlow::Break(()) });
                     ControlFlow::Break(())
                 }
                 Err(error) => {
-                    offered = Err(error);
+                    processed = Err(error);
                     ControlFlow::Break(())
                 }
             }
         })?;
-        offered
+        processed
     }
 }
 
-pub(super) fn offer_all<'a>(
+pub(super) fn process_all<'a>(
     view: &ReadView,
     ids: impl Iterator<Item = &'a str>,
     collector: &mut Collector<'_>,
@@ -86,9 +79,9 @@ pub(super) fn offer_all<'a>(
     let mut batch = Batch::new(collector);
     for id in ids {
         batch.add(id, b"");
-        if batch.is_full() && batch.offer(view, collector)?.flow.is_break() {
+        if batch.is_full() && batch.process(view, collector)?.flow.is_break() {
             return Ok(());
         }
     }
-    batch.offer(view, collector).map(|_| ())
+    batch.process(view, collector).map(|_| ())
 }

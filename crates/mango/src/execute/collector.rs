@@ -1,31 +1,45 @@
-//! [`Collector`]: tests documents, applies `skip` and `limit`, counts, projects, and records the position.
+//! [`Collector`], the common part of all access paths: tests documents, applies `skip` and `limit`, counts, projects,
+//! and records the position.
 
 use std::ops::ControlFlow;
 
 use settee_database::{Head, ReadView, Revision};
 use settee_model::json::{Json, Value};
 
-use super::{DocumentSink, Stats};
 use crate::bookmark::Bookmark;
 use crate::error::Result;
 use crate::options::FindOptions;
 use crate::planner::access::Access;
 
-/// The common part of all access paths.
+/// Receiver of the documents found, in order. It may block.
+pub trait DocumentSink {
+    /// Receives a document as JSON text, projected to the requested fields. `Break` ends the query without an error.
+    fn document(&mut self, json: &[u8]) -> ControlFlow<()>;
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    pub keys_examined: u64,
+    /// Number of documents that were read and tested.
+    pub docs_examined: u64,
+    /// The same, for queries that request several copies of each; only one exists here.
+    pub quorum_docs_examined: u64,
+    pub results_returned: u64,
+}
+
 pub(super) struct Collector<'a> {
     pub(super) options: &'a FindOptions,
     pub(super) stats: Stats,
     sink: &'a mut dyn DocumentSink,
     skip: u64,
     limit: u64,
-    /// The last document that matched, if any.
-    last: Option<Last>,
+    last: Option<LastProcessed>,
     document: Vec<u8>,
-    shown: Vec<u8>,
+    projected: Vec<u8>,
 }
 
 #[derive(Default)]
-struct Last {
+struct LastProcessed {
     id: String,
     key: Vec<u8>,
 }
@@ -34,19 +48,17 @@ impl<'a> Collector<'a> {
     pub(super) fn new(options: &'a FindOptions, sink: &'a mut dyn DocumentSink) -> Self {
         let (skip, limit) = (options.skip, options.limit);
         let stats = Stats::default();
-        Self { options, stats, sink, skip, limit, last: None, document: Vec::new(), shown: Vec::new() }
+        Self { options, stats, sink, skip, limit, last: None, document: Vec::new(), projected: Vec::new() }
     }
 
-    /// Reads a document and processes it. `key` is that of the row of an index that led to it.
     pub(super) fn read(&mut self, view: &ReadView, id: &str, head: &Head, key: &[u8]) -> Result<ControlFlow<()>> {
         match view.revision(head.stored)? {
-            Some(revision) => self.offer_revision(view, (id, head), &revision, key),
+            Some(revision) => self.process_revision(view, (id, head), &revision, key),
             None => Ok(ControlFlow::Continue(())),
         }
     }
 
-    /// Processes a document whose winner was read.
-    pub(super) fn offer_revision(
+    pub(super) fn process_revision(
         &mut self,
         view: &ReadView,
         (id, head): (&str, &Head),
@@ -58,13 +70,12 @@ impl<'a> Collector<'a> {
         document.clear();
         revision.write(&mut document, id, &head.rev, head.stored.deleted, |out| out.extend_from_slice(&conflicts));
         self.count(1);
-        let flow = self.offer(Value::trusted(&document), id, key);
+        let flow = self.process(Value::trusted(&document), id, key);
         self.document = document;
         Ok(flow)
     }
 
-    /// Returns the number of matching documents that are still needed.
-    pub(super) fn wanted(&self) -> u64 {
+    pub(super) fn remaining(&self) -> u64 {
         self.skip.saturating_add(self.limit)
     }
 
@@ -76,9 +87,9 @@ impl<'a> Collector<'a> {
         *counter += documents;
     }
 
-    /// Processes a document. `Break` if the limit is reached. CouchDB detects that at the document after the last one,
-    /// so for equal statistics that one is counted as well.
-    pub(super) fn offer(&mut self, document: Value<'_>, id: &str, key: &[u8]) -> ControlFlow<()> {
+    /// `Break` if the limit is reached. CouchDB detects this at the document after the last one, so that document is
+    /// counted as well.
+    pub(super) fn process(&mut self, document: Value<'_>, id: &str, key: &[u8]) -> ControlFlow<()> {
         if !self.options.selector.matches(document) {
             return ControlFlow::Continue(());
         }
@@ -94,20 +105,19 @@ impl<'a> Collector<'a> {
             self.skip -= 1;
             return ControlFlow::Continue(());
         }
-        self.shown.clear();
-        self.options.fields.write(document, &mut self.shown);
+        self.projected.clear();
+        self.options.fields.write(document, &mut self.projected);
         self.limit -= 1;
         self.stats.results_returned += 1;
-        let flow = self.sink.document(&self.shown);
+        let flow = self.sink.document(&self.projected);
         if self.limit == 0 && !self.options.execution_stats { ControlFlow::Break(()) } else { flow }
     }
 
-    /// Returns the id of the last matching document.
     pub(super) fn last_id(&self) -> Option<&str> {
         self.last.as_ref().map(|last| last.id.as_str())
     }
 
-    /// Returns the position of the next page; `None` if nothing matched. `place` is the part that only the index
+    /// Returns the position of the next page, or `None` if no document matched. `place` is the part that only the index
     /// provides.
     pub(super) fn bookmark(&self, access: &Access<'_>, place: Option<String>) -> Option<Bookmark> {
         let last = self.last.as_ref()?;
@@ -129,7 +139,6 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Returns `_conflicts` after a comma; empty without conflicts.
 fn conflicts(view: &ReadView, id: &str, head: &Head) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     if head.has_conflicts

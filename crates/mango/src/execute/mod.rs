@@ -1,4 +1,4 @@
-//! Execution of a plan: [`find`] passes documents to a [`DocumentSink`], [`explain`] only describes the plan.
+//! Execution of a plan: [`find`] passes documents to a [`DocumentSink`], [`explain`] describes the plan.
 
 mod batch;
 mod collector;
@@ -9,7 +9,6 @@ mod spans;
 mod text;
 mod union;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use settee_database::{Database, ReadClient};
@@ -21,34 +20,17 @@ use crate::index::{self, TextSearch};
 use crate::options::{FindOptions, UseIndex};
 use crate::planner::access::Access;
 use crate::planner::usable::Source;
-use crate::planner::{self, Plan};
+use crate::planner::{self, Plan, Purpose};
 use collector::Collector;
+pub use collector::{DocumentSink, Stats};
 
-/// CouchDB's warning for a query that reads all documents.
 const NO_INDEX: &str = "No matching index found, create an index to optimize query time.";
 
-/// CouchDB's warning for a query that examines many documents and returns few.
 const MANY_EXAMINED: &str = "The number of documents examined is high in proportion to the number of results returned. \
                              Consider adding a more specific index to improve this.";
 
-/// Number of examined documents per result that causes a warning: CouchDB's `index_scan_warning_threshold`.
+/// CouchDB's `index_scan_warning_threshold`.
 const EXAMINED_PER_RESULT: u64 = 10;
-
-/// Receiver of the documents found, in order. It may block.
-pub trait DocumentSink {
-    /// Receives a document as JSON text, projected to the requested fields. `Break` ends the query without an error.
-    fn document(&mut self, json: &[u8]) -> ControlFlow<()>;
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    pub keys_examined: u64,
-    /// Number of documents that were read and tested.
-    pub docs_examined: u64,
-    /// The same, for queries that request several copies of each; only one exists here.
-    pub quorum_docs_examined: u64,
-    pub results_returned: u64,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
@@ -61,7 +43,6 @@ pub struct Found {
 pub enum Outcome {
     /// The conditions exclude each other. CouchDB's response then has no bookmark.
     Nothing,
-    /// All documents of the page were passed to the sink.
     Found(Found),
 }
 
@@ -74,10 +55,7 @@ pub struct Readers<'a> {
     pub search: TextSearch,
 }
 
-/// Executes a query.
-///
-/// # Errors
-/// Before the first call of `sink` for all detectable errors; after it only if storage fails.
+/// Executes a query. After the first call of `sink`, only storage can cause an error.
 pub fn find(
     readers: Readers<'_>,
     database: &Arc<Database>,
@@ -85,9 +63,9 @@ pub fn find(
     sink: &mut dyn DocumentSink,
 ) -> Result<Outcome> {
     let indexes = index::all(database)?;
-    let (plan, trace) = planner::plan(options, &indexes, readers.search)?;
+    let (plan, trace) = planner::plan(Purpose::Find, options, &indexes, readers.search)?;
     let plan = plan.ok_or_else(|| options.no_sort_index(database.layout()))?;
-    // A query that finds nothing does not read its bookmark.
+    // A query that finds nothing does not validate its bookmark.
     if plan.is_noop {
         return Ok(Outcome::Nothing);
     }
@@ -105,7 +83,7 @@ pub fn find(
     Ok(Outcome::Found(Found { bookmark, stats: collector.stats, warning }))
 }
 
-/// Reads documents. Returns the position of the last processed one, if only the index provides it.
+/// Returns the position of the last processed document, if only the index provides it.
 fn run(
     readers: Readers<'_>,
     database: &Arc<Database>,
@@ -125,13 +103,9 @@ fn run(
     Ok(None)
 }
 
-/// Returns the plan of a query as JSON text.
-///
-/// # Errors
-/// If the query is invalid or the design documents could not be read.
 pub fn explain(database: &Arc<Database>, search: TextSearch, options: &FindOptions) -> Result<Vec<u8>> {
     let indexes = index::all(database)?;
-    let (plan, trace) = planner::plan(options, &indexes, search)?;
+    let (plan, trace) = planner::plan(Purpose::Explain, options, &indexes, search)?;
     Ok(planner::explain::explain(database, options, plan.as_ref(), &trace, search)?)
 }
 
@@ -147,7 +121,6 @@ fn warning(options: &FindOptions, plan: &Plan<'_>, stats: Stats) -> Option<Strin
             }
         });
     }
-    // Independent of the actual access path: an index would be better.
     if matches!(plan.source, Source::Primary) {
         warnings.push(NO_INDEX.to_owned());
     }

@@ -9,7 +9,7 @@ use crate::options::FindOptions;
 use crate::planner::access::DESIGN;
 use crate::sort::Order;
 
-/// Processes the documents of `ranges`, which must be ascending.
+/// `ranges` must be ascending.
 pub(super) fn run(view: &ReadView, ranges: &[IdRange], collector: &mut Collector<'_>) -> Result<()> {
     run_until(view, ranges, |_| false, collector).map(|_| ())
 }
@@ -29,12 +29,11 @@ pub(super) fn run_until(
     };
     // The names of conflicting revisions are read with the leaves.
     let bodies = if collector.options.conflicts { Bodies::Leaves } else { Bodies::Winners };
-    // Initially at most the limit; larger while documents do not match.
-    let mut size = usize::try_from(collector.wanted()).unwrap_or(DOCUMENTS_TOGETHER).clamp(1, DOCUMENTS_TOGETHER);
+    let mut size = usize::try_from(collector.remaining()).unwrap_or(DOCUMENTS_TOGETHER).clamp(1, DOCUMENTS_TOGETHER);
     let mut is_first = true;
     for range in ordered {
         let Some(range) = rest(range, after, direction) else { continue };
-        // Design documents are between the ranges of a scan. CouchDB reads and counts them as well.
+        // Design documents are between the ranges of a scan. CouchDB reads and counts them.
         if !std::mem::take(&mut is_first) && collector.options.execution_stats {
             let design = view.rank_of_id(DESIGN.1)?.saturating_sub(view.rank_of_id(DESIGN.0)?);
             collector.stats.keys_examined += design;
@@ -68,7 +67,6 @@ pub(super) fn direction(options: &FindOptions) -> Direction {
     }
 }
 
-/// Returns the last id of the previous page.
 pub(super) fn last_id(options: &FindOptions) -> Option<&str> {
     match &options.bookmark {
         Some(Bookmark::Primary { id }) => Some(id),
@@ -76,7 +74,6 @@ pub(super) fn last_id(options: &FindOptions) -> Option<&str> {
     }
 }
 
-/// Returns the ids after `after`, if any.
 fn rest(range: &IdRange, after: Option<&str>, direction: Direction) -> Option<IdRange> {
     let mut range = range.clone();
     if let Some(after) = after {

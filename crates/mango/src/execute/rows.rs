@@ -1,4 +1,4 @@
-//! Access to documents through the rows of an index.
+//! Documents by the rows of an index.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::planner::access::KeyRange;
 use crate::projection::write_object;
 use crate::sort::Order;
 
-/// Processes the documents of `ranges`, which must be ascending. With `covering` they are built from the rows.
+/// `ranges` must be ascending. With `covering` documents are built from the rows.
 pub(super) fn run(
     (views, client): (&Views, &ReadClient),
     database: &Arc<Database>,
@@ -35,32 +35,30 @@ pub(super) fn run(
         Some(Bookmark::Index { key, id, .. }) => Some(Position { key, id }),
         Some(Bookmark::Primary { .. } | Bookmark::Text { .. }) | None => None,
     };
-    let documents = if covering { Documents::OfRows(RowDocument::new(index)) } else { Documents::Unread };
+    let documents =
+        if covering { DocumentSource::IndexRows(RowDocument::new(index)) } else { DocumentSource::Unopened };
     let mut rows = Rows { database, client, collector, documents, after, error: None, done: false };
-    walk((views, client), database, (index, ranges), options, options.sort.order, &mut rows)?;
+    scan_index((views, client), database, (index, ranges), options, options.sort.order, &mut rows)?;
     if let Some(error) = rows.error.take() {
         return Err(error);
     }
     if rows.done { Ok(()) } else { rows.read().map(|_| ()) }
 }
 
-/// A receiver of rows with a limit.
-pub(super) trait Walk: RowSink {
-    /// Returns true if no further row is needed.
+pub(super) trait RowConsumer: RowSink {
     fn is_done(&self) -> bool;
 
-    /// Returns the position from which rows are needed.
     fn after(&self) -> Option<Position<'_>>;
 }
 
-/// Passes the rows of `ranges` to `rows`, with as few queries as possible.
-pub(super) fn walk(
+/// Passes the rows of `ranges` to `rows` with as few queries as possible.
+pub(super) fn scan_index(
     (views, client): (&Views, &ReadClient),
     database: &Arc<Database>,
     (index, ranges): (&Index, &[KeyRange]),
     options: &FindOptions,
     order: Order,
-    rows: &mut dyn Walk,
+    rows: &mut dyn RowConsumer,
 ) -> Result<()> {
     let columns = index.definition.columns.len();
     let queries = queries(ranges, columns, order, rows.after().as_ref());
@@ -69,21 +67,25 @@ pub(super) fn walk(
         let partition = options.partition.clone();
         let order = view_order(order);
         let query = ViewQuery { keys, order, reduce: Reduce::Off, update, partition, ..ViewQuery::default() };
-        // No update after the query was requested.
-        let _ = views.query(database, &index.design, index.name(), &query, &mut Forward(rows, &client.cancellation))?;
+        let _ = views.query(
+            database,
+            &index.design,
+            index.name(),
+            &query,
+            &mut RowForwarder(rows, &client.cancellation),
+        )?;
         client.cancellation.check().map_err(DatabaseError::from)?;
         if rows.is_done() {
             break;
         }
-        // The first query has updated the index.
         update = Update::False;
     }
     Ok(())
 }
 
-struct Forward<'a>(&'a mut dyn Walk, &'a Cancellation);
+struct RowForwarder<'a>(&'a mut dyn RowConsumer, &'a Cancellation);
 
-impl RowSink for Forward<'_> {
+impl RowSink for RowForwarder<'_> {
     fn cancellation(&self) -> Cancellation {
         self.1.clone()
     }
@@ -101,26 +103,24 @@ impl RowSink for Forward<'_> {
     }
 }
 
-enum Documents {
-    /// The database, opened at the first row, so that it is at least as recent as the index.
-    Unread,
-    /// The database, and rows whose documents were not read yet.
+enum DocumentSource {
+    /// The database is opened at the first row, so that it is at least as recent as the index.
+    Unopened,
     Read(Box<(ReadView, Batch)>),
-    /// The rows themselves.
-    OfRows(RowDocument),
+    IndexRows(RowDocument),
 }
 
 struct Rows<'a, 'c> {
     database: &'a Arc<Database>,
     client: &'a ReadClient,
     collector: &'a mut Collector<'c>,
-    documents: Documents,
+    documents: DocumentSource,
     after: Option<Position<'a>>,
     error: Option<MangoError>,
     done: bool,
 }
 
-impl Walk for Rows<'_, '_> {
+impl RowConsumer for Rows<'_, '_> {
     fn is_done(&self) -> bool {
         self.done
     }
@@ -132,11 +132,11 @@ impl Walk for Rows<'_, '_> {
 
 impl RowSink for Rows<'_, '_> {
     fn header(&mut self, _: Header) -> ControlFlow<()> {
-        if matches!(self.documents, Documents::Unread) {
+        if matches!(self.documents, DocumentSource::Unopened) {
             match self.database.read() {
                 Ok(view) => {
                     let view = view.for_client(self.client);
-                    self.documents = Documents::Read(Box::new((view, Batch::new(self.collector))));
+                    self.documents = DocumentSource::Read(Box::new((view, Batch::new(self.collector))));
                 }
                 Err(error) => return self.fail(error.into()),
             }
@@ -148,7 +148,7 @@ impl RowSink for Rows<'_, '_> {
         if self.is_known(row) {
             return ControlFlow::Continue(());
         }
-        match self.offer(row) {
+        match self.process(row) {
             Ok(ControlFlow::Continue(())) => ControlFlow::Continue(()),
             Ok(ControlFlow::Break(())) => {
                 self.done = true;
@@ -164,38 +164,36 @@ impl RowSink for Rows<'_, '_> {
 }
 
 impl Rows<'_, '_> {
-    /// Returns true if the previous page ended with this row.
     fn is_known(&self, row: MapRow<'_>) -> bool {
         self.after.as_ref().is_some_and(|after| {
             row.id == after.id && compare(Value::trusted(row.key), after.key.value(), Collation::Unicode).is_eq()
         })
     }
 
-    fn offer(&mut self, row: MapRow<'_>) -> Result<ControlFlow<()>> {
+    fn process(&mut self, row: MapRow<'_>) -> Result<ControlFlow<()>> {
         match &mut self.documents {
-            Documents::OfRows(document) => {
+            DocumentSource::IndexRows(document) => {
                 let text = document.write(row);
                 self.collector.stats.keys_examined += 1;
-                Ok(self.collector.offer(Value::trusted(text), row.id, row.key))
+                Ok(self.collector.process(Value::trusted(text), row.id, row.key))
             }
-            Documents::Read(read) => {
+            DocumentSource::Read(read) => {
                 let (_, batch) = &mut **read;
                 batch.add(row.id, row.key);
                 if batch.is_full() { self.read() } else { Ok(ControlFlow::Continue(())) }
             }
-            // The header comes first.
-            Documents::Unread => Ok(ControlFlow::Continue(())),
+            DocumentSource::Unopened => Ok(ControlFlow::Continue(())),
         }
     }
 
     fn read(&mut self) -> Result<ControlFlow<()>> {
-        let Documents::Read(read) = &mut self.documents else {
+        let DocumentSource::Read(read) = &mut self.documents else {
             return Ok(ControlFlow::Continue(()));
         };
         let (view, batch) = &mut **read;
-        let offered = batch.offer(view, self.collector)?;
-        self.collector.stats.keys_examined += offered.rows;
-        Ok(offered.flow)
+        let processed = batch.process(view, self.collector)?;
+        self.collector.stats.keys_examined += processed.rows;
+        Ok(processed.flow)
     }
 
     fn fail(&mut self, error: MangoError) -> ControlFlow<()> {
@@ -205,7 +203,6 @@ impl Rows<'_, '_> {
     }
 }
 
-/// Builds documents from the keys of an index, with its fields and the id.
 struct RowDocument {
     columns: Vec<FieldPath>,
     id_path: FieldPath,

@@ -1,6 +1,5 @@
-//! [`queries`]: converts ranges of an index to queries of its view.
-//!
-//! Adjacent single keys become one query, so that `$in` with thousands of values costs one traversal.
+//! [`queries`] converts ranges of an index to queries of its view. Adjacent single keys become one query, so that `$in`
+//! with thousands of values costs one traversal.
 
 use std::cmp::Ordering;
 
@@ -13,20 +12,18 @@ use crate::planner::access::KeyRange;
 use crate::sort::Order;
 
 /// Sorts after every practical value: a member name of characters that sort last.
-const MAX: &[u8] = "{\"\u{ffff}\u{ffff}\u{ffff}\u{ffff}\":{}}".as_bytes();
+const GREATEST_VALUE: &[u8] = "{\"\u{ffff}\u{ffff}\u{ffff}\u{ffff}\":{}}".as_bytes();
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Span {
     low: Json,
     high: Json,
     inclusion: Inclusion,
-    /// The single key, if the range has only one.
     point: Option<Json>,
     /// First document id within the first key, in the order of the query.
     first_id: Option<String>,
 }
 
-/// Position of the last row that was read.
 pub(super) struct Position<'a> {
     pub(super) key: &'a Json,
     pub(super) id: &'a str,
@@ -39,8 +36,8 @@ pub(super) fn view_order(order: Order) -> ViewOrder {
     }
 }
 
-/// Returns the queries that read `ranges` of an index with this number of columns, from `after` on. The row at `after`
-/// may be returned again.
+/// Returns the queries for `ranges` of an index with `columns` columns, starting at `after`, whose row may be returned
+/// again.
 pub(super) fn queries(ranges: &[KeyRange], columns: usize, order: Order, after: Option<&Position<'_>>) -> Vec<Keys> {
     let mut spans: Vec<Span> = ranges.iter().map(|range| span(range, columns)).collect();
     if order == Order::Descending {
@@ -67,7 +64,6 @@ pub(super) fn queries(ranges: &[KeyRange], columns: usize, order: Order, after: 
 
 fn flush(points: &mut Vec<Json>, order: Order, queries: &mut Vec<Keys>) {
     let mut keys = std::mem::take(points);
-    // A view reverses the list itself.
     if order == Order::Descending {
         keys.reverse();
     }
@@ -82,7 +78,7 @@ fn span(range: &KeyRange, columns: usize) -> Span {
     let list = |last: Option<&Key>, max: bool| {
         let mut out = b"[".to_vec();
         let values = range.prefix.iter().map(|key| key.json.as_bytes()).chain(last.map(|key| key.json.as_bytes()));
-        for value in values.chain(max.then_some(MAX)) {
+        for value in values.chain(max.then_some(GREATEST_VALUE)) {
             if out.len() > 1 {
                 out.push(b',');
             }
@@ -94,7 +90,6 @@ fn span(range: &KeyRange, columns: usize) -> Span {
     let low = match &range.low {
         Cut::Start | Cut::End => list(None, false),
         Cut::Before(key) => list(Some(key), false),
-        // After all rows of the key.
         Cut::After(key) => list(Some(key), true),
     };
     let (high, inclusion) = match &range.high {
@@ -106,7 +101,7 @@ fn span(range: &KeyRange, columns: usize) -> Span {
     Span { low, high, inclusion, point: is_point.then(|| list(None, false)), first_id: None }
 }
 
-/// Returns the part of a span after a position; `None` if it is empty.
+/// Returns the part of a span after a position, unless it is empty.
 fn rest(mut span: Span, order: Order, after: &Position<'_>) -> Option<Span> {
     let to = |key: &Json| compare(after.key.value(), key.value(), Collation::Unicode);
     let (to_low, to_high) = match &span.point {
@@ -163,8 +158,9 @@ mod tests {
     }
 
     fn shown(queries: &[Keys]) -> String {
-        let text =
-            |json: &Json| String::from_utf8_lossy(json.as_bytes()).replace(std::str::from_utf8(MAX).unwrap(), "MAX");
+        let text = |json: &Json| {
+            String::from_utf8_lossy(json.as_bytes()).replace(std::str::from_utf8(GREATEST_VALUE).unwrap(), "MAX")
+        };
         let parts = queries.iter().map(|query| match query {
             Keys::Many(keys, _) => keys.iter().map(text).collect::<Vec<_>>().join("+"),
             Keys::Range { start, end } => {
@@ -217,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_end_of_everything_sorts_last() {
-        let max = Value::trusted(MAX);
+        let max = Value::trusted(GREATEST_VALUE);
         for text in
             [r#"{"zzz":1}"#, r#"{"\ud7a3":{}}"#, "{\"\u{10ffff}\":1}", "{\"\u{fffd}\":[]}", "[{}]", "\"\u{ffff}\""]
         {

@@ -1,4 +1,4 @@
-//! Access to documents through a text index, in its order.
+//! Documents by a text index, in its order.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,10 +15,9 @@ use crate::planner::access::TextAccess;
 use crate::sort::Order;
 use crate::text::search::Translator;
 
-/// Minimum and maximum number of hits per search. Each page costs a search, each hit some memory.
+/// Minimum and maximum number of hits per search. Each page costs a search, each hit memory.
 const PAGE: (usize, usize) = if cfg!(test) { (2, 5) } else { (32, 4_096) };
 
-/// Processes the documents found. Returns the position of the last processed one, if any.
 pub(super) fn run(
     searches: &Arc<Searches>,
     limits: &SearchLimits,
@@ -31,11 +30,13 @@ pub(super) fn run(
         return Ok(None);
     }
     let options = collector.options;
-    let TextAccess { index: wanted, clause, sort } = access;
+    let TextAccess { index: text_index, clause, sort } = access;
     let freshness = if options.updates() { Freshness::Current } else { Freshness::Any };
-    let kind = wanted.definition.kind;
-    let index = searches.open(database, &wanted.design, kind, &wanted.name, freshness, limits).map_err(refuse)?;
-    let mut request = Request::new(Translator::new(&index, &wanted.definition, limits).query(clause).map_err(refused)?);
+    let kind = text_index.definition.kind;
+    let index =
+        searches.open(database, &text_index.design, kind, &text_index.name, freshness, limits).map_err(refuse)?;
+    let mut request =
+        Request::new(Translator::new(&index, &text_index.definition, limits).query(clause).map_err(refused)?);
     request.partition = options.partition.clone();
     let descending = options.sort.order == Order::Descending;
     let by = |field: &str, is_number| match is_number {
@@ -47,29 +48,28 @@ pub(super) fn run(
         Some(Bookmark::Text { place, .. }) => Some(place.clone()),
         _ => None,
     };
-    request.limit = usize::try_from(collector.wanted()).unwrap_or(PAGE.1).clamp(PAGE.0, PAGE.1);
+    request.limit = usize::try_from(collector.remaining()).unwrap_or(PAGE.1).clamp(PAGE.0, PAGE.1);
     let mut place = None;
     loop {
-        // The memory of a page is released with it.
         let answer = index.search(&request, &limits.scope()).map_err(refused)?;
         if answer.hits.is_empty() {
             return Ok(place);
         }
-        // Opened after the search, so that it is at least as recent as the index.
+        // The database is opened after the search, so that it is at least as recent as the index.
         let view = database.read()?;
         let mut batch = Batch::new(collector);
         answer.hits.iter().for_each(|hit| batch.add(&hit.id, b""));
-        let offered = batch.offer(&view, collector)?;
+        let processed = batch.process(&view, collector)?;
         if kind == SearchKind::Clouseau {
-            // For CouchDB, hits of the other type are not keys.
-            collector.stats.keys_examined += offered.rows;
+            // For CouchDB, hits of Nouveau are not keys.
+            collector.stats.keys_examined += processed.rows;
         }
         if let Some(last) = collector.last_id()
             && let Some(hit) = answer.hits.iter().rev().find(|hit| hit.id == last)
         {
             place = Some(hit.bookmark());
         }
-        if offered.flow == ControlFlow::Break(()) {
+        if processed.flow == ControlFlow::Break(()) {
             return Ok(place);
         }
         request.bookmark = Some(answer.bookmark);
@@ -84,7 +84,7 @@ fn refuse(error: SearchError) -> MangoError {
     }
 }
 
-/// Converts errors: a defect of the query is reported to the client, as in CouchDB.
+/// As in CouchDB, a defect of the query is reported to the client.
 fn refused(error: settee_search::Error) -> MangoError {
     use settee_search::Error as Cause;
     match error {

@@ -1,6 +1,5 @@
-//! Access to documents through several indexes: their ids are collected, then read in order.
-//!
-//! Documents are ordered by id, as in a full scan, and the cost depends on the rows of the indexes.
+//! Documents by several indexes: ids are collected, then documents are read in the order of ids, as in a full scan. The
+//! cost depends on the rows of the indexes.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
@@ -12,7 +11,7 @@ use settee_views::{Header, MapRow, ReduceRow, RowSink, Views};
 use super::batch;
 use super::collector::Collector;
 use super::primary::{self, direction, last_id};
-use super::rows::{Walk, walk};
+use super::rows::{RowConsumer, scan_index};
 use super::spans::Position;
 use crate::error::Result;
 use crate::planner::access::{self, Access};
@@ -21,7 +20,6 @@ use crate::sort::Order;
 /// Number of ids from which a full scan is as fast.
 const MAX_IDS: usize = 200_000;
 
-/// Processes the documents of all `parts`, each once.
 pub(super) fn run(
     (views, client): (&Views, &ReadClient),
     database: &Arc<Database>,
@@ -33,13 +31,13 @@ pub(super) fn run(
     for part in parts {
         match part {
             Access::Index(index, ranges) => {
-                walk((views, client), database, (index, ranges), options, Order::Ascending, &mut ids)?;
+                scan_index((views, client), database, (index, ranges), options, Order::Ascending, &mut ids)?;
             }
             Access::Primary(ranges) => ids.add_documents(&database.read()?.for_client(client), ranges)?,
             Access::Union(_) | Access::Text(_) => {}
         }
     }
-    // Opened last, so that it is at least as recent as the indexes.
+    // The database is opened last, so that it is at least as recent as the indexes.
     let view = database.read()?.for_client(client);
     if ids.is_done() {
         let Access::Primary(ranges) = access::primary(options) else { return Ok(()) };
@@ -56,7 +54,7 @@ fn read(view: &ReadView, ids: &BTreeSet<String>, collector: &mut Collector<'_>) 
         Direction::Forward => Box::new(ids.range::<str, _>((limit, Bound::Unbounded))),
         Direction::Backward => Box::new(ids.range::<str, _>((Bound::Unbounded, limit)).rev()),
     };
-    batch::offer_all(view, ordered.map(String::as_str), collector)
+    batch::process_all(view, ordered.map(String::as_str), collector)
 }
 
 #[derive(Default)]
@@ -80,7 +78,7 @@ impl Ids {
     }
 }
 
-impl Walk for Ids {
+impl RowConsumer for Ids {
     fn is_done(&self) -> bool {
         self.found.len() > MAX_IDS
     }

@@ -13,9 +13,8 @@ use crate::sort::{Order, Sort};
 pub struct Definition {
     pub(crate) columns: Vec<(String, FieldPath)>,
     order: Order,
-    /// `partial_filter_selector`; absent if the index contains all documents.
+    /// `partial_filter_selector`; `None` if the index contains all documents.
     pub(crate) filter: Option<Selector>,
-    /// The filter as written in the design document.
     filter_text: Option<Json>,
 }
 
@@ -34,7 +33,6 @@ impl Definition {
         Self::new(sort.fields, sort.order, filter)
     }
 
-    /// Parses the `map` of a view; `None` if it is not a definition.
     pub(crate) fn of_view(map: Value<'_>) -> Option<Self> {
         let mut order = Order::Ascending;
         let fields = map.get("fields").filter(|fields| fields.is_object())?;
@@ -52,7 +50,6 @@ impl Definition {
     fn new(names: Vec<String>, order: Order, filter: Option<Selector>) -> Result<Self, Refusal> {
         let mut columns: Vec<(String, FieldPath)> = Vec::with_capacity(names.len());
         for name in names {
-            // Repeated names are the same member of an object.
             if columns.iter().all(|(known, _)| *known != name) {
                 let path = FieldPath::parse(&name)?;
                 columns.push((name, path));
@@ -74,7 +71,6 @@ impl Definition {
         }
     }
 
-    /// Appends the `map` of the view that implements the index.
     pub(crate) fn write_map(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"fields\":{");
         for (index, name) in self.names().enumerate() {
@@ -89,7 +85,6 @@ impl Definition {
         out.push(b'}');
     }
 
-    /// Appends the `def` of a list of indexes.
     pub(crate) fn write_listed(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"fields\":");
         write_array(out, self.names(), |out, name| {

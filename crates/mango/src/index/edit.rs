@@ -1,9 +1,9 @@
-//! Creation and deletion of indexes: updates of their design documents.
+//! Creation and deletion of indexes in design documents.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use settee_database::{Database, DocUpdate, EditMode, Layout, UpdateOutcome, Work};
+use settee_database::{Database, DocUpdate, EditMode, Layout, Origin, UpdateOutcome, Work};
 use settee_design::SearchKind;
 use settee_model::json::{Json, Kind, Value, write_array, write_string};
 use settee_model::{Document, Rev, RevisionHasher};
@@ -19,13 +19,12 @@ use crate::text::definition::{TextDefinition, type_name};
 pub struct Created {
     pub id: String,
     pub name: String,
-    /// True if an identical index existed.
     pub existed: bool,
 }
 
 #[derive(Debug)]
 pub struct NewIndex {
-    place: &'static str,
+    location: &'static str,
     member: Json,
     id: String,
     name: String,
@@ -34,9 +33,6 @@ pub struct NewIndex {
 
 impl NewIndex {
     /// Parses the body of `POST _index`, which must be an object.
-    ///
-    /// # Errors
-    /// If it is invalid, or requests an unsupported type of index.
     pub fn parse(body: Value<'_>, search: TextSearch) -> Result<Self> {
         let mut members = Members::new(body);
         let given = members.take("index").ok_or(Refusal::MissingKey("index"))?;
@@ -47,7 +43,7 @@ impl NewIndex {
         let partitioned = members.take("partitioned").map(boolean).transpose()?;
         members.finish()?;
         let text = SearchKind::ALL.into_iter().find(|text| type_name(*text) == kind);
-        let (place, member) = match text {
+        let (location, member) = match text {
             None if kind == "json" => (VIEWS, view(&Definition::parse(given)?, given)),
             None => return Err(Refusal::InvalidIndexType(kind).into()),
             Some(text) if !search.has(text) => return Err(MangoError::ServiceUnavailable(kind)),
@@ -61,11 +57,10 @@ impl NewIndex {
         let generated = || parts.generate();
         let id = design_id(&design.clone().unwrap_or_else(generated));
         let name = name.clone().unwrap_or_else(generated);
-        Ok(Self { place, member, id, name, partitioned })
+        Ok(Self { location, member, id, name, partitioned })
     }
 }
 
-/// Member of a design document with its JSON indexes.
 const VIEWS: &str = "views";
 
 fn view(definition: &Definition, given: Value<'_>) -> Json {
@@ -77,7 +72,6 @@ fn view(definition: &Definition, given: Value<'_>) -> Json {
     Json::trusted(out)
 }
 
-/// Inputs of a generated name.
 struct NameParts<'a> {
     given: Value<'a>,
     kind: &'a str,
@@ -108,7 +102,6 @@ impl NameParts<'_> {
     }
 }
 
-/// Returns the id of a design document whose prefix may be missing.
 fn design_id(name: &str) -> String {
     if name.starts_with("_design/") { name.to_owned() } else { format!("_design/{name}") }
 }
@@ -117,7 +110,6 @@ fn string(value: Value<'_>) -> Result<String, Refusal> {
     value.as_str().map(Cow::into_owned).ok_or_else(|| Refusal::InvalidString(crate::shown(value)))
 }
 
-/// Parses a non-empty name.
 fn named(value: Value<'_>) -> Result<String, Refusal> {
     let text = string(value)?;
     if text.is_empty() { Err(Refusal::EmptyName) } else { Ok(text) }
@@ -127,16 +119,13 @@ fn boolean(value: Value<'_>) -> Result<bool, Refusal> {
     value.as_bool().ok_or_else(|| Refusal::InvalidBoolean(crate::shown(value)))
 }
 
-/// Creates an index, unless it exists.
-///
-/// # Errors
-/// If its design document has another language, or could not be saved.
+/// Creates an index, unless it exists. A design document of another language is an error.
 pub fn create(database: &Arc<Database>, index: &NewIndex) -> Result<Created> {
     if index.partitioned == Some(true) && database.layout() == Layout::Whole {
         return Err(Refusal::PartitionedIndex.into());
     }
     let (rev, old) = load(database, &index.id)?;
-    let mut new = with_index(old.value(), index.place, &index.name, &index.member);
+    let mut new = with_index(old.value(), index.location, &index.name, &index.member);
     let old_option = old.value().get("options").and_then(|options| options.get("partitioned")).and_then(Value::as_bool);
     if index.partitioned != old_option {
         match (rev.is_some(), index.partitioned) {
@@ -155,39 +144,32 @@ pub fn create(database: &Arc<Database>, index: &NewIndex) -> Result<Created> {
     Ok(Created { id: index.id.clone(), name: index.name.clone(), existed })
 }
 
-/// Deletes an index, and its design document with the last one. The prefix of `design` may be missing.
-///
-/// # Errors
-/// If there is no such index, or the design document could not be saved.
+/// Deletes an index, and its design document with the last one. The prefix `_design/` of `design` is optional.
 pub fn delete(database: &Arc<Database>, search: TextSearch, design: &str, kind: &str, name: &str) -> Result<()> {
     let id = design_id(design);
     let indexes = super::all(database)?;
-    let places = places(&indexes, search);
-    let wanted = |(place, found): &(&'static str, (&str, &str))| {
-        let is_kind = match SearchKind::ALL.into_iter().find(|text| text.member() == *place) {
+    let locations = locations(&indexes, search);
+    let wanted = |(location, found): &(&'static str, (&str, &str))| {
+        let is_kind = match SearchKind::ALL.into_iter().find(|text| text.member() == *location) {
             Some(text) => type_name(text) == kind,
             None => kind == "json",
         };
         is_kind && *found == (id.as_str(), name)
     };
-    match places.into_iter().find(wanted) {
-        Some((place, _)) => remove(database, &id, &[(place, name)]),
+    match locations.into_iter().find(wanted) {
+        Some((location, _)) => remove(database, &id, &[(location, name)]),
         None => Err(MangoError::NoSuchIndex),
     }
 }
 
-/// Returns all indexes: member of the design document, its id, name of the index.
-fn places(indexes: &Indexes, search: TextSearch) -> Vec<(&'static str, (&str, &str))> {
+fn locations(indexes: &Indexes, search: TextSearch) -> Vec<(&'static str, (&str, &str))> {
     let json = indexes.json.iter().map(|index| (VIEWS, (index.design_id(), index.name())));
     let text = indexes.text(search);
     let text = text.map(|index| (index.definition.kind.member(), (index.design_id(), index.name())));
     json.chain(text).collect()
 }
 
-/// Parses the body of `_index/_bulk_delete`: ids of design documents, whose prefix may be missing.
-///
-/// # Errors
-/// If it is invalid.
+/// Parses the body of `_index/_bulk_delete`: ids of design documents, whose prefix is optional.
 pub fn parse_bulk_delete(body: Value<'_>) -> Result<Vec<String>> {
     let mut members = Members::new(body);
     let ids = members.take("docids").ok_or(Refusal::MissingKey("docids"))?;
@@ -201,14 +183,12 @@ pub fn parse_bulk_delete(body: Value<'_>) -> Result<Vec<String>> {
     Ok(ids.elements().map(id).collect::<Result<_, _>>()?)
 }
 
-/// Deletes all indexes of a design document.
-///
-/// # Errors
-/// If there are none, or the design document could not be saved.
+/// Deletes all indexes of a design document; it is an error if it has none.
 pub fn delete_all_of(database: &Arc<Database>, search: TextSearch, id: &str) -> Result<()> {
     let indexes = super::all(database)?;
-    let places = places(&indexes, search).into_iter();
-    let own: Vec<_> = places.filter(|(_, (design, _))| *design == id).map(|(place, (_, name))| (place, name)).collect();
+    let locations = locations(&indexes, search).into_iter();
+    let own: Vec<_> =
+        locations.filter(|(_, (design, _))| *design == id).map(|(location, (_, name))| (location, name)).collect();
     if own.is_empty() {
         return Err(MangoError::NoSuchIndex);
     }
@@ -221,15 +201,10 @@ pub struct Page {
     pub limit: Option<usize>,
 }
 
-/// Appends the list of all indexes of a database.
-///
-/// # Errors
-/// If the database could not be read.
 pub fn write_list(database: &Arc<Database>, search: TextSearch, page: Page, out: &mut Vec<u8>) -> Result<()> {
     let indexes = super::all(database)?;
     let mut all: Vec<Source<'_>> = indexes.json.iter().map(Source::Json).collect();
     all.extend(indexes.text(search).map(Source::Text));
-    // Indexes of one design document are adjacent, JSON indexes first.
     all.sort_by(|a, b| a.place().0.cmp(b.place().0));
     all.insert(0, Source::Primary);
     out.extend_from_slice(format!("{{\"total_rows\":{},\"indexes\":", all.len()).as_bytes());
@@ -240,7 +215,6 @@ pub fn write_list(database: &Arc<Database>, search: TextSearch, page: Page, out:
     Ok(())
 }
 
-/// Returns revision and body of a design document; an empty one if it does not exist.
 fn load(database: &Arc<Database>, id: &str) -> Result<(Option<Rev>, Json)> {
     let view = database.read()?;
     let new = || Ok((None, Json::trusted(format!("{{\"language\":\"{LANGUAGE}\"}}").into_bytes())));
@@ -262,12 +236,12 @@ fn load(database: &Arc<Database>, id: &str) -> Result<(Option<Rev>, Json)> {
 
 fn remove(database: &Arc<Database>, id: &str, indexes: &[(&str, &str)]) -> Result<()> {
     let (rev, mut body) = load(database, id)?;
-    for &(place, name) in indexes {
-        let kept = without(body.value().get(place).unwrap_or(Value::NULL), &[name]);
+    for &(location, name) in indexes {
+        let kept = without(body.value().get(location).unwrap_or(Value::NULL), &[name]);
         body = if kept.as_bytes() == b"{}" {
-            without(body.value(), &[place])
+            without(body.value(), &[location])
         } else {
-            with_member(body.value(), place, &kept)
+            with_member(body.value(), location, &kept)
         };
     }
     if body.value().members().all(|(name, _)| name.is_string("language")) {
@@ -281,20 +255,19 @@ fn save(database: &Arc<Database>, id: &str, rev: Option<Rev>, body: Json, delete
     let document = Document { id: None, rev, deleted, body, attachments: None, revisions: None };
     let mode = EditMode::Interactive;
     let update = DocUpdate::prepare(id.to_owned(), document, mode, &mut RevisionHasher::default());
-    let outcomes = database.update(Work::Documents(update.into_iter().collect()))?;
+    let outcomes = database.update_for(Origin::Client, Work::Documents(update.into_iter().collect()))?;
     match outcomes.first() {
         Some(UpdateOutcome::Saved(_)) => Ok(()),
         _ => Err(MangoError::DesignConflict),
     }
 }
 
-fn with_index(body: Value<'_>, place: &str, name: &str, member: &Json) -> Json {
-    let indexes = body.get(place).filter(|indexes| indexes.is_object());
+fn with_index(body: Value<'_>, location: &str, name: &str, member: &Json) -> Json {
+    let indexes = body.get(location).filter(|indexes| indexes.is_object());
     let indexes = with_member(indexes.unwrap_or(Value::trusted(b"{}")), name, member);
-    with_member(body, place, &indexes)
+    with_member(body, location, &indexes)
 }
 
-/// Returns an object with a member replaced in its position, or added at the end.
 fn with_member(object: Value<'_>, name: &str, value: &Json) -> Json {
     let mut out = b"{".to_vec();
     let mut write = |key: &[u8], value: &[u8]| {
@@ -334,7 +307,6 @@ fn without(object: Value<'_>, names: &[&str]) -> Json {
     Json::trusted(out)
 }
 
-/// Parses the parameters `limit` and `skip` of a list.
 #[must_use]
 pub fn page(limit: Option<&str>, skip: Option<&str>) -> Option<Page> {
     let limit = match limit.map(number) {
@@ -345,8 +317,7 @@ pub fn page(limit: Option<&str>, skip: Option<&str>) -> Option<Page> {
     Some(Page { skip: skip.map_or(Some(0), number)?, limit })
 }
 
-/// Parses a number in Erlang's syntax, with an optional sign. A number that exceeds the machine word is larger than any
-/// list.
+/// Parses a number in Erlang's syntax. A number that exceeds the machine word is larger than any list.
 fn number(text: &str) -> Option<usize> {
     let (digits, is_negative) = match text.strip_prefix('-') {
         Some(digits) => (digits, true),

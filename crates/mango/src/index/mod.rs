@@ -1,9 +1,7 @@
 //! Indexes of Mango: JSON indexes ([`Index`]), text indexes ([`TextIndex`]), and the list of those of a database
-//! ([`all`]).
-//!
-//! A JSON index is a view of a design document in the language `query`; its map is a [`Definition`] instead of a
-//! function. A text index is a search index of such a document. The crates `views` and `search` build and read them;
-//! [`edit`] creates and deletes them.
+//! ([`all`]). A JSON index is a view of a design document in the language `query`, with a [`Definition`] instead of a
+//! map function. A text index is a search index of such a document. The crates `views` and `search` build and read
+//! them; [`edit`] creates and deletes them.
 
 mod definition;
 pub mod edit;
@@ -19,17 +17,14 @@ use crate::error::Result;
 use crate::text::definition::{TextDefinition, type_name};
 pub(crate) use definition::Definition;
 
-/// Language of design documents that contain indexes.
 pub const LANGUAGE: &str = "query";
 
-/// An index with a definition of type `D`: a JSON index, unless it is a [`TextIndex`].
 #[derive(Clone, Debug)]
 pub struct Index<D = Definition> {
     /// The design document in the form that views and searches need.
     pub(crate) design: Arc<DesignDocument>,
     pub(crate) name: String,
     pub(crate) definition: Arc<D>,
-    /// True if it is queried per partition.
     pub(crate) is_partitioned: bool,
 }
 
@@ -74,14 +69,11 @@ fn write_named(design: &str, name: &str, kind: &str, is_partitioned: bool, out: 
 /// Enabled types of text indexes. Indexes of other types are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextSearch {
-    /// `text`
     pub text: bool,
-    /// `nouveau`
     pub nouveau: bool,
 }
 
 impl TextSearch {
-    /// Returns true if indexes of this type are enabled.
     pub(crate) fn has(self, kind: SearchKind) -> bool {
         match kind {
             SearchKind::Clouseau => self.text,
@@ -90,7 +82,7 @@ impl TextSearch {
     }
 }
 
-/// The indexes of a database, ordered by design document and name.
+/// Ordered by design document and name.
 #[derive(Debug, Default)]
 pub(crate) struct Indexes {
     pub(crate) json: Vec<Index>,
@@ -108,15 +100,11 @@ pub fn write_primary(out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"ddoc":null,"name":"_all_docs","type":"special","def":{"fields":[{"_id":"asc"}]}}"#);
 }
 
-/// Returns all indexes of a database except the primary one.
-///
-/// # Errors
-/// If the database could not be read.
+/// Returns all indexes of a database except the primary one, from a cache.
 pub(crate) fn all(database: &Arc<Database>) -> Result<Arc<Indexes>> {
     database.of_designs("", read)
 }
 
-/// Reads the indexes; also returns their approximate size in bytes.
 fn read(view: &ReadView) -> Result<(Indexes, usize)> {
     let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };
     let mut rows = view.all_docs(&range, Direction::Forward)?;
@@ -138,7 +126,7 @@ fn read(view: &ReadView) -> Result<(Indexes, usize)> {
     }
 }
 
-/// Adds the indexes of a design document, by name. An invalid one, for example from a replication, has none.
+/// An invalid design document, for example from a replication, has no indexes.
 fn of_design_document(id: &str, body: &Json, layout: Layout, indexes: &mut Indexes) {
     let body = body.value();
     if !body.get("language").is_some_and(|language| language.is_string(LANGUAGE)) {

@@ -1,26 +1,21 @@
-//! [`generated`]: the default name of an index, equal to that of CouchDB.
-//!
-//! CouchDB hashes Erlang's external format of the definition and the options of the request, so that the same request
-//! finds its index again, also on a server to which the database was moved.
+//! [`generated`]: the default name of an index, equal to that of CouchDB. CouchDB hashes Erlang's external format of
+//! the definition and the options of the request, so that the same request finds its index again, also on a server to
+//! which the database was moved.
 
 use std::fmt::Write;
 
 use settee_model::json::{Kind, Value};
 use sha1::{Digest, Sha1};
 
-/// An option of the request that is hashed.
 pub(super) enum Option<'a> {
-    /// A value that the client sent.
     Given(Value<'a>),
-    /// A default, encoded as an atom.
     Default(&'static str),
     Number(u64),
     Text(&'a str),
 }
 
-/// Returns the name for a definition; `options` must be sorted by name.
+/// `options` must be sorted by name.
 pub(super) fn generated(definition: Value<'_>, options: &[(&'static str, Option<'_>)]) -> String {
-    // The version, a tuple of two elements, the definition, a list.
     let mut term = vec![131, b'h', 2];
     write_value(definition, &mut term);
     term.push(b'l');
@@ -37,13 +32,12 @@ pub(super) fn generated(definition: Value<'_>, options: &[(&'static str, Option<
     }
     term.push(b'j');
     Sha1::digest(&term).iter().fold(String::with_capacity(40), |mut name, byte| {
-        // Writing to a string cannot fail.
         let _ = write!(name, "{byte:02x}");
         name
     })
 }
 
-/// Writes an atom in the form that CouchDB uses with every version of Erlang.
+/// CouchDB uses this form of atoms with every version of Erlang.
 fn write_atom(name: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'd', 0, name.len() as u8]);
     out.extend_from_slice(name.as_bytes());
@@ -104,7 +98,7 @@ fn write_array(value: Value<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes an integer of up to 16 bytes; longer ones, which are not practical in definitions, are truncated.
+/// Integers of more than 16 bytes, which do not occur in practice, become 0.
 fn write_integer(digits: &str, out: &mut Vec<u8>) {
     let number: i128 = digits.parse().unwrap_or_default();
     match (u8::try_from(number), i32::try_from(number)) {
@@ -152,7 +146,6 @@ mod tests {
 
     #[test]
     fn names_are_those_of_couchdb() {
-        // From CouchDB's documentation of the time before partitioned indexes.
         let definition = Json::parse(br#"{"fields":["foo"]}"#).unwrap();
         let options = [
             ("ddoc", Option::Default("auto_name")),

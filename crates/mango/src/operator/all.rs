@@ -1,18 +1,17 @@
-//! `$all`: an array contains all of these elements, or equals the single array in the list. An empty list matches
-//! nothing.
+//! `$all`: an array contains all elements of a list, or equals the only element if that is an array. An empty list
+//! matches nothing.
 
 use std::collections::HashSet;
 
 use settee_model::json::{Kind, Value};
 
+use super::definition::{ArgumentError, Negation, Operator, Test, values_of_kind};
 use super::exact::exact_key;
-use super::{Negation, Operator, Test, Wrong, of_kind};
 
 struct All {
-    /// The distinct required elements.
     wanted: Vec<Vec<u8>>,
-    /// The single array in the list, if the list contains nothing else.
-    itself: Option<Vec<u8>>,
+    /// Set if the list contains one array only.
+    single_array: Option<Vec<u8>>,
 }
 
 impl Test for All {
@@ -22,7 +21,7 @@ impl Test for All {
         }
         let found: HashSet<Vec<u8>> = value.elements().map(exact_key).collect();
         self.wanted.iter().all(|wanted| found.contains(wanted))
-            || self.itself.as_ref().is_some_and(|itself| *itself == exact_key(value))
+            || self.single_array.as_ref().is_some_and(|single_array| *single_array == exact_key(value))
     }
 }
 
@@ -32,16 +31,16 @@ pub(super) static ALL: Operator = Operator {
     indexable: false,
     compile: |argument, _| {
         if argument.kind() != Kind::Array {
-            return Err(Wrong::Type);
+            return Err(ArgumentError::Type);
         }
         let mut wanted: Vec<Vec<u8>> = argument.elements().map(exact_key).collect();
-        let itself = match (wanted.len(), argument.elements().next()) {
+        let single_array = match (wanted.len(), argument.elements().next()) {
             (1, Some(only)) if only.kind() == Kind::Array => Some(exact_key(only)),
             _ => None,
         };
         wanted.sort_unstable();
         wanted.dedup();
-        Ok(Box::new(All { wanted, itself }))
+        Ok(Box::new(All { wanted, single_array }))
     },
-    bounds: |_, collation| of_kind(Kind::Array, collation),
+    bounds: |_, collation| values_of_kind(Kind::Array, collation),
 };

@@ -1,8 +1,8 @@
-//! `$beginsWith`: a string has a prefix, compared by characters and not by the collation.
+//! `$beginsWith`: compared by characters and not by the collation.
 
 use settee_model::json::{Json, Kind, Value, write_string};
 
-use super::{Negation, Operator, Test, Wrong};
+use super::definition::{ArgumentError, Negation, Operator, Test};
 use crate::bounds::{Cut, Intervals, Key};
 
 struct BeginsWith(Vec<u8>);
@@ -13,7 +13,6 @@ impl Test for BeginsWith {
     }
 }
 
-/// Returns the prefix followed by a character that sorts after all others.
 pub(crate) fn last_with(prefix: Value<'_>) -> Json {
     let mut text = prefix.as_str().unwrap_or_default().into_owned();
     text.push('\u{ffff}');
@@ -28,7 +27,7 @@ pub(super) static BEGINS_WITH: Operator = Operator {
     indexable: true,
     compile: |argument, _| match argument.kind() {
         Kind::String => Ok(Box::new(BeginsWith(argument.string_bytes().unwrap_or_default().into_owned()))),
-        Kind::Null | Kind::Bool | Kind::Number | Kind::Array | Kind::Object => Err(Wrong::Operator),
+        Kind::Null | Kind::Bool | Kind::Number | Kind::Array | Kind::Object => Err(ArgumentError::Operator),
     },
     bounds: |argument, collation| {
         let low = Cut::Before(Key::new(argument, collation));

@@ -1,11 +1,11 @@
-//! `$lt`, `$lte`, `$eq`, `$ne`, `$gte`, `$gt`: a value compared with any other, across types.
+//! `$lt`, `$lte`, `$eq`, `$ne`, `$gte`, `$gt`: comparison of values of any types.
 
 use std::cmp::Ordering;
 
 use settee_model::collate::{Collation, compare};
 use settee_model::json::{Json, Value};
 
-use super::{Negation, Operator, Test, Wrong, owned};
+use super::definition::{ArgumentError, Negation, Operator, Test, owned};
 use crate::bounds::{Cut, Intervals, Key};
 
 struct Comparison {
@@ -20,7 +20,11 @@ impl Test for Comparison {
     }
 }
 
-fn comparison(argument: Value<'_>, collation: Collation, holds: fn(Ordering) -> bool) -> Result<Box<dyn Test>, Wrong> {
+fn comparison(
+    argument: Value<'_>,
+    collation: Collation,
+    holds: fn(Ordering) -> bool,
+) -> Result<Box<dyn Test>, ArgumentError> {
     Ok(Box::new(Comparison { with: owned(argument), collation, holds }))
 }
 

@@ -18,7 +18,6 @@ fn write(value: Value<'_>, out: &mut Vec<u8>) {
         }
         Kind::Number => {
             out.push(b'd');
-            // Adding zero converts -0.0 to 0.0.
             out.extend_from_slice(&(value.as_f64().unwrap_or_default() + 0.0).to_bits().to_be_bytes());
         }
         Kind::String => write_string(value, out),

@@ -1,8 +1,8 @@
-//! `$exists`: a field is present, or absent. The selector handles absent fields without this test.
+//! `$exists`: a field is present or absent. The selector handles absent fields without this test.
 
 use settee_model::json::Value;
 
-use super::{Negation, Operator, Test, Wrong};
+use super::definition::{ArgumentError, Negation, Operator, Test};
 use crate::bounds::Intervals;
 
 struct Exists(bool);
@@ -16,11 +16,11 @@ impl Test for Exists {
 pub(super) static EXISTS: Operator = Operator {
     name: "$exists",
     negation: Negation::Argument,
-    // It implies no range, but an index on the field is more suitable, as in CouchDB.
+    // It implies no range, but CouchDB considers an index on the field more suitable.
     indexable: true,
     compile: |argument, _| match argument.as_bool() {
         Some(wanted) => Ok(Box::new(Exists(wanted))),
-        None => Err(Wrong::Type),
+        None => Err(ArgumentError::Type),
     },
     bounds: |_, _| Intervals::all(),
 };

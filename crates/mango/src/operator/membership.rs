@@ -1,12 +1,11 @@
-//! `$in`, `$nin`: a value, or an element of an array, is in a list.
-//!
-//! The list is stored as sorted encodings, so that a test costs the logarithm of its length. For an array only its
-//! elements are tested, never the array as a whole, as in CouchDB.
+//! `$in`, `$nin`: a value, or an element of an array, is in a list. The list is stored as sorted encodings, so a test
+//! costs the logarithm of its length. As in CouchDB, only the elements of an array are tested, not the array as a
+//! whole.
 
 use settee_model::collate::{self, Collation};
 use settee_model::json::{Kind, Value};
 
-use super::{Negation, Operator, Test, Wrong, of_kind};
+use super::definition::{ArgumentError, Negation, Operator, Test, values_of_kind};
 use crate::bounds::{Intervals, Key};
 
 struct Membership {
@@ -34,9 +33,9 @@ impl Test for Membership {
     }
 }
 
-fn membership(argument: Value<'_>, collation: Collation, wanted: bool) -> Result<Box<dyn Test>, Wrong> {
+fn membership(argument: Value<'_>, collation: Collation, wanted: bool) -> Result<Box<dyn Test>, ArgumentError> {
     if argument.kind() != Kind::Array {
-        return Err(Wrong::Type);
+        return Err(ArgumentError::Type);
     }
     let encoded = argument.elements().map(|member| {
         let mut encoded = Vec::new();
@@ -57,8 +56,7 @@ pub(super) static IN: Operator = Operator {
     bounds: |argument, collation| {
         let scalars = argument.elements().filter(|member| member.kind() != Kind::Array);
         let points = Intervals::points(scalars.map(|member| Key::new(member, collation)));
-        // Any array may contain one of the members.
-        if argument.elements().next().is_some() { points.or(of_kind(Kind::Array, collation)) } else { points }
+        if argument.elements().next().is_some() { points.or(values_of_kind(Kind::Array, collation)) } else { points }
     },
 };
 

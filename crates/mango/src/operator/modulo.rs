@@ -3,7 +3,7 @@
 
 use settee_model::json::{Kind, Value};
 
-use super::{Negation, Operator, Test, Wrong, of_kind};
+use super::definition::{ArgumentError, Negation, Operator, Test, values_of_kind};
 
 struct Modulo {
     divisor: i64,
@@ -16,7 +16,6 @@ impl Test for Modulo {
     }
 }
 
-/// Returns the remainder of an integer of any length, computed digit by digit.
 fn remainder(digits: &[u8], divisor: i64) -> i128 {
     let divisor = i128::from(divisor.unsigned_abs());
     let (is_negative, digits) = match digits {
@@ -35,8 +34,8 @@ pub(super) static MOD: Operator = Operator {
         let mut numbers = argument.elements().map(Value::as_i64);
         match (numbers.next().flatten(), numbers.next().flatten(), numbers.next()) {
             (Some(divisor), Some(remainder), None) => Ok(Box::new(Modulo { divisor, remainder })),
-            _ => Err(Wrong::Type),
+            _ => Err(ArgumentError::Type),
         }
     },
-    bounds: |_, collation| of_kind(Kind::Number, collation),
+    bounds: |_, collation| values_of_kind(Kind::Number, collation),
 };

@@ -2,7 +2,7 @@
 
 use settee_model::json::{Kind, Value};
 
-use super::{Negation, Operator, Test, Wrong, of_kind};
+use super::definition::{ArgumentError, Negation, Operator, Test, values_of_kind};
 
 struct Size(u64);
 
@@ -18,7 +18,7 @@ pub(super) static SIZE: Operator = Operator {
     indexable: false,
     compile: |argument, _| match argument.as_u64() {
         Some(size) => Ok(Box::new(Size(size))),
-        None => Err(Wrong::Type),
+        None => Err(ArgumentError::Type),
     },
-    bounds: |_, collation| of_kind(Kind::Array, collation),
+    bounds: |_, collation| values_of_kind(Kind::Array, collation),
 };

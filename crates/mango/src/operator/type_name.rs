@@ -2,7 +2,7 @@
 
 use settee_model::json::{Kind, Value};
 
-use super::{Negation, Operator, Test, Wrong, of_kind};
+use super::definition::{ArgumentError, Negation, Operator, Test, values_of_kind};
 use crate::bounds::Intervals;
 
 struct OfKind(Option<Kind>);
@@ -31,7 +31,7 @@ pub(super) static TYPE: Operator = Operator {
     indexable: false,
     compile: |argument, _| match argument.kind() {
         Kind::String => Ok(Box::new(OfKind(kind(argument)))),
-        Kind::Null | Kind::Bool | Kind::Number | Kind::Array | Kind::Object => Err(Wrong::Type),
+        Kind::Null | Kind::Bool | Kind::Number | Kind::Array | Kind::Object => Err(ArgumentError::Type),
     },
-    bounds: |argument, collation| kind(argument).map_or_else(Intervals::none, |kind| of_kind(kind, collation)),
+    bounds: |argument, collation| kind(argument).map_or_else(Intervals::none, |kind| values_of_kind(kind, collation)),
 };

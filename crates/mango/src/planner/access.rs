@@ -1,6 +1,5 @@
-//! [`Access`]: the ranges of indexes that are read.
-//!
-//! The ranges contain every document that matches, and possibly others: each document is tested.
+//! [`Access`]: the ranges of indexes that are read. They contain every document that matches, and possibly others: each
+//! document is tested.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,21 +19,17 @@ use crate::text::clause::Clause;
 use crate::text::sort::{self, SortKey};
 use crate::text::translate::clause;
 
-/// Maximum number of ranges for combinations of values of several columns.
 const MAX_COMBINATIONS: usize = 10_000;
 
-/// The range of ids of design documents: start and exclusive end.
+/// Ids of design documents: start and exclusive end.
 pub(crate) const DESIGN: (&[u8], &[u8]) = (b"_design/", b"_design0");
 
 #[derive(Debug)]
 pub(crate) enum Access<'a> {
-    /// Documents by id.
     Primary(Vec<IdRange>),
-    /// Ranges of one index, in its order.
     Index(&'a Index, Vec<KeyRange>),
-    /// Several indexes, one per alternative; the documents are ordered by id.
+    /// One index per alternative; documents are ordered by id.
     Union(Vec<Access<'a>>),
-    /// Hits of a text index, in its order.
     Text(TextAccess<'a>),
 }
 
@@ -42,12 +37,11 @@ pub(crate) enum Access<'a> {
 pub(crate) struct TextAccess<'a> {
     pub(crate) index: &'a TextIndex,
     pub(crate) clause: Clause,
-    /// Sort fields; empty to sort by relevance.
     pub(crate) sort: Vec<SortKey>,
 }
 
 impl Access<'_> {
-    /// Returns true if every document is read.
+    /// True if every document is read.
     pub(crate) fn is_scan(&self) -> bool {
         let behind_design = |range: &IdRange| range.start.as_deref() == Some(DESIGN.1) && range.end.is_none();
         matches!(self, Self::Primary(ranges) if ranges.len() == 2 && ranges.iter().any(behind_design)
@@ -55,7 +49,7 @@ impl Access<'_> {
     }
 }
 
-/// Rows of an index: those with `prefix` and a value of the next column between two cuts.
+/// Rows with `prefix` and a value of the next column between two cuts.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyRange {
     pub(crate) prefix: Vec<Arc<Key>>,
@@ -63,10 +57,7 @@ pub(crate) struct KeyRange {
     pub(crate) high: Cut,
 }
 
-/// Determines the ranges of the chosen index.
-///
-/// # Errors
-/// If a text index does not support the sort.
+/// Determines the ranges of the chosen index. Fails if a text index does not support the sort.
 pub(crate) fn choose<'a>(
     options: &'a FindOptions,
     indexes: &'a [Index],
@@ -86,12 +77,10 @@ pub(crate) fn choose<'a>(
     })
 }
 
-/// Returns access by id, independent of other indexes.
 pub(crate) fn primary(options: &FindOptions) -> Access<'static> {
     Access::Primary(id_ranges(&within(values(options.selector.node(), "_id", Collation::Raw), options)))
 }
 
-/// Restricts ids to the partition of a query.
 fn within(ids: Intervals, options: &FindOptions) -> Intervals {
     let Some(partition) = &options.partition else { return ids };
     let id = |separator: &str| {
@@ -99,11 +88,10 @@ fn within(ids: Intervals, options: &FindOptions) -> Intervals {
         write_string(&mut json, &format!("{partition}{separator}"));
         Cut::Before(Key::new(Value::trusted(&json), Collation::Raw))
     };
-    // The character after the colon is the semicolon.
+    // The semicolon follows the colon in the order of characters.
     ids.and(&Intervals::between(id(":"), id(";")))
 }
 
-/// Returns an index for each alternative of a `$or` that must hold.
 fn union<'a>(options: &'a FindOptions, indexes: &'a [Index]) -> Option<Access<'a>> {
     let conjuncts = options.selector.node().conjuncts();
     conjuncts.iter().find_map(|conjunct| {
@@ -119,13 +107,13 @@ fn union<'a>(options: &'a FindOptions, indexes: &'a [Index]) -> Option<Access<'a
     })
 }
 
-/// Returns a partial index that contains all documents which can match, because the query implies its filter. CouchDB
+/// Returns a partial index that contains all documents that can match, because the query implies its filter. CouchDB
 /// uses such an index only if `use_index` names it.
 fn partial<'a>(options: &'a FindOptions, indexes: &'a [Index]) -> Option<Access<'a>> {
     Some(Access::Union(vec![alternative(options, options.selector.node(), indexes)?]))
 }
 
-/// Returns the best access path for one alternative; `None` if it is a full scan.
+/// Returns `None` if only a full scan is possible.
 fn alternative<'a>(options: &FindOptions, branch: &'a Node, indexes: &'a [Index]) -> Option<Access<'a>> {
     let ids = values(branch, "_id", Collation::Raw);
     if !ids.is_all() {
@@ -143,12 +131,11 @@ fn alternative<'a>(options: &FindOptions, branch: &'a Node, indexes: &'a [Index]
     best.source.index().map(|index| Access::Index(index, key_ranges(branch, index)))
 }
 
-/// Returns the values of a field with which a document can match.
 fn values(node: &Node, field: &str, collation: Collation) -> Intervals {
     match node {
         Node::And(nodes) => {
             let mut parts: Vec<_> = nodes.iter().map(|node| values(node, field, collation)).collect();
-            // The smallest set first, so that intersections stay small.
+            // The smallest set is first, so that intersections stay small.
             parts.sort_by_key(|part| part.as_slice().len());
             parts.into_iter().filter(|part| !part.is_all()).fold(Intervals::all(), |common, part| common.and(&part))
         }
@@ -171,8 +158,8 @@ fn values(node: &Node, field: &str, collation: Collation) -> Intervals {
     }
 }
 
-/// Returns the same for a column of an index, which is ordered by the collation. Ids are compared by bytes, so only
-/// single ids can be used there.
+/// As [`values`], for a column of an index, which is ordered by the collation. Ids are compared by bytes, so only
+/// single ids can be used.
 fn column_values(node: &Node, column: &str) -> Intervals {
     let values = values(node, column, Collation::Unicode);
     if column == "_id" && values.as_slice().iter().any(|interval| interval.point().is_none()) {
@@ -218,12 +205,16 @@ fn combine(columns: &[Intervals], prefix: Vec<Arc<Key>>, out: &mut Vec<KeyRange>
     }
 }
 
-/// Returns ranges of ids without design documents, which Mango excludes.
 fn id_ranges(values: &Intervals) -> Vec<IdRange> {
-    values.as_slice().iter().filter_map(id_range).flat_map(|(start, end)| around_design(start, end)).collect()
+    values
+        .as_slice()
+        .iter()
+        .filter_map(id_range)
+        .flat_map(|(start, end)| excluding_design_documents(start, end))
+        .collect()
 }
 
-/// Returns the ids between two cuts; values other than strings sort before all ids.
+/// Values other than strings sort before all ids.
 fn id_range(interval: &Interval) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let text = |key: &Key| key.json.value().string_bytes().map(Cow::into_owned);
     let after = |mut id: Vec<u8>| {
@@ -244,7 +235,7 @@ fn id_range(interval: &Interval) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     Some((start, end))
 }
 
-fn around_design(start: Vec<u8>, end: Option<Vec<u8>>) -> impl Iterator<Item = IdRange> {
+fn excluding_design_documents(start: Vec<u8>, end: Option<Vec<u8>>) -> impl Iterator<Item = IdRange> {
     let (first, behind) = DESIGN;
     let before_end = end.clone().filter(|end| end.as_slice() < first).unwrap_or_else(|| first.to_vec());
     let behind_start = start.clone().max(behind.to_vec());

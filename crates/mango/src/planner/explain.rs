@@ -1,6 +1,5 @@
-//! [`explain`]: a plan in the format of CouchDB's `_explain`.
-//!
-//! The member `access`, which CouchDB does not have, describes the actual access path.
+//! [`explain`]: a plan in the format of CouchDB's `_explain`. The additional member `access` describes the actual
+//! access path.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -22,7 +21,7 @@ use crate::text::definition::type_name;
 use crate::text::sort;
 use crate::text::translate::clause;
 
-/// The text that CouchDB shows for the upper end of a range.
+/// CouchDB's text for the upper end of a range.
 const MAX: &[u8] = b"\"<MAX>\"";
 
 pub(crate) fn explain(
@@ -67,7 +66,6 @@ pub(crate) fn explain(
     Ok(out)
 }
 
-/// Returns the query that CouchDB would send to its search server.
 fn write_query(options: &FindOptions, text: &TextAccess<'_>, out: &mut Vec<u8>) {
     let mut query = String::new();
     text.clause.write(&mut query);
@@ -79,7 +77,7 @@ fn write_query(options: &FindOptions, text: &TextAccess<'_>, out: &mut Vec<u8>) 
         None => out.extend_from_slice(b"null"),
     }
     out.extend_from_slice(b",\"sort\":");
-    let sort = sort::shown(&text.sort, options.sort.order);
+    let sort = sort::explained(&text.sort, options.sort.order);
     match (sort.is_empty(), text.index.definition.kind) {
         (false, _) => out.extend_from_slice(names(sort.iter().map(String::as_str)).as_bytes()),
         (true, SearchKind::Clouseau) => out.extend_from_slice(b"\"relevance\""),
@@ -87,7 +85,7 @@ fn write_query(options: &FindOptions, text: &TextAccess<'_>, out: &mut Vec<u8>) 
     }
 }
 
-/// Appends every unused index, in CouchDB's order: design documents in reverse order, independent of their rank.
+/// Appends every unused index in CouchDB's order: design documents in reverse order, independent of rank.
 fn write_candidates(options: &FindOptions, plan: Option<&Plan<'_>>, trace: &Trace<'_>, out: &mut Vec<u8>) {
     let is = |a: Source<'_>, b: Source<'_>| a.place() == b.place();
     let among = |sources: &[Source<'_>], source: Source<'_>| sources.iter().any(|other| is(*other, source));
@@ -144,7 +142,6 @@ fn write_hints(options: &FindOptions, search: TextSearch, out: &mut Vec<u8>) -> 
         let mut fields = Vec::new();
         match clause(node) {
             Ok(clause) => clause.fields(&mut fields),
-            // An invalid field name is a field of no text index.
             Err(Refusal::InvalidFieldName(_)) => {}
             Err(refusal) => return Err(refusal),
         }
@@ -167,7 +164,6 @@ fn write_hint(kind: &str, node: &Node, indexable: &BTreeSet<&str>, out: &mut Vec
     out.push(b'}');
 }
 
-/// Appends the arguments of the view query that CouchDB would make.
 fn write_arguments(options: &FindOptions, plan: &Plan<'_>, out: &mut Vec<u8>) {
     let (start, end) = keys(plan);
     let (start, end, direction) = match options.sort.order {

@@ -1,11 +1,9 @@
-//! Planner: from a query and the indexes of a database to a [`Plan`].
+//! Planner: from a query and the indexes of a database to a [`Plan`]. It reads no documents and no index rows.
 //!
-//! 1. [`usable`] excludes unsuitable indexes, with CouchDB's rules and reasons.
+//! 1. [`usable`] excludes unsuitable indexes with CouchDB's rules and reasons.
 //! 2. [`choose`](ranges::choose) selects the index that CouchDB 3.5 would use.
 //! 3. [`access`] determines the ranges to read, which may be smaller than CouchDB's: several ranges for `$in` and
 //!    `$or`, several indexes where CouchDB would read all documents, none for conditions that exclude each other.
-//!
-//! The planner reads no documents and no index rows.
 
 pub(crate) mod access;
 pub(crate) mod explain;
@@ -25,30 +23,30 @@ use usable::{Reason, Source};
 pub(crate) struct Plan<'a> {
     /// The index that CouchDB would use.
     pub(crate) source: Source<'a>,
-    /// Ranges of its first fields as computed by CouchDB.
+    /// Ranges of its first fields as CouchDB computes them.
     pub(crate) prefix: Vec<Option<crate::bounds::Interval>>,
     /// True if CouchDB executes nothing: its response contains documents only.
     pub(crate) is_noop: bool,
     pub(crate) access: Access<'a>,
-    /// True if the response can be built from the index alone.
     pub(crate) covering: bool,
 }
 
-/// Intermediate results of the planner, for `_explain`.
 pub(crate) struct Trace<'a> {
-    /// Every index with the reason why it is unsuitable, if any.
     pub(crate) classified: Vec<(Source<'a>, Option<Reason>)>,
     pub(crate) filtered: Vec<Source<'a>>,
-    /// Indexes of the preferred type, best first.
     pub(crate) ranked: Vec<Ranked<'a>>,
 }
 
-/// Plans a query. `None` if no index is suitable, which only a sort can cause.
-///
-/// # Errors
-/// If the index in `use_index` is mandatory and unsuitable; if `$text` has no index, or several, or one that does not
-/// support the sort.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Find,
+    Explain,
+}
+
+/// Returns no plan if no index supports the sort. Errors: the index in `use_index` is mandatory and unsuitable; `$text`
+/// has no index, several, or one that does not support the sort.
 pub(crate) fn plan<'a>(
+    purpose: Purpose,
     options: &'a FindOptions,
     indexes: &'a Indexes,
     search: TextSearch,
@@ -57,8 +55,12 @@ pub(crate) fn plan<'a>(
     let classified = usable::classify(options, indexes, search)?;
     let usable: Vec<Source<'a>> =
         classified.iter().filter(|(_, reason)| reason.is_none()).map(|(source, _)| *source).collect();
+    // As in CouchDB a query reports the sort before a mandatory index, which a plan reports first.
+    if usable.is_empty() && purpose == Purpose::Find {
+        return Ok((None, Trace { classified, filtered: Vec::new(), ranked: Vec::new() }));
+    }
     let named: Vec<Source<'a>> = usable.iter().filter(|source| source.is_named_by(options)).copied().collect();
-    // CouchDB treats the only remaining index as the fallback, whichever it is.
+    // CouchDB treats the only remaining index as the fallback, of any kind.
     let falls_back = if options.use_index.is_some() { named.is_empty() } else { usable.len() < 2 };
     if falls_back && !options.allow_fallback {
         return Err(unsuitable(options));
@@ -83,7 +85,7 @@ pub(crate) fn plan<'a>(
     Ok((plan.transpose()?, Trace { classified, filtered, ranked }))
 }
 
-/// Returns the indexes of the type that CouchDB prefers: JSON, then text (the older type first), then the primary one.
+/// CouchDB prefers JSON indexes, then text indexes (the older type first), then the primary index.
 fn preferred<'a>(sources: &[Source<'a>]) -> Vec<Source<'a>> {
     let kinds: [&dyn Fn(Source<'a>) -> bool; 4] = [
         &|source| source.index().is_some(),
@@ -97,10 +99,8 @@ fn preferred<'a>(sources: &[Source<'a>]) -> Vec<Source<'a>> {
     kinds.into_iter().map(of).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// Makes a plan continue at the end of the previous page, even if another index would be chosen now.
-///
-/// # Errors
-/// If the bookmark cannot be read or belongs to another query.
+/// Makes a plan continue at the end of the previous page, even if another index would be chosen now. The bookmark must
+/// be valid and belong to the query.
 pub(crate) fn resume<'a>(plan: Plan<'a>, trace: &Trace<'a>, options: &'a FindOptions) -> Result<Plan<'a>, Refusal> {
     let Some(text) = options.bookmark_text.as_deref() else { return Ok(plan) };
     let invalid = || bookmark::invalid(text);
@@ -149,8 +149,7 @@ fn unsuitable(options: &FindOptions) -> Refusal {
     }
 }
 
-/// Returns true for a top-level combination of no conditions, which finds nothing in CouchDB, although within a
-/// selector it is no condition.
+/// In CouchDB, a top-level combination of no conditions finds nothing, although within a selector it is no condition.
 fn is_empty_list(node: &Node) -> bool {
     matches!(node, Node::And(nodes) | Node::Or(nodes) if nodes.is_empty())
 }
@@ -162,8 +161,7 @@ fn covers(options: &FindOptions, source: Source<'_>) -> bool {
         && source.index().is_some_and(|index| tested.into_iter().all(|name| has(index, name)))
 }
 
-/// Returns true if the index contains the requested fields. CouchDB calls such an index, unless it is chosen, a covering
-/// one.
+/// True if the index contains the requested fields, which CouchDB calls covering unless the index is chosen.
 pub(crate) fn covers_fields(options: &FindOptions, source: Source<'_>) -> bool {
     match (source.index(), options.fields.names()) {
         (Some(index), Some(names)) => names.into_iter().all(|name| has(index, name)),
@@ -175,7 +173,6 @@ fn has(index: &Index, field: &str) -> bool {
     field == "_id" || index.definition.names().any(|column| column == field)
 }
 
-/// Returns the fields that a selector tests, with repetitions.
 pub(crate) fn names_in<'n>(node: &'n Node, out: &mut Vec<&'n str>) {
     match node {
         Node::And(nodes) | Node::Or(nodes) | Node::Nor(nodes) => nodes.iter().for_each(|node| names_in(node, out)),

@@ -13,13 +13,12 @@ use crate::text::translate::clause;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'a> {
-    /// Documents by id.
     Primary,
     Json(&'a Index),
     Text(&'a TextIndex),
 }
 
-/// Reason why an index was not used. The names are CouchDB's.
+/// The names are CouchDB's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     IsPartial,
@@ -84,7 +83,6 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns the sort key among equally good indexes.
     pub(crate) fn place(self) -> (&'a str, &'a str) {
         match self {
             Self::Primary => ("", "_all_docs"),
@@ -100,7 +98,6 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Returns all indexes with the reasons why they are unsuitable, if any.
 pub(crate) fn classify<'a>(
     options: &FindOptions,
     indexes: &'a Indexes,
@@ -108,19 +105,22 @@ pub(crate) fn classify<'a>(
 ) -> Result<Vec<(Source<'a>, Option<Reason>)>, Refusal> {
     let text = indexes.text(search).map(Source::Text);
     let sources = std::iter::once(Source::Primary).chain(indexes.json.iter().map(Source::Json)).chain(text);
-    sources.map(|source| Ok((source, against(options, source)?))).collect()
+    sources.map(|source| Ok((source, reason_unusable(options, source)?))).collect()
 }
 
-fn against(options: &FindOptions, source: Source<'_>) -> Result<Option<Reason>, Refusal> {
+fn reason_unusable(options: &FindOptions, source: Source<'_>) -> Result<Option<Reason>, Refusal> {
     if let Source::Text(index) = source {
-        return against_text(options, source, index);
+        return reason_text_unusable(options, source, index);
     }
-    Ok(against_ordered(options, source))
+    Ok(reason_ordered_unusable(options, source))
 }
 
-/// Returns the reason why a text index is unsuitable. It can sort by all its fields, so only the fields of the selector
-/// matter.
-fn against_text(options: &FindOptions, source: Source<'_>, index: &TextIndex) -> Result<Option<Reason>, Refusal> {
+/// A text index can sort by all its fields, so only the fields of the selector matter.
+fn reason_text_unusable(
+    options: &FindOptions,
+    source: Source<'_>,
+    index: &TextIndex,
+) -> Result<Option<Reason>, Refusal> {
     if index.definition.filter.is_some() && !source.is_named_by(options) {
         return Ok(Some(Reason::IsPartial));
     }
@@ -138,7 +138,7 @@ fn against_text(options: &FindOptions, source: Source<'_>, index: &TextIndex) ->
     Ok((!fields.iter().all(|field| columns.contains(field))).then_some(Reason::FieldMismatch))
 }
 
-fn against_ordered(options: &FindOptions, source: Source<'_>) -> Option<Reason> {
+fn reason_ordered_unusable(options: &FindOptions, source: Source<'_>) -> Option<Reason> {
     let node = options.selector.node();
     let sort = &options.sort.fields;
     match source {
@@ -147,7 +147,6 @@ fn against_ordered(options: &FindOptions, source: Source<'_>) -> Option<Reason> 
         Source::Primary => (*sort != ["_id"]).then_some(Reason::SortOrderMismatch),
         Source::Text(_) => None,
         Source::Json(index) => {
-            // A client that names a partial index accepts its filter.
             if index.definition.filter.is_some() && !source.is_named_by(options) {
                 return Some(Reason::IsPartial);
             }
@@ -166,17 +165,14 @@ fn against_ordered(options: &FindOptions, source: Source<'_>) -> Option<Reason> 
     }
 }
 
-/// Returns true if CouchDB would use an index on this field.
 pub(crate) fn is_indexable(node: &Node, field: &str) -> bool {
     indexable_fields(node).contains(field)
 }
 
-/// Returns the fields with a comparison that must hold.
 pub(crate) fn indexable_fields(node: &Node) -> BTreeSet<&str> {
     comparisons(node).map(|(field, ..)| field).collect()
 }
 
-/// Returns the comparisons that must hold: field, operator, argument.
 pub(crate) fn comparisons(node: &Node) -> impl Iterator<Item = (&str, &'static Operator, &Json)> {
     node.conjuncts().into_iter().filter_map(|node| match node {
         Node::Field(name, condition) => match &**condition {
@@ -187,13 +183,12 @@ pub(crate) fn comparisons(node: &Node) -> impl Iterator<Item = (&str, &'static O
     })
 }
 
-/// Returns true if every matching document has all these fields. Every document has `_id` and `_rev`.
+/// True if every matching document has all these fields. Every document has `_id` and `_rev`.
 pub(crate) fn requires<'n>(node: &Node, fields: impl Iterator<Item = &'n str>) -> bool {
     let wanted: BTreeSet<&str> = fields.filter(|name| !["_id", "_rev"].contains(name)).collect();
     missing(node, wanted).is_empty()
 }
 
-/// Returns the fields that a matching document may lack.
 fn missing<'n>(node: &Node, mut wanted: BTreeSet<&'n str>) -> BTreeSet<&'n str> {
     if wanted.is_empty() {
         return wanted;
@@ -221,7 +216,7 @@ fn missing<'n>(node: &Node, mut wanted: BTreeSet<&'n str>) -> BTreeSet<&'n str> 
     }
 }
 
-/// Returns true if the rows are in the requested order. Fields before those of the sort must be constant.
+/// True if the rows are in the requested order. Columns before those of the sort must be constant.
 fn can_sort(columns: &[&str], sort: &[String], node: &Node) -> bool {
     let Some(first) = sort.first() else { return true };
     let constant = columns.iter().take_while(|column| *column != first && is_constant(node, column)).count();
@@ -238,8 +233,8 @@ fn is_constant(node: &Node, field: &str) -> bool {
     })
 }
 
-/// Returns true if each document that matches the query passes the filter of a partial index: the query contains all
-/// conditions of the filter, or requires a field that the filter only requires to exist.
+/// True if each document that matches the query passes the filter of a partial index: the query contains all conditions
+/// of the filter, or requires a field that the filter only requires to exist.
 pub(crate) fn implies(node: &Node, filter: &Selector) -> bool {
     let text = |node: &Node| {
         let mut out = Vec::new();

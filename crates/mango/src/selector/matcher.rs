@@ -8,7 +8,6 @@ use crate::error::Refusal;
 use crate::field::{FieldPath, Found};
 use crate::operator::Test;
 
-/// The compiled form of a [`Node`].
 pub(super) enum Matcher {
     Always,
     All(Vec<Matcher>),
@@ -17,7 +16,7 @@ pub(super) enum Matcher {
     Field {
         path: FieldPath,
         condition: Box<Matcher>,
-        /// Result for an absent field. True only for `{"$exists": false}` directly on the field.
+        /// Result for an absent field: true only for `{"$exists": false}` directly on the field.
         absent: bool,
     },
     SomeElement(Box<Matcher>),
@@ -27,8 +26,7 @@ pub(super) enum Matcher {
 }
 
 impl Matcher {
-    /// Compiles a selector. The first field name that is not a path is stored in `wrong_name`, so that errors of
-    /// operators have priority.
+    /// Stores the first field name that is not a path in `wrong_name`, because errors of operators have priority.
     pub(super) fn compile(node: &Node, wrong_name: &mut Option<Refusal>) -> Result<Self, Refusal> {
         compile(node, Collation::Unicode, wrong_name)
     }
@@ -41,7 +39,6 @@ impl Matcher {
         match self {
             Self::Always => true,
             Self::All(matchers) => matchers.iter().all(|matcher| matcher.matches(value)),
-            // In CouchDB an empty list is no condition.
             Self::Any(matchers) => matchers.is_empty() || matchers.iter().any(|matcher| matcher.matches(value)),
             Self::Not(matcher) => !matcher.matches(value),
             Self::Field { path, condition, absent } => match path.find(value) {
@@ -77,7 +74,6 @@ fn compile(node: &Node, collation: Collation, wrong_name: &mut Option<Refusal>) 
         Node::Not(node) if matches!(**node, Node::Text(_)) => Matcher::Always,
         Node::Not(node) => Matcher::Not(Box::new(compile(node, collation, wrong_name)?)),
         Node::Field(name, node) => {
-            // CouchDB compares ids by bytes.
             let collation = if name == "_id" { Collation::Raw } else { collation };
             let absent = matches!(&**node, Node::Leaf(operator, argument)
                 if operator.name == "$exists" && argument.value().as_bool() == Some(false));

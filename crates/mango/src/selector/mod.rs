@@ -1,10 +1,8 @@
-//! [`Selector`]: a condition on documents, parsed, normalised as in CouchDB, and compiled once.
+//! [`Selector`]: a condition on documents, parsed, normalized as in CouchDB, and compiled once.
 //!
 //! 1. [`normal`] converts the text into a tree of [`Node`]s in CouchDB's normal form: bare values become `$eq`, several
-//!    members `$and`, nested names dotted ones, and negations move down to the operators.
+//!    members `$and`, nested names dotted ones, and negations move down to the operators. The planner uses this form.
 //! 2. [`matcher`] compiles the tree; matching reads only the members that conditions name.
-//!
-//! The planner chooses an index based on the normal form.
 
 mod matcher;
 mod normal;
@@ -16,19 +14,6 @@ use settee_model::json::{Json, Value};
 use crate::error::Refusal;
 use matcher::Matcher;
 pub(crate) use normal::Node;
-
-/// Maximum nesting of conditions. It exceeds practical selectors; documents may be nested more deeply.
-pub const MAX_DEPTH: usize = 200;
-
-/// Maximum number of conditions of a selector. Members of `$in` and similar operators are not counted, because they are
-/// cheap.
-pub const MAX_CONDITIONS: usize = 20_000;
-
-/// Maximum number of regular expressions of a selector: each may take a megabyte when compiled.
-pub const MAX_EXPRESSIONS: usize = 200;
-
-/// Maximum total bytes of the names of fields. For nested names, each condition counts its whole path.
-pub const MAX_NAME_BYTES: usize = 2 << 20;
 
 pub struct Selector {
     node: Node,
@@ -44,22 +29,15 @@ impl std::fmt::Debug for Selector {
 }
 
 impl Selector {
-    /// Parses a selector.
-    ///
-    /// # Errors
-    /// If it is invalid, with CouchDB's name and text.
     pub fn parse(value: Value<'_>) -> Result<Self, Refusal> {
         let parsed = Self::parse_unchecked(value)?;
         parsed.check_names()?;
         Ok(parsed)
     }
 
-    /// Parses a selector without validating field names, because CouchDB detects a wrong one when it tests a document.
-    /// Before [`Self::check_names`] the selector of a query can only be explained; the filter of a partial index
-    /// matches nothing.
-    ///
-    /// # Errors
-    /// As [`Selector::parse`], except for names.
+    /// Parses a selector without validating field names, because CouchDB detects a wrong name only when it tests a
+    /// document. Until [`Self::check_names`] succeeds, the caller may only explain the query; a partial index with such
+    /// a filter is empty.
     pub(crate) fn parse_unchecked(value: Value<'_>) -> Result<Self, Refusal> {
         if !value.is_object() {
             return Err(Refusal::SelectorNotAnObject(crate::shown(value)));
@@ -71,18 +49,17 @@ impl Selector {
         Ok(Self { node, matcher, wrong_name })
     }
 
-    /// Rejects the first field name that is not a path.
     pub(crate) fn check_names(&self) -> Result<(), Refusal> {
         self.wrong_name.clone().map_or(Ok(()), Err)
     }
 
-    /// Returns true if a document matches. The document must contain its special members, such as `_id` and `_rev`.
+    /// The document must contain its special members, such as `_id` and `_rev`.
     #[must_use]
     pub fn matches(&self, document: Value<'_>) -> bool {
         self.matcher.matches(document)
     }
 
-    /// Returns the normal form as JSON text, in the format of CouchDB's `_explain`.
+    /// Returns the normal form in the format of CouchDB's `_explain`.
     #[must_use]
     pub fn to_json(&self) -> Json {
         let mut out = Vec::new();

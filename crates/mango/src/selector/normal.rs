@@ -1,57 +1,48 @@
-//! [`Node`]: a selector in CouchDB's normal form, and the three steps of the conversion.
-//!
-//! The steps are those of CouchDB 3.5, because their effect on negations and empty lists is visible in responses:
-//! `{"$not": {"a": 1}}` becomes `{"a": {"$ne": 1}}`, which does not match a document without `a`.
+//! [`Node`]: a selector in CouchDB's normal form, and the three steps of the conversion. The steps are those of CouchDB
+//! 3.5, because their effect on negations and empty lists is visible in responses: `{"$not": {"a": 1}}` becomes
+//! `{"a": {"$ne": 1}}`, which does not match a document without `a`.
 
 use settee_model::collate::Collation;
 use settee_model::json::{Json, Kind, Value, write_array, write_string};
 
-use super::{MAX_CONDITIONS, MAX_DEPTH, MAX_EXPRESSIONS, MAX_NAME_BYTES};
 use crate::error::Refusal;
+use crate::limits::{MAX_CONDITIONS, MAX_DEPTH, MAX_EXPRESSIONS, MAX_NAME_BYTES};
 use crate::operator::{self, EQ, Negation, Operator};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
-    /// `{}`: matches everything.
     Everything,
-    /// `$and`. An empty list matches everything.
+    /// An empty list matches everything.
     And(Vec<Node>),
-    /// `$or`. An empty list matches everything as well.
+    /// An empty list matches everything as well.
     Or(Vec<Node>),
-    /// `$nor`; remains only within `$elemMatch` and similar operators.
+    /// In the normal form only within `$elemMatch` and similar operators.
     Nor(Vec<Node>),
-    /// `$not`
     Not(Box<Node>),
-    /// A condition on a field. In the normal form the name is the whole path; an empty one is the value itself.
+    /// In the normal form the name is the whole path; an empty one is the value itself.
     Field(String, Box<Node>),
-    /// `$elemMatch`
     ElemMatch(Box<Node>),
-    /// `$allMatch`
     AllMatch(Box<Node>),
-    /// `$keyMapMatch`
     KeyMapMatch(Box<Node>),
-    /// `$text`
     Text(Json),
     Leaf(&'static Operator, Json),
 }
 
-/// Operators of MongoDB that CouchDB names when it rejects them.
+/// CouchDB names these operators of MongoDB when it rejects them.
 const NOT_SUPPORTED: &[&str] = &["$where", "$geoWithin", "$geoIntersects", "$near", "$nearSphere"];
 
-/// Converts a selector, which must be an object, into its normal form.
 pub(super) fn normalise(selector: Value<'_>) -> Result<Node, Refusal> {
     if selector.members().next().is_none() {
         return Ok(Node::Everything);
     }
-    // CouchDB validates all operators with their arguments in the order of the selector, and then the names.
-    let first_fault = || Reader { validates: true, ..Reader::default() }.condition(selector, 0).err();
-    named(selector).map_err(|refusal| first_fault().unwrap_or(refusal))
+    // CouchDB validates first the operators with their arguments in the order of the selector, then the names.
+    let first_error = || SelectorParser { validates: true, ..SelectorParser::default() }.condition(selector, 0).err();
+    named(selector).map_err(|refusal| first_error().unwrap_or(refusal))
 }
 
-/// Converts a selector without validating the arguments of operators.
 fn named(selector: Value<'_>) -> Result<Node, Refusal> {
-    let node = Reader::default().condition(selector, 0)?;
-    let node = Names::default().push(node, "")?;
+    let node = SelectorParser::default().condition(selector, 0)?;
+    let node = NamePropagation::default().push(node, "")?;
     match push_negations(node) {
         Node::Field(name, _) if name.is_empty() => Err(Refusal::MissingFieldName),
         node => Ok(node),
@@ -59,15 +50,13 @@ fn named(selector: Value<'_>) -> Result<Node, Refusal> {
 }
 
 #[derive(Default)]
-pub(super) struct Reader {
+pub(super) struct SelectorParser {
     pub(super) conditions: usize,
     expressions: usize,
-    /// True if the arguments of operators are validated as well.
     validates: bool,
 }
 
-impl Reader {
-    /// Parses a condition: an object with operators or names, or a bare value.
+impl SelectorParser {
     pub(super) fn condition(&mut self, value: Value<'_>, depth: usize) -> Result<Node, Refusal> {
         if depth > MAX_DEPTH {
             return Err(Refusal::TooDeep);
@@ -144,21 +133,20 @@ fn owned(value: Value<'_>) -> Json {
     Json::trusted(value.raw().to_vec())
 }
 
-/// Moves names down to the operators: `{"a": {"b": {"$gt": 1}}}` becomes `{"a.b": {"$gt": 1}}`. A long name is copied
-/// to each of its conditions, so the copied bytes are limited.
+/// Moves names down to the operators: `{"a": {"b": {"$gt": 1}}}` becomes `{"a.b": {"$gt": 1}}`. Each condition below a
+/// long name contains a copy, so the copied bytes are limited.
 #[derive(Default)]
-struct Names {
+struct NamePropagation {
     bytes: usize,
 }
 
-impl Names {
+impl NamePropagation {
     fn push(&mut self, node: Node, path: &str) -> Result<Node, Refusal> {
         Ok(match node {
             Node::And(nodes) => Node::And(self.push_each(nodes, path)?),
             Node::Or(nodes) => Node::Or(self.push_each(nodes, path)?),
             Node::Nor(nodes) => Node::Nor(self.push_each(nodes, path)?),
             Node::Not(node) => Node::Not(self.push_own(*node, path)?),
-            // The names inside belong to the elements.
             Node::ElemMatch(node) => {
                 let node = Node::ElemMatch(self.push_own(*node, "")?);
                 self.named(node, path)?
@@ -201,7 +189,7 @@ impl Names {
     }
 }
 
-/// Moves negations down to the operators. Those within `$elemMatch` and similar operators are not moved, as in CouchDB.
+/// As in CouchDB, negations within `$elemMatch` and similar operators are not moved.
 fn push_negations(node: Node) -> Node {
     match node {
         Node::Not(node) => negate(*node),
@@ -241,7 +229,6 @@ fn negate_leaf(operator: &'static Operator, argument: Json) -> Node {
         Negation::Argument => match argument.value().as_bool() {
             Some(true) => Node::Leaf(operator, Json::trusted(b"false".to_vec())),
             Some(false) => Node::Leaf(operator, Json::trusted(b"true".to_vec())),
-            // An invalid argument; compiling reports it.
             None => Node::Leaf(operator, argument),
         },
         Negation::Wrapped => Node::Not(Box::new(Node::Leaf(operator, argument))),
@@ -249,7 +236,6 @@ fn negate_leaf(operator: &'static Operator, argument: Json) -> Node {
 }
 
 impl Node {
-    /// Returns the parts that all must hold: those of `$and`, however nested, or the node itself.
     pub(crate) fn conjuncts(&self) -> Vec<&Node> {
         match self {
             Self::And(nodes) => nodes.iter().flat_map(Self::conjuncts).collect(),

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
+use crate::limits::{MAX_CONDITIONS, MAX_DEPTH, MAX_EXPRESSIONS};
 
 fn parse(text: &str) -> Result<Selector, Refusal> {
     Selector::parse(Json::parse(text.as_bytes()).unwrap().value())
@@ -63,7 +64,6 @@ fn selectors_that_make_no_sense_are_refused() {
     check(r#"{"$gt":1}"#, "invalid_selector", "One or more conditions is missing a field name.");
     check(r#"{"":1}"#, "invalid_selector", "One or more conditions is missing a field name.");
     check(r#"{"a":{"$text":"x"}}"#, "bad_field", "Invalid field normalization on selector: \"x\"");
-    // Arguments are validated before names.
     check(r#"{"":{"$exists":1}}"#, "bad_arg", "Bad argument for operator $exists: 1");
     check(r#"{"a":{"$exists":null},"$x":1}"#, "bad_arg", "Bad argument for operator $exists: null");
     check(r#"{"$x":1,"a":{"$exists":null}}"#, "invalid_operator", "Invalid operator: $x");
@@ -76,11 +76,9 @@ fn nesting_has_a_limit_of_its_own() {
     let check = |open: &str, close: &str, levels: usize| {
         let text = format!("{}{{\"a\":[[[1]]]}}{}", open.repeat(levels), close.repeat(levels));
         let selector = parse(&text);
-        // A field with an operator is two levels; the innermost condition is one more.
         let depth = levels * open.matches(':').count() + 1;
         assert_eq!(selector.as_ref().err(), (depth > MAX_DEPTH).then_some(&Refusal::TooDeep), "{levels} of {open}");
         if let Ok(selector) = selector {
-            // Checks only that it terminates.
             let _ = selector.matches(Json::parse(br#"{"a":[[[1]]]}"#).unwrap().value());
         }
     };
@@ -101,7 +99,6 @@ fn nesting_has_a_limit_of_its_own() {
 
 #[test]
 fn deep_element_matches_look_at_each_element_once() {
-    // 150 nested arrays, with a condition for each.
     let selector = format!("{}{{\"$gt\":0}}{}", r#"{"$elemMatch":"#.repeat(150), "}".repeat(150));
     let selector = parse(&format!("{{\"l\":{selector}}}")).unwrap();
     let nested = |inner: &str| format!("{{\"l\":{}{inner}{}}}", "[".repeat(150), "]".repeat(150));
@@ -116,10 +113,9 @@ fn conditions_and_names_are_counted() {
     assert!(parse(&many(1_000)).is_ok());
     assert_eq!(parse(&many(MAX_CONDITIONS)).unwrap_err(), Refusal::TooManyConditions);
     let hundred_thousand = Json::parse(many(100_000).as_bytes()).unwrap();
-    let mut reader = normal::Reader::default();
+    let mut reader = normal::SelectorParser::default();
     assert_eq!(reader.condition(hundred_thousand.value(), 0).unwrap_err(), Refusal::TooManyConditions);
     assert_eq!(reader.conditions, MAX_CONDITIONS + 1, "the rest is not read");
-    // A name is copied to each condition below it.
     let below = |bytes: usize, count: usize| {
         let conditions = vec![r#"{"$gt":1}"#; count].join(",");
         parse(&format!("{{\"{}\":{{\"$or\":[{conditions}]}}}}", "n".repeat(bytes)))
@@ -132,7 +128,6 @@ fn conditions_and_names_are_counted() {
 
 #[test]
 fn long_lists_and_expressions_are_bounded() {
-    // Members of a list are not conditions.
     let members: Vec<String> = (0..100_000).map(|number| format!("\"key {number}\"")).collect();
     let selector = parse(&format!("{{\"a\":{{\"$in\":[{}]}}}}", members.join(","))).unwrap();
     let matches = |text: &str| selector.matches(Json::parse(text.as_bytes()).unwrap().value());
@@ -190,7 +185,6 @@ fn documents_match_or_do_not() {
         &[r#"{"o":{"a":1,"b":2}}"#],
         &[r#"{"o":{"a":"b"}}"#, r#"{"o":["b"]}"#],
     );
-    // Ids are compared by bytes, other strings by the collation.
     check(r#"{"_id":{"$lt":"b"}}"#, &[r#"{"_id":"B"}"#, r#"{"_id":"a"}"#], &[r#"{"_id":"c"}"#]);
     check(r#"{"s":{"$lt":"b"}}"#, &[r#"{"s":"a"}"#], &[r#"{"s":"B"}"#, r#"{"s":"c"}"#]);
     check(r#"{"_deleted":true}"#, &[r#"{"_id":"a","_deleted":true}"#], &[r#"{"_id":"a"}"#]);

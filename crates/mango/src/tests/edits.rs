@@ -35,7 +35,6 @@ fn design_documents_are_couchdbs() {
         r#"{"index":{"fields":["n",{"s":"asc"}],"partial_filter_selector":{"t":true}},"name":"i","ddoc":"d"}"#,
     );
     assert_eq!(created.unwrap(), Created { id: "_design/d".to_owned(), name: "i".to_owned(), existed: false });
-    // Recorded, including the revision.
     let map = r#"{"fields":{"n":"asc","s":"asc"},"partial_filter_selector":{"t":{"$eq":true}}}"#;
     let options = r#"{"def":{"fields":["n",{"s":"asc"}],"partial_filter_selector":{"t":true}}}"#;
     assert_eq!(
@@ -156,7 +155,6 @@ fn text_indexes_share_design_documents_with_others() {
     assert!(list(&place).contains(r#""name":"t","type":"nouveau""#) && list(&place).contains(r#""name":"j""#));
     edit::delete_all_of(&place.database, SEARCH, "_design/d").unwrap();
     assert_eq!(names(&place), 0);
-    // The name expected by CouchDB's own tests.
     let made = create(&place, r#"{"index":{},"type":"text","w":3}"#).unwrap();
     assert_eq!(made.name, "cedc01a027213706d7260b5e5b73c70b9233743a");
 }
@@ -168,7 +166,6 @@ fn design_documents_of_text_indexes_are_couchdbs() {
         create(&place, body_text).unwrap();
         assert!(body(&place, id).starts_with(rev), "{}", body(&place, id));
     };
-    // Recorded.
     check(r#"{"type":"nouveau","index":{},"name":"i","ddoc":"d"}"#, "_design/d", "1-e3d674ee3719f348957a31561ad88ae2 ");
     check(
         r#"{"type":"nouveau","index":{"default_field":{"enabled":false}},"name":"j","ddoc":"e"}"#,

@@ -1,6 +1,5 @@
-//! A second matcher: it works on a tree of plain values and passes negations down instead of moving them.
-//!
-//! It supports only the output of the random tests: strings of small letters, small numbers, some operators.
+//! A second matcher: it works on a tree of plain values and passes negations down instead of moving them. It supports
+//! only the output of the random tests: strings of small letters, small numbers, some operators.
 
 use std::cmp::Ordering;
 
@@ -10,7 +9,6 @@ use settee_model::json::{Kind, Value};
 pub(super) enum Tree {
     Null,
     Bool(bool),
-    /// The flag is true for integers.
     Number(f64, bool),
     Text(String),
     List(Vec<Tree>),
@@ -76,7 +74,6 @@ impl Tree {
     }
 }
 
-/// Returns true if a document matches a condition, or, if `negated`, if it does not.
 pub(super) fn holds(condition: &Tree, path: &str, document: &Tree, negated: bool) -> bool {
     let Tree::Object(members) = condition else {
         return test("$eq", condition, path, document, negated);
@@ -117,7 +114,6 @@ fn any(parts: &[Tree], path: &str, document: &Tree, negated: bool) -> bool {
 fn test(operator: &str, argument: &Tree, path: &str, document: &Tree, negated: bool) -> bool {
     let value = match document.get(path) {
         Ok(value) => value,
-        // Only a field that is absent in its direct parent counts as not existing.
         Err(is_missing) => return operator == "$exists" && is_missing && (*argument == Tree::Bool(true)) == negated,
     };
     let order = value.compare(argument);
@@ -159,7 +155,6 @@ fn test(operator: &str, argument: &Tree, path: &str, document: &Tree, negated: b
             }
             _ => false,
         },
-        // The expressions of the tests need no engine.
         "$regex" => match (value, argument) {
             (Tree::Text(text), Tree::Text(expression)) => match expression.strip_prefix('^') {
                 Some(start) => text.starts_with(start),
@@ -183,7 +178,6 @@ fn test(operator: &str, argument: &Tree, path: &str, document: &Tree, negated: b
     answer != negated
 }
 
-/// Returns true if an element by itself matches a condition.
 fn within(condition: &Tree, element: &Tree) -> bool {
     holds(condition, "v", &Tree::Object(vec![("v".to_owned(), element.clone())]), false)
 }

@@ -1,7 +1,7 @@
 //! The chosen index, its ranges, and the output of `_explain` and warnings.
 
 use super::{Place, SEARCH, json};
-use crate::{MangoError, Refusal};
+use crate::{FindOptions, MangoError, Refusal, explain};
 
 fn place(indexes: &[(&str, &str)]) -> Place {
     let place = Place::new();
@@ -38,12 +38,9 @@ fn the_choice_is_couchdbs() {
     check(r#"{"selector":{"n":1},"use_index":["dns","ns"]}"#, r#""n""#);
     check(r#"{"selector":{"n":1,"s":{"$exists":true}},"use_index":["dns","ns"]}"#, r#""ns""#);
     check(r#"{"selector":{"n":1},"use_index":"nosuch"}"#, r#""n""#);
-    // The query implies the filter, although the index is the last one by name.
     check(r#"{"selector":{"n":1,"t":true}}"#, r#""n""#);
 }
 
-/// `_explain` shows the choice of CouchDB, which uses a partial index only if the query names it; the actual access
-/// path differs.
 #[test]
 fn a_partial_index_is_used_when_the_query_implies_its_filter() {
     let place = place(&[("p", r#"{"fields":["n"],"partial_filter_selector":{"t":true,"s":{"$exists":true}}}"#)]);
@@ -183,6 +180,19 @@ fn queries_that_cannot_be_answered_are_refused() {
     );
     check(r#"{"selector":{"s":1},"allow_fallback":false}"#, Refusal::NoFallbackWithoutIndex);
     assert!(place.find(r#"{"selector":{"n":1},"use_index":"dn","allow_fallback":false}"#).is_ok());
+    for named in ["", r#","use_index":"x""#, r#","use_index":"dn""#, r#","use_index":["dn","n"]"#] {
+        for selector in [r#"{"s":"a"}"#, r#"{"n":1}"#, "{}", r#"{"s":{"$and":[]}}"#] {
+            let query = format!(r#"{{"selector":{selector},"sort":["_id"],"allow_fallback":false{named}}}"#);
+            check(&query, Refusal::NoSortIndex);
+            let options = FindOptions::parse(json(&query).value()).unwrap();
+            let explained = explain(&place.database, SEARCH, &options);
+            let is_index = |error: &MangoError| {
+                let MangoError::Refused(refusal) = error else { return false };
+                matches!(refusal, Refusal::NoFallbackWithoutIndex | Refusal::UnsuitableIndex(_))
+            };
+            assert!(explained.is_err_and(|error| is_index(&error)), "{query}");
+        }
+    }
     assert_eq!(explained(&place, r#"{"selector":{"s":"a"},"sort":["s"]}"#, &["index"]), "null");
 }
 
@@ -193,12 +203,21 @@ fn nothing_is_answered_without_a_bookmark() {
         let page = place.find(&format!(r#"{{"selector":{selector}}}"#)).unwrap();
         assert!(page.documents.is_empty() && page.found.is_none(), "{selector}");
     }
+    for (range, has_bookmark) in [
+        (r#"{"$gte":true,"$lte":3.5}"#, true),
+        (r#"{"$gte":1,"$lte":true}"#, true),
+        (r#"{"$gte":[1],"$lte":{"a":1}}"#, true),
+        (r#"{"$gte":5,"$lte":3.5}"#, false),
+        (r#"{"$gte":"b","$lte":"a"}"#, false),
+    ] {
+        let page = place.find(&format!(r#"{{"selector":{{"_id":{range}}}}}"#)).unwrap();
+        assert!(page.documents.is_empty() && page.found.is_some() == has_bookmark, "{range}");
+    }
     let page = place.find(r#"{"selector":{},"limit":0}"#).unwrap();
     assert!(page.documents.is_empty());
     assert_eq!(page.found.unwrap().bookmark, "nil");
 }
 
-/// CouchDB compares only the requested fields with those of an index that it has not chosen.
 #[test]
 fn candidates_cover_the_requested_fields() {
     let place = place(&[("ns", r#"{"fields":["n","s"]}"#)]);
@@ -370,7 +389,6 @@ fn long_lists_read_only_their_matches() {
     let list = |count: usize| (5..5 + count).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
     let page = place.find(&format!(r#"{{"selector":{{"a":{{"$in":[{}]}}}}}}"#, list(100_000))).unwrap();
     assert_eq!((page.documents.len(), page.found.unwrap().stats.keys_examined), (15, 15));
-    // Conditions on other fields add no cost per member of the list.
     let others: Vec<String> = (0..5_000).map(|number| format!(r#"{{"x{number}":{{"$exists":false}}}}"#)).collect();
     let selector = format!(r#"{{"$and":[{{"a":{{"$in":[{}]}}}},{}]}}"#, list(20_000), others.join(","));
     let page = place.find(&format!(r#"{{"selector":{selector}}}"#)).unwrap();
@@ -403,7 +421,6 @@ fn reading_many_together_counts_as_reading_one_by_one() {
     }
 }
 
-/// CouchDB's own test of statistics counts the keys of other types.
 #[test]
 fn conditions_on_elements_read_the_whole_index() {
     let place = Place::new();

@@ -127,7 +127,6 @@ fn condition(random: &mut Random, depth: usize) -> String {
     }
 }
 
-/// Returns the documents that a full scan finds, in order.
 fn expected(documents: &[Json], selector: &Json, sort: &Json) -> Vec<Tree> {
     let selector = Tree::of(selector.value());
     let fields: Vec<(String, bool)> = sort
@@ -172,7 +171,6 @@ fn parsed(documents: &[String]) -> Vec<Tree> {
     documents.iter().map(|text| Tree::of(json(text).value())).collect()
 }
 
-/// Returns all pages of a query, which must end.
 fn pages(place: &Place, query: &str, limit: usize) -> Vec<String> {
     let mut all = Vec::new();
     let mut bookmark = String::new();
@@ -202,7 +200,6 @@ fn check_query(place: &Place, documents: &[Json], selector: &str, sort: &str, li
     let explained = place.explain(&format!(r#"{{{query}}}"#));
     let context = format!("{query}\n{}", String::from_utf8_lossy(explained.as_bytes()));
     assert_eq!(sorted(ids(&got)), sorted(ids(&expected)), "{context}");
-    // The order among equal keys is unspecified, so only keys are compared.
     for field in json(sort).value().elements() {
         let name = field
             .as_str()
@@ -217,7 +214,6 @@ fn check_query(place: &Place, documents: &[Json], selector: &str, sort: &str, li
     true
 }
 
-/// Checks the same query for fields that an index may contain.
 fn check_covering(place: &Place, query: &str, expected: &[Tree]) {
     let found = place.find(&format!(r#"{{{query},"limit":1000,"fields":["_id","a"]}}"#)).unwrap();
     let mut got = parsed(&found.documents);

@@ -1,4 +1,4 @@
-//! Random and invalid requests: each is answered or rejected, and projections contain exactly the requested fields.
+//! Random and invalid requests are answered or rejected, and projections contain exactly the requested fields.
 
 use settee_model::json::{Json, Kind, Value};
 use settee_model::testing::Random;
@@ -89,7 +89,6 @@ const OPTIONS: &[&str] = &[
     "nosuch",
 ];
 
-/// Returns JSON that resembles a selector in parts.
 fn nonsense(random: &mut Random, depth: usize) -> String {
     let count = random.below(3);
     match random.below(if depth == 0 { 1 } else { 5 }) {
@@ -133,7 +132,6 @@ fn every_request_is_answered_or_rejected() {
         match place.find(&body) {
             Ok(page) => {
                 answered += 1;
-                // Names of fields are validated only by queries that can match.
                 let Ok(parsed) = Selector::parse(json(&selector).value()) else {
                     assert!(page.found.is_none(), "{body} found {:?}", page.documents);
                     continue;
@@ -201,14 +199,12 @@ fn options_of_every_type_are_taken_or_refused_by_name() {
                 assert_ne!(*option, "nosuch", "{body}");
             }
         }
-        // Several defects at once: the first one determines the error, and nothing panics.
         let other = random.pick(&OPTIONS[1..]);
         let body = format!(r#"{{"selector":{{}},"{option}x":1,"{other}":{}}}"#, random.pick(SCALARS));
         assert!(FindOptions::parse(json(&body).value()).is_err(), "{body}");
     }
 }
 
-/// Returns the paths of all values that are not objects with members.
 fn leaves(tree: &Tree, path: &str, out: &mut Vec<String>) {
     match tree {
         Tree::Object(members) if !members.is_empty() => {

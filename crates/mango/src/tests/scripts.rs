@@ -43,7 +43,6 @@ impl Answer {
     }
 }
 
-/// A command and the following lines that start with `=`, `!` or `~`.
 struct Command<'s> {
     line: usize,
     text: &'s str,
@@ -245,7 +244,6 @@ fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// Returns true if a text matches a pattern in which a star matches anything.
 fn is_like(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -259,7 +257,6 @@ fn is_like(pattern: &str, text: &str) -> bool {
     rest.is_empty() || last.is_some_and(|last| last.is_empty() || rest.ends_with(last))
 }
 
-/// Returns true if two values are equal, ignoring the order of members.
 fn is_same(expected: Value<'_>, actual: Value<'_>, may_have_more: bool) -> bool {
     match (expected.kind(), actual.kind()) {
         (Kind::String, _) if expected.is_string("*") => true,

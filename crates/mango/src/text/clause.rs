@@ -1,8 +1,6 @@
-//! [`Clause`]: a selector as a query of a text index.
-//!
-//! A clause finds every document that matches its selector, as far as the index contains its fields, and may find
-//! others: each document is tested afterwards. [`Clause::write`] shows it as the query that CouchDB would send to
-//! Lucene, which is independent of [`search`](super::search).
+//! [`Clause`]: a selector as a query of a text index. A clause finds every document that matches its selector, as far
+//! as the index contains its fields, and possibly others: each document is tested afterwards. [`Clause::write`] shows
+//! the query that CouchDB would send to Lucene, which is independent of [`search`](super::search).
 
 use std::ops::Bound;
 
@@ -11,7 +9,6 @@ use super::path::Path;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Scalar {
-    /// A number with its JSON text.
     Number(f64, String),
     Boolean(bool),
     String(String),
@@ -28,16 +25,12 @@ impl Scalar {
 }
 
 pub(crate) const STRING: &str = "string";
-/// See [`STRING`].
 pub(crate) const NUMBER: &str = "number";
-/// See [`STRING`].
 pub(crate) const BOOLEAN: &str = "boolean";
-/// See [`STRING`]. The type of `null`, whose value is `true`.
+/// Type of `null`; its value in the index is `true`.
 pub(crate) const NULL: &str = "null";
-/// See [`STRING`]. The type of the number of elements of an array.
 pub(crate) const LENGTH: &str = "length";
 
-/// A condition on the fields of an index.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Clause {
     And(Vec<Clause>),
@@ -45,36 +38,30 @@ pub(crate) enum Clause {
     /// The field has a value other than these.
     Except(Path, Box<Clause>),
     Missing(Path),
-    /// The field has a value of any type.
     Exists(Path),
     HasNumber(Path),
     HasString(Path),
     Is(Path, Scalar),
     IsNull(Path),
-    /// The field is an array with this number of elements; the path is that of the elements.
     Length(Path, String),
-    /// The field has a value of the same type between two bounds.
     Between(Path, Bound<Scalar>, Bound<Scalar>),
     Begins(Path, String),
-    /// A string of the document contains these consecutive words.
     Words(String),
     /// A condition that may find too much, so it must not be negated.
-    Loose(Box<Clause>),
+    Approximate(Box<Clause>),
 }
 
 impl Clause {
-    /// Marks the condition as one that may find too much.
-    pub(crate) fn loose(self) -> Self {
-        Self::Loose(Box::new(self))
+    pub(crate) fn approximate(self) -> Self {
+        Self::Approximate(Box::new(self))
     }
 
-    /// Returns true if it finds only documents that match, in an index whose strings are indexed unchanged
-    /// (`is_keyword`) or analyzed.
+    /// True if the clause finds only documents that match. `is_keyword` is true if strings are indexed unchanged.
     pub(crate) fn is_exact(&self, is_keyword: bool) -> bool {
         match self {
             Self::And(clauses) | Self::Or(clauses) => clauses.iter().all(|clause| clause.is_exact(is_keyword)),
             Self::Except(_, clause) => clause.is_exact(is_keyword),
-            // Of longer strings only a prefix is indexed.
+            // Only a prefix of a longer string is indexed.
             Self::Is(_, Scalar::String(text)) => is_keyword && text.len() < MAX_STRING_BYTES,
             // Beyond this, different integers are the same number in the index.
             Self::Is(_, Scalar::Number(number, _)) => number.abs() < 9_007_199_254_740_992.0,
@@ -84,21 +71,21 @@ impl Clause {
             | Self::Length(..)
             | Self::Between(..)
             | Self::Begins(..)
-            | Self::Loose(_) => false,
+            | Self::Approximate(_) => false,
         }
     }
 
-    /// Returns true if CouchDB would have no query for Lucene.
+    /// True if CouchDB would have no query for Lucene.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Self::And(clauses) | Self::Or(clauses) => clauses.iter().all(Self::is_empty),
-            Self::Loose(clause) => clause.is_empty(),
+            Self::Approximate(clause) => clause.is_empty(),
             _ => false,
         }
     }
 
-    /// Appends the names of the fields that an index must contain, as written by clients, with their types. Existence,
-    /// null and lengths of arrays are in every index.
+    /// Appends the names, as written by clients, and types of the fields that an index must contain. Existence, null
+    /// and lengths of arrays are in every index.
     pub(crate) fn fields(&self, out: &mut Vec<(String, &'static str)>) {
         let mut add = |path: &Path, kind| {
             let field = (path.shown(), kind);
@@ -107,13 +94,12 @@ impl Clause {
             }
         };
         match self {
-            // For a field and its elements, an index is expected to contain the former.
             Self::Or(clauses) => match &clauses[..] {
                 [first, second] if second.is_of_elements() && first.has_field() => first.fields(out),
                 clauses => clauses.iter().for_each(|clause| clause.fields(out)),
             },
             Self::And(clauses) => clauses.iter().for_each(|clause| clause.fields(out)),
-            Self::Except(_, clause) | Self::Loose(clause) => clause.fields(out),
+            Self::Except(_, clause) | Self::Approximate(clause) => clause.fields(out),
             Self::Is(path, value) => add(path, value.kind()),
             Self::Between(path, Bound::Included(value) | Bound::Excluded(value), _)
             | Self::Between(path, _, Bound::Included(value) | Bound::Excluded(value)) => add(path, value.kind()),
@@ -133,7 +119,6 @@ impl Clause {
         }
     }
 
-    /// Returns true if it tests a value of one field.
     fn has_field(&self) -> bool {
         self.field_path().is_some()
     }
@@ -145,12 +130,11 @@ impl Clause {
     fn field_path(&self) -> Option<&Path> {
         match self {
             Self::Is(path, _) | Self::Between(path, ..) | Self::Begins(path, _) | Self::Length(path, _) => Some(path),
-            Self::Loose(clause) => clause.field_path(),
+            Self::Approximate(clause) => clause.field_path(),
             _ => None,
         }
     }
 
-    /// Appends the query that CouchDB would generate.
     pub(crate) fn write(&self, out: &mut String) {
         match self {
             Self::And(clauses) => write_list(clauses, " AND ", out),
@@ -181,7 +165,7 @@ impl Clause {
                 out.push_str(&format!("({}:{}*)", path.field(STRING), escaped(prefix)));
             }
             Self::Words(text) => out.push_str(&format!("($default:{})", quoted(text))),
-            Self::Loose(clause) => clause.write(out),
+            Self::Approximate(clause) => clause.write(out),
         }
     }
 }
@@ -210,7 +194,7 @@ fn write_range(path: &Path, low: &Bound<Scalar>, high: &Bound<Scalar>, out: &mut
         }
         (Bound::Unbounded, Bound::Unbounded) => return write_exists(path, out),
     };
-    // CouchDB's words for the smallest and the greatest string.
+    // CouchDB's words for the least and the greatest string.
     let (least, greatest) = match value {
         Scalar::Number(..) => ("*", "*"),
         Scalar::Boolean(_) | Scalar::String(_) => ("\"\"", "\\u0x10FFFF"),
@@ -236,15 +220,13 @@ fn shown(value: &Scalar) -> String {
     }
 }
 
-/// Returns a text in quotation marks. If it contains a number CouchDB escapes nothing; here at least the terminator is
-/// escaped.
+/// CouchDB escapes nothing if the text contains a number; here at least the terminator is escaped.
 fn quoted(text: &str) -> String {
     let has_number = text.chars().any(char::is_numeric) || text.contains("NaN") || text.contains("Infinity");
     let inner = if has_number { text.replace('\\', "\\\\").replace('"', "\\\"") } else { escaped(text) };
     format!("\"{inner}\"")
 }
 
-/// Returns a text with backslashes before all characters that are special in Lucene.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -23,15 +23,12 @@ pub struct TextDefinition {
     partial_filter: Json,
     /// Former name of the filter.
     selector: Json,
-    /// Fields with their types; absent for all fields.
     fields: Option<Vec<(String, String)>>,
-    /// True if the lengths of arrays are indexed.
     pub(crate) has_lengths: bool,
-    /// Filter of documents; absent for all.
     pub(crate) filter: Option<Selector>,
 }
 
-/// Returns CouchDB's type name for indexes of a type.
+/// CouchDB's name for indexes of a type.
 pub(crate) const fn type_name(kind: SearchKind) -> &'static str {
     match kind {
         SearchKind::Nouveau => "nouveau",
@@ -40,7 +37,6 @@ pub(crate) const fn type_name(kind: SearchKind) -> &'static str {
 }
 
 impl TextDefinition {
-    /// Parses the `index` of a request or of a design document.
     pub(crate) fn parse(kind: SearchKind, value: Value<'_>) -> Result<Self, Refusal> {
         if !value.is_object() {
             return Err(Refusal::TextIndexNotAnObject(crate::shown(value)));
@@ -69,19 +65,18 @@ impl TextDefinition {
         Ok(Self { kind, default_analyzer, default_field, partial_filter, selector, fields, has_lengths, filter })
     }
 
-    /// Returns true if the strings of documents are also indexed as one text, `$default`.
+    /// True if the strings of documents are also indexed as one text, `$default`.
     pub(crate) fn has_default_field(&self) -> bool {
         let value = self.default_field.value();
         value.as_bool().or_else(|| value.get("enabled").and_then(Value::as_bool)).unwrap_or(true)
     }
 
-    /// Returns true if strings are indexed unchanged.
     pub(crate) fn is_keyword(&self) -> bool {
         self.default_analyzer.value().is_string("keyword") || !self.has_default_field()
     }
 
-    /// Returns the names of the fields with their types; `None` if every field is indexed. The path is in the format of
-    /// [`Path::shown`].
+    /// Returns the names of the fields, in the format of [`Path::shown`], with their types; `None` if every field is
+    /// indexed.
     pub(crate) fn columns(&self) -> Option<BTreeSet<(String, &str)>> {
         let fields = self.fields.as_ref()?;
         let mut columns: BTreeSet<(String, &str)> = BTreeSet::new();
@@ -89,7 +84,6 @@ impl TextDefinition {
             columns.insert(("$default".to_owned(), ""));
         }
         for (name, kind) in fields {
-            // A name that is not a path has no values.
             if let Ok(path) = Path::parse(name) {
                 columns.insert((path.shown(), kind));
             }
@@ -97,13 +91,12 @@ impl TextDefinition {
         Some(columns)
     }
 
-    /// Returns the names of the fields in the index; `None` if every field is indexed.
     pub(crate) fn field_names(&self) -> Option<BTreeSet<String>> {
         let fields = self.fields.as_ref()?.iter();
         Some(fields.filter_map(|(name, kind)| Some(Path::parse(name).ok()?.field(kind))).collect())
     }
 
-    /// Returns the analyzers in the format of design documents: one for `$default`, one for all other strings.
+    /// In the format of design documents: one analyzer for `$default`, one for all other strings.
     fn analyzer(&self) -> Json {
         if !self.has_default_field() {
             return Json::trusted(b"\"keyword\"".to_vec());
@@ -193,7 +186,7 @@ fn filter(text: &Json) -> Result<Selector, Refusal> {
     if filter.node().has_text() { Err(Refusal::NoTextIndex) } else { Ok(filter) }
 }
 
-/// Parses `fields`. An empty list, or CouchDB's own word, means all.
+/// An empty list, or CouchDB's word `all_fields`, means all fields.
 fn fields(value: Value<'_>) -> Result<Option<Vec<(String, String)>>, Refusal> {
     let invalid = || Refusal::InvalidTextFields(crate::shown(value));
     if value.is_string("all_fields") {
@@ -205,7 +198,7 @@ fn fields(value: Value<'_>) -> Result<Option<Vec<(String, String)>>, Refusal> {
     let one = |field: Value<'_>| {
         let name = field.get("name")?.as_str().filter(|name| !name.is_empty()).map(Cow::into_owned)?;
         let kind = field.get("type")?.as_str().map(Cow::into_owned)?;
-        // `text` is an additional type of CouchDB's `nouveau`, where it is a string as well.
+        // `text` is an additional type of CouchDB's `nouveau`, equivalent to a string.
         let is_known = [STRING, NUMBER, BOOLEAN, "text"].contains(&kind.as_str());
         (is_known && field.members().count() == 2).then_some((name, kind))
     };

@@ -1,9 +1,10 @@
 //! [`Mapper`]: the fields of a document in a text index.
 //!
 //! As in CouchDB, every value is a field that is named by its path and type, `a.b:string`; all strings together are the
-//! text `$default`, and the names of fields are strings of `$fieldnames`, so that existence can be queried. Unlike in
-//! CouchDB, an index of some fields also contains existence, null and lengths of arrays of the others, and every index
-//! contains empty objects and arrays: CouchDB queries such an index for them all the same, and finds nothing.
+//! text `$default`, and the names of fields are strings of `$fieldnames`, so that existence can be queried.
+//!
+//! Unlike in CouchDB, an index of some fields also contains existence, null and lengths of arrays of the others, and
+//! every index contains empty objects and arrays: CouchDB queries such an index for them as well, and finds nothing.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +14,11 @@ use super::clause::{BOOLEAN, LENGTH, NULL, NUMBER, STRING};
 use super::definition::TextDefinition;
 use super::path::{close, escape};
 
-/// Maximum length of a string that is indexed as a whole. Of a longer one a prefix of this length is indexed, which
-/// suffices to find it.
+/// Only a prefix of this length is indexed of a longer string, which suffices to find it.
 pub(crate) const MAX_STRING_BYTES: usize = 2_048;
 
 pub(crate) const FIELD_NAMES: &str = "$fieldnames";
 
-/// Name of the field with all texts of a document.
 pub(crate) const DEFAULT: &str = "$default";
 
 pub(crate) fn cut(text: &str) -> &str {
@@ -30,13 +29,12 @@ pub(crate) fn cut(text: &str) -> &str {
     &text[..end]
 }
 
-/// Receiver of a field: key and value in the format of
+/// Receives key and value of a field in the format of
 /// [`Language::index_program`](settee_design::Language::index_program).
-pub(crate) type Take<'t> = dyn FnMut(&[u8], &[u8]) + 't;
+pub(crate) type FieldSink<'t> = dyn FnMut(&[u8], &[u8]) + 't;
 
 #[derive(Debug)]
 pub(crate) struct Mapper {
-    /// Names of the indexed fields; absent for all.
     wanted: Option<BTreeSet<String>>,
     has_lengths: bool,
     has_default: bool,
@@ -45,9 +43,7 @@ pub(crate) struct Mapper {
 
 #[derive(Clone, Copy)]
 enum Form {
-    /// An unchanged string.
     Whole,
-    /// An analyzed string.
     Text,
     Number,
 }
@@ -62,12 +58,12 @@ impl Mapper {
         }
     }
 
-    pub(crate) fn map(&self, document: Value<'_>, take: &mut Take<'_>) {
-        let mut walk = Walk { mapper: self, names: BTreeSet::new(), path: String::new(), key: Vec::new(), take };
+    pub(crate) fn map(&self, document: Value<'_>, take: &mut FieldSink<'_>) {
+        let mut walk = FieldWalker { mapper: self, names: BTreeSet::new(), path: String::new(), key: Vec::new(), take };
         for (name, value) in document.members() {
             walk.member(name, value);
         }
-        let Walk { names, mut key, take, .. } = walk;
+        let FieldWalker { names, mut key, take, .. } = walk;
         write_key(FIELD_NAMES, Form::Whole, &mut key);
         let mut text = Vec::new();
         for name in names {
@@ -78,7 +74,6 @@ impl Mapper {
     }
 }
 
-/// Writes the key of a field in Nouveau's format, which distinguishes types of strings.
 fn write_key(name: &str, form: Form, key: &mut Vec<u8>) {
     key.clear();
     key.extend_from_slice(match form {
@@ -90,15 +85,15 @@ fn write_key(name: &str, form: Form, key: &mut Vec<u8>) {
     key.push(b']');
 }
 
-struct Walk<'m, 't> {
+struct FieldWalker<'m, 't> {
     mapper: &'m Mapper,
     names: BTreeSet<String>,
     path: String,
     key: Vec<u8>,
-    take: &'t mut Take<'t>,
+    take: &'t mut FieldSink<'t>,
 }
 
-impl Walk<'_, '_> {
+impl FieldWalker<'_, '_> {
     fn member(&mut self, name: Value<'_>, value: Value<'_>) {
         let length = self.path.len();
         if length > 0 {
@@ -174,7 +169,6 @@ impl Walk<'_, '_> {
         self.name(STRING);
     }
 
-    /// Returns true if the current value is indexed.
     fn is_wanted(&self, kind: &str) -> bool {
         self.mapper.wanted.as_ref().is_none_or(|wanted| wanted.contains(&self.field(kind)))
     }

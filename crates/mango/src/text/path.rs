@@ -3,15 +3,14 @@
 use crate::error::Refusal;
 use crate::field::FieldPath;
 
-/// Denotes any element of an array.
 pub(crate) const ELEMENT: &str = "[]";
 
-/// Names of members that lead to a value, with [`ELEMENT`] for elements of arrays.
+/// Names of members, with [`ELEMENT`] for elements of arrays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Path(Vec<String>);
 
 impl Path {
-    /// Parses the name of a field as written by clients. The empty name is the value itself.
+    /// The empty name is the value itself.
     pub(crate) fn parse(name: &str) -> Result<Self, Refusal> {
         Ok(Self(FieldPath::parse(name)?.parts().to_vec()))
     }
@@ -28,7 +27,7 @@ impl Path {
         Self(self.0.iter().chain(&other.0).cloned().collect())
     }
 
-    /// Returns the path with positions in arrays replaced by [`ELEMENT`]; `None` if there are none.
+    /// Replaces positions in arrays by [`ELEMENT`]. Returns `None` without positions.
     pub(crate) fn of_elements(&self) -> Option<Self> {
         let is_position = |part: &String| part.parse::<i64>().is_ok();
         let parts = || self.0.iter().map(|part| if is_position(part) { ELEMENT.to_owned() } else { part.clone() });
@@ -39,12 +38,10 @@ impl Path {
         self.0.len()
     }
 
-    /// Returns true for the document itself.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns true if it leads through elements of arrays.
     pub(crate) fn has_elements(&self) -> bool {
         self.0.iter().any(|part| part == ELEMENT)
     }
@@ -53,7 +50,6 @@ impl Path {
         self.0.iter().map(|part| part.replace('.', "\\.")).collect::<Vec<_>>().join(".")
     }
 
-    /// Returns the path in the encoding of field names in the index.
     pub(crate) fn escaped(&self) -> String {
         let mut out = String::new();
         for (position, part) in self.0.iter().enumerate() {
@@ -72,7 +68,7 @@ impl Path {
     }
 }
 
-/// Appends a part of a name in CouchDB's encoding for text indexes: bytes other than letters and digits are escaped.
+/// CouchDB's encoding for text indexes escapes all bytes except letters and digits.
 pub(crate) fn escape(part: &[u8], out: &mut String) {
     for &byte in part {
         if byte.is_ascii_alphanumeric() {
@@ -84,7 +80,6 @@ pub(crate) fn escape(part: &[u8], out: &mut String) {
     }
 }
 
-/// Appends the type, which ends the name of a field.
 pub(crate) fn close(name: &mut String, kind: &str) {
     name.push_str("_3a");
     name.push_str(kind);

@@ -1,4 +1,4 @@
-//! [`Translator`]: converts a [`Clause`] to a query of the search engine.
+//! [`Translator`] converts a [`Clause`] to a query of the search engine.
 
 use std::ops::Bound;
 
@@ -12,7 +12,6 @@ use super::path::Path;
 pub(crate) struct Translator<'i> {
     index: &'i Index,
     limits: &'i SearchLimits,
-    /// True if strings are indexed unchanged.
     is_keyword: bool,
     has_lengths: bool,
 }
@@ -40,7 +39,7 @@ impl<'i> Translator<'i> {
             Clause::HasString(path) => Query::term(FIELD_NAMES, path.field(STRING)),
             Clause::IsNull(path) => Query::term(FIELD_NAMES, path.field(NULL)),
             Clause::Is(path, value) => self.equal(path, value)?,
-            // CouchDB finds nothing either if the lengths of arrays are not indexed.
+            // As in CouchDB, this finds nothing if the lengths of arrays are not indexed.
             Clause::Length(path, length) => {
                 number(path.field(super::clause::LENGTH), length.parse().unwrap_or(f64::NAN))
             }
@@ -50,7 +49,7 @@ impl<'i> Translator<'i> {
             }
             Clause::Begins(path, _) => Query::term(FIELD_NAMES, path.field(STRING)),
             Clause::Words(text) => self.words(DEFAULT, text)?,
-            Clause::Loose(clause) => self.query(clause)?,
+            Clause::Approximate(clause) => self.query(clause)?,
         })
     }
 
@@ -61,7 +60,7 @@ impl<'i> Translator<'i> {
         Ok(if must.is_empty() { Query::All } else { Query::Boolean(Boolean { must, ..Boolean::default() }) })
     }
 
-    /// Returns true if hits of the clause can be excluded: it must not find too much, nor other elements.
+    /// Hits may be excluded only if the clause finds neither too much nor other elements.
     fn may_exclude(&self, path: &Path, clause: &Clause) -> bool {
         clause.is_exact(self.is_keyword) && !path.has_elements()
     }
@@ -73,7 +72,7 @@ impl<'i> Translator<'i> {
             Scalar::Boolean(value) => Query::term(field, value.to_string()),
             Scalar::String(text) if self.is_keyword => Query::term(field, cut(text)),
             Scalar::String(text) => match self.words(&field, text)? {
-                // A text of which the analyzer keeps no term.
+                // The analyzer yields no term for the text.
                 Query::None | Query::All => Query::term(FIELD_NAMES, field),
                 words => words,
             },
@@ -119,7 +118,7 @@ fn number(field: String, value: f64) -> Query {
     Query::Number { field, value }
 }
 
-/// Returns an inclusive bound, because different integers may be the same number in the index.
+/// The bound is inclusive, because different integers may be the same number in the index.
 fn number_bound(bound: &Bound<Scalar>) -> Bound<f64> {
     match bound {
         Bound::Included(Scalar::Number(value, _)) | Bound::Excluded(Scalar::Number(value, _)) => {
@@ -129,7 +128,7 @@ fn number_bound(bound: &Bound<Scalar>) -> Bound<f64> {
     }
 }
 
-/// The same for strings, of which only a prefix is indexed.
+/// The bound is inclusive, because only a prefix of a string is indexed.
 fn text_bound(bound: &Bound<Scalar>) -> Bound<String> {
     let text = |value: &Scalar| match value {
         Scalar::String(text) => text.clone(),

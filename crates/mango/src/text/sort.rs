@@ -1,5 +1,5 @@
-//! [`keys`]: the fields of a text index for a sort. The type of a field is part of its name, or implied by the values
-//! that the selector compares it with.
+//! [`keys`] converts the sort of a query to fields of a text index. The type of a field is the suffix of its name
+//! (`name:number`), or the only type with which the selector compares the field.
 
 use settee_model::json::{Kind, Value};
 
@@ -16,7 +16,6 @@ pub(crate) struct SortKey {
     pub(crate) is_number: bool,
 }
 
-/// Returns the sort fields; empty to sort by relevance.
 pub(crate) fn keys(options: &FindOptions) -> Result<Vec<SortKey>, Refusal> {
     options.sort.fields.iter().map(|name| key(name, options.selector.node())).collect()
 }
@@ -28,15 +27,14 @@ fn key(name: &str, node: &Node) -> Result<SortKey, Refusal> {
     });
     let (name, kind) = match typed {
         Some(typed) => typed,
-        None => (name, guess(name, node).ok_or_else(|| Refusal::TextSort(name.to_owned()))?),
+        None => (name, inferred_kind(name, node).ok_or_else(|| Refusal::TextSort(name.to_owned()))?),
     };
     Ok(SortKey { field: Path::parse(name)?.field(kind), is_number: kind == NUMBER })
 }
 
-/// Returns the only type of values that the field is compared with.
-fn guess(name: &str, node: &Node) -> Option<&'static str> {
+fn inferred_kind(name: &str, node: &Node) -> Option<&'static str> {
     let mut kinds = Vec::new();
-    compared(name, node, &mut kinds);
+    collect_compared_kinds(name, node, &mut kinds);
     kinds.dedup();
     match kinds[..] {
         [kind] => Some(kind),
@@ -44,12 +42,12 @@ fn guess(name: &str, node: &Node) -> Option<&'static str> {
     }
 }
 
-fn compared(field: &str, node: &Node, kinds: &mut Vec<&'static str>) {
+fn collect_compared_kinds(field: &str, node: &Node, kinds: &mut Vec<&'static str>) {
     match node {
         Node::And(nodes) | Node::Or(nodes) | Node::Nor(nodes) => {
-            nodes.iter().for_each(|node| compared(field, node, kinds));
+            nodes.iter().for_each(|node| collect_compared_kinds(field, node, kinds));
         }
-        Node::Not(node) => compared(field, node, kinds),
+        Node::Not(node) => collect_compared_kinds(field, node, kinds),
         Node::Field(name, node) if name == field => {
             if let Node::Leaf(_, argument) = &**node {
                 kinds.extend(kind(argument.value()));
@@ -74,8 +72,7 @@ fn kind(value: Value<'_>) -> Option<&'static str> {
     }
 }
 
-/// Returns the sort in the format of CouchDB's `_explain`.
-pub(crate) fn shown(keys: &[SortKey], order: Order) -> Vec<String> {
+pub(crate) fn explained(keys: &[SortKey], order: Order) -> Vec<String> {
     let sign = match order {
         Order::Ascending => "",
         Order::Descending => "-",

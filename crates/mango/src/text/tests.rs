@@ -115,13 +115,11 @@ fn selectors_need_fields_of_an_index() {
     check(r#"{"$and":[{"f2":"v1"},{"f2":"v2"}]}"#, &["f2:string"]);
     check(r#"{"field1":null,"field2":{"$size":3},"field3":{"$type":"type"}}"#, &[]);
     check(r#"{"$or":[{"f3":null},{"f4":null}],"$not":{"f5":null}}"#, &[]);
-    // The elements of an array are not required, if the field itself is present.
     check(r#"{"f":{"$in":[1,"x"]}}"#, &["f:number", "f:string"]);
     check(r#"{"f":{"$nin":[1]}}"#, &["f:number"]);
     check(r#"{"f.0":"x"}"#, &["f.0:string"]);
     check(r#"{"f":{"$elemMatch":{"$eq":"x"}}}"#, &["f.[]:string"]);
     check(r#"{"f":{"$elemMatch":{"g":1}}}"#, &["f.[].g:number"]);
-    // CouchDB ignores the preceding condition.
     check(r#"{"a":"foo","b":{"$exists":false}}"#, &["a:string"]);
     check(r#"{"f":{"$keyMapMatch":{"$eq":"x"}}}"#, &[]);
     check(r#"{"f":{"$gt":[]}}"#, &[]);
@@ -233,14 +231,12 @@ fn documents_become_fields() {
             r#"["string","$fieldnames"] "o.k_2ex_3astring""#,
         ]
     );
-    // For other fields only their names.
     let fields =
         r#"{"fields":[{"name":"n","type":"number"},{"name":"l.[]","type":"string"},{"name":"t","type":"number"}]}"#;
     let rows = mapped(fields, r#"{"_id":"a","n":1,"t":"no number","l":["x",2]}"#);
     assert_eq!(rows.len() - names(&rows), 4, "{rows:?}");
     assert_eq!(names(&rows), 6, "{rows:?}");
     assert!(rows.contains(&r#"["string","l._5b_5d_3astring"] "x""#.to_owned()));
-    // Without lengths, without the combined text; with an analyzer.
     let rows = mapped(r#"{"index_array_lengths":false,"default_field":false}"#, r#"{"l":["x"]}"#);
     assert_eq!(rows, [r#"["string","l._5b_5d_3astring"] "x""#, r#"["string","$fieldnames"] "l._5b_5d_3astring""#]);
     let rows = mapped(r#"{"default_analyzer":"english"}"#, r#"{"s":"x"}"#);
@@ -259,7 +255,7 @@ fn long_strings_are_cut_between_characters() {
 fn sorts_have_a_type() {
     let keys = |selector: &str, sort: &str| {
         let options = FindOptions::parse(json(&format!(r#"{{"selector":{selector},"sort":{sort}}}"#)).value()).unwrap();
-        sort::keys(&options).map(|keys| sort::shown(&keys, options.sort.order).join(" "))
+        sort::keys(&options).map(|keys| sort::explained(&keys, options.sort.order).join(" "))
     };
     let check = |selector: &str, sort: &str, expected: &str| {
         assert_eq!(keys(selector, sort), Ok(expected.to_owned()), "{selector} {sort}");
@@ -299,12 +295,10 @@ fn clauses_are_bounded_for_every_selector() {
         assert!(out.len() < 8 << 20, "{}", out.len());
         clause.fields(&mut Vec::new());
     };
-    // Each position doubles the conditions below it.
     let positions =
         |levels: usize| format!("{}{{\"$gt\":0}}{}", r#"{"0":{"$elemMatch":"#.repeat(levels), "}}".repeat(levels));
     check(&positions(10));
     check(&positions(60));
-    // Each element has the whole path.
     let nested = format!("{}1{}", "[".repeat(900), "]".repeat(900));
     check(&format!("{{\"a\":{nested}}}"));
     check(&format!("{{\"a\":{{\"$in\":[{}]}}}}", vec![nested.as_str(); 500].join(",")));

@@ -1,8 +1,7 @@
-//! [`clause`]: translates a selector to a query of a text index.
-//!
-//! The translation follows CouchDB, so that the same documents are found: a comparison finds values of the type of its
-//! argument only, whereas a JSON index compares all types. Where CouchDB's query finds less than matches (negations of
-//! conditions that are tested later) or fails (`$keyMapMatch`, lists and objects within lists), this query finds more.
+//! [`clause`] translates a selector to a query of a text index. The translation follows CouchDB, so that it finds the
+//! same documents: a comparison finds values of the type of its argument only, whereas a JSON index compares all types.
+//! Where CouchDB's query finds too few documents (negations of conditions that are tested later) or fails
+//! (`$keyMapMatch`, lists and objects within lists), this query finds more.
 
 use std::ops::Bound;
 
@@ -13,32 +12,30 @@ use super::path::Path;
 use crate::error::Refusal;
 use crate::selector::Node;
 
-/// Maximum number of members of a list in a query. With more, every value is tested.
+/// With more members, every value is tested.
 const MAX_MEMBERS: usize = 1_024;
 
-/// Maximum number of conditions of a clause; the largest permitted `$in` occurs twice. Conditions beyond it are only
-/// tested.
+/// The largest permitted `$in` occurs twice. Further conditions are only tested.
 const MAX_CLAUSES: usize = 4 * MAX_MEMBERS;
 
-/// Maximum length of a path in a query. Longer ones come from values, which may be nested more deeply than queries.
+/// Longer paths come from values, which may be nested more deeply than queries.
 const MAX_PATH: usize = 100;
 
-/// Maximum number of names in all paths of a clause. Each condition contains the whole path to its value.
+/// In all paths of a clause. Each condition contains the whole path to its value.
 const MAX_NAMES: usize = 64 << 10;
 
 pub(crate) fn clause(node: &Node) -> Result<Clause, Refusal> {
     Translation { clauses: 0, names: 0 }.translate(node, &Path::default())
 }
 
-/// Counts the output of a translation. Positions in arrays double the conditions below them, so the size of the
-/// selector does not bound it.
+/// Counts the output, because the size of the selector does not bound it: a position in an array doubles the conditions
+/// below it.
 struct Translation {
     clauses: usize,
     names: usize,
 }
 
 impl Translation {
-    /// Returns true if one more condition with this path may be made.
     fn admits(&mut self, path: &Path) -> bool {
         self.clauses += 1;
         self.names += path.len();
@@ -52,15 +49,14 @@ impl Translation {
         Ok(match node {
             Node::Everything => Clause::Exists(path.clone()),
             Node::And(nodes) => Clause::And(self.each(nodes, path)?),
-            // An empty list is no condition.
             Node::Or(nodes) if nodes.is_empty() => Clause::And(Vec::new()),
             Node::Or(nodes) => Clause::Or(self.each(nodes, path)?),
             // Remains only within arrays, whose other elements may match.
-            Node::Nor(_) => Clause::Exists(path.clone()).loose(),
+            Node::Nor(_) => Clause::Exists(path.clone()).approximate(),
             Node::Not(node) => Clause::Except(path.clone(), Box::new(self.translate(node, path)?)),
-            Node::Field(name, node) => self.below(node, &path.join(&Path::parse(name)?))?,
-            Node::ElemMatch(node) | Node::AllMatch(node) => self.translate(node, &path.elements())?.loose(),
-            Node::KeyMapMatch(_) => Clause::Exists(path.clone()).loose(),
+            Node::Field(name, node) => self.translate_path(node, &path.join(&Path::parse(name)?))?,
+            Node::ElemMatch(node) | Node::AllMatch(node) => self.translate(node, &path.elements())?.approximate(),
+            Node::KeyMapMatch(_) => Clause::Exists(path.clone()).approximate(),
             Node::Text(argument) => match argument.value().as_str() {
                 Some(text) => Clause::Words(text.into_owned()),
                 None => return Err(Refusal::InvalidTextOperator("$text")),
@@ -73,17 +69,17 @@ impl Translation {
         nodes.iter().map(|node| self.translate(node, path)).collect()
     }
 
-    /// Translates a condition on a field. A position in an array may also be the name of a member.
-    fn below(&mut self, node: &Node, path: &Path) -> Result<Clause, Refusal> {
+    /// A position in an array may also be the name of a member.
+    fn translate_path(&mut self, node: &Node, path: &Path) -> Result<Clause, Refusal> {
         Ok(match path.of_elements() {
             None => self.translate(node, path)?,
             Some(elements) => {
                 let (named, counted) = (self.translate(node, path)?, self.translate(node, &elements)?);
-                // If an array is too short the value is absent, and other elements prove nothing.
+                // If the array is too short the value is absent, and other elements prove nothing.
                 if let Clause::Missing(_) = named {
                     return Ok(anything());
                 }
-                Clause::Or(vec![named, counted]).loose()
+                Clause::Or(vec![named, counted]).approximate()
             }
         })
     }
@@ -99,7 +95,9 @@ impl Translation {
             ("$lte", Some(value)) => between(unbounded(), Bound::Included(value)),
             ("$gt", Some(value)) => between(Bound::Excluded(value), unbounded()),
             ("$gte", Some(value)) => between(Bound::Included(value), unbounded()),
-            ("$in" | "$nin", _) if value.elements().nth(MAX_MEMBERS).is_some() => Clause::Exists(path.clone()).loose(),
+            ("$in" | "$nin", _) if value.elements().nth(MAX_MEMBERS).is_some() => {
+                Clause::Exists(path.clone()).approximate()
+            }
             ("$in", _) => Clause::Or(value.elements().map(|member| self.member_of(member, path)).collect()),
             ("$nin", _) => {
                 let members = value.elements().map(|member| self.member_of(member, path)).collect();
@@ -111,13 +109,12 @@ impl Translation {
             ("$regex", _) => Clause::HasString(path.clone()),
             ("$beginsWith", Some(Scalar::String(prefix))) => Clause::Begins(path.clone(), prefix),
             ("$size", _) => Clause::Length(path.elements(), String::from_utf8_lossy(value.raw()).into_owned()),
-            ("$all", _) => self.all(value, path).loose(),
-            // A comparison with a value that has no order in an index, a type.
-            _ => Clause::Exists(path.clone()).loose(),
+            ("$all", _) => self.all(value, path).approximate(),
+            // The value has no order in an index, or the condition tests a type.
+            _ => Clause::Exists(path.clone()).approximate(),
         }
     }
 
-    /// Translates equality with a value, by its parts if it has any.
     fn equal(&mut self, value: Value<'_>, path: &Path) -> Clause {
         if !self.admits(path) {
             return anything();
@@ -132,18 +129,17 @@ impl Translation {
                 std::iter::once(length).chain(value.elements().map(|element| self.equal(element, &elements))).collect()
             }
             Kind::Object => {
-                let below = |name: Value<'_>| path.member(&name.as_str().unwrap_or_default());
-                value.members().map(|(name, value)| self.equal(value, &below(name))).collect()
+                let translate_path = |name: Value<'_>| path.member(&name.as_str().unwrap_or_default());
+                value.members().map(|(name, value)| self.equal(value, &translate_path(name))).collect()
             }
             _ => return Clause::IsNull(path.clone()),
         };
         match parts.len() {
-            0 => Clause::Exists(path.clone()).loose(),
-            _ => Clause::And(parts).loose(),
+            0 => Clause::Exists(path.clone()).approximate(),
+            _ => Clause::And(parts).approximate(),
         }
     }
 
-    /// Translates equality with a value, or an array that contains it.
     fn member_of(&mut self, member: Value<'_>, path: &Path) -> Clause {
         let elements = path.elements();
         match member.kind() {
@@ -165,9 +161,8 @@ impl Translation {
     }
 }
 
-/// Returns a query that finds every document, which is then tested.
 fn anything() -> Clause {
-    Clause::Exists(Path::default()).loose()
+    Clause::Exists(Path::default()).approximate()
 }
 
 fn scalar(value: Value<'_>) -> Option<Scalar> {

@@ -1,4 +1,4 @@
-//! Selectors: the normal form of an accepted selector is accepted as well, and can be applied to documents.
+//! The normal form of an accepted selector is accepted as well, and can be applied to documents.
 
 use settee_mango::{FindOptions, Selector};
 use settee_model::json::Json;

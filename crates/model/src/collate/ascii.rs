@@ -1,5 +1,4 @@
-//! Sort keys and comparison of pure ASCII strings without the library, with identical results: [`append_key`],
-//! [`compare`].
+//! Fast path for pure ASCII strings, with results identical to those of the library: [`append_key`], [`compare`].
 //!
 //! In CLDR's root order every ASCII character either is ignored or has one collation element with the common secondary
 //! weight, and no two of them combine. The algorithm of the library then reduces to this:
@@ -12,8 +11,8 @@
 //!    low end if something lower follows (here: only the end of the string) and down from the high end otherwise; for
 //!    each other character (capital letters) its weight.
 //!
-//! The weights are read from the library at first use, and a few samples of its framing are compared: if the library
-//! behaves differently, this fast path is disabled and every string uses the library.
+//! The weights are read from the library at first use. If the library frames samples differently, this fast path is
+//! disabled and every string uses the library.
 
 use std::cmp::Ordering;
 use std::sync::LazyLock;
@@ -24,8 +23,8 @@ const SEPARATOR: u8 = 1;
 const LEAVE_DOWNWARDS: u8 = 3;
 const LEAVE_UPWARDS: u8 = 0xff;
 
-/// Encoding of counts of common weights on one level: `low + n` or `high - n` for the last 1 to `chunk` of them (`n`
-/// counts from 0), `middle` for each whole chunk before.
+/// Encoding of counts of common weights on one level: `middle` for each whole chunk, then `low + n` or `high - n` for
+/// the last 1 to `chunk` weights (`n` counts from 0).
 struct Counts {
     low: u8,
     middle: u8,
@@ -36,7 +35,6 @@ struct Counts {
 const SECONDARY: Counts = Counts { low: 0x05, middle: 0x25, high: 0x45, chunk: 0x21 };
 const TERTIARY: Counts = Counts { low: 0x05, middle: 0x65, high: 0xc5, chunk: 0x61 };
 
-/// The bytes after a run of common weights.
 enum Next {
     Lower,
     Higher,
@@ -45,21 +43,17 @@ enum Next {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Weighted,
-    /// Has no weight in a sort key.
     Ignored,
-    /// Not ASCII.
     Unknown,
 }
 
 #[derive(Clone, Copy)]
 struct Weights {
-    /// The primary weight, its first byte lowest, and zeros.
+    /// The first byte of the primary weight is the lowest byte; unused bytes are zero.
     primary: u32,
-    /// Number of bytes of the weight after the first.
     tail_len: u8,
     /// Lead byte that the next character may omit: the first byte of the primary weight if it is compressible, else 0.
     remembered: u8,
-    /// The byte of the tertiary weight, or 0 for the common weight.
     tertiary: u8,
     class: Class,
 }
@@ -70,20 +64,18 @@ impl Weights {
 
 struct Table([Weights; 256]);
 
-/// `None` if the library behaves differently.
 static TABLE: LazyLock<Option<Table>> = LazyLock::new(Table::learn);
 
-/// Appends the sort key of `text` and returns `true`, or returns `false` and appends nothing if `text` is not plain ASCII.
+/// Appends the sort key of `text`. Returns false and appends nothing if `text` is not plain ASCII.
 pub(super) fn append_key(text: &[u8], out: &mut Vec<u8>) -> bool {
     TABLE.as_ref().is_some_and(|table| table.append_key::<false>(text, out))
 }
 
-/// As [`append_key`], for the inside of a string literal, which must not contain escapes.
+/// As [`append_key`], for the inside of a string literal. Returns false if it contains escapes.
 pub(super) fn append_key_of_literal(inside: &[u8], out: &mut Vec<u8>) -> bool {
     TABLE.as_ref().is_some_and(|table| table.append_key::<true>(inside, out))
 }
 
-/// Compares two strings as the library does, if both are plain ASCII.
 pub(super) fn compare(a: &[u8], b: &[u8]) -> Option<Ordering> {
     // Both texts must be ASCII as a whole, because a later character may combine with a letter.
     if a.is_ascii() && b.is_ascii() { Some(TABLE.as_ref()?.compare(a, b)) } else { None }
@@ -151,10 +143,8 @@ impl Table {
         true
     }
 
-    /// With one element per character, comparing level by level is equivalent to comparing character by character.
-    /// Secondary weights are all equal, and there are as many as primary ones.
+    /// Compares by character, because each has one element and the secondary weights are equal.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        // The common prefix has equal weights.
         let common = a.iter().zip(b).take_while(|(left, right)| left == right).count();
         let (mut lefts, mut rights) = (self.weighted(&a[common..]), self.weighted(&b[common..]));
         let mut by_tertiary = Ordering::Equal;
@@ -187,7 +177,6 @@ impl Table {
         table.agrees_with_library().then_some(table)
     }
 
-    /// Compares strings that cover all assumptions of this module about the framing of weights.
     fn agrees_with_library(&self) -> bool {
         let ascending: String = ('\0'..='\x7f').collect();
         let descending: String = ascending.chars().rev().collect();
@@ -207,7 +196,7 @@ impl Table {
     }
 }
 
-/// Reads the weights of a character from the sort key of the string that holds only this character.
+/// The sort key of a string of one character consists of its weights.
 fn learn_character(byte: u8) -> Option<Weights> {
     let (mut key, mut key_of_two) = (Vec::new(), Vec::new());
     append_library_key(&String::from(char::from(byte)), &mut key);

@@ -1,8 +1,8 @@
 //! Preserves the order of combining marks: [`keep_order`].
 //!
-//! CouchDB disables normalization in ICU, so ICU takes marks in textual order; the library always reorders them
-//! canonically. A character without weight that combines with nothing, inserted between two marks, prevents the
-//! reordering. Composed and decomposed spellings remain equal, as in CouchDB.
+//! CouchDB disables normalization in ICU, so ICU takes marks in textual order, whereas the library reorders them
+//! canonically. A character without weight that combines with no other, inserted between two marks, prevents this.
+//! Composed and decomposed spellings remain equal, as in CouchDB.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,6 @@ const FIRST_MARK: char = '\u{300}';
 
 const FIRST_COMPOSED: char = '\u{c0}';
 
-/// Returns the text with a joiner wherever normalization would exchange two marks.
 pub(super) fn keep_order(text: &str) -> Cow<'_, str> {
     let mut kept = String::new();
     let mut copied = 0;
@@ -41,7 +40,7 @@ pub(super) fn keep_order(text: &str) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
-/// Returns true if `character` starts with a mark that normalization moves before the end of `before`.
+/// Returns true if normalization moves the first mark of `character` before the end of `before`.
 fn is_before(character: char, before: char) -> bool {
     let first = CLASSES.get_u8(first_of(character));
     first != 0 && before >= FIRST_COMPOSED && first < CLASSES.get_u8(last_of(before))

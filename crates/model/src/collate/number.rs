@@ -1,7 +1,7 @@
 //! Numbers: exact comparison and an encoding in which equal values have equal bytes.
 //!
-//! Numbers have the values that they have in CouchDB: one without fraction and exponent is an integer of any size, any
-//! other the nearest double. An integer and a double are compared exactly, by value, and `1` equals `1.0`.
+//! Values are those of CouchDB: a number without fraction and exponent is an integer of any size, any other the nearest
+//! double. An integer and a double are compared exactly: `1` equals `1.0`.
 //!
 //! The encoding extends the order of IEEE doubles, whose bits, read as an integer, ascend with the value: the 11 bits
 //! of the exponent, then the bits of the fraction, of which integers beyond 2^53 have as many as needed (up to 1,023).
@@ -21,7 +21,6 @@ pub(super) const FIRST_HUGE: &[u8] =
 7732240753602112011387987139335765878976881441662249284743063947412437776789342486548527630221960124609411945308295\
 2085005768838150682342462881473913110540827237163350510684586298239947245938479716304835356329624224137216";
 
-/// Limbs of 64 bits that hold every integer below 2^1024.
 const LIMBS: usize = 16;
 
 const FRACTION_BITS: u32 = 52;
@@ -34,7 +33,7 @@ enum Text<'a> {
 }
 
 impl Text<'_> {
-    /// Returns the number as a double if the conversion is exact; integers of more than 15 digits are not tried.
+    /// Returns `None` unless the conversion is exact; integers of more than 15 digits are not tried.
     fn as_exact_double(&self) -> Option<f64> {
         match *self {
             Text::Double(value) => Some(value),
@@ -60,7 +59,6 @@ fn read(text: &[u8]) -> Text<'_> {
     }
 }
 
-/// Compares the numbers written in two JSON texts.
 pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     match (read(a), read(b)) {
         (Text::Double(a), Text::Double(b)) => a.partial_cmp(&b).expect("JSON has no NaN"),
@@ -72,7 +70,6 @@ pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
         }
         (a_read, b_read) => match (a_read.as_exact_double(), b_read.as_exact_double()) {
             (Some(a), Some(b)) => a.partial_cmp(&b).expect("JSON has no NaN"),
-            // A large integer and a double, or large integers of different signs: too rare for a special case.
             _ => {
                 let mut keys = [Vec::new(), Vec::new()];
                 encode(a, &mut keys[0]);
@@ -83,9 +80,7 @@ pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// Appends tag and content of the number in a JSON text.
 pub(super) fn encode(text: &[u8], out: &mut Vec<u8>) {
-    // Most numbers are small non-negative integers.
     if let Some(value) = short(text) {
         return encode_double(false, f64::from(value), out);
     }
@@ -100,7 +95,6 @@ pub(super) fn encode(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the length of the content for this tag; 0 for values without content.
 pub(super) fn content_len(first: u8, rest: &[u8]) -> usize {
     let flag = match first {
         tag::POSITIVE => 0,
@@ -117,7 +111,6 @@ pub(super) fn content_len(first: u8, rest: &[u8]) -> usize {
     rest.iter().position(|byte| byte & 1 == flag).map_or(rest.len(), |last| last + 1)
 }
 
-/// Returns the integer if the text consists of at most nine digits.
 fn short(text: &[u8]) -> Option<u32> {
     if text.len() > 9 {
         return None;
@@ -125,7 +118,6 @@ fn short(text: &[u8]) -> Option<u32> {
     text.iter().try_fold(0, |value, byte| byte.is_ascii_digit().then(|| value * 10 + u32::from(byte - b'0')))
 }
 
-/// Returns the integer if it has at most 19 digits, which always fit.
 fn small(digits: &[u8]) -> Option<u64> {
     (digits.len() <= 19).then(|| digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0')))
 }
@@ -134,7 +126,7 @@ fn is_huge(digits: &[u8]) -> bool {
     digits.len().cmp(&FIRST_HUGE.len()).then_with(|| digits.cmp(FIRST_HUGE)).is_ge()
 }
 
-/// Returns the binary form of an integer below 2^1024, highest limb first, without leading zeros.
+/// Highest limb first, without leading zeros. The integer must be below 2^1024.
 fn limbs(digits: &[u8]) -> SmallVec<[u64; LIMBS]> {
     let mut limbs = SmallVec::<[u64; LIMBS]>::new();
     for chunk in digits.chunks(19) {
@@ -153,21 +145,18 @@ fn limbs(digits: &[u8]) -> SmallVec<[u64; LIMBS]> {
     limbs
 }
 
-/// Encodes values with at most 53 significant bits.
 fn encode_double(negative: bool, magnitude: f64, out: &mut Vec<u8>) {
     // Negative zero equals zero.
     let mut bits = Bits::start(negative && magnitude != 0.0, out);
     bits.finish(magnitude.to_bits() << 1);
 }
 
-/// Encodes an integer of more than 53 bits, highest limb first.
 fn encode_integer(negative: bool, limbs: &[u64], out: &mut Vec<u8>) {
     let (first, rest) = limbs.split_first().expect("an integer that is not small has limbs");
     let rest = &rest[..rest.iter().rposition(|&limb| limb != 0).map_or(0, |last| last + 1)];
     let unused = first.leading_zeros();
     let lower_limbs = u32::try_from(limbs.len() - 1).expect("an integer has 16 limbs at most");
     let exponent = u64::from(EXPONENT_BIAS + 64 * lower_limbs + 63 - unused) << FRACTION_BITS << 1;
-    // The highest bit is implied by the exponent.
     let fraction = first.checked_shl(unused + 1).unwrap_or(0);
 
     let mut bits = Bits::start(negative, out);
@@ -195,12 +184,10 @@ fn encode_huge(negative: bool, digits: &[u8], out: &mut Vec<u8>) {
     out.extend(count.iter().chain(digits).map(|byte| byte ^ mask));
 }
 
-/// Writer of bits, seven per byte; the lowest bit of each byte is 1 if more non-zero bits follow.
+/// Writes seven bits per byte; the lowest bit of each byte is 1 if more non-zero bits follow.
 struct Bits<'a> {
     out: &'a mut Vec<u8>,
-    /// XOR mask: inverts the bits of negative numbers.
     mask: u8,
-    /// Bits that do not fill a byte yet, and their number.
     partial: u8,
     partial_len: u32,
 }
@@ -208,13 +195,12 @@ struct Bits<'a> {
 impl<'a> Bits<'a> {
     fn start(negative: bool, out: &'a mut Vec<u8>) -> Bits<'a> {
         let (tag, mask) = if negative { (tag::NEGATIVE, 0xff) } else { (tag::POSITIVE, 0) };
-        // Tag and content of a double. Integers beyond 2^53 reserve the rest themselves.
         out.reserve(11);
         out.push(tag);
         Bits { out, mask, partial: 0, partial_len: 0 }
     }
 
-    /// Appends the highest `len` of `bits`. A bit that is 1 must follow later.
+    /// Appends the highest `len` bits. A bit that is 1 must follow later.
     fn append(&mut self, mut bits: u64, mut len: u32) {
         while len > 0 {
             let taken = len.min(7 - self.partial_len);
@@ -232,7 +218,6 @@ impl<'a> Bits<'a> {
 
     /// Appends `bits` up to the last 1, and ends the number.
     fn finish(&mut self, mut bits: u64) {
-        // 64 bits, seven to a byte.
         let mut bytes = [0; 10];
         for (written, byte) in (1..).zip(&mut bytes) {
             let taken = 7 - self.partial_len;

@@ -1,7 +1,6 @@
 //! Strings under raw collation: the order of their UTF-8 bytes.
 //!
-//! An encoded string must not contain the byte 0, which ends it: 0 is written as 1 1 and 1 as 1 2, which preserves the
-//! order. No other byte needs an escape.
+//! The byte 0 ends an encoded string, so 0 is written as 1 1 and 1 as 1 2, which preserves the order.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

@@ -1,14 +1,13 @@
 //! Length of an encoded value without decoding it: [`encoded_len`] and [`group_prefix`].
 //!
-//! The input is not checked: for bytes that [`encode`](super::encode) did not write, the length is meaningless, but
-//! never exceeds the input.
+//! The input must be that of [`encode`](super::encode). For other bytes the length is meaningless, but never exceeds
+//! the input.
 
 use crate::collate::{END, number, tag};
 
-/// Length in bytes of the first encoded value in `encoded`, of either collation.
+/// Returns the length in bytes of the first value in `encoded`, of either collation.
 pub fn encoded_len(encoded: &[u8]) -> usize {
-    // A counter suffices instead of recursion: tags and ends of containers are separate bytes, so their pairing is
-    // irrelevant.
+    // A counter suffices, because tags and ends of containers are separate bytes, so their pairing is irrelevant.
     let mut depth = 0usize;
     let mut at = 0;
     while let Some(&first) = encoded.get(at) {
@@ -34,7 +33,7 @@ pub fn encoded_len(encoded: &[u8]) -> usize {
 /// elements of an encoded array, without the end mark, so that it is a prefix of every array in the group.
 ///
 /// Returns the whole encoding if it is not an array or the array has fewer elements. Groups remain distinct, because an
-/// end mark is never the start of a further element.
+/// end mark is never the start of an element.
 pub fn group_prefix(encoded: &[u8], elements: usize) -> &[u8] {
     if !encoded.first().is_some_and(|&first| is_array(first)) {
         return encoded;

@@ -1,9 +1,8 @@
 //! Strings under Unicode collation: CLDR's root order as `icu_collator` implements it.
 //!
-//! Sort keys are byte for byte those of the library, so the byte 0 never occurs in them. Two things are added. Pure
-//! ASCII has a fast path to the same bytes ([`ascii`]). Han characters are replaced before the library sees them
-//! ([`han`]), because its data orders them by code point and CouchDB by radical and stroke. The order of combining
-//! marks is preserved ([`marks`]), because CouchDB disables normalization in ICU.
+//! Sort keys are those of the library, so the byte 0 never occurs in them. Pure ASCII has a fast path to the same bytes
+//! ([`ascii`]). Han characters are replaced before the library gets them ([`han`]), and the order of combining marks is
+//! preserved ([`marks`]), because ICU in CouchDB treats both differently.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -17,7 +16,7 @@ use crate::json::Value;
 /// Root locale, default options: three levels; only characters that the data marks as ignorable are ignored.
 pub(super) static COLLATOR: CollatorBorrowed<'static> = CollatorBorrowed::new_root(CollatorOptions::default());
 
-/// Returns the inside of a string literal if it has no escapes, which is then the string itself.
+/// Returns the inside of a string literal; `None` if it has escapes.
 pub(super) fn literal(value: Value<'_>) -> Option<&[u8]> {
     match value.raw() {
         [b'"', inner @ .., b'"'] if memchr::memchr(b'\\', inner).is_none() => Some(inner),
@@ -25,7 +24,6 @@ pub(super) fn literal(value: Value<'_>) -> Option<&[u8]> {
     }
 }
 
-/// Compares two strings without building their sort keys.
 pub(super) fn compare(a: Value<'_>, b: Value<'_>) -> Ordering {
     if let (Some(a), Some(b)) = (literal(a), literal(b))
         && let Some(order) = ascii::compare(a, b)
@@ -37,7 +35,6 @@ pub(super) fn compare(a: Value<'_>, b: Value<'_>) -> Ordering {
     ascii::compare(a.as_bytes(), b.as_bytes()).unwrap_or_else(|| COLLATOR.compare(&for_library(&a), &for_library(&b)))
 }
 
-/// Appends the sort key of a string, without an end mark.
 pub(super) fn append_key(value: Value<'_>, out: &mut Vec<u8>) {
     if let [b'"', inside @ .., b'"'] = value.raw()
         && ascii::append_key_of_literal(inside, out)
@@ -54,7 +51,7 @@ pub(super) fn append_library_key(text: &str, out: &mut Vec<u8>) {
     let Ok(()) = COLLATOR.write_sort_key_to(text, out);
 }
 
-/// Returns the text for which the library has the result of ICU in CouchDB.
+/// Returns a text whose order in the library is that of `text` in CouchDB's ICU.
 fn for_library(text: &str) -> Cow<'_, str> {
     match han::exchange(text) {
         Cow::Borrowed(text) => marks::keep_order(text),

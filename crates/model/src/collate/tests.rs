@@ -1,5 +1,4 @@
-//! Collation as a whole: orders recorded from CouchDB, random values, skipping. Numbers and strings have their own
-//! files.
+//! Collation as a whole: orders recorded from CouchDB, random values, skipping.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod numbers;
@@ -17,8 +16,7 @@ fn encoded(json: &str, collation: Collation) -> Vec<u8> {
     out
 }
 
-/// Returns the result of `compare` after checking that the encodings have the same order and that neither is a prefix
-/// of the other.
+/// Returns the result of `compare`, which that of the encodings must equal. Neither may be a prefix of the other.
 fn check_pair(a: &str, b: &str, collation: Collation) -> Ordering {
     let order = compare(Value::trusted(a.as_bytes()), Value::trusted(b.as_bytes()), collation);
     let (key_a, key_b) = (encoded(a, collation), encoded(b, collation));
@@ -170,7 +168,6 @@ fn raw_order_is_the_recorded_one() {
         ],
         Collation::Raw,
     );
-    // Bytes that encodings escape.
     check_ascending(
         &[
             r#""""#,

@@ -56,8 +56,12 @@ fn special_members() {
     let document = parse(r#"{"_revisions":{"start":1,"ids":["b","a"]}}"#).unwrap();
     assert_eq!(document.revisions.unwrap().path(), [Rev::parse("1-b").unwrap(), Rev::parse("0-a").unwrap()]);
 
-    let document = parse(r#"{"_rev":"1-x","_revisions":{"ids":[],"start":0}}"#).unwrap();
-    assert_eq!((document.rev, document.revisions), (None, None));
+    for empty in
+        [r#"{"_rev":"1-x","_revisions":{"ids":[],"start":0}}"#, r#"{"_revisions":{"ids":[],"start":3},"_rev":"1-abc"}"#]
+    {
+        let document = parse(empty).unwrap();
+        assert_eq!((document.rev, document.revisions), (None, None), "{empty}");
+    }
 
     let document = parse(r#"{"_id":"_local/x","_rev":"0-3"}"#).unwrap();
     assert_eq!(document.rev.unwrap().to_string(), "0-3");
@@ -173,7 +177,6 @@ fn random_documents_come_back() {
         if body.value().members().any(|(name, _)| name.as_str().unwrap().starts_with('_')) {
             continue;
         }
-        // Special members anywhere between the others.
         let special = [r#""_id":"x""#, r#""_rev":"12-23202479633c2b380f79507a776743d5""#, r#""_deleted":true"#];
         let mut members: Vec<Vec<u8>> =
             body.value().members().map(|(name, value)| [name.raw(), b":", value.raw()].concat()).collect();

@@ -1,10 +1,8 @@
-//! [`compact`]: validation of all JSON that enters the system.
+//! [`compact`]: validation of all JSON that enters the system, in one pass with an explicit stack of open containers.
 //!
-//! One pass over the text with an explicit stack of open containers. Output is copied in runs, so compact input is
-//! copied with a single `memcpy`. UTF-8 is validated for the whole text beforehand, which is faster than per string.
-//!
-//! Member names are compared by cheap hashes. An object with a repeated name is repaired when it is closed, by moving
-//! the remaining members in the output; all other objects pay only for the hashes.
+//! Output is copied in runs, so compact input is copied with a single `memcpy`. UTF-8 is validated for the whole text
+//! beforehand, which is faster than per string. Member names are compared by cheap hashes. An object with a repeated
+//! name is repaired when it is closed, by moving the remaining members in the output.
 
 use std::borrow::Cow;
 
@@ -14,19 +12,14 @@ use crate::json::value::{hex4, unescape};
 use crate::json::{JsonError, MAX_DEPTH, scan};
 use crate::limits::MAX_NUMBER_LEN;
 
-/// Objects up to this size compare all pairs of names; larger objects sort them.
 const FEW_MEMBERS: usize = 16;
 
-/// Validates `text` as one JSON value and appends it to `out` without insignificant whitespace, otherwise byte for byte
-/// unchanged, except for repeated member names: see [the module](super) for the accepted text and the member that is
-/// kept.
-///
-/// After an error `out` is unchanged.
+/// Validates `text` as one JSON value and appends it to `out` without insignificant whitespace and without repeated
+/// members, otherwise unchanged: see [the module](super). After an error `out` is unchanged.
 pub fn compact(text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError> {
     compact_to_depth(text, out, MAX_DEPTH)
 }
 
-/// As [`compact`], with another limit of nesting.
 pub(super) fn compact_to_depth(text: &[u8], out: &mut Vec<u8>, max_depth: usize) -> Result<(), JsonError> {
     let length_before = out.len();
     let (open, names) = (SmallVec::new(), SmallVec::new());
@@ -43,29 +36,24 @@ pub(super) fn compact_to_depth(text: &[u8], out: &mut Vec<u8>, max_depth: usize)
 struct Compactor<'t, 'o> {
     text: &'t [u8],
     at: usize,
-    /// Input before this index is in `out`, or was whitespace.
     copied: usize,
     out: &'o mut Vec<u8>,
     max_depth: usize,
     open: SmallVec<[Container; 24]>,
-    /// Names of the members of all open objects, innermost last.
     names: SmallVec<[Name; 24]>,
 }
 
 #[derive(Clone, Copy)]
 enum Container {
     Array,
-    /// Index of the first name of the object.
     Object(usize),
 }
 
 #[derive(Clone, Copy)]
 struct Name {
     hash: u64,
-    /// The literal in the input, without quotation marks.
     start: usize,
     end: usize,
-    /// Position of the member in the output.
     out: usize,
     escaped: bool,
 }
@@ -77,7 +65,6 @@ impl Compactor<'_, '_> {
             if self.open_or_scalar()? {
                 continue;
             }
-            // A value has ended: close the containers that end here.
             loop {
                 let byte = self.peek();
                 match self.open.last() {
@@ -111,7 +98,7 @@ impl Compactor<'_, '_> {
         }
     }
 
-    /// Reads a scalar or an empty container, or opens a container. Returns true if a value must follow.
+    /// Returns true if a container was opened, so that a value must follow.
     #[inline]
     fn open_or_scalar(&mut self) -> Result<bool, JsonError> {
         match self.peek() {
@@ -200,7 +187,6 @@ impl Compactor<'_, '_> {
         Ok(())
     }
 
-    /// Reads a string literal. Returns true if it contains escapes.
     #[inline]
     fn string(&mut self) -> Result<bool, JsonError> {
         self.at = scan::string_special(self.text, self.at + 1);
@@ -275,7 +261,7 @@ impl Compactor<'_, '_> {
             exponent = self.digits()?;
         }
         let number = &self.text[start..self.at];
-        // A number with so few digits before the point and in the exponent cannot reach the largest double, 1.8e308.
+        // A number with so few digits before the point and in the exponent is below the largest double, 1.8e308.
         let surely_finite = whole <= 200 && exponent <= 2;
         let finite = surely_finite || {
             let number = std::str::from_utf8(number).expect("digits and signs are ASCII");
@@ -284,7 +270,6 @@ impl Compactor<'_, '_> {
         if finite && number.len() <= MAX_NUMBER_LEN { Ok(()) } else { Err(JsonError::NumberRange { offset: start }) }
     }
 
-    /// Reads one or more digits. Returns their number.
     #[inline]
     fn digits(&mut self) -> Result<usize, JsonError> {
         let start = self.at;
@@ -327,7 +312,7 @@ impl Compactor<'_, '_> {
         self.flush(self.at);
         let members = &self.names[names..];
         let literal = |name: &Name| unescaped(&self.text[name.start..name.end], name.escaped);
-        // Sorting by hash first and name second takes n log n steps even if an attacker makes all hashes equal.
+        // Sorting takes n log n steps even if an attacker makes all hashes equal.
         let mut order: Vec<usize> = (0..members.len()).collect();
         order.sort_by(|&a, &b| {
             let (a, b) = (&members[a], &members[b]);
@@ -382,8 +367,7 @@ fn maybe_repeated(names: &[Name]) -> bool {
     names.iter().enumerate().any(|(index, name)| names[..index].iter().any(|other| other.hash == name.hash))
 }
 
-/// Hashes the length, the first 32 and the last eight bytes. Longer names that differ only between these cost the full
-/// comparison in `drop_repeated`.
+/// Hashes the length, the first 32 and the last eight bytes; `drop_repeated` compares equal hashes fully.
 #[inline]
 fn hash_name(name: &[u8]) -> u64 {
     const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;

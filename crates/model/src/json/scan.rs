@@ -1,20 +1,18 @@
 //! Search for the next significant byte of JSON text, in steps of eight bytes.
 //!
-//! Most strings are short (member names, words), where calling a vectorised search costs more than it saves. Therefore
-//! the first bytes are searched in a register, and only long strings use `memchr`.
+//! Most strings are short (member names, words), and calling a vectorised search for them costs more than it saves.
+//! Therefore the first bytes are searched in a register, and only long strings use `memchr`.
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// Strings longer than this are searched with `memchr`.
 const SHORT: usize = 48;
 
 const fn repeat(byte: u8) -> u64 {
     ONES * byte as u64
 }
 
-/// Returns the high bit of each byte of `word` that equals `byte`. Only the lowest such bit is exact: a borrow may mark
-/// bytes above it, which is sufficient to find the first.
+/// Returns the high bit of each byte that equals `byte`. A borrow may mark bytes above the lowest one.
 #[inline(always)]
 const fn equal(word: u64, byte: u8) -> u64 {
     let difference = word ^ repeat(byte);
@@ -38,8 +36,7 @@ fn first(mask: u64) -> usize {
     (mask.trailing_zeros() / 8) as usize
 }
 
-/// Returns the index of the first quotation mark, backslash or control character from `at` on, or the length of the
-/// text.
+/// Returns the index of the first quotation mark, backslash or control character, or the length of the text.
 #[inline]
 pub(crate) fn string_special(text: &[u8], mut at: usize) -> usize {
     while let Some(word) = word(text, at) {
@@ -58,7 +55,6 @@ pub(crate) fn string_special(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Returns the index of the first quotation mark or backslash from `at` on, or the length of the text.
 #[inline]
 fn quote_or_escape(text: &[u8], mut at: usize) -> usize {
     let short_end = at + SHORT;
@@ -104,7 +100,7 @@ pub(crate) fn skip_noting_escapes(text: &[u8], at: usize) -> (usize, bool) {
     }
 }
 
-/// Returns the index after the last byte of the value. `at` must be the first byte of a valid compact value.
+/// Returns the index after the value. `at` must be the first byte of a valid compact value.
 #[inline]
 pub(crate) fn skip_value(text: &[u8], at: usize) -> usize {
     match text.get(at) {

@@ -2,11 +2,9 @@
 
 use super::Value;
 
-/// Returns the number of bytes that CouchDB counts for a value when it compares a document with `max_document_size`
-/// (`couch_ejson_size:encoded_size`): the length of its compact text, except that strings count by the bytes of their
-/// characters instead of their escapes, and numbers that are not integers by their magnitude.
-///
-/// The result is at most the length of the text.
+/// Returns the number of bytes that CouchDB compares with `max_document_size` (`couch_ejson_size:encoded_size`): the
+/// length of the compact text, except that strings count unescaped, and numbers that are not integers by their
+/// magnitude. The result is at most the length of the text.
 pub fn measured_size(value: Value<'_>) -> usize {
     let text = value.raw();
     let (mut at, mut size) = (0, 0);
@@ -22,7 +20,7 @@ pub fn measured_size(value: Value<'_>) -> usize {
     size
 }
 
-/// Returns the length of the string literal at the start of `text`, and its counted size.
+/// The results are the length of the literal and its counted size.
 fn string(text: &[u8]) -> (usize, usize) {
     let (mut at, mut size) = (1, 2);
     loop {
@@ -39,14 +37,11 @@ fn string(text: &[u8]) -> (usize, usize) {
                 at += 2;
                 size += 1;
             }
-            // The closing quotation mark.
             _ => return ((at + 1).min(text.len()), size),
         }
     }
 }
 
-/// Returns the length of the escape `\uXXXX`, or pair of escapes, at the start of `text`, and the UTF-8 length of the
-/// character.
 fn escaped_character(text: &[u8]) -> (usize, usize) {
     let unit = text.get(2..6).and_then(|digits| u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
     match unit.unwrap_or_default() {
@@ -58,7 +53,6 @@ fn escaped_character(text: &[u8]) -> (usize, usize) {
     }
 }
 
-/// Returns the length of the number at the start of `text`, and its counted size.
 fn number(text: &[u8]) -> (usize, usize) {
     let is_part = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
     let length = text.iter().take_while(is_part).count();
@@ -70,7 +64,6 @@ fn number(text: &[u8]) -> (usize, usize) {
     (length, float_size(value.abs()) + usize::from(value < 0.0))
 }
 
-/// Returns the size of a number that is not an integer, without its sign.
 fn float_size(magnitude: f64) -> usize {
     // Upper bounds of magnitudes below one, and lower bounds of others, with their sizes.
     let small = [(1e-300, 3), (1e-100, 6), (1e-10, 5), (0.01, 4)];
@@ -83,7 +76,7 @@ fn float_size(magnitude: f64) -> usize {
     found.map_or(3, |(_, size)| *size)
 }
 
-/// Returns true if [`measured_size`] exceeds `limit`. Reads the text only if it is longer than that.
+/// Returns true if [`measured_size`] exceeds `limit`. Reads only text that is longer than the limit.
 pub fn exceeds(value: Value<'_>, limit: u64) -> bool {
     value.raw().len() as u64 > limit && measured_size(value) as u64 > limit
 }

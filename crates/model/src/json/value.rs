@@ -1,7 +1,7 @@
 //! [`Value`]: a lazy view of validated text.
 //!
 //! Finding a member costs one scan over the members before it. Memory is allocated only to read a string with escapes.
-//! The text must have passed [`compact`](fn@super::compact); otherwise results are meaningless.
+//! The text must have passed [`compact`](fn@super::compact); of other text, members and elements are arbitrary slices.
 
 use std::borrow::Cow;
 
@@ -37,12 +37,12 @@ impl<'a> Value<'a> {
         Value(text)
     }
 
-    /// The text.
+    /// Returns the text.
     pub const fn raw(self) -> &'a [u8] {
         self.0
     }
 
-    /// Returns the type of the value, determined by its first byte.
+    /// Returns the type of the value.
     pub fn kind(self) -> Kind {
         match self.0.first() {
             Some(b'{') => Kind::Object,
@@ -78,7 +78,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns the string without quotation marks and escapes, if it is one. Borrowed unless it has escapes.
+    /// Returns the string without quotation marks and escapes. Borrowed unless it has escapes.
     pub fn as_str(self) -> Option<Cow<'a, str>> {
         Some(match self.string_bytes()? {
             Cow::Borrowed(bytes) => {
@@ -95,7 +95,7 @@ impl<'a> Value<'a> {
         self.as_str().unwrap_or_else(|| String::from_utf8_lossy(self.0)).into_owned()
     }
 
-    /// As [`Value::as_str`], but returns the bytes, which are not validated as UTF-8 again.
+    /// As [`Value::as_str`], without validating UTF-8 again.
     pub fn string_bytes(self) -> Option<Cow<'a, [u8]>> {
         let inner = self.string_inner()?;
         if memchr::memchr(b'\\', inner).is_none() {
@@ -106,7 +106,7 @@ impl<'a> Value<'a> {
         Some(Cow::Owned(out))
     }
 
-    /// Appends the unescaped bytes of a string. Returns false and appends nothing if this is not a string.
+    /// Appends the unescaped bytes of a string. Returns false and appends nothing for other types.
     pub fn unescape_into(self, out: &mut Vec<u8>) -> bool {
         match self.string_inner() {
             Some(inner) => {
@@ -133,7 +133,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns true for a number without fraction and exponent, of any size.
+    /// Returns true for a number of any size without fraction and exponent.
     pub fn is_integer(self) -> bool {
         self.kind() == Kind::Number && !self.0.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E'))
     }
@@ -187,7 +187,6 @@ impl<'a> Iterator for Elements<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Value<'a>> {
-        // The last byte of the text is the closing bracket.
         if self.at + 1 >= self.text.len() {
             return None;
         }
@@ -223,8 +222,8 @@ impl<'a> Iterator for Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// As [`Iterator::next`]. If the value is an array, its elements are also appended to `elements`, because finding
-    /// the end of a long array and then its elements would scan its text twice.
+    /// As [`Iterator::next`]. Also appends the elements of an array to `elements`, because finding the end of a long
+    /// array and then its elements would scan its text twice.
     pub fn next_with_elements(&mut self, elements: &mut Vec<Value<'a>>) -> Option<(Value<'a>, Value<'a>)> {
         let (text, start) = (self.text, self.at);
         if start + 1 >= text.len() {
@@ -239,7 +238,6 @@ impl<'a> Members<'a> {
         while text.get(at).is_some_and(|&byte| byte != b']') {
             let end = scan::skip_value(text, at);
             elements.push(Value(&text[at..end]));
-            // An element is followed by a comma or the end of the array.
             at = if text.get(end) == Some(&b',') { end + 1 } else { end };
         }
         let value_end = (at + 1).min(text.len());
@@ -270,7 +268,7 @@ pub fn unescape(mut inner: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(inner);
 }
 
-/// Decodes the escape; `rest` starts after `\u`. A high surrogate is always followed by an escaped low one.
+/// `rest` starts after `\u`. In valid text an escaped low surrogate follows each high one.
 fn unescape_unicode<'r>(mut rest: &'r [u8], out: &mut Vec<u8>) -> &'r [u8] {
     let mut code = hex4(rest).unwrap_or(0xfffd);
     rest = rest.get(4..).unwrap_or_default();
@@ -284,7 +282,6 @@ fn unescape_unicode<'r>(mut rest: &'r [u8], out: &mut Vec<u8>) -> &'r [u8] {
     rest
 }
 
-/// Returns the value of the first four characters, if they are hexadecimal digits.
 pub(super) fn hex4(text: &[u8]) -> Option<u32> {
     text.get(..4)?.iter().try_fold(0, |code, &digit| Some(code << 4 | char::from(digit).to_digit(16)?))
 }

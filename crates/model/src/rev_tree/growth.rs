@@ -1,11 +1,9 @@
 //! [`Growth`]: a revision tree that is optimized for merging many paths.
 //!
-//! A [`RevTree`] is sorted after each merge, which costs time linear in its nodes: negligible for most documents, but a
-//! document with ten thousand conflicts would need a hundred million steps. After a few merges a growth therefore finds
-//! revisions in an index, appends new ones unsorted, and stems only the ancestors of the new revision. It is sorted
-//! once, at the end. The result equals merging and stemming one path after the other.
-//!
-//! While unsorted it cannot return properties of all leaves: see [`Growth::settle`].
+//! Sorting a [`RevTree`] after each merge is linear in its nodes, so a document with 10,000 conflicts would need 100
+//! million steps. After a few merges a growth therefore finds revisions in an index, appends new ones unsorted, and
+//! stems only the ancestors of the new revision. It is sorted once, by [`Growth::settle`]. The result equals merging
+//! and stemming one path after the other.
 
 use std::collections::HashMap;
 
@@ -13,7 +11,7 @@ use crate::rev::Rev;
 use crate::rev_tree::merge::without_gap;
 use crate::rev_tree::{Node, RevTree, to_index};
 
-/// Number of merges, and size of a tree, from which the index is used.
+/// Number of merges and size of a tree from which the index is used.
 const MERGES_BEFORE: usize = 4;
 const NODES_BEFORE: usize = 64;
 
@@ -31,7 +29,7 @@ pub trait Revisions<T> {
     /// Returns true if a leaf has a value that matches.
     fn has_leaf(&self, wanted: impl Fn(&T) -> bool) -> bool;
 
-    /// See [`RevTree::winner`].
+    /// Returns the leaf that readers see ([`RevTree::winner`]).
     fn winner(&self, deleted: impl Fn(&T) -> bool) -> Option<u32>;
 }
 
@@ -60,7 +58,7 @@ impl<T> Revisions<T> for RevTree<T> {
 /// A tree to which paths are added.
 #[derive(Debug)]
 pub struct Growth<T> {
-    /// The tree. While there is an index its nodes are unsorted, some of them are removed, and its leaves are invalid.
+    /// While an index exists, the nodes are unsorted, some of them are removed, and the leaves are invalid.
     tree: RevTree<T>,
     /// Number of consecutive stemmings with the same limit, and that limit: from then on only ancestors of new
     /// revisions can exceed it.
@@ -92,7 +90,6 @@ pub struct Grown<T> {
 #[derive(Debug)]
 struct Index {
     by_rev: HashMap<Rev, u32>,
-    /// The relations of each node, in the order of the nodes.
     places: Vec<Place>,
 }
 
@@ -138,7 +135,7 @@ impl<T> Growth<T> {
         self.index.is_none().then_some(&self.tree)
     }
 
-    /// Returns the number of nodes that all merges visited.
+    /// Number of nodes that all merges visited.
     pub fn steps(&self) -> u64 {
         self.steps
     }
@@ -154,10 +151,7 @@ impl<T> Growth<T> {
         }
     }
 
-    /// Equivalent to [`RevTree::merge`] and then [`RevTree::stem`].
-    ///
-    /// # Panics
-    /// If the path is empty.
+    /// Equivalent to [`RevTree::merge`] and then [`RevTree::stem`]. Panics if the path is empty.
     pub fn merge(&mut self, path: &[Rev], value: T, limit: usize) -> Grown<T>
     where
         T: Clone + PartialEq,
@@ -262,8 +256,7 @@ impl Index {
             .filter(|child| !self.places[*child as usize].is_gone)
     }
 
-    /// Equivalent to [`RevTree::merge`] and then [`RevTree::stem`], for a tree that was stemmed before. Also returns
-    /// the number of visited nodes.
+    /// The tree must have been stemmed before. Also returns the number of visited nodes.
     fn merge<T>(&mut self, nodes: &mut Vec<Node<T>>, path: &[Rev], value: T, limit: usize) -> (Grown<T>, u64) {
         let known_count = nodes.len();
         let path = without_gap(path);
@@ -273,7 +266,6 @@ impl Index {
         for rev in path {
             let known_parent = child.and_then(|child| nodes[child as usize].parent);
             let found = match known_parent {
-                // A revision has one ancestry.
                 Some(parent) if nodes[parent as usize].rev != *rev => break,
                 Some(parent) => Some(parent),
                 None => self.by_rev.get(rev).copied(),
@@ -313,8 +305,7 @@ impl Index {
     }
 
     /// Removes ancestors of `newest` that are not among the newest `limit` revisions of any leaf. No other node can
-    /// exceed the limit, because the tree was stemmed before `newest` and its path were added. Returns the number of
-    /// visited nodes.
+    /// exceed the limit, because the tree was stemmed before. Returns the number of visited nodes.
     fn stem<T>(
         &mut self,
         nodes: &mut [Node<T>],
@@ -325,7 +316,6 @@ impl Index {
         known_count: usize,
     ) -> u64 {
         let mut steps = 0;
-        // Distance to the nearest leaf, as far as computed.
         let mut away = usize::MAX;
         let (mut next, mut removed) = (Some(newest), Vec::new());
         while let Some(node) = next {
@@ -351,7 +341,6 @@ impl Index {
         steps
     }
 
-    /// Returns the number of steps from `node` to the nearest leaf, if it is less than `limit`.
     fn nearest_leaf(&self, node: u32, limit: usize, steps: &mut u64) -> Option<usize> {
         let mut level = vec![node];
         for away in 0..limit {
@@ -367,7 +356,7 @@ impl Index {
         None
     }
 
-    /// Removes a node, but keeps its parent's number of children.
+    /// The number of children of the parent does not change.
     fn remove<T>(&mut self, nodes: &mut [Node<T>], node: u32) {
         let children: Vec<u32> = self.children(node).collect();
         for child in children {

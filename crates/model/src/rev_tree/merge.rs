@@ -4,15 +4,11 @@ use crate::rev::Rev;
 use crate::rev_tree::{Merge, Node, RevTree, search, to_index};
 
 impl<T> RevTree<T> {
-    /// Adds a revision, `path[0]`, and its ancestors, newest first. `value` belongs to `path[0]`; if that revision
-    /// already has a value, it is kept.
+    /// Adds a revision, `path[0]`, and its ancestors, newest first. `value` belongs to `path[0]`; an existing value is
+    /// kept. Panics if the path is empty.
     ///
     /// A revision without known parent is connected with its ancestors. Each revision of the path must have the
     /// preceding generation; the path is ignored after a gap.
-    ///
-    /// # Panics
-    ///
-    /// If the path is empty.
     pub fn merge(&mut self, path: &[Rev], value: T) -> Merge {
         let newest = path.first().expect("a path has at least the revision itself");
         if self.appends(newest, path) {
@@ -52,16 +48,14 @@ impl<T> RevTree<T> {
         *self.leaves.last_mut().expect("a tree with nodes has a leaf") = node;
     }
 
-    /// Adds the unknown revisions of `path` and makes each the child of the next one.
     fn link(&mut self, path: &[Rev]) -> Merge {
-        // New nodes are appended after these until the tree is sorted.
         let known_count = self.nodes.len();
         let mut changed = false;
         let mut first_known = None;
         let mut child: Option<u32> = None;
         for (age, rev) in path.iter().enumerate() {
             let known_parent = child.and_then(|child| self.nodes[child as usize].parent);
-            // Existing parents are followed, which costs less than searching.
+            // Following existing parents costs less than searching.
             let found = match known_parent {
                 Some(parent) if self.nodes[parent as usize].rev != *rev => break,
                 Some(parent) => Some(parent),
@@ -93,7 +87,6 @@ impl<T> RevTree<T> {
     }
 }
 
-/// Returns the start of a path in which generations are consecutive.
 pub(super) fn without_gap(path: &[Rev]) -> &[Rev] {
     let follows = |pair: &[Rev]| pair[1].generation.checked_add(1) == Some(pair[0].generation);
     let length = path.windows(2).position(|pair| !follows(pair)).map_or(path.len(), |gap| gap + 1);

@@ -1,4 +1,4 @@
-//! Revision trees compared with a naive model: the set of all paths.
+//! Revision trees compared with a naive model, the set of all paths.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -11,7 +11,7 @@ fn rev(text: &str) -> Rev {
     Rev::parse(text).unwrap()
 }
 
-/// Paths are written newest first, `3-c 2-b 1-a`; the value of a deletion is `false`.
+/// The format is `3-c 2-b 1-a`, newest first; a deletion has the value `false`.
 fn path(text: &str) -> Vec<Rev> {
     text.split(' ').map(rev).collect()
 }
@@ -24,7 +24,7 @@ fn tree(paths: &[&str]) -> RevTree<bool> {
     tree
 }
 
-/// Shows each node as the id of its parent, `>`, and its own.
+/// The format of each node is `parent>id`.
 fn show<T>(tree: &RevTree<T>) -> String {
     let show = |node: &Node<T>| match node.parent {
         Some(parent) => format!("{}>{}", tree.node(parent).rev, node.rev),
@@ -57,9 +57,7 @@ fn merge() {
         (&["3-c 2-b"], "3-c 2-b 1-a", Known, "1-a 1-a>2-b 2-b>3-c"),
         (&["3-c 2-b"], "4-d 3-c 2-b 1-a", Extended, "1-a 1-a>2-b 2-b>3-c 3-c>4-d"),
         (&["4-d", "2-b 1-a"], "4-d 3-c 2-b", Known, "1-a 1-a>2-b 2-b>3-c 3-c>4-d"),
-        // Generations must be consecutive.
         (&["1-a"], "3-c 1-a", Branched, "1-a 3-c"),
-        // The first ancestry is kept.
         (&["3-c 2-b 1-a"], "3-c 2-x 1-y", Known, "1-a 1-a>2-b 2-b>3-c"),
         (&["2-b 1-a"], "3-c 2-b 1-x", Extended, "1-a 1-a>2-b 2-b>3-c"),
     ] {
@@ -95,7 +93,6 @@ fn winner() {
         (&["1-a", "!9-x"], "1-a 9-x"),
         (&["!1-a", "!9-x", "!9-y"], "9-y 9-x 1-a"),
         (&["10-a", "9-z"], "10-a 9-z"),
-        // Compared as bytes: the 16 of an MD5 with text.
         (&["1-ffffffffffffffffffffffffffffffff", "1-f"], "1-ffffffffffffffffffffffffffffffff 1-f"),
         (&["1-00000000000000000000000000000000", "1-0"], "1-0 1-00000000000000000000000000000000"),
     ] {
@@ -181,7 +178,7 @@ fn long_history() {
     assert!(tree.history(winner).map(|node| tree.node(node).rev.generation).eq((4_001..=5_000).rev()));
 }
 
-/// Revisions and their known parents: the union of all paths, as sets.
+/// Revisions and their known parents: the union of all paths.
 #[derive(Default, Clone)]
 struct Model {
     parents: BTreeMap<Rev, Option<Rev>>,
@@ -218,7 +215,6 @@ impl Model {
         std::iter::successors(Some(rev.clone()), parent).collect()
     }
 
-    /// Keeps these revisions; returns the values of the others.
     fn retain(&mut self, keep: &BTreeSet<Rev>) -> BTreeSet<usize> {
         self.parents.retain(|rev, _| keep.contains(rev));
         let parents = self.parents.clone();
@@ -261,11 +257,11 @@ impl Model {
     }
 }
 
-/// A random path of few distinct revisions: often known, often with unknown ancestors, sometimes with a gap.
+/// Few distinct revisions make paths overlap; some have unknown ancestors or a gap.
 fn random_path(random: &mut Random, generations: usize, width: usize) -> Vec<Rev> {
     let newest = random.below(generations) + 1;
     let length = random.below(newest) + 1;
-    // The parent is a function of the child, so that every revision has one ancestry, except occasionally.
+    // The parent is a function of the child, so that almost every revision has one ancestry.
     let mut number = random.below(width);
     let mut path = Vec::new();
     for generation in (newest + 1 - length..=newest).rev() {
@@ -338,7 +334,6 @@ fn ten_thousand_conflicts_cost_a_few_steps_each() {
     let check = |name: &str, limit: usize, path: &dyn Fn(u64) -> Vec<Rev>| {
         let mut growth = Growth::new(RevTree::new());
         for number in 0..CONFLICTS {
-            // Neither ascending nor descending.
             growth.merge(&path(number * 7919 % CONFLICTS), (), limit);
         }
         assert!(growth.settle().leaf_count() >= 1, "{name}");

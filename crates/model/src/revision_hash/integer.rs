@@ -9,7 +9,7 @@ const LARGE_BIG: u8 = 111;
 /// Integers of at most this many digits fit into 64 bits.
 const DIGITS_OF_U64: usize = 19;
 
-/// Writes an integer given in decimal digits with an optional minus sign. Returns true if it is from 0 to 255.
+/// `text` is decimal digits with an optional minus sign. Returns true for an integer from 0 to 255.
 pub(crate) fn write(term: &mut Vec<u8>, text: &[u8]) -> bool {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),

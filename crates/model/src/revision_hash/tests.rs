@@ -56,7 +56,6 @@ const RECORDED: &[(&str, &str)] = &[
         r#"{"name":"Zoë 😀","n":[1,2,3],"m":[1,300],"o":{"pi":3.25,"neg":-7,"big":12345678901234567890,"none":null,"yes":true,"empty":{}},"l":[]}"#,
         "6d800094a958435704de6f6a74fb7aa3",
     ),
-    // Members of the server are not hashed.
     (r#"{"n":1}"#, "731bef401491606a3b246ed178e697c1"),
 ];
 
@@ -99,7 +98,7 @@ fn recorded_attachments() {
     let hash = revision_hash(false, None, Value::trusted(br#"{"n":1}"#), &two);
     assert_eq!(Rev::new(1, hash).to_string(), "1-1a12bcc0099a19cf257f7ddc4383e031");
 
-    // "hello hello hello hello", as CouchDB compresses it.
+    // The text "hello hello hello hello", as CouchDB compresses it.
     let compressed = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xcb\x48\xcd\xc9\xc9\x57\xc8\x40\x27\x01\xe3\x51\x3d\x8d\x17\x00\x00\x00";
     let text = [digest("x", "text/plain", md5(compressed))];
     let hash = revision_hash(false, None, Value::trusted(b"{}"), &text);
@@ -124,14 +123,13 @@ fn terms() {
         ("-2147483649", b"n\x04\x01\x01\0\0\x80"),
         ("18446744073709551615", b"n\x08\0\xff\xff\xff\xff\xff\xff\xff\xff"),
         ("-18446744073709551616", b"n\x09\x01\0\0\0\0\0\0\0\0\x01"),
-        // Beyond 255 bytes the count takes four bytes; the last byte of the number is the first of the magnitude.
+        // Beyond 255 bytes the count takes four bytes; the last byte is the first of the magnitude.
         (&big, b"o\0\0\x01\x23\0\xff"),
     ] {
         let found = term(body);
         assert!(found.starts_with(expected), "{body}: {}", found.escape_ascii());
         assert!(found.len() == expected.len() || body == big, "{body}: {}", found.escape_ascii());
     }
-    // The count of a string has two bytes.
     for (elements, tag) in [(65_535, b'k'), (65_536, b'l')] {
         assert_eq!(term(&format!("[{}]", vec!["1"; elements].join(",")))[0], tag);
     }
@@ -146,7 +144,6 @@ fn spelling_makes_no_difference() {
     assert_ne!(term("1"), term("1.0"));
 }
 
-/// The simplest implementation: recursion over values, counting elements first.
 fn naive(value: Value<'_>, term: &mut Vec<u8>) {
     use crate::json::Kind;
     match value.kind() {

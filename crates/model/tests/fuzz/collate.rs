@@ -1,4 +1,4 @@
-//! Collation: the order of the encodings of any two values equals the order of the comparator.
+//! Collation: encodings have the order of the comparator.
 
 use settee_model::collate::{Collation, compare, encode, encoded_len};
 use settee_model::json::Json;

@@ -1,5 +1,5 @@
-//! The JSON scanner: accepted text is a fixed point, can be traversed and hashed without panics, and is unchanged after
-//! parsing and writing a document.
+//! The JSON scanner: accepted text is a fixed point, can be traversed and hashed without panics, and survives parsing
+//! and writing of a document.
 
 use settee_model::json::{Json, Value, compact};
 use settee_model::{Document, revision_hash};

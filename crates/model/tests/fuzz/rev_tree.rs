@@ -1,5 +1,5 @@
-//! Revision trees: any sequence of merges gives a tree that can be converted to nodes and back, whose leaves do not
-//! depend on the order of the merges if no revision has two parents, and that stays valid when it is stemmed or purged.
+//! Revision trees: any sequence of merges gives a valid tree, also after stemming and purging. Its leaves do not depend
+//! on the order of the merges if no revision has two parents.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub(crate) fn check(data: &[u8]) {
     assert!(tree.is_empty());
 }
 
-/// Returns a path of consecutive generations from six bytes: few distinct hashes, so that paths overlap.
+/// Returns a path of consecutive generations from six bytes. Few distinct hashes make paths overlap.
 fn path(bytes: &[u8]) -> Option<(Vec<Rev>, bool)> {
     let [start, len, hashes @ ..] = bytes else { return None };
     let start = u64::from(start % 8) + 1;
@@ -42,7 +42,7 @@ fn path(bytes: &[u8]) -> Option<(Vec<Rev>, bool)> {
     (!revs.is_empty() && !hashes.is_empty()).then_some((revs, len & 0x80 != 0))
 }
 
-/// Returns true if all paths agree on the parent of each revision, as hashes of histories guarantee.
+/// Hashes of histories guarantee that all paths agree on the parent of a revision.
 fn is_possible(paths: &[(Vec<Rev>, bool)]) -> bool {
     let mut parents: BTreeMap<&Rev, &Rev> = BTreeMap::new();
     let mut pairs = paths.iter().flat_map(|(path, _)| path.windows(2));

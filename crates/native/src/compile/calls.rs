@@ -109,7 +109,6 @@ impl Compiler {
         arguments.collect()
     }
 
-    /// Returns true for function expressions and names of functions.
     fn is_callable(&self, node: &Node<'_>) -> bool {
         match node.without_parentheses() {
             Node::Identifier(name) => matches!(self.callee(&name.name), Ok(Some(_))),
@@ -174,7 +173,6 @@ impl Compiler {
         Ok(Expression::Method(Box::new(object), method, self.arguments(arguments)?))
     }
 
-    /// Returns the function of `Math` that an expression names.
     fn math_function(&self, node: &Node<'_>) -> Option<Math> {
         let Node::StaticMemberExpression(function) = node else {
             return None;
@@ -240,7 +238,7 @@ impl Compiler {
     }
 }
 
-/// Recognises `function (a, b) { return a - b; }` and its reverse.
+/// Recognizes `function (a, b) { return a - b; }` and its reverse.
 fn numeric_order(node: &Node<'_>) -> Option<Visitor> {
     let (parameters, body) = match node.without_parentheses() {
         Node::FunctionExpression(function) => (&function.params, function.body.as_ref()?),

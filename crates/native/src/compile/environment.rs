@@ -4,14 +4,13 @@
 use crate::Environment;
 use crate::inherited;
 
-/// Returns true if the global object of the engine has a property of this name. An assignment without a declaration
-/// then changes the environment.
+/// An assignment to such a name without a declaration changes the environment.
 pub(super) fn is_global(name: &str) -> bool {
     GLOBALS.binary_search(&name).is_ok() || inherited::by_objects(name.as_bytes())
 }
 
-/// Returns the result of `typeof` for an object of the environment, or for a member of one, given by its path, such as
-/// `Array.prototype.map`. `None` if it is absent, or unknown here.
+/// Returns the result of `typeof` for an object of the environment or a member, given by its path, such as
+/// `Array.prototype.map`. `None` if it is absent or not listed here.
 pub(super) fn type_of(path: &str, environment: Environment) -> Option<&'static str> {
     let Some((object, member)) = path.rsplit_once('.') else {
         return match path {
@@ -28,7 +27,7 @@ pub(super) fn type_of(path: &str, environment: Environment) -> Option<&'static s
     members.split(' ').any(|name| name == member).then_some("function")
 }
 
-/// Returns the paths of the objects and members that [`type_of`] finds in the environment of views, and their types.
+/// All paths of [`type_of`] in the environment of views, with their types.
 pub(crate) fn members() -> impl Iterator<Item = (String, &'static str)> {
     let members =
         MEMBERS.iter().flat_map(|(object, names)| names.split(' ').map(move |name| format!("{object}.{name}")));
@@ -40,7 +39,6 @@ pub(crate) fn members() -> impl Iterator<Item = (String, &'static str)> {
     })
 }
 
-/// Classes whose prototypes can be named.
 const PROTOTYPES: [&str; 7] = ["Array", "Boolean", "Date", "Number", "Object", "RegExp", "String"];
 
 const FUNCTIONS: [&str; 22] = [
@@ -68,7 +66,6 @@ const FUNCTIONS: [&str; 22] = [
     "toJSON",
 ];
 
-/// Functions that are members of objects.
 const MEMBERS: [(&str, &str); 12] = [
     ("Array", "from isArray of"),
     (

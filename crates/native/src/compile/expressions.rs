@@ -3,7 +3,7 @@
 use oxc_ast::ast::{self, AssignmentOperator, BinaryOperator, Expression as Node, LogicalOperator, UnaryOperator};
 
 use super::{Compiler, Meaning, Refused, Result, refuse};
-use crate::tree::{Binary, Class, Element, Expression, Logical, Name, Place, Property, Unary, Variable};
+use crate::tree::{AssignmentTarget, Binary, Class, Element, Expression, Logical, Name, Property, Unary, Variable};
 
 impl Compiler {
     pub(super) fn expression(&mut self, node: &Node<'_>) -> Result<Expression> {
@@ -190,30 +190,30 @@ impl Compiler {
         Ok(Expression::Compound(place, binary, value))
     }
 
-    fn simple_place(&mut self, target: &ast::SimpleAssignmentTarget<'_>) -> Result<Place> {
+    fn simple_place(&mut self, target: &ast::SimpleAssignmentTarget<'_>) -> Result<AssignmentTarget> {
         match target {
             ast::SimpleAssignmentTarget::AssignmentTargetIdentifier(name) => self.variable_place(&name.name),
             ast::SimpleAssignmentTarget::StaticMemberExpression(member) if !member.optional => {
                 let object = self.expression(&member.object)?;
-                Ok(Place::Member(Box::new(object), member.property.name.as_bytes().into()))
+                Ok(AssignmentTarget::Member(Box::new(object), member.property.name.as_bytes().into()))
             }
             ast::SimpleAssignmentTarget::ComputedMemberExpression(member) if !member.optional => {
                 let object = self.expression(&member.object)?;
-                Ok(Place::Index(Box::new((object, self.expression(&member.expression)?))))
+                Ok(AssignmentTarget::Index(Box::new((object, self.expression(&member.expression)?))))
             }
             _ => refuse("an unsupported assignment"),
         }
     }
 
-    pub(super) fn variable_place(&mut self, name: &str) -> Result<Place> {
+    pub(super) fn variable_place(&mut self, name: &str) -> Result<AssignmentTarget> {
         match self.look_up(name) {
-            Some((Meaning::Variable(slot), levels)) => Ok(Place::Variable(Variable { levels, slot })),
+            Some((Meaning::Variable(slot), levels)) => Ok(AssignmentTarget::Variable(Variable { levels, slot })),
             Some((
                 Meaning::Lexical { slot, constant: false, declared: true, .. }
                 | Meaning::FunctionVariable { slot, constant: false, callable: true },
                 levels,
-            )) => Ok(Place::Variable(Variable { levels, slot })),
-            None => self.global(name).map(Place::Variable),
+            )) => Ok(AssignmentTarget::Variable(Variable { levels, slot })),
+            None => self.global(name).map(AssignmentTarget::Variable),
             _ => refuse("an assignment to something other than a variable"),
         }
     }
@@ -271,7 +271,6 @@ fn string(literal: &ast::StringLiteral<'_>) -> Result<Box<[u8]>> {
     Ok(literal.value.as_bytes().into())
 }
 
-/// Compiles members of the environment's objects that are not functions.
 fn constant(object: &str, name: &str) -> Result<Expression> {
     Ok(Expression::Number(match (object, name) {
         ("Math", "PI") => std::f64::consts::PI,

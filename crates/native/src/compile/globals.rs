@@ -10,12 +10,11 @@
 use std::collections::HashMap;
 
 use super::{Refused, Result};
-use crate::tree::{Callee, Element, Expression, Function, Place, Property, Statement, Target, Variable};
+use crate::tree::{AssignmentTarget, Callee, Element, Expression, Function, Property, Statement, Target, Variable};
 
-/// Maximum number of implicit globals, which is the size of a set.
+/// Limited by the size of a set.
 pub(super) const MAX_GLOBALS: usize = 63;
 
-/// Maximum nesting of analysed calls, and of analysed nodes in total.
 const MAX_CALLS: usize = 16;
 const MAX_NODES: usize = 100_000;
 
@@ -43,7 +42,6 @@ pub(super) fn check(main: u16, functions: &[Function], globals: &[u16]) -> Resul
 struct Check<'p> {
     functions: &'p [Function],
     globals: &'p [u16],
-    /// Slots of variables and the functions to which they are set, of all functions.
     setters: Vec<(u16, u16)>,
     /// Sets after calls of a function at a depth with a set; `None` while the call is analysed.
     results: HashMap<(u16, u16, Set), Option<Set>>,
@@ -55,7 +53,6 @@ struct Check<'p> {
 }
 
 impl<'p> Check<'p> {
-    /// Returns the set after a call of a function.
     fn function(&mut self, function: u16, depth: u16, set: Set) -> Result<Set> {
         if set == UNREACHABLE {
             return Ok(set);
@@ -98,7 +95,7 @@ impl<'p> Check<'p> {
         }
     }
 
-    /// Returns the bit of an implicit global; 0 for other variables.
+    /// 0 for variables that are no implicit globals.
     fn bit(&self, variable: Variable) -> Set {
         if variable.levels != self.depth {
             return 0;
@@ -144,9 +141,9 @@ impl<'p> Check<'p> {
                 }
                 body_set
             }
-            Statement::ForIn(place, object, body) | Statement::ForOf(place, object, body) => {
+            Statement::ForIn(target, object, body) | Statement::ForOf(target, object, body) => {
                 let set = self.expression(object, set)?;
-                let inner = self.assign(place, set)?;
+                let inner = self.assign(target, set)?;
                 self.statement(body, inner)?;
                 set
             }
@@ -171,30 +168,28 @@ impl<'p> Check<'p> {
         })
     }
 
-    /// Evaluates the subexpressions of a place.
-    fn place(&mut self, place: &'p Place, set: Set) -> Result<Set> {
-        match place {
-            Place::Variable(_) => Ok(set),
-            Place::Member(object, _) => self.expression(object, set),
-            Place::Index(sides) => self.pair(sides, set),
+    fn target(&mut self, target: &'p AssignmentTarget, set: Set) -> Result<Set> {
+        match target {
+            AssignmentTarget::Variable(_) => Ok(set),
+            AssignmentTarget::Member(object, _) => self.expression(object, set),
+            AssignmentTarget::Index(sides) => self.pair(sides, set),
         }
     }
 
-    /// Assigns to a place whose subexpressions are not yet evaluated.
-    fn assign(&mut self, place: &'p Place, set: Set) -> Result<Set> {
-        let set = self.place(place, set)?;
-        Ok(set | self.place_bit(place))
+    fn assign(&mut self, target: &'p AssignmentTarget, set: Set) -> Result<Set> {
+        let set = self.target(target, set)?;
+        Ok(set | self.target_bit(target))
     }
 
-    fn place_bit(&self, place: &Place) -> Set {
-        if let Place::Variable(variable) = place { self.bit(*variable) } else { 0 }
+    fn target_bit(&self, target: &AssignmentTarget) -> Set {
+        if let AssignmentTarget::Variable(variable) = target { self.bit(*variable) } else { 0 }
     }
 
-    fn read_place(&mut self, place: &'p Place, set: Set) -> Result<Set> {
-        if let Place::Variable(variable) = place {
+    fn read_target(&mut self, target: &'p AssignmentTarget, set: Set) -> Result<Set> {
+        if let AssignmentTarget::Variable(variable) = target {
             self.read(*variable, set)?;
         }
-        self.place(place, set)
+        self.target(target, set)
     }
 
     fn all(&mut self, expressions: &'p [Expression], set: Set) -> Result<Set> {
@@ -223,23 +218,22 @@ impl<'p> Check<'p> {
                 set
             }
             Expression::SetFunction(slot, _) => set | self.bit(Variable { levels: 0, slot: *slot }),
-            Expression::Assign(place, value) => {
-                let set = self.place(place, set)?;
-                self.expression(value, set)? | self.place_bit(place)
+            Expression::Assign(target, value) => {
+                let set = self.target(target, set)?;
+                self.expression(value, set)? | self.target_bit(target)
             }
-            Expression::Compound(place, _, value) => {
-                let set = self.read_place(place, set)?;
+            Expression::Compound(target, _, value) => {
+                let set = self.read_target(target, set)?;
                 self.expression(value, set)?
             }
-            Expression::CompoundLogical(place, _, value) => {
-                let set = self.read_place(place, set)?;
+            Expression::CompoundLogical(target, _, value) => {
+                let set = self.read_target(target, set)?;
                 self.expression(value, set)?;
                 set
             }
-            Expression::Update(place, ..) => self.read_place(place, set)?,
+            Expression::Update(target, ..) => self.read_target(target, set)?,
             Expression::Member(object, _) | Expression::Guard(object) => self.expression(object, set)?,
             Expression::Unary(_, operand) | Expression::InstanceOf(operand, _) => self.expression(operand, set)?,
-            // The rest of a chain may be skipped.
             Expression::Chain(chain) => {
                 self.expression(chain, set)?;
                 set
@@ -287,7 +281,6 @@ impl<'p> Check<'p> {
     }
 }
 
-/// Collects the variables that are set to functions, which are statements.
 fn collect_setters(statement: &Statement, setters: &mut Vec<(u16, u16)>) {
     match statement {
         Statement::Expression(Expression::SetFunction(slot, function)) => setters.push((*slot, *function)),

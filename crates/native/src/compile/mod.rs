@@ -1,8 +1,7 @@
-//! Compilation of source text to the tree ([`compile`]).
-//!
-//! The source is parsed by a complete parser. Everything that the tree cannot represent is [`Refused`], and so is
-//! everything whose result could depend on state that is unknown before the run: names outside of the environment,
-//! functions as values, `this`, `eval` and so on. A refusal only costs performance: the function then runs in a worker.
+//! Compilation of source text to the tree ([`compile`]). Everything that the tree cannot represent is [`Refused`], and
+//! so is everything whose result could depend on state that is unknown before the run: names outside of the
+//! environment, functions as values, `this`, `eval` and so on. A refusal only costs performance: the function then runs
+//! in a worker.
 
 mod calls;
 mod environment;
@@ -22,17 +21,15 @@ use super::Environment;
 use super::run::MAX_DEPTH;
 use super::tree::{Callee, Function, Program, Target, Variable};
 
-/// Longer sources are left to the engine, because the parser recurses and the length bounds its stack.
+/// The parser recurses and the length bounds its stack, so longer sources are left to the engine.
 const MAX_SOURCE_BYTES: usize = 16 << 10;
 
-/// Stack of the parser per byte of the source, because each byte can open a level of nesting.
+/// Each byte of the source can open a level of nesting in the parser.
 const STACK_BYTES_PER_BYTE: usize = 24 << 10;
 const STACK_BYTES: usize = 2 << 20;
 
-/// Maximum number of variables of one function, and of functions.
 const MAX_SLOTS: usize = 1000;
 
-/// Reason why a function is not in the subset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused(pub &'static str);
 
@@ -52,7 +49,7 @@ pub(super) fn compile(source: &str, environment: Environment) -> Result<Program>
     if source.len() > MAX_SOURCE_BYTES {
         return refuse("the source is long");
     }
-    // Sources with unbalanced closing brackets would end the expression into which they are inserted.
+    // Unbalanced closing brackets of a source would end the expression into which it is inserted.
     let wrapped = format!("0,{source}");
     std::thread::scope(|scope| {
         let stack = STACK_BYTES + wrapped.len() * STACK_BYTES_PER_BYTE;
@@ -64,7 +61,7 @@ pub(super) fn compile(source: &str, environment: Environment) -> Result<Program>
     })
 }
 
-/// Compiles `0,` and a function expression, which is the form that the workers try first.
+/// The workers first try the same form: `0,` and a function expression.
 fn parse(wrapped: &str, environment: Environment) -> Result<Program> {
     let allocator = Allocator::default();
     let parsed = Parser::new(&allocator, wrapped, SourceType::cjs().with_script(true)).parse();
@@ -112,23 +109,20 @@ enum Meaning {
         readable: bool,
     },
     Function(u16),
-    /// The name of a function expression, inside of it.
     Itself(u16),
-    /// A variable to which its function assigns function expressions. It can be called, but not read. A lexical one in a
-    /// loop is not callable before its declaration.
+    /// A variable to which its function assigns function expressions. It can be called, but not read. A lexical one in
+    /// a loop is not callable before its declaration.
     FunctionVariable {
         slot: u16,
         constant: bool,
         callable: bool,
     },
-    /// A name that exists but must not be used.
     Forbidden,
 }
 
 #[derive(Default)]
 struct Scope {
     names: HashMap<String, Meaning>,
-    /// True if a function starts here.
     function: bool,
 }
 
@@ -136,7 +130,6 @@ struct Scope {
 struct Frame {
     slots: u16,
     unset: Vec<u16>,
-    /// Nesting of loops and switches, for `break` and `continue`.
     loops: usize,
     breakable: usize,
     depth: u16,
@@ -147,9 +140,7 @@ struct Frame {
 #[derive(Default)]
 struct Compiler {
     source: String,
-    /// Names and slots of variables that are assigned without a declaration.
     globals: Vec<(String, u16)>,
-    /// Sources of thrown expressions, which are not compiled.
     thrown: Vec<String>,
     environment: Environment,
     functions: Vec<Function>,
@@ -175,7 +166,6 @@ impl Compiler {
         Ok(frame.slots - 1)
     }
 
-    /// Counts one level of nesting while `inner` runs.
     fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let frame = self.frame();
         frame.depth += 1;
@@ -198,7 +188,6 @@ impl Compiler {
             return refuse("generators and asynchronous functions");
         }
         let body = function.body.as_ref().ok_or(Refused("a function without a body"))?;
-        // The name of a function expression is visible inside only, that of a declaration also around it.
         let is_expression = function.r#type == ast::FunctionType::FunctionExpression;
         let name = function.id.as_ref().filter(|_| is_expression).map(|id| id.name.as_str());
         self.function(index, name, &function.params, body, false)
@@ -212,7 +201,6 @@ impl Compiler {
         self.function(index, None, &function.params, &function.body, function.expression)
     }
 
-    /// Reserves the index of a function that is about to be compiled.
     fn reserve(&mut self) -> Result<u16> {
         if self.frames.len() > 16 || self.functions.len() >= MAX_SLOTS {
             return refuse("nested deeply");
@@ -244,7 +232,6 @@ impl Compiler {
         let count = self.frame().slots;
         let declared = self.hoist(&body.statements)?;
         let body = if is_expression { self.expression_body(body)? } else { self.statements(&body.statements)? };
-        // Last, when all surrounding names are declared.
         for (index, function) in declared {
             self.named_function(index, function)?;
         }
@@ -387,7 +374,6 @@ impl Compiler {
         Ok(())
     }
 
-    /// Returns the variable of a name that is assigned without a declaration.
     fn global(&mut self, name: &str) -> Result<Variable> {
         if environment::is_global(check_name(name)?) {
             return refuse("an assignment to a name of the environment");
@@ -409,7 +395,6 @@ impl Compiler {
         Ok(Variable { levels, slot })
     }
 
-    /// Checks that implicit globals keep no state between calls.
     fn check_globals(&self, main: u16) -> Result<()> {
         let slots: Vec<u16> = self.globals.iter().map(|(_, slot)| *slot).collect();
         for (name, _) in &self.globals {
@@ -421,7 +406,6 @@ impl Compiler {
         globals::check(main, &self.functions, &slots)
     }
 
-    /// Resolves a name: returns its meaning and the number of functions in between.
     fn look_up(&self, name: &str) -> Option<(Meaning, u16)> {
         let mut levels = 0;
         for scope in self.scopes.iter().rev() {
@@ -451,7 +435,7 @@ impl Compiler {
 }
 
 impl Meaning {
-    /// Returns true for the name of a function expression, which its parameters and variables hide.
+    /// Parameters and variables of a function expression hide its name.
     fn is_own_name(self) -> bool {
         matches!(self, Self::Forbidden | Self::Itself(_))
     }
@@ -464,7 +448,6 @@ fn is_function(node: &ast::Expression<'_>) -> bool {
     )
 }
 
-/// Returns the name and the function if an expression assigns a function expression to a name.
 fn assigned_function<'n, 'x>(node: &'n ast::Expression<'x>) -> Option<(&'n str, &'n ast::Expression<'x>)> {
     let ast::Expression::AssignmentExpression(assignment) = node.without_parentheses() else {
         return None;
@@ -476,7 +459,6 @@ fn assigned_function<'n, 'x>(node: &'n ast::Expression<'x>) -> Option<(&'n str, 
     (is_plain && is_function(&assignment.right)).then_some((name.name.as_str(), &assignment.right))
 }
 
-/// Returns the name that a declaration binds; patterns are refused.
 fn binding_name<'n>(pattern: &'n BindingPattern<'_>) -> Result<&'n str> {
     match pattern {
         BindingPattern::BindingIdentifier(id) => check_name(id.name.as_str()),
@@ -484,7 +466,6 @@ fn binding_name<'n>(pattern: &'n BindingPattern<'_>) -> Result<&'n str> {
     }
 }
 
-/// Rejects names that have a meaning in the language or the environment.
 fn check_name(name: &str) -> Result<&str> {
     const RESERVED: [&str; 12] = [
         "Infinity",
@@ -506,7 +487,6 @@ fn check_name(name: &str) -> Result<&str> {
     Ok(name)
 }
 
-/// Returns true for declarations that are statements.
 fn is_declaration(node: &Node<'_>) -> bool {
     matches!(node.as_declaration(), Some(Declaration::FunctionDeclaration(_) | Declaration::ClassDeclaration(_)))
 }

@@ -11,8 +11,7 @@ use super::Compiler;
 use super::environment::type_of;
 
 impl Compiler {
-    /// Returns true for an expression that has no effect, because it would only define an existing member of the
-    /// environment.
+    /// True if the expression would only define an existing member of the environment.
     pub(super) fn is_polyfill(&self, node: &Node<'_>) -> bool {
         match node.without_parentheses() {
             Node::AssignmentExpression(assignment) => self.assigns_itself(assignment),
@@ -46,7 +45,6 @@ impl Compiler {
         }
     }
 
-    /// Returns the path of the member that an expression results in.
     fn result(&self, node: &Node<'_>) -> Option<String> {
         match node.without_parentheses() {
             Node::LogicalExpression(logical) => match (logical.operator, self.truth(&logical.left)?) {
@@ -63,7 +61,6 @@ impl Compiler {
         }
     }
 
-    /// Returns the path of an existing object or member of the environment that an expression names.
     fn path(&self, node: &Node<'_>) -> Option<String> {
         let path = match node.without_parentheses() {
             Node::Identifier(name) if self.look_up(&name.name).is_none() => name.name.to_string(),
@@ -100,7 +97,6 @@ impl Compiler {
         }
     }
 
-    /// Compares an existing member, or its type, with a constant.
     fn equal(&self, member: &Node<'_>, constant: &Node<'_>) -> Option<bool> {
         match (member.without_parentheses(), constant.without_parentheses()) {
             (Node::UnaryExpression(unary), Node::StringLiteral(text)) if unary.operator == UnaryOperator::Typeof => {

@@ -5,10 +5,9 @@ use oxc_ast::ast::{self, Statement as Node, VariableDeclarationKind};
 use super::{
     Compiler, Meaning, Refused, Result, Scope, assigned_function, binding_name, is_declaration, is_function, refuse,
 };
-use crate::tree::{Expression, Loop, Place, Statement, Variable};
+use crate::tree::{AssignmentTarget, Expression, Loop, Statement, Variable};
 
 impl Compiler {
-    /// Compiles the body of an arrow function that is an expression.
     pub(super) fn expression_body(&mut self, body: &ast::FunctionBody<'_>) -> Result<Vec<Statement>> {
         match body.statements.first() {
             Some(Node::ExpressionStatement(statement)) => {
@@ -28,7 +27,6 @@ impl Compiler {
             .collect()
     }
 
-    /// Compiles the statements of a block, in a scope of its own.
     fn block(&mut self, nodes: &[Node<'_>]) -> Result<Statement> {
         self.scopes.push(Scope::default());
         let statements = (|| {
@@ -39,7 +37,7 @@ impl Compiler {
         statements.map(Statement::Block)
     }
 
-    /// Declares the names of `let` and `const`, which are valid only after their declarations.
+    /// Names of `let` and `const` are valid only after their declarations.
     fn declare_lexical(&mut self, nodes: &[Node<'_>]) -> Result<()> {
         for node in nodes {
             if let Node::VariableDeclaration(declaration) = node {
@@ -133,7 +131,7 @@ impl Compiler {
             }
             Node::TryStatement(parts) if parts.finalizer.is_none() => {
                 let block = self.block(&parts.block.body)?;
-                // A thrown value ends the native run, so nothing is ever caught.
+                // A thrown value ends the native run, so the handler is never executed.
                 let handler = parts.handler.as_ref().map(|handler| self.handler(handler)).transpose()?;
                 Statement::Try(Box::new(block), handler.unwrap_or_default())
             }
@@ -161,7 +159,6 @@ impl Compiler {
         statements
     }
 
-    /// Compiles a single statement where a declaration is not allowed.
     fn body(&mut self, node: &Node<'_>) -> Result<Statement> {
         match node {
             Node::VariableDeclaration(declaration) if declaration.kind != VariableDeclarationKind::Var => {
@@ -240,7 +237,6 @@ impl Compiler {
         self.expression(node).map(Statement::Expression)
     }
 
-    /// Compiles the assignment of a function expression to a variable of the current function.
     fn set_function(&mut self, slot: u16, node: &ast::Expression<'_>, is_lexical: bool) -> Result<Statement> {
         if !is_lexical && self.frame().loops > 0 && self.has_names_of_blocks() {
             return refuse("a function that may keep variables of one iteration of a loop");
@@ -253,12 +249,10 @@ impl Compiler {
         Ok(Statement::Expression(Expression::SetFunction(slot, function)))
     }
 
-    /// Returns true if names of `let` and `const` are visible that were declared in a block of the current function.
     fn has_names_of_blocks(&self) -> bool {
         self.scopes.iter().rev().take_while(|scope| !scope.function).any(|scope| !scope.names.is_empty())
     }
 
-    /// Changes the meaning of a name of the current function from here on.
     fn know(&mut self, name: &str, meaning: Meaning) {
         for scope in self.scopes.iter_mut().rev() {
             if let Some(known) = scope.names.get_mut(name) {
@@ -298,7 +292,7 @@ impl Compiler {
         left: &ast::ForStatementLeft<'_>,
         right: &ast::Expression<'_>,
         body: &Node<'_>,
-    ) -> Result<(Place, Expression, Statement)> {
+    ) -> Result<(AssignmentTarget, Expression, Statement)> {
         self.scopes.push(Scope::default());
         let parts = (|| {
             if let ast::ForStatementLeft::VariableDeclaration(declaration) = left {
@@ -312,7 +306,7 @@ impl Compiler {
         parts
     }
 
-    fn loop_variable(&mut self, left: &ast::ForStatementLeft<'_>) -> Result<Place> {
+    fn loop_variable(&mut self, left: &ast::ForStatementLeft<'_>) -> Result<AssignmentTarget> {
         let ast::ForStatementLeft::VariableDeclaration(declaration) = left else {
             return match left {
                 ast::ForStatementLeft::AssignmentTargetIdentifier(name) => self.variable_place(&name.name),
@@ -327,10 +321,10 @@ impl Compiler {
         }
         let name = binding_name(&declarator.id)?;
         match self.look_up(name) {
-            Some((Meaning::Variable(slot), 0)) => Ok(Place::Variable(Variable { levels: 0, slot })),
+            Some((Meaning::Variable(slot), 0)) => Ok(AssignmentTarget::Variable(Variable { levels: 0, slot })),
             Some((Meaning::Lexical { slot, constant, declared: false, .. }, 0)) => {
                 self.know(name, Meaning::Lexical { slot, constant, declared: true, readable: true });
-                Ok(Place::Variable(Variable { levels: 0, slot }))
+                Ok(AssignmentTarget::Variable(Variable { levels: 0, slot }))
             }
             _ => refuse("an unsupported loop"),
         }
@@ -351,5 +345,5 @@ impl Compiler {
 }
 
 fn set(slot: u16, value: Expression) -> Statement {
-    Statement::Expression(Expression::Assign(Place::Variable(Variable { levels: 0, slot }), Box::new(value)))
+    Statement::Expression(Expression::Assign(AssignmentTarget::Variable(Variable { levels: 0, slot }), Box::new(value)))
 }

@@ -4,7 +4,7 @@ use super::{Code, Pattern, is_word};
 use crate::code_units::as_str;
 use crate::reason::{Reason, Steps, Stop};
 
-/// Starts and ends of groups in bytes; the whole match is group 0.
+/// Starts and ends of groups in bytes; group 0 is the whole match.
 pub(crate) type Groups = Vec<Option<usize>>;
 
 pub(crate) struct Subject<'t> {
@@ -14,7 +14,6 @@ pub(crate) struct Subject<'t> {
 
 enum Undo {
     Branch(usize, usize),
-    /// Previous bound of a group.
     Group(usize, Option<usize>),
 }
 
@@ -44,7 +43,6 @@ impl<'t> Subject<'t> {
         at + self.at(at).map_or(1, char::len_utf8)
     }
 
-    /// Finds the first match that starts at `from` or later.
     pub(crate) fn find(&self, pattern: &Pattern, from: usize, steps: &mut Steps) -> Result<Option<Groups>, Stop> {
         let mut at = from;
         while at <= self.text.len() {
@@ -71,7 +69,7 @@ impl<'t> Subject<'t> {
     ) -> Result<bool, Stop> {
         let mut undo = Vec::new();
         loop {
-            steps.pay(1)?;
+            steps.charge(1)?;
             let mut next = Some((code + 1, at));
             match pattern.code[code] {
                 Code::Match => return Ok(true),
@@ -84,13 +82,13 @@ impl<'t> Subject<'t> {
                     };
                 }
                 Code::Split(first, second) => {
-                    steps.take_bytes(size_of::<Undo>())?;
+                    steps.charge_bytes(size_of::<Undo>())?;
                     undo.push(Undo::Branch(second.into(), at));
                     next = Some((first.into(), at));
                 }
                 Code::Jump(to) => next = Some((to.into(), at)),
                 Code::Save(slot) => set(groups, slot.into(), Some(at), &mut undo, steps)?,
-                Code::Forget(first, last) => {
+                Code::ClearGroups(first, last) => {
                     for slot in usize::from(first) * 2..usize::from(last) * 2 {
                         set(groups, slot, None, &mut undo, steps)?;
                     }
@@ -100,15 +98,15 @@ impl<'t> Subject<'t> {
                         next = None;
                     }
                 }
-                Code::Ahead(positive, to) => {
+                Code::Lookahead(positive, to) => {
                     let found = self.run(pattern, code + 1, at, &mut groups.clone(), steps)?;
                     next = (found == positive).then_some((to.into(), at));
                 }
             }
-            let Some((goes_on, place)) = next.or_else(|| back(groups, &mut undo)) else {
+            let Some((next_code, position)) = next.or_else(|| back(groups, &mut undo)) else {
                 return Ok(false);
             };
-            (code, at) = (goes_on, place);
+            (code, at) = (next_code, position);
         }
     }
 
@@ -144,13 +142,12 @@ fn set(
     undo: &mut Vec<Undo>,
     steps: &mut Steps,
 ) -> Result<(), Stop> {
-    steps.take_bytes(size_of::<Undo>())?;
+    steps.charge_bytes(size_of::<Undo>())?;
     undo.push(Undo::Group(slot, groups[slot]));
     groups[slot] = value;
     Ok(())
 }
 
-/// Backtracks to the last alternative.
 fn back(groups: &mut Groups, undo: &mut Vec<Undo>) -> Option<(usize, usize)> {
     loop {
         match undo.pop()? {

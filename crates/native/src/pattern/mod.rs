@@ -1,9 +1,7 @@
-//! Regular expressions: [`compile`] compiles one to a [`Pattern`].
-//!
-//! A backtracking matcher by the rules of the language, for common features: classes, groups, alternatives, greedy and
-//! lazy repetition, assertions, lookahead; the flags `g`, `i`, `m` and `s`. Not in the subset: backreferences,
-//! lookbehind, named groups, Unicode sets, legacy syntax (a lone brace, octal escapes), and repetitions of what may
-//! match the empty string.
+//! Regular expressions: [`compile`] compiles one to a [`Pattern`]. The backtracking matcher follows the rules of the
+//! language, for common features: classes, groups, alternatives, greedy and lazy repetition, assertions, lookahead; the
+//! flags `g`, `i`, `m` and `s`. Not in the subset: backreferences, lookbehind, named groups, Unicode sets, legacy
+//! syntax (a lone brace, octal escapes), and repetitions of expressions that may match the empty string.
 
 mod matcher;
 mod parse;
@@ -14,7 +12,6 @@ pub(super) use self::matcher::{Groups, Subject};
 pub(super) struct Pattern {
     pub(super) code: Vec<Code>,
     pub(super) classes: Vec<Class>,
-    /// Number of capturing groups, including the whole match.
     pub(super) groups: usize,
     pub(super) global: bool,
     pub(super) ignore_case: bool,
@@ -32,14 +29,14 @@ pub(super) enum Code {
     Split(u16, u16),
     Jump(u16),
     Save(u16),
-    /// Clears the captures of the groups from the first up to, not including, the second.
-    Forget(u16, u16),
+    /// Clears the captures of a range of groups, whose end is exclusive.
+    ClearGroups(u16, u16),
     Start,
     End,
     Boundary,
     NotBoundary,
-    /// Lookahead: the code up to the position must match here, or must not; execution continues at the position.
-    Ahead(bool, u16),
+    /// Lookahead: the code up to the position must (true) or must not match here; execution continues at the position.
+    Lookahead(bool, u16),
     Match,
 }
 
@@ -50,7 +47,6 @@ pub(super) struct Class {
     pub(super) sets: Vec<Set>,
 }
 
-/// `\d`, `\w`, `\s` and their negations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Set {
     Digit(bool),
@@ -64,7 +60,6 @@ const IGNORE_CASE: u8 = 1 << 1;
 const MULTILINE: u8 = 1 << 2;
 const DOT_ALL: u8 = 1 << 3;
 
-/// Compiles a regular expression; `None` if it is not in the subset.
 pub(super) fn compile(text: &str, flags: u8) -> Option<Pattern> {
     if flags & !(GLOBAL | IGNORE_CASE | MULTILINE | DOT_ALL) != 0 {
         return None;

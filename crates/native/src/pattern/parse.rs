@@ -1,8 +1,7 @@
-//! Parser of regular expressions; generates code.
+//! Parser of regular expressions, which generates code.
 
 use super::{Class, Code, Set};
 
-/// Maximum length of the code; longer patterns are refused.
 const MAX_CODE: usize = 2_000;
 
 const MAX_COUNT: usize = 50;
@@ -15,7 +14,6 @@ pub(super) struct Parsed {
     pub(super) groups: usize,
 }
 
-/// Parses a pattern; `None` if it is not in the subset.
 pub(super) fn parse(text: &str) -> Option<Parsed> {
     let mut parser = Parser { rest: text, classes: Vec::new(), groups: 1, nesting: 0 };
     let body = parser.alternatives()?;
@@ -35,12 +33,9 @@ struct Parser<'t> {
     nesting: usize,
 }
 
-/// A fragment of code; positions are relative to its start.
 struct Piece {
     code: Vec<Code>,
-    /// True if it may match the empty string.
     empty: bool,
-    /// True if it may be repeated.
     repeatable: bool,
 }
 
@@ -54,22 +49,21 @@ impl Piece {
     }
 }
 
-/// Appends code with relative positions.
 fn append(code: &mut Vec<Code>, more: &[Code]) -> Option<()> {
-    let base = place(code.len())?;
+    let base = code_index(code.len())?;
     if code.len() + more.len() > MAX_CODE {
         return None;
     }
     code.extend(more.iter().map(|one| match *one {
         Code::Split(first, second) => Code::Split(first + base, second + base),
         Code::Jump(to) => Code::Jump(to + base),
-        Code::Ahead(positive, to) => Code::Ahead(positive, to + base),
+        Code::Lookahead(positive, to) => Code::Lookahead(positive, to + base),
         other => other,
     }));
     Some(())
 }
 
-fn place(index: usize) -> Option<u16> {
+fn code_index(index: usize) -> Option<u16> {
     if index > MAX_CODE { None } else { u16::try_from(index).ok() }
 }
 
@@ -102,9 +96,9 @@ impl Parser<'_> {
         let mut piece = self.sequence()?;
         while self.take("|") {
             let other = self.sequence()?;
-            let mut code = vec![Code::Split(1, place(piece.code.len() + 2)?)];
+            let mut code = vec![Code::Split(1, code_index(piece.code.len() + 2)?)];
             append(&mut code, &piece.code)?;
-            code.push(Code::Jump(place(piece.code.len() + other.code.len() + 2)?));
+            code.push(Code::Jump(code_index(piece.code.len() + other.code.len() + 2)?));
             append(&mut code, &other.code)?;
             piece = Piece { code, empty: piece.empty || other.empty, repeatable: true };
         }
@@ -148,7 +142,7 @@ impl Parser<'_> {
             if !self.take(")") || self.groups != groups {
                 return None;
             }
-            let mut code = vec![Code::Ahead(positive, place(inner.code.len() + 2)?)];
+            let mut code = vec![Code::Lookahead(positive, code_index(inner.code.len() + 2)?)];
             append(&mut code, &inner.code)?;
             code.push(Code::Match);
             return Some(Piece::assertion(code));
@@ -166,7 +160,7 @@ impl Parser<'_> {
         if !self.take(")") {
             return None;
         }
-        let save = place(group * 2)?;
+        let save = code_index(group * 2)?;
         let mut code = vec![Code::Save(save)];
         append(&mut code, &inner.code)?;
         code.push(Code::Save(save + 1));
@@ -200,14 +194,14 @@ impl Parser<'_> {
                 self.rest = &self.rest[4..];
                 character
             }
-            mark if mark.is_ascii_punctuation() => mark,
+            fingerprint if fingerprint.is_ascii_punctuation() => fingerprint,
             _ => return None,
         })
     }
 
     fn add_class(&mut self, class: Class) -> Option<Piece> {
         self.classes.push(class);
-        Some(Piece::one(Code::Class(place(self.classes.len() - 1)?)))
+        Some(Piece::one(Code::Class(code_index(self.classes.len() - 1)?)))
     }
 
     fn class(&mut self) -> Option<Piece> {
@@ -256,7 +250,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses a quantifier after an atom whose groups start at `first_group`.
+    /// The groups of the atom start at `first_group`.
     fn repeated(&mut self, atom: Piece, first_group: usize) -> Option<Piece> {
         let (least, most) = match self.peek() {
             Some('*') => (0, None),
@@ -265,7 +259,6 @@ impl Parser<'_> {
             Some('{') => self.counts()?,
             _ => return Some(atom),
         };
-        // Last character of the quantifier.
         self.next()?;
         if atom.empty
             || !atom.repeatable
@@ -281,7 +274,7 @@ impl Parser<'_> {
         let split = |go: u16, leave: u16| if lazy { Code::Split(leave, go) } else { Code::Split(go, leave) };
         let mut once = Vec::new();
         if self.groups > first_group {
-            once.push(Code::Forget(place(first_group)?, place(self.groups)?));
+            once.push(Code::ClearGroups(code_index(first_group)?, code_index(self.groups)?));
         }
         append(&mut once, &atom.code)?;
         let mut code = Vec::new();
@@ -291,7 +284,7 @@ impl Parser<'_> {
         match most {
             None => {
                 let length = once.len();
-                let mut round = vec![split(1, place(length + 2)?)];
+                let mut round = vec![split(1, code_index(length + 2)?)];
                 append(&mut round, &once)?;
                 round.push(Code::Jump(0));
                 append(&mut code, &round)?;
@@ -300,7 +293,7 @@ impl Parser<'_> {
                 let end = code.len() + (most - least) * (once.len() + 1);
                 for _ in least..most {
                     let at = code.len();
-                    code.push(split(place(at + 1)?, place(end)?));
+                    code.push(split(code_index(at + 1)?, code_index(end)?));
                     append(&mut code, &once)?;
                 }
             }
@@ -308,7 +301,6 @@ impl Parser<'_> {
         Some(Piece { code, empty: least == 0, repeatable: true })
     }
 
-    /// Parses `{least,most}` up to the closing brace.
     fn counts(&mut self) -> Option<(usize, Option<usize>)> {
         let (inside, _) = self.rest.strip_prefix('{')?.split_once('}')?;
         let number = |text: &str| {

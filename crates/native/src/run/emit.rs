@@ -8,22 +8,20 @@ use crate::tree::{Element, Expression};
 use crate::value::{Array, Val};
 use crate::write;
 
-/// Maximum number of rows that wait for the end of the call; further ones are written at once, as in the workers.
-const WAITING_ROWS: usize = 4096;
+/// Further rows are written at once, as in the workers.
+const BUFFERED_ROWS_MAX: usize = 4096;
 
 /// Keys of at most this many elements are written without creating an array.
 const SHORT_KEY: usize = 6;
 
-/// Maximum bytes of log lines of one call; further lines are dropped, as in the workers.
+/// Maximum per call; further lines are dropped, as in the workers.
 const LOG_BYTES: usize = 64 << 10;
 
 impl<'a> Run<'a, '_> {
-    /// Executes a call of `emit`.
-    ///
     /// Mutable values are written at the end of the call, as in the engine; all others at once, and a key that is an
     /// array literal without creating the array.
     pub(crate) fn emit_call(&mut self, arguments: &'a [Expression]) -> Result<(), Stop> {
-        self.steps.pay(1)?;
+        self.steps.charge(1)?;
         if let [Expression::Array(elements), ..] = arguments
             && elements.len() <= SHORT_KEY
             && self.rows.is_empty()
@@ -54,12 +52,10 @@ impl<'a> Run<'a, '_> {
         self.write_array_row(key, value)
     }
 
-    /// Returns true if a row with this value may be written at once.
     pub(super) fn may_write_row(&self, value: Val<'a>) -> bool {
         is_constant(value) && self.rows.is_empty()
     }
 
-    /// Writes a row whose key is an array of these constants.
     pub(super) fn write_array_row(&mut self, key: &[Val<'a>], value: Val<'a>) -> Result<(), Stop> {
         self.row_text.clear();
         self.row_text.push(b'[');
@@ -79,12 +75,11 @@ impl<'a> Run<'a, '_> {
             write::write(self.arena, key, self.row_text, &mut self.steps)?;
             return self.finish_row(value);
         }
-        self.steps.take_bytes(2 * size_of::<Val<'_>>())?;
+        self.steps.charge_bytes(2 * size_of::<Val<'_>>())?;
         self.rows.push((key, value));
         self.count_row()
     }
 
-    /// Passes a row with a written key to the sink.
     fn finish_row(&mut self, value: Val<'a>) -> Result<(), Stop> {
         let middle = self.row_text.len();
         write::write(self.arena, value, self.row_text, &mut self.steps)?;
@@ -95,7 +90,7 @@ impl<'a> Run<'a, '_> {
 
     fn count_row(&mut self) -> Result<(), Stop> {
         self.waiting += 1;
-        if self.waiting >= WAITING_ROWS { self.write_rows() } else { Ok(()) }
+        if self.waiting >= BUFFERED_ROWS_MAX { self.write_rows() } else { Ok(()) }
     }
 
     #[inline]
@@ -141,7 +136,6 @@ impl<'a> Run<'a, '_> {
     }
 }
 
-/// Returns true if the value is immutable.
 fn is_constant(value: Val<'_>) -> bool {
     match value {
         Val::Array(array) => array.text().is_some(),

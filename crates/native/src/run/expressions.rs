@@ -3,7 +3,7 @@
 use bumpalo::collections::Vec as ArenaVec;
 
 use super::{Run, count, element_index};
-use crate::convert::{self, Maker, truthy};
+use crate::convert::{self, Converter, truthy};
 use crate::reason::{Reason, Stop};
 use crate::tree::{Binary, Class, Element, Expression, Logical, Name, Property, Unary, Variable};
 use crate::value::{Array, Object, Packed, Val};
@@ -12,7 +12,6 @@ use crate::{code_units, inherited, numbers};
 impl<'a> Run<'a, '_> {
     #[inline(always)]
     pub(crate) fn eval(&mut self, expression: &'a Expression) -> Result<Val<'a>, Stop> {
-        // Fast path for literals.
         match expression {
             Expression::Number(number) => Ok(Val::Number(*number)),
             Expression::Text(text) => Ok(Val::Text(text)),
@@ -70,7 +69,7 @@ impl<'a> Run<'a, '_> {
 
     #[inline(always)]
     fn variable(&self, variable: Variable) -> Result<Packed<'a>, Stop> {
-        match self.stack[self.place(variable)] {
+        match self.stack[self.slot_index(variable)] {
             Packed::Unset | Packed::Function(_) => Err(Stop::BailOut(Reason::Operand)),
             value => Ok(value),
         }
@@ -78,7 +77,7 @@ impl<'a> Run<'a, '_> {
 
     fn packed_member(&mut self, object: Packed<'a>, name: &'a Name) -> Result<Packed<'a>, Stop> {
         if let Packed::Lazy(lazy) = object {
-            return match lazy.get_guessed(self.arena, name, &mut self.steps)? {
+            return match lazy.get_with_hint(self.arena, name, &mut self.steps)? {
                 Some(value) => Ok(value),
                 None if inherited::by_objects(&name.text) => Err(Stop::BailOut(Reason::Inherited)),
                 None => Ok(Packed::Undefined),
@@ -104,8 +103,8 @@ impl<'a> Run<'a, '_> {
                 self.method(object, *method, arguments)
             }
             Expression::Unary(operator, operand) => self.unary(*operator, operand),
-            Expression::Assign(place, value) => self.assign_expression(place, value),
-            Expression::Update(place, amount, prefix) => self.update(place, *amount, *prefix),
+            Expression::Assign(target, value) => self.assign_expression(target, value),
+            Expression::Update(target, amount, prefix) => self.update(target, *amount, *prefix),
             _ => self.eval_rare(expression),
         }
     }
@@ -116,17 +115,17 @@ impl<'a> Run<'a, '_> {
                 self.stack[self.base + usize::from(*slot)] = Packed::Function(*function);
                 Ok(Val::Undefined)
             }
-            Expression::Compound(place, operator, value) => self.compound(place, *operator, value),
-            Expression::CompoundLogical(place, operator, value) => self.compound_logical(place, *operator, value),
+            Expression::Compound(target, operator, value) => self.compound(target, *operator, value),
+            Expression::CompoundLogical(target, operator, value) => self.compound_logical(target, *operator, value),
             Expression::Guard(object) => match self.eval(object)? {
                 Val::Undefined | Val::Null => {
-                    self.short = true;
+                    self.is_short_circuited = true;
                     Err(Stop::BailOut(Reason::Exception))
                 }
                 value => Ok(value),
             },
             Expression::Chain(chain) => match self.eval(chain) {
-                Err(_) if std::mem::take(&mut self.short) => Ok(Val::Undefined),
+                Err(_) if std::mem::take(&mut self.is_short_circuited) => Ok(Val::Undefined),
                 result => result,
             },
             Expression::Visit(visit) => self.visit(visit),
@@ -163,15 +162,14 @@ impl<'a> Run<'a, '_> {
         Ok(values)
     }
 
-    /// Evaluates arguments; missing ones are undefined.
     pub(crate) fn first_arguments<const N: usize>(
         &mut self,
         arguments: &'a [Expression],
     ) -> Result<[Val<'a>; N], Stop> {
         let mut values = [Val::Undefined; N];
         let (wanted, others) = arguments.split_at(arguments.len().min(N));
-        for (place, argument) in values.iter_mut().zip(wanted) {
-            *place = self.eval(argument)?;
+        for (target, argument) in values.iter_mut().zip(wanted) {
+            *target = self.eval(argument)?;
         }
         for argument in others {
             self.eval(argument)?;
@@ -216,7 +214,7 @@ impl<'a> Run<'a, '_> {
     }
 
     fn text_element(&mut self, text: &'a [u8], index: usize) -> Result<Val<'a>, Stop> {
-        self.steps.pay(1 + index / 64)?;
+        self.steps.charge(1 + index / 64)?;
         Ok(match code_units::unit(text, index)? {
             Some(unit) => Val::Text(unit),
             None => Val::Undefined,
@@ -236,7 +234,7 @@ impl<'a> Run<'a, '_> {
         if matches!(object, Val::Undefined | Val::Null) {
             return Err(Stop::BailOut(Reason::Operand));
         }
-        let name = self.make().text(key)?;
+        let name = self.convert().text(key)?;
         self.member(object, name)
     }
 
@@ -244,9 +242,9 @@ impl<'a> Run<'a, '_> {
         let value = self.eval(operand)?;
         Ok(match operator {
             Unary::Not => Val::Bool(!truthy(value)),
-            Unary::Minus => Val::Number(-self.make().number(value)?),
-            Unary::Plus => Val::Number(self.make().number(value)?),
-            Unary::BitNot => Val::Number(f64::from(!convert::to_int32(self.make().number(value)?))),
+            Unary::Minus => Val::Number(-self.convert().number(value)?),
+            Unary::Plus => Val::Number(self.convert().number(value)?),
+            Unary::BitNot => Val::Number(f64::from(!convert::to_int32(self.convert().number(value)?))),
             Unary::TypeOf => Val::Text(convert::type_of(value)?),
             Unary::Void => Val::Undefined,
         })
@@ -254,7 +252,7 @@ impl<'a> Run<'a, '_> {
 
     pub(crate) fn binary(&mut self, operator: Binary, left: Val<'a>, right: Val<'a>) -> Result<Val<'a>, Stop> {
         use std::cmp::Ordering;
-        let mut make = Maker { arena: self.arena, steps: &mut self.steps };
+        let mut make = Converter { arena: self.arena, steps: &mut self.steps };
         Ok(match operator {
             Binary::StrictEqual => Val::Bool(convert::strict_equal(left, right)),
             Binary::StrictNotEqual => Val::Bool(!convert::strict_equal(left, right)),
@@ -278,7 +276,7 @@ impl<'a> Run<'a, '_> {
     }
 
     fn is_in(&mut self, name: Val<'a>, object: Val<'a>) -> Result<Val<'a>, Stop> {
-        let name = self.make().text(name)?;
+        let name = self.convert().text(name)?;
         let own = match object {
             Val::Lazy(lazy) => lazy.get(self.arena, name, &mut self.steps)?.is_some(),
             Val::Object(object) => object.get(name, &mut self.steps)?.is_some(),
@@ -298,13 +296,13 @@ impl<'a> Run<'a, '_> {
         let mut out = Vec::new();
         for part in parts {
             let value = self.eval(part)?;
-            out.extend_from_slice(self.make().text(value)?);
+            out.extend_from_slice(self.convert().text(value)?);
         }
-        Ok(Val::Text(self.make().keep(&out)?))
+        Ok(Val::Text(self.convert().keep(&out)?))
     }
 
     pub(crate) fn array(&mut self, elements: &'a [Element]) -> Result<Val<'a>, Stop> {
-        self.steps.take_bytes(128 + elements.len() * size_of::<Val<'_>>())?;
+        self.steps.charge_bytes(128 + elements.len() * size_of::<Val<'_>>())?;
         let mut items = ArenaVec::with_capacity_in(elements.len(), self.arena);
         for element in elements {
             match element {
@@ -314,7 +312,7 @@ impl<'a> Run<'a, '_> {
                         return Err(Stop::BailOut(Reason::Operand));
                     };
                     let more = array.items(self.arena);
-                    self.steps.take_bytes(more.len() * size_of::<Val<'_>>())?;
+                    self.steps.charge_bytes(more.len() * size_of::<Val<'_>>())?;
                     items.extend_from_slice_copy(&more);
                 }
             }
@@ -323,7 +321,7 @@ impl<'a> Run<'a, '_> {
     }
 
     fn object(&mut self, properties: &'a [Property]) -> Result<Val<'a>, Stop> {
-        self.steps.take_bytes(64)?;
+        self.steps.charge_bytes(64)?;
         let object = Object::new(self.arena);
         for property in properties {
             match property {
@@ -333,7 +331,7 @@ impl<'a> Run<'a, '_> {
                 }
                 Property::Computed(name, value) => {
                     let name = self.eval(name)?;
-                    let name = self.make().text(name)?;
+                    let name = self.convert().text(name)?;
                     let value = self.eval(value)?;
                     if name == b"__proto__" {
                         return Err(Stop::BailOut(Reason::Operand));
@@ -351,7 +349,6 @@ impl<'a> Run<'a, '_> {
         Ok(Val::Object(object))
     }
 
-    /// Returns the members of an object, in the order of its names.
     pub(crate) fn members(&mut self, value: Val<'a>) -> Result<ArenaVec<'a, (&'a [u8], Val<'a>)>, Stop> {
         let mut members = ArenaVec::new_in(self.arena);
         let names = match value {
@@ -360,7 +357,7 @@ impl<'a> Run<'a, '_> {
             _ => return Err(Stop::BailOut(Reason::Operand)),
         };
         for name in names {
-            self.steps.pay(1)?;
+            self.steps.charge(1)?;
             if name == b"__proto__" {
                 return Err(Stop::BailOut(Reason::Operand));
             }

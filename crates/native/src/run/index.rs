@@ -1,6 +1,4 @@
-//! `index`, equivalent to the `index.js` of the workers: arguments are validated, and a field is emitted as a row.
-//!
-//! Invalid arguments are left to the worker, so that its error messages are used.
+//! `index`, equivalent to the `index.js` of the workers. Invalid arguments are left to the worker, which reports them.
 
 use bumpalo::collections::Vec as ArenaVec;
 
@@ -10,7 +8,6 @@ use crate::tree::Expression;
 use crate::value::{Array, Val};
 
 impl<'a> Run<'a, '_> {
-    /// Executes a call of `index(type, name, value, options)`.
     pub(crate) fn index_typed(&mut self, arguments: &'a [Expression]) -> Result<(), Stop> {
         let [kind, name, value, options] = self.first_arguments(arguments)?;
         let (Val::Text(of), true) = (kind, is_name(name)) else {
@@ -25,7 +22,6 @@ impl<'a> Run<'a, '_> {
         if is_fitting { self.index_field(&[kind, name], options, value) } else { Err(Stop::BailOut(Reason::Call)) }
     }
 
-    /// Executes a call of `index(name, value, options)`.
     pub(crate) fn index_named(&mut self, arguments: &'a [Expression]) -> Result<(), Stop> {
         let [name, value, options] = self.first_arguments(arguments)?;
         let is_fitting = matches!(value, Val::Text(_) | Val::Number(_) | Val::Bool(_));
@@ -37,7 +33,7 @@ impl<'a> Run<'a, '_> {
     }
 
     fn index_field(&mut self, names: &[Val<'a>], options: Val<'a>, value: Val<'a>) -> Result<(), Stop> {
-        self.steps.pay(1)?;
+        self.steps.charge(1)?;
         let options = match options {
             Val::Undefined => None,
             Val::Object(_) => Some(options),
@@ -53,7 +49,6 @@ impl<'a> Run<'a, '_> {
     }
 }
 
-/// Returns true if a value can be the name of a field.
 fn is_name(value: Val<'_>) -> bool {
     matches!(value, Val::Text(text) if text.first() != Some(&b'_'))
 }

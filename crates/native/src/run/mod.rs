@@ -1,29 +1,27 @@
-//! Evaluation of the tree: [`Run`] is one call of a function for one document.
-//!
-//! Exceptions, unknown state, and exceeded limits end the run with [`Stop::BailOut`]: the engine then runs the function
-//! on the document from the start. This is transparent, because functions of the subset keep no state between
-//! documents.
+//! Evaluation of the tree: [`Run`] is one call of a function for one document. Exceptions, unknown state, and exceeded
+//! limits end the run with [`Stop::BailOut`]: the engine then runs the function on the document from the start. This
+//! does not affect results, because functions of the subset keep no state between documents.
 
+mod assignment;
 mod emit;
 mod expressions;
 mod index;
-mod places;
 
 use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
 
-use super::convert::{self, Maker, truthy};
-use super::tree::{Builtin, Callee, Expression, Function, Loop, Place, Program, Statement, Target, Variable};
+use super::convert::{self, Converter, truthy};
+use super::tree::{
+    AssignmentTarget, Builtin, Callee, Expression, Function, Loop, Program, Statement, Target, Variable,
+};
 use super::value::{Lazy, Packed, Val};
 use crate::reason::{Reason, Steps, Stop};
 
-/// Maximum nesting of the evaluation; deeper nesting is left to the engine.
 pub(super) const MAX_DEPTH: u16 = 250;
 
-/// Maximum length of a member name that the text of an exception contains unchanged.
-const LONGEST_NAMED: usize = 40;
+/// The text of an exception contains longer names truncated.
+const LONGEST_QUOTED_NAME: usize = 40;
 
-/// Control flow after a statement.
 enum Flow<'a> {
     Next,
     Break,
@@ -46,8 +44,8 @@ pub(super) struct Run<'a, 's> {
     base: usize,
     depth: u16,
     /// True while the rest of a chain is skipped after an absent value before `?.`.
-    short: bool,
-    /// The exception that ends the call, if its text can be computed.
+    is_short_circuited: bool,
+    /// Text of the exception that ends the call, if it can be computed.
     thrown: Option<String>,
     rows: ArenaVec<'a, (Val<'a>, Val<'a>)>,
     /// Number of rows that the engine would have waiting.
@@ -64,7 +62,6 @@ struct Frame {
 }
 
 impl<'a, 's> Run<'a, 's> {
-    /// Calls the program's function with a document. Returns the text of the exception with which it ended, if any.
     pub(super) fn call_program(
         program: &'a Program,
         arena: &'a Bump,
@@ -83,7 +80,7 @@ impl<'a, 's> Run<'a, 's> {
             frame: 0,
             base: 0,
             depth: main.depth,
-            short: false,
+            is_short_circuited: false,
             thrown: None,
             rows: ArenaVec::new_in(arena),
             waiting: 0,
@@ -100,18 +97,16 @@ impl<'a, 's> Run<'a, 's> {
         }
     }
 
-    /// Throws the exception for a member of an absent value; its text equals that of the engine.
     #[cold]
     fn throw_absent(&mut self, name: &[u8], of: &str) -> Stop {
         // The engine truncates long names, and formats others differently.
-        if name.len() <= LONGEST_NAMED && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_') {
+        if name.len() <= LONGEST_QUOTED_NAME && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_') {
             let name = String::from_utf8_lossy(name);
             self.thrown = Some(format!("TypeError: cannot read property '{name}' of {of}"));
         }
         Stop::BailOut(Reason::Exception)
     }
 
-    /// Initializes the remaining slots of a frame whose arguments were pushed.
     fn finish_frame(&mut self, function: &Function, given: usize) {
         let base = self.stack.len() - given;
         if given > usize::from(function.parameters) {
@@ -123,15 +118,15 @@ impl<'a, 's> Run<'a, 's> {
         }
     }
 
-    pub(super) fn make(&mut self) -> Maker<'a, '_> {
-        Maker { arena: self.arena, steps: &mut self.steps }
+    pub(super) fn convert(&mut self) -> Converter<'a, '_> {
+        Converter { arena: self.arena, steps: &mut self.steps }
     }
 
     pub(super) fn call(&mut self, callee: Callee, arguments: &[Val<'a>]) -> Result<Val<'a>, Stop> {
         let program = self.program;
         let function = &program.functions[usize::from(self.called(callee)?)];
-        self.steps.pay(4)?;
-        self.steps.take_bytes(usize::from(function.slots) * size_of::<Val<'_>>())?;
+        self.steps.charge(4)?;
+        self.steps.charge_bytes(usize::from(function.slots) * size_of::<Val<'_>>())?;
         let depth = self.depth + function.depth;
         if depth > MAX_DEPTH {
             return Err(Stop::BailOut(Reason::Depth));
@@ -153,18 +148,18 @@ impl<'a, 's> Run<'a, 's> {
         Ok(if let Flow::Return(value) = flow { value } else { Val::Undefined })
     }
 
-    /// Returns the index of the function that a callee denotes. Calls of other values are left to the engine.
+    /// Calls of values other than functions are left to the engine.
     pub(super) fn called(&self, callee: Callee) -> Result<u16, Stop> {
         match callee.target {
             Target::Function(function) => Ok(function),
-            Target::Variable(slot) => match self.stack[self.place(Variable { levels: callee.levels, slot })] {
+            Target::Variable(slot) => match self.stack[self.slot_index(Variable { levels: callee.levels, slot })] {
                 Packed::Function(function) => Ok(function),
                 _ => Err(Stop::BailOut(Reason::Call)),
             },
         }
     }
 
-    fn place(&self, variable: Variable) -> usize {
+    fn slot_index(&self, variable: Variable) -> usize {
         if variable.levels == 0 {
             return self.base + usize::from(variable.slot);
         }
@@ -187,7 +182,6 @@ impl<'a, 's> Run<'a, 's> {
 
     fn statement(&mut self, statement: &'a Statement) -> Result<Flow<'a>, Stop> {
         match statement {
-            // The most frequent statement of map functions.
             Statement::Expression(Expression::Builtin(Builtin::Emit, arguments)) => self.emit_call(arguments)?,
             Statement::Expression(expression) => {
                 self.eval(expression)?;
@@ -201,8 +195,8 @@ impl<'a, 's> Run<'a, 's> {
                 }
             }
             Statement::Loop(parts) => return self.run_loop(parts),
-            Statement::ForIn(place, object, body) => return self.for_in(place, object, body),
-            Statement::ForOf(place, object, body) => return self.for_of(place, object, body),
+            Statement::ForIn(target, object, body) => return self.for_in(target, object, body),
+            Statement::ForOf(target, object, body) => return self.for_of(target, object, body),
             Statement::Switch(value, cases) => return self.switch(value, cases),
             Statement::Try(block, _) => {
                 let flow = self.statement(block);
@@ -227,7 +221,7 @@ impl<'a, 's> Run<'a, 's> {
         }
         let mut tested = parts.body_first;
         loop {
-            self.steps.pay(2)?;
+            self.steps.charge(2)?;
             if !tested
                 && let Some(test) = &parts.test
                 && !truthy(self.eval(test)?)
@@ -246,7 +240,12 @@ impl<'a, 's> Run<'a, 's> {
         }
     }
 
-    fn for_in(&mut self, place: &'a Place, object: &'a Expression, body: &'a Statement) -> Result<Flow<'a>, Stop> {
+    fn for_in(
+        &mut self,
+        target: &'a AssignmentTarget,
+        object: &'a Expression,
+        body: &'a Statement,
+    ) -> Result<Flow<'a>, Stop> {
         let object = self.eval(object)?;
         let mut names = ArenaVec::new_in(self.arena);
         let mut length = None;
@@ -261,14 +260,14 @@ impl<'a, 's> Run<'a, 's> {
             }
         }
         for index in 0..length.unwrap_or_default() {
-            self.steps.pay(1)?;
+            self.steps.charge(1)?;
             #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 elements")]
-            let name = self.make().number_text(index as f64)?;
+            let name = self.convert().number_text(index as f64)?;
             names.push(name);
         }
         for name in names {
-            self.steps.pay(2)?;
-            self.assign(place, Val::Text(name))?;
+            self.steps.charge(2)?;
+            self.assign(target, Val::Text(name))?;
             match self.statement(body)? {
                 Flow::Break => break,
                 Flow::Return(value) => return Ok(Flow::Return(value)),
@@ -282,14 +281,19 @@ impl<'a, 's> Run<'a, 's> {
         }
     }
 
-    fn for_of(&mut self, place: &'a Place, object: &'a Expression, body: &'a Statement) -> Result<Flow<'a>, Stop> {
+    fn for_of(
+        &mut self,
+        target: &'a AssignmentTarget,
+        object: &'a Expression,
+        body: &'a Statement,
+    ) -> Result<Flow<'a>, Stop> {
         let Val::Array(array) = self.eval(object)? else {
             return Err(Stop::BailOut(Reason::Loop));
         };
         let mut index = 0;
         while let Some(value) = array.get(self.arena, index) {
-            self.steps.pay(2)?;
-            self.assign(place, value)?;
+            self.steps.charge(2)?;
+            self.assign(target, value)?;
             match self.statement(body)? {
                 Flow::Break => break,
                 Flow::Return(value) => return Ok(Flow::Return(value)),
@@ -327,7 +331,6 @@ impl<'a, 's> Run<'a, 's> {
     }
 }
 
-/// Returns the index if the key is a non-negative integer.
 pub(super) fn element_index(key: Val<'_>) -> Option<usize> {
     let Val::Number(number) = key else {
         return None;

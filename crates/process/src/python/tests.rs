@@ -1,5 +1,4 @@
-//! Functions whose members can be proved, functions that receive whole documents, and invalid input.
-//! `tests/it/projection.rs` tests with an interpreter that the proved members suffice.
+//! Functions with and without a proof. `tests/it/projection.rs` checks proofs with an interpreter.
 
 use settee_model::testing::Random;
 
@@ -9,7 +8,6 @@ fn of(source: &str) -> Option<String> {
     members(source).map(|names| names.into_iter().collect::<Vec<_>>().join(" "))
 }
 
-/// Checks that a function with this body sees the names `expected`, in order.
 #[track_caller]
 fn sees(body: &str, expected: &str) {
     assert_eq!(of(&format!("def f(doc):\n  {body}\n")).as_deref(), Some(expected), "{body}");
@@ -317,7 +315,6 @@ fn unresolvable_paths() {
     sees("yield doc['a'], 'eval(doc)', \"__class__ {doc.x}\", '''doc\n#'doc\" \\''''", "a");
 }
 
-/// No sequence of tokens causes a panic.
 #[test]
 fn nonsense_is_taken() {
     let parts = [

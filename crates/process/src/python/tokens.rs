@@ -1,5 +1,5 @@
-//! [`tokens`]: tokens of Python source. Made for proofs, so it rejects everything that versions of Python could
-//! interpret differently, and everything unknown. Accepting invalid Python is harmless: such a function never runs.
+//! [`tokens`]: tokens of Python source. It rejects all source that versions of Python may interpret differently.
+//! Accepting invalid Python is harmless, because such a function never runs.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token<'a> {
@@ -11,31 +11,26 @@ pub(super) struct Token<'a> {
 pub(super) enum Kind {
     /// Start of a logical line; the text is its indentation. Lines without code have no such token.
     Line,
-    /// A keyword or an identifier.
     Name,
     Number,
-    /// A string without prefix, or with `u`; the text is between the quotation marks. It has no escapes and no line
-    /// breaks, so it denotes itself.
+    /// A string without prefix, or with `u`; the text between the marks, which has no escapes and no line breaks.
     Plain,
-    /// A string with replacement fields; the text is between the quotation marks.
     Formatted,
-    /// Any other string.
     Text,
     Operator,
 }
 
-/// Longest first. Everything else is rejected, including backticks and `!`.
+/// Longest first. All other operators are rejected, including backticks and `!`.
 const OPERATORS: [&str; 48] = [
     "**=", "//=", ">>=", "<<=", "...", "**", "//", ">>", "<<", "<=", ">=", "==", "!=", "<>", "->", "+=", "-=", "*=",
     "/=", "%=", "&=", "|=", "^=", "@=", ":=", "+", "-", "*", "/", "%", "@", "&", "|", "^", "~", "<", ">", "(", ")",
     "[", "]", "{", "}", ".", ",", ":", ";", "=",
 ];
 
-/// Returns the tokens of `source`; `None` in case of doubt.
 pub(super) fn tokens(source: &str) -> Option<Vec<Token<'_>>> {
     let bytes = source.as_bytes();
-    // A form feed resets the column, a zero ends the source for some versions, and a lone carriage return is a line
-    // break for some.
+    // A form feed resets the column. In some versions a zero byte ends the source, and a lone carriage return is a line
+    // break.
     let is_strange = |byte: u8| (byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r')) || byte == 0x7f;
     if bytes.iter().any(|&byte| is_strange(byte)) || source.replace("\r\n", "\n").contains('\r') {
         return None;
@@ -52,7 +47,6 @@ struct Tokenizer<'a> {
     source: &'a str,
     bytes: &'a [u8],
     at: usize,
-    /// The closing brackets of the open ones.
     closing: Vec<u8>,
     tokens: Vec<Token<'a>>,
 }
@@ -73,7 +67,7 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    /// At the first column: skips lines without code, and the indentation of the first one with code.
+    /// At the first column: skips lines without code, and the indentation of the first line with code.
     fn line_start(&mut self) -> Option<()> {
         loop {
             let start = self.at;
@@ -89,7 +83,6 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    /// Skips a comment, but not the line break.
     fn comment(&mut self) -> Option<()> {
         let start = self.at;
         self.skip(|byte| byte != b'\n');
@@ -184,7 +177,6 @@ impl<'a> Tokenizer<'a> {
         self.push(Kind::Operator, self.at - operator.len(), self.at)
     }
 
-    /// A string; its prefix starts at `start`, its quotation mark is here.
     fn string(&mut self, start: usize) -> Option<()> {
         let prefix = self.source.get(start..self.at)?.to_ascii_lowercase();
         let quote = self.peek(0);
@@ -206,7 +198,7 @@ impl<'a> Tokenizer<'a> {
         let kind = match prefix.as_str() {
             "" | "u" if !text.contains(['\\', '\n', '\r']) => Kind::Plain,
             "f" | "fr" | "rf" => is_simple_format(text).then_some(Kind::Formatted)?,
-            // New in 3.14, with another meaning before.
+            // Template strings exist since 3.14; before, the letter is a separate name.
             "t" | "tr" | "rt" => return None,
             _ => Kind::Text,
         };
@@ -219,9 +211,8 @@ fn is_prefix(name: &str) -> bool {
     matches!(name.as_str(), "r" | "b" | "u" | "f" | "t" | "br" | "rb" | "ur" | "fr" | "rf" | "tr" | "rt")
 }
 
-/// Returns true if all versions agree on the end of a formatted string, and its fields contain no strings. Since 3.12
-/// fields may contain anything; before, they ended at the first quotation mark. Identifiers in them are normalised like
-/// others.
+/// Returns true if all versions agree on the end of a formatted string and its fields contain no strings. Since 3.12
+/// fields may contain any expression; before, the first quotation mark ended the string.
 fn is_simple_format(text: &str) -> bool {
     let mut is_open = false;
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! The conformance suite of languages: a query server in Python, and the Erlang one.
+//! The conformance suite of languages, with a query server in Python and with the Erlang one.
 
 use settee_design::Limits;
 use settee_design::conformance::{
@@ -14,7 +14,7 @@ const WAYS: Ways = Ways {
     reduce_exceptions: ReduceExceptions::Fatal,
 };
 
-/// Returns a server with a long timeout, and one with a timeout of little more than the start of an interpreter.
+/// The second timeout is little more than the start of an interpreter.
 fn servers(command: &str) -> [QueryServer; 2] {
     [60_000, 5_000].map(|timeout_ms| server_with(command, Settings { timeout_ms, ..settings() }).0)
 }

@@ -8,13 +8,11 @@ use settee_process::{QueryServer, erlang};
 use super::functions::Sent;
 use super::{batch, program, run, server_with, settings, show};
 
-/// Returns the server, if Erlang is installed.
 fn erlang() -> Option<&'static QueryServer> {
     static SERVER: OnceLock<Option<QueryServer>> = OnceLock::new();
     SERVER.get_or_init(|| Some(server_with(command()?, settings()).0)).as_ref()
 }
 
-/// Returns the command of the server, if Erlang is installed.
 pub(crate) fn command() -> Option<&'static str> {
     static COMMAND: OnceLock<Option<String>> = OnceLock::new();
     let command = COMMAND.get_or_init(|| {
@@ -224,7 +222,6 @@ fn many_documents_and_functions_go_through() {
     let long = "x".repeat(40_000);
     let documents: Vec<String> = (0..300).map(|number| format!("{{\"n\":{number},\"long\":\"{long}\"}}")).collect();
     let documents = batch(&documents);
-    // More functions than are kept compiled.
     for number in (0..500).step_by(7) {
         let source = format!("fun({{Doc}}) -> Emit(proplists:get_value(<<\"n\">>, Doc), {number}) end.");
         let mut program = program(server, &[&source, &source]).unwrap();

@@ -1,4 +1,4 @@
-//! Servers that die, hang, violate the protocol, or cannot be started; and the resulting errors.
+//! Servers that die, hang, violate the protocol, or cannot start.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,6 @@ fn functions_that_do_not_compile_are_refused_in_the_words_of_the_server() {
     check_compile(&server, "42", &refused("Expression does not eval to a function. (42)"));
     check_compile(&server, "old", &refused("an old error"));
     check_compile(&server, "oldest", &refused("the oldest error"));
-    // The process remains usable.
     assert_eq!(server.processes(), (0, 1));
     assert!(program(&server, &["act"]).is_ok());
 }
@@ -36,7 +35,7 @@ fn functions_that_do_not_compile_are_refused_in_the_words_of_the_server() {
 fn compiling_ends_in_time() {
     let unavailable = |text: &str| CompileError::Unavailable(text.to_owned());
     let server = short_timeout();
-    check_compile(&server, "hang", &unavailable("the query server for test gave no answer within 1500 ms"));
+    check_compile(&server, "hang", &unavailable("the query server for test returned no response within 1500 ms"));
     check_compile(&server, "die", &unavailable("the query server for test ended: exit status: 7"));
     assert_eq!(server.processes(), (0, 0));
 }
@@ -53,19 +52,18 @@ fn programs_that_are_no_query_servers_are_reported() {
     check("/dev/null", "exit status: 126");
     check("true", "ended: exit status: 0");
     check("sh -c 'echo no such module >&2; exit 1'", "exit status: 1; it said: no such module");
-    check("sleep 1000", "gave no answer within 700 ms");
+    check("sleep 1000", "returned no response within 700 ms");
     check("echo hello", "broke the protocol: it wrote no JSON (invalid JSON at byte 0): hello");
     check("echo '[]'", "broke the protocol");
     check("sh -c 'read line; echo 7; sleep 1000'", "its answer to reset is not true but 7");
 }
 
-/// Simulates an Erlang virtual machine on a loaded computer.
 #[test]
 fn a_process_that_starts_slowly_has_more_time_for_its_first_answer_only() {
     let slow = format!("sh -c 'sleep 1; exec {}'", command());
     let (server, _) = server_with(&slow, Settings { timeout_ms: 900, ..settings() });
     assert!(program(&server, &["act"]).is_ok());
-    check_compile(&server, "hang", &CompileError::Unavailable("gave no answer within 900 ms".to_owned()));
+    check_compile(&server, "hang", &CompileError::Unavailable("returned no response within 900 ms".to_owned()));
 }
 
 #[test]
@@ -103,7 +101,6 @@ fn a_document_that_takes_too_long_is_named() {
     let place = r#"OS process timed out: map function (act) on document "doc2" took longer than 1500 ms"#;
     check_fatal(run(&server, &["act"], &["{}", r#"{"do":"hang"}"#, "{}"]), "os_process_error", &[place]);
     assert!(began.elapsed() < Duration::from_secs(10));
-    // Each document has the full timeout.
     let slow = vec![r#"{"do":"slow","seconds":0.4}"#; 6];
     assert_eq!(run(&server, &["act"], &slow).unwrap().len(), 6);
 }
@@ -132,7 +129,7 @@ fn errors_and_nonsense_end_the_build_and_name_the_document() {
     nonsense(r#""what?""#, "it wrote no JSON (invalid JSON at byte 0): what?");
     nonsense(r#""[[[\"a\",NaN]]]""#, "it wrote no JSON");
     nonsense(r#""[[[\"\\ud800\",1]]]""#, "it wrote no JSON");
-    nonsense(r#""true""#, "the answer to map_doc is no list with 1 lists of rows: true");
+    nonsense(r#""true""#, "the response to map_doc is not a list of 1 lists of rows: true");
     nonsense(r#""[[],[]]""#, "no list with 1 lists");
     nonsense(r#""[1]""#, "no pairs of key and value: [1]");
     nonsense(r#""[[[1,2,3]]]""#, "no pairs");
@@ -174,7 +171,7 @@ fn a_process_that_speaks_while_it_is_idle_is_replaced() {
 
 #[test]
 fn a_document_is_not_blamed_for_those_around_it() {
-    // Responses are buffered until there is nothing more to read.
+    // `late_answers` buffers responses until its input is empty.
     let server = short_timeout();
     let function = "late_answers";
     let fine: Vec<String> = (0..30).map(|_| "{}".to_owned()).collect();

@@ -1,5 +1,3 @@
-//! The other functions of design documents.
-
 use std::ops::ControlFlow;
 
 use settee_design::{
@@ -10,7 +8,6 @@ use settee_process::QueryServer;
 
 use super::{batch, server};
 
-/// Returns the design document `_design/d`; its text may contain line breaks here.
 pub(crate) fn design(server: &QueryServer, rev: &str, json: &str) -> Box<dyn DesignProgram> {
     let json = Json::parse(json.as_bytes()).unwrap().into_bytes();
     let source = DesignSource { database: 1, id: "_design/d".into(), rev: rev.into(), json: json.into() };
@@ -21,7 +18,6 @@ pub(crate) fn design(server: &QueryServer, rev: &str, json: &str) -> Box<dyn Des
 pub(crate) struct Sent {
     pub(crate) response: String,
     pub(crate) body: String,
-    /// Maximum number of chunks; unlimited if zero.
     wanted: usize,
     taken: usize,
 }
@@ -42,7 +38,6 @@ impl ListSink for Sent {
 fn validations_accept_and_refuse_in_all_forms() {
     let server = server();
     let check = |answer: &str, expected: Result<&str, CallError>| {
-        // Another revision is another document.
         let json = format!("{{\"_id\":\"_design/d\",\"validate_doc_update\":{answer}}}");
         let called = design(&server, answer, &json).call(&["validate_doc_update"], &[b"{}", b"null", b"{}", b"{}"]);
         assert_eq!(called, expected.map(|text| text.as_bytes().to_vec()), "{answer}");
@@ -81,7 +76,6 @@ fn a_process_that_knows_the_document_is_asked_again() {
     let mut program = design(&server, "1-a", json);
     let first = program.call(&["shows", "pid"], &[b"null", b"{}"]).unwrap();
     assert_eq!(design(&server, "1-a", json).call(&["shows", "pid"], &[b"null", b"{}"]).unwrap(), first);
-    // Another revision of the same id replaces it, and the first one is loaded again.
     let changed = r#"{"shows":{"pid":["resp",{"body":"changed"}]}}"#;
     let second = design(&server, "2-b", changed).call(&["shows", "pid"], &[b"null", b"{}"]).unwrap();
     assert_eq!(second, br#"["resp",{"body":"changed"}]"#);
@@ -118,7 +112,6 @@ fn lists_take_rows_until_they_end() {
         (sent.body.as_str(), sent.response.as_str()),
         ("head,a,b,c,tail", r#"{"headers":{"Content-Type":"text/csv"}}"#)
     );
-    // The function ends at the second row.
     let mut sent = Sent::default();
     let mut session = program.list("e", b"{}", b"{}", &mut sent).unwrap();
     assert_eq!(session.rows(&rows, MoreRows::No, &mut sent).unwrap(), ListState::Ended);

@@ -1,4 +1,4 @@
-//! Query servers as the server uses them, with real processes: one made for these tests, and the Erlang one.
+//! Query servers with real processes: a test server in Python, and the Erlang one.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod conformance;
@@ -22,7 +22,6 @@ fn settings() -> Settings {
     Settings { environment: vec![("PATH".into(), path)], ..Settings::default() }
 }
 
-/// Returns the command of the server that was made for these tests.
 fn command() -> String {
     format!("python3 -S -E {}/tests/it/server.py", env!("CARGO_MANIFEST_DIR"))
 }
@@ -50,7 +49,6 @@ fn program(server: &QueryServer, functions: &[&str]) -> Result<Box<dyn Program>,
     server.program(&source(functions), Limits::default())
 }
 
-/// Returns documents with the ids `doc1`, `doc2` …, which their texts need not contain.
 fn batch(documents: &[impl AsRef<str>]) -> DocumentBatch {
     let mut batch = DocumentBatch::new();
     for (seq, text) in (1..).zip(documents) {
@@ -72,7 +70,7 @@ fn run(server: &QueryServer, functions: &[&str], documents: &[impl AsRef<str>]) 
     Ok(output)
 }
 
-/// Shows rows as `[[document,function,key,value],…]`.
+/// Format: `[[document,function,key,value],…]`.
 fn show(output: &Emissions) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let rows =
@@ -80,7 +78,6 @@ fn show(output: &Emissions) -> String {
     format!("[{}]", rows.collect::<Vec<_>>().join(","))
 }
 
-/// Returns the id of the process that maps next.
 fn pid(server: &QueryServer) -> String {
     let output = run(server, &["act"], &[r#"{"do":"pid"}"#]).unwrap();
     let row = output.rows().next().unwrap();

@@ -1,5 +1,3 @@
-//! Mapping: rows, several functions, batches of all sizes, limits, logs.
-
 use settee_design::{Emissions, Language as _, Limits};
 
 use super::{batch, program, run, server, server_with, settings, show, source};

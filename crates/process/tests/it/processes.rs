@@ -1,5 +1,3 @@
-//! Processes: reuse, number, inherited state, end.
-
 use std::sync::Barrier;
 use std::time::Duration;
 
@@ -43,13 +41,12 @@ fn idle_processes_end_on_request_or_with_the_language() {
 
 #[test]
 fn child_processes_end_with_the_server() {
-    // The shell stays, because a command follows; the server is its child.
+    // The shell remains, because a command follows; the server is its child.
     let (server, _) = server_with(&format!("sh -c '{}; true'", command()), settings());
     let pid = pid(&server);
     let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     assert!(!stat().is_empty());
     drop(server);
-    // The server was killed; its new parent may take a moment to reap it.
     while !stat().is_empty() && !stat().contains(") Z ") {
         std::thread::yield_now();
     }
@@ -99,7 +96,6 @@ fn only_the_three_pipes_are_inherited() {
     let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
     let output = run(&server(), &["act"], &[r#"{"do":"files"}"#]).unwrap();
     drop((listener, file));
-    // The script itself, and the directory that is being listed.
     let row = show(&output);
     assert!(row.starts_with("[[0,0,[0,1,2"), "{row}");
     assert!(!row.contains("socket"), "{row}");

@@ -1,4 +1,4 @@
-//! Python functions that receive a part of documents: that it is a part, and that the rows are the same.
+//! Python functions that get projected documents: the rows equal those of whole documents.
 
 use settee_design::{Emissions, Language as _, Limits};
 use settee_model::testing::Random;
@@ -6,7 +6,7 @@ use settee_process::{QueryServer, Settings};
 
 use super::{batch, command, language, run, settings, show, source};
 
-/// Returns a server for Python with or without projection. Its sets have the same order in every process.
+/// A fixed hash seed gives sets the same order in every process.
 fn python(project_documents: bool) -> QueryServer {
     let mut settings = Settings { project_documents, ..settings() };
     settings.environment.push(("PYTHONHASHSEED".into(), "0".into()));
@@ -49,7 +49,6 @@ fn other_languages_are_sent_whole_documents() {
     check_sent(&language("snake", &command(), settings()).0, &[SENT], whole, &[]);
 }
 
-/// Returns the rows and log lines of a function, or its error. Addresses differ between processes.
 fn outcome(server: &QueryServer, function: &str, documents: &[String]) -> String {
     let mut output = Emissions::new();
     let result = match server.program(&source(&[function]), Limits::default()) {
@@ -62,7 +61,6 @@ fn outcome(server: &QueryServer, function: &str, documents: &[String]) -> String
     parts.fold(first, |text, part| text + part.trim_start_matches(|c: char| c.is_ascii_hexdigit()))
 }
 
-/// Checks that the function has the same result with parts of documents; returns true if it received parts.
 #[track_caller]
 fn check_same([parts, whole]: &[QueryServer; 2], function: &str, documents: &[String]) -> bool {
     let (of_parts, of_whole) = (outcome(parts, function, documents), outcome(whole, function, documents));
@@ -95,7 +93,6 @@ fn functions_of_all_kinds_cannot_distinguish_parts_from_documents() {
     }
 }
 
-/// A document with some of the members that functions use, and others.
 fn document(random: &mut Random) -> String {
     let names = ["a", "b", "c", "d", "doc", "x", "", "é", "a'", r"\u0061", r#"b\""#, "_rev", "other"];
     let values = [
@@ -214,8 +211,7 @@ fn statement(random: &mut Random, indent: usize, depth: u32, out: &mut String) {
     }
 }
 
-/// Inserts other characters and words into a function: most results are invalid, the others are unusual. No braces: the
-/// order of sets differs between processes.
+/// Most results are invalid. Braces are excluded, because the order of sets differs between processes.
 fn mutated(random: &mut Random, source: &str) -> String {
     let words = [
         "doc",

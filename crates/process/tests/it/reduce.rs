@@ -1,5 +1,3 @@
-//! Reduce functions.
-
 use settee_design::{Language as _, Limits, Reducer, RunError};
 
 use super::server;

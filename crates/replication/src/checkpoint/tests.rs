@@ -7,7 +7,6 @@ use settee_model::testing::Random;
 use super::{Entry, compare, counted, document, local_document, no_changes, stripped};
 use crate::session::Statistics;
 
-/// Returns a log with these sessions, newest first; session `x` ended at sequence `"at-x"`.
 fn log(sessions: &str) -> Option<Json> {
     let entries: Vec<String> = sessions
         .chars()
@@ -32,22 +31,18 @@ fn check(source: &str, target: &str, since: &str, history: &str) {
     assert_eq!(sessions, history, "{source} {target}");
 }
 
-/// Compares histories as CouchDB's replicator does.
 #[test]
 fn common_histories() {
     check("", "", "0", "");
     check("a", "", "0", "");
     check("", "a", "0", "");
     check("cba", "cba", "\"at-c\"", "cba");
-    // The last checkpoint was written only to the source.
     check("cba", "ba", "\"at-b\"", "a");
     check("ba", "cba", "\"at-b\"", "a");
     check("xyb", "zba", "\"at-b\"", "a");
     check("xyz", "abc", "0", "");
 }
 
-/// Histories with random gaps on both sides. The session continues from an entry that both histories contain (the
-/// newest such entry if the sessions are in order), and never from an entry that only one side has.
 #[test]
 fn histories_of_any_kind() {
     let mut random = Random::new();
@@ -70,7 +65,6 @@ fn histories_of_any_kind() {
         found += 1;
         assert!(common.contains(&session), "{source} {target}: {session}");
         assert!(!is_sorted || common[0] == session, "{source} {target}: {session} is not the newest");
-        // The history that remains is the tail of one of the two histories.
         let ids = start.history.iter().map(|entry| entry.value().get("session_id").unwrap().to_text());
         let history: String = ids.collect();
         assert!(source.ends_with(&history) || target.ends_with(&history), "{source} {target}: {history}");
@@ -78,7 +72,6 @@ fn histories_of_any_kind() {
     assert!(found > 10_000, "only {found}");
 }
 
-/// Logs written by other software, or damaged.
 #[test]
 fn logs_without_sense() {
     let good = log("cba").unwrap();
@@ -97,7 +90,6 @@ fn logs_without_sense() {
         let other = Json::parse(text.as_bytes()).unwrap();
         let start = compare(Some(&good), Some(&other));
         let found = String::from_utf8(start.since.as_bytes().to_vec()).unwrap();
-        // If both sides have the same session, the sequence of the source is used.
         let expected = if text.contains("\"session_id\":\"c\"") { "\"at-c\"" } else { since };
         assert_eq!(found, expected, "{text}");
         let start = compare(Some(&other), Some(&good));
@@ -107,7 +99,6 @@ fn logs_without_sense() {
     }
 }
 
-/// After repeated recordings the newest entry is first, and the next session continues the counters.
 #[test]
 fn recorded_history_is_read_again() {
     let mut history = Vec::new();

@@ -1,11 +1,11 @@
-//! Documents in `_replicator` databases: the replications that they describe, the access to them, and their states.
+//! Documents in `_replicator` databases: the replications that they describe, and their states.
 //!
-//! [`watch`] follows the databases, [`work`] turns documents into jobs, and [`store`] writes states back. All accesses
-//! use the HTTP protocol, as those of any other client. The rules are those of CouchDB's `couch_replicator_docs`.
+//! [`watch`] follows the databases, [`prepare`] creates jobs from documents, and [`store`] writes states back. All
+//! accesses use the HTTP protocol. The rules are those of CouchDB's `couch_replicator_docs`.
 
+mod prepare;
 mod store;
 mod watch;
-mod work;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,13 +19,11 @@ use crate::replicator::{Job, Replicator};
 use crate::spec::{Spec, SpecError};
 use crate::tuning::Tuning;
 
-/// Name of the database whose documents describe replications.
 pub const REPLICATOR_DATABASE: &str = "_replicator";
 
-/// Role under which states are written; writes under this role are not validated.
+/// Role under which states are written. Its writes are not validated.
 pub const REPLICATOR_ROLE: &str = "_replicator";
 
-/// Member that names the owner of a document.
 pub const OWNER: &str = "owner";
 
 #[must_use]
@@ -33,11 +31,8 @@ pub fn is_replicator_database(name: &str) -> bool {
     name == REPLICATOR_DATABASE || name.ends_with("/_replicator")
 }
 
-/// Parses the replication that a document describes. The replication runs as the document's `user_ctx`, or else as its
-/// owner with the roles of the owner's account.
-///
-/// # Errors
-/// [`SpecError`] for a document that describes no replication.
+/// Parses the replication that a document describes. It runs as the document's `user_ctx`, or else as its owner with
+/// the roles of the owner's account. Fails if the document describes no replication.
 pub fn parse(document: Value<'_>, tuning: &Tuning) -> Result<Spec, SpecError> {
     Spec::parse(document, &user(document), tuning)
 }
@@ -54,7 +49,7 @@ pub fn user(document: Value<'_>) -> User {
     }
 }
 
-/// Appends a document (or its members) in the form for readers other than its owner: without credentials.
+/// Appends a document, or its members, for readers other than its owner.
 pub fn write_without_credentials(out: &mut Vec<u8>, document: Value<'_>) {
     out.push(b'{');
     for (index, (name, value)) in document.members().enumerate() {
@@ -94,12 +89,11 @@ fn write_url(out: &mut Vec<u8>, value: Value<'_>) {
     }
 }
 
-/// Returns a URL without user name and password.
 #[must_use]
 pub fn strip_credentials(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    // A password may contain any character except an unescaped slash; slashes that were not escaped are tolerated.
+    // A password may contain any character except an unescaped slash. Slashes that were not escaped are tolerated.
     match (authority.rsplit_once('@'), rest.rsplit_once('@')) {
         (Some((_, host)), _) => format!("{scheme}://{host}{path}"),
         (None, Some((before, host))) if before.contains(':') => format!("{scheme}://{host}"),
@@ -107,7 +101,6 @@ pub fn strip_credentials(url: &str) -> String {
     }
 }
 
-/// Returns the error message for a document, without the texts of its endpoints.
 #[must_use]
 pub fn complaint(error: &SpecError) -> String {
     match error {
@@ -116,7 +109,6 @@ pub fn complaint(error: &SpecError) -> String {
     }
 }
 
-/// Documents whose replication is being prepared or is a job.
 #[derive(Default)]
 pub(crate) struct Documents {
     entries: BTreeMap<(Arc<str>, Arc<str>), Entry>,
@@ -125,7 +117,6 @@ pub(crate) struct Documents {
 }
 
 struct Entry {
-    /// Distinguishes this version of the document from earlier ones.
     number: u64,
     phase: Phase,
     added_ms: u64,
@@ -134,18 +125,14 @@ struct Entry {
 }
 
 enum Phase {
-    /// The replication id is being computed.
     Initializing(Arc<Spec>),
-    /// Computing the id failed; it is retried.
     Error { spec: Arc<Spec>, reason: String, count: u32 },
-    /// The replication is the job with this key.
     Scheduled(Arc<str>),
-    /// The job with this key belongs to another server.
     Elsewhere { spec: Arc<Spec>, job: Arc<str> },
 }
 
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct DocumentJob {
     key: (Arc<str>, Arc<str>),
     number: u64,
     pub(crate) job: Arc<str>,
@@ -160,8 +147,7 @@ impl Drop for Entry {
 }
 
 impl Documents {
-    /// Returns the documents whose jobs belong to this server, and those whose jobs belong to other servers.
-    pub(crate) fn places(&self) -> (Vec<Place>, Vec<Place>) {
+    pub(crate) fn document_jobs(&self) -> (Vec<DocumentJob>, Vec<DocumentJob>) {
         let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
         for (key, entry) in &self.entries {
             let (list, job) = match &entry.phase {
@@ -169,7 +155,7 @@ impl Documents {
                 Phase::Elsewhere { job, .. } => (&mut elsewhere, job),
                 Phase::Initializing(_) | Phase::Error { .. } => continue,
             };
-            list.push(Place { key: key.clone(), number: entry.number, job: Arc::clone(job) });
+            list.push(DocumentJob { key: key.clone(), number: entry.number, job: Arc::clone(job) });
         }
         (here, elsewhere)
     }
@@ -183,13 +169,13 @@ impl Documents {
 }
 
 impl Replicator {
-    /// Returns the entry of `_scheduler/docs` of a document with an active replication.
+    /// Returns the entry of `_scheduler/docs`; `None` without an active replication on this server.
     #[must_use]
     pub fn document(&self, database: &str, id: &str) -> Option<DocumentState> {
         let state = self.state.lock();
         let key = (Arc::from(database), Arc::from(id));
         let entry = state.documents.entries.get(&key)?;
-        let mut shown = Shown { database, id, node: Some(&self.dependencies.node), ..Shown::default() };
+        let mut shown = ShownDocument { database, id, node: Some(&self.dependencies.node), ..ShownDocument::default() };
         let (spec, count);
         let job: Arc<Job>;
         match &entry.phase {
@@ -203,8 +189,8 @@ impl Replicator {
                     (false, true) => "crashing",
                     (false, false) => "pending",
                 };
-                shown.info = match &history.last().happened {
-                    crate::scheduler::Happened::Crashed(reason) => error_info(reason),
+                shown.info = match &history.last().event_kind {
+                    crate::scheduler::EventKind::Crashed(reason) => error_info(reason),
                     _ => {
                         let mut info = Vec::new();
                         write_statistics(&mut info, &job.progress.statistics());
@@ -214,7 +200,7 @@ impl Replicator {
                 shown.job = Some(key);
                 shown.updated = Some(iso8601(history.last().at_ms));
             }
-            // The state is kept by the server that runs the job.
+            // The server that runs the job has the state.
             Phase::Elsewhere { .. } => return None,
             Phase::Initializing(of) => {
                 spec = of;
@@ -241,15 +227,13 @@ impl Replicator {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentState {
-    /// State, one of [`STATES`].
     pub state: &'static str,
     pub json: Vec<u8>,
 }
 
 pub const STATES: [&str; 7] = ["initializing", "error", "running", "pending", "crashing", "completed", "failed"];
 
-/// Returns the entry of `_scheduler/docs` of a document without an active replication, read from the document itself:
-/// the replication has ended or has not been started.
+/// Entry of `_scheduler/docs` of a document whose replication has ended or not started, from its members.
 #[must_use]
 pub fn resting(database: &str, id: &str, document: Value<'_>) -> DocumentState {
     let text = |name: &str| document.get(name).and_then(Value::as_str).map(std::borrow::Cow::into_owned);
@@ -258,7 +242,8 @@ pub fn resting(database: &str, id: &str, document: Value<'_>) -> DocumentState {
         let url = value.get("url").filter(|_| value.is_object()).unwrap_or(value).as_str()?;
         Some(strip_credentials(&url))
     };
-    let mut shown = Shown { database, id, source: url("source"), target: url("target"), ..Shown::default() };
+    let mut shown =
+        ShownDocument { database, id, source: url("source"), target: url("target"), ..ShownDocument::default() };
     shown.updated = text("_replication_state_time");
     match text("_replication_state").as_deref() {
         Some("completed") => {
@@ -292,7 +277,7 @@ fn error_info(reason: &str) -> Vec<u8> {
 }
 
 #[derive(Default)]
-struct Shown<'a> {
+struct ShownDocument<'a> {
     database: &'a str,
     id: &'a str,
     job: Option<&'a str>,
@@ -307,7 +292,7 @@ struct Shown<'a> {
     proxies: (Option<String>, Option<String>),
 }
 
-impl Shown<'_> {
+impl ShownDocument<'_> {
     fn write(&self) -> Vec<u8> {
         let mut object = Object::new();
         object.text("database", Some(self.database));

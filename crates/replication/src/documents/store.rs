@@ -1,4 +1,4 @@
-//! Storing states in documents.
+//! Writes the states of replications into their documents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,20 +14,17 @@ use crate::replicator::show::{Object, iso8601, write_counters};
 use crate::replicator::{Job, Replicator};
 use crate::transport::{Body, Transport, empty_body, full_body};
 
-/// Maximum number of attempts to update a document after conflicts with other writers.
 const ATTEMPTS_MAX: u32 = 20;
 
-/// Wait after the first conflict; it grows linearly with the attempts.
+/// Delay after the first conflict; it grows linearly with the attempts.
 const CONFLICT_WAIT_MS: u64 = 100;
 
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 
 pub(super) enum Change {
-    /// Members that describe states are removed.
     Cleared,
-    /// The job with this id was created.
     Triggered(String),
-    /// The replication could not be started or was interrupted, and is retried.
+    /// The replication could not start or was interrupted, and is retried.
     Error {
         id: Option<String>,
         reason: String,
@@ -36,7 +33,7 @@ pub(super) enum Change {
     Completed(Arc<Job>),
 }
 
-/// Members in the order in which they are written; `None` removes a member.
+/// `None` removes a member.
 type Members = Vec<(&'static str, Option<Vec<u8>>)>;
 
 pub(super) fn spawn(replicator: &Arc<Replicator>, database: &Arc<str>, id: &Arc<str>, change: Change) {
@@ -55,7 +52,6 @@ async fn store(replicator: &Replicator, database: &str, id: &str, change: &Chang
     for attempt in 1..=ATTEMPTS_MAX {
         let (status, text) = call(&*transport, Method::GET, &uri, empty_body()).await?;
         if status == StatusCode::NOT_FOUND {
-            // A document that was deleted concurrently is not an error.
             return Ok(());
         }
         let document = Json::parse(&text).map_err(|error| format!("{status}: {error}"))?;
@@ -89,7 +85,6 @@ fn reason(answer: &Json) -> String {
     answer.value().get("reason").and_then(Value::as_str).map(std::borrow::Cow::into_owned).unwrap_or_default()
 }
 
-/// Returns the transport to a database of documents, under the role that may write states.
 pub(super) fn connect(replicator: &Replicator, database: &str) -> Result<Arc<dyn Transport>, String> {
     let roles = vec!["_admin".to_owned(), REPLICATOR_ROLE.to_owned()];
     let endpoint =
@@ -116,7 +111,6 @@ async fn call(
     Ok((status, body.map_err(|error| error.to_string())?.to_bytes().to_vec()))
 }
 
-/// Returns the document with the new state, or `None` if nothing changes.
 fn apply(replicator: &Replicator, document: Value<'_>, change: &Change) -> Option<Vec<u8>> {
     if let Change::Completed(job) = change {
         // A document that was changed concurrently describes a different replication, which is not complete.
@@ -181,7 +175,6 @@ fn quoted(text: &str) -> Vec<u8> {
     out
 }
 
-/// Returns the document with these members replaced in their position, removed, or appended.
 fn replace(document: Value<'_>, members: &Members) -> Vec<u8> {
     let mut object = Object::new();
     let mut left: Vec<_> = members.iter().collect();

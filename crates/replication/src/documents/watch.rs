@@ -1,5 +1,5 @@
-//! Following `_replicator` databases: one task for each database reads its changes from the beginning, and so finds all
-//! documents again after a restart.
+//! Follows `_replicator` databases: one task per database reads its changes from the start, so it finds all documents
+//! again after a restart.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,12 @@ use super::{is_replicator_database, store};
 use crate::replicator::Replicator;
 use crate::transport::{Body, empty_body};
 
-/// Delay before a broken feed is reopened.
 const REOPEN_WAIT: Duration = Duration::from_secs(1);
 
 const ROW_BYTES_MAX: usize = 64 << 20;
 
 impl Replicator {
-    /// Starts to follow a database that was created or that existed at the start of the server. Databases with other
-    /// names are ignored.
+    /// Follows a `_replicator` database. Must be called for new databases, and for all at the start of the server.
     pub fn database_found(self: &Arc<Self>, name: &str) {
         if !is_replicator_database(name) {
             return;
@@ -35,7 +33,6 @@ impl Replicator {
         state.documents.watched.insert(name, watch.abort_handle());
     }
 
-    /// Stops following a deleted database and removes the replications of its documents.
     pub fn database_deleted(&self, name: &str) {
         if !is_replicator_database(name) {
             return;
@@ -49,9 +46,7 @@ impl Replicator {
 }
 
 enum End {
-    /// The database does not exist.
-    Gone,
-    /// The feed broke and may be reopened.
+    Deleted,
     Broken(String),
 }
 
@@ -59,7 +54,7 @@ async fn follow(replicator: Arc<Replicator>, name: Arc<str>) {
     let mut since = "0".to_owned();
     loop {
         match read(&replicator, &name, &mut since).await {
-            End::Gone => {
+            End::Deleted => {
                 replicator.documents_removed(&name);
                 return;
             }
@@ -82,7 +77,7 @@ async fn read(replicator: &Arc<Replicator>, name: &Arc<str>, since: &mut String)
         Err(error) => return End::Broken(error.to_string()),
     };
     match transport.call(request).await {
-        Ok(response) if response.status() == StatusCode::NOT_FOUND => End::Gone,
+        Ok(response) if response.status() == StatusCode::NOT_FOUND => End::Deleted,
         Ok(response) if response.status().is_success() => rows(replicator, name, since, response.into_body()).await,
         Ok(response) => End::Broken(response.status().to_string()),
         Err(error) => End::Broken(error.to_string()),

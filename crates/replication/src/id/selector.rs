@@ -1,7 +1,7 @@
-//! Normal form of a selector for ids: that of CouchDB's `mango_selector:normalize`, with sorted members.
+//! Normal form of a selector for ids, that of CouchDB's `mango_selector:normalize` with sorted members.
 //!
 //! Implicit operators become explicit, field names move to the leaves as paths, and negations move down as far as
-//! possible. An invalid selector stays unchanged, because the source will reject it.
+//! possible. An invalid selector stays unchanged, because the source rejects it.
 
 use settee_model::json::{Json, Value, write_array, write_object};
 
@@ -9,11 +9,9 @@ use settee_model::json::{Json, Value, write_array, write_object};
 enum Tree {
     Object(Vec<(String, Tree)>),
     Array(Vec<Tree>),
-    /// Text of any other value.
     Scalar(Vec<u8>),
 }
 
-/// Operators whose argument is a selector with its own fields.
 const INNER: [&str; 3] = ["$elemMatch", "$allMatch", "$keyMapMatch"];
 
 pub(super) fn normal(selector: &Json) -> Json {
@@ -43,7 +41,6 @@ impl Tree {
         Self::Object(vec![(name.into(), value)])
     }
 
-    /// Returns the only member of an object.
     fn into_single(self) -> Result<(String, Self), Self> {
         match self {
             Self::Object(mut members) if members.len() == 1 => members.pop().ok_or(Self::Object(Vec::new())),
@@ -72,7 +69,6 @@ impl Tree {
     }
 }
 
-/// Makes implicit operators explicit.
 fn operators(tree: Tree) -> Tree {
     let (name, value) = match tree.into_single() {
         Ok(member) => member,
@@ -92,7 +88,6 @@ fn operators(tree: Tree) -> Tree {
     Tree::single(name, value)
 }
 
-/// Moves field names to the leaves.
 fn fields(tree: Tree, path: &str) -> Tree {
     let (name, value) = match tree.into_single() {
         Ok(member) => member,
@@ -109,7 +104,6 @@ fn fields(tree: Tree, path: &str) -> Tree {
     }
 }
 
-/// Moves negations down.
 fn negations(tree: Tree) -> Tree {
     let (name, value) = match tree.into_single() {
         Ok(member) => member,

@@ -1,4 +1,4 @@
-//! Comparison of ids with those of an independent implementation of the algorithm.
+//! Ids compared with those of an independent implementation of the algorithm.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -42,12 +42,11 @@ fn bases() {
     assert_eq!(id.base, "2719aee9e6a7dd507bee5c0e3f6f829c");
 }
 
-/// Endpoints of CouchDB's own test (`http_v4_endpoint_test_` in `couch_replicator_ids`, at 3.5) and more. The target is
-/// `http://host/t`. The numbers are MD5 hashes of the output of Erlang/OTP 25 (`term_to_binary(Term, [{minor_version,
-/// 1}])`) for the terms that CouchDB builds.
+/// Endpoints of CouchDB's own test (`http_v4_endpoint_test_` in `couch_replicator_ids`, at 3.5) and more, with the
+/// target `http://host/t`. The numbers are MD5 hashes of the output of Erlang/OTP 25 (`term_to_binary(Term,
+/// [{minor_version, 1}])`) for the terms that CouchDB builds.
 #[test]
 fn endpoints() {
-    // "user:pass", "user2:pass2"
     let (first, second) = ("Basic dXNlcjpwYXNz", "Basic dXNlcjI6cGFzczI=");
     let object = |url: &str, headers: &[(&str, &str)], username: &str| {
         let headers: Vec<String> = headers.iter().map(|(name, value)| format!("\"{name}\":\"{value}\"")).collect();
@@ -91,7 +90,7 @@ fn endpoints() {
 }
 
 /// Replications from `http://host/s` to `http://host/t`; numbers as in [`endpoints`]. `winning_revs_only` and
-/// `since_seq` are separate elements after the filter, in this order; CouchDB publishes no hashes for them.
+/// `since_seq` follow the filter, in this order; CouchDB publishes no hashes for them.
 #[test]
 fn options() {
     let code = "function(doc) { return true; }";
@@ -124,7 +123,6 @@ fn options() {
     }
 }
 
-/// Versions 3, 2 and 1, whose endpoints are complete URLs; numbers as in [`endpoints`].
 #[test]
 fn older_versions_of_urls() {
     let target = "{\"url\":\"https://host:2/t?x=1\",\"headers\":{\"h\":\"v\"}}";
@@ -146,7 +144,6 @@ fn older_versions() {
 fn differences_without_effect() {
     let base = |source: &str| ReplicationId::of(&spec(source, TARGET, ""), &identity(), "").base;
     let one = base("\"http://u:p@host/db/\"");
-    // "u:q"
     let headers = "{\"url\":\"http://host/db\",\"headers\":{\"Authorization\":\"Basic dTpx\"}}";
     let auth = "{\"url\":\"http://host/db\",\"auth\":{\"basic\":{\"username\":\"u\",\"password\":\"r\"}}}";
     for same in ["\"http://u:other@host:5984/db\"", "\"http://u@host:80/db\"", headers, auth] {

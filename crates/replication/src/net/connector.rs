@@ -16,23 +16,21 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
+use super::addresses::AllowedAddresses;
 use super::proxy::Proxy;
-use super::reach::Reach;
 use crate::transport::{BoxFuture, TransportError};
 use crate::tuning::SocketOptions;
 
-/// Timeout of a connection attempt that no request waits for any more.
-const ABANDONED: Duration = Duration::from_secs(300);
+const CONNECT_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(300);
 
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) tls: Arc<rustls::ClientConfig>,
     pub(super) sockets: SocketOptions,
     pub(super) proxy: Option<Arc<Proxy>>,
-    pub(super) reach: Reach,
+    pub(super) allowed: AllowedAddresses,
 }
 
-/// Stream of any kind.
 pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
@@ -51,9 +49,8 @@ impl tower_service::Service<Uri> for Connector {
     fn call(&mut self, uri: Uri) -> Self::Future {
         let connector = self.clone();
         Box::pin(async move {
-            // Requests have their own timeout; the HTTP client may continue a connection attempt after the request has
-            // ended.
-            let opened = tokio::time::timeout(ABANDONED, connector.open(&uri)).await;
+            // The HTTP client may continue a connection attempt after its request, which has a timeout of its own.
+            let opened = tokio::time::timeout(CONNECT_ATTEMPT_TIMEOUT, connector.open(&uri)).await;
             let (io, proxied) = opened.map_err(|_| TransportError::Timeout)??;
             Ok(Stream { io: TokioIo::new(io), proxied })
         })
@@ -61,8 +58,7 @@ impl tower_service::Service<Uri> for Connector {
 }
 
 impl Connector {
-    /// Connects to the host of a URI. Also returns true if a proxy reads the requests, which must then contain the
-    /// host.
+    /// Also returns true if a proxy reads the requests, which must then contain the host.
     pub(super) async fn open(&self, uri: &Uri) -> Result<(BoxedIo, bool), TransportError> {
         let host = uri.host().ok_or_else(|| TransportError::Unusable("the URL names no host".to_owned()))?;
         let is_https = uri.scheme_str() == Some("https");
@@ -86,9 +82,8 @@ impl Connector {
         let refused = |error: io::Error| TransportError::Refused(format!("{host}:{port}: {error}"));
         let mut last = io::Error::other("the name has no address");
         for address in lookup_host((host, port)).await.map_err(refused)? {
-            // The check is made after name resolution and redirects, so that it applies to the address that is
-            // connected to.
-            if !self.reach.includes(address.ip()) {
+            // The check follows name resolution and redirects, so it applies to the address that is connected to.
+            if !self.allowed.includes(address.ip()) {
                 return Err(TransportError::Unusable(format!(
                     "{host}:{port}: only admins may replicate with addresses that are not public, see [replicator] \
                      private_addresses_for_users"
@@ -135,7 +130,6 @@ impl Connector {
     }
 }
 
-/// Connection that is ready for requests.
 pub(super) struct Stream {
     io: TokioIo<BoxedIo>,
     /// True if a proxy reads the requests, which must then contain the host.

@@ -1,4 +1,4 @@
-//! One exchange: timeouts for unresponsive peers, and redirects.
+//! One exchange, with timeouts for unresponsive peers and redirects.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,65 +14,66 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
-use super::{Peering, lasting};
-use crate::transport::{Body, BoxFuture, Lasting, TransportError, empty_body, full_body};
+use super::{RemoteTransport, long_lived};
+use crate::transport::{Body, BoxFuture, Direct, LongLived, TransportError, empty_body, full_body};
 
-/// Maximum number of redirects, as in CouchDB.
 const REDIRECTS_MAX: usize = 10;
 
-/// Bodies up to this size are buffered until the answer shows that they need not be sent again to another location.
-const KEPT_BYTES_MAX: u64 = 16 << 20;
+/// Bodies up to this size are buffered, because a redirect requires sending them again.
+const BUFFERED_BYTES_MAX: u64 = 16 << 20;
 
-/// Body of a request: repeatable or not.
-enum Carried {
+enum RequestBody {
     Bytes(Bytes),
-    Once(Body),
+    Streamed(Body),
 }
 
-/// Sends a request, follows redirects, and returns when the head of the response has arrived.
-pub(super) async fn call(peering: &Peering, request: Request<Body>) -> Result<Response<Body>, TransportError> {
-    let permit = Arc::clone(&peering.connections).acquire_owned().await;
-    let mut permit = permit.map_err(|_| TransportError::Refused("no connections any more".to_owned()))?;
+pub(super) async fn call(
+    transport: &RemoteTransport,
+    request: Request<Body>,
+) -> Result<Response<Body>, TransportError> {
+    let permit = Arc::clone(&transport.connections).acquire_owned().await;
+    let mut permit = permit.map_err(|_| TransportError::Refused("the transport has been closed".to_owned()))?;
     let (mut parts, body) = request.into_parts();
-    let mut carried = carry(body).await?;
-    if let Some(authorization) = &peering.authorization {
+    let mut request_body = buffer_body(body).await?;
+    if let Some(authorization) = &transport.authorization {
         parts.headers.insert(PROXY_AUTHORIZATION, authorization.clone());
     }
     for redirects in 0.. {
-        let (body, again) = match carried {
-            Carried::Bytes(bytes) => (full_body(bytes.clone()), Some(bytes)),
-            Carried::Once(body) => (body, None),
+        let (body, buffered) = match request_body {
+            RequestBody::Bytes(bytes) => (full_body(bytes.clone()), Some(bytes)),
+            RequestBody::Streamed(body) => (body, None),
         };
         let mut sent = Request::new(body);
         *sent.method_mut() = parts.method.clone();
         *sent.uri_mut() = parts.uri.clone();
         *sent.headers_mut() = parts.headers.clone();
         *sent.extensions_mut() = parts.extensions.clone();
-        let response = exchange(peering, sent, permit).await?;
-        let (Some(target), Some(bytes)) = (redirect(&parts.uri, &response), again) else { return Ok(response) };
+        let response = exchange(transport, sent, permit).await?;
+        let target = redirect(&parts.uri, &response).filter(|_| parts.extensions.get::<Direct>().is_none());
+        let (Some(target), Some(bytes)) = (target, buffered) else { return Ok(response) };
         if redirects >= REDIRECTS_MAX {
             return Err(TransportError::Unusable(format!("more than {REDIRECTS_MAX} redirects")));
         }
         let see_other = response.status() == StatusCode::SEE_OTHER;
-        carried = Carried::Bytes(if see_other { Bytes::new() } else { bytes });
+        request_body = RequestBody::Bytes(if see_other { Bytes::new() } else { bytes });
         if see_other && parts.method != Method::HEAD {
             parts.method = Method::GET;
         }
-        leave(&mut parts.headers, &parts.uri, &target, see_other);
+        adjust_headers_for_redirect(&mut parts.headers, &parts.uri, &target, see_other);
         parts.uri = target;
-        // The old exchange must end before the next one starts.
+        // The permit of the old exchange must be released before the next one is acquired.
         drop(response);
-        let next = Arc::clone(&peering.connections).acquire_owned().await;
-        permit = next.map_err(|_| TransportError::Refused("no connections any more".to_owned()))?;
+        let next = Arc::clone(&transport.connections).acquire_owned().await;
+        permit = next.map_err(|_| TransportError::Refused("the transport has been closed".to_owned()))?;
     }
     unreachable!("the loop ends by itself")
 }
 
-async fn carry(body: Body) -> Result<Carried, TransportError> {
+async fn buffer_body(body: Body) -> Result<RequestBody, TransportError> {
     match body.size_hint().exact() {
-        Some(0) => Ok(Carried::Bytes(Bytes::new())),
-        Some(size) if size <= KEPT_BYTES_MAX => Ok(Carried::Bytes(body.collect().await?.to_bytes())),
-        _ => Ok(Carried::Once(body)),
+        Some(0) => Ok(RequestBody::Bytes(Bytes::new())),
+        Some(size) if size <= BUFFERED_BYTES_MAX => Ok(RequestBody::Bytes(body.collect().await?.to_bytes())),
+        _ => Ok(RequestBody::Streamed(body)),
     }
 }
 
@@ -94,8 +95,7 @@ fn redirect(from: &Uri, response: &Response<Body>) -> Option<Uri> {
     absolute.parse().ok()
 }
 
-/// Removes headers that must not be sent to another host.
-fn leave(headers: &mut HeaderMap, from: &Uri, to: &Uri, see_other: bool) {
+fn adjust_headers_for_redirect(headers: &mut HeaderMap, from: &Uri, to: &Uri, see_other: bool) {
     headers.remove(HOST);
     if (from.scheme(), from.authority()) != (to.scheme(), to.authority()) {
         headers.remove(AUTHORIZATION);
@@ -108,48 +108,46 @@ fn leave(headers: &mut HeaderMap, from: &Uri, to: &Uri, see_other: bool) {
 }
 
 async fn exchange(
-    peering: &Peering,
+    transport: &RemoteTransport,
     request: Request<Body>,
     permit: OwnedSemaphorePermit,
 ) -> Result<Response<Body>, TransportError> {
-    let alive = Arc::new(Mutex::new(Instant::now()));
+    let last_progress = Arc::new(Mutex::new(Instant::now()));
     let request = request.map(|body| match body.size_hint().exact() {
         Some(0) => empty_body(),
-        _ => Sending { body, alive: Arc::clone(&alive) }.boxed_unsync(),
+        _ => SendBody { body, last_progress: Arc::clone(&last_progress) }.boxed_unsync(),
     });
-    let mut answer = send(peering, request);
+    let mut answer = send(transport, request);
     let response = loop {
-        let deadline = *alive.lock() + peering.timeout;
+        let deadline = *last_progress.lock() + transport.timeout;
         match tokio::time::timeout_at(deadline, answer.as_mut()).await {
             Ok(answer) => break answer?,
-            // Part of the body was sent since.
-            Err(_) if *alive.lock() + peering.timeout > Instant::now() => {}
+            Err(_) if *last_progress.lock() + transport.timeout > Instant::now() => {}
             Err(_) => return Err(TransportError::Timeout),
         }
     };
-    let timeout = peering.timeout;
+    let timeout = transport.timeout;
     Ok(response.map(|body| {
-        let quiet = Box::pin(tokio::time::sleep(timeout));
-        Receiving { body, quiet, timeout, _permit: permit }.boxed_unsync()
+        let idle_timer = Box::pin(tokio::time::sleep(timeout));
+        ReceiveBody { body, idle_timer, timeout, _permit: permit }.boxed_unsync()
     }))
 }
 
-/// Sends a request on shared connections, or on its own connection if its answer is long-lived.
-fn send(peering: &Peering, request: Request<Body>) -> BoxFuture<'_, Result<Response<Body>, TransportError>> {
-    if request.extensions().get::<Lasting>().is_some() {
-        let answer = lasting::exchange(&peering.way.connector, request);
+/// A long-lived response gets a connection of its own.
+fn send(transport: &RemoteTransport, request: Request<Body>) -> BoxFuture<'_, Result<Response<Body>, TransportError>> {
+    if request.extensions().get::<LongLived>().is_some() {
+        let answer = long_lived::exchange(&transport.route.connector, request);
         return Box::pin(async move { Ok(answer.await?.map(BodyExt::boxed_unsync)) });
     }
-    let answer = peering.way.client.request(request);
+    let answer = transport.route.client.request(request);
     Box::pin(async move {
-        let response = answer.await.map_err(|error| explain(&error))?;
+        let response = answer.await.map_err(|error| transport_error(&error))?;
         let broken = |error: hyper::Error| TransportError::Broken(error.to_string());
         Ok(response.map(|body| body.map_err(broken).boxed_unsync()))
     })
 }
 
-/// Converts an error of the HTTP client. The connector's own error is in the chain of causes.
-fn explain(error: &hyper_util::client::legacy::Error) -> TransportError {
+fn transport_error(error: &hyper_util::client::legacy::Error) -> TransportError {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     let mut innermost = String::new();
     while let Some(error) = cause {
@@ -162,13 +160,13 @@ fn explain(error: &hyper_util::client::legacy::Error) -> TransportError {
     if error.is_connect() { TransportError::Refused(innermost) } else { TransportError::Broken(innermost) }
 }
 
-/// Body of a request that records the time at which the connection last took data from it.
-struct Sending {
+/// Records the time at which the connection last took data.
+struct SendBody {
     body: Body,
-    alive: Arc<Mutex<Instant>>,
+    last_progress: Arc<Mutex<Instant>>,
 }
 
-impl http_body::Body for Sending {
+impl http_body::Body for SendBody {
     type Data = Bytes;
     type Error = TransportError;
 
@@ -178,7 +176,7 @@ impl http_body::Body for Sending {
     ) -> Poll<Option<Result<Frame<Bytes>, TransportError>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
         if frame.is_ready() {
-            *self.alive.lock() = Instant::now();
+            *self.last_progress.lock() = Instant::now();
         }
         frame
     }
@@ -192,15 +190,15 @@ impl http_body::Body for Sending {
     }
 }
 
-/// Body of a response that fails after a timeout without data, and holds its connection permit until it is dropped.
-struct Receiving {
+/// Fails after a timeout without data. Holds the connection permit until it is dropped.
+struct ReceiveBody {
     body: Body,
-    quiet: Pin<Box<Sleep>>,
+    idle_timer: Pin<Box<Sleep>>,
     timeout: Duration,
     _permit: OwnedSemaphorePermit,
 }
 
-impl http_body::Body for Receiving {
+impl http_body::Body for ReceiveBody {
     type Data = Bytes;
     type Error = TransportError;
 
@@ -211,11 +209,11 @@ impl http_body::Body for Receiving {
         match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 let deadline = Instant::now() + self.timeout;
-                self.quiet.as_mut().reset(deadline);
+                self.idle_timer.as_mut().reset(deadline);
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(end) => Poll::Ready(end),
-            Poll::Pending => match self.quiet.as_mut().poll(cx) {
+            Poll::Pending => match self.idle_timer.as_mut().poll(cx) {
                 Poll::Ready(()) => Poll::Ready(Some(Err(TransportError::Timeout))),
                 Poll::Pending => Poll::Pending,
             },

@@ -8,10 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::connector::BoxedIo;
 use crate::transport::TransportError;
 
-/// Maximum size of a proxy's answer to CONNECT.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
-/// Proxy. Its password is never shown.
 pub(super) struct Proxy {
     kind: Kind,
     pub(super) host: String,
@@ -58,12 +56,11 @@ impl Proxy {
         self.kind == Kind::Https
     }
 
-    /// Returns true if plain requests are sent to the proxy itself; otherwise the proxy opens a tunnel.
+    /// Returns false if the proxy opens a tunnel for plain requests.
     pub(super) fn reads_requests(&self) -> bool {
         self.kind != Kind::Socks5
     }
 
-    /// Returns the value of `Proxy-Authorization`.
     pub(super) fn authorization(&self) -> Option<HeaderValue> {
         let (name, password) = self.credentials.as_ref()?;
         let mut value = b"Basic ".to_vec();
@@ -73,7 +70,6 @@ impl Proxy {
         Some(value)
     }
 
-    /// Asks the proxy to connect `io` to a host.
     pub(super) async fn tunnel(&self, mut io: BoxedIo, host: &str, port: u16) -> Result<BoxedIo, TransportError> {
         match self.kind {
             Kind::Http | Kind::Https => self.connect(&mut io, host, port).await?,
@@ -97,7 +93,7 @@ impl Proxy {
         io.write_all(&request).await.map_err(|error| self.refused(error))?;
         io.flush().await.map_err(|error| self.refused(error))?;
         let mut answer = Vec::new();
-        // The answer is read byte by byte, because the bytes after it belong to the tunnel.
+        // The response is read byte by byte, because the bytes after it belong to the tunnel.
         while !answer.ends_with(b"\r\n\r\n") {
             if answer.len() >= ANSWER_BYTES_MAX {
                 return Err(self.refused("its answer is too long"));
@@ -145,7 +141,6 @@ impl Proxy {
         if answer[1] != 0 {
             return Err(self.refused(format!("SOCKS error {}", answer[1])));
         }
-        // The bound address and port.
         let rest = match answer[3] {
             1 => 4,
             4 => 16,

@@ -1,8 +1,9 @@
-//! Exchanges with peers and proxies of the test, over loopback. The certificates in `certificates/` are for
-//! `localhost`, signed by an authority of their own, and valid for a hundred years.
+//! Exchanges with test peers and proxies over loopback. The certificates in `certificates/` are for `localhost`, signed
+//! by an authority of their own, and valid for a hundred years.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::future::Future;
+mod peers;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{Method, Request, Response, header};
@@ -14,97 +15,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use super::connector::{BoxedIo, Io};
 use super::*;
 use crate::endpoint::User;
 use crate::transport::{empty_body, full_body};
+use peers::*;
 
 const AUTHORITY: &[u8] = include_bytes!("certificates/authority.pem");
 const CERTIFICATE: &[u8] = include_bytes!("certificates/peer.pem");
 const KEY: &[u8] = include_bytes!("certificates/peer.key");
-
-/// Requests that peers and proxies received: each head, followed by its body.
-type Seen = Arc<Mutex<Vec<String>>>;
-
-/// Listens on loopback and calls `serve` for each connection.
-async fn listen<F, T>(serve: F) -> u16
-where
-    F: Fn(TcpStream) -> T + Send + 'static,
-    T: Future<Output = ()> + Send + 'static,
-{
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(serve(stream));
-        }
-    });
-    port
-}
-
-/// Reads a head and the body whose length it gives. Returns `None` at the end of the connection.
-async fn read_request<T: Io + ?Sized>(stream: &mut T) -> Option<String> {
-    let mut text = Vec::new();
-    while !text.ends_with(b"\r\n\r\n") {
-        text.push(stream.read_u8().await.ok()?);
-    }
-    let head = String::from_utf8(text).unwrap().to_ascii_lowercase();
-    let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok()).unwrap_or(0);
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).await.ok()?;
-    Some(head + std::str::from_utf8(&body).unwrap())
-}
-
-async fn speak(mut stream: BoxedIo, seen: Seen, answer: impl Fn(&str) -> String) {
-    while let Some(request) = read_request(&mut *stream).await {
-        let text = answer(&request);
-        seen.lock().push(request);
-        if stream.write_all(text.as_bytes()).await.is_err() {
-            return;
-        }
-    }
-}
-
-async fn peer(answer: impl Fn(&str) -> String + Clone + Send + Sync + 'static) -> (u16, Seen) {
-    let seen = Seen::default();
-    let received = Arc::clone(&seen);
-    let port = listen(move |stream| speak(Box::new(stream), Arc::clone(&received), answer.clone())).await;
-    (port, seen)
-}
-
-fn answer(status: &str, headers: &str, body: &str) -> String {
-    format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len())
-}
-
-fn tuning(timeout_ms: u64) -> Tuning {
-    Tuning { connection_timeout_ms: timeout_ms, ..Tuning::default() }
-}
-
-fn everywhere() -> ReachesPrivate {
-    Arc::new(|_| true)
-}
-
-fn transport_by(options: &Options, url: &str, proxy: Option<&str>, tuning: &Tuning) -> Arc<dyn Transport> {
-    let text = Json::parse(format!("{{\"url\":\"{url}\"}}").as_bytes()).unwrap();
-    let endpoint = Endpoint::parse(Some(text.value()), proxy, &User::default()).unwrap();
-    Network::new(options, everywhere()).unwrap().connect(&endpoint, tuning).unwrap()
-}
-
-fn transport(url: &str) -> Arc<dyn Transport> {
-    transport_by(&Options::default(), url, None, &tuning(5000))
-}
-
-fn get(url: &str) -> Request<Body> {
-    Request::get(url).body(empty_body()).unwrap()
-}
-
-async fn text(response: Response<Body>) -> String {
-    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
-}
-
-fn first_lines(seen: &Seen) -> Vec<String> {
-    seen.lock().iter().map(|request| request.lines().next().unwrap_or_default().to_owned()).collect()
-}
 
 #[tokio::test]
 async fn a_connection_is_used_again() {
@@ -141,7 +59,6 @@ async fn redirects_are_followed_as_couchdb_does() {
     })
     .await;
     let transport = transport(&format!("http://127.0.0.1:{port}/db"));
-    // (method, path, the request that is answered in the end)
     let cases = [
         (Method::GET, "/moved", "get /here?x=1 http/1.1"),
         (Method::POST, "/moved", "post /here?x=1 http/1.1"),
@@ -231,7 +148,6 @@ async fn exchanges_at_a_time_are_limited() {
     let limited = Tuning { http_connections: 2, ..tuning(5000) };
     let transport = transport_by(&Options::default(), &url, None, &limited);
     let mut held = Vec::new();
-    // One more than the limit, for a feed.
     for _ in 0..3 {
         held.push(transport.call(get(&url)).await.unwrap());
     }
@@ -242,7 +158,6 @@ async fn exchanges_at_a_time_are_limited() {
     assert_eq!(open.load(Ordering::Relaxed), 4);
 }
 
-/// Returns TLS for `localhost`, optionally with a required client certificate.
 fn tls(wants_certificate: bool) -> TlsAcceptor {
     let certificates = CertificateDer::pem_slice_iter(CERTIFICATE).collect::<Result<Vec<_>, _>>().unwrap();
     let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
@@ -309,7 +224,6 @@ async fn a_client_certificate_is_presented() {
     assert_eq!(text(with_certificate.call(get(&url)).await.unwrap()).await, "secure");
 }
 
-/// Starts a proxy that opens tunnels on CONNECT and answers other requests itself. It requires `user:SECRET`.
 async fn http_proxy() -> (u16, Seen) {
     let seen = Seen::default();
     let received = Arc::clone(&seen);
@@ -359,7 +273,6 @@ async fn an_http_proxy_is_given_requests_or_asked_for_connections() {
     assert_eq!(error, expected);
 }
 
-/// Starts a SOCKS proxy that requires this name and password, if any, and connects to a name or an address.
 async fn socks_proxy(credentials: Option<(&'static str, &'static str)>) -> u16 {
     listen(move |mut stream| async move {
         let mut greeting = [0; 2];
@@ -468,19 +381,18 @@ fn connections_are_shared_where_their_options_are_the_same() {
     let network = Network::new(&Options::default(), everywhere()).unwrap();
     let slow = SocketOptions { nodelay: false, ..SocketOptions::default() };
     for sockets in [None, Some(SocketOptions::default()), Some(slow)] {
-        let way = network.way(None, sockets, Reach::Everything).unwrap();
-        assert_eq!(way.connector.sockets, sockets.unwrap_or_default());
+        let route = network.route(None, sockets, AllowedAddresses::All).unwrap();
+        assert_eq!(route.connector.sockets, sockets.unwrap_or_default());
     }
-    assert_eq!(network.state.lock().ways.len(), 2);
+    assert_eq!(network.state.lock().routes.len(), 2);
 }
 
-fn lasting(url: &str) -> Request<Body> {
+fn long_lived(url: &str) -> Request<Body> {
     let mut request = get(url);
-    request.extensions_mut().insert(crate::transport::Lasting);
+    request.extensions_mut().insert(crate::transport::LongLived);
     request
 }
 
-/// Starts a peer that sends `message` on every connection, in pieces of `piece` bytes, and closes the connection.
 async fn teller(message: &str, piece: usize) -> (String, Seen) {
     let (seen, message) = (Seen::default(), message.to_owned());
     let received = Arc::clone(&seen);
@@ -502,7 +414,6 @@ async fn teller(message: &str, piece: usize) -> (String, Seen) {
     (format!("http://127.0.0.1:{port}/db/_changes?feed=continuous"), seen)
 }
 
-/// Reads a body, and returns its content or its error.
 async fn all(response: Response<Body>) -> Result<String, TransportError> {
     Ok(String::from_utf8(response.into_body().collect().await?.to_bytes().to_vec()).unwrap())
 }
@@ -511,7 +422,7 @@ async fn all(response: Response<Body>) -> Result<String, TransportError> {
 async fn answers_that_last() {
     const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n";
     let broken = |label: &str| Err(TransportError::Broken(label.to_owned()));
-    let middle = || broken("the connection ended in the middle of the answer");
+    let middle = || broken("the connection ended before the end of the response");
     let cases = [
         (
             format!("{CHUNKED}3\r\nabc\r\n1A;x=\"y\"\r\n0123456789012345678901234\n\r\n0\r\n\r\n"),
@@ -532,7 +443,7 @@ async fn answers_that_last() {
     for (message, expected) in cases {
         for piece in [1, 7, 1000] {
             let (url, seen) = teller(&message, piece).await;
-            let answer = all(transport(&url).call(lasting(&url)).await.unwrap()).await;
+            let answer = all(transport(&url).call(long_lived(&url)).await.unwrap()).await;
             assert_eq!(answer, expected.clone().map(str::to_owned), "{message:?} by {piece}");
             let asked = seen.lock()[0].clone();
             let port = url.split([':', '/']).nth(4).unwrap().to_owned();
@@ -542,13 +453,13 @@ async fn answers_that_last() {
     let heads = [
         ("", "the connection ended before the answer".to_owned()),
         ("HTTP/1.1 2", "the connection ended before the answer".to_owned()),
-        ("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "the length of the answer is no number".to_owned()),
+        ("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "the length of the response is not a number".to_owned()),
         (&format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(70_000)), "the head of the answer is too long".to_owned()),
         ("hello", "invalid HTTP version".to_owned()),
     ];
     for (message, expected) in heads {
         let (url, _) = teller(message, 1000).await;
-        let answer = transport(&url).call(lasting(&url)).await.map(|response| response.status());
+        let answer = transport(&url).call(long_lived(&url)).await.map(|response| response.status());
         assert_eq!(answer, Err(TransportError::Broken(expected)), "{message:.30}");
     }
 }
@@ -558,12 +469,12 @@ async fn answers_that_last_are_redirected_and_proxied() {
     let (port, _) = peer(|_| answer("200 OK", "", "here")).await;
     let (moved, _) = peer(move |_| answer("302 Moved", &format!("Location: http://127.0.0.1:{port}/x\r\n"), "")).await;
     let url = format!("http://127.0.0.1:{moved}/db");
-    assert_eq!(text(transport(&url).call(lasting(&url)).await.unwrap()).await, "here");
+    assert_eq!(text(transport(&url).call(long_lived(&url)).await.unwrap()).await, "here");
     let (proxy, seen) = peer(|_| answer("200 OK", "", "proxied")).await;
     let proxy = format!("http://u:p@127.0.0.1:{proxy}");
     let url = "http://nosuch.invalid/db";
     let transport = transport_by(&Options::default(), url, Some(&proxy), &tuning(5000));
-    let mut request = lasting(url);
+    let mut request = long_lived(url);
     *request.method_mut() = Method::POST;
     *request.body_mut() = full_body("{}");
     assert_eq!(text(transport.call(request).await.unwrap()).await, "proxied");
@@ -582,12 +493,12 @@ async fn timeouts_of_long_answers() {
     .await;
     let url = format!("http://127.0.0.1:{port}/db");
     let transport = transport_by(&Options::default(), &url, None, &tuning(50));
-    let answer = all(transport.call(lasting(&url)).await.unwrap()).await;
+    let answer = all(transport.call(long_lived(&url)).await.unwrap()).await;
     assert_eq!(answer, Err(TransportError::Timeout));
 }
 
-/// This server can reach addresses that its users cannot. On behalf of a user it connects neither to itself nor to its
-/// network, for any name or proxy, nor over connections that belong to the replications of an admin.
+/// For a user the server connects neither to itself nor to its network, by any name or proxy, nor over connections of
+/// an admin's replications.
 #[tokio::test]
 async fn users_reach_public_addresses_only() {
     let (port, seen) = peer(|_| answer("200 OK", "", "secret")).await;
@@ -597,7 +508,7 @@ async fn users_reach_public_addresses_only() {
         let user = User { name: Some(name.to_owned()), ..User::default() };
         let endpoint = Endpoint::parse(Some(text.value()), proxy, &user).unwrap();
         let transport = network.connect(&endpoint, &tuning(5000)).unwrap();
-        all(transport.call(if lasts { lasting(url) } else { get(url) }).await?).await
+        all(transport.call(if lasts { long_lived(url) } else { get(url) }).await?).await
     };
     let proxy = format!("http://127.0.0.1:{port}");
     let here = format!("http://127.0.0.1:{port}/db");

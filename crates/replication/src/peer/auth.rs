@@ -1,42 +1,37 @@
-//! Authentication at a peer: a session cookie if the peer supports sessions, a basic authorization otherwise.
-//!
-//! CouchDB does the same: a password is expensive to verify, so it is verified once and not for each request.
+//! Authentication at a peer, as in CouchDB: a session cookie if the peer supports sessions, so that it verifies the
+//! password once and not for each request; a basic authorization otherwise.
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use parking_lot::Mutex;
 use settee_model::{base64, json};
 
-use super::{Ask, Length, Peer};
+use super::{Length, Peer, PeerRequest};
 use crate::endpoint::{Auth, Endpoint};
 use crate::transport::{Body, TransportError, full_body};
 
 pub(super) struct State {
     auth: Auth,
     session: Mutex<Session>,
-    /// Held while a new session is requested, so that concurrent requests share one login.
+    /// Held while a session is requested, so that concurrent requests share one login.
     login: tokio::sync::Mutex<()>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Session {
-    /// Not requested yet.
     Unknown,
-    /// The peer supports no sessions.
     Basic,
     Cookie(String),
-    /// The peer refused the name and password.
-    Refused,
+    Rejected,
 }
 
 pub(super) enum Login {
-    /// The request carries this cookie, or the name and password without one.
+    /// The cookie of the request; without one it contains name and password.
     Sent(Option<String>),
-    /// The peer refused the name and password. A request with them would be one more failed login of the account.
-    Refused,
+    /// The peer refused the credentials. Another request would be one more failed login of the account.
+    Rejected,
 }
 
-/// Returns the answer of a peer that refused the login, without sending a request.
 pub(super) fn refusal() -> Response<Body> {
     let mut response = Response::new(full_body("{}"));
     *response.status_mut() = StatusCode::UNAUTHORIZED;
@@ -52,7 +47,6 @@ impl State {
         Self { auth, session: Mutex::new(Session::Unknown), login: tokio::sync::Mutex::new(()) }
     }
 
-    /// Returns the cookie of the session; the first call requests a session.
     pub(super) async fn cookie(&self, peer: &Peer) -> Result<Login, TransportError> {
         if self.auth == Auth::None {
             return Ok(Login::Sent(None));
@@ -60,7 +54,7 @@ impl State {
         match self.session.lock().clone() {
             Session::Cookie(cookie) => return Ok(Login::Sent(Some(cookie))),
             Session::Basic => return Ok(Login::Sent(None)),
-            Session::Refused => return Ok(Login::Refused),
+            Session::Rejected => return Ok(Login::Rejected),
             Session::Unknown => {}
         }
         let _login = self.login.lock().await;
@@ -68,7 +62,7 @@ impl State {
         match session {
             Session::Cookie(cookie) => Ok(Login::Sent(Some(cookie))),
             Session::Basic => Ok(Login::Sent(None)),
-            Session::Refused => Ok(Login::Refused),
+            Session::Rejected => Ok(Login::Rejected),
             Session::Unknown => self.begin(peer).await,
         }
     }
@@ -80,7 +74,7 @@ impl State {
         match session {
             Session::Cookie(cookie) if cookie != old => Ok(Login::Sent(Some(cookie))),
             Session::Basic => Ok(Login::Sent(None)),
-            Session::Refused => Ok(Login::Refused),
+            Session::Rejected => Ok(Login::Rejected),
             Session::Cookie(_) | Session::Unknown => self.begin(peer).await,
         }
     }
@@ -93,20 +87,19 @@ impl State {
         json::write_string(&mut body, password);
         body.push(b'}');
         let uri = format!("{}/_session", peer.inner.endpoint.server_uri());
-        let ask = Ask { method: Method::POST, ..Ask::get(uri) };
+        let peer_request = PeerRequest { method: Method::POST, ..PeerRequest::get(uri) };
         let length = Length::Known(body.len());
-        // The header contains the name and password too, as long as there is no cookie, because some peers expect them
-        // there.
-        let response = peer.send_once(&ask, Some("application/json"), full_body(body), length, None).await?;
+        // The header contains name and password too, as long as no cookie exists, because some peers require it.
+        let response = peer.send_once(&peer_request, Some("application/json"), full_body(body), length, None).await?;
         let status = response.status();
         drop(response);
         let mut session = self.session.lock();
         match (&*session, status) {
             (_, StatusCode::UNAUTHORIZED) => {
-                *session = Session::Refused;
-                Ok(Login::Refused)
+                *session = Session::Rejected;
+                Ok(Login::Rejected)
             }
-            // `update` has stored the cookie of the answer.
+            // `update` has stored the cookie of the response.
             (Session::Cookie(cookie), status) if status.is_success() => Ok(Login::Sent(Some(cookie.clone()))),
             _ => {
                 *session = Session::Basic;
@@ -132,7 +125,6 @@ impl State {
     }
 }
 
-/// Returns `AuthSession=…` of a `Set-Cookie` header, unless the token is empty.
 pub(super) fn session_cookie(value: &HeaderValue) -> Option<String> {
     let cookie = value.to_str().ok()?.split(';').next()?.trim();
     let (name, token) = cookie.split_once('=')?;

@@ -1,14 +1,13 @@
-//! Feed of changes of a source.
+//! Changes feed of a source.
 
 use bytes::Bytes;
 use settee_model::json::{Json, Value, write_array, write_string};
 
-use super::{Ask, Peer, PeerError, Stream, encoded};
+use super::{Peer, PeerError, PeerRequest, Stream, encoded};
+use crate::rows::{RowSplitter, Rows};
 use crate::spec::{Filter, Spec};
-use crate::text::{Rows, Splitter, member};
 use crate::transport::TransportError;
 
-/// Parameters of `_changes`, except `since`.
 #[derive(Clone, Debug)]
 pub(crate) struct ChangesQuery {
     query: String,
@@ -19,9 +18,7 @@ pub(crate) struct ChangesQuery {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feed {
-    /// Feed that ends after the existing changes.
     Normal,
-    /// Feed that continues with later changes.
     Continuous,
 }
 
@@ -62,13 +59,11 @@ impl ChangesQuery {
         Self { query, body, feed, leaves_out_design: spec.filter == Filter::AllButDesign }
     }
 
-    /// Returns true if the replication includes this row of the feed.
     pub(crate) fn keeps(&self, row: &[u8]) -> bool {
-        !self.leaves_out_design || member(row, "id").is_none_or(|id| !id.starts_with(b"\"_design/"))
+        !self.leaves_out_design || Value::trusted(row).get("id").is_none_or(|id| !id.raw().starts_with(b"\"_design/"))
     }
 }
 
-/// Returns the query parameters for the filter; parameters of the feed itself cannot be overridden.
 fn filter_parameters(parameters: Value<'_>, of_view: bool) -> String {
     const TAKEN: [&str; 7] = ["feed", "style", "heartbeat", "since", "filter", "timeout", "limit"];
     let mut query = String::new();
@@ -87,57 +82,55 @@ fn filter_parameters(parameters: Value<'_>, of_view: bool) -> String {
     query
 }
 
-/// Returns a sequence as the value of a parameter: a string unquoted, any other value as JSON.
+/// A string is not quoted, any other value is JSON.
 pub(super) fn since_parameter(since: &Json) -> String {
     encoded(&since.value().to_text())
 }
 
 pub(crate) struct ChangesFeed {
-    ask: Ask,
+    peer_request: PeerRequest,
     stream: Stream,
-    rows: Splitter,
-    /// True if any bytes arrived, including heartbeats.
+    rows: RowSplitter,
     alive: bool,
     ended: bool,
 }
 
 impl Peer {
-    /// Opens the feed after `since`.
     pub(crate) async fn changes(&self, query: &ChangesQuery, since: &Json) -> Result<ChangesFeed, PeerError> {
         let uri = self.uri(&format!("_changes?{}&since={}", query.query, since_parameter(since)));
-        let mut ask = match &query.body {
-            Some(body) => Ask::post(uri, body.clone()),
-            None => Ask::get(uri),
+        let mut peer_request = match &query.body {
+            Some(body) => PeerRequest::post(uri, body.clone()),
+            None => PeerRequest::get(uri),
         };
-        ask.lasts = query.feed == Feed::Continuous;
-        let stream = self.open_stream(&ask).await?;
+        peer_request.lasts = query.feed == Feed::Continuous;
+        let stream = self.open_stream(&peer_request).await?;
         let rows = match query.feed {
             Feed::Normal => Rows::InArray,
             Feed::Continuous => Rows::Lines,
         };
-        Ok(ChangesFeed { ask, stream, rows: Splitter::new(rows), alive: false, ended: false })
+        Ok(ChangesFeed { peer_request, stream, rows: RowSplitter::new(rows), alive: false, ended: false })
     }
 }
 
 impl ChangesFeed {
-    /// Returns the next row: a complete JSON object, not validated. `None` at the end of the feed.
+    /// Returns the next row, a complete JSON object that was not validated; `None` at the end of the feed.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, PeerError> {
         loop {
-            if let Some(row) = self.rows.next().map_err(|error| self.ask.protocol(error.to_string()))? {
+            if let Some(row) = self.rows.next().map_err(|error| self.peer_request.protocol(error.to_string()))? {
                 return Ok(Some(row));
             }
             if self.ended {
                 return Ok(None);
             }
-            match self.stream.next().await.map_err(|error| self.ask.transport(error))? {
+            match self.stream.next().await.map_err(|error| self.peer_request.transport(error))? {
                 Some(bytes) => {
                     self.alive = true;
                     self.rows.feed(&bytes);
                 }
                 None if self.rows.is_balanced() => self.ended = true,
                 None => {
-                    let error = TransportError::Broken("the feed of changes ended in the middle".to_owned());
-                    return Err(self.ask.transport(error));
+                    let error = TransportError::Broken("the changes feed ended within a row".to_owned());
+                    return Err(self.peer_request.transport(error));
                 }
             }
         }
@@ -149,17 +142,17 @@ impl ChangesFeed {
     }
 
     pub(crate) fn ended(&self) -> PeerError {
-        self.ask.transport(TransportError::Broken("the feed of changes ended".to_owned()))
+        self.peer_request.transport(TransportError::Broken("the feed of changes ended".to_owned()))
     }
 
-    /// Returns `last_seq` and the number of `pending` changes, which follow the last row of a normal feed.
+    /// Returns `last_seq` and `pending`, which follow the last row of a normal feed.
     pub(crate) fn end(&self) -> Result<(Json, Option<u64>), PeerError> {
-        let json = Json::parse(self.rows.frame()).map_err(|error| self.ask.protocol(error.to_string()))?;
+        let json = Json::parse(self.rows.frame()).map_err(|error| self.peer_request.protocol(error.to_string()))?;
         let value = json.value();
         match value.get("last_seq") {
             Some(last) => Ok((Json::trusted(last.raw().to_vec()), value.get("pending").and_then(Value::as_u64))),
-            None if value.get("error").is_some() => Err(self.ask.status(500, json.as_bytes())),
-            None => Err(self.ask.protocol("it contains no `last_seq`")),
+            None if value.get("error").is_some() => Err(self.peer_request.status(500, json.as_bytes())),
+            None => Err(self.peer_request.protocol("it contains no `last_seq`")),
         }
     }
 }

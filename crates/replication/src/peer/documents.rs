@@ -1,4 +1,4 @@
-//! Documents in batches: `_revs_diff`, `_bulk_get`, `_bulk_docs`; and documents that are written individually.
+//! Documents in batches (`_revs_diff`, `_bulk_get`, `_bulk_docs`) and individually.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
@@ -8,27 +8,26 @@ use http::Method;
 use settee_model::json::{Json, Value};
 
 use super::auth::Login;
-use super::{Ask, Length, Peer, PeerError, Stream, document_path};
-use crate::text::{Rows, Splitter, elements, member, members};
+use super::{Length, Peer, PeerError, PeerRequest, Stream, document_path};
+use crate::rows::{RowSplitter, Rows};
 use crate::transport::{Body, TransportError};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    /// Id as a JSON string.
+pub(crate) struct MissingRevs {
     pub(crate) id: Json,
     pub(crate) revs: Vec<String>,
     /// Revisions of the target that may be parents of the missing ones.
     pub(crate) possible_ancestors: Vec<String>,
 }
 
-impl Wanted {
+impl MissingRevs {
     pub(crate) fn id(&self) -> String {
         self.id.value().as_str().unwrap_or_default().into_owned()
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct Rejected {
     pub(crate) id: String,
     pub(crate) rev: String,
     pub(crate) error: String,
@@ -36,31 +35,30 @@ pub(crate) struct Refused {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum BulkDocs {
+pub(crate) enum BulkDocsOutcome {
     /// The batch was accepted, except these revisions.
-    Taken(Vec<Refused>),
+    Accepted(Vec<Rejected>),
     /// The body as a whole was rejected: too long (413), or not understood (400).
-    BodyRefused(u16),
+    BodyRejected(u16),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Put {
-    Taken,
-    Refused(Refused),
+pub(crate) enum PutOutcome {
+    Accepted,
+    Rejected(Rejected),
     /// The target lacks an attachment whose bytes were not sent (412).
     MissingStub,
 }
 
 impl Peer {
-    /// Returns the missing revisions. `body` is that of `_revs_diff`: `{"id":["1-a"]}`. A body that the peer rejects as
-    /// too long is divided.
-    pub(crate) async fn revs_diff(&self, body: Bytes) -> Result<Vec<Wanted>, PeerError> {
+    /// `body` is that of `_revs_diff`: `{"id":["1-a"]}`. A body that the peer rejects as too long is divided.
+    pub(crate) async fn revs_diff(&self, body: Bytes) -> Result<Vec<MissingRevs>, PeerError> {
         let (mut bodies, mut wanted) = (vec![body], Vec::new());
         while let Some(body) = bodies.pop() {
             match self.revs_diff_once(body.clone()).await {
                 Ok(found) => wanted.extend(found),
-                Err(PeerError::Status { status: 413, .. }) if members(&body).nth(1).is_some() => {
-                    let (first, second) = halves(&body);
+                Err(PeerError::Status { status: 413, .. }) if Value::trusted(&body).members().nth(1).is_some() => {
+                    let (first, second) = halves(Value::trusted(&body));
                     bodies.push(second);
                     bodies.push(first);
                 }
@@ -70,47 +68,48 @@ impl Peer {
         Ok(wanted)
     }
 
-    async fn revs_diff_once(&self, body: Bytes) -> Result<Vec<Wanted>, PeerError> {
-        let ask = Ask::post(self.uri("_revs_diff"), body);
-        let answer = self.exchange(&ask).await?;
+    async fn revs_diff_once(&self, body: Bytes) -> Result<Vec<MissingRevs>, PeerError> {
+        let peer_request = PeerRequest::post(self.uri("_revs_diff"), body);
+        let answer = self.exchange(&peer_request).await?;
         if answer.status != 200 {
-            return Err(ask.status(answer.status, &answer.body));
+            return Err(peer_request.status(answer.status, &answer.body));
         }
-        let json = answer.json(&ask)?;
+        let json = answer.json(&peer_request)?;
         let texts = |value: Option<Value<'_>>| -> Vec<String> {
             let values = value.into_iter().flat_map(Value::elements);
             values.filter_map(|value| value.as_str().map(Cow::into_owned)).collect()
         };
-        // An invalid answer must not be mistaken for "nothing is missing".
+        // An invalid response must not be mistaken for "no revision is missing".
         if !json.value().is_object() {
-            return Err(ask.protocol("not an object"));
+            return Err(peer_request.protocol("not an object"));
         }
         let wanted = json.value().members().map(|(id, diff)| {
             let missing = diff.get("missing").filter(|missing| missing.is_array());
-            Ok(Wanted {
+            Ok(MissingRevs {
                 id: Json::trusted(id.raw().to_vec()),
-                revs: texts(Some(missing.ok_or_else(|| ask.protocol("a row without `missing`"))?)),
+                revs: texts(Some(missing.ok_or_else(|| peer_request.protocol("a row without `missing`"))?)),
                 possible_ancestors: texts(diff.get("possible_ancestors")),
             })
         });
-        let wanted: Vec<Wanted> = wanted.collect::<Result<_, PeerError>>()?;
+        let wanted: Vec<MissingRevs> = wanted.collect::<Result<_, PeerError>>()?;
         Ok(wanted.into_iter().filter(|wanted| !wanted.revs.is_empty()).collect())
     }
 
     /// Requests revisions with their histories, and leaves that descend from them. Returns `None` if the peer does not
-    /// support `_bulk_get`, indicated by any unexpected answer; the peer is then not asked again, and documents are
-    /// fetched individually. A request that is too long for the peer (413) is an error.
-    pub(crate) async fn bulk_get(&self, wanted: &[Wanted]) -> Result<Option<BulkGet>, PeerError> {
+    /// support `_bulk_get`, which any unexpected response indicates; later calls then send no request, and documents
+    /// are fetched individually. A request that is too long for the peer (413) is an error.
+    pub(crate) async fn bulk_get(&self, wanted: &[MissingRevs]) -> Result<Option<BulkGet>, PeerError> {
         if !self.inner.has_bulk_get.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let ask = Ask::post(self.uri("_bulk_get?revs=true&latest=true&attachments=false"), bulk_get_body(wanted));
-        match self.open(&ask).await {
+        let peer_request =
+            PeerRequest::post(self.uri("_bulk_get?revs=true&latest=true&attachments=false"), bulk_get_body(wanted));
+        match self.open(&peer_request).await {
             Ok(response) if response.status().as_u16() == 200 => {
                 let stream = self.stream(response);
-                return Ok(Some(BulkGet { ask, stream, rows: Splitter::new(Rows::InArray), ended: false }));
+                return Ok(Some(BulkGet { peer_request, stream, rows: RowSplitter::new(Rows::InArray), ended: false }));
             }
-            Ok(response) if response.status().as_u16() == 413 => return Err(ask.status(413, b"")),
+            Ok(response) if response.status().as_u16() == 413 => return Err(peer_request.status(413, b"")),
             Ok(_) => {}
             Err(PeerError::Status { status, .. }) if ![413, 429].contains(&status) => {}
             Err(error) => return Err(error),
@@ -119,34 +118,32 @@ impl Peer {
         Ok(None)
     }
 
-    /// Writes documents unchanged (`new_edits=false`).
-    pub(crate) async fn bulk_docs(&self, documents: &[Bytes]) -> Result<BulkDocs, PeerError> {
-        let ask = Ask::post(self.uri("_bulk_docs"), bulk_docs_body(documents));
-        let answer = self.exchange(&ask).await?;
+    pub(crate) async fn bulk_docs(&self, documents: &[Bytes]) -> Result<BulkDocsOutcome, PeerError> {
+        let peer_request = PeerRequest::post(self.uri("_bulk_docs"), bulk_docs_body(documents));
+        let answer = self.exchange(&peer_request).await?;
         match answer.status {
             200..300 => {
-                let json = answer.json(&ask)?;
+                let json = answer.json(&peer_request)?;
                 if !json.value().is_array() {
-                    return Err(ask.protocol("not an array"));
+                    return Err(peer_request.protocol("not an array"));
                 }
-                Ok(BulkDocs::Taken(json.value().elements().filter_map(refused).collect()))
+                Ok(BulkDocsOutcome::Accepted(json.value().elements().filter_map(parse_rejected).collect()))
             }
-            // Old servers answer 417 if all documents were rejected.
-            417 => Ok(BulkDocs::Taken(answer.json(&ask)?.value().elements().filter_map(refused).collect())),
-            status @ (400 | 413) => Ok(BulkDocs::BodyRefused(status)),
-            status => Err(ask.status(status, &answer.body)),
+            // Old servers return 417 if all documents were rejected.
+            417 => Ok(BulkDocsOutcome::Accepted(
+                answer.json(&peer_request)?.value().elements().filter_map(parse_rejected).collect(),
+            )),
+            status @ (400 | 413) => Ok(BulkDocsOutcome::BodyRejected(status)),
+            status => Err(peer_request.status(status, &answer.body)),
         }
     }
 
-    /// Writes one document unchanged.
-    pub(crate) async fn put_document(&self, id: &str, rev: &str, document: Bytes) -> Result<Put, PeerError> {
-        let ask = Ask::put(self.uri(&format!("{}?new_edits=false", document_path(id))), document);
-        let answer = self.exchange(&ask).await?;
-        put_result(&ask, id, rev, answer.status, &answer.body)
+    pub(crate) async fn put_document(&self, id: &str, rev: &str, document: Bytes) -> Result<PutOutcome, PeerError> {
+        let peer_request = PeerRequest::put(self.uri(&format!("{}?new_edits=false", document_path(id))), document);
+        let answer = self.exchange(&peer_request).await?;
+        put_result(&peer_request, id, rev, answer.status, &answer.body)
     }
 
-    /// Writes one document with its attachments as a `multipart/related` body. There is no retry, because the body
-    /// cannot be sent again.
     pub(crate) async fn put_related(
         &self,
         id: &str,
@@ -154,68 +151,66 @@ impl Peer {
         content_type: &str,
         body: Body,
         length: u64,
-    ) -> Result<Put, PeerError> {
+    ) -> Result<PutOutcome, PeerError> {
         let uri = self.uri(&format!("{}?new_edits=false", document_path(id)));
-        let ask = Ask { method: Method::PUT, ..Ask::get(uri) };
-        let broken = |error: TransportError| ask.transport(error);
+        let peer_request = PeerRequest { method: Method::PUT, ..PeerRequest::get(uri) };
+        let broken = |error: TransportError| peer_request.transport(error);
         let Login::Sent(cookie) = self.inner.auth.cookie(self).await.map_err(broken)? else {
-            return Err(ask.status(401, b"{}"));
+            return Err(peer_request.status(401, b"{}"));
         };
         let length = Length::Streamed(length);
         let response =
-            self.send_once(&ask, Some(content_type), body, length, cookie.as_deref()).await.map_err(broken)?;
+            self.send_once(&peer_request, Some(content_type), body, length, cookie.as_deref()).await.map_err(broken)?;
         let status = response.status().as_u16();
         let answer = self.stream(response).all().await.map_err(broken)?;
         if let (401, Some(cookie)) = (status, cookie) {
-            // The caller retries, with the new cookie.
             self.inner.auth.renew(self, &cookie).await.map_err(broken)?;
-            return Err(ask.transport(TransportError::Broken("the session is over".to_owned())));
+            return Err(peer_request.transport(TransportError::Broken("the session is over".to_owned())));
         }
-        put_result(&ask, id, rev, status, &answer)
+        put_result(&peer_request, id, rev, status, &answer)
     }
 }
 
-fn put_result(ask: &Ask, id: &str, rev: &str, status: u16, body: &[u8]) -> Result<Put, PeerError> {
+fn put_result(
+    peer_request: &PeerRequest,
+    id: &str,
+    rev: &str,
+    status: u16,
+    body: &[u8],
+) -> Result<PutOutcome, PeerError> {
     match status {
-        200..300 => Ok(Put::Taken),
-        412 => Ok(Put::MissingStub),
+        200..300 => Ok(PutOutcome::Accepted),
+        412 => Ok(PutOutcome::MissingStub),
         400 | 401 | 403 | 404 | 409 | 413 | 415 | 422 => {
             let (error, reason) = super::error_of(body);
             // A missing database is not a rejection of the document.
             if status == 404 {
-                return Err(ask.status(status, body));
+                return Err(peer_request.status(status, body));
             }
-            Ok(Put::Refused(Refused { id: id.to_owned(), rev: rev.to_owned(), error, reason }))
+            Ok(PutOutcome::Rejected(Rejected { id: id.to_owned(), rev: rev.to_owned(), error, reason }))
         }
-        _ => Err(ask.status(status, body)),
+        _ => Err(peer_request.status(status, body)),
     }
 }
 
-fn refused(row: Value<'_>) -> Option<Refused> {
+fn parse_rejected(row: Value<'_>) -> Option<Rejected> {
     let text = |name| row.get(name).and_then(Value::as_str).map(Cow::into_owned).unwrap_or_default();
     row.get("error")?;
-    Some(Refused { id: text("id"), rev: text("rev"), error: text("error"), reason: text("reason") })
+    Some(Rejected { id: text("id"), rev: text("rev"), error: text("error"), reason: text("reason") })
 }
 
-/// Divides an object into two with half of its members each.
-fn halves(object: &[u8]) -> (Bytes, Bytes) {
-    let middle = members(object).count() / 2;
-    let (mut first, mut second) = (vec![b'{'], vec![b'{']);
-    for (index, (name, value)) in members(object).enumerate() {
-        let half = if index < middle { &mut first } else { &mut second };
-        if half.len() > 1 {
-            half.push(b',');
-        }
-        half.extend_from_slice(name);
-        half.push(b':');
-        half.extend_from_slice(value);
-    }
-    first.push(b'}');
-    second.push(b'}');
-    (first.into(), second.into())
+fn halves(object: Value<'_>) -> (Bytes, Bytes) {
+    let members: Vec<(Value<'_>, Value<'_>)> = object.members().collect();
+    let (first, second) = members.split_at(members.len() / 2);
+    let object = |members: &[(Value<'_>, Value<'_>)]| {
+        let members: Vec<Vec<u8>> =
+            members.iter().map(|(name, value)| [name.raw(), b":", value.raw()].concat()).collect();
+        Bytes::from([&b"{"[..], members.join(&b',').as_slice(), &b"}"[..]].concat())
+    };
+    (object(first), object(second))
 }
 
-fn bulk_get_body(wanted: &[Wanted]) -> Vec<u8> {
+fn bulk_get_body(wanted: &[MissingRevs]) -> Vec<u8> {
     let mut body = b"{\"docs\":[".to_vec();
     for wanted in wanted {
         for rev in &wanted.revs {
@@ -248,61 +243,56 @@ fn bulk_docs_body(documents: &[Bytes]) -> Vec<u8> {
     body
 }
 
-/// Answer of `_bulk_get` that is being received.
 pub(crate) struct BulkGet {
-    ask: Ask,
+    peer_request: PeerRequest,
     stream: Stream,
-    rows: Splitter,
+    rows: RowSplitter,
     ended: bool,
 }
 
-/// Part of a `_bulk_get` answer for one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Got {
-    /// Id as JSON text.
+pub(crate) struct BulkGetRow {
     pub(crate) id: Bytes,
-    /// Revisions, as JSON text that was not validated.
     pub(crate) documents: Vec<Bytes>,
-    /// Number of revisions that the source could not return.
     pub(crate) errors: usize,
 }
 
 impl BulkGet {
-    pub(crate) async fn next(&mut self) -> Result<Option<Got>, PeerError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<BulkGetRow>, PeerError> {
         loop {
-            if let Some(row) = self.rows.next().map_err(|error| self.ask.protocol(error.to_string()))? {
-                return Ok(Some(got(&row)));
+            if let Some(row) = self.rows.next().map_err(|error| self.peer_request.protocol(error.to_string()))? {
+                return Ok(Some(bulk_get_row(&row)));
             }
             if self.ended {
                 return Ok(None);
             }
-            match self.stream.next().await.map_err(|error| self.ask.transport(error))? {
+            match self.stream.next().await.map_err(|error| self.peer_request.transport(error))? {
                 Some(bytes) => self.rows.feed(&bytes),
                 None if self.rows.is_balanced() => self.ended = true,
                 None => {
-                    let error = TransportError::Broken("the answer ended in the middle".to_owned());
-                    return Err(self.ask.transport(error));
+                    let error = TransportError::Broken("the response ended within a row".to_owned());
+                    return Err(self.peer_request.transport(error));
                 }
             }
         }
     }
 }
 
-fn got(row: &Bytes) -> Got {
-    let mut got = Got { id: Bytes::new(), documents: Vec::new(), errors: 0 };
-    for (name, value) in members(row) {
-        match name {
-            b"\"id\"" => got.id = row.slice_ref(value),
+fn bulk_get_row(row: &Bytes) -> BulkGetRow {
+    let mut bulk_get_row = BulkGetRow { id: Bytes::new(), documents: Vec::new(), errors: 0 };
+    for (name, value) in Value::trusted(row).members() {
+        match name.raw() {
+            b"\"id\"" => bulk_get_row.id = row.slice_ref(value.raw()),
             b"\"docs\"" => {
-                for (_, result) in elements(value) {
-                    match member(result, "ok") {
-                        Some(document) => got.documents.push(row.slice_ref(document)),
-                        None => got.errors += 1,
+                for result in value.elements() {
+                    match result.get("ok") {
+                        Some(document) => bulk_get_row.documents.push(row.slice_ref(document.raw())),
+                        None => bulk_get_row.errors += 1,
                     }
                 }
             }
             _ => {}
         }
     }
-    got
+    bulk_get_row
 }

@@ -1,47 +1,41 @@
 //! One document with its attachments: `GET /db/doc?open_revs=["1-a"]`, streamed.
 //!
-//! CouchDB answers `multipart/mixed` with one part per revision; a revision with attachment bytes is a nested
-//! `multipart/related` body. Other servers answer a JSON array without attachment bytes.
+//! CouchDB returns `multipart/mixed` with one part per revision; a revision with attachment bytes is a nested
+//! `multipart/related` body. Other servers return a JSON array without attachment bytes.
 
 use bytes::Bytes;
-use settee_model::json::Json;
+use settee_model::json::{Json, Value};
 use settee_wire::multipart::{ContentType, Event, MultipartError, Parser};
 
-use super::{Ask, MAX_ANSWER_BYTES, Peer, PeerError, Stream, document_path, encoded};
-use crate::text::{elements, member};
+use super::{MAX_ANSWER_BYTES, Peer, PeerError, PeerRequest, Stream, document_path, encoded};
+use crate::rows::compacted;
 use crate::transport::TransportError;
 
-/// Maximum length of a URL; beyond it, fewer possible ancestors are included.
+/// Maximum length of a URL; a longer one omits possible ancestors.
 const MAX_URL_BYTES: usize = 7_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Arriving {
-    /// Revision as JSON text that was not validated. Attachments are stubs or inline.
+pub(crate) enum OpenRevsItem {
+    /// Revision as compact JSON text, or text that is not JSON. Attachments are stubs or inline.
     Document(Bytes),
-    /// Revision in several parts: call [`OpenRevs::related`] until it returns `End`.
+    /// Revision in several parts. [`OpenRevs::related`] must be called until it returns `End`.
     Related,
-    /// Revision that does not exist.
     Missing,
 }
 
 pub(crate) struct OpenRevs {
-    ask: Ask,
+    peer_request: PeerRequest,
     stream: Stream,
     shape: Shape,
 }
 
 enum Shape {
-    /// Rows of a JSON array, after it was read.
-    Array(Option<std::vec::IntoIter<Arriving>>),
-    Mixed {
-        outer: Box<Parser>,
-        inner: Option<Box<Parser>>,
-    },
+    Array(Option<std::vec::IntoIter<OpenRevsItem>>),
+    Mixed { outer: Box<Parser>, inner: Option<Box<Parser>> },
 }
 
 impl Peer {
-    /// Requests a revision (and leaves that descend from it) with the attachments that are newer than
-    /// `possible_ancestors`.
+    /// Requests a revision and its descendant leaves, with attachments newer than `possible_ancestors`.
     pub(crate) async fn open_revs(
         &self,
         id: &str,
@@ -61,44 +55,44 @@ impl Peer {
         if !since.is_empty() {
             uri.push_str(&format!("&atts_since=%5B{since}%5D"));
         }
-        let ask = Ask { accept: "multipart/mixed", ..Ask::get(uri) };
-        let response = self.open(&ask).await?;
+        let peer_request = PeerRequest { accept: "multipart/mixed", ..PeerRequest::get(uri) };
+        let response = self.open(&peer_request).await?;
         let status = response.status().as_u16();
         let content_type = response.headers().get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let content_type = ContentType::parse(content_type.unwrap_or_default());
         let stream = self.stream(response);
         if status != 200 {
             let body = stream.all().await.unwrap_or_default();
-            return Err(ask.status(status, &body));
+            return Err(peer_request.status(status, &body));
         }
         if content_type.is_multipart() {
-            let outer = Parser::of(&content_type).map_err(|error| ask.protocol(error.to_string()))?;
-            return Ok(OpenRevs { ask, stream, shape: Shape::Mixed { outer: Box::new(outer), inner: None } });
+            let outer = Parser::of(&content_type).map_err(|error| peer_request.protocol(error.to_string()))?;
+            return Ok(OpenRevs { peer_request, stream, shape: Shape::Mixed { outer: Box::new(outer), inner: None } });
         }
-        Ok(OpenRevs { ask, stream, shape: Shape::Array(None) })
+        Ok(OpenRevs { peer_request, stream, shape: Shape::Array(None) })
     }
 
-    pub(crate) async fn attachment(&self, id: &str, rev: &str, name: &str) -> Result<(Ask, Stream), PeerError> {
+    pub(crate) async fn attachment(&self, id: &str, rev: &str, name: &str) -> Result<(PeerRequest, Stream), PeerError> {
         let name: Vec<String> = name.split('/').map(encoded).collect();
         let uri = self.uri(&format!("{}/{}?rev={}", document_path(id), name.join("/"), encoded(rev)));
-        let ask = Ask { accept: "*/*", ..Ask::get(uri) };
-        let response = self.open(&ask).await?;
+        let peer_request = PeerRequest { accept: "*/*", ..PeerRequest::get(uri) };
+        let response = self.open(&peer_request).await?;
         let status = response.status().as_u16();
         let stream = self.stream(response);
         if status != 200 {
             let body = stream.all().await.unwrap_or_default();
-            return Err(ask.status(status, &body));
+            return Err(peer_request.status(status, &body));
         }
-        Ok((ask, stream))
+        Ok((peer_request, stream))
     }
 }
 
-/// Returns the rows of an array; `None` if the text is no array or is truncated.
-fn array_rows(body: &Bytes) -> Option<Vec<Arriving>> {
-    Json::parse_envelope(body).ok().filter(|json| json.value().is_array())?;
-    let rows = elements(body).map(|(_, row)| match member(row, "ok") {
-        Some(document) => Arriving::Document(body.slice_ref(document)),
-        None => Arriving::Missing,
+fn array_rows(body: &Bytes) -> Option<Vec<OpenRevsItem>> {
+    let body = Bytes::from(Json::parse_envelope(body).ok()?.into_bytes());
+    let array = Some(Value::trusted(&body)).filter(|value| value.is_array())?;
+    let rows = array.elements().map(|row| match row.get("ok") {
+        Some(document) => OpenRevsItem::Document(body.slice_ref(document.raw())),
+        None => OpenRevsItem::Missing,
     });
     Some(rows.collect())
 }
@@ -115,14 +109,16 @@ async fn collect(stream: &mut Stream) -> Result<Bytes, TransportError> {
 }
 
 impl OpenRevs {
-    /// Returns the next revision; `None` after the last one. The unread rest of the previous revision is skipped.
-    pub(crate) async fn next(&mut self) -> Result<Option<Arriving>, PeerError> {
+    /// Returns `None` after the last revision. Skips the unread remainder of the previous one.
+    pub(crate) async fn next(&mut self) -> Result<Option<OpenRevsItem>, PeerError> {
         if let Shape::Array(rows) = &mut self.shape {
             let rows = match rows {
                 Some(rows) => rows,
                 None => {
-                    let body = collect(&mut self.stream).await.map_err(|error| self.ask.transport(error))?;
-                    rows.insert(array_rows(&body).ok_or_else(|| self.ask.protocol("not an array"))?.into_iter())
+                    let body = collect(&mut self.stream).await.map_err(|error| self.peer_request.transport(error))?;
+                    rows.insert(
+                        array_rows(&body).ok_or_else(|| self.peer_request.protocol("not an array"))?.into_iter(),
+                    )
                 }
             };
             return Ok(rows.next());
@@ -132,23 +128,23 @@ impl OpenRevs {
             let Event::Part(head) = event else { continue };
             let content_type = head.content_type().unwrap_or_else(|| ContentType::parse("application/json"));
             if content_type.is_multipart() {
-                let parser = Parser::of(&content_type).map_err(|error| self.ask.protocol(error.to_string()))?;
+                let parser =
+                    Parser::of(&content_type).map_err(|error| self.peer_request.protocol(error.to_string()))?;
                 if let Shape::Mixed { inner, .. } = &mut self.shape {
                     *inner = Some(Box::new(parser));
                 }
-                return Ok(Some(Arriving::Related));
+                return Ok(Some(OpenRevsItem::Related));
             }
             let text = self.part_text().await?;
             let missing = content_type.parameter("error").is_some();
-            return Ok(Some(if missing { Arriving::Missing } else { Arriving::Document(text) }));
+            return Ok(Some(if missing { OpenRevsItem::Missing } else { OpenRevsItem::Document(text) }));
         }
     }
 
-    /// Returns the next event of a revision in several parts.
     pub(crate) async fn related(&mut self) -> Result<Event, PeerError> {
         loop {
             let Shape::Mixed { inner: Some(inner), .. } = &mut self.shape else { return Ok(Event::End) };
-            if let Some(event) = inner.next().map_err(|error| self.misunderstood(error))? {
+            if let Some(event) = inner.next().map_err(|error| self.invalid_response(error))? {
                 if event == Event::End
                     && let Shape::Mixed { inner, .. } = &mut self.shape
                 {
@@ -170,15 +166,14 @@ impl OpenRevs {
         loop {
             match self.outer().await? {
                 Some(Event::Data(bytes)) if text.len() + bytes.len() > MAX_ANSWER_BYTES => {
-                    return Err(self.ask.protocol("a document is too long"));
+                    return Err(self.peer_request.protocol("a document is too long"));
                 }
                 Some(Event::Data(bytes)) => text.extend_from_slice(&bytes),
-                _ => return Ok(Bytes::from(text)),
+                _ => return Ok(compacted(Bytes::from(text))),
             }
         }
     }
 
-    /// Returns the next event of the outer multipart body; `None` at its end.
     async fn outer(&mut self) -> Result<Option<Event>, PeerError> {
         loop {
             let Shape::Mixed { outer, .. } = &mut self.shape else { return Ok(None) };
@@ -186,9 +181,9 @@ impl OpenRevs {
                 Ok(Some(Event::End)) => return Ok(None),
                 Ok(Some(event)) => return Ok(Some(event)),
                 Ok(None) => {}
-                Err(error) => return Err(self.misunderstood(error)),
+                Err(error) => return Err(self.invalid_response(error)),
             }
-            let bytes = self.stream.next().await.map_err(|error| self.ask.transport(error))?;
+            let bytes = self.stream.next().await.map_err(|error| self.peer_request.transport(error))?;
             let Shape::Mixed { outer, .. } = &mut self.shape else { return Ok(None) };
             match bytes {
                 Some(bytes) => outer.feed(&bytes),
@@ -197,21 +192,20 @@ impl OpenRevs {
         }
     }
 
-    fn misunderstood(&self, error: MultipartError) -> PeerError {
+    fn invalid_response(&self, error: MultipartError) -> PeerError {
         match error {
             // A broken connection may appear only as an early end.
-            MultipartError::EndedEarly => self.ask.transport(TransportError::Broken(error.to_string())),
-            _ => self.ask.protocol(error.to_string()),
+            MultipartError::EndedEarly => self.peer_request.transport(TransportError::Broken(error.to_string())),
+            _ => self.peer_request.protocol(error.to_string()),
         }
     }
 
-    /// Returns true if the answer contains stubs instead of attachment bytes, even for attachments that are newer than
-    /// the possible ancestors.
+    /// Returns true if the response contains stubs even for attachments that are newer than the possible ancestors.
     pub(crate) fn sends_no_attachments(&self) -> bool {
         matches!(self.shape, Shape::Array(_))
     }
 
     pub(crate) fn protocol(&self, detail: impl Into<String>) -> PeerError {
-        self.ask.protocol(detail)
+        self.peer_request.protocol(detail)
     }
 }

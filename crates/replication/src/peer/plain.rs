@@ -1,23 +1,20 @@
-//! Exchanges outside replications, for programs that access the same databases: complete answers, lists and downloads.
+//! Exchanges outside replications, for programs that access the same databases.
 
 use bytes::Bytes;
 use http::Method;
 use settee_model::json::Json;
 use tokio::sync::mpsc;
 
-use super::documents::Put;
-use super::{Ask, Peer, PeerError, Stream, channel_body};
-use crate::text::{Rows, Splitter};
+use super::documents::PutOutcome;
+use super::{Peer, PeerError, PeerRequest, Stream, channel_body};
+use crate::rows::{RowSplitter, Rows};
 use crate::transport::TransportError;
 
-/// Method of a request. Requests may be sent twice and must be idempotent: see [`Peer`].
+/// Requests may be sent twice and must be idempotent: see [`Peer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    /// `GET`
+pub enum RequestMethod {
     Get,
-    /// `PUT`
     Put,
-    /// `POST`
     Post,
 }
 
@@ -25,7 +22,7 @@ pub enum Verb {
 pub struct Reply {
     pub status: u16,
     pub body: Bytes,
-    ask: Ask,
+    peer_request: PeerRequest,
 }
 
 impl Reply {
@@ -34,47 +31,38 @@ impl Reply {
         (200..300).contains(&self.status)
     }
 
-    /// Parses the body of a successful answer.
-    ///
-    /// # Errors
-    /// If the status is not one of success, or the body is not JSON.
+    /// Fails unless the status is one of success and the body is JSON.
     pub fn json(&self) -> Result<Json, PeerError> {
         if !self.is_success() {
             return Err(self.error());
         }
-        Json::parse(&self.body).map_err(|error| self.ask.protocol(error.to_string()))
+        Json::parse(&self.body).map_err(|error| self.peer_request.protocol(error.to_string()))
     }
 
     #[must_use]
     pub fn error(&self) -> PeerError {
-        self.ask.status(self.status, &self.body)
+        self.peer_request.status(self.status, &self.body)
     }
 }
 
 impl Peer {
-    /// Sends a request for a path below the database (or the server, if the endpoint is one) and reads the complete
-    /// answer, with any status.
-    ///
-    /// # Errors
-    /// If there is no answer after all retries.
-    pub async fn request(&self, verb: Verb, path: &str, body: impl Into<Bytes>) -> Result<Reply, PeerError> {
+    /// `path` is below the database, or below the server. Returns a response of any status, after retries.
+    pub async fn request(&self, verb: RequestMethod, path: &str, body: impl Into<Bytes>) -> Result<Reply, PeerError> {
         let method = match verb {
-            Verb::Get => Method::GET,
-            Verb::Put => Method::PUT,
-            Verb::Post => Method::POST,
+            RequestMethod::Get => Method::GET,
+            RequestMethod::Put => Method::PUT,
+            RequestMethod::Post => Method::POST,
         };
-        let ask = Ask { method, body: body.into(), ..Ask::get(self.uri(path)) };
-        let answer = self.exchange(&ask).await?;
-        Ok(Reply { status: answer.status, body: answer.body, ask })
+        let peer_request = PeerRequest { method, body: body.into(), ..PeerRequest::get(self.uri(path)) };
+        let answer = self.exchange(&peer_request).await?;
+        Ok(Reply { status: answer.status, body: answer.body, peer_request })
     }
 
     /// Writes a revision of a document unchanged, with its attachments, as a `multipart/related` body of `length` bytes
-    /// that arrives in `pieces`. If the channel closes early, the request fails.
-    /// Returns the reason if the server refuses it. The request is not retried, because the body cannot be sent again.
+    /// that arrives in `pieces`. Returns the reason if the server refuses it.
     ///
-    /// # Errors
-    /// If there is no answer, or one that does not concern the document. After an answer with status 401 that ends a
-    /// session, a further attempt logs in again.
+    /// Fails if the channel closes early, or the response does not concern the document. The request is not retried,
+    /// because the body cannot be sent again; after a status of 401 that ends a session, a further call logs in again.
     pub async fn put_multipart(
         &self,
         id: &str,
@@ -84,29 +72,22 @@ impl Peer {
     ) -> Result<Option<String>, PeerError> {
         let body = channel_body(pieces, length);
         Ok(match self.put_related(id, "", content_type, body, length).await? {
-            Put::Taken => None,
-            Put::MissingStub => Some("an attachment is missing".to_owned()),
-            Put::Refused(refused) => Some(format!("{}: {}", refused.error, refused.reason)),
+            PutOutcome::Accepted => None,
+            PutOutcome::MissingStub => Some("an attachment is missing".to_owned()),
+            PutOutcome::Rejected(rejected) => Some(format!("{}: {}", rejected.error, rejected.reason)),
         })
     }
 
-    /// Requests a list whose rows are read one by one, such as `_changes` and `_all_docs`.
-    ///
-    /// # Errors
-    /// If the answer has no status of success, or there is none.
+    /// Requests rows that are read one by one, as of `_changes`. Fails unless the status is one of success.
     pub async fn list(&self, path: &str) -> Result<List, PeerError> {
         let download = self.download(path).await?;
-        Ok(List { download, rows: Splitter::new(Rows::InArray), is_over: false })
+        Ok(List { download, rows: RowSplitter::new(Rows::InArray), is_over: false })
     }
 
-    /// Requests a body that is read piece by piece.
-    ///
-    /// # Errors
-    /// If the answer has no status of success, or there is none.
     pub async fn download(&self, path: &str) -> Result<Download, PeerError> {
-        let ask = Ask::get(self.uri(path));
-        let stream = self.open_stream(&ask).await?;
-        Ok(Download { ask, stream })
+        let peer_request = PeerRequest::get(self.uri(path));
+        let stream = self.open_stream(&peer_request).await?;
+        Ok(Download { peer_request, stream })
     }
 
     #[must_use]
@@ -116,34 +97,29 @@ impl Peer {
 }
 
 pub struct Download {
-    ask: Ask,
+    peer_request: PeerRequest,
     stream: Stream,
 }
 
 impl Download {
-    /// Returns the next piece.
-    ///
-    /// # Errors
-    /// If the connection breaks.
     pub async fn next(&mut self) -> Result<Option<Bytes>, PeerError> {
-        self.stream.next().await.map_err(|error| self.ask.transport(error))
+        self.stream.next().await.map_err(|error| self.peer_request.transport(error))
     }
 }
 
 pub struct List {
     download: Download,
-    rows: Splitter,
+    rows: RowSplitter,
     is_over: bool,
 }
 
 impl List {
-    /// Returns the next row: an object as text that was not validated.
-    ///
-    /// # Errors
-    /// If the connection breaks, or the answer is not a list.
+    /// Returns the next row as text that was not validated. Fails if the connection breaks or no list arrives.
     pub async fn next(&mut self) -> Result<Option<Bytes>, PeerError> {
         loop {
-            if let Some(row) = self.rows.next().map_err(|error| self.download.ask.protocol(error.to_string()))? {
+            if let Some(row) =
+                self.rows.next().map_err(|error| self.download.peer_request.protocol(error.to_string()))?
+            {
                 return Ok(Some(row));
             }
             if self.is_over {
@@ -153,14 +129,14 @@ impl List {
                 Some(bytes) => self.rows.feed(&bytes),
                 None if self.rows.is_balanced() => self.is_over = true,
                 None => {
-                    let error = TransportError::Broken("the list ended in the middle".to_owned());
-                    return Err(self.download.ask.transport(error));
+                    let error = TransportError::Broken("the list ended within a row".to_owned());
+                    return Err(self.download.peer_request.transport(error));
                 }
             }
         }
     }
 
-    /// Returns the text around the rows: `{"total_rows":3,"rows":[]}`. Complete after the last row.
+    /// Returns the text around the rows, `{"total_rows":3,"rows":[]}`, which is complete after the last row.
     #[must_use]
     pub fn frame(&self) -> &[u8] {
         self.rows.frame()

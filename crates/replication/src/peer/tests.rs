@@ -16,7 +16,6 @@ use crate::endpoint::{Endpoint, User};
 use crate::transport::{Body, BoxFuture, Transport, TransportError, full_body};
 use crate::tuning::Tuning;
 
-/// Answers by a function, and records the requests: method, URI, and some headers.
 struct Scripted<F> {
     answer: F,
     log: Mutex<Vec<String>>,
@@ -77,10 +76,8 @@ async fn a_session_is_started_and_restarted() {
     let scripted = Scripted::new(|number, line| match number {
         0 => answer(200, &[("set-cookie", "AuthSession=one; Version=1; Path=/")], "{\"ok\":true}"),
         1 => answer(200, &[], INFO),
-        // The cookie has expired.
         2 => answer(401, &[], "{}"),
         3 => answer(200, &[("set-cookie", "AuthSession=two; Path=/")], "{\"ok\":true}"),
-        // The answer carries a new cookie, as CouchDB sends one before the old one expires.
         4 => answer(200, &[("set-cookie", "AuthSession=three")], INFO),
         5 => answer(200, &[], INFO),
         _ => panic!("{line}"),
@@ -114,14 +111,12 @@ async fn a_password_where_there_are_no_sessions() {
     let scripted = Scripted::new(|_, _| answer(401, &[], "{}"));
     let error = scripted.peer("\"http://u:p@host/db\"").info().await.unwrap_err();
     assert_eq!(error.to_string(), "unauthorized: unauthorized to access or create database http://host/db/");
-    // Each request with these credentials would be a failed login, and several failed logins lock the account.
     assert_eq!(scripted.log.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn refused_credentials_are_sent_once() {
-    let refused = "unauthorized: unauthorized to access or create database http://host/db/";
-    // At the first login, in the header if the peer has no sessions, and after a session has expired.
+    let rejected = "unauthorized: unauthorized to access or create database http://host/db/";
     for (answers, requests) in [(vec![401], 1), (vec![404, 401], 2), (vec![200, 401, 401], 3)] {
         let answers_of = answers.clone();
         let scripted = Scripted::new(move |number, line| {
@@ -133,15 +128,14 @@ async fn refused_credentials_are_sent_once() {
         });
         let peer = scripted.peer("\"http://u:p@host/db\"");
         let error = peer.info().await.unwrap_err();
-        assert!(error.is_unauthenticated() && !error.is_passing(), "{answers:?}: {error}");
-        assert_eq!(error.to_string(), refused, "{answers:?}");
+        assert!(error.is_unauthenticated() && !error.is_transient(), "{answers:?}: {error}");
+        assert_eq!(error.to_string(), rejected, "{answers:?}");
         assert_eq!(scripted.log.lock().len(), requests, "{answers:?}");
     }
-    // A user that may not open the database is not a failed login.
     let scripted = Scripted::new(|number, _| answer(if number == 0 { 404 } else { 403 }, &[], "{}"));
     let error = scripted.peer("\"http://u:p@host/db\"").info().await.unwrap_err();
     assert!(!error.is_unauthenticated());
-    assert_eq!(error.to_string(), refused);
+    assert_eq!(error.to_string(), rejected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,7 +147,6 @@ async fn waits_grow_and_end() {
     assert_eq!(scripted.log.lock().len(), 6);
     assert_eq!(started.elapsed().as_millis(), 250 + 500 + 1000 + 2000 + 4000);
 
-    // A peer may ask for a longer delay.
     let started = tokio::time::Instant::now();
     let scripted = Scripted::new(|number, _| match number {
         0 => answer(429, &[("retry-after", "7")], "{}"),
@@ -163,7 +156,6 @@ async fn waits_grow_and_end() {
     assert_eq!(started.elapsed(), Duration::from_secs(7));
 }
 
-/// Transport that never answers.
 struct Silent;
 
 impl Transport for Silent {
@@ -183,7 +175,6 @@ async fn an_unresponsive_peer_times_out() {
     assert_eq!(started.elapsed(), Duration::from_secs(30));
 }
 
-/// Transport that takes a piece of a body every ten seconds.
 struct Slow;
 
 impl Transport for Slow {

@@ -16,18 +16,11 @@ use crate::transport::TransportError;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Request to `_replicate`.
-    Transient {
-        user: Option<Arc<str>>,
-    },
-    Document {
-        database: Arc<str>,
-        id: Arc<str>,
-    },
+    Transient { user: Option<Arc<str>> },
+    Document { database: Arc<str>, id: Arc<str> },
 }
 
 impl Origin {
-    /// Returns the group with which jobs of this origin share the server.
     pub(super) fn group(&self) -> Arc<str> {
         match self {
             Self::Transient { user } => user.clone().unwrap_or_default(),
@@ -37,7 +30,7 @@ impl Origin {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Ended {
+pub(crate) enum RunEnd {
     Completed(Json),
     Failed(Failure),
     Removed,
@@ -53,7 +46,7 @@ pub(crate) struct Job {
     run: Mutex<Option<Run>>,
     /// Held by a run until its end, so that the next run finds its checkpoint.
     run_lock: Arc<tokio::sync::Mutex<()>>,
-    waiting: Mutex<Vec<oneshot::Sender<Ended>>>,
+    waiting: Mutex<Vec<oneshot::Sender<RunEnd>>>,
 }
 
 #[derive(Debug)]
@@ -78,27 +71,24 @@ impl Job {
         }
     }
 
-    pub(super) fn wait(&self) -> oneshot::Receiver<Ended> {
+    pub(super) fn wait(&self) -> oneshot::Receiver<RunEnd> {
         let (sender, ended) = oneshot::channel();
         self.waiting.lock().push(sender);
         ended
     }
 
-    pub(super) fn end(&self, ended: &Ended) {
+    pub(super) fn end(&self, ended: &RunEnd) {
         for sender in self.waiting.lock().drain(..) {
-            // The client may have disconnected.
             let _ = sender.send(ended.clone());
         }
     }
 
-    /// Signals the run to end, if there is one. The run ends later.
     pub(super) fn stop(&self) {
         if let Some(run) = self.run.lock().take() {
             run.control.send_replace(Control::Stop);
         }
     }
 
-    /// Waits until no run is active.
     pub(super) async fn ended(&self) {
         drop(self.run_lock.lock().await);
     }
@@ -111,31 +101,29 @@ impl Job {
         self.run.lock().take();
     }
 
-    /// Returns the number and the start time of the run.
     pub(super) fn running(&self) -> Option<(u64, u64)> {
         self.run.lock().as_ref().map(|run| (run.number, run.started_ms))
     }
 }
 
-/// Starts a run after a delay.
 pub(super) fn start(replicator: &Arc<Replicator>, job: Arc<Job>, number: u64, jitter_ms: u64) {
     let (control, controlled) = watch::channel(Control::Run);
     let started_ms = (replicator.dependencies.now_ms)();
     *job.run.lock() = Some(Run { number, started_ms, control });
     replicator.active.send_modify(|active| *active += 1);
-    let ending = Ending { replicator: Arc::clone(replicator), job, number, outcome: None };
+    let ending = RunGuard { replicator: Arc::clone(replicator), job, number, outcome: None };
     tokio::spawn(run(ending, controlled, jitter_ms));
 }
 
-/// Reports the end of a run to the replicator, also after a panic.
-struct Ending {
+/// Reports the end of a run, also after a panic.
+struct RunGuard {
     replicator: Arc<Replicator>,
     job: Arc<Job>,
     number: u64,
     outcome: Option<Outcome>,
 }
 
-impl Drop for Ending {
+impl Drop for RunGuard {
     fn drop(&mut self) {
         // A run that is dropped before its end belongs to a runtime that is shut down; its end is not reported.
         if self.outcome.is_some() || std::thread::panicking() {
@@ -145,7 +133,7 @@ impl Drop for Ending {
     }
 }
 
-async fn run(mut ending: Ending, mut control: watch::Receiver<Control>, jitter_ms: u64) {
+async fn run(mut ending: RunGuard, mut control: watch::Receiver<Control>, jitter_ms: u64) {
     let run_lock = Arc::clone(&ending.job.run_lock).lock_owned().await;
     let stopped = async { control.wait_for(|control| *control == Control::Stop).await.is_ok() };
     if tokio::time::timeout(Duration::from_millis(jitter_ms), stopped).await.is_ok() {
@@ -153,7 +141,7 @@ async fn run(mut ending: Ending, mut control: watch::Receiver<Control>, jitter_m
         return;
     }
     let session = session(&ending.replicator, &ending.job);
-    // The future is on the heap, so that a session that waits for days for its next change holds little memory.
+    // A session that waits for its next change for days uses little memory, because the future is on the heap.
     let outcome = match session {
         Ok(session) => Box::pin(session.run(control)).await,
         Err(failure) => {

@@ -1,9 +1,8 @@
 //! [`Replicator`]: all replications of a server, from requests to their ends.
 //!
 //! Jobs come from `_replicate` ([`Replicator::replicate`]) or from documents in `_replicator` databases
-//! (`documents::watch`). The [`Scheduler`] decides which of them run; a run is one [`Session`](crate::Session) in a
-//! task of its own. [`Connect`] opens databases. The replicator authorizes the management of jobs; the databases
-//! authorize reads and writes.
+//! (`documents::watch`). The [`Scheduler`] decides which of them run; a run is one [`Session`](crate::Session) in its
+//! own task. The replicator authorizes the management of jobs; the databases authorize reads and writes.
 
 mod job;
 mod servers;
@@ -16,29 +15,27 @@ use parking_lot::Mutex;
 use settee_model::json::{Json, Value};
 use tokio::sync::{Notify, oneshot, watch};
 
-pub(crate) use job::{Ended, Job, Origin};
+pub(crate) use job::{Job, Origin, RunEnd};
 pub use servers::{Alone, Servers};
 pub use show::{JobState, TaskState};
 
-use crate::counters::{Counters, Tally, counted};
+use crate::counters::{Counters, Tally, with_counters};
 use crate::documents::Documents;
 use crate::endpoint::{Endpoint, User};
 use crate::id::{IdError, Identity, ReplicationId};
 use crate::peer::Peer;
-use crate::scheduler::{self, Course, Decision, Lifetime, Scheduler};
+use crate::scheduler::{self, Decision, JobKind, Lifetime, Scheduler};
 use crate::session::{Failure, Outcome, Services};
 use crate::spec::{CancelTarget, Request, Spec, SpecError};
 use crate::transport::{Connect, Transport, TransportError};
 use crate::tuning::Tuning;
 
-/// Minimum interval; a setting of zero would be a busy loop.
+/// A shorter interval would be a busy loop.
 const INTERVAL_MIN_MS: u64 = 100;
 
-/// Settings of the section `[replicator]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     pub scheduling: scheduler::Settings,
-    /// Defaults for options that a replication does not set.
     pub tuning: Tuning,
     /// Maximum random delay before a run, so that the start of a server does not start all runs at once.
     pub startup_jitter_ms: u64,
@@ -51,7 +48,6 @@ pub struct Dependencies {
     pub services: Services,
     pub identity: Identity,
     pub node: String,
-    /// Returns the time in milliseconds of the Unix epoch.
     pub now_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
     pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
     pub settings: Arc<dyn Fn() -> Settings + Send + Sync>,
@@ -60,37 +56,28 @@ pub struct Dependencies {
 
 #[derive(Clone, Debug)]
 pub enum Replicated {
-    /// The replication is complete: the members of the answer after `ok`, an object.
+    /// Members of the response after `ok`, an object.
     Completed(Json),
-    /// The continuous replication runs under this id.
     Continuous(String),
     Cancelled(String),
-    /// Another server runs the replication with this id; that server must be asked for its outcome.
+    /// Another server runs the replication with this id and has its outcome.
     Elsewhere(String),
 }
 
-/// Reason why a request to replicate failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReplicateError {
-    /// The request is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// The id could not be computed, because the source did not return the filter function.
     #[error(transparent)]
     Id(#[from] IdError),
-    /// An endpoint cannot be reached with these options.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// The replication to cancel does not exist.
     #[error("missing")]
     NotFound,
-    /// The replication belongs to another user.
     #[error("You are not a server admin.")]
     NotYours,
-    /// The replication failed after its start.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The replication was cancelled while it ran.
     #[error("the replication was cancelled")]
     Cancelled,
 }
@@ -98,11 +85,9 @@ pub enum ReplicateError {
 pub struct Replicator {
     pub(crate) dependencies: Dependencies,
     pub(crate) state: Mutex<State>,
-    /// Notified after a change of the schedule.
     wake: Notify,
-    /// Number of tasks: runs that are active or have not ended yet.
     active: watch::Sender<usize>,
-    is_over: watch::Sender<bool>,
+    is_stopping: watch::Sender<bool>,
 }
 
 pub(crate) struct State {
@@ -123,23 +108,21 @@ impl Replicator {
             state: Mutex::new(state),
             wake: Notify::new(),
             active: watch::Sender::new(0),
-            is_over: watch::Sender::new(false),
+            is_stopping: watch::Sender::new(false),
         })
     }
 
-    /// Runs the scheduler until [`Self::begin_stop`].
     pub async fn run(self: Arc<Self>) {
-        let mut is_over = self.is_over.subscribe();
+        let mut is_stopping = self.is_stopping.subscribe();
         let mut tick_ms = (self.dependencies.now_ms)() + self.settings().scheduling.interval_ms;
         loop {
             let now_ms = (self.dependencies.now_ms)();
-            // The interval may have become shorter.
             tick_ms = tick_ms.min(now_ms + self.settings().scheduling.interval_ms.max(INTERVAL_MIN_MS));
             let due_ms = self.state.lock().scheduler.due_ms().map_or(tick_ms, |due_ms| due_ms.min(tick_ms));
             tokio::select! {
                 () = tokio::time::sleep(std::time::Duration::from_millis(due_ms.saturating_sub(now_ms))) => {}
                 () = self.wake.notified() => {}
-                _ = is_over.wait_for(|is_over| *is_over) => return,
+                _ = is_stopping.wait_for(|is_stopping| *is_stopping) => return,
             }
             let now_ms = (self.dependencies.now_ms)();
             let mut state = self.state.lock();
@@ -151,13 +134,13 @@ impl Replicator {
             } else {
                 state.scheduler.fill(now_ms)
             };
-            self.obey(&mut state, decisions);
+            self.apply_decisions(&mut state, decisions);
         }
     }
 
     /// Signals all runs to end; each records its progress. No further run starts.
     pub fn begin_stop(&self) {
-        self.is_over.send_replace(true);
+        self.is_stopping.send_replace(true);
         let mut state = self.state.lock();
         state.documents.clear();
         for job in state.jobs.values() {
@@ -165,7 +148,6 @@ impl Replicator {
         }
     }
 
-    /// Waits until all runs have ended.
     pub async fn stopped(&self) {
         let mut active = self.active.subscribe();
         // `self` owns the sender, so the wait cannot fail.
@@ -176,11 +158,8 @@ impl Replicator {
         (self.dependencies.settings)()
     }
 
-    /// Handles the body of a `_replicate` request on behalf of `user`: runs a one-shot replication to its end, starts a
-    /// continuous replication, or cancels one.
-    ///
-    /// # Errors
-    /// If nothing was done, or only part of it.
+    /// Handles a `_replicate` request of `user`: runs a one-shot replication to its end, starts a continuous
+    /// replication, or cancels one. After an error the request may have been handled in part.
     pub async fn replicate(self: &Arc<Self>, body: Value<'_>, user: &User) -> Result<Replicated, ReplicateError> {
         match Request::parse(body, user, &self.settings().tuning)? {
             Request::Cancel(CancelTarget::Id(id)) => self.cancel(&id, user),
@@ -195,11 +174,8 @@ impl Replicator {
         }
     }
 
-    /// Returns the id of the replication that a `_replicate` request cancels, if it cancels one: the replication may
-    /// run on another server.
-    ///
-    /// # Errors
-    /// If the body is invalid, or the id cannot be computed.
+    /// Returns the id of the replication that a `_replicate` request cancels, because another server may run it. `None`
+    /// for other requests. Fails if the body is invalid or the id cannot be computed.
     pub async fn cancels(&self, body: Value<'_>, user: &User) -> Result<Option<String>, ReplicateError> {
         match Request::parse(body, user, &self.settings().tuning)? {
             Request::Cancel(CancelTarget::Id(id)) => Ok(Some(id)),
@@ -244,28 +220,25 @@ impl Replicator {
         Self::outcome(job).await
     }
 
-    async fn outcome((job, ended): (Arc<Job>, oneshot::Receiver<Ended>)) -> Result<Replicated, ReplicateError> {
+    async fn outcome((job, ended): (Arc<Job>, oneshot::Receiver<RunEnd>)) -> Result<Replicated, ReplicateError> {
         if job.spec.continuous {
             return Ok(Replicated::Continuous(job.key.to_string()));
         }
         drop(job);
         match ended.await {
-            Ok(Ended::Completed(answer)) => Ok(Replicated::Completed(answer)),
-            Ok(Ended::Failed(failure)) => Err(failure.into()),
-            Ok(Ended::Removed) | Err(_) => Err(ReplicateError::Cancelled),
+            Ok(RunEnd::Completed(answer)) => Ok(Replicated::Completed(answer)),
+            Ok(RunEnd::Failed(failure)) => Err(failure.into()),
+            Ok(RunEnd::Removed) | Err(_) => Err(ReplicateError::Cancelled),
         }
     }
 
-    /// Ends a job, identified with or without its extension.
-    ///
-    /// # Errors
-    /// If the job does not exist or belongs to another user.
+    /// `id` may omit the extension. Fails if the job does not exist or belongs to another user.
     pub fn cancel(self: &Arc<Self>, id: &str, user: &User) -> Result<Replicated, ReplicateError> {
         let mut state = self.state.lock();
         let job = state.find(id).ok_or(ReplicateError::NotFound)?;
         require_owner(&job, user)?;
-        self.take_out(&mut state, &job.key);
-        self.give_back(&job);
+        self.remove_job(&mut state, &job.key);
+        self.release_claim(&job);
         Ok(Replicated::Cancelled(job.key.to_string()))
     }
 
@@ -275,10 +248,9 @@ impl Replicator {
         Ok(ReplicationId::compute(spec, &self.dependencies.identity, &source).await?)
     }
 
-    /// Returns a transport to a database that counts its exchanges.
     fn connect(&self, endpoint: &Endpoint, tuning: &Tuning) -> Result<Arc<dyn Transport>, TransportError> {
         let transport = self.dependencies.connect.connect(endpoint, tuning)?;
-        Ok(counted(transport, Arc::clone(&self.dependencies.services.counters)))
+        Ok(with_counters(transport, Arc::clone(&self.dependencies.services.counters)))
     }
 
     #[must_use]
@@ -291,13 +263,12 @@ impl Replicator {
         self.state.lock().scheduler.tally()
     }
 
-    /// Adds a job; a job with the same key is replaced.
     pub(crate) fn put(self: &Arc<Self>, state: &mut State, job: Arc<Job>) {
-        if *self.is_over.borrow() {
-            job.end(&Ended::Removed);
+        if *self.is_stopping.borrow() {
+            job.end(&RunEnd::Removed);
             return;
         }
-        self.take_out(state, &job.key);
+        self.remove_job(state, &job.key);
         let settings = self.settings().scheduling;
         if *state.scheduler.settings() != settings {
             state.scheduler.configure(settings);
@@ -309,29 +280,28 @@ impl Replicator {
                 Origin::Transient { .. } => Lifetime::Transient,
                 Origin::Document { .. } => Lifetime::Persistent,
             },
-            course: if job.spec.continuous { Course::Continuous } else { Course::OneShot },
+            job_kind: if job.spec.continuous { JobKind::Continuous } else { JobKind::OneShot },
         };
         let key = Arc::clone(&job.key);
         tracing::info!(id = &*key, source = %job.spec.source, target = %job.spec.target, "a replication was added");
         self.counters().jobs_added.increment();
         state.jobs.insert(Arc::clone(&key), job);
         let decisions = state.scheduler.add(&key, scheduled, (self.dependencies.now_ms)());
-        self.obey(state, decisions);
+        self.apply_decisions(state, decisions);
     }
 
-    /// Removes a job and ends its run.
-    pub(crate) fn take_out(&self, state: &mut State, key: &str) {
+    pub(crate) fn remove_job(&self, state: &mut State, key: &str) {
         if let Some(job) = state.jobs.remove(key) {
             state.scheduler.remove(key, (self.dependencies.now_ms)());
             job.stop();
-            job.end(&Ended::Removed);
+            job.end(&RunEnd::Removed);
             self.counters().jobs_removed.increment();
             tracing::info!(id = key, "a replication was removed");
             self.wake.notify_one();
         }
     }
 
-    fn obey(self: &Arc<Self>, state: &mut State, decisions: Vec<Decision>) {
+    fn apply_decisions(self: &Arc<Self>, state: &mut State, decisions: Vec<Decision>) {
         for decision in decisions {
             match decision {
                 Decision::Stop(key) => {
@@ -351,7 +321,7 @@ impl Replicator {
         }
     }
 
-    /// Returns a random delay whose maximum grows with the number of runs: a single job starts without delay.
+    /// The maximum of the random delay grows with the number of runs; a single job starts without delay.
     fn jitter_ms(&self, running: usize) -> u64 {
         const EACH_MS: u64 = 10;
         let most_ms = self.settings().startup_jitter_ms.min(EACH_MS * (running as u64).saturating_sub(1));
@@ -360,8 +330,7 @@ impl Replicator {
 
     /// Handles a run that ended by itself; a run without an outcome panicked.
     fn ended(self: &Arc<Self>, job: &Arc<Job>, run: u64, outcome: Option<Outcome>) {
-        // The end of a run that was stopped is ignored.
-        if *self.is_over.borrow() || !job.is_run(run) {
+        if *self.is_stopping.borrow() || !job.is_run(run) {
             return;
         }
         let mut state = self.state.lock();
@@ -375,37 +344,37 @@ impl Replicator {
                 tracing::info!(id = &*job.key, "a replication is complete");
                 state.jobs.remove(&job.key);
                 self.counters().jobs_removed.increment();
-                self.give_back(job);
-                job.end(&Ended::Completed(answer));
+                self.release_claim(job);
+                job.end(&RunEnd::Completed(answer));
                 self.document_completed(job);
                 let decisions = state.scheduler.completed(&job.key, now_ms);
-                self.obey(&mut state, decisions);
+                self.apply_decisions(&mut state, decisions);
                 self.wake.notify_one();
                 return;
             }
             Some(Outcome::Failed(failure)) if failure.is_unauthenticated() => {
                 return self.refused(state, job, failure, now_ms);
             }
-            Some(Outcome::Failed(failure)) => (failure.to_string(), Ended::Failed(failure)),
-            Some(Outcome::Stopped) => ("stopped".to_owned(), Ended::Removed),
-            None => ("the replication ended in a panic".to_owned(), Ended::Removed),
+            Some(Outcome::Failed(failure)) => (failure.to_string(), RunEnd::Failed(failure)),
+            Some(Outcome::Stopped) => ("stopped".to_owned(), RunEnd::Removed),
+            None => ("the replication ended in a panic".to_owned(), RunEnd::Removed),
         };
         let (id, source, target) = (&*job.key, &job.spec.source, &job.spec.target);
         tracing::warn!(id, %source, %target, reason, "a replication failed");
         self.counters().jobs_crashed.increment();
         if matches!(job.origin, Origin::Transient { .. }) {
             state.jobs.remove(&job.key);
-            self.give_back(job);
+            self.release_claim(job);
             self.counters().jobs_removed.increment();
         }
         self.document_crashed(job, &reason);
         job.end(&ended);
         let decisions = state.scheduler.crashed(&job.key, &reason, now_ms);
-        self.obey(&mut state, decisions);
+        self.apply_decisions(&mut state, decisions);
         self.wake.notify_one();
     }
 
-    /// Ends a job whose credentials a peer refuses. Retries with the same password would lock the account.
+    /// Retries with the same password would lock the account, so the job ends.
     fn refused(
         self: &Arc<Self>,
         mut state: parking_lot::MutexGuard<'_, State>,
@@ -418,22 +387,21 @@ impl Replicator {
         state.jobs.remove(&job.key);
         self.counters().jobs_crashed.increment();
         self.counters().jobs_removed.increment();
-        self.give_back(job);
+        self.release_claim(job);
         self.document_refused(job, &reason);
-        job.end(&Ended::Failed(failure));
+        job.end(&RunEnd::Failed(failure));
         let decisions = state.scheduler.completed(&job.key, now_ms);
-        self.obey(&mut state, decisions);
+        self.apply_decisions(&mut state, decisions);
         self.wake.notify_one();
     }
 }
 
 impl State {
-    /// Returns the job with this key, which is a complete id.
     pub(crate) fn job(&self, key: &str) -> Option<Arc<Job>> {
         self.jobs.get(key).cloned()
     }
 
-    /// Returns the job of an id that a client sent. An id without extension must match exactly one job.
+    /// An id without extension must match exactly one job.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Job>> {
         if let Some(job) = self.jobs.get(id) {
             return Some(Arc::clone(job));
@@ -452,7 +420,6 @@ impl State {
     }
 }
 
-/// Returns an error unless the user owns the job or is an admin.
 fn require_owner(job: &Job, user: &User) -> Result<(), ReplicateError> {
     let is_admin = user.roles.given().iter().any(|role| role == "_admin");
     let is_owner = match &job.origin {

@@ -1,6 +1,6 @@
-//! Distribution of replications between servers on the same databases. All servers read all documents, and one of them
-//! holds the claim to each job. Each job moves to its preferred server, also when servers are added and removed. A
-//! replication that a request asks for runs on the server that received the request, unless another server holds its
+//! [`Servers`]: distribution of replications between servers on the same databases. All servers read all documents, and
+//! one of them holds the claim to each job. Each job moves to its preferred server, also when servers are added and
+//! removed. A transient replication runs on the server that received the request, unless another server holds its
 //! claim.
 //!
 //! A claim is advisory. If two servers run the same job for a moment, both write the same revisions, and their
@@ -11,38 +11,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Job, Origin, Replicator};
-use crate::documents::Place;
+use crate::documents::DocumentJob;
 
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Maximum time for a run that is handed over to record its progress.
-const END_WAIT: Duration = Duration::from_secs(4);
+/// Maximum time for a run to record its progress before another server starts the job.
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Servers that share the work, as one of them observes them.
 pub trait Servers: Send + Sync {
-    /// Returns true if there is only one server, permanently.
+    /// Returns true if this is permanently the only server.
     fn is_alone(&self) -> bool;
 
-    /// Returns true if this server is the preferred one for a job. Must be cheap.
+    /// Must be cheap.
     fn is_preferred(&self, job: &str) -> bool;
 
     /// Returns true if this server holds the claim to a job. Must be cheap.
     fn holds(&self, job: &str) -> bool;
 
-    /// Claims a job; returns false if another server holds the claim or the claim cannot be determined. May block.
+    /// Returns false if another server holds the claim, or the claim cannot be determined. May block.
     fn claim(&self, job: &str) -> bool;
 
-    /// Releases a claim. May block.
     fn release(&self, job: &str);
 
-    /// Returns the jobs whose claims this server holds.
     fn held(&self) -> Vec<String>;
 
     /// Returns the names of all databases, if other servers may have created some since the last call. May block.
     fn new_databases(&self) -> Option<Vec<String>>;
 }
 
-/// Single server, which shares with no other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
 
@@ -75,8 +71,8 @@ impl Servers for Alone {
 }
 
 impl Replicator {
-    /// Returns true if this server runs a job: it is the preferred server and has obtained the claim.
-    pub(crate) async fn takes(&self, job: &Arc<str>) -> bool {
+    /// Returns true if this server is the preferred one for a job and has obtained the claim.
+    pub(crate) async fn claim_if_preferred(&self, job: &Arc<str>) -> bool {
         let servers = Arc::clone(&self.dependencies.servers);
         if servers.is_alone() {
             return true;
@@ -86,7 +82,7 @@ impl Replicator {
         claimed.await.unwrap_or_default()
     }
 
-    /// Returns true if this server runs a job that was requested from it: no other server holds the claim.
+    /// Returns true if this server may run a job that a client requested from it.
     pub(super) async fn claims(&self, job: &Arc<str>) -> bool {
         let servers = Arc::clone(&self.dependencies.servers);
         if servers.is_alone() {
@@ -96,8 +92,8 @@ impl Replicator {
         tokio::task::spawn_blocking(move || servers.claim(&job)).await.unwrap_or_default()
     }
 
-    /// Releases the claim to a requested job that has ended, so that another server may start it at once.
-    pub(super) fn give_back(self: &Arc<Self>, job: &Job) {
+    /// Releases the claim to a transient job that has ended, so that another server may start it at once.
+    pub(super) fn release_claim(self: &Arc<Self>, job: &Job) {
         if self.dependencies.servers.is_alone() || !matches!(job.origin, Origin::Transient { .. }) {
             return;
         }
@@ -116,13 +112,12 @@ impl Replicator {
         if servers.is_alone() {
             return;
         }
-        let mut is_over = self.is_over.subscribe();
-        // Claims that no job needed at the last check.
+        let mut is_stopping = self.is_stopping.subscribe();
         let mut idle = HashSet::new();
         loop {
             tokio::select! {
                 () = tokio::time::sleep(CHECK_INTERVAL) => {}
-                _ = is_over.wait_for(|is_over| *is_over) => return,
+                _ = is_stopping.wait_for(|is_stopping| *is_stopping) => return,
             }
             self.check_claims(&mut idle).await;
         }
@@ -139,19 +134,23 @@ impl Replicator {
             let state = self.state.lock();
             let asked = state.jobs().filter(|job| matches!(job.origin, Origin::Transient { .. }));
             let asked: Vec<Arc<str>> = asked.map(|job| Arc::clone(&job.key)).collect();
-            let (own, elsewhere) = state.documents.places();
+            let (own, elsewhere) = state.documents.document_jobs();
             (own, elsewhere, asked)
         };
-        for place in elsewhere.iter().filter(|place| servers.is_preferred(&place.job)) {
-            if self.takes(&place.job).await {
-                self.document_taken(place);
+        for document_job in elsewhere.iter().filter(|document_job| servers.is_preferred(&document_job.job)) {
+            if self.claim_if_preferred(&document_job.job).await {
+                self.claim_acquired(document_job);
             }
         }
-        for place in own.iter().filter(|place| !servers.holds(&place.job) || !servers.is_preferred(&place.job)) {
-            tokio::spawn(Arc::clone(self).hand_over(place.clone()));
+        for document_job in own
+            .iter()
+            .filter(|document_job| !servers.holds(&document_job.job) || !servers.is_preferred(&document_job.job))
+        {
+            tokio::spawn(Arc::clone(self).transfer_job(document_job.clone()));
         }
-        // A job that starts at this moment claims again when it needs to.
-        let needed: HashSet<&str> = own.iter().map(|place| &*place.job).chain(asked.iter().map(|job| &**job)).collect();
+        // A job that starts concurrently claims again.
+        let needed: HashSet<&str> =
+            own.iter().map(|document_job| &*document_job.job).chain(asked.iter().map(|job| &**job)).collect();
         let unused: HashSet<String> = servers.held().into_iter().filter(|job| !needed.contains(&**job)).collect();
         let release: Vec<String> = unused.intersection(idle).cloned().collect();
         *idle = unused;
@@ -162,21 +161,21 @@ impl Replicator {
     }
 
     /// Ends a job on this server, so that another server can continue it.
-    async fn hand_over(self: Arc<Self>, place: Place) {
+    async fn transfer_job(self: Arc<Self>, document_job: DocumentJob) {
         let ended = {
             let mut state = self.state.lock();
-            let job = state.job(&place.job);
-            if !self.document_given(&mut state, &place) {
+            let job = state.job(&document_job.job);
+            if !self.claim_released(&mut state, &document_job) {
                 return;
             }
             job
         };
-        tracing::info!(id = &*place.job, "a replication continues on another server");
+        tracing::info!(id = &*document_job.job, "a replication continues on another server");
         if let Some(job) = ended {
-            // After that time the other server starts the job in any case.
-            let _ = tokio::time::timeout(END_WAIT, job.ended()).await;
+            // After the timeout the other server starts the job in any case.
+            let _ = tokio::time::timeout(TRANSFER_TIMEOUT, job.ended()).await;
         }
         let servers = Arc::clone(&self.dependencies.servers);
-        let _ = tokio::task::spawn_blocking(move || servers.release(&place.job)).await;
+        let _ = tokio::task::spawn_blocking(move || servers.release(&document_job.job)).await;
     }
 }

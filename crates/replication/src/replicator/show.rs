@@ -1,5 +1,5 @@
-//! Representation of jobs: the entries of `_scheduler/jobs` and `_active_tasks`, as JSON in CouchDB's terms. Endpoints
-//! are always shown without credentials.
+//! Entries of `_scheduler/jobs` and `_active_tasks`, as JSON in CouchDB's terms. Endpoints are always shown without
+//! credentials.
 
 use std::sync::Arc;
 
@@ -8,12 +8,11 @@ use settee_model::json::{write_array, write_string};
 
 use super::{Job, Origin, Replicator};
 use crate::endpoint::Endpoint;
-use crate::scheduler::{Event, Happened};
+use crate::scheduler::{Event, EventKind};
 use crate::session::Statistics;
 
 #[derive(Clone, Debug)]
 pub struct JobState {
-    /// Id, by which entries are sorted.
     pub id: Arc<str>,
     pub json: Vec<u8>,
 }
@@ -24,7 +23,7 @@ pub struct TaskState {
 }
 
 impl Replicator {
-    /// Returns the number of jobs, and at most `limit` jobs from position `skip`, sorted by id.
+    /// Returns the number of all jobs, and at most `limit` jobs from position `skip`, sorted by id.
     #[must_use]
     pub fn jobs(&self, skip: usize, limit: usize) -> (usize, Vec<JobState>) {
         let state = self.state.lock();
@@ -117,8 +116,8 @@ fn pid(number: u64) -> String {
 fn write_event(out: &mut Vec<u8>, event: &Event) {
     let mut object = Object::new();
     object.text("timestamp", Some(&iso8601(event.at_ms)));
-    object.text("type", Some(event.happened.name()));
-    if let Happened::Crashed(reason) = &event.happened {
+    object.text("type", Some(event.event_kind.name()));
+    if let EventKind::Crashed(reason) = &event.event_kind {
         object.text("reason", Some(reason));
     }
     out.extend_from_slice(&object.end());
@@ -153,7 +152,6 @@ pub(crate) fn write_counters(object: &mut Object, statistics: &Statistics) {
     }
 }
 
-/// Returns the URL of an endpoint's proxy without its credentials.
 pub(crate) fn proxy(endpoint: &Endpoint) -> Option<String> {
     let Endpoint::Remote(remote) = endpoint else { return None };
     let proxy = remote.proxy.as_deref()?;
@@ -178,7 +176,6 @@ impl Object {
         write(&mut self.0);
     }
 
-    /// Writes a string, or `null`.
     pub(crate) fn text(&mut self, name: &str, text: Option<&str>) {
         self.raw(name, |out| match text {
             Some(text) => write_string(out, text),
@@ -196,7 +193,7 @@ impl Object {
     }
 }
 
-/// Formats a time as `2026-11-20T14:30:00Z`.
+/// Format: `2026-11-20T14:30:00Z`.
 pub(crate) fn iso8601(at_ms: u64) -> String {
     let (days, second) = (at_ms / 86_400_000, at_ms / 1000 % 86_400);
     let Day { year, month, day, .. } = Day::since_1970(days.cast_signed());

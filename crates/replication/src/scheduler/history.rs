@@ -1,5 +1,5 @@
-//! [`History`]: the events of a job, newest first, and the values derived from them: the number of consecutive crashes,
-//! and the time of the next start.
+//! [`History`]: the events of a job, and the values derived from them: the number of consecutive crashes, and the time
+//! of the next start.
 //!
 //! The rules are CouchDB's: a crash is part of a streak unless the job ran for more than [`Limits::healthy_ms`] before
 //! it, and each crash of a streak doubles the delay.
@@ -7,23 +7,20 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Delay after the first crash.
 const BACKOFF_MS: u64 = 30_000;
 
-/// Maximum number of doublings: a delay of eight and a half hours.
+/// Limits the delay to eight and a half hours.
 const BACKOFF_DOUBLINGS_MAX: u32 = 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Happened {
+pub enum EventKind {
     Added,
     Started,
-    /// The run was stopped to let other jobs run.
     Stopped,
-    /// The run ended with an error.
     Crashed(Arc<str>),
 }
 
-impl Happened {
+impl EventKind {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -37,9 +34,8 @@ impl Happened {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Time in milliseconds of the Unix epoch.
     pub at_ms: u64,
-    pub happened: Happened,
+    pub event_kind: EventKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,17 +46,16 @@ pub struct Limits {
     pub healthy_ms: u64,
 }
 
-/// Events of a job, newest first. Never empty.
+/// Newest first. Invariant: never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History(VecDeque<Event>);
 
 impl History {
     #[must_use]
     pub fn new(at_ms: u64) -> Self {
-        Self(VecDeque::from([Event { at_ms, happened: Happened::Added }]))
+        Self(VecDeque::from([Event { at_ms, event_kind: EventKind::Added }]))
     }
 
-    /// Returns the events, newest first.
     pub fn events(&self) -> impl Iterator<Item = &Event> {
         self.0.iter()
     }
@@ -70,15 +65,14 @@ impl History {
         self.0.front().expect("a history starts with an event and never loses the newest")
     }
 
-    pub(super) fn push(&mut self, at_ms: u64, happened: Happened, limits: Limits) {
-        self.0.push_front(Event { at_ms, happened });
+    pub(super) fn push(&mut self, at_ms: u64, event_kind: EventKind, limits: Limits) {
+        self.0.push_front(Event { at_ms, event_kind });
         self.0.truncate(limits.events.max(1));
     }
 
-    /// Returns the time of the last start; 0 if the history contains none.
     #[must_use]
     pub fn started_ms(&self) -> u64 {
-        self.0.iter().find(|event| event.happened == Happened::Started).map_or(0, |event| event.at_ms)
+        self.0.iter().find(|event| event.event_kind == EventKind::Started).map_or(0, |event| event.at_ms)
     }
 
     #[must_use]
@@ -87,10 +81,10 @@ impl History {
         let mut events = self.0.iter().peekable();
         while let Some(event) = events.next() {
             let Some(before) = events.peek() else { break };
-            match (&event.happened, &before.happened) {
-                (Happened::Crashed(_), _) if event.at_ms.saturating_sub(before.at_ms) > limits.healthy_ms => break,
-                (Happened::Crashed(_), _) => count += 1,
-                (Happened::Stopped, Happened::Started) => break,
+            match (&event.event_kind, &before.event_kind) {
+                (EventKind::Crashed(_), _) if event.at_ms.saturating_sub(before.at_ms) > limits.healthy_ms => break,
+                (EventKind::Crashed(_), _) => count += 1,
+                (EventKind::Stopped, EventKind::Started) => break,
                 _ => {}
             }
         }
@@ -99,10 +93,9 @@ impl History {
 
     #[must_use]
     pub fn is_crashed(&self) -> bool {
-        matches!(self.last().happened, Happened::Crashed(_))
+        matches!(self.last().event_kind, EventKind::Crashed(_))
     }
 
-    /// Returns the time from which the job may run.
     #[must_use]
     pub fn due_ms(&self, limits: Limits) -> u64 {
         if !self.is_crashed() {

@@ -1,10 +1,9 @@
 //! [`Scheduler`]: decides which jobs run.
 //!
-//! The scheduler is a pure state machine: it receives events with their times, and returns the jobs to start and to
-//! stop. It neither runs jobs nor waits, and does not depend on what a job does. The rules are CouchDB's: at most
-//! `max_jobs` run; in each interval at most `max_churn` continuous jobs are stopped for waiting jobs; the delay after a
-//! crash grows; the job that has waited longest is next, weighed by [`share`]. A transient job (one without a document)
-//! is not retried.
+//! The scheduler is a pure state machine: it takes events with their times, and returns the jobs to start and to stop.
+//! The rules are CouchDB's: at most `max_jobs` run; in each interval at most `max_churn` continuous jobs are stopped
+//! for waiting jobs; the delay after a crash grows; the job that has waited longest is next, weighed by [`share`]. A
+//! transient job is not retried.
 
 mod history;
 mod share;
@@ -13,18 +12,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::counters::Tally;
-pub use history::{Event, Happened, History, Limits};
+pub use history::{Event, EventKind, History, Limits};
 use share::Shares;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Maximum number of jobs that run concurrently.
     pub max_jobs: usize,
     /// Maximum number of jobs that are exchanged in an interval.
     pub max_churn: usize,
     pub interval_ms: u64,
     pub history: Limits,
-    /// The section `[replicator.shares]`.
     pub shares: Vec<(String, u32)>,
 }
 
@@ -40,20 +37,18 @@ impl Default for Settings {
     }
 }
 
-/// Retry policy of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
     /// The job ends with its first run, successful or not.
     Transient,
-    /// The job is retried until it succeeds or is removed.
     Persistent,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Course {
-    /// The job ends when all changes are copied, and is not interrupted to let other jobs run.
+pub enum JobKind {
+    /// Ends when all changes are copied, and is not interrupted.
     OneShot,
-    /// The job runs indefinitely, and may be stopped to let other jobs run.
+    /// Runs indefinitely, and may be stopped to let other jobs run.
     Continuous,
 }
 
@@ -62,13 +57,12 @@ pub struct Job {
     /// Group with which the job shares: the name of a `_replicator` database, or of a user.
     pub group: Arc<str>,
     pub lifetime: Lifetime,
-    pub course: Course,
+    pub job_kind: JobKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     Start(Arc<str>),
-    /// End the run of this job; the job waits again.
     Stop(Arc<str>),
 }
 
@@ -78,7 +72,7 @@ pub struct Scheduler {
     jobs: HashMap<Arc<str>, Entry>,
     running: usize,
     shares: Shares,
-    settled_ms: u64,
+    interval_started_ms: u64,
 }
 
 #[derive(Debug)]
@@ -89,10 +83,9 @@ struct Entry {
 }
 
 impl Scheduler {
-    /// Creates a scheduler without jobs.
     #[must_use]
     pub fn new(settings: Settings, now_ms: u64) -> Self {
-        let mut scheduler = Self { settled_ms: now_ms, ..Self::default() };
+        let mut scheduler = Self { interval_started_ms: now_ms, ..Self::default() };
         scheduler.configure(settings);
         scheduler
     }
@@ -107,7 +100,7 @@ impl Scheduler {
         &self.settings
     }
 
-    /// Adds a job, which may start at once. A job with the same id is replaced; the caller must have stopped it before.
+    /// Adds a job, which may start at once. Replaces a job with the same id; the caller must have stopped it before.
     pub fn add(&mut self, id: &Arc<str>, job: Job, now_ms: u64) -> Vec<Decision> {
         self.remove(id, now_ms);
         self.shares.add(id, &job.group);
@@ -118,7 +111,7 @@ impl Scheduler {
         Vec::new()
     }
 
-    /// Removes a job. Returns true if it was running: the caller must end that run.
+    /// Returns true if the job was running: the caller must end that run.
     pub fn remove(&mut self, id: &str, now_ms: u64) -> bool {
         self.charge(id, now_ms);
         let Some((id, entry)) = self.jobs.remove_entry(id) else { return false };
@@ -129,13 +122,11 @@ impl Scheduler {
         entry.runs
     }
 
-    /// Handles a run that succeeded: the job is removed, and other jobs may start.
     pub fn completed(&mut self, id: &str, now_ms: u64) -> Vec<Decision> {
         self.remove(id, now_ms);
         self.fill(now_ms)
     }
 
-    /// Handles a run that ended with an error: a transient job is removed, and other jobs may start.
     pub fn crashed(&mut self, id: &str, reason: &str, now_ms: u64) -> Vec<Decision> {
         let limits = self.settings.history;
         let Some(entry) = self.jobs.get(id).filter(|entry| entry.runs) else { return Vec::new() };
@@ -145,20 +136,20 @@ impl Scheduler {
         self.charge(id, now_ms);
         let entry = self.jobs.get_mut(id).expect("it was there");
         entry.runs = false;
-        entry.history.push(now_ms, Happened::Crashed(reason.into()), limits);
+        entry.history.push(now_ms, EventKind::Crashed(reason.into()), limits);
         self.running -= 1;
         self.fill(now_ms)
     }
 
     /// Ends an interval: stops jobs beyond the limit, starts waiting jobs, and exchanges some jobs.
     pub fn reschedule(&mut self, now_ms: u64) -> Vec<Decision> {
-        self.settle(now_ms);
+        self.end_interval(now_ms);
         let mut decisions = Vec::new();
         let excess = self.running.saturating_sub(self.settings.max_jobs);
         if excess > 0 {
-            decisions.extend(self.stop(excess, Course::Continuous, now_ms));
+            decisions.extend(self.stop(excess, JobKind::Continuous, now_ms));
             let excess = self.running.saturating_sub(self.settings.max_jobs);
-            decisions.extend(self.stop(excess, Course::OneShot, now_ms));
+            decisions.extend(self.stop(excess, JobKind::OneShot, now_ms));
         }
         let started = self.fill(now_ms);
         let churned = started.len();
@@ -168,7 +159,7 @@ impl Scheduler {
         let churn = self.settings.max_churn.saturating_sub(churned).min(waiting);
         if churn > 0 && self.running >= self.settings.max_jobs {
             let next = self.next(churn, now_ms);
-            decisions.extend(self.stop(churn, Course::Continuous, now_ms));
+            decisions.extend(self.stop(churn, JobKind::Continuous, now_ms));
             let free = self.settings.max_jobs.saturating_sub(self.running);
             for id in next.into_iter().take(free) {
                 decisions.push(self.start(&id, now_ms));
@@ -177,7 +168,7 @@ impl Scheduler {
         decisions
     }
 
-    /// Starts waiting jobs, for callers whose clock passed [`Self::due_ms`].
+    /// Starts waiting jobs. Must be called when the clock has passed [`Self::due_ms`].
     pub fn fill(&mut self, now_ms: u64) -> Vec<Decision> {
         let free = self.settings.max_jobs.saturating_sub(self.running);
         if free == 0 || self.jobs.len() == self.running {
@@ -187,7 +178,7 @@ impl Scheduler {
         next.iter().map(|id| self.start(id, now_ms)).collect()
     }
 
-    /// Returns the earliest time at which a waiting job may run, if there is a free slot.
+    /// Returns the earliest time at which a waiting job may run; `None` without a free slot.
     #[must_use]
     pub fn due_ms(&self) -> Option<u64> {
         if self.running >= self.settings.max_jobs {
@@ -197,7 +188,6 @@ impl Scheduler {
         waiting.map(|entry| entry.history.due_ms(self.settings.history)).min()
     }
 
-    /// Returns the history of a job, and true if it runs.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<(&History, bool)> {
         self.jobs.get(id).map(|entry| (&entry.history, entry.runs))
@@ -232,7 +222,7 @@ impl Scheduler {
         due.map(|(id, _)| id).collect()
     }
 
-    /// Returns the jobs that run next: those with the least burden, and among these the ones that have waited longest.
+    /// Order: the least burden, then the longest wait.
     fn next(&self, count: usize, now_ms: u64) -> Vec<Arc<str>> {
         let mut pending = self.pending(now_ms);
         pending.sort_by_cached_key(|id| (self.shares.of(id), self.jobs[*id].history.started_ms(), Arc::clone(id)));
@@ -243,14 +233,14 @@ impl Scheduler {
         let limits = self.settings.history;
         let entry = self.jobs.get_mut(id).expect("only jobs that are there are started");
         entry.runs = true;
-        entry.history.push(now_ms, Happened::Started, limits);
+        entry.history.push(now_ms, EventKind::Started, limits);
         self.running += 1;
         Decision::Start(Arc::clone(id))
     }
 
-    /// Stops jobs of this kind: those with the greatest burden, and among these the ones that have run longest.
-    fn stop(&mut self, count: usize, course: Course, now_ms: u64) -> Vec<Decision> {
-        let running = self.jobs.iter().filter(|(_, entry)| entry.runs && entry.job.course == course);
+    /// Order: the greatest burden, then the longest run.
+    fn stop(&mut self, count: usize, job_kind: JobKind, now_ms: u64) -> Vec<Decision> {
+        let running = self.jobs.iter().filter(|(_, entry)| entry.runs && entry.job.job_kind == job_kind);
         let mut running: Vec<Arc<str>> = running.map(|(id, _)| Arc::clone(id)).collect();
         let key = |id: &Arc<str>| (std::cmp::Reverse(self.shares.of(id)), self.jobs[id].history.started_ms());
         running.sort_by_cached_key(|id| (key(id), Arc::clone(id)));
@@ -259,30 +249,28 @@ impl Scheduler {
             self.charge(id, now_ms);
             let entry = self.jobs.get_mut(id).expect("it was found in there");
             entry.runs = false;
-            entry.history.push(now_ms, Happened::Stopped, self.settings.history);
+            entry.history.push(now_ms, EventKind::Stopped, self.settings.history);
             self.running -= 1;
         }
         running.into_iter().map(Decision::Stop).collect()
     }
 
-    /// Charges the uncharged time of a job whose run ends.
     fn charge(&mut self, id: &str, now_ms: u64) {
         if let Some(entry) = self.jobs.get(id).filter(|entry| entry.runs) {
-            let from = entry.history.started_ms().max(self.settled_ms);
+            let from = entry.history.started_ms().max(self.interval_started_ms);
             self.shares.charge(&entry.job.group, now_ms.saturating_sub(from));
         }
     }
 
-    /// Charges the time since the last interval for all running jobs.
-    fn settle(&mut self, now_ms: u64) {
-        let Self { jobs, shares, settled_ms, .. } = self;
+    fn end_interval(&mut self, now_ms: u64) {
+        let Self { jobs, shares, interval_started_ms, .. } = self;
         let running = || jobs.iter().filter(|(_, entry)| entry.runs);
         for (_, entry) in running() {
-            let from = entry.history.started_ms().max(*settled_ms);
+            let from = entry.history.started_ms().max(*interval_started_ms);
             shares.charge(&entry.job.group, now_ms.saturating_sub(from));
         }
-        shares.settle(running().map(|(id, entry)| (id, &entry.job.group)));
-        *settled_ms = now_ms;
+        shares.end_interval(running().map(|(id, entry)| (id, &entry.job.group)));
+        *interval_started_ms = now_ms;
     }
 }
 

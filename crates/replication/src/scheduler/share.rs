@@ -1,29 +1,26 @@
-//! [`Shares`]: fair distribution of the slots between groups. A group consists of the jobs of one `_replicator`
-//! database, or the transient jobs of one user.
+//! [`Shares`]: fair distribution of the slots between groups, which are the jobs of one `_replicator` database, or the
+//! transient jobs of one user.
 //!
-//! This is the fair share scheduler of Kay and Lauder as CouchDB applies it. Running jobs charge their group for the
-//! time they ran. A job's *burden* grows with the usage of its group and with the number of its siblings, and shrinks
-//! with the group's shares; jobs with the least burden run first. Usage and burden decay over time, so that no job
-//! starves.
+//! This is the fair share scheduler of Kay and Lauder as CouchDB applies it. Running jobs charge their group for their
+//! time. A job's *burden* grows with the usage of its group and with the number of its siblings, and shrinks with the
+//! group's shares; jobs with the least burden run first. Usage and burden decay over time, so no job starves.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Shares of a group without configured shares.
 const SHARES_DEFAULT: u32 = 100;
 
 /// Fraction of a group's usage that remains after an interval.
-const USAGE_KEPT: f64 = 0.5;
+const USAGE_DECAY: f64 = 0.5;
 
 /// Fraction of a job's burden that remains after an interval.
-const BURDEN_KEPT: f64 = 0.98;
+const BURDEN_DECAY: f64 = 0.98;
 
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     configured: HashMap<String, u32>,
     groups: HashMap<Arc<str>, Group>,
-    /// Burdens of jobs. The usage of a group without jobs is kept in `groups`, so that removing and adding a job gains
-    /// nothing.
+    /// The usage of a group without jobs is kept, so that removing and adding a job gains no advantage.
     burdens: HashMap<Arc<str>, u64>,
 }
 
@@ -35,12 +32,11 @@ struct Group {
 }
 
 impl Shares {
-    /// Applies the section `[replicator.shares]`: groups and their shares, from 1 to 1000.
     pub(super) fn configure(&mut self, shares: impl IntoIterator<Item = (String, u32)>) {
         self.configured = shares.into_iter().map(|(group, shares)| (group, shares.clamp(1, 1000))).collect();
     }
 
-    /// Adds a job with the burden of one interval; otherwise new jobs would always be first.
+    /// Adds a job with the burden of one interval, because otherwise new jobs would always be first.
     pub(super) fn add(&mut self, job: &Arc<str>, group: &Arc<str>) {
         self.groups.entry(Arc::clone(group)).or_default().jobs += 1;
         self.burden(job, group);
@@ -53,21 +49,20 @@ impl Shares {
         }
     }
 
-    /// Charges a group for the time that a job has run since its last charge.
     pub(super) fn charge(&mut self, group: &Arc<str>, ran_ms: u64) {
         let group = self.groups.entry(Arc::clone(group)).or_default();
         // Microseconds, so that a small usage divided by many shares is not rounded to zero.
         group.charges = group.charges.saturating_add(ran_ms.saturating_mul(1000));
     }
 
-    /// Ends an interval in which these jobs ran; the caller has charged them before.
-    pub(super) fn settle<'a>(&mut self, running: impl Iterator<Item = (&'a Arc<str>, &'a Arc<str>)>) {
+    /// Ends an interval in which these jobs ran. The caller must have charged them.
+    pub(super) fn end_interval<'a>(&mut self, running: impl Iterator<Item = (&'a Arc<str>, &'a Arc<str>)>) {
         self.groups.retain(|_, group| {
-            group.usage = kept(group.usage, USAGE_KEPT).saturating_add(std::mem::take(&mut group.charges));
+            group.usage = decayed(group.usage, USAGE_DECAY).saturating_add(std::mem::take(&mut group.charges));
             group.jobs > 0 || group.usage > 0
         });
         self.burdens.retain(|_, burden| {
-            *burden = kept(*burden, BURDEN_KEPT);
+            *burden = decayed(*burden, BURDEN_DECAY);
             *burden > 0
         });
         for (job, group) in running {
@@ -75,7 +70,6 @@ impl Shares {
         }
     }
 
-    /// Returns the burden of a job: jobs with less run first.
     pub(super) fn of(&self, job: &str) -> u64 {
         self.burdens.get(job).copied().unwrap_or(0)
     }
@@ -91,13 +85,13 @@ impl Shares {
     }
 }
 
-fn kept(amount: u64, share: f64) -> u64 {
+fn decayed(amount: u64, share: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_precision_loss,
         reason = "an estimate"
     )]
-    let kept = (amount as f64 * share) as u64;
-    kept
+    let decayed = (amount as f64 * share) as u64;
+    decayed
 }

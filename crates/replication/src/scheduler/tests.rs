@@ -1,5 +1,5 @@
-//! Tests of the scheduler's rules: vectors for histories, sequences of calls with their decisions, and random calls
-//! after each of which the invariants must hold.
+//! Vectors for histories, sequences of calls with their decisions, and random calls after each of which the invariants
+//! must hold.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod model;
@@ -14,25 +14,24 @@ fn settings(max_jobs: usize, max_churn: usize) -> Settings {
     Settings { max_jobs, max_churn, ..Settings::default() }
 }
 
-fn job(group: &str, course: Course) -> Job {
-    Job { group: group.into(), lifetime: Lifetime::Persistent, course }
+fn job(group: &str, job_kind: JobKind) -> Job {
+    Job { group: group.into(), lifetime: Lifetime::Persistent, job_kind }
 }
 
-/// Parses a history, oldest event first: `a`dded, `s`tarted, `x` stopped, `c`rashed, each with its second.
 fn history(events: &str) -> History {
     let mut history: Option<History> = None;
     for event in events.split(' ') {
         let (kind, second) = event.split_at(1);
         let at_ms = second.parse::<u64>().unwrap() * 1000;
-        let happened = match kind {
-            "s" => Happened::Started,
-            "x" => Happened::Stopped,
-            "c" => Happened::Crashed("error".into()),
-            _ => Happened::Added,
+        let event_kind = match kind {
+            "s" => EventKind::Started,
+            "x" => EventKind::Stopped,
+            "c" => EventKind::Crashed("error".into()),
+            _ => EventKind::Added,
         };
         match &mut history {
             None => history = Some(History::new(at_ms)),
-            Some(history) => history.push(at_ms, happened, LIMITS),
+            Some(history) => history.push(at_ms, event_kind, LIMITS),
         }
     }
     history.unwrap()
@@ -40,7 +39,6 @@ fn history(events: &str) -> History {
 
 #[test]
 fn crashes_in_a_row() {
-    // (history, crashes, second from which the job may run)
     let cases = [
         ("a0", 0, 0),
         ("a0 s0", 0, 0),
@@ -49,7 +47,6 @@ fn crashes_in_a_row() {
         ("a0 s0 c1 s2 c3", 2, 63),
         ("a0 s0 c1 s2 x3", 0, 0),
         ("a0 s0 x1 s2 c3", 1, 33),
-        // The job ran well before it crashed: the streak is over.
         ("a0 s0 c999", 0, 1029),
         ("a0 s0 c997 s998 c999", 1, 1029),
         ("a0 s0 c120", 1, 150),
@@ -68,15 +65,15 @@ fn waiting_does_not_grow_for_ever_and_histories_are_short() {
     let limits = Limits { events: 40, ..LIMITS };
     let mut history = History::new(0);
     for second in 1..100 {
-        history.push(second * 1000, Happened::Crashed("error".into()), limits);
+        history.push(second * 1000, EventKind::Crashed("error".into()), limits);
     }
     assert_eq!(history.due_ms(limits), 99_000 + 1024 * 30_000);
     assert_eq!(history.events().count(), 40);
-    history.push(0, Happened::Started, Limits { events: 0, ..limits });
+    history.push(0, EventKind::Started, Limits { events: 0, ..limits });
     assert_eq!(history.events().count(), 1, "one is always kept");
 }
 
-/// Runs calls and compares all decisions, as `+id` and `-id`. A call is `seconds verb id group`.
+/// Decisions are `+id` and `-id`. A call is `seconds verb id group`.
 fn play(settings: Settings, calls: &[(&str, &str)]) {
     let mut scheduler = Scheduler::new(settings, 0);
     for (call, expected) in calls {
@@ -85,10 +82,10 @@ fn play(settings: Settings, calls: &[(&str, &str)]) {
         let id: Arc<str> = words.get(2).copied().unwrap_or_default().into();
         let group = words.get(3).copied().unwrap_or("g");
         let decisions = match words[1] {
-            "continuous" => scheduler.add(&id, job(group, Course::Continuous), now_ms),
-            "once" => scheduler.add(&id, job(group, Course::OneShot), now_ms),
+            "continuous" => scheduler.add(&id, job(group, JobKind::Continuous), now_ms),
+            "once" => scheduler.add(&id, job(group, JobKind::OneShot), now_ms),
             "transient" => {
-                let job = Job { lifetime: Lifetime::Transient, ..job(group, Course::OneShot) };
+                let job = Job { lifetime: Lifetime::Transient, ..job(group, JobKind::OneShot) };
                 scheduler.add(&id, job, now_ms)
             }
             "crashed" => scheduler.crashed(&id, "error", now_ms),
@@ -118,7 +115,6 @@ fn jobs_start_at_once_while_there_is_room_and_change_places_later() {
             ("120 tick", "-b +d"),
             ("180 tick", "-c +a"),
             ("190 completed a", "+b"),
-            // The job has run longer than the other one.
             ("240 tick", "-b +c"),
         ],
     );
@@ -144,7 +140,6 @@ fn crashed_jobs_wait_without_a_slot() {
             ("34 tick", ""),
             ("35 tick", "-b +a"),
             ("36 crashed a", "+b"),
-            // Second crash in a row.
             ("70 tick", ""),
             ("96 tick", "-b +a"),
             ("97 crashed b", ""),
@@ -161,8 +156,8 @@ fn a_transient_job_is_not_tried_again() {
 fn fewer_jobs_may_run_after_a_change_of_settings() {
     let mut scheduler = Scheduler::new(settings(3, 5), 0);
     for (index, id) in ["a", "b", "c"].into_iter().enumerate() {
-        let course = if id == "a" { Course::OneShot } else { Course::Continuous };
-        scheduler.add(&id.into(), job("g", course), index as u64);
+        let job_kind = if id == "a" { JobKind::OneShot } else { JobKind::Continuous };
+        scheduler.add(&id.into(), job("g", job_kind), index as u64);
     }
     scheduler.configure(settings(1, 0));
     let stopped = scheduler.reschedule(10);
@@ -174,7 +169,6 @@ fn fewer_jobs_may_run_after_a_change_of_settings() {
     assert_eq!(scheduler.reschedule(30).len(), 3);
 }
 
-/// Returns how often each group ran in 600 intervals, for groups with different numbers of jobs.
 fn share(jobs: &[(&str, usize)], shares: &[(&str, u32)]) -> BTreeMap<String, u64> {
     let shares = shares.iter().map(|(group, shares)| ((*group).to_owned(), *shares)).collect();
     let mut scheduler = Scheduler::new(Settings { shares, ..settings(10, 10) }, 0);
@@ -182,7 +176,7 @@ fn share(jobs: &[(&str, usize)], shares: &[(&str, u32)]) -> BTreeMap<String, u64
     for (group, count) in jobs {
         for number in 0..*count {
             let id: Arc<str> = format!("{group}{number}").into();
-            scheduler.add(&id, job(group, Course::Continuous), 0);
+            scheduler.add(&id, job(group, JobKind::Continuous), 0);
             groups.insert(id, (*group).to_owned());
         }
     }
@@ -200,7 +194,6 @@ fn share(jobs: &[(&str, usize)], shares: &[(&str, u32)]) -> BTreeMap<String, u64
 fn groups_share_the_available_permits() {
     let even = share(&[("a", 30), ("b", 30)], &[]);
     assert!(even["a"].abs_diff(even["b"]) < 300, "{even:?}");
-    // A group with ten times as many jobs does not get ten times the time.
     let crowded = share(&[("a", 100), ("b", 10)], &[]);
     assert!(crowded["b"] * 2 > crowded["a"], "{crowded:?}");
     let weighed = share(&[("a", 30), ("b", 30)], &[("a", 1000)]);
@@ -208,7 +201,6 @@ fn groups_share_the_available_permits() {
     assert!(weighed["b"] > 0, "no job starves: {weighed:?}");
 }
 
-/// Small random number generator, so that a seed reproduces a run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -224,7 +216,6 @@ fn rules_hold_after_any_calls() {
         let mut numbers = Numbers(seed);
         let mut max_jobs = numbers.below(5) as usize;
         let mut scheduler = Scheduler::new(settings(max_jobs, numbers.below(4) as usize), 0);
-        // Running jobs, as a caller that obeys the decisions observes them.
         let mut running: BTreeSet<String> = BTreeSet::new();
         let mut all: BTreeSet<String> = BTreeSet::new();
         let mut now_ms = 0;
@@ -236,8 +227,8 @@ fn rules_hold_after_any_calls() {
                 0 | 1 => {
                     running.remove(&id);
                     all.insert(id.clone());
-                    let course = if numbers.below(3) == 0 { Course::OneShot } else { Course::Continuous };
-                    scheduler.add(&id.as_str().into(), job(&numbers.below(3).to_string(), course), now_ms)
+                    let job_kind = if numbers.below(3) == 0 { JobKind::OneShot } else { JobKind::Continuous };
+                    scheduler.add(&id.as_str().into(), job(&numbers.below(3).to_string(), job_kind), now_ms)
                 }
                 2 => {
                     all.remove(&id);

@@ -1,28 +1,26 @@
-//! Reader of the changes of a source, which reopens a broken feed.
+//! Reads the changes of a source, and reopens a broken feed.
 
 use bytes::Bytes;
-use settee_model::json::Json;
+use settee_model::json::{Json, Value};
 use tokio::sync::mpsc;
 
 use crate::peer::{Attempts, ChangesQuery, Feed, Peer, PeerError};
-use crate::text::member;
 
 #[derive(Clone, Debug)]
 pub(super) enum Item {
-    /// Row of the feed: a JSON object, not validated.
     Row(Bytes),
     End {
         last_seq: Json,
         pending: Option<u64>,
     },
-    /// The reader failed. The error is boxed, because the queue has slots for many items, most of which are rows.
+    /// The error is boxed, because the queue has slots for many items, most of which are rows.
     Failed(Box<PeerError>),
     /// The database was deleted and recreated, with different sequences.
     Recreated,
 }
 
-/// Reads to the end of a normal feed, or indefinitely. `items` is bounded, so that a slow target applies backpressure
-/// to the source. `instance` is the source's `instance_start_time` at the start of the session.
+/// Reads to the end of a normal feed, or indefinitely. `items` is bounded, so a slow target applies backpressure to the
+/// source. `instance` is the source's `instance_start_time` at the start of the session.
 pub(super) async fn read(
     source: Peer,
     query: ChangesQuery,
@@ -33,7 +31,6 @@ pub(super) async fn read(
     let mut reader = Reader { tries: Attempts::new(source.tuning()), source, query, since, instance, items };
     let end = reader.run().await.unwrap_or_else(|error| Some(Item::Failed(Box::new(error))));
     if let Some(end) = end {
-        // The receiver is dropped if the session has ended.
         let _ = reader.items.send(end).await;
     }
 }
@@ -48,14 +45,13 @@ struct Reader {
 }
 
 impl Reader {
-    /// Returns the last item, or `None` if the receiver was dropped.
     async fn run(&mut self) -> Result<Option<Item>, PeerError> {
         loop {
             let error = match self.feed().await {
                 Ok(end) => return Ok(end),
                 Err(error) => error,
             };
-            if !error.is_passing() || !self.tries.wait(None).await {
+            if !error.is_transient() || !self.tries.wait(None).await {
                 return Err(error);
             }
             tracing::info!("the feed of changes of {} is reopened: {error}", self.source.endpoint());
@@ -66,7 +62,6 @@ impl Reader {
         }
     }
 
-    /// Reads one feed to its end. Returns the last item, or `None` if the receiver was dropped.
     async fn feed(&mut self) -> Result<Option<Item>, PeerError> {
         let mut feed = Box::pin(self.source.changes(&self.query, &self.since)).await?;
         let mut last: Option<Bytes> = None;
@@ -90,7 +85,7 @@ impl Reader {
         if let Some(seq) = last.as_deref().and_then(sequence) {
             self.since = seq;
         }
-        // Many proxies end a feed after a while. This is no failure if the feed was alive and ended between rows.
+        // Many proxies end a feed after a time. This is no failure if the feed was alive and ended between rows.
         if rows > 0 || feed.ended_alive() {
             self.tries = Attempts::new(self.source.tuning());
         }
@@ -105,13 +100,13 @@ impl Reader {
     }
 }
 
-/// Returns true if this row of a continuous feed is its last one: `{"last_seq":…,"pending":0}`.
 fn ends_feed(row: &[u8]) -> bool {
-    member(row, "last_seq").is_some() && member(row, "changes").is_none()
+    let row = Value::trusted(row);
+    row.get("last_seq").is_some() && row.get("changes").is_none()
 }
 
-/// Returns the sequence of a row; `None` if the source omitted it.
 pub(super) fn sequence(row: &[u8]) -> Option<Json> {
-    let seq = member(row, "seq").or_else(|| member(row, "last_seq"))?;
-    Json::parse(seq).ok().filter(|seq| !seq.value().is_null())
+    let row = Value::trusted(row);
+    let seq = row.get("seq").or_else(|| row.get("last_seq"))?;
+    Json::parse(seq.raw()).ok().filter(|seq| !seq.value().is_null())
 }

@@ -1,6 +1,6 @@
 //! Documents that are copied individually: those with attachments, whose bytes are streamed from the source to the
-//! target; design documents, which a target may reject from a user that may write other documents; and documents that
-//! `_bulk_get` did not return.
+//! target; design documents, which a target may reject although it accepts others; and documents that `_bulk_get` did
+//! not return.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,25 +11,24 @@ use settee_wire::multipart::{Attached, Event, Writer as Parts};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::batch::{Ended, Writer, has_attachments};
+use super::batch::{CopyError, Writer, has_attachments};
 use super::{Context, Failure};
-use crate::peer::{Arriving, Attempts, OpenRevs, PeerError, Put, Refused, Wanted, channel_body};
-use crate::text::{MAX_ROW_BYTES, member};
+use crate::peer::{Attempts, MissingRevs, OpenRevs, OpenRevsItem, PeerError, PutOutcome, Rejected, channel_body};
+use crate::rows::MAX_ROW_BYTES;
 use crate::transport::TransportError;
 
 const PIECES: usize = 4;
 
 #[derive(Clone, Debug)]
-pub(super) struct Single {
+pub(super) struct SingleRevision {
     id: String,
     rev: String,
     possible_ancestors: Vec<String>,
-    /// The document, if it was already received completely.
     document: Option<Bytes>,
 }
 
-impl Single {
-    pub(super) fn of(wanted: &Wanted) -> impl Iterator<Item = Self> {
+impl SingleRevision {
+    pub(super) fn of(wanted: &MissingRevs) -> impl Iterator<Item = Self> {
         wanted.revs.iter().map(|rev| Self {
             id: wanted.id(),
             rev: rev.clone(),
@@ -38,29 +37,27 @@ impl Single {
         })
     }
 
-    /// Returns the revision of a document that was received without the bytes of its attachments.
-    pub(super) fn attached(wanted: &Wanted, document: &[u8]) -> Option<Self> {
+    /// `document` was received without the bytes of its attachments.
+    pub(super) fn attached(wanted: &MissingRevs, document: &[u8]) -> Option<Self> {
         let possible_ancestors = wanted.possible_ancestors.clone();
         Some(Self { id: wanted.id(), rev: rev_of(document)?, possible_ancestors, document: None })
     }
 
-    pub(super) fn design(wanted: &Wanted, document: Bytes) -> Self {
+    pub(super) fn design(wanted: &MissingRevs, document: Bytes) -> Self {
         let rev = rev_of(&document).unwrap_or_default();
         Self { id: wanted.id(), rev, possible_ancestors: Vec::new(), document: Some(document) }
     }
 }
 
 fn rev_of(document: &[u8]) -> Option<String> {
-    let json = Json::parse(member(document, "_rev")?).ok()?;
-    json.value().as_str().map(Cow::into_owned)
+    Value::trusted(document).get("_rev")?.as_str().map(Cow::into_owned)
 }
 
-/// Copies all revisions, several concurrently. Documents without attachments go to `writer`.
 pub(super) async fn copy_all(
     context: &Arc<Context>,
-    singles: Vec<Single>,
+    singles: Vec<SingleRevision>,
     writer: &mut Writer<'_>,
-) -> Result<(), Ended> {
+) -> Result<(), CopyError> {
     let tuning = context.source.tuning();
     let at_once = (tuning.http_connections / tuning.worker_processes).max(1);
     let mut running = JoinSet::new();
@@ -87,101 +84,97 @@ pub(super) async fn copy_all(
     }
 }
 
-/// Copies one revision; retries if the connection breaks. Returns documents that can be written in a batch.
-async fn copy(context: Arc<Context>, single: Single) -> Result<Vec<Bytes>, Ended> {
+/// Retries if the connection breaks. Returns documents that can be written in a batch.
+async fn copy(context: Arc<Context>, single: SingleRevision) -> Result<Vec<Bytes>, CopyError> {
     let mut tries = Attempts::new(context.source.tuning());
     let mut single = single;
     loop {
         let failure = match attempt(&context, &single).await {
             Ok(Attempt::Done(documents)) => return Ok(documents),
             Ok(Attempt::MissingStub) if !single.possible_ancestors.is_empty() => {
-                // The target has lost its revisions: all bytes must be sent.
+                // The target has lost its revisions, so all bytes must be sent.
                 single.possible_ancestors.clear();
                 continue;
             }
             Ok(Attempt::MissingStub) => {
                 let (error, reason) = ("missing_stub".to_owned(), String::new());
-                context.refused(&Refused { id: single.id, rev: single.rev, error, reason });
+                context.record_rejection(&Rejected { id: single.id, rev: single.rev, error, reason });
                 return Ok(Vec::new());
             }
-            // The revision may not have reached this node of a cluster yet, or was purged; in the latter case a
+            // The revision may not have reached this node of a cluster yet, or was purged. In the latter case a
             // reopened feed does not list it.
             Ok(Attempt::Missing) => Failure::Missing(single.id.clone(), single.rev.clone()),
-            Err(Ended::Broken(failure)) => failure,
-            Err(ended @ Ended::Failed(_)) => return Err(ended),
+            Err(CopyError::Retryable(failure)) => failure,
+            Err(ended @ CopyError::Failed(_)) => return Err(ended),
         };
         if !tries.wait(None).await {
-            return Err(Ended::Failed(failure));
+            return Err(CopyError::Failed(failure));
         }
         tracing::info!("the copy of a document is retried: {failure}");
     }
 }
 
 enum Attempt {
-    /// The attempt succeeded; these documents remain to be written.
     Done(Vec<Bytes>),
-    /// The source does not have the revision.
     Missing,
-    /// The target does not have an attachment whose bytes were not sent.
+    /// The target lacks an attachment whose bytes were not sent.
     MissingStub,
 }
 
-async fn attempt(context: &Context, single: &Single) -> Result<Attempt, Ended> {
+async fn attempt(context: &Context, single: &SingleRevision) -> Result<Attempt, CopyError> {
     if let Some(document) = &single.document {
-        return put_alone(context, single, document.clone()).await;
+        return put_single(context, single, document.clone()).await;
     }
     let opened = context.source.open_revs(&single.id, &single.rev, &single.possible_ancestors).await;
-    let mut opened = opened.map_err(|error| Ended::Failed(Failure::Source(error)))?;
-    let (mut documents, mut came) = (Vec::new(), false);
-    while let Some(arriving) = opened.next().await.map_err(Ended::source)? {
+    let mut opened = opened.map_err(|error| CopyError::Failed(Failure::Source(error)))?;
+    let (mut documents, mut has_revision) = (Vec::new(), false);
+    while let Some(arriving) = opened.next().await.map_err(CopyError::source)? {
         let attempt = match arriving {
-            Arriving::Missing => continue,
-            Arriving::Related => related(context, single, &mut opened).await?,
-            Arriving::Document(document) if has_attachments(&document) && opened.sends_no_attachments() => {
+            OpenRevsItem::Missing => continue,
+            OpenRevsItem::Related => related(context, single, &mut opened).await?,
+            OpenRevsItem::Document(document) if has_attachments(&document) && opened.sends_no_attachments() => {
                 stubbed(context, single, &document).await?
             }
-            Arriving::Document(document) if has_attachments(&document) || single.id.starts_with("_design/") => {
-                put_alone(context, single, document).await?
+            OpenRevsItem::Document(document) if has_attachments(&document) || single.id.starts_with("_design/") => {
+                put_single(context, single, document).await?
             }
-            Arriving::Document(document) => {
+            OpenRevsItem::Document(document) => {
                 documents.push(document);
-                came = true;
+                has_revision = true;
                 continue;
             }
         };
         if matches!(attempt, Attempt::MissingStub) {
             return Ok(attempt);
         }
-        came = true;
+        has_revision = true;
     }
-    // An empty answer is treated as a missing revision.
-    Ok(if came { Attempt::Done(documents) } else { Attempt::Missing })
+    // An empty response is treated as a missing revision.
+    Ok(if has_revision { Attempt::Done(documents) } else { Attempt::Missing })
 }
 
-/// Writes a document that needs no attachment bytes outside of it.
-async fn put_alone(context: &Context, single: &Single, document: Bytes) -> Result<Attempt, Ended> {
+async fn put_single(context: &Context, single: &SingleRevision, document: Bytes) -> Result<Attempt, CopyError> {
     let rev = rev_of(&document).unwrap_or_else(|| single.rev.clone());
     let put = context.target.put_document(&single.id, &rev, document).await;
-    done(context, put.map_err(|error| Ended::Failed(Failure::Target(error)))?)
+    done(context, put.map_err(|error| CopyError::Failed(Failure::Target(error)))?)
 }
 
-fn done(context: &Context, put: Put) -> Result<Attempt, Ended> {
+fn done(context: &Context, put: PutOutcome) -> Result<Attempt, CopyError> {
     match put {
-        Put::MissingStub => return Ok(Attempt::MissingStub),
-        Put::Taken => context.progress.update(|statistics| {
+        PutOutcome::MissingStub => return Ok(Attempt::MissingStub),
+        PutOutcome::Accepted => context.progress.update(|statistics| {
             statistics.docs_read += 1;
             statistics.docs_written += 1;
         }),
-        Put::Refused(refused) => {
+        PutOutcome::Rejected(rejected) => {
             context.progress.update(|statistics| statistics.docs_read += 1);
-            context.refused(&refused);
+            context.record_rejection(&rejected);
         }
     }
     Ok(Attempt::Done(Vec::new()))
 }
 
-/// Attachment whose bytes follow the document.
-struct Following {
+struct PendingAttachment {
     name: String,
     content_type: String,
     length: u64,
@@ -192,43 +185,42 @@ struct Following {
 enum Coding {
     /// Bytes as the source stores them, possibly compressed.
     Stored,
-    /// Bytes as they were written.
     Identity,
 }
 
-/// Returns the attachments with this member set, in their order. `None` if one has no length.
-fn attachments_with(document: &Json, mark: &str, coding: Coding) -> Option<Vec<Following>> {
+/// Returns the attachments with the member `mark`, in their order. `None` if one has no length.
+fn attachments_with(document: &Json, mark: &str, coding: Coding) -> Option<Vec<PendingAttachment>> {
     let attachments = document.value().get("_attachments")?;
     let marked = attachments.members().filter(|(_, value)| value.get(mark).and_then(Value::as_bool) == Some(true));
-    let following = marked.map(|(name, value)| {
+    let attachments_left = marked.map(|(name, value)| {
         let text = |name| value.get(name).and_then(Value::as_str).map(Cow::into_owned);
         let encoding = text("encoding").filter(|encoding| coding == Coding::Stored && encoding != "identity");
         let length = match encoding {
             Some(_) => value.get("encoded_length"),
             None => value.get("length"),
         };
-        Some(Following {
+        Some(PendingAttachment {
             name: name.as_str()?.into_owned(),
             content_type: text("content_type").unwrap_or_else(|| "application/octet-stream".to_owned()),
             length: length?.as_u64()?,
             encoding,
         })
     });
-    following.collect()
+    attachments_left.collect()
 }
 
-async fn related(context: &Context, single: &Single, opened: &mut OpenRevs) -> Result<Attempt, Ended> {
-    let text = related_document(opened).await.map_err(Ended::source)?;
-    let document = Json::parse(&text).map_err(|_| Ended::source(opened.protocol("a document is not JSON")))?;
-    let following = attachments_with(&document, "follows", Coding::Stored)
-        .ok_or_else(|| Ended::source(opened.protocol("an attachment has no length")))?;
-    let body = Body::new(context, &text, &following);
+async fn related(context: &Context, single: &SingleRevision, opened: &mut OpenRevs) -> Result<Attempt, CopyError> {
+    let text = related_document(opened).await.map_err(CopyError::source)?;
+    let document = Json::parse(&text).map_err(|_| CopyError::source(opened.protocol("a document is not JSON")))?;
+    let attachments_left = attachments_with(&document, "follows", Coding::Stored)
+        .ok_or_else(|| CopyError::source(opened.protocol("an attachment has no length")))?;
+    let body = Body::new(context, document.as_bytes(), &attachments_left);
     let (sender, receiver) = mpsc::channel(PIECES);
     let pump = async {
-        let result = pump_related(opened, &following, &body, &sender).await;
+        let result = pump_related(opened, &attachments_left, &body, &sender).await;
         finish(result, sender).await
     };
-    let rev = rev_of(&text).unwrap_or_else(|| single.rev.clone());
+    let rev = rev_of(document.as_bytes()).unwrap_or_else(|| single.rev.clone());
     let put = put_streamed(context, single, &rev, &body, receiver, pump).await?;
     done(context, put)
 }
@@ -248,10 +240,8 @@ async fn related_document(opened: &mut OpenRevs) -> Result<Bytes, PeerError> {
     }
 }
 
-/// Multipart body without the bytes of its attachments.
 struct Body {
     content_type: String,
-    /// The document and all before it.
     begin: Bytes,
     heads: Vec<Bytes>,
     end: Bytes,
@@ -259,22 +249,22 @@ struct Body {
 }
 
 impl Body {
-    fn new(context: &Context, document: &[u8], following: &[Following]) -> Self {
+    fn new(context: &Context, document: &[u8], attachments_left: &[PendingAttachment]) -> Self {
         let parts = Parts::new((context.services.new_uuid)());
         let mut begin = Vec::with_capacity(document.len() + 128);
         parts.begin(&mut begin);
         parts.part(&mut begin, [("Content-Type", "application/json")]);
         begin.extend_from_slice(document);
-        let heads = following.iter().map(|following| {
+        let heads = attachments_left.iter().map(|attachments_left| {
             let mut head = Vec::new();
             parts.part_end(&mut head);
             parts.attachment(
                 &mut head,
                 Attached {
-                    name: &following.name,
-                    content_type: &following.content_type,
-                    length: following.length,
-                    encoding: following.encoding.as_deref(),
+                    name: &attachments_left.name,
+                    content_type: &attachments_left.content_type,
+                    length: attachments_left.length,
+                    encoding: attachments_left.encoding.as_deref(),
                 },
             );
             Bytes::from(head)
@@ -284,7 +274,7 @@ impl Body {
         parts.part_end(&mut end);
         parts.end(&mut end);
         let text = begin.len() + end.len() + heads.iter().map(Bytes::len).sum::<usize>();
-        let length = text as u64 + following.iter().map(|following| following.length).sum::<u64>();
+        let length = text as u64 + attachments_left.iter().map(|attachments_left| attachments_left.length).sum::<u64>();
         let content_type = parts.content_type("multipart/related");
         Self { content_type, begin: begin.into(), heads, end: end.into(), length }
     }
@@ -292,18 +282,17 @@ impl Body {
 
 type Pieces = mpsc::Sender<Result<Bytes, TransportError>>;
 
-/// The pieces are no longer needed, because the target has already answered.
-struct Unwanted;
+/// The target has already responded, so the pieces are not needed.
+struct BodyNotNeeded;
 
-/// Reasons to interrupt a pump.
 enum Stop {
-    Unwanted,
+    BodyNotNeeded,
     Source(PeerError),
 }
 
-impl From<Unwanted> for Stop {
-    fn from(_: Unwanted) -> Self {
-        Self::Unwanted
+impl From<BodyNotNeeded> for Stop {
+    fn from(_: BodyNotNeeded) -> Self {
+        Self::BodyNotNeeded
     }
 }
 
@@ -313,30 +302,30 @@ impl From<PeerError> for Stop {
     }
 }
 
-async fn send(pieces: &Pieces, bytes: Bytes) -> Result<(), Unwanted> {
-    pieces.send(Ok(bytes)).await.map_err(|_| Unwanted)
+async fn send(pieces: &Pieces, bytes: Bytes) -> Result<(), BodyNotNeeded> {
+    pieces.send(Ok(bytes)).await.map_err(|_| BodyNotNeeded)
 }
 
-/// Sends the parts of `opened` that follow its document.
 async fn pump_related(
     opened: &mut OpenRevs,
-    following: &[Following],
+    attachments_left: &[PendingAttachment],
     body: &Body,
     pieces: &Pieces,
 ) -> Result<(), Stop> {
     send(pieces, body.begin.clone()).await?;
-    let mut waiting: Vec<usize> = (0..following.len()).collect();
+    let mut waiting: Vec<usize> = (0..attachments_left.len()).collect();
     loop {
         match opened.related().await? {
             Event::Part(head) => {
                 // Parts without a name are in the order of the document.
                 let name = head.filename();
-                let named = waiting.iter().position(|place| Some(&following[*place].name) == name.as_ref());
+                let named =
+                    waiting.iter().position(|position| Some(&attachments_left[*position].name) == name.as_ref());
                 if waiting.is_empty() {
                     return Err(opened.protocol("it has more parts than attachments").into());
                 }
-                let place = waiting.remove(named.unwrap_or(0));
-                send(pieces, body.heads[place].clone()).await?;
+                let position = waiting.remove(named.unwrap_or(0));
+                send(pieces, body.heads[position].clone()).await?;
             }
             Event::Data(bytes) => send(pieces, bytes).await?,
             Event::PartEnd => {}
@@ -347,26 +336,24 @@ async fn pump_related(
     Ok(())
 }
 
-/// Breaks the body if the source broke, and returns the result.
 async fn finish(result: Result<(), Stop>, pieces: Pieces) -> Result<(), PeerError> {
     match result {
-        Ok(()) | Err(Stop::Unwanted) => Ok(()),
+        Ok(()) | Err(Stop::BodyNotNeeded) => Ok(()),
         Err(Stop::Source(error)) => {
-            let _ = pieces.send(Err(TransportError::Broken("the source broke".to_owned()))).await;
+            let _ = pieces.send(Err(TransportError::Broken("the source failed".to_owned()))).await;
             Err(error)
         }
     }
 }
 
-/// Runs a pump and the request that consumes its pieces.
 async fn put_streamed(
     context: &Context,
-    single: &Single,
+    single: &SingleRevision,
     rev: &str,
     body: &Body,
     pieces: mpsc::Receiver<Result<Bytes, TransportError>>,
     pump: impl Future<Output = Result<(), PeerError>>,
-) -> Result<Put, Ended> {
+) -> Result<PutOutcome, CopyError> {
     let stream = channel_body(pieces, body.length);
     let put = context.target.put_related(&single.id, rev, &body.content_type, stream, body.length);
     tokio::pin!(put, pump);
@@ -378,27 +365,27 @@ async fn put_streamed(
         }
     };
     match (put, pumped) {
-        (_, Some(Err(error))) => Err(Ended::source(error)),
+        (_, Some(Err(error))) => Err(CopyError::source(error)),
         (Ok(put), _) => Ok(put),
-        (Err(error), _) if error.is_passing() => Err(Ended::Broken(Failure::Target(error))),
-        (Err(error), _) => Err(Ended::Failed(Failure::Target(error))),
+        (Err(error), _) if error.is_transient() => Err(CopyError::Retryable(Failure::Target(error))),
+        (Err(error), _) => Err(CopyError::Failed(Failure::Target(error))),
     }
 }
 
-/// Copies a document from a source that does not send attachment bytes with it: each attachment is requested.
-async fn stubbed(context: &Context, single: &Single, text: &[u8]) -> Result<Attempt, Ended> {
+/// Requests each attachment separately, because the source does not send attachment bytes with the document.
+async fn stubbed(context: &Context, single: &SingleRevision, text: &[u8]) -> Result<Attempt, CopyError> {
     let fail = |url: &str, detail: &str| {
         let (method, url, detail) = ("GET".to_owned(), url.to_owned(), detail.to_owned());
-        Ended::Failed(Failure::Source(PeerError::Protocol { method, url, detail }))
+        CopyError::Failed(Failure::Source(PeerError::Protocol { method, url, detail }))
     };
     let document = Json::parse(text).map_err(|_| fail(&single.id, "a document is not JSON"))?;
-    let following = attachments_with(&document, "stub", Coding::Identity)
+    let attachments_left = attachments_with(&document, "stub", Coding::Identity)
         .ok_or_else(|| fail(&single.id, "an attachment has no length"))?;
     let rev = rev_of(text).unwrap_or_else(|| single.rev.clone());
-    let body = Body::new(context, &following_document(&document), &following);
+    let body = Body::new(context, &following_document(&document), &attachments_left);
     let (sender, receiver) = mpsc::channel(PIECES);
     let pump = async {
-        let result = pump_stubs(context, single, &rev, &following, &body, &sender).await;
+        let result = pump_stubs(context, single, &rev, &attachments_left, &body, &sender).await;
         finish(result, sender).await
     };
     let put = put_streamed(context, single, &rev, &body, receiver, pump).await?;
@@ -407,14 +394,14 @@ async fn stubbed(context: &Context, single: &Single, text: &[u8]) -> Result<Atte
 
 async fn pump_stubs(
     context: &Context,
-    single: &Single,
+    single: &SingleRevision,
     rev: &str,
-    following: &[Following],
+    attachments_left: &[PendingAttachment],
     body: &Body,
     pieces: &Pieces,
 ) -> Result<(), Stop> {
     send(pieces, body.begin.clone()).await?;
-    for (attachment, head) in following.iter().zip(&body.heads) {
+    for (attachment, head) in attachments_left.iter().zip(&body.heads) {
         send(pieces, head.clone()).await?;
         let (ask, mut stream) = context.source.attachment(&single.id, rev, &attachment.name).await?;
         while let Some(bytes) = stream.next().await.map_err(|error| ask.transport(error))? {
@@ -425,7 +412,6 @@ async fn pump_stubs(
     Ok(())
 }
 
-/// Returns the document with `follows` instead of `stub`, and without the members that describe an encoding.
 fn following_document(document: &Json) -> Vec<u8> {
     let mut out = b"{".to_vec();
     for (name, value) in document.value().members() {

@@ -1,4 +1,4 @@
-//! Start of a session (opening both databases and comparing their checkpoints), and the checkpoints of the session.
+//! Start of a session: opens both databases and compares their checkpoints.
 
 use std::borrow::Cow;
 
@@ -12,14 +12,11 @@ use crate::peer::{Peer, PeerError};
 use crate::spec::{Filter, Spec};
 
 pub(super) struct Started {
-    /// Sequence after which the session reads changes.
     pub(super) since: Json,
-    /// `instance_start_time` of the source.
     pub(super) instance: Option<Json>,
     pub(super) checkpoints: Checkpoints,
 }
 
-/// Opens both sides and determines the starting sequence.
 pub(super) async fn start(spec: &Spec, id: &ReplicationId, context: &Context) -> Result<Started, Failure> {
     let source = context.source.info().await.map_err(Failure::Source)?;
     if spec.create_target {
@@ -28,13 +25,13 @@ pub(super) async fn start(spec: &Spec, id: &ReplicationId, context: &Context) ->
     let target = context.target.info().await.map_err(Failure::Target)?;
     let (source_log, target_log) = match spec.tuning.use_checkpoints {
         true => (
-            Log::find(&context.source, id).await.map_err(Failure::Source)?,
-            Log::find(&context.target, id).await.map_err(Failure::Target)?,
+            CheckpointLog::find(&context.source, id).await.map_err(Failure::Source)?,
+            CheckpointLog::find(&context.target, id).await.map_err(Failure::Target)?,
         ),
-        false => (Log::default(), Log::default()),
+        false => (CheckpointLog::default(), CheckpointLog::default()),
     };
     let compared = checkpoint::compare(source_log.document.as_ref(), target_log.document.as_ref());
-    // Only for the first run, as in 3.5.2: later runs continue from their checkpoints.
+    // As in 3.5.2, `since_seq` applies to the first run only; later runs continue from their checkpoints.
     let since = match &spec.since_seq {
         Some(since) if compared.since == checkpoint::zero() => since.clone(),
         Some(_) | None => compared.since,
@@ -64,14 +61,13 @@ pub(super) async fn start(spec: &Spec, id: &ReplicationId, context: &Context) ->
 }
 
 #[derive(Clone, Debug, Default)]
-struct Log {
+struct CheckpointLog {
     document: Option<Json>,
-    /// Revision that the next checkpoint replaces.
     rev: Option<String>,
 }
 
-impl Log {
-    /// Reads the checkpoint under the current id, or one under an older id, which is then copied to the current id.
+impl CheckpointLog {
+    /// Reads the checkpoint under the current id. One under an older id is copied to the current id.
     async fn find(peer: &Peer, id: &ReplicationId) -> Result<Self, PeerError> {
         if let Some(document) = peer.local_document(&id.base).await? {
             let rev = document.value().get("_rev").and_then(Value::as_str).map(Cow::into_owned);
@@ -101,9 +97,7 @@ pub(super) struct Checkpoints {
     session_id: String,
     start_time: String,
     start_seq: Json,
-    /// Sequence that both sides have recorded.
     recorded: Json,
-    /// Entries of earlier sessions.
     history: Vec<Json>,
     answer: Json,
     source: Side,
@@ -115,7 +109,7 @@ impl Checkpoints {
         if self.used { self.answer.clone() } else { Json::trusted(b"{\"use_checkpoints\":false}".to_vec()) }
     }
 
-    /// Makes both sides durable and records `through` on both sides.
+    /// Makes both sides durable and records `through` on both.
     pub(super) async fn record(&mut self, context: &Context, through: &Json) -> Result<(), Failure> {
         if !self.used || *through == self.recorded {
             return Ok(());
@@ -143,7 +137,7 @@ impl Checkpoints {
             by_doc_ids: self.by_doc_ids,
         };
         let document = checkpoint::document(&entry, &self.history);
-        // The source is written first, as in CouchDB: an entry that only the source has is not common.
+        // As in CouchDB the source is first: an entry that only the source has is not common.
         self.source.rev = Some(write(&context.source, "source", &self.name, &self.source, &document).await?);
         self.target.rev = Some(write(&context.target, "target", &self.name, &self.target, &document).await?);
         self.answer = document;
@@ -169,12 +163,10 @@ impl Checkpoints {
     }
 }
 
-/// Returns the failure for a database that was recreated since the session started.
 pub(super) fn recreated(side: &str) -> Failure {
     Failure::Checkpoint(format!("{side} out of sync: recreated since the replication started."))
 }
 
-/// Writes one side's checkpoint; returns its new revision.
 async fn write(peer: &Peer, which: &str, name: &str, side: &Side, document: &Json) -> Result<String, Failure> {
     let failed =
         |detail: String| Failure::Checkpoint(format!("Error updating the {which} checkpoint document: {detail}"));
@@ -182,7 +174,7 @@ async fn write(peer: &Peer, which: &str, name: &str, side: &Side, document: &Jso
     match peer.put_local_document(name, body).await.map_err(|error| failed(error.to_string()))? {
         Some(rev) => Ok(rev),
         None => {
-            // An earlier attempt whose answer was lost may have written it.
+            // An earlier attempt whose response was lost may have written it.
             let there = peer.local_document(name).await.map_err(|error| failed(error.to_string()))?;
             there
                 .filter(|there| checkpoint::stripped(there) == *document)

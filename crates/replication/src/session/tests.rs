@@ -58,7 +58,6 @@ async fn a_replication_and_one_without_changes() {
     assert!(third.contains("\"start_last_seq\":\"5-g1AAAA\"") && third.contains("\"start_last_seq\":0"), "{third}");
 }
 
-/// Returns a server whose database `a` has documents of all kinds, and an empty database `b`.
 fn varied(sequences: Sequences, missing: Missing) -> Arc<Server> {
     let server = Server::new(sequences, missing);
     for name in ["a", "b"] {
@@ -84,7 +83,6 @@ async fn check_kinds(sequences: Sequences, missing: Missing) {
     assert_eq!(server.database("a").state(), server.database("b").state(), "{sequences:?} {missing:?}");
     assert_eq!((statistics.docs_read, statistics.docs_written, statistics.doc_write_failures), (9, 9, 0));
     assert_eq!((statistics.revisions_checked, statistics.missing_revisions_found), (9, 9));
-    // Later revisions send only the new attachments.
     let newer = Leaf::new(&["2-n", "1-f"], "{}").with("one", 1, b"first").with("three", 2, b"3");
     server.write("a", "attached", newer);
     server.log.lock().clear();
@@ -185,7 +183,6 @@ async fn a_checkpoint_goes_before_since_seq() {
     assert!(!second.starts_with("7-g1AAAA") && !second.starts_with('0'), "{second}");
 }
 
-/// More sessions than permits wait for unresponsive peers; another session starts nevertheless.
 #[tokio::test(start_paused = true)]
 async fn places_of_silent_peers_do_not_hold_others_up_for_ever() {
     struct Silent;
@@ -197,7 +194,7 @@ async fn places_of_silent_peers_do_not_hold_others_up_for_ever() {
     let (server, services, spec) = (Server::with(&["a", "b"]), services(), spec("a", "b", ""));
     let silent = Sides { source: Arc::new(Silent), target: Arc::new(Silent) };
     let mut waiting = Vec::new();
-    for _ in 0..super::STARTING_MAX {
+    for _ in 0..super::CONCURRENT_STARTS_MAX {
         waiting.push(silent.begin(&spec, &services).await);
     }
     tokio::task::yield_now().await;
@@ -206,8 +203,7 @@ async fn places_of_silent_peers_do_not_hold_others_up_for_ever() {
         answer(&sides(&server).run(&spec, &services).await.0);
         begun.elapsed().as_secs()
     };
-    assert_eq!(seconds().await, super::SLOT_TIMEOUT.as_secs());
-    // A dropped session releases its permit.
+    assert_eq!(seconds().await, super::START_PERMIT_TIMEOUT.as_secs());
     waiting.pop();
     assert_eq!(seconds().await, 0);
 }
@@ -230,7 +226,6 @@ async fn documents_that_a_target_refuses() {
     answer(&outcome);
     assert_eq!((statistics.docs_read, statistics.docs_written, statistics.doc_write_failures), (9, 6, 3));
     assert!(!server.database("b").documents.contains_key("plain"));
-    // Rejected documents are not retried.
     let (outcome, statistics) = sides(&server).run(&spec("a", "b", ""), &services()).await;
     assert!(answer(&outcome).starts_with("{\"no_changes\":true"));
     assert_eq!(statistics.doc_write_failures, 3, "no more than before");
@@ -271,7 +266,6 @@ async fn later_changes_are_replicated_at_once_and_a_stop_is_recorded() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
-    // Checkpoints are written periodically.
     tokio::time::sleep(Duration::from_secs(40)).await;
     let seq = |json: Option<settee_model::json::Json>| String::from_utf8(json.unwrap().into_bytes()).unwrap();
     assert_eq!(seq(progress.statistics().checkpointed_source_seq), "\"12-g1AAAA\"");
@@ -304,7 +298,6 @@ async fn a_source_that_is_recreated() {
     let outcome = outcome.await.unwrap();
     let Outcome::Failed(Failure::Checkpoint(text)) = &outcome else { panic!("{outcome:?}") };
     assert!(text.starts_with("Source database out of sync"), "{text}");
-    // The next session finds no common history and starts from the beginning.
     let (_control, _outcome, _) = both.begin(&spec, &services).await;
     while !server.database("b").documents.contains_key("new") {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -315,7 +308,6 @@ async fn a_source_that_is_recreated() {
 async fn revisions_that_are_purged_in_between() {
     let server = varied(Sequences::Strings, Missing::default());
     let spec = spec("a", "b", "");
-    // The source lists a revision that no longer exists.
     server.databases.lock().get_mut("a").unwrap().phantoms.push(("ghost".to_owned(), "1-g".to_owned()));
     let (outcome, _) = sides(&server).run(&spec, &services()).await;
     let Outcome::Failed(failure) = outcome else { panic!("{outcome:?}") };
@@ -381,12 +373,10 @@ async fn clocks_that_jump_show_in_dates_only() {
     assert_eq!(log.0, 5, "a checkpoint for each round");
 }
 
-/// A session that ends early does not wait long for an unresponsive side.
 #[tokio::test(start_paused = true)]
 async fn a_stop_does_not_wait_for_a_silent_side() {
     use crate::testing::{Fault, Faulty};
     let server = varied(Sequences::Strings, Missing::default());
-    // After the exchanges for information, checkpoint and two batches, the target becomes unresponsive.
     let target = Faulty::new(server.clone(), Fault::Stall, 6, u64::MAX / 2);
     let both = Sides { source: server.clone(), target };
     let spec = spec("a", "b", "\"continuous\":true,\"worker_processes\":1,\"worker_batch_size\":2");

@@ -133,7 +133,6 @@ fn endpoints() {
     assert_eq!(endpoint.server_uri(), "https://host/a");
     let local = spec("").source;
     assert_eq!((local.database_uri().as_str(), local.server_uri().as_str()), ("/a", ""));
-    // A server instead of a database.
     let server = spec(",\"source\":\"https://ann:x@host:1/couch\"").source;
     let Endpoint::Remote(remote) = server else { panic!("{server}") };
     let database = Endpoint::Remote(remote.database("a/b é"));

@@ -1,4 +1,4 @@
-//! Alteration of the answers of the model: changed, cut, slow, or replaced.
+//! Alters the responses of the model.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,34 +12,26 @@ use tokio::sync::mpsc;
 use crate::peer::channel_body;
 use crate::transport::{Body, BoxFuture, Transport, TransportError, empty_body, full_body};
 
-/// Alteration of an answer. The peer handles the request in any case.
+/// The peer handles the request in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alteration {
     None,
     Bytes,
     /// Pieces of a hundred bytes, with twenty seconds between them.
     Slow,
-    /// White space wherever JSON allows it.
     Spaced,
-    /// The answer ends after the given number of sixteenths, without an error.
     Cut(usize),
-    /// Half of the answer, and then no more data.
     Stalled,
     Twice,
-    /// This text instead of the answer.
     Text(&'static str),
-    /// Page of a proxy, with this status.
     Page(u16),
     Status(u16),
-    /// Redirect with this status.
     Moved(u16),
 }
 
-/// Alterations that preserve the meaning of the answer.
 pub(crate) const HARMLESS: [Alteration; 4] =
     [Alteration::None, Alteration::Bytes, Alteration::Slow, Alteration::Spaced];
 
-/// The other alterations.
 pub(crate) const HARMFUL: [Alteration; 23] = [
     Alteration::Cut(0),
     Alteration::Cut(1),
@@ -66,7 +58,6 @@ pub(crate) const HARMFUL: [Alteration; 23] = [
     Alteration::Moved(307),
 ];
 
-/// Forwards exchanges, and alters the answers of one kind.
 pub(crate) struct Altering {
     inner: Arc<dyn Transport>,
     alteration: Alteration,
@@ -85,7 +76,7 @@ impl Altering {
     }
 }
 
-/// Kinds of exchanges, each with true if it occurs with the source, and with the target.
+/// The flags are true if the kind occurs with the source, and with the target.
 pub(crate) const KINDS: [(&str, bool, bool); 11] = [
     ("information", true, true),
     ("read checkpoint", true, true),
@@ -120,7 +111,6 @@ fn kind(request: &Request<Body>) -> &'static str {
     }
 }
 
-/// Adds white space around all characters of syntax outside strings.
 fn spaced(text: &[u8]) -> Vec<u8> {
     let (mut out, mut in_string, mut escaped) = (b"\r\n".to_vec(), false, false);
     for &byte in text {
@@ -142,7 +132,6 @@ fn spaced(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns a body that sends pieces with pauses before them, and that ends or stalls after them.
 pub(crate) fn in_pieces(pieces: Vec<Bytes>, pause: Duration, ends: bool) -> Body {
     let length: usize = pieces.iter().map(Bytes::len).sum();
     let (sender, receiver) = mpsc::channel(1);

@@ -6,18 +6,16 @@ use settee_model::json::Json;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sequences {
-    /// Numbers: CouchDB 1.x, PouchDB.
+    /// CouchDB 1.x, PouchDB.
     Numbers,
-    /// Strings: CouchDB 2 and later.
+    /// CouchDB 2 and later.
     Strings,
-    /// Arrays: BigCouch.
+    /// BigCouch.
     Arrays,
 }
 
-/// Newest revision of a branch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Leaf {
-    /// All revisions of the branch, the leaf first.
     pub(crate) history: Vec<String>,
     pub(crate) deleted: bool,
     /// Members without underscores, as text of an object.
@@ -46,12 +44,10 @@ impl Leaf {
 pub(crate) struct Database {
     pub(crate) instance: u64,
     pub(crate) seq: u64,
-    /// Leaves by revision, and the sequence of the last change.
     pub(crate) documents: BTreeMap<String, (u64, BTreeMap<String, Leaf>)>,
     pub(crate) locals: BTreeMap<String, (u64, Json)>,
     /// Documents and revisions that the feed lists although they do not exist.
     pub(crate) phantoms: Vec<(String, String)>,
-    /// Number of writes of each revision that did not exist before.
     pub(crate) writes: BTreeMap<(String, String), u64>,
 }
 
@@ -60,7 +56,6 @@ fn generation(rev: &str) -> u64 {
 }
 
 impl Database {
-    /// Adds a branch, unless it exists.
     pub(crate) fn write(&mut self, id: &str, leaf: Leaf) {
         let (seq, leaves) = self.documents.entry(id.to_owned()).or_default();
         let rev = leaf.history[0].clone();
@@ -74,7 +69,6 @@ impl Database {
         *self.writes.entry((id.to_owned(), rev)).or_default() += 1;
     }
 
-    /// Returns the leaf at or above a revision.
     pub(crate) fn leaf(&self, id: &str, rev: &str) -> Option<&Leaf> {
         self.documents.get(id)?.1.values().find(|leaf| leaf.history.iter().any(|other| other == rev))
     }
@@ -83,13 +77,11 @@ impl Database {
         self.leaf(id, rev).is_some()
     }
 
-    /// Returns the revisions of a document that could be a parent of `rev`.
     pub(crate) fn possible_ancestors(&self, id: &str, rev: &str) -> Vec<String> {
         let Some((_, leaves)) = self.documents.get(id) else { return Vec::new() };
         leaves.keys().filter(|leaf| generation(leaf) < generation(rev)).cloned().collect()
     }
 
-    /// Returns the leaves of a document, the winner first.
     pub(crate) fn leaves(&self, id: &str) -> Vec<&Leaf> {
         let mut leaves: Vec<&Leaf> =
             self.documents.get(id).into_iter().flat_map(|(_, leaves)| leaves.values()).collect();

@@ -13,23 +13,16 @@ use crate::transport::{Body, BoxFuture, Transport, TransportError, full_body};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// No connection; the peer received no request.
     Before,
-    /// The peer handled the request; its answer is lost.
     After,
-    /// The answer is cut in the middle.
     Cut,
-    /// An answer with this status; the peer did not handle the request.
     Status(u16),
-    /// No answer, ever; the peer did not handle the request.
     Stall,
 }
 
-/// Forwards exchanges, except some.
 pub(crate) struct Faulty {
     inner: Arc<dyn Transport>,
     fault: Fault,
-    /// The first exchange that fails, and the number of those that fail.
     first: u64,
     count: u64,
     exchanges: AtomicU64,
@@ -68,7 +61,6 @@ impl Transport for Faulty {
                 }
                 Fault::Cut => {
                     let (head, mut body) = self.inner.call(request).await?.into_parts();
-                    // Continuous feeds are cut after their first piece.
                     let first = match body.frame().await {
                         Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
                         _ => Bytes::new(),

@@ -1,4 +1,4 @@
-//! Server of the model: routes and answers.
+//! Server of the model.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -30,7 +30,6 @@ pub(crate) struct Server {
     pub(crate) missing: Missing,
     pub(crate) forbidden: Mutex<Vec<String>>,
     pub(crate) longest: usize,
-    /// Method and path of all requests.
     pub(crate) log: Mutex<Vec<String>>,
     pub(crate) changed: watch::Sender<u64>,
 }
@@ -99,7 +98,6 @@ impl Server {
         let (database, rest) = path.split_once('/').unwrap_or((path, ""));
         let decoded = |text: &str| percent_decode_str(text).decode_utf8().unwrap().into_owned();
         if query.contains_key("rev") {
-            // The name of a design document contains a slash.
             let behind = if rest.starts_with("_design/") { "_design/".len() } else { 0 };
             let (id, name) = rest.split_at(behind + rest[behind..].find('/').unwrap());
             let name = &name[1..];
@@ -256,7 +254,6 @@ impl Server {
                 out.extend_from_slice(part.as_bytes());
                 continue;
             };
-            // Attachments that are newer than the newest ancestor at the target.
             let known = leaf.history.iter().find(|rev| since.contains(rev)).map_or(0, |rev| generation(rev));
             let follows: Vec<&String> =
                 leaf.attachments.iter().filter(|(_, (_, made, _))| *made > known).map(|(name, _)| name).collect();
@@ -341,7 +338,6 @@ fn generation(rev: &str) -> u64 {
     rev.split('-').next().and_then(|generation| generation.parse().ok()).unwrap()
 }
 
-/// Writes a document with all its members; `mark` returns the member that replaces the bytes of an attachment.
 fn written(id: &str, leaf: &Leaf, mark: impl Fn(&String) -> &'static str) -> String {
     let ids: Vec<&str> = leaf.history.iter().map(|rev| rev.split_once('-').unwrap().1).collect();
     let mut out = format!("{{\"_id\":{},\"_rev\":\"{}\"", quoted(id), leaf.history[0]);
@@ -394,7 +390,6 @@ fn bulk_get(database: &Database, body: &[u8]) -> Answer {
     (200, format!("{{\"results\": [{}]}}", rows.join(",\n")))
 }
 
-/// Answers one document; with `open_revs` without multipart.
 fn get(database: &Database, path: &str, query: &BTreeMap<String, String>) -> Answer {
     if !query.contains_key("open_revs") {
         return match database.leaves(path).first() {
@@ -412,7 +407,6 @@ fn get(database: &Database, path: &str, query: &BTreeMap<String, String>) -> Ans
     (200, format!("[{}]", rows.join(",")))
 }
 
-/// Returns the leaf that a document with `_revisions` describes; `None` if bytes of an attachment are missing.
 fn leaf_of(database: &Database, document: Value<'_>, parts: &Parts) -> Option<Leaf> {
     let revisions = document.get("_revisions").unwrap();
     let start = revisions.get("start").and_then(Value::as_u64).unwrap();
@@ -451,7 +445,6 @@ fn utf8(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// Parses the document and the attachments of a multipart body.
 fn related(content_type: &ContentType, body: &[u8]) -> Option<(Vec<u8>, Parts)> {
     let mut parser = Parser::of(content_type).ok()?;
     parser.feed(body);

@@ -1,4 +1,4 @@
-//! Words of Lucene's classic tokenizer: hosts, mail addresses, companies (`AT&T`), acronyms and numbers with signs are
+//! Words of Lucene's classic tokenizer: hosts, mail addresses, companies (`AT&T`), acronyms and signed numbers are
 //! single words.
 
 use super::split::MAX_WORD_CHARS;
@@ -25,13 +25,12 @@ pub(super) fn word(text: &str, from: usize) -> Option<(usize, usize)> {
     ] {
         end = end.max(candidate.unwrap_or(0));
     }
-    // A character of a script without spaces is a word of its own.
     let first = text[start..].chars().next()?;
     Some((start, if is_ideograph(first) { start + first.len_utf8() } else { end }))
 }
 
 /// Removes the dots of acronyms and the `'s` of possessives.
-pub(super) fn tidy(term: &mut String) {
+pub(super) fn normalize_token(term: &mut String) {
     if term.ends_with("'s") {
         term.truncate(term.len() - 2);
     }
@@ -49,7 +48,7 @@ fn is_part(c: char) -> bool {
     c.is_alphanumeric()
 }
 
-/// Returns the runs from here on that are separated by single signs, up to the maximum length of a word.
+/// Returns the runs that are joined by single signs, up to the maximum length of a word.
 fn runs(text: &str, start: usize) -> Vec<Run> {
     let mut runs = Vec::new();
     let mut at = start;
@@ -81,7 +80,6 @@ fn host(runs: &[Run], separator: impl Fn(usize) -> u8) -> Option<usize> {
     joined(runs, separator, b".", false)
 }
 
-/// Returns the end of at least two runs joined by one of these signs.
 fn joined(runs: &[Run], separator: impl Fn(usize) -> u8, signs: &[u8], alpha: bool) -> Option<usize> {
     let mut last = 0;
     while last + 1 < runs.len()
@@ -114,7 +112,6 @@ fn company(runs: &[Run], separator: impl Fn(usize) -> u8) -> Option<usize> {
     is_one.then(|| runs[1].end)
 }
 
-/// Returns the end of runs of which every second one has a digit.
 fn number(runs: &[Run], separator: impl Fn(usize) -> u8) -> Option<usize> {
     let longest = |parity: usize| {
         let mut last = 0;
@@ -132,7 +129,6 @@ fn number(runs: &[Run], separator: impl Fn(usize) -> u8) -> Option<usize> {
     longest(0).max(longest(1))
 }
 
-/// Returns the end of single letters that are each followed by a dot.
 fn acronym(text: &str, runs: &[Run]) -> Option<usize> {
     let is_dot = |run: &Run| text.as_bytes().get(run.end) == Some(&b'.');
     let count = runs.iter().take_while(|run| run.chars == 1 && run.is_alpha && is_dot(run)).count();

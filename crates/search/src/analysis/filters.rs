@@ -1,4 +1,4 @@
-//! Building blocks of analyzers for `tantivy`: [`Split`], [`Bigrams`], [`Apply`].
+//! Tokenizers and filters for `tantivy`: [`Split`], [`Bigrams`], [`Apply`].
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tantivy::tokenizer::{AsciiFoldingFilter, RawTokenizer, TextAnalyzer, Token, 
 
 use super::split::{self, Class, Next};
 
-/// Converts a term to lower case, character by character, as Java does.
+/// Converts each character separately, as Java does.
 pub(super) fn lowercase(term: &mut String) {
     if term.is_ascii() {
         term.make_ascii_lowercase();
@@ -19,7 +19,6 @@ fn small(c: char) -> char {
     c.to_lowercase().next().unwrap_or(c)
 }
 
-/// Replaces letters with marks, ligatures and similar characters by ASCII equivalents.
 pub(super) fn fold_to_ascii(term: &mut String) {
     if term.is_ascii() {
         return;
@@ -94,7 +93,7 @@ impl TokenStream for SplitStream<'_> {
     }
 }
 
-/// Tokenizer that splits text as [`split::word`] does, and forms bigrams of Chinese, Japanese and Korean characters.
+/// Splits text as [`split::word`] does, and forms bigrams of Chinese, Japanese and Korean characters.
 #[derive(Clone)]
 pub(super) struct Bigrams {}
 
@@ -136,7 +135,6 @@ fn is_hangul(c: char) -> bool {
     matches!(u32::from(c), 0x1100..=0x11ff | 0x3130..=0x318f | 0xac00..=0xd7af)
 }
 
-/// Converts full-width forms of ASCII characters.
 fn narrow(c: char) -> char {
     match u32::from(c) {
         wide @ 0xff01..=0xff5e => char::from_u32(wide - 0xfee0).unwrap_or(c),
@@ -146,7 +144,6 @@ fn narrow(c: char) -> char {
 
 fn bigrams(text: &str) -> Vec<Token> {
     let mut tokens: Vec<Token> = Vec::new();
-    // Adjacent characters that form bigrams.
     let mut row: Vec<(usize, usize)> = Vec::new();
     let push = |tokens: &mut Vec<Token>, start: usize, end: usize| {
         let position = tokens.len();

@@ -6,20 +6,19 @@ use tantivy::tokenizer::{Language, StopWordFilter, TextAnalyzer};
 use super::filters::{Apply, Split};
 use super::{light, split};
 
-/// Stop words of `english`, `classic` and `email`.
 pub(super) const ENGLISH: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of",
     "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will", "with",
 ];
 
-/// Stop words of `cjk`: those of English, and parts of addresses.
+/// Stop words of `cjk`: English ones and parts of addresses.
 pub(super) const CJK: &[&str] = &[
     "a", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of", "on",
     "or", "s", "such", "t", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will",
     "with", "www",
 ];
 
-/// Stop words of languages for which the library has no list.
+/// The library has no list for these languages.
 const ARMENIAN: &str = "այդ այլ այն այս դու դուք եմ են ենք ես եք է էի էին էինք էիր էիք էր ըստ թ ի ին իսկ իր կամ համար հետ հետո մենք մեջ մի ն նա նաև նրա նրանք որ որը որոնք որպես ու ում պիտի վրա և";
 const BULGARIAN: &str = "а ако ала бе без беше би бил била били било ви все всички във въпреки възможно г ги го да дали до докато дори за зад защо защото и из или им има как както като ли ме между ми много може му на над не него нея ни но о от по под при с са само се сега си след сме съм със също т тази така те тези ти то това този той тук тя у ще я";
 const CATALAN: &str = "a al als amb aquest aquesta aquests aquestes aquell aquella això com d de del dels des el ella ells els em en entre era es et fer fins ha han hi ho i jo l la les li lo m mes molt més n ni no o on per pel pels però què que qui s se seu seus seva ser sense si sobre són t també tant te té tot un una uns unes us va";
@@ -56,7 +55,6 @@ enum Stop {
     Words(&'static str),
 }
 
-/// Filter before the removal of stop words.
 enum Before {
     Nothing,
     Possessive,
@@ -157,7 +155,6 @@ fn possessive(term: &mut String) {
     }
 }
 
-/// Removes an apostrophe and the text after it.
 fn apostrophe(term: &mut String) {
     if let Some(at) = term.find(['\'', '\u{2019}']) {
         term.truncate(at);

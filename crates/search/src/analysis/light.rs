@@ -1,7 +1,6 @@
 //! Light stemmers by J. Savoy for German, French, Spanish, Italian and Portuguese, which remove endings of number,
-//! gender and case but not of verbs; and normalization for Arabic, Persian and Greek.
+//! gender and case but not of verbs, and normalization for Arabic, Persian and Greek.
 
-/// Letters of a word, with access from its end.
 struct Letters(Vec<char>);
 
 impl Letters {
@@ -22,7 +21,7 @@ impl Letters {
         self.len() > length && self.ends(ending)
     }
 
-    /// Returns the letter at this position from the end: 1 is the last.
+    /// `place` counts from the end; 1 is the last letter.
     fn back(&self, place: usize) -> char {
         self.len().checked_sub(place).map_or('\0', |at| self.0[at])
     }
@@ -31,7 +30,6 @@ impl Letters {
         self.0.truncate(self.len().saturating_sub(count));
     }
 
-    /// Replaces the last letters.
     fn replace(&mut self, count: usize, by: &str) {
         self.cut(count);
         self.0.extend(by.chars());
@@ -58,7 +56,6 @@ fn bare(c: char) -> char {
     }
 }
 
-/// German: normalizes umlauts and their spellings with `e`, then removes endings.
 pub(super) fn german(term: &mut String) {
     let mut letters = normalized_german(term);
     letters.map(bare);
@@ -83,7 +80,7 @@ fn normalized_german(term: &str) -> Letters {
     let mut out: Vec<char> = Vec::with_capacity(term.len());
     let (mut before, mut dropped) = ('\0', false);
     for c in term.chars() {
-        // The `e` of `ae`, `oe`, and of `ue` that is not after a vowel.
+        // The `e` of `ae` and `oe`, and of `ue` that does not follow a vowel, is part of an umlaut.
         let is_umlaut = c == 'e'
             && !dropped
             && match out.last() {
@@ -105,7 +102,6 @@ fn normalized_german(term: &str) -> Letters {
     Letters(out)
 }
 
-/// Spanish: removes plurals and the last vowel.
 pub(super) fn spanish(term: &mut String) {
     let mut letters = Letters::of(term);
     if letters.len() < 5 {
@@ -122,7 +118,6 @@ pub(super) fn spanish(term: &mut String) {
     letters.put(term);
 }
 
-/// Italian: removes the last vowels.
 pub(super) fn italian(term: &mut String) {
     let mut letters = Letters::of(term);
     if letters.len() < 6 {
@@ -140,7 +135,6 @@ pub(super) fn italian(term: &mut String) {
     letters.put(term);
 }
 
-/// Portuguese: removes plurals, feminine forms, and the last vowel.
 pub(super) fn portuguese(term: &mut String) {
     let mut letters = Letters::of(term);
     if letters.len() < 4 {
@@ -201,7 +195,6 @@ fn feminine_of_portuguese(letters: &mut Letters) {
     }
 }
 
-/// French: removes plurals, feminine forms, and endings of nouns and adverbs.
 pub(super) fn french(term: &mut String) {
     let mut letters = Letters::of(term);
     if letters.long(5, "aux") && letters.back(4) != 'e' {
@@ -218,7 +211,7 @@ pub(super) fn french(term: &mut String) {
     letters.put(term);
 }
 
-/// The first matching ending is replaced.
+/// Only the first matching ending is replaced.
 const FRENCH: [(usize, &str, &str); 24] = [
     (9, "issement", "ir"),
     (8, "issant", "ir"),
@@ -294,7 +287,7 @@ fn finish_french(letters: &mut Letters) {
     }
 }
 
-/// Arabic: normalizes alef, yeh and heh, and removes vowel signs.
+/// Normalizes alef, yeh and heh, and removes vowel signs.
 pub(super) fn normalize_arabic(term: &mut String) {
     *term = term
         .chars()
@@ -308,7 +301,7 @@ pub(super) fn normalize_arabic(term: &mut String) {
         .collect();
 }
 
-/// Persian: normalizes Arabic forms of common letters.
+/// Normalizes Arabic forms of common letters.
 pub(super) fn normalize_persian(term: &mut String) {
     *term = term
         .chars()
@@ -322,7 +315,6 @@ pub(super) fn normalize_persian(term: &mut String) {
         .collect();
 }
 
-/// Greek: removes accents and normalizes sigma.
 pub(super) fn normalize_greek(term: &mut String) {
     *term = term
         .chars()

@@ -1,7 +1,5 @@
-//! Analyzers by the names in design documents. An [`Analyzer`] is a tokenizer with a chain of filters; [`Analyzers`]
-//! are those of an index, by field.
-//!
-//! Dictionary-based analysis of Lucene (Chinese, Japanese, Thai) is not supported.
+//! Analyzers of design documents. An [`Analyzer`] is a tokenizer with a chain of filters; [`Analyzers`] are those of an
+//! index, by field. Lucene's dictionary-based analysis (Chinese, Japanese, Thai) is not supported.
 
 mod classic;
 mod filters;
@@ -20,7 +18,6 @@ use self::filters::{Apply, Bigrams, Split};
 use crate::error::{Error, Result};
 use crate::limits::SearchLimits;
 
-/// Approximate memory of a term in a list, in addition to its text.
 const TERM_BYTES: usize = 48;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,11 +33,10 @@ pub struct Analyzer {
     name: String,
     stopwords: Option<Vec<String>>,
     chain: TextAnalyzer,
-    /// Treatment of patterns: the filters that do not need whole words.
+    /// Part of the chain that also applies to patterns, because it does not need whole words.
     folding: Folding,
 }
 
-/// Filter of single characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Folding {
     None,
@@ -51,24 +47,21 @@ enum Folding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) text: String,
-    /// Position among the words of the text, counting removed ones.
+    /// Position among the words of the text, including removed ones.
     pub(crate) position: u32,
-    /// Range of the text in bytes.
+    /// Byte range in the text.
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
 impl Analyzer {
-    /// Returns the analyzer with this name. `stopwords` replaces its default stop words.
-    ///
-    /// # Errors
-    /// If the name is unknown.
+    /// Returns an error if the name is unknown. `stopwords` replaces the default stop words.
     pub fn named(dialect: Dialect, name: &str, stopwords: Option<&[String]>) -> Result<Self> {
         if name.is_empty() {
             return Err(Error::bad_request("analyzer must not be empty"));
         }
         let canonical = match (dialect, name) {
-            // The name in a former version of Nouveau, which design documents still use.
+            // Design documents still use this name of a former version of Nouveau.
             (Dialect::Nouveau, "portugese") | (Dialect::Clouseau, "brazilian" | "portuguese") => "portuguese",
             (Dialect::Nouveau, "portuguese") => "",
             (_, name) => name,
@@ -81,10 +74,6 @@ impl Analyzer {
         Ok(Self { name: canonical.to_owned(), stopwords: stopwords.map(<[String]>::to_vec), chain, folding })
     }
 
-    /// Returns the terms of a text, in order.
-    ///
-    /// # Errors
-    /// If they exceed the limits.
     pub fn analyze(&self, text: &str, limits: &SearchLimits) -> Result<Vec<String>> {
         let mut steps = limits.steps();
         self.collect(text, |token| {
@@ -94,7 +83,7 @@ impl Analyzer {
         })
     }
 
-    /// Collects the results of a function for tokens, until it returns `None`.
+    /// Collects results of `of` until it returns `None`.
     pub(crate) fn collect<T>(&self, text: &str, mut of: impl FnMut(Token) -> Result<Option<T>>) -> Result<Vec<T>> {
         let (mut all, mut outcome) = (Vec::new(), Ok(()));
         self.each(text, &mut |token| match of(token) {
@@ -111,13 +100,11 @@ impl Analyzer {
         outcome.map(|()| all)
     }
 
-    /// Returns true if it does not change texts.
     #[must_use]
     pub fn is_keyword(&self) -> bool {
         self.name == "keyword"
     }
 
-    /// Calls a function with each token of a text, until it returns `Break`.
     pub(crate) fn each(&self, text: &str, take: &mut dyn FnMut(Token) -> ControlFlow<()>) {
         let mut chain = self.chain.clone();
         let mut stream = chain.token_stream(text);
@@ -135,7 +122,7 @@ impl Analyzer {
         }
     }
 
-    /// Normalizes a part of a word: of a wildcard, a range, a fuzzy term.
+    /// Normalizes a part of a word, such as that of a wildcard, range or fuzzy term.
     pub(crate) fn normalize(&self, text: &str) -> String {
         let mut text = text.to_owned();
         match self.folding {
@@ -213,11 +200,14 @@ fn chain(name: &str, own: Option<&[String]>) -> Option<(TextAnalyzer, Folding)> 
         "standard" => (plain(Split::lowercase(split::word)).filter(stop(&[])).build(), lower),
         "email" => (plain(Split::lowercase(url::word_or_address)).filter(stop(languages::ENGLISH)).build(), lower),
         "classic" => {
-            let tidy = Apply::new(|term| {
-                classic::tidy(term);
+            let normalize_token = Apply::new(|term| {
+                classic::normalize_token(term);
                 true
             });
-            (plain(Split::lowercase(classic::word)).filter(tidy).filter(stop(languages::ENGLISH)).build(), lower)
+            (
+                plain(Split::lowercase(classic::word)).filter(normalize_token).filter(stop(languages::ENGLISH)).build(),
+                lower,
+            )
         }
         "cjk" | "chinese" | "japanese" => {
             (TextAnalyzer::builder(Bigrams::new()).filter(stop(languages::CJK)).build(), lower)

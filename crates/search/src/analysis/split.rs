@@ -1,18 +1,16 @@
 //! Word boundaries: by Unicode's rules as in Lucene's standard tokenizer, by letters, by spaces. Each function returns
-//! the next word at or after a byte.
+//! the byte range of the next word from a byte on.
 
-/// Maximum length of a word in characters; longer ones are split, as in Lucene. This bounds the time per word, so a
-/// text takes time linear in its length.
+/// In characters; longer words are split, as in Lucene. The limit bounds the time per word, so the time of a text is
+/// linear in its length.
 pub(super) const MAX_WORD_CHARS: usize = 255;
 
-/// A function that returns the byte range of the next word.
 pub(super) type Next = fn(&str, usize) -> Option<(usize, usize)>;
 
 pub(super) fn whole(text: &str, from: usize) -> Option<(usize, usize)> {
     (from == 0 && !text.is_empty()).then_some((0, text.len()))
 }
 
-/// Returns the next run without spaces.
 pub(super) fn not_blank(text: &str, from: usize) -> Option<(usize, usize)> {
     run(text, from, |c| !c.is_whitespace())
 }
@@ -31,7 +29,6 @@ fn run(text: &str, from: usize, is_part: impl Fn(char) -> bool) -> Option<(usize
     Some((start, end))
 }
 
-/// Class of a character in Unicode's rules of word boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Letter,
@@ -39,10 +36,9 @@ pub(super) enum Class {
     /// Joins letters and numbers to words, for example `_`.
     Joiner,
     Katakana,
-    /// A word by itself.
     Ideograph,
     Hiragana,
-    /// Character of a script without spaces between words; runs are not split.
+    /// Script without spaces between words; runs are not split.
     Complex,
     Emoji,
     Flag,
@@ -54,12 +50,10 @@ pub(super) enum Class {
     Other,
 }
 
-/// Returns the next word by Unicode's rules.
 pub(super) fn word(text: &str, from: usize) -> Option<(usize, usize)> {
     word_with_class(text, from).map(|(start, end, _)| (start, end))
 }
 
-/// Returns the next word, and the class of its first character.
 pub(super) fn word_with_class(text: &str, from: usize) -> Option<(usize, usize, Class)> {
     let mut at = from;
     while let Some(c) = text[at..].chars().next() {
@@ -68,7 +62,7 @@ pub(super) fn word_with_class(text: &str, from: usize) -> Option<(usize, usize, 
         let end = match class {
             Class::Letter | Class::Number | Class::Joiner | Class::Katakana => match joined(text, at) {
                 (end, true) => Some(end),
-                // Only joiners: none of them is processed again.
+                // Without this jump, a text of joiners would take quadratic time.
                 (end, false) => {
                     at = end;
                     continue;
@@ -88,7 +82,7 @@ pub(super) fn word_with_class(text: &str, from: usize) -> Option<(usize, usize, 
     None
 }
 
-/// Returns the end of a word of letters, numbers and joiners, and false if there are only joiners.
+/// Returns the end of a word of letters, numbers and joiners, and false if it has only joiners.
 fn joined(text: &str, start: usize) -> (usize, bool) {
     let (mut end, mut last, mut chars) = (start, Class::Other, 0);
     let mut is_word = false;
@@ -107,7 +101,6 @@ fn joined(text: &str, start: usize) -> (usize, bool) {
             break;
         }
         is_word |= matches!(class, Class::Letter | Class::Number | Class::Katakana);
-        // Characters between words keep the class of the preceding one.
         if !matches!(class, Class::Mark | Class::BetweenLetters | Class::BetweenNumbers | Class::BetweenBoth) {
             last = class;
         }
@@ -130,7 +123,6 @@ fn marks(text: &str, at: usize) -> usize {
 }
 
 fn same(text: &str, mut at: usize, wanted: Class) -> usize {
-    // The first character is before `at`.
     for _ in 1..MAX_WORD_CHARS {
         match step(text, at) {
             Some((class, next)) if class == wanted || class == Class::Mark => at = next,
@@ -140,7 +132,6 @@ fn same(text: &str, mut at: usize, wanted: Class) -> usize {
     at
 }
 
-/// A joined sequence of emoji is one word.
 fn emoji(text: &str, at: usize) -> usize {
     let mut end = marks(text, at);
     for _ in 1..MAX_WORD_CHARS {

@@ -1,4 +1,4 @@
-//! Analyzers compared with the responses of CouchDB's for the same texts (`golden/analyze.txt`).
+//! Analyzers yield the terms of CouchDB for the texts in `golden/analyze.txt`.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -91,7 +91,7 @@ fn long_words_are_taken_apart() {
     assert_eq!(lengths, [255, 255, 90]);
 }
 
-/// Names of all analyzers, and texts without word ends, or with ends that could be searched repeatedly.
+/// All analyzers, and texts without word ends, or with ends that a naive tokenizer would search repeatedly.
 const NAMES: &str = "arabic armenian basque bulgarian catalan chinese cjk classic czech danish dutch email english finnish french \
     galician german greek hindi hungarian indonesian irish italian japanese keyword latvian norwegian persian polish portugese \
     romanian russian simple simple_asciifolding spanish standard swedish thai turkish whitespace";
@@ -131,7 +131,6 @@ const ENDLESS: [&str; 30] = [
 
 #[test]
 fn the_time_of_a_text_grows_with_its_length() {
-    // Processor time of this thread, independent of other load.
     let on_processor = || {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         std::time::Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
@@ -149,7 +148,6 @@ fn the_time_of_a_text_grows_with_its_length() {
         for unit in ENDLESS {
             let text = |bytes: usize| unit.repeat(bytes / unit.len());
             let (short, long) = (text(4 << 10), text(64 << 10));
-            // Sixteen times the length: 256 times the time if it were quadratic.
             let growth = || {
                 let (short, long) = (time(&analyzer, &short), time(&analyzer, &long));
                 long.as_secs_f64() / short.as_secs_f64().max(20e-6)

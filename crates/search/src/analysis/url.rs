@@ -1,17 +1,16 @@
-//! URLs and mail addresses as single words: the tokenizer of the analyzer `email`.
+//! Tokenizer of the analyzer `email`: URLs and mail addresses are single words.
 
 use super::split;
 
-/// Maximum length of an address in bytes. Longer ones are split, as in Lucene, which bounds the search for the end.
+/// In bytes. Longer addresses are split, as in Lucene, which bounds the search for the end.
 const MAX_ADDRESS_BYTES: usize = 255;
 
-/// Recognized endings of addresses without a scheme, in addition to two-letter ones.
+/// Endings of addresses without a scheme, in addition to all two-letter ones.
 const TOP_LEVEL: [&str; 14] =
     ["com", "org", "net", "edu", "gov", "mil", "int", "info", "biz", "name", "museum", "app", "dev", "arpa"];
 
 const SCHEMES: [&str; 4] = ["http://", "https://", "ftp://", "file://"];
 
-/// Returns the next word, or the next address if one starts with it.
 pub(super) fn word_or_address(text: &str, from: usize) -> Option<(usize, usize)> {
     let (start, end) = split::word(text, from)?;
     let rest = beginning(&text[start..]);
@@ -36,7 +35,6 @@ fn mail(text: &str) -> Option<usize> {
     Some(local + 1 + host)
 }
 
-/// Returns the length of a host with at least two labels.
 fn host(text: &str) -> Option<usize> {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '.')).unwrap_or(text.len());
     let host = text[..end].trim_end_matches(['.', '-']);
@@ -60,7 +58,6 @@ fn page(text: &str) -> Option<usize> {
     Some(after + tail(&text[after..]))
 }
 
-/// Returns the length of port, path, query and fragment.
 fn tail(text: &str) -> usize {
     if !text.starts_with([':', '/', '?', '#']) {
         return 0;

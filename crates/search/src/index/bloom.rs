@@ -1,5 +1,5 @@
-//! [`Bloom`]: a filter for the ids of the documents of a segment, stored with it. A change of a document removes the
-//! former one from its segment; without filters each change would read the ids of all segments.
+//! [`Bloom`]: stored filter for the ids of a segment. A change of a document deletes its previous version in another
+//! segment; without filters each change would read the ids of all segments.
 
 use std::io::Write as _;
 
@@ -9,14 +9,13 @@ use tantivy::{Directory, HasLen};
 use crate::error::{Error, Result};
 use crate::store::SegmentRecord;
 
-/// Bits per id, for a false-positive rate of about two percent.
+/// The false-positive rate is about two percent.
 const BITS_PER_ID: usize = 10;
-/// Bits set per id. All are in one block, so that a lookup reads one place.
+/// All bits of an id are in one block, so that a lookup reads one position.
 const PROBES: u32 = 5;
 const BLOCK_BYTES: usize = 64;
 const BITS_PER_PROBE: u32 = 9;
 
-/// Suffix of the names of the files.
 const SUFFIX: &str = ".ids";
 
 pub(super) enum Bloom {
@@ -25,12 +24,10 @@ pub(super) enum Bloom {
 }
 
 impl Bloom {
-    /// A filter for `count` ids.
     pub(super) fn with_room(count: usize) -> Self {
         Self::Memory(vec![0; (count * BITS_PER_ID).div_ceil(8 * BLOCK_BYTES).max(1) * BLOCK_BYTES])
     }
 
-    /// Adds an id to a filter in memory.
     pub(super) fn add(&mut self, id: &[u8]) {
         let Self::Memory(bytes) = self else { return };
         let hash = hash(id);
@@ -38,8 +35,8 @@ impl Bloom {
         places(hash).for_each(|(byte, bit)| bytes[start + byte] |= bit);
     }
 
-    /// Returns false if the segment does not have the document.
-    pub(super) fn may_have(&self, id: &str) -> Result<bool> {
+    /// False only if the segment does not contain the document.
+    pub(super) fn may_contain(&self, id: &str) -> Result<bool> {
         let hash = hash(id.as_bytes());
         let has = |block: &[u8]| places(hash).all(|(byte, bit)| block[byte] & bit != 0);
         match self {
@@ -52,7 +49,6 @@ impl Bloom {
         }
     }
 
-    /// Stores a filter in memory with the files of `segment`.
     pub(super) fn write(&self, directory: &dyn Directory, segment: &str) -> Result<()> {
         let Self::Memory(bytes) = self else { return Ok(()) };
         let mut out = directory.open_write(name(segment).as_ref()).map_err(tantivy::TantivyError::from)?;
@@ -60,7 +56,7 @@ impl Bloom {
         out.terminate().map_err(Error::from_io)
     }
 
-    /// Opens the filter of a segment; `None` for a segment of a version that did not store one.
+    /// Returns `None` for a segment of an earlier version without filter.
     pub(super) fn open(directory: &dyn Directory, segment: &SegmentRecord) -> Result<Option<Self>> {
         let name = name(&segment.id);
         if segment.files.iter().all(|file| file.name != name) {
@@ -85,12 +81,10 @@ fn hash(id: &[u8]) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// The block of a hash in a filter of `length` bytes.
 fn block(hash: u64, length: usize) -> usize {
     (((hash & 0xffff_ffff) * (length / BLOCK_BYTES) as u64) >> 32) as usize
 }
 
-/// The bytes of a hash in its block, each with its bit.
 fn places(hash: u64) -> impl Iterator<Item = (usize, u8)> {
     let bits = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (0..PROBES).map(move |probe| {
@@ -119,13 +113,13 @@ mod tests {
             let record = SegmentRecord { id, docs: 0, deleted: 0, deleted_at: 0, slots: 0, files };
             let stored = Bloom::open(&directory, &record).unwrap().unwrap();
             for bloom in [&bloom, &stored] {
-                assert!((0..count).all(|number| bloom.may_have(&format!("id{number}")).unwrap()));
-                let wrong = (0..10_000).filter(|number| bloom.may_have(&format!("other{number}")).unwrap()).count();
+                assert!((0..count).all(|number| bloom.may_contain(&format!("id{number}")).unwrap()));
+                let wrong = (0..10_000).filter(|number| bloom.may_contain(&format!("other{number}")).unwrap()).count();
                 assert!(wrong < 300, "{wrong}");
             }
             let without = SegmentRecord { files: Vec::new(), ..record };
             assert!(Bloom::open(&directory, &without).unwrap().is_none());
         }
-        assert!(!Bloom::with_room(0).may_have("x").unwrap());
+        assert!(!Bloom::with_room(0).may_contain("x").unwrap());
     }
 }

@@ -1,5 +1,5 @@
-//! Merging of segments: few large segments are searched faster than many small ones, and deleted documents must be
-//! removed eventually.
+//! Merging of segments: few large segments are searched faster than many small ones, and merging removes deleted
+//! documents.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,62 +18,61 @@ use crate::error::{Error, Result};
 use crate::store::{Files, Record, SegmentRecord, SlotKind};
 use crate::vectors::{VectorFile, VectorSet};
 
-/// Number of segments of about the same size that are merged into one.
-const FACTOR: usize = 8;
+/// Number of segments of a size class that are merged into one.
+const MERGE_FACTOR: usize = 8;
 
-/// Segments with fewer documents count as of about the same size.
-const SMALL: u32 = if cfg!(test) { 20 } else { 2_000 };
+/// Smaller segments belong to one size class.
+const SMALL_SEGMENT_DOCS: u32 = if cfg!(test) { 20 } else { 2_000 };
 
-/// Maximum number of documents of a merge that is part of a commit.
-const AT_ONCE: u32 = if cfg!(test) { 200 } else { 20_000 };
+/// Maximum number of documents of a merge within a commit.
+const DOCS_PER_MERGE: u32 = if cfg!(test) { 200 } else { 20_000 };
 
-/// Maximum number of documents of a segment, because rewriting a larger one would take too long.
-const LARGEST: u32 = 5_000_000;
+/// Segments with more documents are not merged, because rewriting them would take too long.
+const MERGED_DOCS_MAX: u32 = 5_000_000;
 
-/// Number of segments of a size at which a build merges before it continues.
-const TOO_MANY: usize = 2 * FACTOR;
+/// Number of segments of a size class at which a build merges before it continues.
+const SEGMENTS_MAX: usize = 2 * MERGE_FACTOR;
 
 impl Writer {
-    /// Merges some segments into one, if that is due, and publishes the result. The caller should call it when idle
-    /// after commits; concurrent searches see the same documents. Returns true if another call is useful.
-    ///
-    /// # Errors
-    /// If the store fails, or another process writes to the index.
+    /// Merges segments of one size class, if enough exist, and publishes the result. The caller should call it after
+    /// commits, when idle; searches continue with the same documents. Returns true if another call is useful.
     pub fn merge(&mut self) -> Result<bool> {
         let outcome = self.try_merge();
-        self.inner.shelf.blame(outcome)
+        self.inner.file_store.with_store_error(outcome)
     }
 
     fn try_merge(&mut self) -> Result<bool> {
-        let Some(chosen) = choose(&self.record.segments, FACTOR, self.largest()) else {
+        let Some(chosen) = choose(&self.record.segments, MERGE_FACTOR, self.segment_docs_max()) else {
             return Ok(false);
         };
         self.merge_these(&chosen)?;
         self.publish()?;
-        Ok(choose(&self.record.segments, FACTOR, self.largest()).is_some())
+        Ok(choose(&self.record.segments, MERGE_FACTOR, self.segment_docs_max()).is_some())
     }
 
     pub(super) fn merge_small(&mut self) -> Result<()> {
-        while let Some(chosen) = choose(&self.record.segments, FACTOR, AT_ONCE.min(self.largest())) {
+        while let Some(chosen) =
+            choose(&self.record.segments, MERGE_FACTOR, DOCS_PER_MERGE.min(self.segment_docs_max()))
+        {
             self.merge_these(&chosen)?;
         }
         Ok(())
     }
 
     pub(super) fn merge_many(&mut self) -> Result<()> {
-        if let Some(chosen) = choose(&self.record.segments, TOO_MANY, self.largest()) {
+        if let Some(chosen) = choose(&self.record.segments, SEGMENTS_MAX, self.segment_docs_max()) {
             self.store_deletes()?;
-            // Segments without documents are removed now, which may change the choice.
-            if choose(&self.record.segments, TOO_MANY, self.largest()).as_ref() == Some(&chosen) {
+            // Storing deletions removes empty segments, which may change the choice.
+            if choose(&self.record.segments, SEGMENTS_MAX, self.segment_docs_max()).as_ref() == Some(&chosen) {
                 self.merge_these(&chosen)?;
             }
         }
         Ok(())
     }
 
-    /// Merges these segments. The caller must have stored the deletions.
+    /// The caller must have stored the deletions.
     fn merge_these(&mut self, chosen: &[usize]) -> Result<()> {
-        let sources = Files::of(&self.inner.shelf, &self.record, false);
+        let sources = Files::of(&self.inner.file_store, &self.record, false);
         let index = self.layout.open(sources.clone(), &self.inner.definition)?;
         let mut segments = Vec::with_capacity(chosen.len());
         for &at in chosen {
@@ -85,7 +84,7 @@ impl Writer {
             }
             segments.push(segment);
         }
-        let target = Files::of(&self.inner.shelf, &Record::default(), false);
+        let target = Files::of(&self.inner.file_store, &Record::default(), false);
         let none = segments.iter().map(|_| None).collect();
         let merged = merge_filtered_segments(&segments, index.settings().clone(), none, target.clone())?;
         let found = merged.searchable_segments()?;
@@ -101,7 +100,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the filter for the ids of a segment, and stores it.
     fn filter_of(&self, segment: &Segment) -> Result<Bloom> {
         let reader = SegmentReader::open(segment)?;
         let ids = reader.inverted_index(self.layout.id)?;
@@ -116,7 +114,6 @@ impl Writer {
 }
 
 impl Writer {
-    /// Builds a new graph for the vectors. Documents are in the order of their segments.
     fn merge_vectors(&self, index: &tantivy::Index, chosen: &[usize], target: &Files, id: &str) -> Result<()> {
         let mut merged: BTreeMap<usize, VectorSet> = BTreeMap::new();
         let mut before = 0;
@@ -139,16 +136,18 @@ impl Writer {
         segment::write_vectors(&directory, id, &self.layout, &self.inner.definition, merged)
     }
 
-    /// Returns the maximum number of documents of a segment. With vectors, a segment must fit into the memory cache for
-    /// searches.
-    fn largest(&self) -> u32 {
+    /// Maximum number of documents of a segment. Its vectors must fit into the cache for searches.
+    fn segment_docs_max(&self) -> u32 {
         let dimensions: usize = self.inner.definition.vectors.iter().map(|field| field.dimensions).max().unwrap_or(0);
-        let docs = self.inner.shelf.longest_vectors() / VectorFile::bytes_of_one(dimensions);
-        if dimensions == 0 { LARGEST } else { u32::try_from(docs).unwrap_or(LARGEST).clamp(1, LARGEST) }
+        let docs = self.inner.file_store.longest_vectors() / VectorFile::bytes_of_one(dimensions);
+        if dimensions == 0 {
+            MERGED_DOCS_MAX
+        } else {
+            u32::try_from(docs).unwrap_or(MERGED_DOCS_MAX).clamp(1, MERGED_DOCS_MAX)
+        }
     }
 }
 
-/// Returns the segments to be merged next, in order.
 fn choose(segments: &[SegmentRecord], factor: usize, limit: u32) -> Option<Vec<usize>> {
     let mut by_size: Vec<usize> = (0..segments.len()).filter(|&at| segments[at].alive() < limit).collect();
     by_size.sort_by_key(|&at| segments[at].alive());
@@ -156,7 +155,9 @@ fn choose(segments: &[SegmentRecord], factor: usize, limit: u32) -> Option<Vec<u
     let mut docs = 0;
     for at in by_size {
         let alive = segments[at].alive();
-        if level.first().is_some_and(|&first| size(segments[first].alive()) != size(alive)) || docs + alive > limit {
+        if level.first().is_some_and(|&first| size_class(segments[first].alive()) != size_class(alive))
+            || docs + alive > limit
+        {
             level.clear();
             docs = 0;
         }
@@ -171,12 +172,12 @@ fn choose(segments: &[SegmentRecord], factor: usize, limit: u32) -> Option<Vec<u
     segments.iter().position(is_hollow).map(|at| vec![at])
 }
 
-/// Returns the size class of a segment; a step is a factor of four.
-fn size(alive: u32) -> u32 {
-    (alive / SMALL).max(1).ilog(4)
+/// Size class of a segment; classes grow by a factor of four.
+fn size_class(alive: u32) -> u32 {
+    (alive / SMALL_SEGMENT_DOCS).max(1).ilog(4)
 }
 
-/// Returns the lengths of texts for all fields, including those added after the segment, because merging requires them.
+/// Adds empty lengths for fields that are newer than the segment, because merging requires lengths of all fields.
 fn with_all_lengths(segment: &Segment) -> Result<(PathBuf, Arc<dyn FileHandle>)> {
     let reader = SegmentReader::open(segment)?;
     let schema = segment.schema();
@@ -208,13 +209,16 @@ mod tests {
     #[test]
     fn segments_of_a_size_are_merged_and_hollow_ones_rewritten() {
         let many = |docs: u32, count: usize| vec![segment(docs, 0); count];
-        assert_eq!(choose(&many(10, FACTOR - 1), FACTOR, LARGEST), None);
-        assert_eq!(choose(&many(10, FACTOR), FACTOR, LARGEST), Some((0..FACTOR).collect()));
-        let mixed = [many(100_000, 2), many(10, FACTOR - 1), many(1_000, 3)].concat();
-        assert_eq!(choose(&mixed, FACTOR, LARGEST), None);
-        assert_eq!(choose(&[mixed, many(5, 1)].concat(), FACTOR, LARGEST).map(|chosen| chosen.len()), Some(FACTOR));
-        assert_eq!(choose(&many(30, FACTOR), FACTOR, 200), None);
-        assert_eq!(choose(&[segment(9, 0), segment(9, 4)], FACTOR, LARGEST), Some(vec![1]));
-        assert_eq!(choose(&many(LARGEST, 100), FACTOR, LARGEST), None);
+        assert_eq!(choose(&many(10, MERGE_FACTOR - 1), MERGE_FACTOR, MERGED_DOCS_MAX), None);
+        assert_eq!(choose(&many(10, MERGE_FACTOR), MERGE_FACTOR, MERGED_DOCS_MAX), Some((0..MERGE_FACTOR).collect()));
+        let mixed = [many(100_000, 2), many(10, MERGE_FACTOR - 1), many(1_000, 3)].concat();
+        assert_eq!(choose(&mixed, MERGE_FACTOR, MERGED_DOCS_MAX), None);
+        assert_eq!(
+            choose(&[mixed, many(5, 1)].concat(), MERGE_FACTOR, MERGED_DOCS_MAX).map(|chosen| chosen.len()),
+            Some(MERGE_FACTOR)
+        );
+        assert_eq!(choose(&many(30, MERGE_FACTOR), MERGE_FACTOR, 200), None);
+        assert_eq!(choose(&[segment(9, 0), segment(9, 4)], MERGE_FACTOR, MERGED_DOCS_MAX), Some(vec![1]));
+        assert_eq!(choose(&many(MERGED_DOCS_MAX, 100), MERGE_FACTOR, MERGED_DOCS_MAX), None);
     }
 }

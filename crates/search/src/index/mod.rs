@@ -25,14 +25,12 @@ use crate::limits::SearchLimits;
 use crate::query::Query;
 use crate::request::Request;
 use crate::search;
-use crate::store::{Caches, FileRecord, NewToken, Shelf, SlotKind};
+use crate::store::{Caches, FileRecord, FileStore, NewToken, SlotKind};
 use crate::syntax::{self, Grammar, Locale};
 use crate::vectors::VectorField;
 
-/// Definition of an index: the treatment of texts and queries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Definition {
-    /// Rules of the index.
     pub dialect: Dialect,
     pub analyzers: Analyzers,
     pub vectors: Vec<VectorField>,
@@ -50,31 +48,27 @@ pub struct Info {
     /// Number of replaced or deleted documents that are still stored.
     pub deleted_docs: u64,
     pub file_bytes: u64,
-    /// Approximate bytes on disk.
     pub disk_bytes: u64,
     pub segments: usize,
 }
 
-/// An index in its shard. A process must create one per shard and clone it; all methods may block.
+/// A process must create one per shard and clone it. All methods may block.
 #[derive(Clone)]
 pub struct Index {
     inner: Arc<Inner>,
 }
 
 pub(crate) struct Inner {
-    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) file_store: Arc<FileStore>,
     pub(crate) definition: Definition,
-    /// Reader of the last published record.
     reader: Mutex<Option<Arc<Reader>>>,
-    /// All readers that a search may still use.
     pub(crate) live: Mutex<Vec<Weak<Reader>>>,
-    /// The version after the last commit of this process, and the files that it left for readers. A shard with another
-    /// version may have any leftovers.
+    /// Version after the last commit of this process, and the files that it left for readers. At another version the
+    /// shard may contain any leftovers.
     left: Mutex<Option<(Version, Vec<FileRecord>)>>,
 }
 
 impl Index {
-    /// Returns the index in `shard`, which may be empty.
     #[must_use]
     pub fn new(
         engine: Arc<dyn Engine>,
@@ -83,10 +77,10 @@ impl Index {
         new_token: NewToken,
         caches: Arc<Caches>,
     ) -> Self {
-        let shelf = Arc::new(Shelf::new(engine, shard, new_token, caches));
+        let file_store = Arc::new(FileStore::new(engine, shard, new_token, caches));
         Self {
             inner: Arc::new(Inner {
-                shelf,
+                file_store,
                 definition,
                 reader: Mutex::default(),
                 live: Mutex::default(),
@@ -97,15 +91,13 @@ impl Index {
 
     #[must_use]
     pub fn shard(&self) -> Shard {
-        self.inner.shelf.shard()
+        self.inner.file_store.shard()
     }
 
-    /// Returns the position of the last commit; `None` if there was none, or the stored index has another format.
-    ///
-    /// # Errors
-    /// If the store fails; [`StorageError::Dropped`] if the index has another shard now, or none.
+    /// Returns the position of the last commit, or `None` if no commit of this format exists. Returns
+    /// [`StorageError::Dropped`] if the shard is not that of the index any more.
     pub fn position(&self) -> Result<Option<Vec<u8>>> {
-        let found = self.inner.shelf.find()?;
+        let found = self.inner.file_store.find()?;
         if found.is_dropped {
             Err(StorageError::Dropped.into())
         } else {
@@ -113,28 +105,19 @@ impl Index {
         }
     }
 
-    /// Opens a writer, and removes leftovers of a crash. `None` if the contents of the shard are unusable, because they
-    /// have another format or the shard was dropped; the index must then be rebuilt in another shard. Files get numbers
-    /// from `first_file` on, so that they differ from those of writers in other processes.
-    ///
-    /// # Errors
-    /// If the store fails, or its contents are damaged.
+    /// Opens a writer, and removes leftovers of a crash. Returns `None` if the index must be rebuilt in another shard,
+    /// because the shard was dropped or has another format. File numbers start at `first_file`, so that they differ
+    /// from those of other processes.
     pub fn writer(&self, first_file: u64) -> Result<Option<Writer>> {
         Writer::open(Arc::clone(&self.inner), first_file)
     }
 
     /// Parses a query of `_nouveau`.
-    ///
-    /// # Errors
-    /// If it is invalid, or has a word in place of a number.
     pub fn parse(&self, text: &str, locale: Locale, limits: &SearchLimits) -> Result<Query> {
         self.parse_by(Grammar::Standard, text, locale, limits)
     }
 
     /// Parses a query of `_search`.
-    ///
-    /// # Errors
-    /// If it is invalid.
     pub fn parse_classic(&self, text: &str, limits: &SearchLimits) -> Result<Query> {
         self.parse_by(Grammar::Classic, text, Locale::default(), limits)
     }
@@ -145,13 +128,9 @@ impl Index {
         syntax::parse(&syntax::Context { grammar, analyzers, fields: reader.layout(), locale, limits }, text)
     }
 
-    /// Searches the last published state, within the limits.
-    ///
-    /// # Errors
-    /// If the request does not match the fields of the index, exceeds a limit, or the store fails.
     pub fn search(&self, request: &Request, limits: &SearchLimits) -> Result<Answer> {
         let outcome = search::search(&*self.inner.reader()?, &self.inner.definition, request, limits);
-        match self.inner.shelf.blame(outcome) {
+        match self.inner.file_store.with_store_error(outcome) {
             // Another process has removed the files concurrently.
             Err(Error::Corrupt(_)) => {
                 *self.inner.reader.lock() = None;
@@ -161,15 +140,14 @@ impl Index {
         }
     }
 
-    /// Returns the type of a field, if a document has it. For `_search`, texts have priority.
+    /// Returns the type of a field, if any document has it. For `_search`, texts have priority.
     pub fn kind(&self, field: &str) -> Result<Option<FieldKind>> {
         Ok(self.inner.reader()?.layout().kinds(field).find_map(SlotKind::field_kind))
     }
 
-    /// Returns the statistics of the index.
     pub fn info(&self) -> Result<Info> {
-        let record = self.inner.shelf.find()?.record.unwrap_or_default();
-        let mut info = Info { disk_bytes: self.inner.shelf.approximate_size(), ..Info::default() };
+        let record = self.inner.file_store.find()?.record.unwrap_or_default();
+        let mut info = Info { disk_bytes: self.inner.file_store.approximate_size(), ..Info::default() };
         for segment in &record.segments {
             info.docs += u64::from(segment.alive());
             info.deleted_docs += u64::from(segment.deleted);
@@ -183,9 +161,8 @@ impl Index {
         *self.inner.reader.lock() = None;
     }
 
-    /// Makes the store reclaim the space of replaced files.
     pub fn reclaim(&self) -> Result<()> {
-        self.inner.shelf.reclaim()
+        self.inner.file_store.reclaim()
     }
 }
 
@@ -196,14 +173,13 @@ impl std::fmt::Debug for Index {
 }
 
 impl Inner {
-    /// Returns the reader of the last published state.
     pub(crate) fn reader(&self) -> Result<Arc<Reader>> {
         let mut kept = self.reader.lock();
-        let record = self.shelf.find()?.record.unwrap_or_default();
+        let record = self.file_store.find()?.record.unwrap_or_default();
         if let Some(reader) = kept.as_ref().filter(|reader| *reader.record() == record) {
             return Ok(Arc::clone(reader));
         }
-        let reader = Arc::new(Reader::open(&self.shelf, &self.definition, record, kept.as_deref())?);
+        let reader = Arc::new(Reader::open(&self.file_store, &self.definition, record, kept.as_deref())?);
         let mut live = self.live.lock();
         live.retain(|reader| reader.strong_count() > 0);
         live.push(Arc::downgrade(&reader));

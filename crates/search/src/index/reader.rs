@@ -1,4 +1,4 @@
-//! [`Reader`]: the segments of one record, opened.
+//! [`Reader`]: the opened segments of one record.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,13 +13,12 @@ use super::schema::{ID, Layout};
 use super::{Definition, Strings, segment};
 use crate::error::{Error, Result};
 use crate::field::StoredValue;
-use crate::store::{Files, Record, SegmentRecord, Shelf};
+use crate::store::{FileStore, Files, Record, SegmentRecord};
 use crate::vectors::VectorFile;
 
-/// Opened files of vectors, by the numbers of segment and slot; `None` where there is no file.
+/// Opened files of vectors by segment and slot; `None` if the file does not exist.
 type OpenedVectors = HashMap<(usize, usize), Option<Arc<VectorFile>>>;
 
-/// Ids and stored fields of the documents of a segment.
 pub(crate) struct SegmentValues {
     pub(crate) ids: Strings,
     store: StoreReader,
@@ -29,24 +28,23 @@ pub(crate) struct Reader {
     record: Record,
     layout: Layout,
     segments: Vec<SegmentReader>,
-    /// A searcher without segments, because `tantivy` requires one for the schema.
+    /// `tantivy` requires a searcher for the schema; it has no segments.
     searcher: Searcher,
     index: tantivy::Index,
     vectors: Mutex<OpenedVectors>,
-    /// Maximum length of a file of vectors that is read as a whole; longer ones are read node by node.
+    /// Maximum length of a file of vectors that is cached as a whole; longer files are read node by node.
     pub(crate) longest_vectors: usize,
 }
 
 impl Reader {
-    /// Opens the segments of a record. Those that `previous` has too are shared with it.
     pub(super) fn open(
-        shelf: &Arc<Shelf>,
+        file_store: &Arc<FileStore>,
         definition: &Definition,
         record: Record,
         previous: Option<&Self>,
     ) -> Result<Self> {
         let layout = Layout::new(record.slots.clone());
-        let index = layout.open(Files::of(shelf, &record, true), definition)?;
+        let index = layout.open(Files::of(file_store, &record, true), definition)?;
         let searcher = index.reader_builder().reload_policy(tantivy::ReloadPolicy::Manual).try_into()?.searcher();
         let previous = previous.filter(|previous| previous.record.slots == record.slots);
         let open = |segment: &SegmentRecord| match previous.and_then(|previous| previous.shared(segment)) {
@@ -54,7 +52,7 @@ impl Reader {
             None => Ok(SegmentReader::open(&segment::open(&index, segment)?)?),
         };
         let segments = record.segments.iter().map(open).collect::<Result<_>>()?;
-        let (vectors, longest_vectors) = (Mutex::default(), shelf.longest_vectors());
+        let (vectors, longest_vectors) = (Mutex::default(), file_store.longest_vectors());
         Ok(Self { record, layout, segments, searcher, index, vectors, longest_vectors })
     }
 

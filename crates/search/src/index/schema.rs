@@ -1,5 +1,5 @@
-//! [`Layout`]: the fields of an index in `tantivy`. The set of fields changes, so they are named by numbers there, in
-//! the order of their first use; a field that a segment does not have is empty in it.
+//! [`Layout`]: the fields of an index in `tantivy`. Fields can be added, so `tantivy` names them by number in the order
+//! of their first use. A field is empty in segments that are older.
 
 use tantivy::schema::{BytesOptions, Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions};
 use tantivy::tokenizer::{RawTokenizer, TextAnalyzer, TokenizerManager};
@@ -20,9 +20,7 @@ pub(crate) struct Layout {
     pub(crate) stored: Field,
 }
 
-/// Name of the column of ids.
 pub(crate) const ID: &str = "_id";
-/// Field with the partition of a document.
 pub(crate) const PARTITION: &str = "_partition";
 
 impl Layout {
@@ -51,7 +49,6 @@ impl Layout {
         Self { slots, fields, id, partition, stored, schema: builder.build() }
     }
 
-    /// Opens an index of `tantivy` with these fields over these files.
     pub(crate) fn open(&self, files: Files, definition: &Definition) -> Result<tantivy::Index> {
         let settings = tantivy::IndexSettings {
             docstore_compression: tantivy::store::Compressor::None,
@@ -86,7 +83,6 @@ impl Layout {
         self.slots.iter().filter(move |slot| slot.name == name).map(|slot| slot.kind)
     }
 
-    /// Returns the slots of a field, with the fields and columns of `tantivy`.
     pub(crate) fn slots_of(&self, name: &str) -> impl Iterator<Item = (SlotKind, usize, Option<Field>)> {
         let slots = self.slots.iter().zip(&self.fields).enumerate();
         slots.filter(move |(_, (slot, _))| slot.name == name).map(|(number, (slot, field))| (slot.kind, number, *field))
@@ -120,7 +116,7 @@ impl Fields for Layout {
 }
 
 impl SlotKind {
-    /// Returns the field type of the slot, unless it is an auxiliary one.
+    /// Returns `None` for auxiliary slots.
     pub(crate) fn field_kind(self) -> Option<FieldKind> {
         Some(match self {
             Self::Text => FieldKind::Text,
@@ -137,7 +133,6 @@ pub(crate) fn column(number: usize) -> String {
     format!("f{number}")
 }
 
-/// Returns the options of strings: not analyzed, without positions and lengths.
 fn strings() -> TextOptions {
     let indexing = TextFieldIndexing::default()
         .set_tokenizer("raw")

@@ -1,4 +1,4 @@
-//! Segments: building one in memory, and opening a stored one.
+//! Segments: [`SegmentBuilder`] in memory, and stored ones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -23,26 +23,22 @@ pub(super) struct Document {
     pub(super) fields: Vec<Field>,
 }
 
-/// A segment in memory.
-pub(super) struct Growing {
+pub(super) struct SegmentBuilder {
     writer: SegmentWriter,
     segment: Segment,
     ids: HashMap<String, DocId>,
-    /// Documents that were replaced since.
     dead: Vec<DocId>,
     id_bytes: usize,
-    /// Vectors by slot number.
     vectors: BTreeMap<usize, VectorSet>,
 }
 
-/// A stored segment.
-pub(super) struct Grown {
+pub(super) struct BuiltSegment {
     pub(super) segment: Segment,
     pub(super) dead: Vec<DocId>,
     pub(super) bloom: Bloom,
 }
 
-impl Growing {
+impl SegmentBuilder {
     pub(super) fn new(index: &tantivy::Index, memory_bytes: usize) -> Result<Self> {
         let segment = index.new_segment();
         let writer = SegmentWriter::for_segment(memory_bytes, segment.clone())?;
@@ -75,7 +71,7 @@ impl Growing {
         self.dead.extend(self.ids.remove(id));
     }
 
-    pub(super) fn finish(self, layout: &Layout, definition: &Definition) -> Result<Grown> {
+    pub(super) fn finish(self, layout: &Layout, definition: &Definition) -> Result<BuiltSegment> {
         let docs = self.writer.max_doc();
         self.writer.finalize()?;
         let (index, id) = (self.segment.index(), self.segment.id().uuid_string());
@@ -83,11 +79,11 @@ impl Growing {
         let mut bloom = Bloom::with_room(self.ids.len());
         self.ids.keys().for_each(|id| bloom.add(id.as_bytes()));
         bloom.write(index.directory(), &id)?;
-        Ok(Grown { segment: self.segment.with_max_doc(docs), dead: self.dead, bloom })
+        Ok(BuiltSegment { segment: self.segment.with_max_doc(docs), dead: self.dead, bloom })
     }
 }
 
-/// Stores the vectors of a segment, one file for each slot that has some.
+/// Writes one file for each slot with vectors.
 pub(super) fn write_vectors(
     directory: &dyn Directory,
     segment: &str,
@@ -106,7 +102,6 @@ pub(super) fn write_vectors(
     Ok(())
 }
 
-/// Opens the stored vectors of a segment, if any.
 pub(super) fn open_vectors(
     directory: &dyn Directory,
     segment: &SegmentRecord,
@@ -157,7 +152,7 @@ fn convert(layout: &Layout, document: &Document) -> TantivyDocument {
             }
             FieldValue::Double(number) => {
                 if let Some(place) = place(SlotKind::Double) {
-                    // Normalizes negative zero.
+                    // Converts negative zero to zero.
                     out.add_f64(place, number + 0.0);
                 }
             }
@@ -195,12 +190,10 @@ fn push_stored(out: &mut Vec<u8>, field: &Field) {
             out.push(2);
             put_varint(out, u64::from(*value));
         }
-        // Not stored, because the vector is available in the document.
         FieldValue::Vector(_) => {}
     }
 }
 
-/// Decodes the output of [`push_stored`].
 pub(super) fn stored(document: &TantivyDocument, layout: &Layout) -> Result<Vec<(String, StoredValue)>> {
     let mut values = Vec::new();
     for value in document.get_all(layout.stored) {

@@ -1,6 +1,5 @@
 //! [`Strings`]: a column of strings of a segment. `tantivy` reads all strings of a column when it opens it; this type
-//! reads the numbers of the strings then, and each string on demand. Ids are most bytes of many indexes, and a search
-//! needs only those of its hits.
+//! reads a string on demand. Ids are most of the bytes of many indexes, and a search needs only those of its hits.
 
 use tantivy::columnar::column_index::open_column_index;
 use tantivy::columnar::column_values::load_u64_based_column_values;
@@ -11,14 +10,12 @@ use tantivy::{DocId, HasLen, SegmentReader};
 use crate::error::{Error, Result};
 
 pub(crate) struct Strings {
-    /// All strings, sorted.
     dictionary: Dictionary,
-    /// The numbers of the strings of each document.
     ords: Column<u64>,
 }
 
 impl Strings {
-    /// Opens a column. `None` if no document of the segment has it.
+    /// Returns `None` if no document of the segment has the column.
     pub(crate) fn open(segment: &SegmentReader, column: &str) -> Result<Option<Self>> {
         match segment.fast_fields().dynamic_column_handle(column, ColumnType::Str)? {
             None => Ok(None),
@@ -26,8 +23,8 @@ impl Strings {
         }
     }
 
-    /// Reads the layout that `tantivy_columnar::column::serialize` writes: the dictionary, the index of documents, the
-    /// numbers, the length of the index, the length of the dictionary.
+    /// The layout is that of `tantivy_columnar::column::serialize`: dictionary, index of documents, numbers, length of
+    /// the index, length of the dictionary.
     fn read(file: &FileSlice) -> Result<Self> {
         let (body, dictionary_bytes) = with_length(file)?;
         let (dictionary, numbers) = split(body, dictionary_bytes)?;
@@ -53,7 +50,6 @@ impl Strings {
         self.ords.values_for_doc(doc)
     }
 
-    /// Returns the string with a number.
     pub(crate) fn text(&self, ord: u64) -> Result<String> {
         let mut bytes = Vec::new();
         self.dictionary.ord_to_term(ord, &mut bytes).map_err(Error::from_io)?;
@@ -61,7 +57,6 @@ impl Strings {
     }
 }
 
-/// Splits a length of four bytes from the end.
 fn with_length(file: &FileSlice) -> Result<(FileSlice, usize)> {
     let short = || Error::Corrupt("a column of strings is too short".to_owned());
     let start = file.len().checked_sub(size_of::<u32>()).ok_or_else(short)?;

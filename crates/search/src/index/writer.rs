@@ -1,4 +1,4 @@
-//! [`Writer`]: adds documents, stores segments before the commit that publishes them, and publishes records.
+//! [`Writer`] adds documents to segments, stores these, and publishes them with a record.
 
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use tantivy::schema::IndexRecordOption;
 use tantivy::{BitSet, Directory, DocSet, SegmentReader, TERMINATED, Term};
 
 use super::bloom::Bloom;
-use super::segment::{self, Document, Growing, Grown};
+use super::segment::{self, BuiltSegment, Document, SegmentBuilder};
 use super::{Inner, Layout};
 use crate::analysis::Dialect;
 use crate::error::{Error, Result};
@@ -22,21 +22,20 @@ use crate::store::{FileRecord, Files, Record, SegmentRecord, Slot, SlotKind};
 
 const SEGMENT_BYTES: usize = if cfg!(test) { 3 << 20 } else { 96 << 20 };
 
-/// Memory limit for `tantivy` if a segment will have few documents, because it determines the size of tables.
+/// For a segment with few documents. The limit determines the size of tables in `tantivy`.
 const SMALL_SEGMENT_BYTES: usize = 1 << 20;
 
-/// Number of documents that are collected, so that new fields are declared together.
+/// Documents are collected so that new fields are declared together.
 const WAITING_DOCUMENTS: usize = if cfg!(test) { 10 } else { 1_000 };
 const WAITING_BYTES: usize = 4 << 20;
 
-/// Writer of an index. Only one may exist; changes since its last commit are lost with it. After an error it must be
+/// At most one writer of an index may exist. Uncommitted changes are lost when it is dropped. After an error it must be
 /// dropped.
 pub struct Writer {
     pub(super) inner: Arc<Inner>,
-    /// The record that the next commit publishes.
     pub(super) record: Record,
     was_entry: bool,
-    /// Types of fields, including those that are not in the layout yet.
+    /// Includes fields that are not in the layout yet.
     kinds: HashMap<String, Vec<SlotKind>>,
     slots: Vec<Slot>,
     pub(super) layout: Layout,
@@ -44,8 +43,7 @@ pub struct Writer {
     pub(super) files: Files,
     waiting: Vec<Change>,
     waiting_bytes: usize,
-    growing: Option<Growing>,
-    /// Additional state of the segments of the record, in order.
+    segment_builder: Option<SegmentBuilder>,
     pub(super) parts: Vec<Part>,
     pub(super) obsolete: Vec<FileRecord>,
 }
@@ -58,23 +56,22 @@ enum Change {
 #[derive(Default)]
 pub(super) struct Part {
     pub(super) reader: Option<SegmentReader>,
-    /// Live documents, if some were deleted since the last commit.
+    /// Set if documents were deleted since the last commit.
     pub(super) alive: Option<BitSet>,
-    /// The filter of its ids, once it was needed.
     pub(super) bloom: Option<Bloom>,
 }
 
 impl Writer {
     pub(super) fn open(inner: Arc<Inner>, first_file: u64) -> Result<Option<Self>> {
-        let found = inner.shelf.find()?;
+        let found = inner.file_store.find()?;
         let record = match found.record {
             Some(record) => record,
             None if found.version == Version::default() => Record::default(),
             None => return Ok(None),
         };
-        inner.shelf.begin(found.version, record.next_file.max(first_file));
+        inner.file_store.begin(found.version, record.next_file.max(first_file));
         let layout = Layout::new(record.slots.clone());
-        let files = Files::of(&inner.shelf, &record, true);
+        let files = Files::of(&inner.file_store, &record, true);
         let index = layout.open(files.clone(), &inner.definition)?;
         let mut kinds: HashMap<String, Vec<SlotKind>> = HashMap::new();
         for slot in &record.slots {
@@ -88,7 +85,7 @@ impl Writer {
             was_entry: found.is_entry,
             waiting: Vec::new(),
             waiting_bytes: 0,
-            growing: None,
+            segment_builder: None,
             obsolete: left.map_or_else(Vec::new, |(_, files)| files),
             inner,
             record,
@@ -103,17 +100,13 @@ impl Writer {
         Ok(Some(writer))
     }
 
-    /// Returns the position of the last commit.
     #[must_use]
     pub fn position(&self) -> Option<&[u8]> {
         self.record.position.as_deref()
     }
 
-    /// Replaces the contents of a document. Without fields, the document is removed.
-    ///
-    /// # Errors
-    /// [`Error::TypeConflict`] or [`Error::BadField`] if the document cannot be indexed: then there is no effect, and
-    /// the writer remains usable. Other errors if the store fails.
+    /// Replaces the fields of a document; without fields, the document is removed. [`Error::TypeConflict`] and
+    /// [`Error::BadField`] have no effect, and the writer remains usable.
     pub fn update(&mut self, id: &str, partition: Option<&str>, mut fields: Vec<Field>) -> Result<()> {
         if fields.is_empty() {
             return self.delete(id);
@@ -147,19 +140,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes a document.
     pub fn delete(&mut self, id: &str) -> Result<()> {
         self.wait(Change::Delete(id.to_owned()))
     }
 
-    /// Publishes all changes since the last commit atomically, with the position. Published is not durable: a crash
-    /// loses a suffix of the commits.
-    ///
-    /// # Errors
-    /// If the store fails, or another process writes to the index.
+    /// Publishes all changes since the last commit atomically with the position. Commits are not synced: a crash may
+    /// lose the last ones.
     pub fn commit(&mut self, position: &[u8]) -> Result<()> {
         let outcome = self.try_commit(position);
-        self.inner.shelf.blame(outcome)
+        self.inner.file_store.with_store_error(outcome)
     }
 
     fn try_commit(&mut self, position: &[u8]) -> Result<()> {
@@ -173,11 +162,11 @@ impl Writer {
 
     pub(super) fn publish(&mut self) -> Result<()> {
         self.record.generation += 1;
-        self.record.next_file = self.inner.shelf.next_file();
+        self.record.next_file = self.inner.file_store.next_file();
         self.record.slots.clone_from(&self.slots);
-        self.was_entry = self.inner.shelf.publish(&self.record, self.was_entry)?;
+        self.was_entry = self.inner.file_store.publish(&self.record, self.was_entry)?;
         self.sweep()?;
-        *self.inner.left.lock() = Some((self.inner.shelf.version(), self.obsolete.clone()));
+        *self.inner.left.lock() = Some((self.inner.file_store.version(), self.obsolete.clone()));
         Ok(())
     }
 
@@ -187,10 +176,10 @@ impl Writer {
             return Ok(());
         }
         let outcome = self.flush();
-        self.inner.shelf.blame(outcome)
+        self.inner.file_store.with_store_error(outcome)
     }
 
-    /// Declares new fields. Has no effect if one of them is rejected.
+    /// Declares new fields. If one is rejected, none is declared.
     fn declare(&mut self, fields: &[Field]) -> Result<()> {
         let known = self.slots.len();
         for field in fields {
@@ -237,7 +226,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds collected documents to the segment in memory.
     fn flush(&mut self) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -254,20 +242,20 @@ impl Writer {
             match change {
                 Change::Put(document) => {
                     self.delete_stored(&document.id)?;
-                    let growing = match &mut self.growing {
-                        Some(growing) => growing,
-                        none => none.insert(Growing::new(&self.index, memory)?),
+                    let segment_builder = match &mut self.segment_builder {
+                        Some(segment_builder) => segment_builder,
+                        none => none.insert(SegmentBuilder::new(&self.index, memory)?),
                     };
-                    growing.add(&self.layout, &document)?;
-                    if growing.memory_bytes() >= SEGMENT_BYTES {
+                    segment_builder.add(&self.layout, &document)?;
+                    if segment_builder.memory_bytes() >= SEGMENT_BYTES {
                         self.finish()?;
                         self.merge_many()?;
                     }
                 }
                 Change::Delete(id) => {
                     self.delete_stored(&id)?;
-                    if let Some(growing) = &mut self.growing {
-                        growing.delete(&id);
+                    if let Some(segment_builder) = &mut self.segment_builder {
+                        segment_builder.delete(&id);
                     }
                 }
             }
@@ -277,7 +265,7 @@ impl Writer {
 
     fn delete_stored(&mut self, id: &str) -> Result<()> {
         for (part, record) in self.parts.iter_mut().zip(&self.record.segments) {
-            if part.may_have(&self.index, record, id)? {
+            if part.may_contain(&self.index, record, id)? {
                 part.delete(&self.index, record, &Term::from_field_text(self.layout.id, id))?;
             }
         }
@@ -285,8 +273,8 @@ impl Writer {
     }
 
     fn finish(&mut self) -> Result<()> {
-        let Some(growing) = self.growing.take() else { return Ok(()) };
-        let Grown { segment, dead, bloom } = growing.finish(&self.layout, &self.inner.definition)?;
+        let Some(segment_builder) = self.segment_builder.take() else { return Ok(()) };
+        let BuiltSegment { segment, dead, bloom } = segment_builder.finish(&self.layout, &self.inner.definition)?;
         let meta = segment.meta();
         let (id, docs) = (meta.id().uuid_string(), meta.max_doc());
         let mut part = Part { bloom: Some(bloom), ..Part::default() };
@@ -306,7 +294,7 @@ impl Writer {
         self.parts.push(part);
     }
 
-    /// Removes a segment. Its files are removed once no search reads them.
+    /// The files are removed once no search reads them.
     pub(super) fn take_segment(&mut self, at: usize) {
         let segment = self.record.segments.remove(at);
         self.obsolete.extend(segment.files);
@@ -326,7 +314,7 @@ impl Writer {
             let former = segment.files.iter().position(|file| file.name.ends_with(".del"));
             if let Some(former) = former {
                 let former = segment.files.remove(former);
-                // The entry must exist; it must not be found by its name any more.
+                // The former file must not be found among those of the segment.
                 let _ = self.files.delete(former.name.as_ref());
                 self.obsolete.push(former);
             }
@@ -341,7 +329,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes files that no record and no reader uses.
     fn sweep(&mut self) -> Result<()> {
         if self.obsolete.is_empty() {
             return Ok(());
@@ -349,7 +336,7 @@ impl Writer {
         let read = self.files_being_read();
         let (later, now) = std::mem::take(&mut self.obsolete).into_iter().partition(|file| read.contains(&file.number));
         self.obsolete = later;
-        self.inner.shelf.remove_files(&now)
+        self.inner.file_store.remove_files(&now)
     }
 
     fn files_being_read(&self) -> HashSet<u64> {
@@ -358,7 +345,7 @@ impl Writer {
         readers.flat_map(|reader| reader.record().files().map(|file| file.number).collect::<Vec<_>>()).collect()
     }
 
-    /// Removes files that were unpublished or obsolete at a crash, or that another process left.
+    /// Removes files that a crash or another process left.
     fn clear_leftovers(&self) -> Result<()> {
         let mut used = self.files_being_read();
         used.extend(self.record.files().map(|file| file.number));
@@ -372,7 +359,7 @@ impl Writer {
             }
             from = number.saturating_add(1);
         }
-        gaps.into_iter().try_for_each(|gap| self.inner.shelf.remove(gap))
+        gaps.into_iter().try_for_each(|gap| self.inner.file_store.remove(gap))
     }
 }
 
@@ -383,11 +370,11 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Part {
-    fn may_have(&mut self, index: &tantivy::Index, record: &SegmentRecord, id: &str) -> Result<bool> {
+    fn may_contain(&mut self, index: &tantivy::Index, record: &SegmentRecord, id: &str) -> Result<bool> {
         if self.bloom.is_none() {
             self.bloom = Bloom::open(index.directory(), record)?;
         }
-        self.bloom.as_ref().map_or(Ok(true), |bloom| bloom.may_have(id))
+        self.bloom.as_ref().map_or(Ok(true), |bloom| bloom.may_contain(id))
     }
 
     fn delete(&mut self, index: &tantivy::Index, record: &SegmentRecord, term: &Term) -> Result<()> {

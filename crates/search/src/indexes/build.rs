@@ -1,7 +1,5 @@
-//! Updating a search index: the right to build, the starting point, and early termination.
-//!
-//! Each index has separate passes, even if a design document has several, because an error of one index, such as a
-//! field with two types or a function that does not compile, must not block the others.
+//! Updates of a search index: right to build, starting point, and cancellation. Each index has separate passes, also
+//! within a design document, because an error of one index, such as a field with two types, must not block the others.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,8 +17,8 @@ use super::state::{Indexes, SearchAcquired, SearchGuard};
 use super::{Result, SearchError, Searches, signature_of_all};
 use crate::{Error, SearchLimits};
 
-/// Maximum number of retries of a build after a commit by another process, or after the engine was reopened. A retry
-/// continues at the last commit.
+/// A build is retried after a commit by another process, or after the engine was reopened. It continues at the last
+/// commit.
 const RETRIES_MAX: u32 = 1000;
 
 struct Build<'a> {
@@ -31,20 +29,18 @@ struct Build<'a> {
     guard: &'a SearchGuard,
     claimed: Option<&'a Claimed>,
     urgency: Urgency,
-    /// Number of cancellations of builds of the design document at the start of this one.
     cancels: u64,
 }
 
 enum Built {
     Done,
-    /// The contents of the shard are unusable.
     StartOver,
     /// Another process has built the index, or replaced its shard.
     Elsewhere,
 }
 
 impl Searches {
-    /// Builds an index so that it shows the database at `update_seq` or later, or waits for a concurrent build.
+    /// Builds an index until it shows the database at `update_seq` or later, or waits for a concurrent build.
     pub(super) fn advance(
         &self,
         database: &Arc<Database>,
@@ -57,7 +53,6 @@ impl Searches {
         let guard = match self.handle(database, wanted)?.acquire_build() {
             Ok(SearchAcquired::Build(guard)) => guard,
             Ok(SearchAcquired::Over) => return Ok(()),
-            // The build was paused, and resumed before the end of the wait.
             Err(SearchError::Build(ViewError::Paused)) if !self.views.control(database, &ddoc.id)?.is_paused => {
                 return Ok(());
             }
@@ -66,8 +61,8 @@ impl Searches {
         self.build_with(guard, database, ddoc, wanted, update_seq, urgency)
     }
 
-    /// Starts a build of an index on a thread of its own, unless one is running, and waits for it within the limits.
-    /// The build continues after its client has disconnected, because the next query needs it.
+    /// Starts a build on a separate thread, unless one is running, and waits for it within the limits. The build
+    /// continues after its client has disconnected, because the next query needs it.
     pub(super) fn await_build(
         self: &Arc<Self>,
         database: &Arc<Database>,
@@ -84,20 +79,17 @@ impl Searches {
             let (searches, database) = (Arc::clone(self), Arc::clone(database));
             let (ddoc, wanted) = (ddoc.clone(), wanted.clone());
             let thread = std::thread::Builder::new().name("settee-search".to_owned());
-            // If no thread can be started, the guard is dropped, and the build counts as stopped.
             drop(thread.spawn(move || {
-                // The waiting clients get its result.
                 let _ = searches.build_with(guard, &database, &ddoc, &wanted, update_seq, Urgency::Client);
             }));
         }
         match handle.wait_for_build(builds, &mut || Ok(limits.check()?)) {
-            // The build was paused, and resumed before the end of the wait.
             Err(SearchError::Build(ViewError::Paused)) if !self.views.control(database, &ddoc.id)?.is_paused => Ok(()),
             result => result,
         }
     }
 
-    /// Returns an error if the index is paused, or if its last build failed and the database is unchanged since.
+    /// Returns an error if the index is paused, or if its last build failed and the database is unchanged.
     fn require_buildable(
         &self,
         database: &Arc<Database>,
@@ -108,7 +100,7 @@ impl Searches {
         if self.views.control(database, &ddoc.id)?.is_paused {
             return Err(ViewError::Paused.into());
         }
-        match self.indexes_of(database).stuck.lock().get(&wanted.signature) {
+        match self.indexes_of(database).failed_builds.lock().get(&wanted.signature) {
             Some((seq, error)) if *seq >= update_seq => Err(error.clone()),
             _ => Ok(()),
         }
@@ -128,8 +120,8 @@ impl Searches {
         let build = Build { database, ddoc, wanted, indexes: &indexes, guard: &guard, claimed: None, urgency, cancels };
         match self.build_until_it_ends(&build, update_seq) {
             Ok(Built::Done) => {
-                // Before the guard is released: the next build may record an error here.
-                indexes.stuck.lock().remove(&wanted.signature);
+                // The error is removed before the guard is released, because the next build may record one.
+                indexes.failed_builds.lock().remove(&wanted.signature);
                 guard.finish(Ok(()));
                 Ok(())
             }
@@ -139,7 +131,7 @@ impl Searches {
             }
             Ok(Built::StartOver) => self.reset_index(database, wanted, &indexes, guard),
             Err(error) => {
-                // Waiters of a background build continue to wait for the other build.
+                // Waiters of a background build continue to wait for the build of the other process.
                 let is_left = urgency == Urgency::Background && matches!(error, SearchError::Build(ViewError::Stopped));
                 guard.finish(if is_left { Ok(()) } else { Err(error.clone()) });
                 Err(error)
@@ -150,7 +142,7 @@ impl Searches {
     fn build_until_it_ends(&self, build: &Build<'_>, update_seq: u64) -> Result<Built> {
         let mut built = Ok(Built::Done);
         for _ in 0..RETRIES_MAX {
-            // Each attempt has a new claim, so that numbers of files are never reused.
+            // Each attempt has a new claim, because file numbers must not be reused.
             let Some(claimed) = self.claim(build, update_seq)? else { return Ok(Built::Elsewhere) };
             built = self.build(&Build { claimed: Some(&claimed), ..*build }, update_seq);
             let must_reset = matches!(
@@ -165,8 +157,7 @@ impl Searches {
         built
     }
 
-    /// Claims the build among processes, and waits while another one holds the claim. `None` if the other one has built
-    /// the index.
+    /// Waits while another process holds the claim. Returns `None` if that process has built the index.
     fn claim(&self, build: &Build<'_>, update_seq: u64) -> Result<Option<Claimed>> {
         let engine = self.views.catalog().engine();
         let index = build.guard.handle().store();
@@ -175,7 +166,6 @@ impl Searches {
         if let Some(claimed) = try_claim()? {
             return Ok(Some(claimed));
         }
-        // The background task retries by itself.
         if build.urgency == Urgency::Background {
             return Err(ViewError::Stopped.into());
         }
@@ -184,7 +174,6 @@ impl Searches {
             self.check(build)?;
             match Position::of(index) {
                 Ok(position) if position.update_seq >= update_seq => return Ok(None),
-                // The index now has another shard.
                 Err(Error::Storage(StorageError::Dropped)) => return Ok(None),
                 position => drop(position?),
             }
@@ -195,7 +184,6 @@ impl Searches {
         }
     }
 
-    /// Replaces an index whose shard is unusable by an empty one.
     fn reset_index(
         &self,
         database: &Arc<Database>,
@@ -205,7 +193,7 @@ impl Searches {
     ) -> Result<()> {
         let mut handles = indexes.handles.lock();
         let records = self.records(database);
-        // Has no effect if another process has replaced it.
+        // Has no effect if another process has already replaced it.
         records.replace(wanted.signature, guard.handle().store().shard())?;
         handles.remove(&wanted.signature);
         guard.retire();
@@ -216,7 +204,7 @@ impl Searches {
         self.check(build)?;
         let _urgent = self.views.pace().begin(build.urgency);
         let index = build.guard.handle().store();
-        // Read after the right to build was acquired, so that the index is not ahead of the snapshot.
+        // The snapshot must be newer than the right to build: otherwise the index may be ahead of it.
         let view = build.database.read().map_err(ViewError::from)?;
         let found = match index.position() {
             Err(Error::Storage(StorageError::Dropped)) => return Ok(Built::StartOver),
@@ -261,20 +249,19 @@ impl Searches {
             since,
             pending: total_changes,
             is_unhurried: build.urgency == Urgency::Background,
-            control: &|pace_state, bytes| self.rest_a_while(build, pace_state, bytes),
+            control: &|pace_state, bytes| self.apply_pace(build, pace_state, bytes),
             progress: &|done| task.update(done, total_changes),
             log_event: &|about, message| self.log_event(database, ddoc, about, message),
         };
         let result = pass.run(writer);
         if let Err(error @ SearchError::Index(Error::TypeConflict { .. })) = &result {
             let seq = ChangeSnapshot::update_seq(view)?;
-            indexes.stuck.lock().insert(wanted.signature, (seq, error.clone()));
+            indexes.failed_builds.lock().insert(wanted.signature, (seq, error.clone()));
         }
         result
     }
 
-    /// Paces a thread of a build, and returns an error if the build must stop.
-    fn rest_a_while(&self, build: &Build<'_>, pace_state: &mut PaceState, bytes: u64) -> Result<()> {
+    fn apply_pace(&self, build: &Build<'_>, pace_state: &mut PaceState, bytes: u64) -> Result<()> {
         let is_awaited = || build.guard.handle().activity().1 > 0 || build.claimed.is_some_and(Claimed::is_awaited);
         if build.urgency == Urgency::Background {
             self.views.pace().rest(pace_state, bytes, &|| is_awaited() || self.check(build).is_err());
@@ -290,31 +277,29 @@ impl Searches {
         match control.cancels == build.cancels {
             false => Err(ViewError::Cancelled.into()),
             true if control.is_paused => Err(ViewError::Paused.into()),
-            // Another process may have taken over the claim.
             true if build.claimed.is_some_and(|claimed| !claimed.is_held()) => Err(Error::Contended.into()),
             true => Ok(()),
         }
     }
 
-    /// Must be called when the builds of a design document were cancelled ([`settee_views::Views::cancel`]): background
-    /// builds skip its indexes until a query needs them or their definitions change.
+    /// The caller must call this after [`settee_views::Views::cancel`]: background builds then skip the indexes of the
+    /// design document until a query needs them or their definitions change.
     pub fn note_cancelled(&self, database: &Arc<Database>, ddoc: &DesignDocument) {
-        self.rest(database, ddoc, u64::MAX);
+        self.start_backoff(database, ddoc, u64::MAX);
     }
 
-    /// Must be called when the builds were resumed.
+    /// The caller must call this after [`settee_views::Views::resume`].
     pub fn note_resumed(&self, database: &Arc<Database>, ddoc: &DesignDocument) {
-        self.indexes_of(database).end_rest(&ddoc.id);
+        self.indexes_of(database).end_backoff(&ddoc.id);
     }
 
-    /// Returns the number of changes that the search indexes of a design document are behind, if a background build
-    /// should update them: no build is running, and they are not skipped.
+    /// Returns the number of changes by which the search indexes are behind, or `None` if no background build should
+    /// update them.
     pub fn lag(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<Option<u64>> {
         let state = self.build_state(database, ddoc)?;
         Ok((state.status == BuildStatus::Lagging).then_some(state.updates_pending))
     }
 
-    /// Returns the state of the builds of the search indexes of a design document.
     pub fn build_state(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<BuildState> {
         let indexes = self.indexes_of(database);
         let control = self.views.control(database, &ddoc.id)?;
@@ -328,12 +313,12 @@ impl Searches {
             waiting_clients += waits;
             update_seq = update_seq.min(position.update_seq);
         }
-        let rests = indexes.rests(&ddoc.id, signature_of_all(ddoc), self.clock().now_us());
+        let is_backing_off = indexes.is_backing_off(&ddoc.id, signature_of_all(ddoc), self.clock().now_us());
         let status = match () {
             () if control.is_paused => BuildStatus::Paused,
             () if is_building => BuildStatus::Building,
             () if update_seq >= current_seq => BuildStatus::Current,
-            () if rests => BuildStatus::Resting,
+            () if is_backing_off => BuildStatus::Resting,
             () => BuildStatus::Lagging,
         };
         let updates_pending = view.count_after(update_seq)?;
@@ -341,7 +326,6 @@ impl Searches {
         Ok(BuildState { status, update_seq, checkpoint_seq: None, updates_pending, waiting_clients, progress })
     }
 
-    /// Returns the progress of the oldest running pass over a search index of a design document.
     fn progress(&self, database: &Database, ddoc: &DesignDocument) -> Option<(u64, u64, Option<u64>)> {
         let task = self.tasks.list().into_iter().find(|task| match &task.kind {
             TaskKind::SearchIndexer { database: name, design_document, .. } => {

@@ -1,5 +1,5 @@
-//! [`SearchIndex`]: the definition of an index and its identity, which consists of everything that determines its
-//! contents. Equal definitions share an index, in whatever design documents and under whatever names they are.
+//! [`SearchIndex`]: definition and identity of an index. Its signature covers everything that determines the contents;
+//! equal definitions share an index, also under different names and in different design documents.
 
 use std::sync::Arc;
 
@@ -31,7 +31,6 @@ impl SearchIndex {
         Self::new(ddoc, search)
     }
 
-    /// Returns all valid indexes, each once.
     pub(super) fn all(ddoc: &DesignDocument) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for index in ddoc.searches.iter().filter_map(|search| Self::new(ddoc, search).ok()) {
@@ -88,8 +87,7 @@ fn by_field(dialect: Dialect, fields: Option<Value<'_>>) -> Result<Vec<(String, 
     fields.map(|(name, analyzer)| Ok((name.to_text(), analyzer_of(dialect, analyzer)?))).collect()
 }
 
-/// Parses the fields with vectors: `{"name": {"dimensions": 384, "similarity": "cosine"}}`; the default similarity is
-/// `cosine`.
+/// Parses `{"name": {"dimensions": 384, "similarity": "cosine"}}`; `cosine` is the default.
 fn vector_fields(fields: Value<'_>) -> Result<Vec<VectorField>, Error> {
     let field = |(name, field): (Value<'_>, Value<'_>)| {
         let name = name.to_text();
@@ -111,10 +109,7 @@ fn vector_fields(fields: Value<'_>) -> Result<Vec<VectorField>, Error> {
     }
 }
 
-/// Parses an analyzer: its name, or in older indexes an object with its name and optional stop words.
-///
-/// # Errors
-/// If the name is unknown.
+/// Parses the name of an analyzer, or an object with a name and optional stop words, as older indexes have.
 pub fn analyzer_of(dialect: Dialect, analyzer: Value<'_>) -> Result<Analyzer, Error> {
     if let Some(name) = analyzer.as_str() {
         return Analyzer::named(dialect, &name, None);

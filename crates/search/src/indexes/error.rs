@@ -5,13 +5,13 @@ use settee_views::{Abandoned, ViewError};
 
 use crate::Error;
 
-/// Reason why a search failed. A failed build returns the same error to all its waiters.
+/// A failed build returns the same error to all its waiters.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SearchError {
-    /// The design document has no index with this name. CouchDB: 404 `not_found`, with this text.
+    /// The design document has no such index. CouchDB: 404 `not_found` with this text.
     #[error("{0} not found.")]
     MissingIndex(String),
-    /// The definition has no function. CouchDB: 400 `invalid_design_doc`, with this text.
+    /// CouchDB: 400 `invalid_design_doc` with this text.
     #[error("index `{0}` must have parameter `index`")]
     NoFunction(String),
     #[error(transparent)]
@@ -21,7 +21,6 @@ pub enum SearchError {
 }
 
 impl SearchError {
-    /// Returns true if the build was stopped, paused or cancelled.
     #[must_use]
     pub fn is_end(&self) -> bool {
         matches!(self, Self::Build(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled))

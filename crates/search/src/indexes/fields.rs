@@ -1,15 +1,12 @@
-//! Converts the output of index functions ([`settee_design::Language::index_program`]) to fields of an index
-//! ([`field`]).
+//! Converts the output of index functions ([`settee_design::Language::index_program`]) to fields ([`field`]).
 
 use settee_design::{Emission, SearchKind};
 use settee_model::json::{Kind, Value};
 
 use crate::{Field, FieldOptions, FieldValue, StoredValue, check_name};
 
-/// Reason why a value is not a field, as a sentence.
 type Refused = String;
 
-/// Origin of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Called(SearchKind),
@@ -59,7 +56,7 @@ fn clouseau(name: String, value: Value<'_>, options: Option<Value<'_>>) -> Resul
     let value = match value.kind() {
         Kind::Number => value.as_f64().map(FieldValue::Double),
         Kind::String => value.as_str().map(|text| FieldValue::Text(text.into_owned())),
-        // As in Clouseau, which has no booleans.
+        // Clouseau has no booleans.
         Kind::Bool => Some(FieldValue::Text(value.as_bool().unwrap_or_default().to_string())),
         Kind::Null | Kind::Array | Kind::Object => None,
     };

@@ -12,8 +12,8 @@ use super::state::{Indexes, SearchGuard, SearchHandle};
 use super::{Result, Searches};
 
 impl Searches {
-    /// Removes the indexes that none of `ddocs`, which must be all design documents of the database, requires, that no
-    /// build writes, and that were unused for `grace_us`. Returns the number of removed indexes.
+    /// Removes the indexes that were unused for `grace_us`. `ddocs` must be all design documents of the database. Keeps
+    /// the indexes that they require or that a build writes. Returns the number of removed indexes.
     pub fn cleanup(&self, database: &Arc<Database>, ddocs: &[DesignDocument], grace_us: u64) -> Result<usize> {
         let needed: HashSet<Signature> = ddocs.iter().flat_map(SearchIndex::all).map(|index| index.signature).collect();
         let indexes = self.indexes_of(database);
@@ -21,7 +21,7 @@ impl Searches {
         let known = records.all()?;
         let is_known = |signature: &Signature| known.iter().any(|(known, _)| known == signature);
         indexes.forgotten.lock().retain(|signature, _| !needed.contains(signature) && is_known(signature));
-        indexes.stuck.lock().retain(|signature, _| is_known(signature));
+        indexes.failed_builds.lock().retain(|signature, _| is_known(signature));
         let mut removed = 0;
         for &(signature, shard) in &known {
             if needed.contains(&signature) || !self.is_forgotten(&indexes, signature, grace_us) {
@@ -33,7 +33,6 @@ impl Searches {
                 Some(guard) => guard,
                 None => None,
             };
-            // Another process may build it.
             let claimed = Claimed::try_new(records.catalog.engine(), shard).map_err(ViewError::from)?;
             let Some(_claimed) = claimed else {
                 guard.into_iter().for_each(|guard| guard.finish(Ok(())));
@@ -47,7 +46,6 @@ impl Searches {
         Ok(removed)
     }
 
-    /// Returns true if an index was unused for this time.
     fn is_forgotten(&self, indexes: &Indexes, signature: Signature, grace_us: u64) -> bool {
         let now_us = self.clock().now_us();
         let since_us = *indexes.forgotten.lock().entry(signature).or_insert(now_us);
@@ -55,7 +53,7 @@ impl Searches {
         now_us.saturating_sub(since_us.max(used_us)) >= grace_us
     }
 
-    /// Makes the engine reclaim the space of removed parts of the indexes of a design document. Blocks.
+    /// Makes the engine reclaim the space of removed parts of the indexes. Blocks.
     pub fn compact(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
         for wanted in SearchIndex::all(ddoc) {
             self.handle(database, &wanted)?.store().reclaim()?;
@@ -63,8 +61,8 @@ impl Searches {
         Ok(())
     }
 
-    /// Stops all work on the indexes of a database and prevents new work: must be called before the database is
-    /// deleted. Waiting searches get [`ViewError::Stopped`].
+    /// Stops all work on the indexes of a database and prevents new work. The caller must call it before deleting the
+    /// database. Waiting searches fail with [`ViewError::Stopped`].
     pub fn release(&self, database: &Arc<Database>) {
         self.indexes_of(database).stop_and_wait();
     }

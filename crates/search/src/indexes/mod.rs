@@ -1,9 +1,6 @@
 //! [`Searches`]: the interface to the search indexes of design documents. Finds an index, updates it, and returns it
-//! for searching.
-//!
-//! `settee_design` specifies the output of index functions. `settee_views` provides the source of changes, pacing, the
-//! right to build with its waiters, and the control by administrators. [`Index`] implements the treatment of fields and
-//! queries.
+//! for searching. `settee_design` specifies the output of index functions. `settee_views` provides the source of
+//! changes, pacing, the right to build, and the control by administrators. [`Index`] processes fields and queries.
 
 mod build;
 mod definition;
@@ -36,26 +33,21 @@ type Result<T, E = SearchError> = std::result::Result<T, E>;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Freshness {
-    /// The index is updated first.
     #[default]
     Current,
-    /// The index is searched without an update.
     Any,
 }
 
-/// State of an index, for `_nouveau_info` and `_search_info`.
 #[derive(Clone, Debug)]
 pub struct SearchInfo {
-    /// Signature, equal for equal definitions.
+    /// Equal for equal definitions.
     pub signature: String,
     pub update_seq: u64,
     pub purge_seq: u64,
     pub docs: u64,
     /// Number of deleted documents that are still stored.
     pub deleted_docs: u64,
-    /// Approximate bytes on disk.
     pub disk_bytes: u64,
-    /// Error of the last build, if it failed.
     pub failure: Option<SearchError>,
 }
 
@@ -70,13 +62,13 @@ pub struct Searches {
 }
 
 impl Searches {
-    /// Creates the search indexes of the databases of `views`; `seed` must be random.
+    /// `seed` must be random: it identifies the commits of this process.
     #[must_use]
     pub fn new(views: Arc<Views>, tasks: Tasks, log: settee_views::Log, caches: Caches, seed: u64) -> Self {
         let (tokens, caches) = (Arc::new(Tokens::new(seed)), Arc::new(caches));
         let known = Arc::clone(&caches);
         views.catalog().engine().subscribe(Box::new(move |shard, version| {
-            // After a failure of the store, numbers of files may be reused.
+            // A failed store may assign file numbers again.
             if version == Version::default() {
                 known.forget(shard);
             }
@@ -84,10 +76,7 @@ impl Searches {
         Self { views, tasks, log, tokens, caches, databases: Databases::default(), claims: Claims::default() }
     }
 
-    /// Returns the index `name` of `ddoc`. Blocks while it is updated, within the limits.
-    ///
-    /// # Errors
-    /// If the index does not exist, its definition is invalid, it could not be updated, or a limit was exceeded.
+    /// Returns the index `name` of `ddoc`. Blocks within the limits while it is updated.
     pub fn open(
         self: &Arc<Self>,
         database: &Arc<Database>,
@@ -108,10 +97,7 @@ impl Searches {
         }
     }
 
-    /// Returns the index without waiting: `None` if it must be updated first.
-    ///
-    /// # Errors
-    /// If the index does not exist, or its definition is invalid.
+    /// Returns `None` if the index must be updated first. Does not block.
     pub fn open_now(
         &self,
         database: &Arc<Database>,
@@ -126,16 +112,12 @@ impl Searches {
         Ok((position.update_seq >= update_seq).then(|| handle.store().clone()))
     }
 
-    /// Updates all search indexes of a design document. Invalid definitions are skipped.
-    ///
-    /// # Errors
-    /// If a function or storage failed, or the update was stopped.
     pub fn update(&self, database: &Arc<Database>, ddoc: &DesignDocument, urgency: Urgency) -> Result<()> {
         let result = self.try_update(database, ddoc, urgency);
         match &result {
-            Ok(()) => self.databases.of(database.shard()).end_rest(&ddoc.id),
+            Ok(()) => self.databases.of(database.shard()).end_backoff(&ddoc.id),
             Err(error) if error.is_end() => {}
-            Err(_) => self.rest(database, ddoc, self.clock().now_us().saturating_add(REST_US)),
+            Err(_) => self.start_backoff(database, ddoc, self.clock().now_us().saturating_add(BACKOFF_US)),
         }
         result
     }
@@ -150,10 +132,6 @@ impl Searches {
         Ok(())
     }
 
-    /// Returns the state of an index.
-    ///
-    /// # Errors
-    /// If the index does not exist, or storage failed.
     pub fn info(
         &self,
         database: &Arc<Database>,
@@ -175,7 +153,7 @@ impl Searches {
         })
     }
 
-    /// Stops all work on indexes, for the shutdown of the server. Unfinished work is repeated later.
+    /// Stops all work on indexes. Unfinished work is repeated after the next start.
     pub fn stop(&self) {
         self.databases.stop_and_wait();
     }
@@ -207,7 +185,7 @@ impl Searches {
         Ok(handle)
     }
 
-    /// Returns an index and its position. Another process may have replaced its shard.
+    /// Retries if another process has replaced the shard.
     fn shown(&self, database: &Arc<Database>, wanted: &SearchIndex) -> Result<(Arc<SearchHandle>, Position)> {
         let handle = self.handle(database, wanted)?;
         match Position::of(handle.store()) {
@@ -229,9 +207,8 @@ impl Searches {
         }
     }
 
-    /// Makes background builds skip the indexes of a design document until this time.
-    fn rest(&self, database: &Arc<Database>, ddoc: &DesignDocument, until_us: u64) {
-        self.databases.of(database.shard()).rest(&ddoc.id, signature_of_all(ddoc), until_us);
+    fn start_backoff(&self, database: &Arc<Database>, ddoc: &DesignDocument, until_us: u64) {
+        self.databases.of(database.shard()).start_backoff(&ddoc.id, signature_of_all(ddoc), until_us);
     }
 
     fn log_event(&self, database: &Database, ddoc: &DesignDocument, about: About<'_>, message: &str) {
@@ -243,7 +220,6 @@ impl Searches {
     }
 }
 
-/// Returns the update sequence that an index must have reached.
 fn required_seq(database: &Arc<Database>, freshness: Freshness) -> Result<u64> {
     match freshness {
         Freshness::Current => Ok(database.read().map_err(ViewError::from)?.update_seq().map_err(ViewError::from)?),
@@ -251,8 +227,7 @@ fn required_seq(database: &Arc<Database>, freshness: Freshness) -> Result<u64> {
     }
 }
 
-/// Time for which background builds are not retried after a failure.
-const REST_US: u64 = 60_000_000;
+const BACKOFF_US: u64 = 60_000_000;
 
 fn signature_of_all(ddoc: &DesignDocument) -> Signature {
     let signatures: Vec<String> = SearchIndex::all(ddoc).iter().map(|index| index.signature.to_string()).collect();

@@ -1,8 +1,6 @@
-//! [`Pass`]: updates an index with one scan of the changes since its last commit.
-//!
-//! Threads take batches of documents from one scan, run the index function on them, and pass the fields to the single
-//! writer. Periodically all processed changes are committed with their position: after a crash the index continues from
-//! there.
+//! [`Pass`] updates an index with one scan of the changes since its last commit. Threads take batches of documents from
+//! the scan, run the index function on them, and pass the fields to the single writer. All processed changes are
+//! committed periodically with their position, from which the index continues after a crash.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,10 +18,9 @@ use super::position::Position;
 use super::{Result, SearchError};
 use crate::{Error, Field, Writer};
 
-/// Number of changes that one thread maps in the time that starting a second one takes.
+/// Number of changes that one thread maps in the time that starting a second thread takes.
 const CHANGES_PER_THREAD: u64 = 200;
 
-/// The documents for the function of an index, and the context of the pass.
 pub(super) struct Pass<'a> {
     pub(super) settings: &'a Settings,
     pub(super) limits: Limits,
@@ -33,23 +30,20 @@ pub(super) struct Pass<'a> {
     pub(super) database: &'a dyn ChangeSnapshot,
     pub(super) since: Position,
     pub(super) pending: u64,
-    /// True if segments may be merged after the pass.
     pub(super) is_unhurried: bool,
-    /// Called between batches, with the size of the last one. It may wait, and returns an error if the work must stop.
-    /// Completed work is kept, unless the error is [`ViewError::Cancelled`].
+    /// Called between batches with the size of the last one. It may wait; its error ends the pass. Completed work is
+    /// kept unless the error is [`ViewError::Cancelled`].
     pub(super) control: &'a (dyn Fn(&mut PaceState, u64) -> Result<()> + Sync),
     pub(super) progress: &'a (dyn Fn(u64) + Sync),
-    /// Receives exceptions, log lines, and the engine of functions.
     pub(super) log_event: &'a (dyn Fn(About<'_>, &str) + Sync),
 }
 
 struct Scan<'a> {
     changes: Box<dyn Changes + 'a>,
-    /// Latest end of the round; absent before its first batch, so that each round has at least one.
+    /// `None` before the first batch of a round, so that each round has at least one.
     ends_us: Option<u64>,
     last_seq: u64,
     fill: Fill,
-    /// Reason why the work must stop.
     interrupted: Option<SearchError>,
 }
 
@@ -61,11 +55,10 @@ struct Worker {
 }
 
 impl Pass<'_> {
-    /// Brings the index to the update sequence of the database snapshot.
     pub(super) fn run(&self, writer: Writer) -> Result<()> {
         let current = Position { update_seq: self.database.update_seq()?, purge_seq: self.database.purge_seq()? };
         let Position { update_seq: since, purge_seq } = self.since;
-        // Before the first change a purge cannot have removed anything.
+        // A purge before the first indexed change cannot have removed documents.
         let purged_since = if since == 0 { current.purge_seq } else { purge_seq };
         let threads = self.pending.div_ceil(CHANGES_PER_THREAD).clamp(1, self.settings.threads.max(1) as u64);
         let mut workers = (0..threads).map(|_| self.worker()).collect::<Result<Vec<_>>>()?;
@@ -98,7 +91,6 @@ impl Pass<'_> {
         }
     }
 
-    /// Concurrent searches continue, with the same results.
     fn merge(&self, pace_state: &mut PaceState, mut writer: Writer) -> Result<()> {
         while self.is_unhurried && writer.merge()? {
             (self.control)(pace_state, 0)?;
@@ -133,7 +125,6 @@ impl Pass<'_> {
         }
     }
 
-    /// Maps documents on all threads until the end of the round or of the scan.
     fn round<'s>(
         &self,
         scan: Scan<'s>,
@@ -168,7 +159,7 @@ impl Pass<'_> {
         done: &AtomicU64,
     ) -> Result<()> {
         while !failed.load(Ordering::Relaxed) {
-            // Checked before changes are read, because read changes must be mapped.
+            // The control is called before the read, because all read changes must be mapped.
             let bytes = worker.batch.documents.size_bytes() as u64;
             if let Err(reason) = (self.control)(&mut worker.pace_state, bytes) {
                 scan.lock().interrupted = Some(reason);
@@ -185,34 +176,33 @@ impl Pass<'_> {
 
     fn map(&self, worker: &mut Worker, writer: &Mutex<Writer>) -> Result<()> {
         let Worker { program, batch, emissions, .. } = worker;
-        let mut keeping = Keeping { pass: self, batch, writer, has_fields: vec![false; batch.documents.len()] };
+        let mut keeping = BatchWriter { pass: self, batch, writer, has_fields: vec![false; batch.documents.len()] };
         emissions.clear();
         if !batch.documents.is_empty() {
             let mut kept = Ok(());
             let mapped = program.map_in_parts(&batch.documents, emissions, &mut |part| {
-                kept = keeping.keep(part);
+                kept = keeping.write(part);
                 part.clear();
                 if kept.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
             kept?;
             mapped?;
-            keeping.keep(emissions)?;
+            keeping.write(emissions)?;
         }
-        keeping.remove_others()
+        keeping.remove_documents_without_fields()
     }
 }
 
-struct Keeping<'a> {
+struct BatchWriter<'a> {
     pass: &'a Pass<'a>,
     batch: &'a ChangeBatch,
     writer: &'a Mutex<Writer>,
-    /// For each document of the batch, true if the index has fields of it.
     has_fields: Vec<bool>,
 }
 
-impl Keeping<'_> {
-    /// Stores a part of the output. All fields of a document are in one part.
-    fn keep(&mut self, part: &Emissions) -> Result<()> {
+impl BatchWriter<'_> {
+    /// All fields of a document are in one part.
+    fn write(&mut self, part: &Emissions) -> Result<()> {
         let Self { pass, batch, .. } = *self;
         for failure in &part.failures {
             let id = batch.documents.get(failure.document as usize).id;
@@ -222,15 +212,14 @@ impl Keeping<'_> {
         let mut rows = part.rows().peekable();
         while let Some(document) = rows.peek().map(|row| row.document) {
             let of_document = std::iter::from_fn(|| rows.next_if(|row| row.document == document));
-            // All fields are converted, even if one of them is invalid.
             let fields: Vec<Result<Field, String>> = of_document.map(|row| field(pass.wanted.form, row)).collect();
-            self.keep_document(document as usize, fields.into_iter().collect())?;
+            self.write_document(document as usize, fields.into_iter().collect())?;
         }
         Ok(())
     }
 
     /// A document that cannot be indexed is excluded, as after an exception of its function.
-    fn keep_document(&mut self, document: usize, fields: Result<Vec<Field>, String>) -> Result<()> {
+    fn write_document(&mut self, document: usize, fields: Result<Vec<Field>, String>) -> Result<()> {
         let Self { pass, batch, writer, .. } = *self;
         let id = batch.documents.get(document).id;
         let partition = match pass.layout {
@@ -252,8 +241,8 @@ impl Keeping<'_> {
         Ok(())
     }
 
-    /// Removes the documents without fields, and deleted ones. A new index contains none of them.
-    fn remove_others(self) -> Result<()> {
+    /// Removes deleted documents and those without fields. A new index contains none of them.
+    fn remove_documents_without_fields(self) -> Result<()> {
         let Self { pass, batch, writer, has_fields } = self;
         if pass.since.update_seq == 0 {
             return Ok(());
@@ -268,7 +257,6 @@ impl Keeping<'_> {
 }
 
 impl Scan<'_> {
-    /// Returns true if the batch is not empty.
     fn fill_batch(&mut self, batch: &mut ChangeBatch, settings: &Settings) -> Result<bool> {
         batch.clear();
         let now_us = settings.clock.now_us();

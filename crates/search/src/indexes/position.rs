@@ -1,8 +1,9 @@
-//! [`Position`]: the progress of an index, which is committed with its segments.
+//! [`Position`]: progress of an index, committed with its segments.
 
 use crate::{Error, Index};
 
-/// Incremented when the same documents have other fields, or fields other terms; an index of another format is rebuilt.
+/// It must be incremented when the same documents yield other fields, or fields other terms. An index of another format
+/// is rebuilt.
 const FORMAT: u8 = 1;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,7 +13,7 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// Returns the position of an index. One without a commit shows the database before its first change.
+    /// The position of an index without a commit is 0.
     pub(super) fn of(index: &Index) -> Result<Self, Error> {
         Ok(index.position()?.map_or(Ok(None), |bytes| Self::decode(&bytes))?.unwrap_or_default())
     }
@@ -21,7 +22,6 @@ impl Position {
         [&[FORMAT][..], &self.update_seq.to_be_bytes(), &self.purge_seq.to_be_bytes()].concat()
     }
 
-    /// Decodes a position; `None` if it has another format.
     pub(super) fn decode(bytes: &[u8]) -> Result<Option<Self>, Error> {
         let number = |bytes: &[u8]| bytes.try_into().map(u64::from_be_bytes).ok();
         match bytes.split_first() {

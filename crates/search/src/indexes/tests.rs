@@ -23,12 +23,11 @@ use settee_views::{Clock, Settings, Views};
 use super::{Freshness, Result, Searches};
 use crate::{Answer, Caches, Hit, Query, Request, SearchLimits, Sort, SortBy, StoredValue};
 
-/// A language for tests: any function indexes the member `t` as a stored text `default`, `s` as a string, `n` as a
+/// A language for tests: each function indexes the member `t` as a stored text `default`, `s` as a string, `n` as a
 /// double, and throws for documents with a member `bad`. The source only distinguishes functions.
 #[derive(Default)]
 struct Members {
     mapped: AtomicU64,
-    /// Called before each batch.
     watcher: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
@@ -70,7 +69,6 @@ impl Program for Mapping {
                 ("t", r#"["text","default",{"store":true}]"#),
                 ("s", r#"["string","s",{"store":true}]"#),
                 ("n", r#"["double","n",{"store":true}]"#),
-                // A field of two types.
                 ("text_s", r#"["text","s"]"#),
             ] {
                 if let Some(value) = value.get(member) {
@@ -85,7 +83,6 @@ impl Program for Mapping {
     }
 }
 
-/// The parts of a server for searching, over an engine that may have been used before.
 struct World {
     catalog: Arc<Catalog>,
     members: Arc<Members>,
@@ -98,7 +95,6 @@ struct World {
 
 impl World {
     fn over(engine: Arc<dyn Engine>) -> Self {
-        // Identifies the commits of processes on one store.
         static SEEDS: AtomicU64 = AtomicU64::new(7);
         let catalog = Arc::new(Catalog::open(engine, SEEDS.fetch_add(1, Ordering::Relaxed) << 32).unwrap());
         let members: Arc<Members> = Arc::default();
@@ -109,7 +105,6 @@ impl World {
             threads: 2,
             memory_bytes: 1 << 20,
             run_directory: std::env::temp_dir().join("settee-search-tests"),
-            // A commit after each batch.
             checkpoint_interval_ms: 0,
             clock: Clock::new(move || clock.fetch_add(1, Ordering::Relaxed)),
             limits: LimitsSource::default(),
@@ -141,7 +136,6 @@ impl World {
         Ok(index.search(&Request { limit: 10_000, sort, ..Request::new(query) }, &SearchLimits::none())?)
     }
 
-    /// Returns all documents in the index, with their stored fields.
     fn all(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> String {
         shown(&self.search(database, ddoc, Query::All).unwrap().hits)
     }

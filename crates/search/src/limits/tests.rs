@@ -1,11 +1,10 @@
-//! Limits of searches without requests: [`Client`] disconnects, times out or gets no memory as specified by a test.
+//! [`Client`] disconnects, times out or gets no memory as specified by a test.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-/// A client that disconnects or times out after a number of checks, and has a number of bytes of memory.
 pub(crate) struct Client {
     pub(crate) checks: AtomicUsize,
     pub(crate) gone_after: usize,

@@ -1,8 +1,6 @@
 //! Sets of terms as automata over characters: [`Fuzzy`] and [`Pattern`]. [`Utf8`] converts one to an automaton over
-//! bytes, for searching the term dictionary.
-//!
-//! States are computed lazily, when a term reaches them, because their total number is quadratic or exponential in a
-//! pattern, while the terms of an index reach few.
+//! bytes for the term dictionary. States are computed when a term reaches them, because their total number is quadratic
+//! or exponential in a pattern, while the terms of an index reach few.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +13,7 @@ use super::patterns;
 use crate::error::{Error, Result};
 use crate::limits::SearchLimits;
 
-/// Maximum nesting of groups in a regular expression, because compilation is recursive.
+/// Compilation is recursive, so the nesting of groups is limited.
 const MAX_DEPTH: u32 = 100;
 
 /// Maximum number of nodes of a pattern, as of automata in Lucene.
@@ -24,22 +22,16 @@ const MAX_NODES: usize = 10_000;
 const MAX_STATE_BYTES: usize = 8 << 20;
 
 pub(super) trait Words: Send + Sync {
-    /// State after a prefix of a word.
     type State: Clone;
 
-    /// Returns the state before the first character.
     fn start(&self) -> Self::State;
 
-    /// Returns the state after another character.
     fn step(&self, state: &Self::State, c: char) -> Self::State;
 
-    /// Returns true if the word that leads to this state is in the set.
     fn is_match(&self, state: &Self::State) -> bool;
 
-    /// Returns true if a word in the set may start like the one that leads to this state.
     fn can_match(&self, state: &Self::State) -> bool;
 
-    /// Returns true if the word is in the set.
     fn holds(&self, word: &str) -> bool {
         let mut state = self.start();
         for c in word.chars() {
@@ -52,10 +44,9 @@ pub(super) trait Words: Send + Sync {
     }
 }
 
-/// [`Words`] as an automaton over UTF-8 bytes.
 pub(super) struct Utf8<W>(pub(super) W);
 
-/// A state of [`Words`], and the bytes of an incomplete character.
+/// A state, and the bits of an incomplete character.
 #[derive(Clone)]
 pub(super) struct Decoding<S> {
     state: S,
@@ -102,26 +93,24 @@ impl<W: Words> tantivy_fst::Automaton for Utf8<W> {
     }
 }
 
-/// The words within at most two edits of another one. Exchanging adjacent characters is one edit.
+/// Words within at most two edits; exchanging adjacent characters is one edit.
 pub(super) struct Fuzzy {
     word: Vec<char>,
     edits: u8,
 }
 
-/// A distance beyond the maximum.
 const FAR: u8 = 3;
 
 const MAX_EDITS: u8 = 2;
 
-/// Distances of a prefix to those prefixes of the word whose length differs by at most two characters. All others are
-/// farther away.
+/// Distances of a prefix to the prefixes of the word whose length differs by at most two. All others exceed the
+/// maximum.
 type Band = [u8; 5];
 
 #[derive(Clone)]
 pub(super) struct Distances {
     length: usize,
     band: Band,
-    /// The distances without the last character.
     former: Band,
     last: char,
 }
@@ -154,7 +143,6 @@ impl Words for Fuzzy {
         let length = length + 1;
         let mut next = [FAR; 5];
         for cell in 0..5 {
-            // Distance to the first `count` characters of the word.
             let Some(count) = (length + cell).checked_sub(2).filter(|count| *count <= self.word.len()) else {
                 continue;
             };
@@ -190,16 +178,13 @@ pub(super) struct Pattern {
 }
 
 enum Node {
-    /// A character in a range, and the next node.
     Between(char, char, u32),
-    /// A character in one of the ranges, and the next node.
     Among(Box<[(char, char)]>, u32),
-    /// An alternative between two nodes.
     Split(u32, u32),
     End,
 }
 
-/// States of a pattern reached so far: sets of nodes.
+/// Computed states of a pattern: sets of nodes.
 #[derive(Default)]
 struct States {
     sets: Vec<Arc<[u32]>>,
@@ -207,20 +192,17 @@ struct States {
     numbers: HashMap<Arc<[u32]>, u32>,
     steps: HashMap<(u32, char), u32>,
     bytes: usize,
-    /// Number of the last closure that contained each node.
     seen: Vec<u32>,
     closures: u32,
     open: Vec<u32>,
 }
 
-/// The state from which no word can match.
 const DEAD: u32 = 0;
 
-/// Approximate bytes of a cached step.
 const STEP_BYTES: usize = 32;
 
 impl Pattern {
-    /// Compiles a pattern with `*` for any text, `?` for any character, and `\` as escape.
+    /// `*` matches any text, `?` any character; `\` escapes.
     pub(super) fn wildcard(pattern: &str, limits: &SearchLimits) -> Result<Self> {
         patterns::check(pattern)?;
         let mut compiler = Compiler::new();
@@ -240,7 +222,6 @@ impl Pattern {
         compiler.finish(next, limits)
     }
 
-    /// Compiles a regular expression in Lucene's syntax.
     pub(super) fn regex(pattern: &str, limits: &SearchLimits) -> Result<Self> {
         let rewritten = patterns::of_regex(pattern)?;
         let parsed = ParserBuilder::new().nest_limit(MAX_DEPTH).build().parse(&rewritten);
@@ -251,12 +232,10 @@ impl Pattern {
         compiler.finish(start, limits)
     }
 
-    /// Computes the state after a character.
     fn follow(&self, states: &mut States, from: u32, c: char) -> Result<u32> {
         self.limits.check()?;
         let set = Arc::clone(&states.sets[from as usize]);
         states.open.clear();
-        // The mark of a match is not a node.
         for node in set.iter().filter_map(|node| self.nodes.get(*node as usize)) {
             match node {
                 Node::Between(least, greatest, next) if (*least..=*greatest).contains(&c) => states.open.push(*next),
@@ -279,7 +258,7 @@ impl Pattern {
         Ok(next)
     }
 
-    /// Returns the state of the open nodes, and of those that follow them without a character.
+    /// Returns the state of the open nodes and those that follow without a character.
     fn close(&self, states: &mut States) -> Result<u32> {
         states.closures += 1;
         let mut set = Vec::new();
@@ -297,7 +276,7 @@ impl Pattern {
         }
         set.sort_unstable();
         if is_match {
-            // Distinguishes it from the same set without the end.
+            // The mark distinguishes a matching set from the same set without the end.
             set.push(u32::MAX);
         }
         if let Some(known) = states.numbers.get(set.as_slice()) {
@@ -357,7 +336,6 @@ impl Words for Pattern {
     }
 }
 
-/// Compiles the nodes of a pattern, from its end to its start.
 struct Compiler {
     nodes: Vec<Node>,
     ranges: usize,
@@ -376,7 +354,7 @@ impl Compiler {
         u32::try_from(self.nodes.len() - 1).map_err(|_| too_complex())
     }
 
-    /// Compiles an expression that is followed by `next`. Returns its first node.
+    /// Returns the first node of an expression that `next` follows.
     fn compile(&mut self, expression: &Hir, next: u32) -> Result<u32> {
         match expression.kind() {
             HirKind::Empty => Ok(next),
@@ -395,7 +373,6 @@ impl Compiler {
                     _ => self.push(Node::Among(ranges, next)),
                 }
             }
-            // The empty language.
             HirKind::Class(Class::Bytes(class)) if class.ranges().is_empty() => {
                 self.push(Node::Among(Box::default(), next))
             }
@@ -433,7 +410,6 @@ impl Compiler {
                     let before = self.nodes.len();
                     first = self.compile(sub, first)?;
                     if self.nodes.len() == before {
-                        // Repeating the empty string gives the empty string.
                         break;
                     }
                 }
@@ -446,7 +422,6 @@ impl Compiler {
         let Self { nodes, ranges } = self;
         limits.charge(nodes.len() * (size_of::<Node>() + 4) + ranges * size_of::<(char, char)>())?;
         let mut states = States { seen: vec![0; nodes.len()], ..States::default() };
-        // Number of the empty set.
         let dead: Arc<[u32]> = Arc::default();
         states.sets.push(Arc::clone(&dead));
         states.is_match.push(false);

@@ -7,10 +7,10 @@ use settee_storage::codec::{Reader, put_bytes};
 use crate::answer::OrderValue;
 use crate::error::{Error, Result};
 
-/// Bookmark of a result without hits, as in CouchDB: an empty array.
+/// CouchDB's bookmark of a result without hits: an empty array.
 const NOTHING: &str = "W10";
 
-/// Maximum length of a bookmark: the maximum number of sorts with strings of maximum length.
+/// Maximum number of sorts with strings of maximum length.
 const MAX_BYTES: usize = 2 << 20;
 
 pub(crate) fn encode(last: Option<&[OrderValue]>, former: Option<&str>) -> String {

@@ -1,4 +1,4 @@
-//! Converts a [`Query`] to one of `tantivy`, for the fields of an index.
+//! Converts a [`Query`] to one of `tantivy`.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -13,10 +13,10 @@ use tantivy::schema::{Field, IndexRecordOption};
 use tantivy::{DocId, Score, SegmentReader, Term};
 
 use super::automata::{Fuzzy, Pattern, Utf8};
-use super::by_hand::{ByHand, push};
+use super::computed::{ComputedQuery, push};
 use super::expansion::{self, Expansion, Terms};
+use super::limited::LimitedQuery;
 use super::positions::{self, Positions, Test, Tree};
-use super::watched::Watched;
 use super::{nearest, patterns};
 use crate::error::{Error, Result};
 use crate::index::{Definition, Layout, Reader};
@@ -28,20 +28,18 @@ type Boxed = Box<dyn Compiled>;
 
 const MAX_DEPTH: usize = 200;
 
-/// Maximum number of terms of a phrase that `tantivy` evaluates. It compares the positions of a document without
-/// checking the limits, in time proportional to the length of the document times the number of terms.
+/// Maximum number of terms of a phrase that `tantivy` evaluates: without checking the limits, it compares positions in
+/// time proportional to the length of the document times the number of terms.
 const MAX_UNCHECKED_TERMS: usize = 8;
 
-/// Maximum number of terms of a phrase or of intervals.
 const MAX_TERMS: usize = 4_096;
 
-/// Approximate bytes of a clause for one value of a drilldown, with its scorer.
 const CLAUSE_BYTES: usize = 1 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checks {
     Steps,
-    /// No checks: the caller has the terms and charges them. Only such queries can skip documents in blocks.
+    /// The caller charges the terms. Only such queries can skip documents in blocks.
     Nothing,
 }
 
@@ -52,17 +50,16 @@ pub(super) struct Compiler<'a> {
     partition: Option<&'a str>,
     limits: &'a SearchLimits,
     checks: Checks,
-    /// Terms of queries without checks.
     terms: RefCell<Vec<Term>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ValueKind {
     Text(Field),
     String(Field),
 }
 
-impl Place {
+impl ValueKind {
     fn field(self) -> Field {
         match self {
             Self::Text(field) | Self::String(field) => field,
@@ -82,13 +79,10 @@ impl<'a> Compiler<'a> {
         Self { reader, layout, definition, partition, limits, checks, terms }
     }
 
-    /// Returns the terms of the queries compiled so far, if these have no checks.
     pub(super) fn into_terms(self) -> Vec<Term> {
         self.terms.into_inner()
     }
 
-    /// Compiles a query. For each list of `drilldown`, matches must have one of the values (after the first element) in
-    /// the field (the first element).
     pub(super) fn compile(&self, query: &Query, drilldown: &[Vec<String>]) -> Result<Boxed> {
         let query = self.in_partition(self.nested(query, 0)?);
         let wanted = drilldown.iter().filter_map(|values| values.split_first());
@@ -108,7 +102,6 @@ impl<'a> Compiler<'a> {
         Box::new(BooleanQuery::new(vec![(Occur::Must, filter as Boxed), (Occur::Must, query)]))
     }
 
-    /// Returns the query for documents with one of these strings in a field.
     fn drilldown(&self, field: &str, values: &[String]) -> Result<Boxed> {
         self.limits.check()?;
         self.limits.charge(values.len().saturating_mul(CLAUSE_BYTES))?;
@@ -119,7 +112,7 @@ impl<'a> Compiler<'a> {
             let is = |value: &String| {
                 steps.take(1)?;
                 let term = Bound::Included(Term::from_field_text(column, value));
-                Ok(self.watched(RangeQuery::new(term.clone(), term)))
+                Ok(self.limited(RangeQuery::new(term.clone(), term)))
             };
             return Ok(any(values.iter().map(is).collect::<Result<_>>()?));
         }
@@ -132,8 +125,8 @@ impl<'a> Compiler<'a> {
         Ok(any(clauses.collect::<Result<_>>()?))
     }
 
-    fn watched(&self, query: impl Compiled) -> Boxed {
-        Box::new(Watched::new(query, self.limits))
+    fn limited(&self, query: impl Compiled) -> Boxed {
+        Box::new(LimitedQuery::new(query, self.limits))
     }
 
     fn term_query(&self, term: Term, option: IndexRecordOption) -> Boxed {
@@ -142,20 +135,19 @@ impl<'a> Compiler<'a> {
             self.terms.borrow_mut().push(term);
             return Box::new(query);
         }
-        Box::new(Watched::of_terms(query, vec![term], false, self.limits))
+        Box::new(LimitedQuery::of_terms(query, vec![term], false, self.limits))
     }
 
-    fn term(&self, place: Place, text: &str) -> Boxed {
+    fn term(&self, place: ValueKind, text: &str) -> Boxed {
         let option = match place {
-            Place::Text(_) => IndexRecordOption::WithFreqs,
-            Place::String(_) => IndexRecordOption::Basic,
+            ValueKind::Text(_) => IndexRecordOption::WithFreqs,
+            ValueKind::String(_) => IndexRecordOption::Basic,
         };
         self.term_query(Term::from_field_text(place.field(), text), option)
     }
 
-    /// Returns the query for documents with a term of a set in a field.
     fn terms(&self, field: &str, terms: &Terms) -> Result<Boxed> {
-        self.each(field, |place| Ok(self.watched(Expansion::new(place.field(), terms.clone(), self.limits))))
+        self.each(field, |place| Ok(self.limited(Expansion::new(place.field(), terms.clone(), self.limits))))
     }
 
     fn nested(&self, query: &Query, depth: usize) -> Result<Boxed> {
@@ -189,20 +181,19 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    fn places(&self, field: &str) -> Vec<Place> {
+    fn places(&self, field: &str) -> Vec<ValueKind> {
         if field == "_id" {
-            return vec![Place::String(self.layout.id)];
+            return vec![ValueKind::String(self.layout.id)];
         }
         let place = |(kind, _, field): (SlotKind, usize, Option<Field>)| match kind {
-            SlotKind::Text => field.map(Place::Text),
-            SlotKind::String => field.map(Place::String),
+            SlotKind::Text => field.map(ValueKind::Text),
+            SlotKind::String => field.map(ValueKind::String),
             SlotKind::Double | SlotKind::Stored | SlotKind::Column | SlotKind::Vector => None,
         };
         self.layout.slots_of(field).filter_map(place).collect()
     }
 
-    /// Combines the queries for texts and strings of a field; an index of `_nouveau` has only one of them.
-    fn each(&self, field: &str, make: impl Fn(Place) -> Result<Boxed>) -> Result<Boxed> {
+    fn each(&self, field: &str, make: impl Fn(ValueKind) -> Result<Boxed>) -> Result<Boxed> {
         let mut queries = self.places(field).into_iter().map(make).collect::<Result<Vec<_>>>()?;
         Ok(match queries.len() {
             0 => Box::new(EmptyQuery),
@@ -234,17 +225,17 @@ impl<'a> Compiler<'a> {
         let slot = self.layout.slots_of(name).find(|(kind, ..)| *kind == SlotKind::Double);
         let Some((_, number, Some(field))) = slot else { return Box::new(EmptyQuery) };
         if matches!((lower, upper), (Bound::Unbounded, Bound::Unbounded)) {
-            let exists = self.watched(ExistsQuery::new(crate::index::column(number), false));
+            let exists = self.limited(ExistsQuery::new(crate::index::column(number), false));
             return Box::new(ConstScoreQuery::new(exists, 1.0));
         }
         let bound = |bound: Bound<f64>| bound.map(|value| Term::from_field_f64(field, value));
-        self.watched(RangeQuery::new(bound(lower), bound(upper)))
+        self.limited(RangeQuery::new(bound(lower), bound(upper)))
     }
 
-    fn phrase(&self, name: &str, place: Place, terms: &[(u32, String)], slop: u32) -> Result<Boxed> {
+    fn phrase(&self, name: &str, place: ValueKind, terms: &[(u32, String)], slop: u32) -> Result<Boxed> {
         let field = match place {
-            Place::Text(field) => field,
-            Place::String(_) => {
+            ValueKind::Text(field) => field,
+            ValueKind::String(_) => {
                 let words: Vec<_> = terms.iter().map(|(_, text)| text.as_str()).collect();
                 return Err(Error::bad_request(format!(
                     "field \"{name}\" was indexed without position data; cannot run PhraseQuery (phrase=\"{}\")",
@@ -265,7 +256,7 @@ impl<'a> Compiler<'a> {
             _ if is_plain => {
                 let terms = terms.iter().map(|(offset, text)| (*offset as usize, Term::from_field_text(field, text)));
                 let phrase = PhraseQuery::new_with_offset(terms.collect());
-                return Ok(Box::new(Watched::of_terms(phrase, known.terms, true, self.limits)));
+                return Ok(Box::new(LimitedQuery::of_terms(phrase, known.terms, true, self.limits)));
             }
             _ => {}
         }
@@ -279,7 +270,7 @@ impl<'a> Compiler<'a> {
         self.limits.check()?;
         let weight = Bm25Weight::for_terms(self.reader, &terms)?;
         let query = Positions { field, terms, test, weight, limits: self.limits.clone() };
-        Ok(self.watched(ByHand::new(move |reader| positions::find(&query, reader))))
+        Ok(self.limited(ComputedQuery::new(move |reader| positions::find(&query, reader))))
     }
 
     fn exists(&self, field: &str) -> Boxed {
@@ -288,26 +279,26 @@ impl<'a> Compiler<'a> {
         }
         let queries = self.layout.slots_of(field).filter_map(|(kind, number, field)| match kind {
             SlotKind::String | SlotKind::Double | SlotKind::Column => {
-                Some(self.watched(ExistsQuery::new(crate::index::column(number), false)))
+                Some(self.limited(ExistsQuery::new(crate::index::column(number), false)))
             }
             SlotKind::Text => field.map(|field| {
                 let limits = self.limits.clone();
-                self.watched(ByHand::new(move |reader| with_text(reader, field, &limits)))
+                self.limited(ComputedQuery::new(move |reader| with_text(reader, field, &limits)))
             }),
             SlotKind::Stored | SlotKind::Vector => None,
         });
         Box::new(ConstScoreQuery::new(Box::new(BooleanQuery::union(queries.collect())), 1.0))
     }
 
-    /// Returns the query for the documents with the nearest vectors of all segments, which are computed before the
-    /// search.
     fn nearest(&self, wanted: &Nearest, depth: usize) -> Result<Boxed> {
         let filter = match &wanted.filter {
             Some(filter) => Some(self.in_partition(self.nested(filter, depth + 1)?)),
             None => self.partition.map(|_| self.in_partition(Box::new(AllQuery))),
         };
         let found = nearest::find(self.reader, self.definition, wanted, filter, self.limits)?;
-        Ok(self.watched(ByHand::new(move |reader| Ok(found.get(&reader.segment_id()).cloned().unwrap_or_default()))))
+        Ok(self.limited(ComputedQuery::new(move |reader| {
+            Ok(found.get(&reader.segment_id()).cloned().unwrap_or_default())
+        })))
     }
 
     fn boolean(&self, boolean: &Boolean, depth: usize) -> Result<Boxed> {
@@ -331,10 +322,10 @@ impl<'a> Compiler<'a> {
 
     fn intervals(&self, field: &str, source: &Interval) -> Result<Boxed> {
         self.each(field, |place| match place {
-            Place::String(_) => Err(Error::bad_request(format!(
+            ValueKind::String(_) => Err(Error::bad_request(format!(
                 "Cannot create intervals over field {field} because it has no indexed positions"
             ))),
-            Place::Text(field) => {
+            ValueKind::Text(field) => {
                 let mut terms = Numbers::default();
                 let tree = self.tree(field, source, &mut terms)?;
                 self.by_positions(field, terms.terms, Test::Interval(tree))
@@ -409,7 +400,6 @@ impl Numbers {
     }
 }
 
-/// Returns the documents with at least one word in a text.
 fn with_text(reader: &SegmentReader, field: Field, limits: &SearchLimits) -> tantivy::Result<Vec<(DocId, Score)>> {
     let Some(lengths) = reader.fieldnorms_readers().get_field(field)? else {
         return Ok(Vec::new());

@@ -11,7 +11,7 @@ use tantivy::termdict::{TermDictionary, TermStreamer, WithoutKeys};
 use tantivy::{BitSet, DocId, InvertedIndexReader, Score, SegmentReader, TantivyError};
 
 use super::automata::{Fuzzy, Pattern, Utf8};
-use super::by_hand::found;
+use super::computed::found;
 use crate::error::{Error, Result};
 use crate::limits::{SearchLimits, Steps};
 
@@ -31,7 +31,6 @@ pub(super) struct Expansion {
 
 const DOC_BYTES: usize = size_of::<DocId>();
 
-/// Number of documents whose memory is charged at once.
 const CHARGED_TOGETHER: usize = 1_024;
 
 impl Expansion {
@@ -52,7 +51,6 @@ impl Expansion {
 }
 
 impl Terms {
-    /// Calls a function with each term of a dictionary in the set.
     fn each(&self, terms: &TermDictionary, take: impl FnMut(&TermInfo) -> Result<()>) -> Result<()> {
         match self {
             Self::Fuzzy(automaton) => walk(terms.search(&**automaton).without_keys().into_stream(), take),
@@ -89,7 +87,6 @@ where
     Ok(())
 }
 
-/// Documents of a segment: a list while there are few, then a bit set.
 struct Docs<'a> {
     max_doc: DocId,
     limits: &'a SearchLimits,
@@ -100,7 +97,6 @@ struct Docs<'a> {
 impl Docs<'_> {
     fn add(&mut self, index: &InvertedIndexReader, info: &TermInfo, steps: &mut Steps) -> Result<()> {
         steps.take(1)?;
-        // The list of a term is in memory as a whole.
         let scope = self.limits.scope();
         scope.charge(info.postings_range.len())?;
         let mut postings =

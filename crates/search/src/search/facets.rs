@@ -1,4 +1,4 @@
-//! Facets: counts of the values of fields among all hits, and of numbers in ranges.
+//! Facets: counts of field values among all hits, and of numbers in ranges.
 
 use std::collections::HashMap;
 
@@ -12,23 +12,18 @@ use crate::limits::SearchLimits;
 use crate::request::{Range, Request};
 use crate::store::SlotKind;
 
-/// Maximum number of counted fields, and of ranges.
 const MAX_FACETS: usize = 100;
 const MAX_RANGES: usize = 1_000;
 
-/// Number of values whose texts are read between two checks.
 const NAMED_TOGETHER: usize = 1_000;
 
-/// Approximate bytes of a counted value, in addition to its text.
 const VALUE_BYTES: usize = 96;
 
-/// Values with counts, most frequent first.
 type Counted = Vec<(String, Vec<(String, u64)>)>;
 
 pub(super) struct Facets<'a> {
     request: &'a Request,
     limits: &'a SearchLimits,
-    /// Columns of the counted fields; `None` for those that no document has.
     columns: Vec<Option<String>>,
     counts: Vec<HashMap<String, u64>>,
     numbers: Vec<Option<String>>,
@@ -41,7 +36,6 @@ pub(super) struct OfSegment<'a> {
     ords: Vec<u64>,
 }
 
-/// Numbers of a field, and the number of documents per range.
 struct Numbers<'a> {
     at: usize,
     column: Column<f64>,
@@ -137,12 +131,10 @@ impl<'a> Facets<'a> {
 }
 
 impl OfSegment<'_> {
-    /// Counts the values of a document. Returns the number of steps.
     pub(super) fn count(&mut self, doc: DocId) -> usize {
         let mut steps = 0;
         for (_, column, counts) in &mut self.strings {
             if column.ords().get_cardinality() == Cardinality::Multivalued {
-                // A repeated value of a document is counted once.
                 self.ords.clear();
                 self.ords.extend(column.ords_of(doc));
                 steps += self.ords.len();

@@ -1,4 +1,4 @@
-//! Grouping of hits by the value of a field.
+//! Groups of hits by the value of a field.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use tantivy::{DocId, Score, SegmentReader};
 
 use super::order::{self, Keys};
-use super::show::Shower;
+use super::render::HitRenderer;
 use super::top::Candidate;
 use crate::answer::{Group, OrderValue};
 use crate::error::{Error, Result};
@@ -14,10 +14,8 @@ use crate::index::{Reader, Strings};
 use crate::limits::SearchLimits;
 use crate::request::{Grouping, Request, Sort};
 
-/// Maximum number of groups of a result, and of hits in all of them.
 const MAX_GROUPS: usize = 10_000;
 
-/// Bytes of a hit of a group, in addition to its keys.
 const DOC_BYTES: usize = size_of::<(Vec<u64>, DocId, Score)>();
 
 pub(super) struct Groups<'a> {
@@ -25,22 +23,19 @@ pub(super) struct Groups<'a> {
     limits: &'a SearchLimits,
     limit: usize,
     column: Option<String>,
-    /// Order within groups, and of groups.
     sorts: Vec<Sort>,
     group_sorts: Vec<Sort>,
-    groups: HashMap<Option<String>, Growing>,
+    groups: HashMap<Option<String>, GroupBuilder>,
 }
 
 #[derive(Default)]
-struct Growing {
+struct GroupBuilder {
     total: u64,
     hits: Vec<Candidate>,
-    /// Values of its first hit in the order of groups.
     first: Option<Vec<OrderValue>>,
 }
 
-/// A group of a segment: its value, number of hits, first hits, and sort values.
-type Grown = (Option<String>, u64, Vec<Candidate>, Vec<OrderValue>);
+type BuiltGroup = (Option<String>, u64, Vec<Candidate>, Vec<OrderValue>);
 
 pub(super) struct OfSegment<'a> {
     limits: &'a SearchLimits,
@@ -91,7 +86,7 @@ impl<'a> Groups<'a> {
         })
     }
 
-    pub(super) fn add(&mut self, groups: Vec<Grown>) -> Result<()> {
+    pub(super) fn add(&mut self, groups: Vec<BuiltGroup>) -> Result<()> {
         let mut steps = self.limits.steps();
         for (by, total, hits, first) in groups {
             steps.take(1 + hits.len())?;
@@ -111,14 +106,14 @@ impl<'a> Groups<'a> {
         Ok(())
     }
 
-    pub(super) fn finish(self, shower: &Shower<'_>) -> Result<Vec<Group>> {
+    pub(super) fn finish(self, shower: &HitRenderer<'_>) -> Result<Vec<Group>> {
         let groups: Vec<_> = self.groups.into_iter().collect();
         let mut groups = self.limits.sort(groups, |(_, one), (_, other)| {
             let [one, other] = [one, other].map(|group| group.first.as_deref().unwrap_or_default());
             order::compare(&self.group_sorts, one, other)
         })?;
         groups.truncate(self.grouping.limit);
-        let finish = |(by, mut group): (Option<String>, Growing)| {
+        let finish = |(by, mut group): (Option<String>, GroupBuilder)| {
             group.hits.sort_by(|one, other| order::compare(&self.sorts, &one.order, &other.order));
             Ok(Group { by, total_hits: group.total, hits: shower.hits(group.hits)? })
         };
@@ -153,7 +148,7 @@ impl OfSegment<'_> {
         Ok(())
     }
 
-    pub(super) fn finish(self, segment: usize) -> Result<Vec<Grown>> {
+    pub(super) fn finish(self, segment: usize) -> Result<Vec<BuiltGroup>> {
         let mut groups = Vec::with_capacity(self.groups.len());
         let mut steps = self.limits.steps();
         for (by, mut group) in self.groups {
@@ -173,7 +168,7 @@ impl OfSegment<'_> {
                 .collect::<Result<_>>()?;
             let (_, doc, score) = group.first;
             let by_first = self.group_keys.charged_values(doc, score, self.limits)?;
-            self.limits.charge(size_of::<Grown>() + by.as_ref().map_or(0, String::len))?;
+            self.limits.charge(size_of::<BuiltGroup>() + by.as_ref().map_or(0, String::len))?;
             groups.push((by, group.total, hits, by_first));
         }
         Ok(groups)

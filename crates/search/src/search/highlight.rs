@@ -11,7 +11,7 @@ use crate::limits::{SearchLimits, Steps};
 use crate::query::{Interval, Query};
 use crate::request::Highlighting;
 
-/// Maximum number of tokens of a text that are processed.
+/// Further tokens of a text are ignored.
 const MAX_TOKENS: usize = 100_000;
 
 const MAX_FIELDS: usize = 1_000;
@@ -75,7 +75,6 @@ impl<'a> Highlighter<'a> {
         Ok(highlights)
     }
 
-    /// Returns the best fragments of a text: those with the most matching words, then the first.
     fn of_text(&self, field: &str, text: &str, words: &FoundWords<'_>) -> Result<Vec<String>> {
         let mut steps = self.limits.steps();
         let tokens = self.tokens(field, text)?;
@@ -93,7 +92,6 @@ impl<'a> Highlighter<'a> {
             fragments.extend(fragment);
             start = end.max(start + 1);
         }
-        // Stable: among equal ones, the first come first.
         fragments.sort_by_key(|fragment| std::cmp::Reverse(fragment.found));
         fragments.truncate(self.how.number);
         Ok(fragments.into_iter().map(|fragment| fragment.text).collect())
@@ -109,7 +107,6 @@ impl<'a> Highlighter<'a> {
         })
     }
 
-    /// Returns the part of a text between two positions, if one of its tokens matches.
     fn fragment(
         &self,
         text: &str,
@@ -194,7 +191,6 @@ impl<'a> FoundWords<'a> {
         }
     }
 
-    /// Returns true if a word of a text matches.
     fn hold(&self, word: &str, steps: &mut Steps) -> Result<bool> {
         steps.take(1 + self.prefixes.len() / 8)?;
         if self.terms.contains(word) || self.prefixes.iter().any(|prefix| word.starts_with(prefix)) {

@@ -1,21 +1,21 @@
 //! Execution of a search: the query is compiled, the matching documents of each segment are iterated once, and hits,
-//! counts and groups are combined from the segments.
+//! counts and groups of the segments are combined.
 
 mod automata;
 pub(crate) mod bookmark;
-mod by_hand;
 mod compile;
+mod computed;
 mod expansion;
 mod facets;
 mod groups;
 mod highlight;
+mod limited;
 mod nearest;
 mod order;
 mod patterns;
 mod positions;
-mod show;
+mod render;
 mod top;
-mod watched;
 
 use tantivy::query::{EnableScoring, Weight};
 use tantivy::{DocId, Score, SegmentReader, TERMINATED, Term};
@@ -24,7 +24,7 @@ use self::compile::{Checks, Compiler};
 use self::facets::Facets;
 use self::groups::Groups;
 use self::order::Keys;
-use self::show::Shower;
+use self::render::HitRenderer;
 use self::top::{Candidate, Top};
 use crate::answer::{Answer, Relation};
 use crate::error::{Error, Result};
@@ -33,11 +33,11 @@ use crate::limits::SearchLimits;
 use crate::query::{Boolean, Query};
 use crate::request::{MAX_TOP_N, Request, Sort, SortBy};
 
-/// Number of hits up to which the count is exact if not all hits are iterated.
+/// Up to this number the count is exact even if not all hits are iterated.
 const EXACT_HITS: u64 = 10_000;
 
-/// Maximum number of entries in the lists of several terms that are skipped in blocks without checks, which takes some
-/// ten milliseconds.
+/// Maximum number of postings of several terms that are skipped in blocks without checks, which takes about ten
+/// milliseconds.
 const MAX_UNCHECKED_ENTRIES: u64 = 2_000_000;
 
 pub(crate) fn search(
@@ -92,7 +92,7 @@ pub(crate) fn search(
                 groups.add(grouped.finish(number)?)?;
             }
         }
-        // A query that exceeded a limit ends without an error.
+        // A query that exceeds a limit ends without an error.
         limits.check()?;
         found.extend(top.finish(number)?);
     }
@@ -102,7 +102,7 @@ pub(crate) fn search(
     let mut found = limits.sort(found, |one, other| order::compare(&sorts, &one.order, &other.order))?;
     found.truncate(request.limit);
     let bookmark = bookmark::encode(found.last().map(|last| last.order.as_slice()), request.bookmark.as_deref());
-    let shower = Shower::new(reader, definition, request, limits)?;
+    let shower = HitRenderer::new(reader, definition, request, limits)?;
     let groups = groups.map(|groups| groups.finish(&shower)).transpose()?;
     let hits = if groups.is_some() { Vec::new() } else { shower.hits(found)? };
     let (counts, ranges) = facets.finish()?;
@@ -121,9 +121,7 @@ struct Weights<'a> {
     definition: &'a Definition,
     request: &'a Request,
     limits: &'a SearchLimits,
-    /// With a check in each step.
     checked: Option<Box<dyn Weight>>,
-    /// Without checks, and the terms whose lists it reads.
     unchecked: Option<(Box<dyn Weight>, Vec<Term>)>,
 }
 
@@ -151,10 +149,10 @@ impl<'a> Weights<'a> {
         Ok((query.weight(scoring)?, compiler.into_terms()))
     }
 
-    /// Returns the weight for a segment: without checks if the work is small.
+    /// Returns the weight without checks if the segment needs little work.
     fn of(&mut self, segment: &SegmentReader) -> Result<&dyn Weight> {
         if let Some((_, terms)) = &self.unchecked {
-            let entries = watched::charge_terms(segment, terms, false, self.limits)?;
+            let entries = limited::charge_terms(segment, terms, false, self.limits)?;
             if terms.len() > 1 && entries > MAX_UNCHECKED_ENTRIES && self.checked.is_none() {
                 self.checked = Some(self.compile(Checks::Steps)?.0);
             }
@@ -171,7 +169,7 @@ fn is_by_relevance(sorts: &[Sort]) -> bool {
     sorts.first().is_some_and(|first| *first == Sort { by: SortBy::Relevance, descending: false })
 }
 
-/// Returns true if only the best hits must be iterated: others are skipped in blocks.
+/// True if only the best hits must be iterated: others are skipped in blocks.
 fn is_of_terms(request: &Request) -> bool {
     let is_term = |query: &Query| matches!(query, Query::Term { .. });
     let is_of_terms = match &request.query {
@@ -183,7 +181,6 @@ fn is_of_terms(request: &Request) -> bool {
     is_of_terms && request.partition.is_none() && request.drilldown.is_empty()
 }
 
-/// Returns the number of hits in a segment; if that needs an iteration, up to a limit.
 fn count(weight: &dyn Weight, segment: &SegmentReader, request: &Request) -> Result<u64> {
     if matches!(request.query, Query::Term { .. }) {
         return Ok(u64::from(weight.count(segment)?));
@@ -197,7 +194,7 @@ fn count(weight: &dyn Weight, segment: &SegmentReader, request: &Request) -> Res
     Ok(count)
 }
 
-/// Calls a function for each matching document of a segment. It returns the number of its steps.
+/// `call` returns the number of its steps.
 fn each(
     weight: &dyn Weight,
     segment: &SegmentReader,

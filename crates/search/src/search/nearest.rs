@@ -1,4 +1,4 @@
-//! Nearest-neighbour search over all segments of an index, each of which has its own graph.
+//! Nearest-neighbour search over the segments of an index, each with its own graph.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use tantivy::index::SegmentId;
 use tantivy::query::{EnableScoring, Query, Weight};
 use tantivy::{BitSet, DocId, Score, SegmentReader};
 
-use super::watched::bits;
+use super::limited::bits;
 use crate::error::{Error, Result};
 use crate::index::{Definition, Reader};
 use crate::limits::SearchLimits;
@@ -15,10 +15,8 @@ use crate::request::MAX_CANDIDATES;
 use crate::store::SlotKind;
 use crate::vectors::nearest::{Found, Wanted};
 
-/// Documents found in each segment, in order.
 type BySegment = HashMap<SegmentId, Vec<(DocId, Score)>>;
 
-/// Returns the documents with the nearest vectors among those that match `filter`.
 pub(super) fn find(
     reader: &Reader,
     definition: &Definition,
@@ -50,7 +48,7 @@ pub(super) fn find(
             all.extend(found.into_iter().map(|found| (number, found)));
         }
     }
-    // Stable: equally near ones are in the order of segments and documents.
+    // The sort is stable: equally near documents are in the order of segments and documents.
     let mut all = limits.sort(all, |(_, one), (_, other)| one.distance.total_cmp(&other.distance))?;
     all.truncate(*count);
     let mut by_segment = BySegment::new();
@@ -62,7 +60,6 @@ pub(super) fn find(
     Ok(by_segment)
 }
 
-/// Returns the matching documents of a segment, without deleted ones.
 fn allowed(filter: Option<&dyn Weight>, segment: &SegmentReader, limits: &SearchLimits) -> Result<Option<BitSet>> {
     let Some(filter) = filter else { return Ok(None) };
     let mut allowed = bits(segment.max_doc(), limits)?;
@@ -71,7 +68,7 @@ fn allowed(filter: Option<&dyn Weight>, segment: &SegmentReader, limits: &Search
             allowed.insert(*doc);
         }
     })?;
-    // A query that exceeded a limit ends without an error.
+    // A query that exceeds a limit ends without an error.
     limits.check()?;
     Ok(Some(allowed))
 }

@@ -1,5 +1,5 @@
-//! Order of hits. Within a segment documents are compared by numbers ([`Keys`]): scores, numbers, positions in the
-//! sorted list of strings; across segments by the corresponding values.
+//! Order of hits. Documents of a segment are compared by numbers ([`Keys`]): scores, numbers, positions in the sorted
+//! list of strings. Hits of different segments are compared by the corresponding values.
 
 use std::cmp::Ordering;
 
@@ -16,7 +16,6 @@ use crate::store::SlotKind;
 
 const MAX_SORTS: usize = 32;
 
-/// Returns the sorts of a request, followed by the id as a tie-breaker.
 pub(super) fn complete(sorts: &[Sort]) -> Result<Vec<Sort>> {
     if sorts.len() > MAX_SORTS {
         return Err(Error::bad_request(format!("at most {MAX_SORTS} sorts")));
@@ -42,7 +41,6 @@ pub(super) fn compare(sorts: &[Sort], one: &[OrderValue], other: &[OrderValue]) 
 fn compare_one(sort: &Sort, one: &OrderValue, other: &OrderValue) -> Ordering {
     use OrderValue::{Double, Null, Score, String};
     let order = match (one, other) {
-        // Highest first.
         (Score(one), Score(other)) => other.total_cmp(one),
         (Double(one), Double(other)) => one.total_cmp(other),
         (String(one), String(other)) => one.cmp(other),
@@ -68,7 +66,7 @@ enum Key {
         from: (f64, f64),
         unit_per_km: f64,
     },
-    /// No document of the segment has it: missing numbers count as 0.
+    /// No document of the segment has the number: it counts as 0.
     Zero,
     Nothing,
 }
@@ -87,12 +85,11 @@ impl Keys {
         self.columns.iter().map(number)
     }
 
-    /// Returns the numbers by which a document is compared, ascending.
     pub(super) fn of(&self, doc: DocId, score: Score) -> Vec<u64> {
         self.each(doc, score).collect()
     }
 
-    /// Compares a document with such numbers, reading no more columns than necessary.
+    /// Reads only as many columns as necessary.
     pub(super) fn compare(&self, doc: DocId, score: Score, to: &[u64]) -> Ordering {
         self.each(doc, score).cmp(to.iter().copied())
     }
@@ -101,7 +98,6 @@ impl Keys {
         self.columns.len() * size_of::<u64>() + 16
     }
 
-    /// Returns the values of a document, whose memory is charged.
     pub(super) fn charged_values(&self, doc: DocId, score: Score, limits: &SearchLimits) -> Result<Vec<OrderValue>> {
         let values: Vec<OrderValue> =
             self.columns.iter().map(|(key, _)| key.value(doc, score)).collect::<Result<_>>()?;
@@ -113,7 +109,7 @@ impl Keys {
         Ok(values)
     }
 
-    /// Converts values of another segment or an earlier result to numbers: all later documents have greater ones.
+    /// Converts values of another segment or an earlier result to keys; those of all later documents are greater.
     pub(super) fn after(&self, values: &[OrderValue]) -> Result<Vec<u64>> {
         let columns = self.columns.iter().zip(values);
         columns
@@ -125,7 +121,7 @@ impl Keys {
     }
 }
 
-/// Converts a float to a number with the same order.
+/// Converts a number to an integer with the same order.
 fn of_float(number: f64) -> u64 {
     let bits = number.to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
@@ -188,7 +184,7 @@ impl Key {
     fn of(&self, doc: DocId, score: Score) -> u64 {
         match self {
             Self::Score => !of_float(f64::from(score)),
-            // The gap between two strings represents a string that the segment does not contain.
+            // The odd numbers represent strings that the segment does not contain.
             Self::Strings(column) => least_ord(column, doc).map_or(0, |ord| 2 * ord + 2),
             Self::Numbers(_) | Self::Distance { .. } | Self::Zero => of_float(self.double(doc)),
             Self::Nothing => 0,
@@ -217,7 +213,7 @@ impl Key {
             (Self::Nothing, OrderValue::String(_)) => 1,
             (Self::Numbers(_) | Self::Distance { .. } | Self::Zero, OrderValue::Double(number)) => of_float(*number),
             (Self::Strings(_) | Self::Nothing, OrderValue::Null) => 0,
-            // The field was added in between.
+            // The field is newer than the bookmark.
             (_, OrderValue::Null) => 0,
             _ => return Err(Error::bad_request("bookmark does not belong to this sort")),
         })
@@ -228,13 +224,11 @@ fn least_ord(column: &Strings, doc: DocId) -> Option<u64> {
     column.ords_of(doc).min()
 }
 
-/// Returns the position of a string among those of a segment, and true if it exists.
 fn place_of(column: &Strings, text: &str) -> Result<(u64, bool)> {
     let dictionary = column.dictionary();
     if let Some(ord) = dictionary.term_ord(text).map_err(Error::from_io)? {
         return Ok((ord, true));
     }
-    // Binary search: strings are in the order of their numbers.
     let (mut low, mut high) = (0, dictionary.num_terms() as u64);
     let mut bytes = Vec::new();
     while low < high {
@@ -258,7 +252,7 @@ fn distance_km((from_long, from_lat): (f64, f64), (to_long, to_lat): (f64, f64))
     2.0 * EARTH_KM * part.sqrt().min(1.0).asin()
 }
 
-/// Returns the column of a field that can be counted; `None` if no document has it.
+/// Returns the column of a field that can be counted; `None` if no document has the field.
 pub(super) fn countable(reader: &Reader, field: &str) -> Result<Option<String>> {
     let layout = reader.layout();
     match layout.strings(field) {

@@ -1,13 +1,11 @@
-//! Syntax of patterns: the parts of wildcards, and the conversion of Lucene's regular expressions to Rust's.
+//! Syntax of patterns: parts of wildcards, and conversion of Lucene's regular expressions to Rust's.
 
 use crate::error::{Error, Result};
 
 const MAX_PATTERN_CHARS: usize = 1_000;
 
-/// Maximum number of values of an interval `<1-20>` in a regular expression.
 const MAX_NUMBERS: u64 = 1_000;
 
-/// Any character, including a line break.
 const ANY: &str = "(?s:.)";
 
 fn push_literal(out: &mut String, c: char) {
@@ -26,14 +24,11 @@ pub(super) fn check(pattern: &str) -> Result<()> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// `*`
     Anything,
-    /// `?`
     Any,
     Is(char),
 }
 
-/// Splits a pattern with `*` and `?` into parts. Consecutive `*` are reduced to one.
 pub(super) fn parts(pattern: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut chars = pattern.chars();
@@ -51,7 +46,6 @@ pub(super) fn parts(pattern: &str) -> Vec<Part> {
     parts
 }
 
-/// Converts a regular expression of Lucene to one of Rust.
 pub(super) fn of_regex(pattern: &str) -> Result<String> {
     check(pattern)?;
     let mut out = String::new();
@@ -126,7 +120,7 @@ fn push_numbers(out: &mut String, rest: &mut std::str::Chars<'_>, pattern: &str)
     Ok(())
 }
 
-/// Returns the smallest string that is greater than all strings with this prefix. `None` if there is none.
+/// Returns the smallest string after all strings with this prefix, if one exists.
 pub(super) fn after_prefix(prefix: &str) -> Option<String> {
     let mut chars: Vec<char> = prefix.chars().collect();
     while let Some(last) = chars.pop() {

@@ -6,15 +6,14 @@ use tantivy::query::Bm25Weight;
 use tantivy::schema::{Field, IndexRecordOption};
 use tantivy::{DocId, DocSet, Score, SegmentReader, TERMINATED, Term};
 
-use super::by_hand::push;
-use super::watched::charge_terms;
+use super::computed::push;
+use super::limited::charge_terms;
 use crate::error::{Error, Result};
 use crate::limits::{SearchLimits, Steps};
 use crate::query::Relative;
 
-/// Condition on the positions of terms, which are identified by numbers.
 pub(super) enum Test {
-    /// Groups of alternatives with their positions in the phrase, and the maximum total displacement.
+    /// Alternatives with their positions in the phrase, and the maximum total displacement.
     Phrase(Vec<(u32, Vec<usize>)>, u32),
     Interval(Tree),
 }
@@ -25,7 +24,6 @@ pub(super) enum Tree {
     Phrase(Vec<Tree>),
     Ordered(Vec<Tree>),
     Unordered(Vec<Tree>),
-    /// One before or after the other.
     NoOverlaps(Box<Tree>, Box<Tree>),
     Or(Vec<Tree>),
     AtLeast(usize, Vec<Tree>),
@@ -35,7 +33,6 @@ pub(super) enum Tree {
     Filter(Relative, Box<Tree>, Box<Tree>),
 }
 
-/// Terms, the condition on their positions, and the scoring.
 pub(super) struct Positions {
     pub(super) field: Field,
     pub(super) terms: Vec<Term>,
@@ -44,7 +41,7 @@ pub(super) struct Positions {
     pub(super) limits: SearchLimits,
 }
 
-/// From the first position to the last, with the number of positions in between that belong to no part.
+/// From the first to the last position, with the number of positions in between that belong to no part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: u32,
@@ -73,7 +70,6 @@ fn try_find(query: &Positions, reader: &SegmentReader) -> Result<Vec<(DocId, Sco
     let mut found = Vec::new();
     let mut target = 0;
     loop {
-        // The next document with a term of each group.
         let mut doc = target;
         for group in &groups {
             steps.take(group.len())?;
@@ -117,7 +113,6 @@ fn try_find(query: &Positions, reader: &SegmentReader) -> Result<Vec<(DocId, Sco
     }
 }
 
-/// Bytes of a position, in lists and derived spans.
 const BYTES_OF_POSITION: usize = 4 * size_of::<Span>();
 
 fn seek(postings: &mut Option<SegmentPostings>, target: DocId) -> DocId {
@@ -128,7 +123,7 @@ fn seek(postings: &mut Option<SegmentPostings>, target: DocId) -> DocId {
 }
 
 impl Test {
-    /// Returns groups of terms; a document must have at least one of each group.
+    /// A matching document has at least one term of each group.
     fn groups(&self) -> Vec<Vec<usize>> {
         match self {
             Self::Phrase(groups, _) => groups.iter().map(|(_, terms)| terms.clone()).collect(),
@@ -149,7 +144,6 @@ impl Test {
     }
 }
 
-/// Returns the frequency of the groups, weighted by their displacement.
 fn sloppy(groups: &[(u32, Vec<usize>)], slop: u32, places: &[Vec<u32>], steps: &mut Steps) -> Result<f32> {
     let lists: Vec<Vec<i64>> = groups
         .iter()
@@ -249,7 +243,7 @@ fn all(parts: &[Tree], places: &[Vec<u32>], steps: &mut Steps) -> Result<Vec<Vec
     parts.iter().map(|part| part.spans(places, steps)).collect()
 }
 
-/// Upper bound of positions. Lengths of spans up to it can be added.
+/// Upper bound of positions, so that lengths of spans can be added without overflow.
 const LAST_POSITION: u32 = u32::MAX >> 1;
 
 fn extend(spans: Vec<Span>, before: u32, after: u32) -> Vec<Span> {
@@ -333,7 +327,7 @@ impl Relative {
         !matches!(self, Self::NotContaining | Self::NotContainedBy | Self::NonOverlapping)
     }
 
-    /// Requires minimal `others`, whose ends are in the order of their starts.
+    /// `others` must be minimal spans, so that their ends are in the order of their starts.
     fn holds(self, span: Span, others: &[Span]) -> bool {
         match self {
             Self::Before => others.last().is_some_and(|last| span.end < last.start),

@@ -1,4 +1,4 @@
-//! [`Top`]: the first hits of a segment.
+//! [`Top`] collects the first hits of a segment.
 
 use std::collections::BinaryHeap;
 
@@ -15,17 +15,15 @@ pub(super) struct Candidate {
     pub(super) order: Vec<OrderValue>,
 }
 
-/// The first of the offered hits.
 pub(super) struct Top<'a> {
     keys: &'a Keys,
     limit: usize,
     after: Option<Vec<u64>>,
-    /// The last of them is on top.
+    /// The last of the first hits is on top.
     heap: BinaryHeap<Entry>,
     limits: &'a SearchLimits,
 }
 
-/// Number of hits whose memory is charged at once.
 const CHARGED_TOGETHER: usize = 64;
 
 struct Entry {
@@ -55,7 +53,6 @@ impl Ord for Entry {
 }
 
 impl<'a> Top<'a> {
-    /// Creates a collector of `limit` hits after these values.
     pub(super) fn new(keys: &'a Keys, limit: usize, after: Option<Vec<u64>>, limits: &'a SearchLimits) -> Self {
         Self { keys, limit, after, heap: BinaryHeap::new(), limits }
     }
@@ -83,7 +80,7 @@ impl<'a> Top<'a> {
         self.heap.push(Entry { keys: self.keys.of(doc, score), doc, score });
     }
 
-    /// Returns the score that hits must exceed to be among the first, if the order starts with scores.
+    /// Returns the score that a hit must exceed, if the order starts with scores.
     pub(super) fn threshold(&self) -> Score {
         match self.heap.peek() {
             // A hit with an equal score may have a smaller id.
@@ -93,7 +90,6 @@ impl<'a> Top<'a> {
         }
     }
 
-    /// Returns the hits, unordered.
     pub(super) fn finish(self, segment: usize) -> Result<Vec<Candidate>> {
         let Self { keys, limits, .. } = self;
         let mut steps = limits.steps();

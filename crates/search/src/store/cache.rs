@@ -1,5 +1,5 @@
-//! [`Caches`]: cached bytes of segments, for all indexes of a process. Generational: entries are evicted that were not
-//! used while half of the capacity was read.
+//! [`Caches`]: cache of segment data for all indexes of a process. It has two generations: entries that were not used
+//! while half of the capacity was read are evicted.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use settee_storage::Shard;
 use tantivy::directory::OwnedBytes;
 
-/// Part of a file of a segment. Files are immutable and their numbers are never reused.
+/// Part of a file. Files are immutable and their numbers are never reused, so cached parts do not become stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Part {
     pub(crate) shard: Shard,
@@ -17,34 +17,32 @@ pub(crate) struct Part {
     pub(crate) end: u64,
 }
 
-/// Suffix of the names of files of vectors.
 pub(crate) const VECTORS: &str = ".vec";
 
-/// Caches of segment data. Bounded, and shared by all indexes.
 #[derive(Debug)]
 pub struct Caches {
     parts: Cache,
-    /// Files of vectors as a whole, because a nearest-neighbour search reads all parts of them.
+    /// Whole files, because a nearest-neighbour search reads all parts of them.
     vectors: Cache,
 }
 
 impl Caches {
-    /// Creates caches with these capacities in bytes, of parts of files and of vectors.
+    /// Capacities are in bytes.
     #[must_use]
     pub fn new(part_bytes: usize, vector_bytes: usize) -> Self {
         Self { parts: Cache::new(part_bytes), vectors: Cache::new(vector_bytes) }
     }
 
-    /// Returns the cache for a read of a file, which may be longer than a piece.
+    /// `is_long` is true for a read of more than one piece.
     pub(super) fn of(&self, file: &str, is_long: bool) -> &Cache {
         if is_long && file.ends_with(VECTORS) { &self.vectors } else { &self.parts }
     }
 
-    /// Evicts data of an index whose last commits may have been lost.
+    /// Evicts the data of an index whose last commits may have been lost.
     pub(crate) fn forget(&self, shard: Shard) {
         for cache in [&self.parts, &self.vectors] {
             let mut parts = cache.parts.lock();
-            let Halves { young, old, young_bytes } = &mut *parts;
+            let Generations { young, old, young_bytes } = &mut *parts;
             young.retain(|part, _| part.shard != shard);
             old.retain(|part, _| part.shard != shard);
             *young_bytes = young.values().map(OwnedBytes::len).sum();
@@ -58,10 +56,10 @@ impl Caches {
 
 pub(super) struct Cache {
     limit: usize,
-    parts: Mutex<Halves<Part, OwnedBytes>>,
+    parts: Mutex<Generations<Part, OwnedBytes>>,
 }
 
-struct Halves<K, V> {
+struct Generations<K, V> {
     young: HashMap<K, V>,
     old: HashMap<K, V>,
     young_bytes: usize,
@@ -69,7 +67,7 @@ struct Halves<K, V> {
 
 impl Cache {
     fn new(bytes: usize) -> Self {
-        let parts = Halves { young: HashMap::new(), old: HashMap::new(), young_bytes: 0 };
+        let parts = Generations { young: HashMap::new(), old: HashMap::new(), young_bytes: 0 };
         Self { limit: bytes, parts: Mutex::new(parts) }
     }
 
@@ -87,7 +85,7 @@ impl Cache {
         self.keep(&mut self.parts.lock(), part, bytes);
     }
 
-    fn keep(&self, parts: &mut Halves<Part, OwnedBytes>, part: Part, bytes: &OwnedBytes) {
+    fn keep(&self, parts: &mut Generations<Part, OwnedBytes>, part: Part, bytes: &OwnedBytes) {
         let half = self.limit / 2;
         if bytes.len() > half {
             return;

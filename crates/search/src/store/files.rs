@@ -1,6 +1,6 @@
-//! Files of segments, stored as pieces in the shard of an index. [`Shelf`] writes them before the commit that publishes
-//! them; [`Files`] is the directory for `tantivy`, one for each purpose. Metadata of `tantivy` itself (`meta.json`)
-//! stays in memory, because the [`Record`] contains all of it.
+//! Files of segments, stored in pieces in the shard of an index. [`FileStore`] writes them before the commit that
+//! publishes them; [`Files`] is the directory for `tantivy`. Metadata of `tantivy` (`meta.json`) is in memory only,
+//! because the [`Record`] contains all of it.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -25,30 +25,29 @@ use super::record::{Found, Record};
 use super::{Caches, FileRecord, keys};
 use crate::error::{Error, Result};
 
-/// Length of a piece: a compromise between reading few bytes and reading many.
+/// A compromise between the number and the size of reads.
 const PIECE_BYTES: usize = if cfg!(test) { 1_000 } else { 128 << 10 };
 
 const BATCH_BYTES: usize = 4 << 20;
 
 const REMOVED_PER_COMMIT: usize = 1_000;
 
-/// Generator of commit tokens that are unique among processes.
+/// Generates commit tokens that are unique among processes.
 pub type NewToken = Arc<dyn Fn() -> CommitToken + Send + Sync>;
 
-/// The shard of an index.
-pub(crate) struct Shelf {
+pub(crate) struct FileStore {
     engine: Arc<dyn Engine>,
     shard: Shard,
     new_token: NewToken,
     caches: Arc<Caches>,
-    /// Version that the next commit expects. Set when a writer opens the shard.
+    /// Version that the next commit expects; set by the writer.
     version: Mutex<Version>,
     next_file: Mutex<u64>,
-    /// The last error of the store, because `tantivy` keeps only the text of some errors.
-    fault: Mutex<Option<Error>>,
+    /// Last error of the store, because `tantivy` keeps only the text of some errors.
+    last_error: Mutex<Option<Error>>,
 }
 
-impl Shelf {
+impl FileStore {
     pub(crate) fn new(engine: Arc<dyn Engine>, shard: Shard, new_token: NewToken, caches: Arc<Caches>) -> Self {
         Self {
             engine,
@@ -57,7 +56,7 @@ impl Shelf {
             caches,
             version: Mutex::default(),
             next_file: Mutex::default(),
-            fault: Mutex::default(),
+            last_error: Mutex::default(),
         }
     }
 
@@ -77,13 +76,11 @@ impl Shelf {
         Ok(self.engine.reclaim(self.shard)?)
     }
 
-    /// Starts writing after the record.
     pub(crate) fn begin(&self, version: Version, next_file: u64) {
         *self.version.lock() = version;
         *self.next_file.lock() = next_file;
     }
 
-    /// The version after the last commit of the writer.
     pub(crate) fn version(&self) -> Version {
         *self.version.lock()
     }
@@ -98,8 +95,8 @@ impl Shelf {
         *next - 1
     }
 
-    /// Replaces the record. Not synced: data lost in a crash can be indexed again, and later commits do not survive
-    /// without earlier ones.
+    /// Replaces the record. The commit is not synced: data lost in a crash can be indexed again, because no later
+    /// commit survives without it.
     pub(crate) fn publish(&self, record: &Record, was_entry: bool) -> Result<bool> {
         let bytes = record.encode();
         let mut batch = Batch::new();
@@ -117,23 +114,23 @@ impl Shelf {
         Ok(is_entry)
     }
 
-    /// Returns the error of the store, if it caused the failure.
-    pub(crate) fn blame<T>(&self, outcome: Result<T>) -> Result<T> {
+    /// Replaces an error of `tantivy` by the error of the store that caused it.
+    pub(crate) fn with_store_error<T>(&self, outcome: Result<T>) -> Result<T> {
         match outcome {
-            Err(Error::Corrupt(reason)) => Err(self.fault.lock().take().unwrap_or(Error::Corrupt(reason))),
+            Err(Error::Corrupt(reason)) => Err(self.last_error.lock().take().unwrap_or(Error::Corrupt(reason))),
             outcome => outcome,
         }
     }
 
-    fn noted<T>(&self, outcome: Result<T>) -> Result<T> {
+    fn record_error<T>(&self, outcome: Result<T>) -> Result<T> {
         if let Err(error) = &outcome {
-            *self.fault.lock() = Some(error.clone());
+            *self.last_error.lock() = Some(error.clone());
         }
         outcome
     }
 
     fn commit(&self, batch: Batch) -> Result<()> {
-        self.noted(self.try_commit(batch))
+        self.record_error(self.try_commit(batch))
     }
 
     fn try_commit(&self, batch: Batch) -> Result<()> {
@@ -141,12 +138,11 @@ impl Shelf {
         let token = (self.new_token)();
         let engine = self.engine.as_ref();
         let committed = commit_once(engine, self.shard, *version, token, batch, Durability::Buffered)?;
-        // Only another process that builds the index can have committed with this version.
+        // Only another process can have committed at this version.
         *version = committed.ok_or(Error::Contended)?;
         Ok(())
     }
 
-    /// Removes the files with numbers in this range, in several commits.
     pub(crate) fn remove(&self, files: Range<u64>) -> Result<()> {
         let (start, end) = (keys::piece(files.start, 0), keys::piece(files.end, 0));
         let range = KeyRange { start: Some(&start), end: Some(&end) };
@@ -181,7 +177,6 @@ impl Shelf {
         &*self.engine
     }
 
-    /// Returns the maximum length of a file of vectors that is kept in memory as a whole.
     pub(crate) fn longest_vectors(&self) -> usize {
         self.caches.longest_vectors()
     }
@@ -248,11 +243,8 @@ fn pieces(snapshot: &dyn Snapshot, file: &FileRecord, part: Range<usize>) -> Res
     }
 }
 
-/// Reads all files of the index in a shard, and verifies their checksums. An index that was never written, or has
-/// another format, has none.
-///
-/// # Errors
-/// If a file is damaged, or the store fails.
+/// Reads all files of the index in a shard, and verifies their checksums. An index without a record of this format has
+/// no files.
 pub fn verify(engine: &dyn Engine, shard: Shard) -> Result<()> {
     let snapshot = engine.snapshot(shard)?;
     let record = Found::read(&*snapshot)?.record.unwrap_or_default();
@@ -271,25 +263,24 @@ pub fn verify(engine: &dyn Engine, shard: Shard) -> Result<()> {
 
 #[derive(Clone)]
 pub(crate) struct Files {
-    shelf: Arc<Shelf>,
+    file_store: Arc<FileStore>,
     through_cache: bool,
     known: Arc<RwLock<HashMap<PathBuf, FileRecord>>>,
-    /// Small files that are replaced as a whole.
-    notes: Arc<Mutex<HashMap<PathBuf, Vec<u8>>>>,
+    meta_files: Arc<Mutex<HashMap<PathBuf, Vec<u8>>>>,
     /// Files that replace stored ones.
-    instead: Arc<RwLock<HashMap<PathBuf, Arc<dyn FileHandle>>>>,
+    replacements: Arc<RwLock<HashMap<PathBuf, Arc<dyn FileHandle>>>>,
 }
 
 impl Files {
-    /// Returns the files of a record. Files that are read once as a whole should bypass the cache.
-    pub(crate) fn of(shelf: &Arc<Shelf>, record: &Record, through_cache: bool) -> Self {
+    /// Files that are read once as a whole should bypass the cache.
+    pub(crate) fn of(file_store: &Arc<FileStore>, record: &Record, through_cache: bool) -> Self {
         let known = record.files().map(|file| (PathBuf::from(&file.name), file.clone())).collect();
         Self {
-            shelf: Arc::clone(shelf),
+            file_store: Arc::clone(file_store),
             through_cache,
             known: Arc::new(RwLock::new(known)),
-            notes: Arc::default(),
-            instead: Arc::default(),
+            meta_files: Arc::default(),
+            replacements: Arc::default(),
         }
     }
 
@@ -305,18 +296,18 @@ impl Files {
     }
 
     pub(crate) fn replace(&self, path: PathBuf, by: Arc<dyn FileHandle>) {
-        self.instead.write().insert(path, by);
+        self.replacements.write().insert(path, by);
     }
 }
 
 impl std::fmt::Debug for Files {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Files").field("shard", &self.shelf.shard).finish_non_exhaustive()
+        f.debug_struct("Files").field("shard", &self.file_store.shard).finish_non_exhaustive()
     }
 }
 
 struct Stored {
-    shelf: Arc<Shelf>,
+    file_store: Arc<FileStore>,
     file: FileRecord,
     through_cache: bool,
 }
@@ -335,7 +326,9 @@ impl HasLen for Stored {
 
 impl FileHandle for Stored {
     fn read_bytes(&self, range: Range<usize>) -> io::Result<OwnedBytes> {
-        self.shelf.noted(self.shelf.read(&self.file, range, self.through_cache)).map_err(io::Error::other)
+        self.file_store
+            .record_error(self.file_store.read(&self.file, range, self.through_cache))
+            .map_err(io::Error::other)
     }
 }
 
@@ -359,7 +352,7 @@ impl Writing {
     }
 
     fn flush_batch(&mut self) -> Result<()> {
-        if self.batch.is_empty() { Ok(()) } else { self.files.shelf.commit(std::mem::take(&mut self.batch)) }
+        if self.batch.is_empty() { Ok(()) } else { self.files.file_store.commit(std::mem::take(&mut self.batch)) }
     }
 }
 
@@ -389,38 +382,38 @@ impl TerminatingWrite for Writing {
 
 impl Directory for Files {
     fn get_file_handle(&self, path: &Path) -> Result<Arc<dyn FileHandle>, OpenReadError> {
-        if let Some(instead) = self.instead.read().get(path) {
-            return Ok(Arc::clone(instead));
+        if let Some(replacements) = self.replacements.read().get(path) {
+            return Ok(Arc::clone(replacements));
         }
         let file = self.known.read().get(path).cloned();
         let file = file.ok_or_else(|| OpenReadError::FileDoesNotExist(path.to_owned()))?;
-        Ok(Arc::new(Stored { shelf: Arc::clone(&self.shelf), file, through_cache: self.through_cache }))
+        Ok(Arc::new(Stored { file_store: Arc::clone(&self.file_store), file, through_cache: self.through_cache }))
     }
 
     fn delete(&self, path: &Path) -> Result<(), DeleteError> {
-        // Files without a record are removed when a record is published.
+        // The next publication removes files without a record.
         let was_known = self.known.write().remove(path).is_some();
         if was_known { Ok(()) } else { Err(DeleteError::FileDoesNotExist(path.to_owned())) }
     }
 
     fn exists(&self, path: &Path) -> Result<bool, OpenReadError> {
-        Ok(self.known.read().contains_key(path) || self.notes.lock().contains_key(path))
+        Ok(self.known.read().contains_key(path) || self.meta_files.lock().contains_key(path))
     }
 
     fn open_write(&self, path: &Path) -> Result<WritePtr, OpenWriteError> {
         let name = path.to_string_lossy().into_owned();
-        let file = FileRecord { name, number: self.shelf.new_file(), bytes: 0 };
+        let file = FileRecord { name, number: self.file_store.new_file(), bytes: 0 };
         let piece = Vec::new();
         let writing = Writing { files: self.clone(), file, piece, pieces: 0, batch: Batch::new() };
         Ok(WritePtr::with_capacity(PIECE_BYTES.min(8 << 10), Box::new(writing)))
     }
 
     fn atomic_read(&self, path: &Path) -> Result<Vec<u8>, OpenReadError> {
-        self.notes.lock().get(path).cloned().ok_or_else(|| OpenReadError::FileDoesNotExist(path.to_owned()))
+        self.meta_files.lock().get(path).cloned().ok_or_else(|| OpenReadError::FileDoesNotExist(path.to_owned()))
     }
 
     fn atomic_write(&self, path: &Path, data: &[u8]) -> io::Result<()> {
-        self.notes.lock().insert(path.to_owned(), data.to_vec());
+        self.meta_files.lock().insert(path.to_owned(), data.to_vec());
         Ok(())
     }
 
@@ -428,7 +421,7 @@ impl Directory for Files {
         Ok(())
     }
 
-    /// There is one writer, and readers see published files only.
+    /// No lock is needed: an index has one writer, and readers see published files only.
     fn acquire_lock(&self, _: &Lock) -> Result<DirectoryLock, LockError> {
         Ok(DirectoryLock::from(Box::new(())))
     }

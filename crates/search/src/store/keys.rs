@@ -1,11 +1,9 @@
-//! Key bytes of a search index. [`Keyspace::IndexNodes`](settee_storage::Keyspace::IndexNodes) contains the pieces of
-//! files, by the number of the file and that of the piece; the catalog contains the record, if it is too long for a
-//! head.
+//! Keys of a search index. [`Keyspace::IndexNodes`](settee_storage::Keyspace::IndexNodes) contains the pieces of files
+//! by file and piece number; the catalog contains a record that exceeds a head.
 
-/// Key of the record that describes an index, in [`Keyspace::Catalog`](settee_storage::Keyspace::Catalog).
 pub(crate) const RECORD: &[u8] = b"search";
 
-/// Returns the key of a piece: the number of its file (8 bytes, big-endian), and its own (4).
+/// File number (8 bytes, big-endian) and piece number (4).
 pub(crate) fn piece(file: u64, piece: u32) -> [u8; 12] {
     let mut key = [0; 12];
     key[..8].copy_from_slice(&file.to_be_bytes());
@@ -13,7 +11,6 @@ pub(crate) fn piece(file: u64, piece: u32) -> [u8; 12] {
     key
 }
 
-/// Returns the number of the file of a piece.
 #[cfg(test)]
 pub(crate) fn file_of(key: &[u8]) -> Option<u64> {
     key.first_chunk().copied().map(u64::from_be_bytes)

@@ -1,5 +1,5 @@
 //! Storage of an index in its shard: files of segments in pieces ([`files`]), the record of the valid ones
-//! ([`record`]), and the read cache ([`cache`]). Key bytes are in [`keys`].
+//! ([`record`]), and the read cache ([`cache`]).
 
 pub(crate) mod cache;
 pub(crate) mod files;
@@ -8,6 +8,6 @@ pub(crate) mod record;
 
 pub use cache::Caches;
 pub(crate) use cache::VECTORS;
-pub(crate) use files::{Files, Shelf};
+pub(crate) use files::{FileStore, Files};
 pub use files::{NewToken, verify};
 pub(crate) use record::{FileRecord, Record, SegmentRecord, Slot, SlotKind};

@@ -1,5 +1,4 @@
-//! [`Record`]: the contents of an index. One commit replaces it and thereby publishes the files that were written
-//! before.
+//! [`Record`]: the contents of an index. The commit that replaces it publishes the files that were written before.
 
 use settee_storage::codec::{Reader, put_bytes, put_len, put_varint};
 use settee_storage::{Keyspace, MAX_HEAD_BYTES, Request, Snapshot, StorageError, Version};
@@ -7,17 +6,16 @@ use settee_storage::{Keyspace, MAX_HEAD_BYTES, Request, Snapshot, StorageError, 
 use super::keys;
 use crate::error::{Error, Result};
 
-/// Format of records and files. An index of another one is rebuilt.
+/// Format of records and files. An index of another format is rebuilt.
 const FORMAT: u8 = 1;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Opaque position of the caller.
     pub(crate) position: Option<Vec<u8>>,
     /// Smallest unused file number.
     pub(crate) next_file: u64,
     pub(crate) generation: u64,
-    /// Fields, in the order of their first use.
+    /// In the order of first use.
     pub(crate) slots: Vec<Slot>,
     pub(crate) segments: Vec<SegmentRecord>,
 }
@@ -30,29 +28,21 @@ pub(crate) struct Slot {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SlotKind {
-    /// Terms with positions.
     Text,
-    /// Strings, for searching, sorting and counting.
     String,
     Double,
-    /// None: the field is only stored.
     Stored,
-    /// Whole texts, for sorting and counting.
     Column,
-    /// Vectors, in files of their own.
     Vector,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentRecord {
-    /// 32 hexadecimal digits.
     pub(crate) id: String,
     /// Number of documents, including deleted ones.
     pub(crate) docs: u32,
     pub(crate) deleted: u32,
-    /// Generation of the last deletion.
     pub(crate) deleted_at: u64,
-    /// Number of slots when it was written.
     pub(crate) slots: u32,
     pub(crate) files: Vec<FileRecord>,
 }
@@ -66,16 +56,14 @@ pub(crate) struct FileRecord {
 
 pub(crate) struct Found {
     pub(crate) version: Version,
-    /// `None` if there is none, or one of another format.
+    /// `None` without a record of this format.
     pub(crate) record: Option<Record>,
-    /// True if it is an entry, because it is too long for a head.
+    /// True if the record is an entry, because it exceeds a head.
     pub(crate) is_entry: bool,
-    /// True if the shard was dropped.
     pub(crate) is_dropped: bool,
 }
 
 impl Found {
-    /// Reads the record in one round trip.
     pub(crate) fn read(snapshot: &dyn Snapshot) -> Result<Self> {
         let requests = [Request::State, Request::Head, Request::Get(Keyspace::Catalog, keys::RECORD)];
         let replies: [_; 3] = match snapshot.read(&requests) {
@@ -121,7 +109,7 @@ impl Record {
         out
     }
 
-    /// Decodes a record; `None` if it has another format.
+    /// Returns `None` for another format.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>> {
         let corrupt = || Error::Corrupt("the record of the index".to_owned());
         if bytes.first() != Some(&FORMAT) {

@@ -11,17 +11,16 @@ type Result<T, E = String> = std::result::Result<T, E>;
 
 const MAX_DEPTH: usize = 32;
 
-/// Position of numbers among the arguments of a function.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// At least one source.
+    /// Arguments: at least one source.
     Sources,
     Two,
-    /// A number, then one source, or several.
+    /// Arguments: a number, then one source (false) or several (true).
     NumberFirst(bool),
-    /// A source, a number, a source.
+    /// Arguments: source, number, source.
     NumberBetween,
-    /// A source, two numbers.
+    /// Arguments: source, number, number.
     NumbersLast,
 }
 
@@ -47,7 +46,6 @@ const FUNCTIONS: [(&str, Shape); 19] = [
     ("extend", Shape::NumbersLast),
 ];
 
-/// Parses a call, or a word or a quoted text.
 pub(super) fn function(parser: &mut Parser<'_>) -> Result<Function> {
     nested(parser, 0)
 }
@@ -145,7 +143,7 @@ fn many(parser: &mut Parser<'_>, depth: usize, sources: &mut Vec<Function>) -> R
     Ok(())
 }
 
-/// Returns the meaning of a call in a field with this analyzer. `None` if the analyzer keeps no words.
+/// Returns `None` if the analyzer yields no words.
 pub(super) fn meaning(
     function: &Function,
     field: &str,

@@ -21,29 +21,22 @@ pub(super) enum Token {
     MoreEqual,
     Caret,
     At,
-    /// `~`, and the number directly after it.
     Tilde,
     Quoted(Text),
     Number(String),
     Term(Text),
     Regex(String),
-    /// `[` (true) or `{`.
     RangeStart(bool),
-    /// `]` (true) or `}`.
     RangeEnd(bool),
     To,
     Bound(Text),
-    /// `fn:` and the following name.
     Function(String),
 }
 
-/// Characters that end a term in both grammars.
 const SPECIAL: &str = "+-!():^[]\"{}~\\/";
-/// Additional ones of the standard grammar.
 const SPECIAL_OF_STANDARD: &str = "@<>=";
 
-/// Upper bound of the tokens of a query with the maximum number of clauses, each with a field, a sign, a range and
-/// parentheses.
+/// Upper bound for the maximum number of clauses, each with a field, a sign, a range and parentheses.
 const MAX_TOKENS: usize = 32 * super::MAX_CLAUSES;
 
 struct Lexer<'a> {
@@ -214,7 +207,6 @@ impl Lexer<'_> {
     }
 }
 
-/// Returns true for digits with an optional fraction.
 fn is_number(image: &str) -> bool {
     let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     match image.split_once('.') {

@@ -1,8 +1,7 @@
 //! Lucene's query syntax: from text to [`Query`]. [`Grammar::Standard`] is that of Lucene's flexible parser
 //! (`_nouveau`), [`Grammar::Classic`] that of its older one (`_search`). A text is split into tokens (`lexer`), parsed
-//! into a syntax tree (`parser`), and resolved with analyzers and types of fields (`resolve`).
-//!
-//! Precedence in both is that of Lucene: `a OR b AND c` is `a +b +c`.
+//! into a syntax tree (`parser`), and resolved with analyzers and types of fields (`resolve`). Precedence is that of
+//! Lucene in both: `a OR b AND c` is `a +b +c`.
 
 mod functions;
 mod lexer;
@@ -26,7 +25,6 @@ pub(crate) enum Grammar {
     Classic,
 }
 
-/// Information about an index that is needed to resolve a query.
 pub(crate) trait Fields {
     fn is_number(&self, field: &str) -> bool;
 
@@ -35,13 +33,11 @@ pub(crate) trait Fields {
 
 pub(crate) const DEFAULT_FIELD: &str = "default";
 
-/// Maximum number of clauses, as in Lucene. Words that an analyzer produces from one word count as clauses, too.
+/// Maximum number of clauses, as in Lucene. Each word that an analyzer yields counts as a clause.
 const MAX_CLAUSES: usize = 1_024;
 
-/// Maximum number of characters of a query in an error message.
 const SHOWN_CHARS: usize = 4_096;
 
-/// Approximate bytes per byte of a query while it is parsed.
 const BYTES_PER_BYTE: usize = 24;
 
 pub(crate) struct Context<'a> {
@@ -75,7 +71,7 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// Returns Lucene's message for a query with too many clauses.
+/// The text is Lucene's.
 fn too_many_clauses() -> String {
     format!("maxClauseCount is set to {MAX_CLAUSES}")
 }

@@ -1,5 +1,5 @@
-//! Numbers as parsed by Java for a locale: the longest numeric prefix of the text is used, with grouping separators,
-//! and the exponent is a capital `E`.
+//! Numbers as Java parses them for a locale: the longest numeric prefix of the text, with grouping separators and a
+//! capital `E` for the exponent.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Locale {
@@ -14,7 +14,7 @@ impl Default for Locale {
 }
 
 impl Locale {
-    /// Returns the locale of a language tag such as `de` or `fr-CA`; English for unknown ones.
+    /// Returns the locale of a language tag such as `de` or `fr-CA`; English for unknown tags.
     #[must_use]
     pub fn named(tag: &str) -> Self {
         let mut parts = tag.split(['-', '_']);
@@ -41,7 +41,6 @@ impl Locale {
         Self { decimal, group }
     }
 
-    /// Parses the number at the start of a text.
     pub(super) fn parse(self, text: &str) -> Option<f64> {
         let (sign, rest) = match text.strip_prefix('-') {
             Some(rest) => ("-", rest),
@@ -79,14 +78,13 @@ impl Locale {
     }
 }
 
-/// Returns `E` and the following integer.
 fn exponent(text: &str) -> &str {
     let from = if text[1..].starts_with('-') { 2 } else { 1 };
     let length = text[from..].bytes().take_while(u8::is_ascii_digit).count();
     if length == 0 { "" } else { &text[..from + length] }
 }
 
-/// Parses a number of `_search`: the whole text must be one.
+/// The whole text must be a number, as in `_search`.
 pub(super) fn whole(text: &str) -> Option<f64> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
     text.parse().ok().filter(|number: &f64| is_plain && number.is_finite())

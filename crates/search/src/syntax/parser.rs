@@ -25,7 +25,6 @@ pub(super) struct Parser<'a> {
     clauses: usize,
 }
 
-/// Shows a token in an error message; long ones are truncated.
 fn shown(token: &Token) -> String {
     match token {
         Token::Term(text) | Token::Quoted(text) | Token::Bound(text) => super::shown(&format!("{:?}", text.text())),
@@ -90,7 +89,6 @@ impl Parser<'_> {
             clauses.push(self.disjunction(field)?);
         }
         self.depth -= 1;
-        // A single exclusion remains a query with clauses.
         let is_negative = matches!(clauses.as_slice(), [Node::Modified(Modifier::Prohibited, _)]);
         Ok(if clauses.len() > 1 || is_negative {
             Node::Clauses { and: false, clauses }
@@ -213,7 +211,7 @@ impl Parser<'_> {
             Some(Token::Quoted(text)) => {
                 let mut slop = None;
                 if self.eat(&Token::Tilde) {
-                    // The classic grammar permits fractions here, of which the integral part is used.
+                    // The classic grammar permits a fraction and ignores it.
                     let number: f64 = self.number()?.parse().map_err(|_| "a number belongs behind ~".to_owned())?;
                     #[expect(
                         clippy::cast_possible_truncation,
@@ -237,7 +235,6 @@ impl Parser<'_> {
     fn word(&mut self, field: Option<String>, text: Text) -> Result<Node> {
         let mut fuzzy = None;
         if self.eat(&Token::Tilde) {
-            // Two edits by default.
             let mut similarity = 2.0;
             if let Some(Token::Number(number)) = self.peek() {
                 similarity = number.parse::<f32>().map_err(|_| "a number belongs behind ~".to_owned())?;

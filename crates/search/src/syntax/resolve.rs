@@ -18,15 +18,14 @@ pub(super) fn resolve(context: &Context<'_>, node: &Node) -> Result<Query> {
 
 struct Resolver<'a> {
     context: &'a Context<'a>,
-    /// Number of words that analyzers have produced from unquoted words.
     words: Cell<usize>,
 }
 
-/// Maximum number of words of a quoted text. Longer ones match nothing.
+/// A quoted text with more words matches nothing.
 const MAX_QUOTED_WORDS: usize = 4_096;
 
 impl Resolver<'_> {
-    /// Resolves a node; `None` if the analyzers keep no words, in which case the node is dropped.
+    /// Returns `None` if the analyzers yield no words; the node is then ignored.
     fn node(&self, node: &Node) -> Result<Option<Query>> {
         Ok(match node {
             Node::Term { field, text, fuzzy } => self.term(name(field.as_ref()), text, *fuzzy)?,
@@ -55,7 +54,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// Clauses without parentheses belong to one query, whatever operators are between them.
+    /// Clauses without parentheses belong to one query, independent of the operators between them.
     fn collect(&self, node: &Node, required: bool, out: &mut Clauses) -> Result<()> {
         match node {
             Node::Clauses { and, clauses } => clauses.iter().try_for_each(|clause| self.collect(clause, *and, out)),
@@ -148,7 +147,6 @@ impl Resolver<'_> {
         Ok(self.or_number(field, text, words))
     }
 
-    /// Returns the words of a text, at most `most`.
     fn tokens(&self, field: &str, text: &str, most: usize) -> Result<Vec<Token>> {
         if field == "_id" {
             return Ok(vec![Token { text: text.to_owned(), position: 0, start: 0, end: text.len() }]);
@@ -204,7 +202,6 @@ impl Resolver<'_> {
         let number = number.ok_or_else(|| {
             Error::bad_request(format!("Could not parse text \"{}\" using java.text.DecimalFormat", text.shown()))
         })?;
-        // Normalizes negative zero.
         Ok(number + 0.0)
     }
 
@@ -246,7 +243,6 @@ fn end<T>(value: T, included: bool) -> Bound<T> {
     if included { Bound::Included(value) } else { Bound::Excluded(value) }
 }
 
-/// Sets the minimum number of matches, which applies to alternatives only.
 fn at_least(count: usize, query: Query) -> Query {
     match query {
         Query::Boolean(boolean) => Query::Boolean(Boolean { minimum_should_match: count, ..boolean }),
@@ -256,7 +252,7 @@ fn at_least(count: usize, query: Query) -> Query {
     }
 }
 
-/// Converts the number after `~` to edits: below 1 it is a similarity.
+/// Below 1, the number after `~` is a similarity.
 fn edits(similarity: f32, length: usize) -> u8 {
     #[expect(clippy::cast_precision_loss, reason = "terms are short")]
     let edits = if similarity >= 1.0 || similarity == 0.0 { similarity } else { (1.0 - similarity) * length as f32 };

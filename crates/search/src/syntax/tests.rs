@@ -1,4 +1,4 @@
-//! Queries as data: their meaning for the fields `default` and `s` (texts), `k` (keyword) and `n` (numbers).
+//! Meaning of queries for the fields `default` and `s` (texts), `k` (keyword) and `n` (numbers).
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;

@@ -1,6 +1,6 @@
 //! The syntax tree of a query, independent of the index.
 
-/// A text without its backslashes, which records the escaped characters.
+/// Characters without backslashes, with a flag for escaped ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Text {
     chars: Vec<(char, bool)>,
@@ -11,7 +11,7 @@ impl Text {
         Self { chars: text.chars().map(|c| (c, false)).collect() }
     }
 
-    /// Removes backslashes. `None` if the last one escapes nothing, or `\u` is not followed by four hexadecimal digits.
+    /// Returns `None` if the last backslash escapes nothing, or four hexadecimal digits do not follow `\u`.
     pub(super) fn unescape(image: &str) -> Option<Self> {
         let mut chars = Vec::with_capacity(image.len());
         let mut rest = image.chars();
@@ -36,29 +36,25 @@ impl Text {
         self.chars.len()
     }
 
-    /// Returns true if it equals `text` without escapes.
     pub(super) fn is(&self, text: &str) -> bool {
         self.chars.iter().copied().eq(text.chars().map(|c| (c, false)))
     }
 
-    /// Returns true if it contains unescaped `*` or `?`.
     pub(super) fn is_wildcard(&self) -> bool {
         self.chars.iter().any(|&c| is_joker(c))
     }
 
-    /// Returns true if it starts with one.
     pub(super) fn leads_with_wildcard(&self) -> bool {
         self.chars.first().is_some_and(|&c| is_joker(c))
     }
 
-    /// Returns the text before its only wildcard, a `*` at the end.
+    /// Returns the text before a `*` at the end, if that is the only wildcard.
     pub(super) fn prefix(&self) -> Option<String> {
         let (last, before) = self.chars.split_last()?;
         let is_prefix = *last == ('*', false) && !before.iter().any(|&c| is_joker(c));
         is_prefix.then(|| before.iter().map(|&(c, _)| c).collect())
     }
 
-    /// Returns the pattern after applying a function to the text between wildcards.
     pub(super) fn pattern(&self, normalize: impl Fn(&str) -> String) -> String {
         let mut out = String::new();
         let mut between = String::new();
@@ -83,7 +79,6 @@ impl Text {
         out
     }
 
-    /// Returns the text as written, without backslashes.
     pub(super) fn shown(&self) -> String {
         self.text()
     }
@@ -103,42 +98,18 @@ fn unicode(rest: &mut std::str::Chars<'_>) -> Option<char> {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Node {
-    Term {
-        field: Option<String>,
-        text: Text,
-        fuzzy: Option<f32>,
-    },
-    Quoted {
-        field: Option<String>,
-        text: Text,
-        slop: Option<u32>,
-    },
-    Regex {
-        field: Option<String>,
-        pattern: String,
-    },
-    Range {
-        field: Option<String>,
-        lower: Text,
-        upper: Text,
-        includes: (bool, bool),
-    },
-    Functions {
-        field: Option<String>,
-        source: Function,
-    },
+    Term { field: Option<String>, text: Text, fuzzy: Option<f32> },
+    Quoted { field: Option<String>, text: Text, slop: Option<u32> },
+    Regex { field: Option<String>, pattern: String },
+    Range { field: Option<String>, lower: Text, upper: Text, includes: (bool, bool) },
+    Functions { field: Option<String>, source: Function },
     Boost(Box<Node>, f32),
     Group(Box<Node>),
-    /// Parentheses with a minimum number of matches.
     AtLeast(usize, Box<Node>),
     Modified(Modifier, Box<Node>),
-    Clauses {
-        and: bool,
-        clauses: Vec<Node>,
-    },
+    Clauses { and: bool, clauses: Vec<Node> },
 }
 
-/// A sign before a clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Modifier {
     Required,

@@ -1,8 +1,7 @@
-//! [`VectorSet`]: the vectors of a segment that is being written. [`VectorFile`]: the stored form.
-//!
-//! All numbers are little-endian, of four bytes: format, dimensions, number of nodes, neighbours per node (0 without a
-//! graph), number of upper layers, the length of each; the document of each node; the neighbours of each layer from the
-//! lowest on; and for each node its vector and its neighbours.
+//! [`VectorSet`]: vectors of a segment in memory; [`VectorFile`]: their stored form. All numbers are little-endian with
+//! four bytes: format, dimensions, number of nodes, neighbours per node (0 without a graph), number of upper layers,
+//! the length of each; the document of each node; the neighbours of each upper layer from the lowest on; for each node
+//! its vector and its neighbours.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -10,19 +9,17 @@ use std::sync::Arc;
 use tantivy::directory::{FileSlice, OwnedBytes};
 use tantivy::{DocId, HasLen as _};
 
-use super::graph::{Graph, NEAR, NEAR_ABOVE};
+use super::graph::{Graph, NEIGHBOURS, UPPER_NEIGHBOURS};
 use super::{MAX_DIMENSIONS, VectorField};
 use crate::error::{Error, Result};
 
 const FORMAT: u32 = 1;
 
-/// Number of vectors below which an exhaustive search is faster than reading a graph.
-const GRAPH_FROM: usize = if cfg!(test) { 60 } else { 4_000 };
+/// Below this number of vectors an exhaustive search is faster than reading a graph.
+const GRAPH_VECTORS_MIN: usize = if cfg!(test) { 60 } else { 4_000 };
 
-/// Number of header fields before the lengths of layers.
 const HEADER: usize = 5;
 
-/// Prepared vectors, in the order of their documents.
 #[derive(Default)]
 pub(crate) struct VectorSet {
     docs: Vec<DocId>,
@@ -39,9 +36,8 @@ impl VectorSet {
         4 * (self.docs.len() + self.numbers.len())
     }
 
-    /// Writes the file, with a graph if there are many vectors.
     pub(crate) fn write(self, field: &VectorField, out: &mut impl Write) -> Result<()> {
-        let graph = match self.docs.len() >= GRAPH_FROM {
+        let graph = match self.docs.len() >= GRAPH_VECTORS_MIN {
             true => Some(Graph::new(field.similarity, field.dimensions, &self.numbers)?),
             false => None,
         };
@@ -52,10 +48,10 @@ impl VectorSet {
         let mut words = |words: &[u32]| words.iter().try_for_each(|word| out.write_all(&word.to_le_bytes()));
         let small = |number: usize| u32::try_from(number).map_err(io::Error::other);
         let above = graph.map_or(&[][..], |graph| &graph.above);
-        let near = if graph.is_some() { NEAR } else { 0 };
+        let near = if graph.is_some() { NEIGHBOURS } else { 0 };
         words(&[FORMAT, small(dimensions)?, small(self.docs.len())?, small(near)?, small(above.len())?])?;
         for layer in above {
-            words(&[small(layer.len() / NEAR_ABOVE)?])?;
+            words(&[small(layer.len() / UPPER_NEIGHBOURS)?])?;
         }
         let vector_of = |node: usize| graph.map_or(node, |graph| graph.order[node] as usize);
         for node in 0..self.docs.len() {
@@ -72,12 +68,10 @@ impl VectorSet {
     }
 }
 
-/// The opened vectors of a segment. [`Nodes`] provides the vectors themselves.
 pub(crate) struct VectorFile {
     dimensions: usize,
     near: usize,
     pub(super) docs: Vec<DocId>,
-    /// Neighbours in the upper layers, the lowest first.
     pub(super) above: Vec<Vec<u32>>,
     nodes: FileSlice,
 }
@@ -92,14 +86,13 @@ impl Node {
         &self.bytes[..self.vector_bytes]
     }
 
-    /// Returns neighbouring nodes, and [`NO_NEIGHBOUR`](super::graph::NO_NEIGHBOUR) for unused entries.
+    /// Unused entries are [`NO_NEIGHBOUR`](super::graph::NO_NEIGHBOUR).
     pub(super) fn near(&self) -> impl Iterator<Item = u32> {
         words(&self.bytes[self.vector_bytes..])
     }
 }
 
 impl VectorFile {
-    /// Reads everything except the vectors.
     pub(crate) fn open(file: &FileSlice) -> Result<Self> {
         let read = |from: usize, count: usize| -> Result<Vec<u32>> {
             let end = count.checked_mul(4).and_then(|bytes| from.checked_add(bytes)).filter(|end| *end <= file.len());
@@ -111,7 +104,7 @@ impl VectorFile {
             return Err(Error::Corrupt("the header of vectors".to_owned()));
         };
         let [dimensions, count, near] = [dimensions, count, near].map(|number| number as usize);
-        if format != FORMAT || dimensions > MAX_DIMENSIONS || near > NEAR || layers > 32 {
+        if format != FORMAT || dimensions > MAX_DIMENSIONS || near > NEIGHBOURS || layers > 32 {
             return Err(Error::Corrupt("the header of vectors".to_owned()));
         }
         let mut at = 4 * HEADER;
@@ -122,7 +115,7 @@ impl VectorFile {
         };
         let lengths = next(layers as usize)?;
         let docs = next(count)?;
-        let above = lengths.iter().map(|length| next(*length as usize * NEAR_ABOVE)).collect::<Result<_>>()?;
+        let above = lengths.iter().map(|length| next(*length as usize * UPPER_NEIGHBOURS)).collect::<Result<_>>()?;
         let nodes = file.slice_from(at);
         if nodes.len() != 4 * count * (dimensions + near) {
             return Err(Error::Corrupt("the length of vectors".to_owned()));
@@ -131,7 +124,7 @@ impl VectorFile {
     }
 
     pub(crate) fn bytes_of_one(dimensions: usize) -> usize {
-        4 * (dimensions + NEAR + 3)
+        4 * (dimensions + NEIGHBOURS + 3)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -142,7 +135,7 @@ impl VectorFile {
         self.near > 0
     }
 
-    /// Returns access to the vectors. If they have at most `longest` bytes, they are read now.
+    /// A file of at most `longest` bytes is read as a whole.
     pub(crate) fn nodes(&self, longest: usize) -> Result<Nodes<'_>> {
         let mut nodes = self.nodes.clone();
         if nodes.len() <= longest {
@@ -152,7 +145,6 @@ impl VectorFile {
     }
 }
 
-/// Access to the vectors of a file during a search.
 pub(crate) struct Nodes<'a> {
     pub(super) file: &'a VectorFile,
     nodes: FileSlice,
@@ -170,7 +162,6 @@ impl Nodes<'_> {
         Ok(Node { bytes, vector_bytes })
     }
 
-    /// Calls `take` with the vectors, ordered by document, for writing another file.
     pub(crate) fn for_each(&self, mut take: impl FnMut(DocId, &[f32])) -> Result<()> {
         let docs = &self.file.docs;
         let mut nodes: Vec<u32> = (0..).take(docs.len()).collect();

@@ -1,5 +1,5 @@
-//! [`Graph`]: a graph of near vectors (HNSW), built at once from all vectors of a segment. `instant-distance` builds
-//! it; the result is extracted, because the library's own search supports neither filters nor stored vectors.
+//! [`Graph`]: a graph of near vectors (HNSW) of a segment, built at once. `instant-distance` builds it; the graph is
+//! extracted, because the library's own search supports neither filters nor stored vectors.
 
 use instant_distance::{Builder, Point};
 use serde::{Serialize, Serializer};
@@ -9,24 +9,21 @@ use super::Similarity;
 use crate::error::Result;
 
 /// Number of neighbours of a node: `2 * M` of the library.
-pub(super) const NEAR: usize = 64;
+pub(super) const NEIGHBOURS: usize = 64;
 
 /// Number of neighbours in the upper layers: `M`.
-pub(super) const NEAR_ABOVE: usize = 32;
+pub(super) const UPPER_NEIGHBOURS: usize = 32;
 
-/// Placeholder for a missing neighbour.
 pub(super) const NO_NEIGHBOUR: u32 = u32::MAX;
 
-/// Number of candidates for each inserted node. More give a better graph and take longer.
+/// Number of candidates per inserted node. More improve the graph and take longer.
 const CANDIDATES: usize = 100;
 
-/// Layers of nodes; a node of a layer is in all lower ones.
+/// Nodes of a layer are also in all lower ones.
 pub(super) struct Graph {
     /// Index of the vector of each node. Nodes of upper layers come first.
     pub(super) order: Vec<u32>,
-    /// [`NEAR`] neighbours of each node, the nearest first.
     pub(super) near: Vec<u32>,
-    /// Upper layers, the lowest first: [`NEAR_ABOVE`] neighbours of each of their nodes.
     pub(super) above: Vec<Vec<u32>>,
 }
 
@@ -50,12 +47,12 @@ impl Serialize for Place<'_> {
 }
 
 impl Graph {
-    /// Builds the graph of vectors with these dimensions, on all processors. The result is nearly deterministic.
+    /// Uses all processors. The result is nearly deterministic.
     pub(super) fn new(similarity: Similarity, dimensions: usize, numbers: &[f32]) -> Result<Self> {
         let vectors = (0..).zip(numbers.chunks_exact(dimensions));
         let places = vectors.map(|(number, numbers)| Place { similarity, numbers, number }).collect();
-        // The neighbours are the nearest ones. Selecting neighbours in different directions takes the library eight
-        // times as long, for a recall that more candidates give as well.
+        // Without the heuristic, the neighbours are the nearest nodes. The heuristic takes the library eight times as
+        // long, for a recall that more candidates achieve as well.
         let builder = Builder::default().seed(0).ef_construction(CANDIDATES).select_heuristic(None);
         let (graph, _) = builder.build_hnsw::<Place<'_>>(places);
         let bytes = postcard::to_allocvec(&graph).map_err(|error| crate::Error::Corrupt(error.to_string()))?;
@@ -63,19 +60,18 @@ impl Graph {
         Self::read(&bytes)
     }
 
-    /// Reads the library's `serde` output: number of candidates, positions of vectors, neighbours, and neighbours of
-    /// layers.
+    /// The input is the library's `serde` output: number of candidates, positions of vectors, neighbours, and
+    /// neighbours of layers.
     fn read(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes, "graph of vectors");
         reader.varint()?;
         let order = list(&mut reader, 1)?;
-        let near = list(&mut reader, NEAR)?;
-        let above = (0..reader.length()?).map(|_| list(&mut reader, NEAR_ABOVE)).collect::<Result<_>>()?;
+        let near = list(&mut reader, NEIGHBOURS)?;
+        let above = (0..reader.length()?).map(|_| list(&mut reader, UPPER_NEIGHBOURS)).collect::<Result<_>>()?;
         Ok(Self { order, near, above })
     }
 }
 
-/// Reads a list with `numbers` numbers per element.
 fn list(reader: &mut Reader<'_>, numbers: usize) -> Result<Vec<u32>> {
     let count = reader.length()?.saturating_mul(numbers);
     let number = |_| Ok(u32::try_from(reader.varint()?).unwrap_or(NO_NEIGHBOUR));

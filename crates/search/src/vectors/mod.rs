@@ -1,6 +1,5 @@
-//! Vectors: [`VectorField`] defines the vectors of a field, a [`VectorFile`] stores those of a segment with a graph for
-//! nearest-neighbour search ([`graph`]), and [`nearest`] searches it. The caller specifies which documents may be
-//! found.
+//! Vectors: [`VectorField`] defines the vectors of a field, [`VectorFile`] stores those of a segment with a graph
+//! ([`graph`]), and [`nearest`] searches it.
 
 mod file;
 mod graph;
@@ -10,7 +9,7 @@ pub(crate) use file::{VectorFile, VectorSet};
 
 use crate::error::{Error, Result};
 
-/// Maximum number of dimensions: twice that of the largest current embeddings.
+/// Twice that of the largest current embeddings.
 pub const MAX_DIMENSIONS: usize = 8_192;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,7 +19,7 @@ pub struct VectorField {
     pub similarity: Similarity,
 }
 
-/// Similarity of vectors. Scores are those of Lucene: greater ones are nearer, and none is negative.
+/// Scores are those of Lucene: higher is nearer, and none is negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Similarity {
     /// Angle: `(1 + cos) / 2`.
@@ -43,12 +42,12 @@ impl Similarity {
         }
     }
 
-    /// Returns the distance of two prepared vectors: less is nearer, and it may be negative.
+    /// Distance of prepared vectors: less is nearer, and it may be negative.
     pub(crate) fn distance(self, one: &[f32], other: &[f32]) -> f32 {
         self.distance_of(one, other, |number| number)
     }
 
-    /// Returns the distance to a stored vector: four bytes per number, little-endian.
+    /// The stored numbers have four bytes, little-endian.
     pub(crate) fn distance_to_stored(self, one: &[f32], stored: &[u8]) -> f32 {
         self.distance_of(one, stored.as_chunks::<4>().0, f32::from_le_bytes)
     }
@@ -71,10 +70,8 @@ impl Similarity {
 }
 
 impl VectorField {
-    /// Prepares a vector for comparison: for angles it is normalized to length one.
-    ///
-    /// # Errors
-    /// [`Error::BadField`] with a sentence about the field, if the vector cannot be compared.
+    /// Prepares a vector for comparison: for angles it is normalized to length one. Returns [`Error::BadField`] if it
+    /// cannot be compared.
     pub(crate) fn prepare(&self, mut vector: Vec<f32>) -> Result<Vec<f32>> {
         let refuse = |reason: String| Err(Error::BadField(format!("field {} {reason}", self.name)));
         if vector.len() != self.dimensions {
@@ -96,7 +93,7 @@ impl VectorField {
     }
 }
 
-/// Sums a function of two lists of numbers. Several independent sums permit vector instructions.
+/// Several independent sums permit vector instructions.
 #[inline]
 fn sum<T: Copy>(one: &[f32], other: &[T], number: impl Fn(T) -> f32, of: impl Fn(f32, f32) -> f32) -> f32 {
     const LANES: usize = 16;

@@ -7,7 +7,7 @@ use tantivy::DocId;
 
 use super::Similarity;
 use super::file::Nodes;
-use super::graph::{NEAR_ABOVE, NO_NEIGHBOUR};
+use super::graph::{NO_NEIGHBOUR, UPPER_NEIGHBOURS};
 use crate::error::Result;
 use crate::limits::SearchLimits;
 
@@ -15,7 +15,6 @@ pub(crate) struct Wanted<'a> {
     pub(crate) similarity: Similarity,
     pub(crate) vector: &'a [f32],
     pub(crate) count: usize,
-    /// Number of candidates during the search: more improve the recall, and take longer.
     pub(crate) candidates: usize,
 }
 
@@ -25,11 +24,9 @@ pub(crate) struct Found {
     pub(crate) doc: DocId,
 }
 
-/// Approximate number of comparisons per candidate of a graph search.
 const COMPARED_FOR_EACH: usize = 30;
 
 impl Wanted<'_> {
-    /// Returns the nearest vectors among `allowed` documents, the nearest first.
     pub(crate) fn find(
         &self,
         nodes: &Nodes<'_>,
@@ -41,17 +38,20 @@ impl Wanted<'_> {
         let count = self.count.min(file.len());
         let candidates = self.candidates.max(count).min(file.len().max(1));
         limits.charge(NEAR_BYTES * candidates + file.len() / 8)?;
-        // If every tenth document is allowed, a graph search visits ten times as many.
+        // If every tenth document is allowed, a graph search visits ten times as many nodes.
         let walked = COMPARED_FOR_EACH.saturating_mul(candidates).saturating_mul(file.len()) / allowed.max(1);
         let is_walked = file.has_graph() && walked < allowed;
         let mut found = match is_walked {
-            true => self.walk(nodes, candidates, is_allowed, limits)?,
+            true => self.search_graph(nodes, candidates, is_allowed, limits)?,
             false => self.compare_all(nodes, count, is_allowed, limits)?,
         };
         limits.check()?;
         found.sort_unstable();
         found.truncate(count);
-        Ok(found.into_iter().map(|Near { distance, node }| Found { distance, doc: file.docs[node as usize] }).collect())
+        Ok(found
+            .into_iter()
+            .map(|Candidate { distance, node }| Found { distance, doc: file.docs[node as usize] })
+            .collect())
     }
 
     fn compare_all(
@@ -60,8 +60,8 @@ impl Wanted<'_> {
         count: usize,
         is_allowed: impl Fn(DocId) -> bool,
         limits: &SearchLimits,
-    ) -> Result<Vec<Near>> {
-        let mut best = Best::new(count);
+    ) -> Result<Vec<Candidate>> {
+        let mut best = TopCandidates::new(count);
         let mut steps = limits.steps();
         for (node, doc) in (0..).zip(&nodes.file.docs) {
             steps.take(self.steps())?;
@@ -76,29 +76,28 @@ impl Wanted<'_> {
         1 + self.vector.len() / 256
     }
 
-    fn near(&self, nodes: &Nodes<'_>, node: u32) -> Result<Near> {
+    fn near(&self, nodes: &Nodes<'_>, node: u32) -> Result<Candidate> {
         let distance = self.similarity.distance_to_stored(self.vector, nodes.get(node)?.vector());
-        Ok(Near { distance, node })
+        Ok(Candidate { distance, node })
     }
 
-    /// Descends the layers to a near node, and searches from there.
-    fn walk(
+    fn search_graph(
         &self,
         nodes: &Nodes<'_>,
         candidates: usize,
         is_allowed: impl Fn(DocId) -> bool,
         limits: &SearchLimits,
-    ) -> Result<Vec<Near>> {
+    ) -> Result<Vec<Candidate>> {
         let file = nodes.file;
         let mut steps = limits.steps();
         let mut nearest = self.near(nodes, 0)?;
         for layer in file.above.iter().rev() {
             nearest = self.descend(nodes, layer, nearest)?;
         }
-        let mut seen = Seen::new(file.len());
+        let mut seen = VisitedNodes::new(file.len());
         seen.insert(nearest.node);
         let mut open = BinaryHeap::from([Reverse(nearest)]);
-        let mut best = Best::new(candidates);
+        let mut best = TopCandidates::new(candidates);
         if is_allowed(file.docs[nearest.node as usize]) {
             best.offer(nearest);
         }
@@ -127,11 +126,11 @@ impl Wanted<'_> {
         Ok(best.kept.into_vec())
     }
 
-    /// Returns the node of a layer that is nearer than all its neighbours.
-    fn descend(&self, nodes: &Nodes<'_>, layer: &[u32], mut nearest: Near) -> Result<Near> {
+    /// Returns a node that is nearer than its neighbours in the layer.
+    fn descend(&self, nodes: &Nodes<'_>, layer: &[u32], mut nearest: Candidate) -> Result<Candidate> {
         loop {
-            let start = nearest.node as usize * NEAR_ABOVE;
-            let neighbours = layer.get(start..start + NEAR_ABOVE).unwrap_or_default();
+            let start = nearest.node as usize * UPPER_NEIGHBOURS;
+            let neighbours = layer.get(start..start + UPPER_NEIGHBOURS).unwrap_or_default();
             let from = nearest;
             for node in neighbours.iter().filter(|node| **node != NO_NEIGHBOUR) {
                 nearest = nearest.min(self.near(nodes, *node)?);
@@ -143,53 +142,49 @@ impl Wanted<'_> {
     }
 }
 
-/// Bytes of a candidate, and of derived data.
-const NEAR_BYTES: usize = 2 * size_of::<Near>() + 2 * size_of::<Found>();
+const NEAR_BYTES: usize = 2 * size_of::<Candidate>() + 2 * size_of::<Found>();
 
 #[derive(Clone, Copy)]
-struct Near {
+struct Candidate {
     distance: f32,
     node: u32,
 }
 
-impl PartialEq for Near {
+impl PartialEq for Candidate {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Near {}
+impl Eq for Candidate {}
 
-impl PartialOrd for Near {
+impl PartialOrd for Candidate {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Near {
+impl Ord for Candidate {
     fn cmp(&self, other: &Self) -> Ordering {
         self.distance.total_cmp(&other.distance).then(self.node.cmp(&other.node))
     }
 }
 
-/// The nearest nodes so far, up to a limit.
-struct Best {
-    /// The farthest is on top.
-    kept: BinaryHeap<Near>,
+struct TopCandidates {
+    kept: BinaryHeap<Candidate>,
     count: usize,
 }
 
-impl Best {
+impl TopCandidates {
     fn new(count: usize) -> Self {
         Self { kept: BinaryHeap::with_capacity(count + 1), count }
     }
 
-    /// Returns true if the limit is reached and all are nearer.
-    fn refuses(&self, near: &Near) -> bool {
+    fn refuses(&self, near: &Candidate) -> bool {
         self.kept.len() >= self.count && self.kept.peek().is_none_or(|farthest| near >= farthest)
     }
 
-    fn offer(&mut self, near: Near) {
+    fn offer(&mut self, near: Candidate) {
         if !self.refuses(&near) {
             self.kept.push(near);
             if self.kept.len() > self.count {
@@ -199,16 +194,15 @@ impl Best {
     }
 }
 
-struct Seen {
+struct VisitedNodes {
     bits: Vec<u64>,
 }
 
-impl Seen {
+impl VisitedNodes {
     fn new(nodes: usize) -> Self {
         Self { bits: vec![0; nodes.div_ceil(64)] }
     }
 
-    /// Marks a node as visited; returns true if it was not visited before.
     fn insert(&mut self, node: u32) -> bool {
         let Some(bits) = self.bits.get_mut(node as usize / 64) else { return false };
         let bit = 1 << (node % 64);

@@ -15,7 +15,6 @@ fn field(similarity: Similarity, dimensions: usize) -> VectorField {
     VectorField { name: "v".to_owned(), dimensions, similarity }
 }
 
-/// Returns a number between -1 and 1.
 fn number(random: &mut Random) -> f32 {
     random.below(20_001_u32) as f32 / 10_000.0 - 1.0
 }
@@ -27,7 +26,6 @@ fn vector(random: &mut Random, dimensions: usize) -> Vec<f32> {
 fn file(field: &VectorField, vectors: &[Vec<f32>]) -> VectorFile {
     let mut set = VectorSet::default();
     for (doc, vector) in (0..).zip(vectors) {
-        // Every third document has none.
         set.push(doc + doc / 2, vector);
     }
     let mut bytes = Vec::new();
@@ -40,12 +38,12 @@ fn distances_and_scores_are_those_of_the_books() {
     let mut random = Random::new();
     for dimensions in [1, 3, 15, 16, 17, 384] {
         let [one, other] = [vector(&mut random, dimensions), vector(&mut random, dimensions)];
-        let by_hand = |of: fn(f64, f64) -> f64| -> f64 {
+        let computed = |of: fn(f64, f64) -> f64| -> f64 {
             one.iter().zip(&other).map(|(one, other)| of(f64::from(*one), f64::from(*other))).sum()
         };
-        let product = by_hand(|one, other| one * other);
-        let square = by_hand(|one, other| (one - other).powi(2));
-        let lengths = (by_hand(|one, _| one * one) * by_hand(|_, other| other * other)).sqrt();
+        let product = computed(|one, other| one * other);
+        let square = computed(|one, other| (one - other).powi(2));
+        let lengths = (computed(|one, _| one * one) * computed(|_, other| other * other)).sqrt();
         let dot = if product < 0.0 { 1.0 / (1.0 - product) } else { 1.0 + product };
         for (similarity, score) in [
             (Similarity::Cosine, f64::midpoint(1.0, product / lengths)),
@@ -139,7 +137,6 @@ fn a_graph_search_finds_the_results_of_a_full_scan() {
                 right += expected.iter().filter(|expected| is_right(expected)).count();
             }
             assert!(right * 100 >= all * 95, "{similarity:?}, every {every}: {right} of {all}");
-            // Few vectors are searched exhaustively.
             assert!(every < 500 || right == all, "{similarity:?}: {right} of {all}");
         }
     }

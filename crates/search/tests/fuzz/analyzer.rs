@@ -1,9 +1,8 @@
-//! Definitions of analyzers applied to texts: the number of terms is bounded by the text.
+//! The number of terms of any analyzer is bounded by the text.
 
 use settee_model::json::{Json, Value};
 use settee_search::{Dialect, SearchLimits, analyzer_of};
 
-/// Panics if the input violates an invariant: a definition, and a text after its first space.
 pub(crate) fn check(data: &[u8]) {
     let at = data.iter().position(|byte| *byte == b' ').unwrap_or(data.len());
     let (definition, text) = data.split_at(at);
@@ -14,7 +13,6 @@ pub(crate) fn check(data: &[u8]) {
     }
 }
 
-/// Tries a definition, or those of fields within it.
 fn try_all(dialect: Dialect, definition: Value<'_>, text: &str) {
     let fields = definition.get("fields").into_iter().flat_map(Value::members).map(|(_, value)| value);
     for value in fields.chain([definition]) {

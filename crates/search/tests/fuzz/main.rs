@@ -1,4 +1,4 @@
-//! The fuzz targets of this crate with random inputs. `fuzz/` runs the same checks with inputs from libFuzzer.
+//! Runs the fuzz targets of this crate with random inputs; `fuzz/` runs them with libFuzzer.
 
 mod analyzer;
 mod query;

@@ -1,4 +1,4 @@
-//! Queries of both grammars: accepted ones can be executed, and no query panics or exceeds its limits.
+//! Accepted queries of both grammars can be executed, and no query panics or exceeds its limits.
 
 use std::sync::Arc;
 use std::sync::OnceLock;

@@ -9,70 +9,69 @@ use super::{couchdb, violation};
 use settee_settings::SETTINGS;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// A line of a file.
+pub(crate) enum SettingSource {
     File(PathBuf, usize),
-    /// The environment or the command line, as it was written there.
-    Given(String),
+    Override(String),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path, line) => write!(f, "{}:{line}", path.display()),
-            Self::Given(how) => f.write_str(how),
+            Self::Override(how) => f.write_str(how),
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
-    /// No server starts with it.
-    Wrong,
+    /// Prevents a start.
+    Mistake,
     /// The setting has no effect.
-    Idle,
+    NoEffect,
 }
 
-/// A mistake in the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
-    pub(crate) place: Place,
+    pub(crate) source: SettingSource,
     pub(crate) severity: Severity,
     pub(crate) text: String,
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.text)
+        write!(f, "{}: {}", self.source, self.text)
     }
 }
 
-pub(super) fn check(place: Place, section: &str, key: &str, value: &str) -> Option<Finding> {
-    let finding = |severity, text| Some(Finding { place, severity, text });
+pub(super) fn check(source: SettingSource, section: &str, key: &str, value: &str) -> Option<Finding> {
+    let finding = |severity, text| Some(Finding { source, severity, text });
     if key.starts_with('#') {
-        return finding(Severity::Idle, format!("[{section}] {key} changes nothing; comments start with `;`"));
+        return finding(Severity::NoEffect, format!("[{section}] {key} changes nothing; comments start with `;`"));
     }
     if let Some(wanted) = violation(section, key, value) {
         let shown = if settee_settings::is_sensitive(section, key) { "****" } else { value };
-        return finding(Severity::Wrong, format!("[{section}] {key} = {shown}: it must be {wanted}"));
+        return finding(Severity::Mistake, format!("[{section}] {key} = {shown}: it must be {wanted}"));
     }
-    if settee_settings::find(section, key).is_some() || couchdb::has_names(section) {
+    if settee_settings::find(section, key).is_some() || couchdb::is_user_named(section) {
         return None;
     }
-    if couchdb::knows(section, key) {
-        return finding(Severity::Idle, format!("[{section}] {key} is a setting of CouchDB that changes nothing here"));
+    if couchdb::is_known(section, key) {
+        return finding(
+            Severity::NoEffect,
+            format!("[{section}] {key} is a setting of CouchDB that changes nothing here"),
+        );
     }
-    if let Some(near) = mistyped(section, key) {
-        return finding(Severity::Wrong, format!("[{section}] {key} is not known; did you mean {near}?"));
+    if let Some(near) = suggestion(section, key) {
+        return finding(Severity::Mistake, format!("[{section}] {key} is not known; did you mean {near}?"));
     }
     let elsewhere = SETTINGS.iter().find(|setting| setting.key == key);
     let hint = elsewhere.map(|setting| format!("; there is [{}] {key}", setting.section)).unwrap_or_default();
-    finding(Severity::Idle, format!("[{section}] {key} is not known, and changes nothing{hint}"))
+    finding(Severity::NoEffect, format!("[{section}] {key} is not known, and changes nothing{hint}"))
 }
 
-/// The known setting that an unknown one is probably a misspelling of.
-pub(super) fn mistyped(section: &str, key: &str) -> Option<String> {
-    if settee_settings::find(section, key).is_some() || couchdb::knows(section, key) {
+pub(super) fn suggestion(section: &str, key: &str) -> Option<String> {
+    if settee_settings::find(section, key).is_some() || couchdb::is_known(section, key) {
         return None;
     }
     let sections = || SETTINGS.iter().map(|setting| setting.section).chain(couchdb::sections());
@@ -85,7 +84,7 @@ pub(super) fn mistyped(section: &str, key: &str) -> Option<String> {
     Some(format!("[{near}] {key}"))
 }
 
-/// The name most similar to `text`, if the difference is small.
+/// `None` if the difference to all names is large.
 fn nearest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let most = match text.len() {
         0..=3 => return None,
@@ -139,18 +138,18 @@ mod tests {
             ("mine", "brief", None),
             ("test", "foo", None),
         ] {
-            assert_eq!(mistyped(section, key).as_deref(), expected, "[{section}] {key}");
+            assert_eq!(suggestion(section, key).as_deref(), expected, "[{section}] {key}");
         }
     }
 
     #[test]
     fn findings_name_place_and_remedy() {
         let check = |section: &str, key: &str, value: &str| {
-            let found = check(Place::File("local.ini".into(), 3), section, key, value);
+            let found = check(SettingSource::File("local.ini".into(), 3), section, key, value);
             found.map(|finding| (finding.severity, finding.to_string()))
         };
-        let wrong = |text: &str| Some((Severity::Wrong, text.to_owned()));
-        let idle = |text: &str| Some((Severity::Idle, text.to_owned()));
+        let wrong = |text: &str| Some((Severity::Mistake, text.to_owned()));
+        let idle = |text: &str| Some((Severity::NoEffect, text.to_owned()));
         for ((section, key, value), expected) in [
             (
                 ("chttpd", "port", "59x"),

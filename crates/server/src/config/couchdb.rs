@@ -1,7 +1,7 @@
-//! Settings of CouchDB that this server does not have. A configuration taken from CouchDB may contain them, and they
-//! are no mistakes.
+//! Names of CouchDB's settings. A configuration that was taken from CouchDB may contain settings that this server
+//! lacks; they have no effect and are not reported as mistakes.
 
-const KNOWN: &[(&str, &str)] = &[
+const COUCHDB_SETTINGS: &[(&str, &str)] = &[
     (
         "couchdb",
         "util_driver_dir plugin_dir file_compression attachment_stream_buffer_size btree_chunk_size \
@@ -108,7 +108,7 @@ const KNOWN: &[(&str, &str)] = &[
 ];
 
 /// Sections whose keys are user-defined names, or that belong to features this server lacks.
-const OF_NAMES: &[&str] = &[
+const USER_NAMED_SECTIONS: &[&str] = &[
     "admins",
     "jwt_keys",
     "query_servers",
@@ -132,26 +132,22 @@ const OF_NAMES: &[&str] = &[
     "compactions",
 ];
 
-/// Prefixes of sections whose keys are user-defined names.
-const OF_NAMED_PARTS: &[&str] =
+const USER_NAMED_PREFIXES: &[&str] =
     &["cors:", "smoosh.", "ioq.", "tracing.", "ioq2", "couch_scanner", "nouveau.", "replicator."];
 
-/// True if CouchDB has this setting.
-pub(super) fn knows(section: &str, key: &str) -> bool {
-    has_names(section) || keys(section).any(|known| known == key)
+pub(super) fn is_known(section: &str, key: &str) -> bool {
+    is_user_named(section) || keys(section).any(|known| known == key)
 }
 
-/// True if the keys of a section are user-defined names.
-pub(super) fn has_names(section: &str) -> bool {
-    OF_NAMES.contains(&section) || OF_NAMED_PARTS.iter().any(|part| section.starts_with(part))
+pub(super) fn is_user_named(section: &str) -> bool {
+    USER_NAMED_SECTIONS.contains(&section) || USER_NAMED_PREFIXES.iter().any(|part| section.starts_with(part))
 }
 
 pub(super) fn sections() -> impl Iterator<Item = &'static str> {
-    KNOWN.iter().map(|(section, _)| *section).chain(OF_NAMES.iter().copied())
+    COUCHDB_SETTINGS.iter().map(|(section, _)| *section).chain(USER_NAMED_SECTIONS.iter().copied())
 }
 
-/// The keys of a section.
 pub(super) fn keys(section: &str) -> impl Iterator<Item = &'static str> + use<> {
-    let keys = KNOWN.iter().find(|(known, _)| *known == section).map_or("", |(_, keys)| keys);
+    let keys = COUCHDB_SETTINGS.iter().find(|(known, _)| *known == section).map_or("", |(_, keys)| keys);
     keys.split_ascii_whitespace()
 }

@@ -24,7 +24,6 @@ const HEAD: &str = "\
 ; Lines that start with `;` and a key show defaults: remove the `;` to change them.
 ";
 
-/// The purposes of sections, in the order of the table.
 const SECTIONS: &[(&str, &str)] = &[
     ("couchdb", "Databases and documents, and their limits."),
     (
@@ -75,7 +74,7 @@ const SECTIONS: &[(&str, &str)] = &[
     ("attachments", "How attachments are stored."),
 ];
 
-/// All settings as an INI file for a server with this data directory. Settings outside the listed defaults are
+/// Renders all settings as an INI file for a server with this data directory. Settings outside the listed defaults are
 /// commented out, as in CouchDB's `default.ini`.
 pub(crate) fn render(data_dir: &Path) -> String {
     let mut text = HEAD.to_owned();
@@ -127,7 +126,6 @@ fn when(setting: &Setting) -> &'static str {
     }
 }
 
-/// The sections of the table and their order, for tests.
 #[cfg(test)]
 pub(super) fn sections() -> Vec<&'static str> {
     SECTIONS.iter().map(|(section, _)| *section).collect()

@@ -1,29 +1,27 @@
 //! Merge of all layers of the configuration, and the required corrections: hashing of passwords in plain text, the
 //! admin of the environment, the server's uuid.
 
-use super::check::{Finding, Place, Severity, check};
+use super::check::{Finding, SettingSource, Severity, check};
 use super::store::Layer;
-use super::{AdminSeed, Configuration, Given, Origin, Sections, SettingsError, insert, lookup};
+use super::{AdminSeed, Configuration, Origin, Override, Sections, SettingsError, insert, lookup};
 use crate::uuids::{Entropy, random_hex};
 use settee_auth::{hash_password, is_hashed};
 use settee_settings::{SETTINGS, Visibility};
 use std::num::NonZeroU32;
 
-/// The section of server admins.
 pub(super) const ADMINS: &str = "admins";
 
-/// Result of reading all layers.
 pub(super) struct Loaded {
     pub(super) sections: Sections,
     pub(super) warnings: Vec<String>,
 }
 
 impl Configuration {
-    /// Reads all layers for the first time and adds the settings that a server requires.
+    /// Reads all layers for the first time, and adds the settings that a server requires.
     pub(super) fn load_first(&mut self, admin: Option<AdminSeed>) -> Result<Loaded, SettingsError> {
         let mut layers = self.files.read()?;
         // Mistakes are refused before anything is written.
-        refuse_mistakes(self.given(&layers))?;
+        reject_mistakes(self.given(&layers))?;
         let iterations = iterations(&self.merge(&layers));
         let mut warnings = self.hash_files(&mut layers, iterations);
         for given in &mut self.overrides {
@@ -35,7 +33,7 @@ impl Configuration {
         let mut additions = Vec::new();
         let known = admin.as_ref().and_then(|admin| Some(lookup(&merged, ADMINS, &admin.name)?.text.clone()));
         if let (Some(AdminSeed { name, password }), Some(stored)) = (&admin, &known) {
-            warnings.extend(other_password(name, password, stored));
+            warnings.extend(password_warning(name, password, stored));
         }
         if let Some(AdminSeed { name, password }) = admin.filter(|_| known.is_none()) {
             super::check(ADMINS, &name, &password)?;
@@ -53,26 +51,25 @@ impl Configuration {
             if let Err(error) = last.save() {
                 warnings.push(format!("settings added to the configuration are kept in memory only: {error}"));
                 self.overrides.extend(additions.into_iter().map(|(section, key, value)| {
-                    let place = "kept in memory".to_owned();
-                    Given { section, key, value, place }
+                    let source = "kept in memory".to_owned();
+                    Override { section, key, value, source }
                 }));
             }
         }
         Ok(self.loaded(&layers, warnings))
     }
 
-    /// All given settings, in increasing order of precedence.
-    pub(super) fn given(&self, layers: &[Layer]) -> Vec<GivenAt> {
-        let outside = |Given { section, key, value, place }: &Given| {
-            (Place::Given(place.clone()), section.clone(), key.clone(), Some(value.clone()))
+    /// In increasing order of precedence.
+    pub(super) fn given(&self, layers: &[Layer]) -> Vec<SourcedSetting> {
+        let outside = |Override { section, key, value, source }: &Override| {
+            (SettingSource::Override(source.clone()), section.clone(), key.clone(), Some(value.clone()))
         };
-        let mut given: Vec<GivenAt> = self.preset.iter().map(outside).collect();
+        let mut given: Vec<SourcedSetting> = self.preset.iter().map(outside).collect();
         given.extend(in_files(layers));
         given.extend(self.overrides.iter().map(outside));
         given
     }
 
-    /// Reads all layers without corrections.
     pub(super) fn load_as_it_is(&self) -> Result<Loaded, SettingsError> {
         Ok(self.loaded(&self.files.read()?, Vec::new()))
     }
@@ -84,7 +81,6 @@ impl Configuration {
         Ok(self.loaded(&layers, warnings))
     }
 
-    /// Returns `value` in its stored form: the password of an admin is hashed.
     pub(super) fn protect(&self, section: &str, value: &str) -> String {
         if section == ADMINS && !is_hashed(value) {
             hash(&*self.entropy, value, iterations(&self.sections()))
@@ -128,7 +124,9 @@ impl Configuration {
         }
         // Shared settings come from the store, so those in files are ignored.
         let counts = |section: &str, key: &str| !self.is_shared(section, key);
-        for Given { section, key, value, .. } in self.preset.iter().filter(|given| counts(&given.section, &given.key)) {
+        for Override { section, key, value, .. } in
+            self.preset.iter().filter(|given| counts(&given.section, &given.key))
+        {
             insert(&mut sections, section, key, value.clone(), Origin::Set);
         }
         let entries = layers.iter().flat_map(|layer| layer.ini.entries());
@@ -145,7 +143,7 @@ impl Configuration {
                 }
             }
         }
-        for Given { section, key, value, .. } in
+        for Override { section, key, value, .. } in
             self.overrides.iter().filter(|given| counts(&given.section, &given.key))
         {
             insert(&mut sections, section, key, value.clone(), Origin::Set);
@@ -159,7 +157,7 @@ fn hash(entropy: &dyn Entropy, password: &str, iterations: NonZeroU32) -> String
     hash_password(password, &random_hex(entropy, 16), iterations)
 }
 
-/// Iterations for new hashes. They are read from the merged files, because these are not in force yet during the load.
+/// The number is read from the merged files, because these are not in force yet during the load.
 fn iterations(sections: &Sections) -> NonZeroU32 {
     let read = |section| lookup(sections, section, "iterations").and_then(|value| value.text.parse().ok());
     let default = || settee_settings::chttpd_auth::ITERATIONS.setting().default?.parse().ok();
@@ -167,35 +165,33 @@ fn iterations(sections: &Sections) -> NonZeroU32 {
 }
 
 /// A setting with its place. Without a value it removes an earlier one.
-type GivenAt = (Place, String, String, Option<String>);
+type SourcedSetting = (SettingSource, String, String, Option<String>);
 
-/// The settings of files, in their order.
-pub(super) fn in_files(layers: &[Layer]) -> Vec<GivenAt> {
+pub(super) fn in_files(layers: &[Layer]) -> Vec<SourcedSetting> {
     let mut given = Vec::new();
     for Layer { path, ini } in layers {
         given.extend(ini.numbered().map(|(line, section, key, value)| {
-            (Place::File(path.clone(), line), section.to_owned(), key.to_owned(), value.map(str::to_owned))
+            (SettingSource::File(path.clone(), line), section.to_owned(), key.to_owned(), value.map(str::to_owned))
         }));
     }
     given
 }
 
-/// The mistakes in the given settings.
-pub(super) fn findings(given: Vec<GivenAt>) -> Vec<Finding> {
+pub(super) fn findings(given: Vec<SourcedSetting>) -> Vec<Finding> {
     let found =
-        given.into_iter().filter_map(|(place, section, key, value)| check(place, &section, &key, value.as_deref()?));
+        given.into_iter().filter_map(|(source, section, key, value)| check(source, &section, &key, value.as_deref()?));
     found.collect()
 }
 
-fn refuse_mistakes(given: Vec<GivenAt>) -> Result<(), SettingsError> {
-    let wrong = |finding: &Finding| finding.severity == Severity::Wrong;
+fn reject_mistakes(given: Vec<SourcedSetting>) -> Result<(), SettingsError> {
+    let wrong = |finding: &Finding| finding.severity == Severity::Mistake;
     let mistakes: Vec<String> =
         findings(given).iter().filter(|finding| wrong(finding)).map(ToString::to_string).collect();
     if mistakes.is_empty() { Ok(()) } else { Err(SettingsError::Mistakes(mistakes.join("\n"))) }
 }
 
-/// Warning that the password of the environment differs from the stored one, which is in force.
-fn other_password(name: &str, password: &str, stored: &str) -> Option<String> {
+/// Warns that the password of the environment differs from the stored one, which is in force.
+fn password_warning(name: &str, password: &str, stored: &str) -> Option<String> {
     let is_same = if is_hashed(password) {
         password == stored
     } else {
@@ -209,8 +205,7 @@ fn other_password(name: &str, password: &str, stored: &str) -> Option<String> {
     })
 }
 
-/// Warnings about settings whose values are invalid for the HTTP server. Other checks of single settings are in
-/// `check`.
+/// Warns about settings whose values are invalid for the HTTP server. Other checks of single settings are in `check`.
 fn violations(sections: &Sections) -> impl Iterator<Item = String> {
     super::flat(sections).filter_map(|(section, key, value)| {
         let wanted = settee_api::violation(section, key, &value.text)?;

@@ -3,8 +3,7 @@
 //! environment and the command line. Changes through the API are written to the last file. Nodes that share a store
 //! share most settings, see `shared`.
 //!
-//! It is independent of HTTP and applies no settings: a component reads a setting when it needs it, or registers with
-//! [`Configuration::on_change`].
+//! A component reads a setting when it needs it, or registers with [`Configuration::on_change`].
 //!
 //! Passwords of `[admins]` never stay in plain text, neither in memory nor in the files.
 
@@ -30,38 +29,32 @@ use store::Files;
 
 pub(crate) struct Options {
     pub(crate) data_dir: PathBuf,
-    /// The configuration file, which must exist; `None`: `local.ini` in the data directory, created when needed. A
+    /// The configuration file, which must exist. `None` is `local.ini` in the data directory, created when needed. A
     /// directory is read before `local.ini`.
     pub(crate) file: Option<PathBuf>,
-    /// Settings that the files override.
-    pub(crate) preset: Vec<Given>,
-    /// The settings of command line and environment. They override the files and are never written to them.
-    pub(crate) overrides: Vec<Given>,
+    pub(crate) preset: Vec<Override>,
+    /// Settings of command line and environment. They override the files and are never written to them.
+    pub(crate) overrides: Vec<Override>,
     /// `COUCHDB_USER` and `COUCHDB_PASSWORD`: an admin that is created unless the files have one with that name.
     pub(crate) admin: Option<AdminSeed>,
-    /// Source of salts and of the server's uuid.
     pub(crate) entropy: Arc<dyn Entropy>,
 }
 
-/// A setting from outside the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Given {
+pub(crate) struct Override {
     pub(crate) section: String,
     pub(crate) key: String,
     pub(crate) value: String,
-    /// The place in the form in which it was given.
-    pub(crate) place: String,
+    pub(crate) source: String,
 }
 
-/// The name and password of an admin to create.
 pub(crate) struct AdminSeed {
-    /// The key in `[admins]`.
     pub(crate) name: String,
-    /// The password in plain text; only its hash is stored.
+    /// Plain text, of which only the hash is stored.
     pub(crate) password: String,
 }
 
-/// Persistence of a change (CouchDB's header `X-Couch-Persist`).
+/// CouchDB's header `X-Couch-Persist`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Persist {
     /// Written to the configuration file before the call returns.
@@ -70,16 +63,15 @@ pub(crate) enum Persist {
     Memory,
 }
 
-/// Error of reading or changing the configuration.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingsError {
-    /// The change is refused; the text is for the client (`bad_request`).
+    /// The text is for the client (`bad_request`).
     #[error("{0}")]
     Invalid(String),
     /// No server starts with this configuration. The text has one line per mistake, each with its place.
     #[error("the configuration is invalid:\n{0}")]
     Mistakes(String),
-    /// The files could not be read or written; nothing was changed.
+    /// Nothing was changed.
     #[error("configuration file {0}")]
     Io(std::io::Error),
     /// The store of the shared settings could not be read or written. The store has the change only if its outcome is
@@ -89,17 +81,15 @@ pub(crate) enum SettingsError {
 }
 
 impl From<std::io::Error> for SettingsError {
-    /// The text already contains the whole message, so there is no `source` that would repeat it.
     fn from(error: std::io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-/// The change that listeners receive.
 pub(crate) struct Change<'a> {
     pub(crate) section: &'a str,
     pub(crate) key: &'a str,
-    /// The new value; `None` if it was deleted. A default may apply now: see [`Configuration::effective`].
+    /// `None` if the value was deleted. A default may apply now: see [`Configuration::effective`].
     pub(crate) value: Option<&'a str>,
 }
 
@@ -118,21 +108,19 @@ enum Origin {
     Set,
 }
 
-/// The settings, shared by all threads.
 pub(crate) struct Configuration {
     data_dir: PathBuf,
     files: Files,
-    preset: Vec<Given>,
-    /// The settings that override the files; passwords among them are hashed.
-    overrides: Vec<Given>,
+    preset: Vec<Override>,
+    /// Settings that override the files. Their passwords are hashed.
+    overrides: Vec<Override>,
     entropy: Arc<dyn Entropy>,
     sections: RwLock<Sections>,
-    /// Incremented after every change of the sections.
     version: AtomicU64,
     listeners: RwLock<Vec<Listener>>,
     warnings: RwLock<Vec<String>>,
     /// Held during any change, from the first file read to the last listener.
-    changing: Mutex<()>,
+    change_lock: Mutex<()>,
     /// Set if several nodes use one store.
     shared: OnceLock<shared::Shared>,
 }
@@ -149,7 +137,7 @@ impl Configuration {
     }
 
     /// Reads the configuration without corrections: passwords in plain text stay, and nothing is generated.
-    pub(crate) fn look(options: Options) -> Result<Configuration, SettingsError> {
+    pub(crate) fn open_without_corrections(options: Options) -> Result<Configuration, SettingsError> {
         let (configuration, _) = Self::unread(options)?;
         let loaded = configuration.load_as_it_is()?;
         configuration.install(loaded);
@@ -164,9 +152,9 @@ impl Configuration {
             Some(file) => Files::new(file, store::Presence::Required),
             None => own(),
         };
-        for Given { section, key, value, place } in &overrides {
+        for Override { section, key, value, source } in &overrides {
             ini::check_entry(section, key, value)
-                .map_err(|error| SettingsError::Mistakes(format!("{place}: {error}")))?;
+                .map_err(|error| SettingsError::Mistakes(format!("{source}: {error}")))?;
         }
         let configuration = Configuration {
             data_dir,
@@ -178,13 +166,12 @@ impl Configuration {
             version: AtomicU64::default(),
             listeners: RwLock::default(),
             warnings: RwLock::default(),
-            changing: Mutex::default(),
+            change_lock: Mutex::default(),
             shared: OnceLock::new(),
         };
         Ok((configuration, admin))
     }
 
-    /// Warnings about the files from the last read, for the log.
     pub(crate) fn warnings(&self) -> Vec<String> {
         self.warnings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -195,28 +182,27 @@ impl Configuration {
         }
     }
 
-    /// The value as the API shows it. A default may be in force if this is `None`: see [`effective`](Self::effective).
+    /// Returns the value as the API shows it. A default may be in force if this is `None`: see
+    /// [`effective`](Self::effective).
     pub(crate) fn get(&self, section: &str, key: &str) -> Option<String> {
         lookup(&self.sections(), section, key).map(|value| value.text.clone())
     }
 
-    /// A number that differs after every change.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// Keys and values of a section, sorted by key; empty for an unknown one.
     pub(crate) fn section(&self, section: &str) -> Vec<(String, String)> {
         self.sections().get(section).map(pairs).unwrap_or_default()
     }
 
-    /// All sections with their keys and values, sorted.
     pub(crate) fn all(&self) -> Vec<(String, Vec<(String, String)>)> {
         self.sections().iter().map(|(section, values)| (section.clone(), pairs(values))).collect()
     }
 
-    /// The value in force: as set here, or under the section's old name (`httpd` for `chttpd`, `couch_httpd_auth` for
-    /// `chttpd_auth`), or the default. Empty values and invalid values of known settings are ignored.
+    /// Returns the value in force: as set here, or under the section's old name (`httpd` for `chttpd`,
+    /// `couch_httpd_auth` for `chttpd_auth`), or the default. Empty values and invalid values of known settings are
+    /// ignored.
     pub(crate) fn effective(&self, section: &str, key: &str) -> Option<String> {
         self.set_if(section, key, |section, text| violation(section, key, text).is_none()).or_else(|| {
             let setting = settee_settings::find(section, key)?;
@@ -224,7 +210,8 @@ impl Configuration {
         })
     }
 
-    /// The value that was set, even if it is invalid; under the section's old name if not under its own.
+    /// Returns the value that was set, even if it is invalid. The section's old name applies if the value is not set
+    /// under its own.
     pub(crate) fn set_text(&self, section: &str, key: &str) -> Option<String> {
         self.set_if(section, key, |_, _| true)
     }
@@ -239,7 +226,7 @@ impl Configuration {
         set(section).or_else(|| settee_settings::old_section(section, key).and_then(set))
     }
 
-    /// Sets a value and returns the old one. Passwords of `[admins]` are hashed first, which is deliberately slow.
+    /// Returns the old value. Passwords of `[admins]` are hashed first, which is deliberately slow.
     pub(crate) fn set(
         &self,
         section: &str,
@@ -250,7 +237,7 @@ impl Configuration {
         let value = value.trim();
         check(section, key, value)?;
         let value = self.protect(section, value);
-        let _changing = self.changing();
+        let _changing = self.change_lock();
         if persist == Persist::Disk && self.is_shared(section, key) {
             let old = self.get(section, key);
             self.change_shared(section, key, Some(&value))?;
@@ -274,7 +261,7 @@ impl Configuration {
     /// The last admin cannot be deleted while the server listens on other than loopback addresses, because every client
     /// would be an admin.
     pub(crate) fn delete(&self, section: &str, key: &str, persist: Persist) -> Result<Option<String>, SettingsError> {
-        let _changing = self.changing();
+        let _changing = self.change_lock();
         let Some(old) = self.get(section, key) else {
             return Ok(None);
         };
@@ -284,7 +271,6 @@ impl Configuration {
         match persist {
             Persist::Disk if self.is_shared(section, key) => {
                 self.change_shared(section, key, None)?;
-                // The listeners were already notified.
                 if self.get(section, key).is_none() {
                     return Ok(Some(old));
                 }
@@ -301,7 +287,7 @@ impl Configuration {
 
     /// Reads the files again and discards changes that were made in memory only. Listeners receive the differences.
     pub(crate) fn reload(&self) -> Result<(), SettingsError> {
-        let _changing = self.changing();
+        let _changing = self.change_lock();
         let loaded = self.load()?;
         for (section, key, value) in flat(&loaded.sections) {
             // A value that was accepted before it was validated is kept, so that all other settings can be reloaded.
@@ -362,7 +348,6 @@ impl Configuration {
         Err(SettingsError::Invalid(format!("The last admin cannot be removed while the server listens on {address}")))
     }
 
-    /// Installs the loaded sections and returns the previous ones.
     fn install(&self, loaded: load::Loaded) -> Sections {
         *self.warnings.write().unwrap_or_else(PoisonError::into_inner) = loaded.warnings;
         std::mem::replace(&mut *self.sections_mut(), loaded.sections)
@@ -385,13 +370,12 @@ impl Configuration {
         sections
     }
 
-    fn changing(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn change_lock(&self) -> MutexGuard<'_, ()> {
+        self.change_lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl std::fmt::Debug for Configuration {
-    /// Formats the settings without secrets.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let sections = self.sections();
         let shown = flat(&sections).map(|(section, key, value)| {
@@ -424,7 +408,6 @@ fn refused(invalid: ini::InvalidEntry) -> SettingsError {
     SettingsError::Invalid(invalid.to_string())
 }
 
-/// Returns an error if the value must not be set.
 fn check(section: &str, key: &str, value: &str) -> Result<(), SettingsError> {
     ini::check_entry(section, key, value).map_err(refused)?;
     let wanted =
@@ -432,8 +415,8 @@ fn check(section: &str, key: &str, value: &str) -> Result<(), SettingsError> {
     if let Some(wanted) = wanted {
         return Err(SettingsError::Invalid(format!("[{section}] {key} must be {wanted}")));
     }
-    if let Some(near) = check::mistyped(section, key) {
-        // With it in the file the server would not start again.
+    if let Some(near) = check::suggestion(section, key) {
+        // With such a name in the file the server would not start again.
         return Err(SettingsError::Invalid(format!("[{section}] {key} is not known; did you mean {near}?")));
     }
     if section == load::ADMINS && value.is_empty() {
@@ -442,7 +425,7 @@ fn check(section: &str, key: &str, value: &str) -> Result<(), SettingsError> {
     Ok(())
 }
 
-/// The rule that `value` violates for a known setting, if any.
+/// Returns the rule that `value` violates; `None` for an unknown setting.
 fn violation(section: &str, key: &str, value: &str) -> Option<String> {
     settee_settings::find(section, key)?.kind.violation(value)
 }

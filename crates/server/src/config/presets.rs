@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::ValueEnum;
 
-use super::Given;
+use super::Override;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Preset {
@@ -101,12 +101,12 @@ impl Preset {
         }
     }
 
-    pub(crate) fn given(self) -> Vec<Given> {
-        let given = |(section, key, value): &Setting| Given {
+    pub(crate) fn given(self) -> Vec<Override> {
+        let given = |(section, key, value): &Setting| Override {
             section: (*section).to_owned(),
             key: (*key).to_owned(),
             value: (*value).to_owned(),
-            place: format!("preset {}", self.name()),
+            source: format!("preset {}", self.name()),
         };
         self.settings().iter().map(given).collect()
     }
@@ -138,15 +138,15 @@ impl Preset {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::check::{Place, check};
+    use crate::config::check::{SettingSource, check};
 
     #[test]
     fn presets_contain_known_settings_with_an_effect() {
         for preset in Preset::value_variants() {
             let name = preset.to_possible_value().map(|value| value.get_name().to_owned());
             assert_eq!(name.as_deref(), Some(preset.name()));
-            for Given { section, key, value, place } in preset.given() {
-                assert_eq!(check(Place::Given(place), &section, &key, &value), None, "[{section}] {key}");
+            for Override { section, key, value, source } in preset.given() {
+                assert_eq!(check(SettingSource::Override(source), &section, &key, &value), None, "[{section}] {key}");
             }
         }
     }

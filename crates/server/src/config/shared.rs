@@ -13,7 +13,6 @@ use settee_settings::{chttpd_auth, cluster, is_own};
 use super::{Change, Configuration, Origin, Sections, SettingsError, insert, load};
 use crate::uuids::random_hex;
 
-/// The settings in the store.
 pub(super) struct Shared {
     /// `None` if the settings are only inspected.
     catalog: Option<Arc<Catalog>>,
@@ -29,34 +28,33 @@ impl Configuration {
         let is_stale = Arc::new(AtomicBool::new(false));
         let marked = Arc::clone(&is_stale);
         catalog.on_foreign_change(move || marked.store(true, Ordering::Release));
-        let changing = self.changing();
+        let change_lock = self.change_lock();
         let own = of_all(&self.sections());
-        let first = self.of_the_first(own.clone());
+        let first = self.with_shared_secrets(own.clone());
         let stored =
             catalog.change_shared_settings(|found| found.is_none().then(|| first.clone()))?.unwrap_or_default();
-        let notices = notices(&own, &stored);
+        let ignored_setting_warnings = ignored_setting_warnings(&own, &stored);
         let shared = Shared { catalog: Some(Arc::clone(catalog)), is_stale, known: Mutex::new(stored) };
         let is_new = self.shared.set(shared).is_ok();
         assert!(is_new, "settings are shared once");
         let loaded = self.load()?;
         self.install(loaded);
-        drop(changing);
-        Ok(notices)
+        drop(change_lock);
+        Ok(ignored_setting_warnings)
     }
 
     /// Puts shared settings into force that were read from the store without write access. Returns remarks about local
     /// settings that are ignored.
     pub(crate) fn read_shared(&self, stored: SharedSettings) -> Result<Vec<String>, SettingsError> {
-        let notices = notices(&of_all(&self.sections()), &stored);
+        let ignored_setting_warnings = ignored_setting_warnings(&of_all(&self.sections()), &stored);
         let shared = Shared { catalog: None, is_stale: Arc::default(), known: Mutex::new(stored) };
         let is_new = self.shared.set(shared).is_ok();
         assert!(is_new, "settings are shared once");
         let loaded = self.load_as_it_is()?;
         self.install(loaded);
-        Ok(notices)
+        Ok(ignored_setting_warnings)
     }
 
-    /// The shared settings; empty if this node shares none.
     pub(super) fn all_shared(&self) -> SharedSettings {
         self.shared.get().map(|shared| shared.known().clone()).unwrap_or_default()
     }
@@ -65,7 +63,7 @@ impl Configuration {
     /// written to the file and override its values.
     pub(crate) fn unshare(&self, catalog: &Catalog) -> Result<(), SettingsError> {
         let Some(stored) = catalog.shared_settings()? else { return Ok(()) };
-        let _changing = self.changing();
+        let _changing = self.change_lock();
         let mut layers = self.files.read()?;
         let last = layers.last_mut().expect("a chain always has a file");
         for ((section, key), value) in &stored {
@@ -78,8 +76,8 @@ impl Configuration {
         Ok(())
     }
 
-    /// The settings that the first node stores: its own settings, with the secrets that all nodes need.
-    fn of_the_first(&self, mut settings: SharedSettings) -> SharedSettings {
+    /// Adds the secrets that all nodes need to the settings of the first node.
+    fn with_shared_secrets(&self, mut settings: SharedSettings) -> SharedSettings {
         for secret in [chttpd_auth::SECRET.setting(), cluster::SECRET.setting()] {
             let name = (secret.section.to_owned(), secret.key.to_owned());
             settings.entry(name).or_insert_with(|| random_hex(&*self.entropy, 16));
@@ -87,7 +85,6 @@ impl Configuration {
         settings
     }
 
-    /// Adds the settings of the store.
     pub(super) fn overlay(&self, sections: &mut Sections) {
         let Some(shared) = self.shared.get() else { return };
         for ((section, key), value) in &*shared.known() {
@@ -95,16 +92,14 @@ impl Configuration {
         }
     }
 
-    /// True if a setting is stored in the store.
     pub(super) fn is_shared(&self, section: &str, key: &str) -> bool {
         self.shared.get().is_some() && !is_own(section, key)
     }
 
-    /// Adopts changes of other nodes, if any.
     pub(super) fn follow(&self) -> Result<(), SettingsError> {
         let Some(shared) = self.shared.get() else { return Ok(()) };
         let Some(catalog) = &shared.catalog else { return Ok(()) };
-        let _changing = self.changing();
+        let _changing = self.change_lock();
         if !shared.is_stale.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
@@ -122,7 +117,7 @@ impl Configuration {
     pub(super) fn is_behind(&self) -> bool {
         // A concurrent change on this node may be about to adopt it.
         let is_stale = |shared: &Shared| shared.is_stale.load(Ordering::Acquire);
-        self.changing.try_lock().is_err() || self.shared.get().is_some_and(is_stale)
+        self.change_lock.try_lock().is_err() || self.shared.get().is_some_and(is_stale)
     }
 
     /// Sets or removes a value for all nodes. The caller must hold the lock of changes.
@@ -172,16 +167,16 @@ impl Shared {
     }
 }
 
-/// The subset of the settings that nodes share.
 fn of_all(sections: &Sections) -> SharedSettings {
     let shared =
         super::flat(sections).filter(|(section, key, value)| value.origin == Origin::Set && !is_own(section, key));
     shared.map(|(section, key, value)| ((section.to_owned(), key.to_owned()), value.text.clone())).collect()
 }
 
-/// Remarks about local settings that are ignored. A uuid is never reported, because each node generates one before it
-/// reads the store. An admin is reported only if the store lacks it, because hashes of the same password differ.
-fn notices(own: &SharedSettings, stored: &SharedSettings) -> Vec<String> {
+/// Returns remarks about local settings that are ignored. A uuid is never reported, because each node generates one
+/// before it reads the store. An admin is reported only if the store lacks it, because hashes of the same password
+/// differ.
+fn ignored_setting_warnings(own: &SharedSettings, stored: &SharedSettings) -> Vec<String> {
     let counts = |(name, value): &(&(String, String), &String)| match (name.0.as_str(), name.1.as_str()) {
         ("couchdb", "uuid") => true,
         (load::ADMINS, _) => stored.contains_key(*name),

@@ -4,30 +4,27 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::check::{Finding, Place, Severity};
+use super::check::{Finding, SettingSource, Severity};
 use super::store::{Files, Presence};
 use super::{Configuration, SettingsError, load};
 use settee_settings::SETTINGS;
 
-/// The place of settings in the store.
 const SHARED: &str = "shared by all nodes";
 
 impl Configuration {
-    /// All settings in force, as an INI file with the source of each.
     pub(crate) fn show(&self) -> Result<String, SettingsError> {
-        let mut places = BTreeMap::new();
-        for (place, section, key, value) in self.given(&self.files.read()?) {
+        let mut sources = BTreeMap::new();
+        for (source, section, key, value) in self.given(&self.files.read()?) {
             match value {
-                Some(_) => drop(places.insert((section, key), place)),
-                None => drop(places.remove(&(section, key))),
+                Some(_) => drop(sources.insert((section, key), source)),
+                None => drop(sources.remove(&(section, key))),
             }
         }
-        places.retain(|(section, key), _| !self.is_shared(section, key));
-        places.extend(self.all_shared().into_keys().map(|name| (name, Place::Given(SHARED.to_owned()))));
+        sources.retain(|(section, key), _| !self.is_shared(section, key));
+        sources.extend(self.all_shared().into_keys().map(|name| (name, SettingSource::Override(SHARED.to_owned()))));
         let mut names: Vec<(String, String)> =
             SETTINGS.iter().map(|s| (s.section.to_owned(), s.key.to_owned())).collect();
-        names.extend(places.keys().cloned());
-        // Settings of the table come first, in its order; all others follow.
+        names.extend(sources.keys().cloned());
         let mut sections: Vec<&str> = Vec::new();
         for (section, _) in &names {
             if !sections.contains(&section.as_str()) {
@@ -43,14 +40,14 @@ impl Configuration {
                     continue;
                 }
                 shown.push(key);
-                let place = places.get(&((*section).to_owned(), key.clone()));
-                let own = self.get(section, key).filter(|_| place.is_some());
+                let source = sources.get(&((*section).to_owned(), key.clone()));
+                let own = self.get(section, key).filter(|_| source.is_some());
                 let value = own.or_else(|| self.effective(section, key)).unwrap_or_default();
                 let value =
                     if settee_settings::is_sensitive(section, key) && !value.is_empty() { "****" } else { &value };
-                let old = settee_settings::old_section(section, key).filter(|_| place.is_none());
-                let old = old.and_then(|old| places.get(&(old.to_owned(), key.clone())));
-                let from = place.or(old).map_or_else(|| "default".to_owned(), ToString::to_string);
+                let old = settee_settings::old_section(section, key).filter(|_| source.is_none());
+                let old = old.and_then(|old| sources.get(&(old.to_owned(), key.clone())));
+                let from = source.or(old).map_or_else(|| "default".to_owned(), ToString::to_string);
                 let line = format!("{key} = {value}");
                 let _ = writeln!(text, "{} ; {from}", line.trim_end());
             }
@@ -59,23 +56,21 @@ impl Configuration {
         Ok(text)
     }
 
-    /// The mistakes in the files, the environment and on the command line.
     pub(crate) fn findings(&self) -> Result<Vec<Finding>, SettingsError> {
         let layers = self.files.read()?;
         Ok(load::findings(self.given(&layers)))
     }
 }
 
-/// The mistakes and invalid lines of one file, the most severe first.
 pub(crate) fn check_file(file: &Path) -> Result<Vec<(Severity, String)>, SettingsError> {
     let layers = Files::new(file.to_owned(), Presence::Required).read_main()?;
     let mut found: Vec<(Severity, String)> =
         load::findings(load::in_files(&layers)).iter().map(|finding| (finding.severity, finding.to_string())).collect();
     for layer in &layers {
         for line in layer.ini.invalid_lines() {
-            found.push((Severity::Wrong, format!("{}:{line}: the line is invalid", layer.path.display())));
+            found.push((Severity::Mistake, format!("{}:{line}: the line is invalid", layer.path.display())));
         }
     }
-    found.sort_by_key(|(severity, _)| *severity == Severity::Idle);
+    found.sort_by_key(|(severity, _)| *severity == Severity::NoEffect);
     Ok(found)
 }

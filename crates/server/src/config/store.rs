@@ -1,5 +1,4 @@
-//! [`Files`]: the chain of configuration files on disk: discovery, reading and atomic replacement. Entries are not
-//! interpreted here.
+//! [`Files`]: the chain of configuration files on disk: discovery, reading and atomic replacement.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -10,8 +9,8 @@ use settee_storage::durable::{self, Readers};
 
 use settee_settings::ini::Ini;
 
-/// Paths of the files: those of a CouchDB configuration directory, if any, then the configuration file, then
-/// `local.d/*.ini` in the same directory in alphabetical order.
+/// Files of a CouchDB configuration directory, if any, then the configuration file, then `local.d/*.ini` in the same
+/// directory in alphabetical order.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
     main: PathBuf,
@@ -19,7 +18,6 @@ pub(crate) struct Files {
     couchdb: Option<PathBuf>,
 }
 
-/// Requirement that the configuration file exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
     /// Named by the user: a missing file is an error.
@@ -28,16 +26,13 @@ pub(crate) enum Presence {
     Optional,
 }
 
-/// One file of the chain.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
     pub(crate) path: PathBuf,
-    /// The text; empty for a file that does not exist yet.
     pub(crate) ini: Ini,
 }
 
 impl Files {
-    /// Creates the chain that starts with `main`.
     pub(crate) fn new(main: PathBuf, presence: Presence) -> Files {
         Files { main, presence, couchdb: None }
     }
@@ -47,7 +42,8 @@ impl Files {
         Files { couchdb: Some(couchdb), ..self }
     }
 
-    /// Reads the chain in order of increasing precedence. Never empty: the last file receives changes, as in CouchDB.
+    /// Reads the chain in order of increasing precedence. The chain is never empty: the last file receives changes, as
+    /// in CouchDB.
     pub(crate) fn read(&self) -> io::Result<Vec<Layer>> {
         let mut layers = Vec::new();
         let couchdb = self.couchdb.as_deref().map_or_else(|| Ok(Vec::new()), files)?;
@@ -63,7 +59,6 @@ impl Files {
         Ok(layers)
     }
 
-    /// Reads the configuration file alone.
     pub(crate) fn read_main(&self) -> io::Result<Vec<Layer>> {
         let bytes = fs::read(&self.main).map_err(|error| at(&self.main, &error))?;
         Ok(vec![Layer { path: self.main.clone(), ini: Ini::parse(&decode(bytes, &self.main)?) }])

@@ -11,7 +11,6 @@ mod admins;
 mod shared;
 mod sources;
 
-/// A temporary directory, removed when this is dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -23,7 +22,6 @@ impl Directory {
         Directory(path)
     }
 
-    /// A directory with few hash iterations, so that hashing is fast, and with a uuid, so that opening changes nothing.
     fn with(local: &str) -> Directory {
         let directory = Directory::new();
         directory.write("local.ini", &format!("{BASE}{local}"));
@@ -60,11 +58,11 @@ impl Directory {
     }
 
     fn open_with(&self, overrides: &[(&str, &str, &str)]) -> Result<Configuration, SettingsError> {
-        let owned = |(section, key, value): &(&str, &str, &str)| Given {
+        let owned = |(section, key, value): &(&str, &str, &str)| Override {
             section: (*section).to_owned(),
             key: (*key).to_owned(),
             value: (*value).to_owned(),
-            place: format!("--set {section}/{key}"),
+            source: format!("--set {section}/{key}"),
         };
         Configuration::open(Options { overrides: overrides.iter().map(owned).collect(), ..self.options() })
     }
@@ -143,7 +141,6 @@ fn the_file_may_be_missing_only_at_its_default_place() {
     let named = Options { file: Some(directory.0.join("nosuch.ini")), ..directory.options() };
     assert!(reason(Configuration::open(named)).contains("nosuch.ini"));
 
-    // A named file has its `local.d` in the same directory.
     fs::create_dir_all(directory.0.join("etc/local.d")).unwrap();
     directory.write("etc/my.ini", BASE);
     directory.write("etc/local.d/a.ini", "[s]\nk = v\n");
@@ -170,7 +167,6 @@ fn files_override_a_preset_and_a_deleted_setting_stays_deleted() {
         assert_eq!(get(configuration, "cors/credentials"), text("false"));
         assert_eq!(get(configuration, "cors/methods"), None);
     }
-    // Without the preset the defaults are back.
     assert_eq!(directory.open().effective("chttpd", "enable_cors"), text("false"));
 }
 
@@ -230,7 +226,6 @@ fn changes_go_to_the_last_file_which_overrides_the_others() {
     assert_eq!(directory.read("local.d/a.ini"), "[s]\nk = 2\n");
     assert!(configuration.delete("admins", "anna", Persist::Disk).unwrap().is_some());
     assert_eq!(directory.open().section("admins"), []);
-    // The only key that cannot be written with an empty value.
     assert_eq!(reason(configuration.delete("s", "k=", Persist::Disk)), "Invalid configuration value");
     assert_eq!(get(&configuration, "s/k="), text("1"));
 }
@@ -292,7 +287,6 @@ fn rejected_changes_have_no_effect() {
     );
 }
 
-/// The intended meaning of a mistake is unknown, so no server starts with one, wherever it is.
 #[test]
 fn invalid_settings_stop_the_start_and_are_reported_with_their_location() {
     let check = |ini: &str, expected: &[&str]| {
@@ -316,7 +310,6 @@ fn invalid_settings_stop_the_start_and_are_reported_with_their_location() {
         "[chttpd]\nbind_address = here\n",
         &["6: [chttpd] bind_address = here: it must be an IP address, localhost or any"],
     );
-    // Settings that only CouchDB has, and settings that no server has.
     let directory = Directory::with("[ioq]\nratio = 0.01\n[mine]\nown = 1\n[couchdb]\nfsync_options = []\n");
     let warnings = directory.open().warnings();
     assert_eq!(warnings.len(), 3, "{warnings:?}");
@@ -348,11 +341,15 @@ fn shared_settings_are_shown_instead_of_local_ones() {
     let configuration = directory.open_with(&[("cors", "max_age", "7")]).unwrap();
     let stored = [("vendor", "name", "Us"), ("admins", "ann", "-pbkdf2-1,1,1"), ("cors", "max_age", "7")];
     let stored = stored.map(|(section, key, value)| ((section.to_owned(), key.to_owned()), value.to_owned()));
-    let notices = configuration.read_shared(stored.into()).unwrap();
+    let ignored_setting_warnings = configuration.read_shared(stored.into()).unwrap();
     for (of, counts) in
         [("[vendor] name", false), ("[cors] credentials", false), ("[cors] max_age", true), ("[log]", true)]
     {
-        assert_eq!(notices.iter().any(|notice| notice.starts_with(of)), !counts, "{of}: {notices:?}");
+        assert_eq!(
+            ignored_setting_warnings.iter().any(|notice| notice.starts_with(of)),
+            !counts,
+            "{of}: {ignored_setting_warnings:?}"
+        );
     }
     let shown = configuration.show().unwrap();
     for line in [
@@ -373,7 +370,6 @@ fn values_in_force() {
          changes_timeout = infinity\n[cors]\nmax_age = 5\n[couchdb]\nmax_document_size =\n[s]\nn = 7\n",
     );
     let configuration = directory.open();
-    // A running server that reloads the file ignores invalid values.
     directory.write("local.ini", &format!("{}[chttpd]\nmax_uri_length = many\n", directory.read("local.ini")));
     configuration.reload().unwrap();
     for (path, expect) in [
@@ -396,7 +392,6 @@ fn values_in_force() {
     );
     assert_eq!(couchdb::MAX_DOCUMENT_ID_LENGTH.of(&configuration), u64::MAX);
 
-    // Readers of the configuration do not see a deleted default, but it stays in force.
     assert_eq!(configuration.delete("chttpd", "port", Persist::Disk).unwrap(), text("5984"));
     assert_eq!(configuration.delete("chttpd", "port", Persist::Disk).unwrap(), None);
     assert_eq!(chttpd::PORT.of(&configuration), 5984);
@@ -411,7 +406,6 @@ fn reload_discards_memory_and_listeners_are_notified() {
     let received = Arc::new(Mutex::new(Vec::new()));
     let (log, reader) = (Arc::clone(&received), Arc::downgrade(&configuration));
     configuration.on_change(move |change| {
-        // The new value is visible before listeners are called.
         let now = reader.upgrade().and_then(|configuration| configuration.get(change.section, change.key));
         assert_eq!(now.as_deref(), change.value);
         log.lock().unwrap().push(format!("{}/{}={}", change.section, change.key, change.value.unwrap_or("-")));
@@ -464,7 +458,7 @@ fn an_invalid_guard_denies_access() {
         ("[httpd]\nrequire_valid_user = yes\n[chttpd]\nrequire_valid_user = false\n", false),
     ] {
         // Some of these values prevent a start, but a running server may read them.
-        let configuration = Configuration::look(Directory::with(line).options()).unwrap();
+        let configuration = Configuration::open_without_corrections(Directory::with(line).options()).unwrap();
         assert_eq!(chttpd::REQUIRE_VALID_USER.of(&configuration), expected, "{line}");
     }
 }
@@ -521,7 +515,6 @@ fn debug_output_hides_secrets() {
 #[test]
 fn the_table_of_defaults_is_sound() {
     let text = guide::render(Path::new("/data"));
-    // Commented settings are in force as defaults: without the comment marks the table reads back.
     let uncommented: String = text
         .lines()
         .map(|line| match line.strip_prefix(';') {

@@ -15,7 +15,6 @@ use settee_views::{BuildStatus, Clock};
 use super::*;
 use crate::config::Options;
 
-/// A temporary directory, removed when this is dropped.
 struct Directory(std::path::PathBuf);
 
 impl Directory {
@@ -102,7 +101,6 @@ impl Fixture {
         self.indexing.note(&[("db".to_owned(), Happened::Updated), ("gone".to_owned(), Happened::Updated)]);
     }
 
-    /// Waits up to a minute until the first design document is current.
     async fn until_current(&self) {
         let current = async {
             while self.status("/d") != BuildStatus::Current {

@@ -24,7 +24,6 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The inverse of `as u8`.
     pub(super) fn from_number(number: u8) -> Self {
         let others = [Self::Text, Self::Json, Self::Syslog];
         others.into_iter().find(|format| *format as u8 == number).unwrap_or(Self::Journal)
@@ -33,12 +32,11 @@ impl Format {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A number or a truth value.
     Plain,
     Quoted,
 }
 
-/// One event. Its texts are stored in one buffer to avoid allocations, because every request has a record.
+/// The texts of a record are in one buffer to avoid allocations, because every request has a record.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) severity: Severity,
@@ -55,7 +53,7 @@ impl Record {
         Self { severity, is_access, texts, request: None, message: 0..0, fields }
     }
 
-    /// Adds a field; `message` and `request` are those of the line.
+    /// `message` and `request` are not fields but parts of the line.
     pub(super) fn add(&mut self, name: &'static str, kind: Kind, write: impl FnOnce(&mut String)) {
         let start = self.texts.len();
         write(&mut self.texts);
@@ -79,7 +77,7 @@ impl Record {
         self.request.clone().map(|range| &self.texts[range])
     }
 
-    /// Appends the line and its end. The name of the node must not contain characters that need escapes.
+    /// The name of the node must not contain characters that need escapes.
     pub(super) fn write(&self, out: &mut Vec<u8>, format: Format, node: &str, now_us: u64) {
         match format {
             Format::Text => {
@@ -149,9 +147,8 @@ impl Record {
     }
 }
 
-/// Appends text with escaped control characters, so that clients cannot inject lines into the log.
+/// Escapes control characters, so that clients cannot inject lines into the log.
 fn escape(out: &mut Vec<u8>, text: &str) {
-    // Control characters beyond ASCII start with this byte.
     let is_harmless = |byte: u8| byte >= b' ' && byte != 0x7f && byte != 0xc2;
     if text.bytes().all(is_harmless) {
         out.extend_from_slice(text.as_bytes());

@@ -26,12 +26,10 @@ use settee_settings::log;
 use subscriber::Collector;
 use writer::{Target, Urgency, Writer};
 
-/// Severity of a line: CouchDB's levels, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Severity {
     Debug,
     Info,
-    /// The access log.
     Notice,
     Warning,
     Error,
@@ -61,13 +59,12 @@ impl Severity {
     }
 }
 
-/// The least severity that is written, as a number. The number for `none` exceeds all severities.
+/// The number for `none` exceeds all severities.
 fn threshold(level: &str) -> u8 {
     match level {
         "debug" => Severity::Debug as u8,
         "notice" => Severity::Notice as u8,
         "warning" | "warn" => Severity::Warning as u8,
-        // The highest severity in this program is an error.
         "error" | "err" | "critical" | "crit" | "alert" | "emergency" | "emerg" => Severity::Error as u8,
         "none" => u8::MAX,
         _ => Severity::Info as u8,
@@ -111,7 +108,6 @@ struct Shared {
 }
 
 impl Log {
-    /// Starts to receive the events of this process on the node `node`.
     pub(crate) fn start(configuration: &Arc<Configuration>, node: String) -> anyhow::Result<Self> {
         let log = Self::unregistered(LogSettings::of(configuration), node)?;
         tracing::dispatcher::set_global_default(tracing::Dispatch::new(Collector(log.clone())))
@@ -143,7 +139,6 @@ impl Log {
         tracing::callsite::rebuild_interest_cache();
     }
 
-    /// The newest lines, up to the size of the tail.
     pub(crate) fn tail(&self) -> Vec<u8> {
         self.0.writer.flush();
         self.0.writer.tail()
@@ -154,7 +149,6 @@ impl Log {
         Severity::ALL.iter().map(|severity| (severity.name(), count(*severity))).collect()
     }
 
-    /// Writes everything that was logged so far.
     pub(crate) fn flush(&self) {
         self.0.writer.flush();
     }

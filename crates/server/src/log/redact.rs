@@ -1,4 +1,4 @@
-//! Redaction of secrets in lines: [`redact`]. It runs immediately before a line is written, so that it applies to all
+//! [`redact`]: removal of secrets from lines. It runs immediately before a line is written, so that it applies to all
 //! parts of the program.
 //!
 //! Hidden are: the part before the `@` of a URL, also of one in percent escapes; the text after `Basic` and `Bearer`;
@@ -11,7 +11,6 @@ const HIDDEN: &str = "***";
 
 const SECRET_PARTS: [&str; 6] = ["password", "passwd", "secret", "token", "authsession", "authorization"];
 
-/// The line without secrets.
 pub(crate) fn redact(line: &str) -> Cow<'_, str> {
     if !may_hold_secrets(line.as_bytes()) {
         return Cow::Borrowed(line);
@@ -91,7 +90,6 @@ fn after_names(lower: &str, found: &mut Vec<(usize, usize)>) {
     for name in SECRET_PARTS {
         for (place, _) in lower.match_indices(name) {
             let after = &lower.as_bytes()[place + name.len()..];
-            // The rest of the name, such as `_file`, the separator, and the start of the value.
             let rest = after.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"_-%".contains(byte)).count();
             let quotes = after[rest..].iter().take_while(|byte| b"\"'\\".contains(byte)).count();
             if !after.get(rest + quotes).is_some_and(|byte| b"=:".contains(byte)) {

@@ -23,7 +23,7 @@ fn severity(metadata: &Metadata<'_>) -> Severity {
     }
 }
 
-/// True for events of this project, and for important ones of libraries. Debug output of libraries is dropped.
+/// Debug output of libraries is dropped.
 fn is_ours(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with("settee") || *metadata.level() <= Level::INFO
 }

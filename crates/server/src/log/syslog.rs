@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
 use crate::config::Configuration;
 use settee_settings::log;
 
-/// Maximum length of a message that every collector must accept.
+/// Every collector must accept messages of this length.
 const MESSAGE_BYTES: usize = 8192;
 
 const FACILITIES: [&str; 24] = [
@@ -17,7 +17,6 @@ const FACILITIES: [&str; 24] = [
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SyslogSettings {
-    /// Host of the collector; none if empty.
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) appid: String,
@@ -35,7 +34,7 @@ impl SyslogSettings {
     }
 }
 
-/// Parses a name or a number. Any other text is `local7`, as in CouchDB.
+/// Any text other than a name or a number is `local7`, as in CouchDB.
 fn facility(text: &str) -> u8 {
     let named = FACILITIES.iter().position(|name| *name == text);
     named.or_else(|| text.parse().ok()).and_then(|number| u8::try_from(number).ok()).map_or(23, |number| number.min(23))
@@ -44,7 +43,6 @@ fn facility(text: &str) -> u8 {
 pub(super) struct Syslog {
     socket: Option<(UdpSocket, SocketAddr)>,
     facility: u8,
-    /// Host, program and process of the messages.
     origin: String,
 }
 
@@ -56,7 +54,6 @@ impl Syslog {
         Ok(Self { socket, facility: settings.facility, origin })
     }
 
-    /// Sends lines of [`super::Format::Syslog`].
     pub(super) fn write(&self, lines: &str) -> io::Result<()> {
         for line in lines.lines() {
             let mut message = self.message(line).into_bytes();
@@ -99,7 +96,7 @@ fn connect(host: &str, port: u16) -> io::Result<(UdpSocket, SocketAddr)> {
     Ok((UdpSocket::bind(any)?, collector))
 }
 
-/// A field of a header: visible ASCII, or a dash.
+/// A field of a header is visible ASCII, or a dash.
 fn name(text: &str) -> String {
     let text: String = text.chars().filter(char::is_ascii_graphic).take(48).collect();
     if text.is_empty() { "-".to_owned() } else { text }

@@ -11,11 +11,10 @@ use std::time::Duration;
 use super::redact::redact;
 use super::syslog::{self, Syslog};
 
-/// Maximum size of unwritten lines; further lines are dropped.
-const WAITING_BYTES: usize = 8 << 20;
+const BUFFERED_BYTES_MAX: usize = 8 << 20;
 
 /// Maximum time that a line without urgency is buffered, so that one write and one wake-up serve several lines.
-const GATHERING: Duration = Duration::from_millis(10);
+const BUFFER_TIME: Duration = Duration::from_millis(10);
 
 const TAIL_BYTES: usize = 1 << 20;
 
@@ -30,20 +29,16 @@ pub(super) enum Target {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Urgency {
-    /// The line may be buffered.
     Soon,
-    /// The line is written immediately, because it may be the last one of this process.
+    /// The line may be the last one of this process, so it is written immediately.
     Now,
 }
 
-/// The buffer, shared with the thread that empties it.
 pub(super) struct Writer(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    /// Notified when there is work: lines or a change of the target.
     work: Condvar,
-    /// Notified when everything was written.
     idle: Condvar,
     tail: Mutex<VecDeque<u8>>,
 }
@@ -51,7 +46,6 @@ struct Shared {
 struct State {
     waiting: Vec<u8>,
     lost: u64,
-    /// True if an appended line must not be buffered.
     is_urgent: bool,
     is_writing: bool,
     target: Target,
@@ -73,10 +67,10 @@ impl Writer {
         Ok(Self(shared))
     }
 
-    /// Appends the output of `write`, which must end with a line feed.
+    /// The output of `write` must end with a line feed.
     pub(super) fn append(&self, urgency: Urgency, write: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.0.lock();
-        if state.waiting.len() >= WAITING_BYTES {
+        if state.waiting.len() >= BUFFERED_BYTES_MAX {
             state.lost += 1;
             return;
         }
@@ -126,7 +120,7 @@ impl Shared {
             let nothing = |state: &mut State| state.waiting.is_empty() && !state.is_target_new;
             let state = self.work.wait_while(self.lock(), nothing).unwrap_or_else(PoisonError::into_inner);
             let may_wait = |state: &mut State| !state.is_urgent && !state.is_target_new;
-            let waited = self.work.wait_timeout_while(state, GATHERING, may_wait);
+            let waited = self.work.wait_timeout_while(state, BUFFER_TIME, may_wait);
             let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.is_urgent = false;
             std::mem::swap(&mut state.waiting, &mut lines);
@@ -147,7 +141,7 @@ impl Shared {
     }
 
     fn write(&self, sink: &mut Sink, lines: &[u8], lost: u64) {
-        // Lines are valid text, except for output of libraries; validation is faster than repair.
+        // Lines are valid text, except for output of libraries. Validation is faster than repair.
         let text = std::str::from_utf8(lines).map_or_else(|_| String::from_utf8_lossy(lines), Cow::Borrowed);
         let mut clean = String::with_capacity(text.len());
         for line in text.split_inclusive('\n') {
@@ -215,7 +209,6 @@ impl Sink {
                 }
             },
         }
-        // There is no other place to report a failure of stderr.
         let _ = io::stderr().write_all(text.as_bytes());
     }
 }

@@ -17,6 +17,5 @@ fn a_compaction_is_due_at_a_minimum_size_and_ratio_of_garbage() {
     check(1000, 1000, 0, true);
     check(0, 0, PURGES_MAX - 1, false);
     check(0, 0, PURGES_MAX, true);
-    // Even without a minimum, a database without garbage is not compacted.
     assert!(!Threshold { ratio: 0.0, bytes: 0 }.is_reached(Garbage::default()));
 }

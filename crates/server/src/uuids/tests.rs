@@ -4,10 +4,8 @@ use super::*;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// 2023-11-14T22:13:20Z.
 const START_US: u64 = 1_700_000_000_000_000;
 
-/// An xorshift generator: tests need variety, not secrecy.
 fn entropy(seed: u64) -> Arc<dyn Entropy> {
     let state = Mutex::new(seed);
     Arc::new(move |bytes: &mut [u8]| {
@@ -21,7 +19,6 @@ fn entropy(seed: u64) -> Arc<dyn Entropy> {
     })
 }
 
-/// A generator whose clock advances by `step_us` at each read.
 fn uuids(algorithm: Algorithm, step_us: u64) -> Uuids {
     let clock = AtomicU64::new(START_US);
     Uuids::new(algorithm, entropy(0x5e77_ee00), move || clock.fetch_add(step_us, Relaxed))
@@ -56,7 +53,6 @@ fn form_uniqueness_and_order() {
     for (algorithm, step_us, ordered) in [
         (Algorithm::Sequential, 0, false),
         (Algorithm::Random, 0, false),
-        // A stopped clock, one that is slower and one that is faster than the ids.
         (Algorithm::UtcRandom, 0, true),
         (Algorithm::UtcRandom, 1, true),
         (Algorithm::UtcRandom, 50, true),
@@ -115,7 +111,6 @@ fn a_sequence_counts_up_within_its_prefix_and_then_draws_another() {
         }
         last = sequence;
     }
-    // A prefix lasts for some 8,000 ids.
     assert!((3..=5).contains(&prefixes.len()), "{} prefixes", prefixes.len());
     assert_eq!(prefixes.iter().collect::<HashSet<_>>().len(), prefixes.len());
 }

@@ -6,10 +6,8 @@ use std::io::Read;
 use crate::server::{Directory, Server};
 use crate::{Client, text};
 
-/// Maximum growth of the server's memory.
 const GROWTH_MB: u64 = 64;
 
-/// Incompressible bytes that differ at every position.
 struct Data {
     state: u64,
     left: u64,
@@ -33,7 +31,6 @@ impl Read for Data {
     }
 }
 
-/// A line of `/proc/…/status` in megabytes.
 fn memory_mb(server: &Server, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -44,7 +41,6 @@ fn reset_peak(server: &Server) {
     fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").unwrap();
 }
 
-/// Sends `before`, the data, and `after` as one body.
 fn upload(client: &mut Client, path: &str, kind: &str, before: &str, length: u64, after: &str) -> String {
     let total = length + (before.len() + after.len()) as u64;
     let mut head = client.head("PUT", path, &[("Content-Type", kind), ("Content-Length", &total.to_string())]);
@@ -116,7 +112,6 @@ fn large_attachments_are_not_kept_in_memory() {
     let grown = memory_mb(&server, "VmHWM").saturating_sub(before);
     assert!(grown < GROWTH_MB, "{grown} MB for downloads of {megabytes} MB");
 
-    // The same bytes in another form yield the same revision, and are stored once.
     reset_peak(&server);
     let before = memory_mb(&server, "VmRSS");
     let document =
@@ -143,7 +138,6 @@ fn a_slow_reader_causes_no_buffering() {
         reader.send("GET", "/db/doc/x", &[], b"").unwrap();
         reader.reply_head().unwrap().expect(200);
     }
-    // While these connections have read only the head, another one reads everything.
     client.send("GET", "/db/doc/x", &[], b"").unwrap();
     client.reply_head().unwrap().expect(200);
     check_data(&mut client, length);

@@ -34,8 +34,6 @@ fn doctor(data: &Path) -> Output {
     run(program(&["doctor", "--data"]).arg(data))
 }
 
-/// A backup contains everything that was acknowledged before its start, regardless of concurrent writes, and the
-/// restored data is consistent.
 #[test]
 fn a_backup_under_load_has_all_acknowledged_writes() {
     let (directory, backups) = (Directory::new(), Directory::new());
@@ -70,13 +68,11 @@ fn a_backup_under_load_has_all_acknowledged_writes() {
             let before = writes.load(Ordering::Relaxed);
             wait_for("a load", || (writes.load(Ordering::Relaxed) > before + 300).then_some(()));
             client.get("/db/_design/d/_view/v").expect(200);
-            // These writes were acknowledged before the backup starts.
             let known = acknowledged.lock().unwrap().clone();
             let backup = back_up(directory.path(), backups.path());
             let during = writes.load(Ordering::Relaxed);
             expected.push((known, backup));
             assert!(during > before, "nothing was written during the backup");
-            // Names of backups have a resolution of one second.
             wait_for("another second", || (!same_second(&expected.last().unwrap().1)).then_some(()));
         }
         over.store(true, Ordering::Relaxed);
@@ -108,7 +104,6 @@ fn a_backup_under_load_has_all_acknowledged_writes() {
     }
 }
 
-/// True during the second in which a backup started.
 fn same_second(backup: &Path) -> bool {
     let name = backup.file_name().unwrap().to_string_lossy().into_owned();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
@@ -137,13 +132,11 @@ fn a_stopped_server_is_backed_up_as_well_and_damage_is_found() {
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("is damaged"));
     let target = backups.path().join("restored");
     assert!(!restore(&backup, &target).status.success());
-    // An incomplete restore is not accepted as data.
     let output = run(program(&["serve", "--port", "0", "--data"]).arg(&target));
     assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"), "{output:?}");
     assert_eq!(doctor(&target).status.code(), Some(1));
 }
 
-/// Contents to compare between two databases: the leaves of all documents, with bodies and attachments.
 fn content(client: &mut Client, database: &str) -> Vec<String> {
     let changes = client.get(&format!("{database}/_changes?style=all_docs")).expect(200).json();
     let mut found = Vec::new();
@@ -166,12 +159,10 @@ fn one_database_is_restored_completely_under_another_name() {
     let mut client = server.client().with(ann);
     client.put("/db", "").expect(201);
     load(&mut client, "/db", 1500, 50);
-    // Conflicts, a deletion, a tombstone with a body, unusual numbers, an id with a space.
     let rev = save(&mut client, "/db/a%20b", r#"{"n":1.50,"big":12345678901234567890,"e":1E-7}"#);
     let body = r#"{"new_edits":false,"docs":[{"_id":"a b","_rev":"1-ffffffffffffffffffffffffffffffff","x":2}]}"#;
     client.post("/db/_bulk_docs", body).expect(201);
     client.put("/db/a%20b", &format!(r#"{{"_rev":"{rev}","_deleted":true,"why":"x"}}"#)).expect(200);
-    // Small and large attachments, compressed or not.
     save(&mut client, "/db/small", r#"{"_attachments":{"t ü.txt":{"content_type":"text/plain","data":"aGVsbG8="}}}"#);
     let large: Vec<u8> = (0..6_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let rev = save(&mut client, "/db/large", "{}");
@@ -180,7 +171,6 @@ fn one_database_is_restored_completely_under_another_name() {
     let rev = text(reply.json().value(), "rev");
     let headers = [("Content-Type", "text/plain")];
     client.request("PUT", &format!("/db/large/q%2Fr?rev={rev}"), &headers, &[b'x'; 100_000]).unwrap().expect(201);
-    // A function that would reject all of these documents now.
     let refuse = r#"{"validate_doc_update":"function (doc) { throw {forbidden: 'no'}; }"}"#;
     save(&mut client, "/db/_design/guard", refuse);
     for n in 0..250 {
@@ -224,7 +214,6 @@ fn one_database_is_restored_completely_under_another_name() {
     let damaged = restore("half");
     assert!(String::from_utf8_lossy(&damaged.stderr).contains("is damaged"), "{damaged:?}");
     client.get("/half").expect(404);
-    // A file in the form of an older version.
     let old = format!("{}}}\n", whole.split(",\"sha256\"").next().unwrap());
     std::fs::write(&file, old).unwrap();
     let unverified = restore("half");
@@ -280,7 +269,6 @@ fn one_database_is_restored_from_the_backup_of_a_server() {
     assert!(response.starts_with("501 documents"), "{response}");
     assert_eq!(content(&mut client, "/copy"), before);
     assert_eq!(client.get("/copy/_security").text(), client.get("/shop%2Forders/_security").text());
-    // Restores under the original name, which no longer exists; and a name that never existed.
     succeeds(&restore("other", &[]));
     client.get("/other/_all_docs").expect(200);
     let nothing = restore("nothing", &[]);
@@ -289,7 +277,6 @@ fn one_database_is_restored_from_the_backup_of_a_server() {
     assert!(String::from_utf8_lossy(&there.stderr).contains("restore under another name"), "{there:?}");
     let left = std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(left.collect::<Vec<_>>(), ["local.ini"], "nothing is left behind");
-    // Invalid arguments are reported.
     for (arguments, expected) in [
         (["--backup", "2026-11-20T15-04-05Z"], "require a bucket"),
         (["--at", "2026-11-20T15:04:05Z"], "require a bucket"),

@@ -32,7 +32,6 @@ impl Client {
         Ok(Self { reader: BufReader::new(stream), authorization: None })
     }
 
-    /// The same connection with a value of the header `Authorization`.
     pub(crate) fn with(mut self, authorization: &'static str) -> Self {
         self.authorization = Some(authorization);
         self
@@ -65,7 +64,6 @@ impl Client {
         self.reply(method)
     }
 
-    /// Sends a request without reading the response.
     pub(crate) fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> io::Result<()> {
         let mut bytes = self.head(method, path, headers);
         if !body.is_empty() {
@@ -76,7 +74,6 @@ impl Client {
         self.write(&bytes)
     }
 
-    /// The head of a request, without the empty line at its end.
     pub(crate) fn head(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: settee.test\r\n");
         for (name, value) in self.authorization.iter().map(|value| ("Authorization", *value)).chain(headers.to_vec()) {
@@ -89,7 +86,6 @@ impl Client {
         self.reader.get_mut().write_all(bytes)
     }
 
-    /// Reads a whole response; interim ones are skipped.
     pub(crate) fn reply(&mut self, method: &str) -> io::Result<Reply> {
         let mut reply = self.reply_head()?;
         while reply.status == 100 {
@@ -126,12 +122,10 @@ impl Client {
         }
     }
 
-    /// The next `length` bytes from the server.
     pub(crate) fn take(&mut self, length: u64) -> io::Take<&mut BufReader<TcpStream>> {
         self.reader.by_ref().take(length)
     }
 
-    /// Reads one chunk of a body; `None` at its end.
     pub(crate) fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
         let line = self.line()?;
         let len = usize::from_str_radix(&line, 16).map_err(|_| io::Error::other(format!("no chunk: {line:?}")))?;
@@ -142,7 +136,6 @@ impl Client {
         Ok((len > 0).then_some(chunk))
     }
 
-    /// Reads chunks until the text ends with `end`, and returns the text.
     #[track_caller]
     pub(crate) fn chunks_until(&mut self, end: &str) -> String {
         let mut text = Vec::new();
@@ -154,7 +147,6 @@ impl Client {
         String::from_utf8(text).unwrap()
     }
 
-    /// True if the server closes the connection before the timeout.
     pub(crate) fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();
         match self.reader.read_to_end(&mut rest) {
@@ -179,7 +171,6 @@ impl Reply {
         self
     }
 
-    /// Checks the status and the members `error` and `reason`, and returns the response.
     #[track_caller]
     pub(crate) fn expect_error(self, status: u16, error: &str, reason: &str) -> Self {
         let mut body = br#"{"error":"#.to_vec();

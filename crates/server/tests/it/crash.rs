@@ -17,17 +17,13 @@ const SINGLE_WRITERS: usize = 3;
 const BULK_WRITERS: usize = 2;
 const GROUPS: i64 = 7;
 
-/// Kills of the server at scale 1.
 const ROUNDS: u64 = 5;
 
-/// A revision and the member `n`; `None` for a deleted document.
 type State = (String, Option<i64>);
 
-/// Acknowledged state of the documents of one writer.
 #[derive(Clone, Debug, Default)]
 struct Known {
     acknowledged: BTreeMap<String, State>,
-    /// Sent without a response: may have been applied.
     open: BTreeMap<String, Option<i64>>,
 }
 
@@ -61,8 +57,6 @@ fn nothing_acknowledged_is_lost() {
     assert!(server.terminate().0.success());
 }
 
-/// Writes and queries until the server is killed after `after` acknowledged writes. Returns the numbers of acknowledged
-/// requests.
 fn load_until_killed(server: Server, known: &mut [Known], random: &mut Random, after: usize) -> (usize, usize) {
     let (writes, queries, over) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -91,7 +85,6 @@ fn load_until_killed(server: Server, known: &mut [Known], random: &mut Random, a
 }
 
 impl Known {
-    /// Writes, replaces or deletes one document. Returns false when the server has ended.
     fn write_one(&mut self, client: &mut Client, random: &mut Random, writer: usize) -> bool {
         let (id, rev) = self.pick(random, writer);
         let n: i64 = random.below(1000);
@@ -129,7 +122,6 @@ impl Known {
         true
     }
 
-    /// Chooses a document to write, usually a new one, with the revision to replace if it exists.
     fn pick(&self, random: &mut Random, writer: usize) -> (String, Option<String>) {
         let new = || (format!("{writer}-{:06x}", self.acknowledged.len() + self.open.len()), None);
         if random.below(3) > 0 || self.acknowledged.is_empty() {
@@ -141,7 +133,6 @@ impl Known {
         let nth = random.below(self.acknowledged.len().max(1));
         match self.acknowledged.iter().nth(nth) {
             Some((id, (rev, Some(_)))) if !self.open.contains_key(id) => (id.clone(), Some(rev.clone())),
-            // A deleted one, or one of this same request.
             _ => (format!("{writer}-{:x}-{:08x}", self.acknowledged.len(), random.below(1_u64 << 32)), None),
         }
     }
@@ -151,7 +142,6 @@ impl Known {
         self.acknowledged.insert(id, (rev, n));
     }
 
-    /// Compares the expected state with the state after a crash, and adopts the latter.
     fn reconcile(&mut self, found: &BTreeMap<String, State>, round: usize) {
         for (id, state) in &self.acknowledged {
             let now = found.get(id).unwrap_or_else(|| panic!("{id} is lost after crash {round}"));
@@ -166,7 +156,6 @@ impl Known {
     }
 }
 
-/// Checks all redundant counts, and returns all documents, including deleted ones.
 fn verify(client: &mut Client, round: usize) -> BTreeMap<String, State> {
     let all = client.get("/db/_all_docs?include_docs=true").expect(200).json();
     let live = rows(&all);
@@ -216,7 +205,6 @@ fn check_changes(client: &mut Client, found: &mut BTreeMap<String, State>, round
     assert_eq!(last_seq, last, "last_seq after crash {round}");
 }
 
-/// Rows and sums of the view equal those of a recount.
 fn check_view(client: &mut Client, expected: &BTreeMap<(i64, i64, String), i64>, round: usize) {
     let view = client.get("/db/_design/d/_view/v?reduce=false").expect(200).json();
     assert_eq!(number(view.value(), "total_rows"), expected.len() as i64, "rows of the view after crash {round}");

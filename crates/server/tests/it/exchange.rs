@@ -34,7 +34,6 @@ impl Place {
         run(program(&["import", file, "--to", &self.url(database)]).args(further))
     }
 
-    /// Contents of a database: the documents without members that the server adds.
     fn content(&self, database: &str) -> Vec<String> {
         let list =
             self.server.client().get(&format!("/{database}/_all_docs?include_docs=true&attachments=true")).expect(200);
@@ -65,7 +64,6 @@ fn gzip(content: &str) -> Vec<u8> {
     out.finish().unwrap()
 }
 
-/// A zstd frame whose one block is not compressed.
 fn zstd(content: &str) -> Vec<u8> {
     let mut out = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58];
     let header = u32::try_from(content.len() << 3 | 1).unwrap();
@@ -100,7 +98,6 @@ fn files_of_all_formats_have_the_same_contents() {
         let response = succeeds(&place.import(&file, &database, further));
         assert!(response.starts_with("2 documents written, 0 rows refused"), "{name}: {response}");
         assert_eq!(place.content(&database), expected, "{name}");
-        // A second import writes nothing.
         let response = succeeds(&place.import(&file, &database, further));
         let again = response.starts_with("0 documents written, 2 already existed, 0 rows refused");
         assert!(again || response.starts_with("2 documents written"), "{name}: {response}");
@@ -108,7 +105,6 @@ fn files_of_all_formats_have_the_same_contents() {
         let locals = place.server.client().get(&format!("/{database}/_local_docs")).expect(200);
         assert_eq!(rows(&locals.json()).len(), 0, "nothing is left of a whole run");
     }
-    // Revisions are those of the file.
     let reply = place.server.client().get("/db4/b?revs=true").expect(200);
     assert!(reply.text().contains("\"_revisions\":{\"start\":2,\"ids\":[\"0b\",\"0a\"]}"), "{}", reply.text());
 }
@@ -159,7 +155,6 @@ fn rejected_rows_are_reported_by_line() {
         found[3]
     );
     assert_eq!(client.get("/db/data/a").expect(200).text(), "hello");
-    // Without a file they are printed.
     let output = place.import(&file, "db", &[]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("refused: line 2: it is not JSON"), "{output:?}");
     let (nothing, folder) = (place.directory.path().join("nothing"), place.directory.path());
@@ -203,7 +198,7 @@ fn a_killed_import_resumes() {
     let response = succeeds(&output);
     assert!(String::from_utf8_lossy(&output.stderr).contains("resuming after row"), "{output:?}");
     assert!(response.contains(", 0 rows refused"), "{response}");
-    // Documents without an id got theirs from the row numbers, so there are no duplicates.
+    // Documents without an id got theirs from the row numbers, so the second import adds none.
     assert_eq!(number(client.get("/db").json().value(), "doc_count"), COUNT as i64);
 }
 
@@ -229,7 +224,6 @@ fn exported_documents_can_be_imported() {
         let rev = |client: &mut Client, path: &str| text(client.get(path).expect(200).json().value(), "_rev");
         assert_eq!(rev(&mut client, &format!("/copy-{format}/text")), rev(&mut client, "/db/text"), "{format}");
     }
-    // Only this format includes conflicts.
     let leaves = |client: &mut Client, database: &str| {
         let path = format!("/{database}/photo?open_revs=all");
         let reply = client.request("GET", &path, &[("Accept", "application/json")], b"").unwrap();

@@ -11,7 +11,6 @@ fn start(directory: &Directory) -> Server {
     server
 }
 
-/// A started feed, which reports all later writes.
 fn follow(server: &Server, parameters: &str) -> Client {
     let mut client = server.client();
     client.send("GET", &format!("/db/_changes?{parameters}"), &[], b"").unwrap();
@@ -25,7 +24,6 @@ fn a_longpoll_ends_with_the_first_change() {
     let server = start(&directory);
     save(&mut server.client(), "/db/before", "{}");
     let mut feed = follow(&server, "feed=longpoll&since=now&heartbeat=600000");
-    // A feed without rows sends a line feed before it waits.
     assert_eq!(feed.chunks_until("\n"), "{\"results\":[\n\n");
     let rev = save(&mut server.client(), "/db/after", "{}");
     let rest = feed.chunks_until("}\n\n");
@@ -33,7 +31,6 @@ fn a_longpoll_ends_with_the_first_change() {
     let row = format!("{{\"seq\":\"{seq}\",\"id\":\"after\",\"changes\":[{{\"rev\":\"{rev}\"}}]}}");
     assert_eq!(rest, format!("{row}\n],\n\"last_seq\":\"{seq}\",\"pending\":0}}\n\n"));
     assert_eq!(feed.chunk().unwrap(), None);
-    // The connection stays open.
     let at_once = feed.get("/db/_changes?feed=longpoll").expect(200).json();
     assert_eq!(at_once.value().get("results").unwrap().elements().count(), 2);
     let seq = text(at_once.value(), "last_seq");
@@ -143,7 +140,6 @@ fn readers_that_do_not_read_delay_no_writer() {
     let directory = Directory::new();
     let server = start(&directory);
     load(&mut server.client(), "/db", 10_000, 2000);
-    // Far more than the buffers of a connection hold.
     let mut lazy = Vec::new();
     for _ in 0..8 {
         lazy.push(follow(&server, "feed=continuous&include_docs=true&heartbeat=600000"));
@@ -162,7 +158,6 @@ fn readers_that_do_not_read_delay_no_writer() {
     }
     eprintln!("the slowest of 300 writes with 24 readers that do not read: {slowest:?}");
     assert!(slowest < TIMEOUT / 3);
-    // A client that resumes reading gets everything: the snapshot of its list, and all changes.
     let mut list = lazy.swap_remove(2);
     let mut body = Vec::new();
     while let Some(chunk) = list.chunk().unwrap() {

@@ -7,7 +7,6 @@ use crate::{load, text};
 
 const MODULE: &[u8] = include_bytes!("../../../wasm/tests/data/scores-rust.wasm");
 
-/// Documents with the members that the example module reads.
 fn scores(client: &mut crate::Client) {
     for (id, score, month) in [("a", 3, "01"), ("b", 4, "11"), ("c", 5, "01")] {
         let created = format!("2020-{month}-11T09:00:00Z");

@@ -79,7 +79,6 @@ fn large_bodies() {
     too_large(server.client(), &[("Content-Encoding", "gzip")], &bomb);
     set(&mut client, "chttpd", "max_http_request_size", "5000");
     too_large(server.client(), &[("Content-Encoding", "gzip")], &bomb);
-    // The server refuses the body before the client sends it.
     let mut client = server.client();
     let head = client.head("PUT", "/db/body", &[("Content-Length", "99999999999")]);
     client.write(&[&head[..], b"\r\n"].concat()).unwrap();
@@ -94,7 +93,6 @@ fn documents_in_one_request() {
     client.put("/db", "").expect(201);
     let docs = |count: usize| format!("{{\"docs\":[{}]}}", vec!["{\"id\":\"x\"}"; count].join(","));
     let new = |count: usize| format!("{{\"docs\":[{}]}}", vec!["{}"; count].join(","));
-    // Lists have no limit on their length unless one is configured.
     let list = |item: &str| format!("[{}]", vec![item; 10_001].join(","));
     let named = |value: &str| {
         let members: Vec<String> = (0..10_001).map(|number| format!("\"d{number}\":{value}")).collect();

@@ -1,12 +1,13 @@
 //! Integration tests of the program: a separate process and requests over sockets.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod astray;
 #[cfg(target_os = "linux")]
 mod attachments;
 mod attacks;
 mod backup;
 mod client;
+#[cfg(feature = "wasm")]
+mod couchdb_image;
 mod crash;
 mod damage;
 #[cfg(target_os = "linux")]
@@ -14,13 +15,12 @@ mod disk;
 mod exchange;
 mod feeds;
 mod format;
-#[cfg(feature = "wasm")]
-mod inherited;
+mod index_lifecycle;
+mod integrity;
+mod isolation;
 mod languages;
-mod life;
 mod limits;
 mod migrate;
-mod neighbours;
 mod on_postgresql;
 mod operation;
 #[cfg(target_os = "linux")]
@@ -31,6 +31,7 @@ mod protocol;
 mod proxy;
 mod query_servers;
 mod replication;
+mod runaway_functions;
 #[path = "../../../storage-postgres/tests/it/scratch.rs"]
 #[expect(dead_code, unreachable_pub, reason = "tests that include it use more of it")]
 mod scratch;
@@ -43,7 +44,6 @@ mod transfer;
 mod transport;
 mod users;
 mod views;
-mod whole;
 
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,6 @@ use settee_model::json::{Json, Value};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Polls until `ready` returns a value.
 #[track_caller]
 fn wait_for<T>(label: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + TIMEOUT;
@@ -61,7 +60,6 @@ fn wait_for<T>(label: &str, mut ready: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(Instant::now() < deadline, "waited too long for {label}");
-        // Polls again soon, and leaves the processor to other processes.
         std::thread::park_timeout(Duration::from_millis(1));
     }
 }
@@ -84,7 +82,6 @@ fn save(client: &mut Client, path: &str, body: &str) -> String {
     text(reply.json().value(), "rev")
 }
 
-/// Loads `count` documents `d000000`… with the member `n` and a padding of `padding` bytes.
 fn load(client: &mut Client, database: &str, count: usize, padding: usize) {
     let padding = "x".repeat(padding);
     for first in (0..count).step_by(1000) {
@@ -106,7 +103,6 @@ fn design(map: &str, reduce: Option<&str>) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The rows of a list or a view.
 fn rows(json: &Json) -> Vec<Value<'_>> {
     json.value().get("rows").map(|rows| rows.elements().collect()).unwrap_or_default()
 }

@@ -14,7 +14,6 @@ const ANN: &str = "Basic YW5uOmdlaGVpbS0wMQ==";
 /// `ann:geheim-01`, and other secrets in the requests below.
 const PLANTED: [&str; 6] = ["geheim", "YW5uOmdlaGVp", "Z2VoZWltL", "c2VjcmV0LWNvb2tpZQ", "eyJnZWhlaW0", "-pbkdf2"];
 
-/// Requests that carry secrets wherever a client can put them.
 fn plant(client: &mut Client) {
     client.get("/_all_dbs").expect(200);
     for (name, value) in [
@@ -93,7 +92,6 @@ fn each_request_has_a_line_and_slow_ones_a_warning() {
     assert!(!log.contains("a slow request method=GET target=/db/_changes"), "feeds wait: {log}");
     assert!(!log.contains("a slow request method=GET target=/db/none"), "{log}");
     assert!(fs::read_to_string(directory.path().join("settee.log")).unwrap().starts_with(&log));
-    // As in version 1: the last 50 bytes, and of those from the tenth on.
     let last = client.get("/_log?bytes=50").text();
     assert_eq!(last.len(), 50);
     assert_eq!(client.get("/_log?bytes=50&offset=10").text().len(), 40);
@@ -112,7 +110,6 @@ fn statistics_count_events() {
         |client: &mut Client, path: &str| number(client.get(&format!("{stats}/{path}")).json().value(), "value");
     client.put("/db", "").expect(201);
     save(&mut client, "/db/_design/d", &crate::design("function (doc) { emit(1); }", None));
-    // The server itself has written too, for example the design document of `_users`.
     let writes = value(&mut client, "couchdb/document_writes");
     let inserts = value(&mut client, "couchdb/document_inserts");
     crate::load(&mut client, "/db", 100, 10);
@@ -170,7 +167,6 @@ fn a_restart_starts_a_new_server_in_the_same_process() {
         let answer = client.post(path, "").text();
         assert_eq!(answer, "{\"ok\":true}\n");
         assert!(client.is_closed(), "{path}: open connections end");
-        // Connections that the old server did not accept are reset.
         client = wait_for("the server to come back", || {
             let mut client = Client::try_connect(server.address).ok()?;
             client.request("GET", "/_up", &[], b"").is_ok_and(|reply| reply.status == 200).then_some(client)
@@ -249,7 +245,6 @@ fn requests_become_spans() {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").unwrap();
         String::from_utf8(request).unwrap()
     });
-    // Waiting spans are sent at the end.
     assert!(server.terminate().0.success());
     let request = response.join().unwrap();
     assert!(request.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{request}");

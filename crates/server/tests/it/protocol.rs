@@ -76,7 +76,6 @@ fn a_client_that_waits_gets_100_continue() {
     assert_eq!(client.reply_head().unwrap().status, 100);
     client.write(body.as_bytes()).unwrap();
     client.reply("PUT").unwrap().expect(201);
-    // A refused body need not be sent.
     let head = client.head("PUT", "/missing/doc", &waiting);
     client.write(&[&head[..], b"\r\n"].concat()).unwrap();
     assert_eq!(client.reply_head().unwrap().status, 404);
@@ -95,7 +94,6 @@ fn bodies_may_come_in_chunks() {
     client.write(b"0\r\nTrailer: x\r\n\r\n").unwrap();
     client.reply("PUT").unwrap().expect(201);
     assert!(client.get("/db/doc").expect(200).text().ends_with(",\"a\":[1,2]}\n"));
-    // An invalid chunk ends the connection, not the server.
     let head = client.head("PUT", "/db/doc2", &[("Transfer-Encoding", "chunked")]);
     client.write(&[&head[..], b"\r\nzz\r\n"].concat()).unwrap();
     assert!(matches!(client.reply("PUT").map(|reply| reply.status), Ok(400) | Err(_)));
@@ -130,7 +128,6 @@ fn head_is_get_without_the_body() {
         let get = client.get(path);
         let head = client.request("HEAD", path, &[], b"").unwrap().expect(get.status);
         assert!(head.body.is_empty());
-        // Other ids have another tag.
         let tag = if path == "/_uuids" { "x-none" } else { "etag" };
         for name in ["content-type", tag, "content-length", "server", "cache-control"] {
             assert_eq!(head.header(name), get.header(name), "{name} of {path}");
@@ -187,7 +184,6 @@ fn slow_clients_delay_no_other() {
         save(&mut client, &format!("/db/d{n}"), "{}");
         client.get("/db/_all_docs?limit=10").expect(200);
     }
-    // Slow clients are served once their request is complete.
     slow[1].write(b"t: x\r\n\r\n").unwrap();
     slow[1].reply("GET").unwrap().expect(200);
     slow[2].write(format!(":\"{}\"}}", "x".repeat(92)).as_bytes()).unwrap();
@@ -218,7 +214,6 @@ fn legacy_forms_of_requests_are_accepted() {
     let directory = Directory::new();
     let server = start(&directory);
     load(&mut server.client(), "/db", 3000, 0);
-    // Version 1.0 has neither chunks nor persistent connections.
     let mut client = server.client();
     client.write(b"GET /db/_all_docs HTTP/1.0\r\n\r\n").unwrap();
     let reply = client.reply("GET").unwrap().expect(200);

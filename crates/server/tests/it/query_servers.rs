@@ -3,14 +3,12 @@
 use crate::server::{Directory, Server, serve};
 use crate::{Client, load, save, wait_for};
 
-/// A query server for tests, controlled by the contents of documents.
 fn command() -> String {
     format!("python3 -S -E {}/../process/tests/it/server.py", env!("CARGO_MANIFEST_DIR"))
 }
 
 const DESIGN: &str = r#"{"language":"test","views":{"v":{"map":"act"}}}"#;
 
-/// A server whose environment names the query server, and a database.
 fn start(directory: &Directory) -> (Server, Client) {
     let mut serve = serve(directory);
     serve.env("COUCHDB_QUERY_SERVER_TEST", command()).env("COUCHDB_SECRET", "secret");
@@ -109,7 +107,6 @@ fn an_index_is_complete_after_all_processes_of_its_build_were_killed() {
     load(&mut client, "/db", DOCUMENTS, 0);
     let design = r#"{"language":"test","views":{"v":{"map":"act","reduce":"_count"}}}"#;
     save(&mut client, "/db/_design/d", design);
-    // The process that compiled the function is idle and will run the map.
     let before = server.children();
     let mut other = server.client();
     let query = std::thread::spawn(move || other.get("/db/_design/d/_view/v").expect(200).text());
@@ -120,7 +117,6 @@ fn an_index_is_complete_after_all_processes_of_its_build_were_killed() {
         (tasks.contains("indexer") && count >= processors.min(2).max(before.len())).then_some(())
     });
     let victims: Vec<String> = server.children().iter().map(ToString::to_string).collect();
-    // One command kills all processes at the same time.
     assert!(std::process::Command::new("kill").arg("-9").args(&victims).status().unwrap().success());
     let answer = query.join().unwrap();
     assert!(answer.contains(&format!("\"value\":{DOCUMENTS}")), "{answer}");

@@ -10,7 +10,6 @@ use crate::client::Client;
 use crate::server::{Directory, Server};
 use crate::{number, save, text, wait_for};
 
-/// A document of `_replicator` from its source, its target and further members.
 fn document(source: &str, target: &str, members: &str) -> String {
     format!("{{\"source\":{source},\"target\":{target}{members}}}")
 }
@@ -64,7 +63,6 @@ fn replications_resume_after_a_crash_and_after_a_shutdown() {
     for id in ["push", "pull"] {
         wait_for_state(&mut client, id, "running");
     }
-    // An orderly end wrote a checkpoint: nothing is read again. Counters continue across sessions.
     wait_for_document(&mut client, "/near/there3");
     let job = client.get("/_scheduler/docs/_replicator/pull").expect(200).json();
     let read = number(job.value().get("info").expect("info"), "docs_read");
@@ -113,13 +111,11 @@ fn credentials_are_neither_shown_nor_logged() {
             &local,
             &format!(",\"proxy\":\"socks5://p:{SECRET}6@127.0.0.1:1\""),
         ),
-        // A server refuses these because the user does not exist.
         document(&quoted(&format!("http://user:{SECRET}7@{here}/a")), &quoted("b"), ""),
         document(&quoted("a"), &quoted(&format!("http://user:{SECRET}8@{here}/b")), ""),
         document(&quoted(&format!("http://user:{SECRET}/9@{here}/b")), &quoted("b"), ""),
     ];
     for (number, document) in documents.iter().enumerate() {
-        // A continuous one would conflict with the document for the same replication.
         if !document.contains("continuous") {
             let reply = client.post("/_replicate", document);
             assert!(reply.status >= 400, "{document}: {}", reply.text());

@@ -3,14 +3,12 @@
 use crate::server::{Directory, Server, program, run};
 use crate::{Client, number, save, wait_for};
 
-/// A design document with the search index `i`; `mark` distinguishes it from others with the same function.
 fn design(mark: &str) -> String {
     let function = "function(doc) { if (doc.t) index('text', 'default', doc.t, {store: true}); \
                     if (typeof doc.n == 'number') index('double', 'n', doc.n); }";
     format!(r#"{{"nouveau":{{"i":{{"index":"{function} // {mark}"}}}}}}"#)
 }
 
-/// Documents of three words each.
 fn write(client: &mut Client, from: usize, count: usize) {
     const WORDS: [&str; 7] = ["fox", "dog", "cat", "owl", "hare", "toad", "swan"];
     let documents = (from..from + count).map(|number| {
@@ -21,7 +19,6 @@ fn write(client: &mut Client, from: usize, count: usize) {
     client.post("/db/_bulk_docs", &body).expect(201);
 }
 
-/// The responses to some searches, without parts that may differ.
 fn answers(client: &mut Client, design: &str) -> Vec<String> {
     let queries = ["*:*", "fox", "fox+AND+NOT+dog", "%22cat+owl%22", "n:[100+TO+200]", "sw*", "hare~1"];
     let ask = |client: &mut Client, query: &str| {
@@ -44,7 +41,6 @@ fn after_a_crash_an_index_equals_a_rebuilt_one() {
     for round in 0..8 {
         write(&mut client, round * 1_000, 1_000);
     }
-    // Killed during the first build.
     let mut asking = server.client();
     let asked = std::thread::spawn(move || {
         let _ = asking.send("GET", "/db/_design/known/_nouveau/i?q=fox", &[], b"");
@@ -64,7 +60,6 @@ fn after_a_crash_an_index_equals_a_rebuilt_one() {
         let known = answers(&mut client, "known");
         assert_eq!(known, answers(&mut client, &format!("anew{round}")), "after crash {round}");
         assert!(known[0].contains("\"total_hits\":8000") || round > 0, "{}", known[0]);
-        // Changes that are indexed, followed by changes that are not.
         write(&mut client, 10_000 + round * 100, 50);
         answers(&mut client, "known");
         write(&mut client, 10_050 + round * 100, 50);

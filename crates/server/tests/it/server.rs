@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use crate::client::Client;
 use crate::wait_for;
 
-/// A temporary directory, removed when this is dropped.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
@@ -20,7 +19,6 @@ impl Directory {
         let name = format!("settee-it-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).unwrap();
-        // Few iterations make password hashing fast.
         fs::write(path.join("local.ini"), "[chttpd_auth]\niterations = 10\n").unwrap();
         Self(path)
     }
@@ -46,14 +44,12 @@ impl Drop for Directory {
     }
 }
 
-/// The program with these arguments and no administrator in its environment.
 pub(crate) fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_settee"));
     command.args(arguments).env_remove("COUCHDB_USER").env_remove("COUCHDB_PASSWORD").stdin(Stdio::null());
     command
 }
 
-/// `settee serve` on the data in `directory`, on any free port.
 pub(crate) fn serve(directory: &Directory) -> Command {
     let mut command = program(&["serve", "--port", "0", "--data"]);
     command.arg(directory.path());
@@ -66,17 +62,14 @@ pub(crate) fn run(command: &mut Command) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// A running server. It is killed when this is dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    /// Its output before it was ready.
     pub(crate) greeting: String,
     child: Child,
     log: PathBuf,
 }
 
 impl Server {
-    /// Starts a server and waits until it listens.
     #[track_caller]
     pub(crate) fn start(directory: &Directory) -> Self {
         Self::start_as(directory, &mut serve(directory))
@@ -108,7 +101,6 @@ impl Server {
         self.child.id()
     }
 
-    /// Stops the server. Returns its exit status and the duration of the shutdown.
     pub(crate) fn terminate(mut self) -> (ExitStatus, Duration) {
         let begun = Instant::now();
         self.signal_termination();
@@ -116,7 +108,6 @@ impl Server {
         (status, begun.elapsed())
     }
 
-    /// Sends the termination signal without waiting.
     pub(crate) fn signal_termination(&self) {
         let reply = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &self.pid().to_string()]).status().unwrap();
         assert!(reply.success());
@@ -126,7 +117,6 @@ impl Server {
         wait_for("the server to stop", || self.child.try_wait().unwrap())
     }
 
-    /// Kills the server without a shutdown, as in a crash.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

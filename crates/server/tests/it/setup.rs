@@ -6,7 +6,6 @@ use crate::{Client, text};
 /// `admin:password`
 const ADMIN: &str = "Basic YWRtaW46cGFzc3dvcmQ=";
 
-/// Settings written by the set-up script of Obsidian LiveSync.
 const LIVESYNC: [(&str, &str); 9] = [
     ("chttpd/require_valid_user", "true"),
     ("chttpd_auth/require_valid_user", "true"),
@@ -30,7 +29,6 @@ fn set_up(client: &mut Client, body: &str) -> (u16, String) {
     (reply.status, reply.text().trim_end().to_owned())
 }
 
-/// Requests of LiveSync to a prepared server.
 #[track_caller]
 fn check_livesync(server: &Server) {
     let mut page = server.client();
@@ -56,7 +54,6 @@ fn check_livesync(server: &Server) {
     assert!(seen.header("access-control-expose-headers").is_some_and(|names| names.contains("etag")));
     let foreign = admin.request("GET", "/vault", &[("Origin", "https://evil.example.com")], b"").unwrap().expect(200);
     assert_eq!(foreign.header("access-control-allow-origin"), None);
-    // More than CouchDB accepts by default.
     let large = format!("{{\"t\":\"{}\"}}", "x".repeat(9_000_000));
     let rev = admin.get("/vault/large").header("etag").map(|tag| tag.trim_matches('"').to_owned());
     let path = rev.map_or("/vault/large".to_owned(), |rev| format!("/vault/large?rev={rev}"));
@@ -73,7 +70,6 @@ fn obsidian_livesync_sets_a_server_up() {
         server.address.port()
     );
     assert_eq!(set_up(&mut client, &enable), (201, r#"{"ok":true}"#.to_owned()));
-    // An administrator exists now, and other clients have no permissions.
     client.get("/_node/_local/_config").expect(401);
     let mut admin = server.client().with(ADMIN);
     for (key, value) in LIVESYNC {
@@ -84,7 +80,6 @@ fn obsidian_livesync_sets_a_server_up() {
     }
     admin.put("/vault", "").expect(201);
     check_livesync(&server);
-    // The set-up is idempotent, because scripts may run twice.
     assert_eq!(set_up(&mut admin, &enable).0, 201);
     server.terminate();
 
@@ -186,7 +181,6 @@ fn the_script_of_livesync_finds_or_creates_its_administrator() {
     }
 }
 
-/// A page of the server itself, shown by a browser behind a proxy, uploads a file with a form.
 #[test]
 fn a_form_behind_a_proxy_uploads_a_file() {
     let directory = Directory::new();
@@ -247,7 +241,7 @@ fn setup_reports_unsupported_actions() {
 }
 
 /// A page under a foreign name that resolves to this machine must not get the permissions of an administrator on a
-/// server that has none.
+/// server that has none (DNS rebinding).
 #[test]
 fn foreign_names_do_not_reach_a_server_without_administrators() {
     let directory = Directory::new();

@@ -34,7 +34,6 @@ fn help_shows_commands_and_options() {
     );
 }
 
-/// Installed shells accept the printed completion scripts.
 #[test]
 fn completions_are_scripts() {
     for (shell, arguments) in
@@ -95,7 +94,6 @@ fn the_first_start_prints_the_locations() {
         server.address,
         data.display()
     );
-    // If the limit of open files is low, a line reports it.
     let printed_text: String =
         server.greeting.split_inclusive('\n').filter(|line| !line.starts_with("Accepts ")).collect();
     let memory = server.greeting.split_once("may take ").and_then(|(_, rest)| rest.split(' ').next()).unwrap();
@@ -158,7 +156,6 @@ fn the_environment_creates_an_administrator_once() {
     let stored = directory.configuration();
     assert!(stored.contains("ann = -pbkdf2"), "{stored}");
     assert!(!stored.contains("secret"), "{stored}");
-    // The stored settings apply from now on.
     let server = Server::start_as(&directory, serve(&directory).args(["--bind", "0.0.0.0"]));
     let address = (std::net::Ipv4Addr::LOCALHOST, server.address.port()).into();
     refused(Client::connect(address));
@@ -179,7 +176,6 @@ fn the_first_administrator_ends_open_access() {
     ann.get("/_all_dbs").expect(200);
     let shown = ann.get("/_node/_local/_config/admins/ann").expect(200).text();
     assert!(shown.starts_with("\"-pbkdf2"), "{shown}");
-    // A database may be public, but its design documents stay closed.
     ann.put("/db/_security", "{}").expect(200);
     client.get("/db").expect(200);
     client.put("/db/doc", "{}").expect(201);
@@ -213,7 +209,6 @@ fn the_last_administrator_of_a_reachable_server_cannot_be_removed() {
     let mut ann = Client::connect(address).with(ANN);
     let refused = "The last admin cannot be removed while the server listens on 0.0.0.0";
     ann.delete(&format!("{config}/admins/ann")).expect_error(400, "bad_request", refused);
-    // The configured address differs from the actual one, which is relevant.
     ann.put(&format!("{config}/chttpd/bind_address"), "\"127.0.0.1\"").expect(200);
     ann.delete(&format!("{config}/admins/ann")).expect(200);
     Client::connect(address).get("/_all_dbs").expect(401);
@@ -258,7 +253,6 @@ fn an_invalid_configuration_is_reported() {
     assert!(text.contains("local.ini:4: [chttpd] bind_address = nowhere: it must be an IP address"), "{text}");
 }
 
-/// A mistake from any source prevents the start; the message names its place and the probable intention.
 #[test]
 fn invalid_settings_stop_the_start() {
     let check = |ini: &str, arguments: &[&str], variables: &[(&str, &str)], expected: &str| {

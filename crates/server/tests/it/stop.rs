@@ -10,8 +10,7 @@ use settee_model::json::Json;
 use crate::server::{Directory, Server};
 use crate::{design, load, number, rows, save, text, wait_for};
 
-/// Maximum duration of a stop.
-const PROMISE: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[test]
 fn an_idle_server_stops_at_once() {
@@ -36,7 +35,7 @@ fn an_incomplete_request_does_not_delay_the_shutdown() {
     begun.write(b"GET / HT").unwrap();
     server.client().get("/").expect(200);
     let (status, took) = server.terminate();
-    assert!(status.success() && took < PROMISE, "{status} after {took:?}");
+    assert!(status.success() && took < STOP_TIMEOUT, "{status} after {took:?}");
 }
 
 #[test]
@@ -109,7 +108,7 @@ fn feeds_writes_and_a_build_at_the_end() {
     let (status, took, saved) = stopped;
     eprintln!("stopped after {took:?} with {} writes", saved.len());
     assert!(status.success(), "{status}");
-    assert!(took < PROMISE, "{took:?}");
+    assert!(took < STOP_TIMEOUT, "{took:?}");
 
     let server = Server::start(&directory);
     let mut client = server.client();

@@ -8,12 +8,11 @@ use crate::scratch::Scratch;
 use crate::server::{Directory, Server, program, run, serve};
 use crate::{design, load, save, text, wait_for};
 
-/// Number of documents, so that a copy takes a while.
 const DOCUMENTS: usize = 30_000;
 
-/// Requests for the visible state of a server: all revisions with attachments, update sequences, views without an
-/// update, local documents, settings.
-const LOOKS: [&str; 10] = [
+/// The visible state of a server: all revisions with attachments, update sequences, views without an update, local
+/// documents, settings.
+const STATE_PATHS: [&str; 10] = [
     "/db/_changes?style=all_docs",
     "/db/conflict?open_revs=all&revs=true&attachments=true",
     "/db/deleted?open_revs=all&revs=true",
@@ -29,7 +28,7 @@ const LOOKS: [&str; 10] = [
 fn look(client: &mut Client) -> Vec<String> {
     let mut answer =
         |path: &&str| client.request("GET", path, &[("Accept", "application/json")], b"").unwrap().expect(200);
-    LOOKS.iter().map(|path| answer(path).text()).collect()
+    STATE_PATHS.iter().map(|path| answer(path).text()).collect()
 }
 
 fn fill(client: &mut Client) {
@@ -56,7 +55,6 @@ fn fill(client: &mut Client) {
     client.get("/db/_design/d/_view/v").expect(200);
 }
 
-/// Runs `settee storage copy`; returns true on success, and the output.
 fn copy(from: &str, to: &str, options: &[&str]) -> (bool, String) {
     let output = run(program(&["storage", "copy", from, to]).args(options));
     let printed_text = [output.stdout, output.stderr].concat();
@@ -67,7 +65,6 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Kills a copy when a part of it is written.
 fn kill_in_the_middle(postgres: &Scratch, schema: &str, from: &str, to: &str) {
     let mut command = program(&["storage", "copy", from, to]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -122,7 +119,6 @@ mod on_postgresql {
         assert!(!is_done && printed_text.contains("another server uses the data directory"), "{printed_text}");
         assert!(server.terminate().0.success());
 
-        // From the directory to PostgreSQL.
         kill_in_the_middle(&postgres, "moved", &from, &to);
         let (is_done, printed_text) = copy(&from, &to, &[]);
         assert!(!is_done && printed_text.contains("--resume continues it"), "{printed_text}");
@@ -140,7 +136,6 @@ mod on_postgresql {
         let (is_done, printed_text) = copy(&from, &to, &[]);
         assert!(!is_done && printed_text.contains("the target contains data"), "{printed_text}");
 
-        // The copy can be served.
         let server = Server::start_as(&home, serve(&home).args(["--storage", &to]));
         let client = &mut server.client();
         assert_eq!(look(client), wanted);
@@ -153,7 +148,6 @@ mod on_postgresql {
         let (is_done, printed_text) = copy(&from, &to, &["--verify"]);
         assert!(!is_done && printed_text.contains("database db, documents new: is in the copy only"), "{printed_text}");
 
-        // From PostgreSQL to a directory.
         let (is_done, printed_text) = copy(&to, &to_back, &[]);
         assert!(is_done && printed_text.contains(&format!("settee serve --data {to_back}")), "{printed_text}");
         let server = Server::start(&back);

@@ -20,7 +20,6 @@ fn certificate(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/certificates").join(name)
 }
 
-/// Copies the certificate files, so that the test can change them.
 fn install(directory: &Directory, name: &str) {
     fs::copy(certificate(&format!("{name}.key")), directory.path().join("key.pem")).unwrap();
     fs::copy(certificate(&format!("{name}.pem")), directory.path().join("cert.pem")).unwrap();
@@ -33,13 +32,11 @@ fn configure(directory: &Directory, lines: &str) {
     ));
 }
 
-/// The address after `https://` in the output of the server.
 fn tls_address(server: &Server) -> SocketAddr {
     let rest = server.greeting.split_once("https://").expect("it listens for TLS").1;
     rest.split_once('/').unwrap().0.parse().unwrap()
 }
 
-/// The certificate that the client presents.
 #[derive(Clone, Copy)]
 enum Identity {
     Anonymous,
@@ -72,7 +69,6 @@ fn connect(address: SocketAddr, name: &str, identity: Identity, protocols: &[&[u
     Ok(client)
 }
 
-/// Requests `path` and returns all bytes until the server closes the connection.
 fn ask(client: &mut (impl std::io::Read + std::io::Write), path: &str) -> std::io::Result<String> {
     let head = format!("PUT {path} HTTP/1.1\r\nHost: settee.test:1\r\nConnection: close\r\n\r\n");
     client.write_all(head.as_bytes())?;
@@ -93,7 +89,6 @@ fn tls_with_certificates_that_change() {
     assert!(created.starts_with("HTTP/1.1 201 Created\r\n"), "{created}");
     assert!(created.contains("Location: https://settee.test:1/db\r\n"), "{created}");
     server.client().get("/db").expect(200);
-    // A client that offers no protocol uses HTTP/1.1; an unknown protocol is refused.
     let mut plain = connect(address, "settee.test", Identity::Anonymous, &[]).unwrap();
     assert!(ask(&mut plain, "/db2").unwrap().starts_with("HTTP/1.1 201"));
     assert!(connect(address, "settee.test", Identity::Anonymous, &[b"spdy/3"]).is_err());
@@ -104,7 +99,6 @@ fn tls_with_certificates_that_change() {
         "the certificate is for another name"
     );
 
-    // A broken file changes nothing; the next valid one does. Open connections are kept.
     let mut open = connect(address, "first.settee.test", Identity::Anonymous, &[]).unwrap();
     fs::write(directory.path().join("cert.pem"), "nonsense").unwrap();
     wait_for("the server to notice", || {
@@ -170,7 +164,6 @@ fn unreadable_files_are_reported_at_the_start() {
 fn a_socket_in_the_file_system() {
     let directory = Directory::new();
     let path = directory.path().join("settee.sock");
-    // The socket of a killed server does not prevent a start.
     drop(UnixListener::bind(&path).unwrap());
     let mut command = serve(&directory);
     command.arg("--socket").arg(&path);

@@ -75,7 +75,6 @@ fn the_rules_of_user_documents() {
         "Character `:` is not allowed in usernames.",
     );
     refused(&mut anonymous, EVE, r#"{"type":"user","name":"eve","roles":["r"]}"#, "Only _admin may set roles");
-    // Replicated writes cannot bypass the rules either.
     let bulk = r#"{"new_edits":false,"docs":[{"_id":"org.couchdb.user:eve","_rev":"1-x","type":"user","name":"eve","roles":["r"]}]}"#;
     let reply = anonymous.post("/_users/_bulk_docs", bulk).expect(201);
     assert!(String::from_utf8_lossy(&reply.body).contains("Only _admin may set roles"), "{reply:?}");
@@ -83,7 +82,6 @@ fn the_rules_of_user_documents() {
     anonymous.post("/_users/_bulk_docs", &bulk).expect(201);
     let eve = String::from_utf8(admin.get(&format!("/_users/{EVE}")).expect(200).body).unwrap();
     assert!(eve.contains("derived_key") && !eve.contains("planted"), "{eve}");
-    // Users cannot read or change documents of other users.
     for reply in [
         bob.get(&format!("/_users/{EVE}")),
         bob.get(&format!("/_users/{EVE}?open_revs=all")),
@@ -105,7 +103,6 @@ fn the_rules_of_user_documents() {
         };
         assert_eq!(reply.status, 401, "{path}");
     }
-    // Unless members of the documents are public.
     admin.put("/_node/_local/_config/chttpd_auth/public_fields", "\"name, nick\"").expect(200);
     let text = String::from_utf8(bob.get(&format!("/_users/{EVE}")).expect(200).body).unwrap();
     assert_eq!(text, "{\"_id\":\"org.couchdb.user:eve\",\"_rev\":\"1-x\",\"name\":\"eve\"}\n");
@@ -131,7 +128,6 @@ fn secrets_stay_secret() {
         check_response(wrong.get("/_session"));
         check_response(anonymous.post("/_session", r#"{"name":"bob","password":"planted-wrong"}"#));
     }
-    // Failing requests that contain secrets.
     for body in [r#"{"name":"bob","password":"planted-user""#, r#"{"name":1,"password":"planted-user"}"#] {
         check_response(anonymous.post("/_session", body));
         check_response(anonymous.put("/_users/org.couchdb.user:bob", body));

@@ -14,7 +14,6 @@ fn start(directory: &Directory) -> (Server, Client) {
     (server, client)
 }
 
-/// The rows of a response as text, one per line.
 fn rows(client: &mut Client, path: &str) -> Vec<String> {
     let text = client.get(path).expect(200).text();
     let rows = text.lines().skip(1).map(|line| line.trim_end_matches(',').to_owned());
@@ -33,7 +32,6 @@ fn map_functions_see_conflicts_as_they_come_and_go() {
     let python = format!("python3 -S -E {}/../process/tests/it/server.py", env!("CARGO_MANIFEST_DIR"));
     directory.configure(&format!("[query_servers]\npython = {python}\n"));
     let (_server, mut client) = start(&directory);
-    // The first is run by the native evaluator, the second by the JavaScript engine.
     let native = "function(doc) { if (doc._conflicts || doc._deleted_conflicts) \
                   emit(doc._id, [doc._conflicts, doc._deleted_conflicts]); }";
     let engine = "function(doc) { function* seen() { yield doc; } for (var d of seen()) { \
@@ -102,7 +100,6 @@ fn filters_and_shows_see_the_conflicts_that_couchdb_shows_them() {
 fn rows_of_one_document_with_equal_keys_are_in_the_order_of_their_values() {
     let directory = Directory::new();
     let (_server, mut client) = start(&directory);
-    // Erlang's order: numbers, atoms (false, null, true), objects, arrays, strings.
     let values = r#"["b","a",[1],{"x":1},true,null,false,10,2]"#;
     save(&mut client, "/db/a", &format!(r#"{{"values":{values}}}"#));
     save(&mut client, "/db/b", r#"{"values":[2,1]}"#);
@@ -185,6 +182,5 @@ fn a_plus_in_an_address_is_decoded_as_configured() {
     save(&mut client, "/db/a+b", "{}");
     let ids = rows(&mut client, "/db/_all_docs");
     assert!(ids.len() == 2 && ids[0].contains(r#""id":"a b""#) && ids[1].contains(r#""id":"a+b""#), "{ids:?}");
-    // In a query a plus is always a space.
     assert!(rows(&mut client, "/db/_all_docs?key=%22a+b%22")[0].contains(r#""id":"a b""#));
 }

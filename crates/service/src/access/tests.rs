@@ -8,7 +8,6 @@ fn user(name: Option<&str>, roles: &[&str]) -> UserContext {
     UserContext { name: name.map(str::to_owned), roles: roles.iter().map(|role| (*role).to_owned()).collect() }
 }
 
-/// Returns the result of [`check`]: `admin`, `member`, or the error for a member's request.
 fn verdict(security: &str, user: &UserContext) -> String {
     let security = Security::parse(json(security)).unwrap_or_else(|error| panic!("{security}: {error}"));
     let check = |permission| super::check(permission, user, &security).map_err(|error| show(&error));
@@ -65,7 +64,6 @@ fn security_objects_by_users() {
         r#"{"admins":{"roles":["staff"]},"members":{"names":["ann"]}}"#,
         [ANONYMOUS, "member", "admin", NOT_ALLOWED, "admin"],
     );
-    // A name is not a role.
     check(
         r#"{"admins":{"names":["staff"]},"members":{"names":["1","null","x"]}}"#,
         [ANONYMOUS, NOT_ALLOWED, NOT_ALLOWED, NOT_ALLOWED, ANONYMOUS],

@@ -37,7 +37,6 @@ fn judge(rule: &str, arguments: &[&[u8]]) -> Result<Vec<u8>, CallError> {
     }
 }
 
-/// A server with one database, and the number of function calls.
 struct World {
     writer: Arc<Writer>,
     database: Arc<Database>,
@@ -112,8 +111,6 @@ async fn refusals_are_errors_of_their_documents() {
     let shown: Vec<String> =
         results.iter().map(|result| result.as_ref().map_or_else(show, |_| "ok".to_owned())).collect();
     let refused = "forbidden: less than 5";
-    // The design document was written in the same request, so the other updates were validated again if they were not
-    // written.
     assert_eq!(shown, ["ok", refused, "ok", refused, "ok", "ok"]);
     world.save(design("a", None, "login")).await;
     assert_eq!(world.refusal(edit(r#"{"_id":"f"}"#)).await, "unauthorized: log in", "the first design document first");
@@ -188,7 +185,6 @@ async fn a_selector_validates_beside_functions() {
     let second = world.save(mango(Some(&first), r#"{"$or":[{"oldDoc":null},{"oldDoc.n":2}]}"#)).await;
     assert_eq!(world.refusal(edit(&format!(r#"{{"_id":"a","_rev":"{n1}","n":9}}"#))).await, refused);
     world.save(edit(r#"{"_id":"b","n":0}"#)).await;
-    // A replicated design document may contain an invalid selector.
     let third = world.save(mango(Some(&second), r#"{"newDoc":{"$nosuch":1}}"#)).await;
     let refusal = world.refusal(edit(r#"{"_id":"c"}"#)).await;
     assert_eq!(refusal, "compilation_error: Invalid operator: $nosuch");
@@ -217,7 +213,6 @@ fn body(view: &ReadView, stored: Stored) -> Json {
     Json::trusted(body)
 }
 
-/// Many clients write while the rule changes: every written revision satisfies the rule at its commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_is_written_that_the_functions_of_its_moment_refuse() {
     let world = Arc::new(World::new());
@@ -242,7 +237,6 @@ async fn nothing_is_written_that_the_functions_of_its_moment_refuse() {
         rev = world.save(design("rules", Some(&rev), &format!("least {}", round * 37 % 90))).await;
         tokio::task::yield_now().await;
     }
-    // On a busy machine the rounds may be over before every writer was scheduled.
     while accepted.load(Ordering::Acquire) < 100 {
         tokio::task::yield_now().await;
     }

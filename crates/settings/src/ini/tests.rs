@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// Reads `text` and compares `section key=value` of all entries.
 #[track_caller]
 fn check_read(text: &str, expect: &[&str]) {
     let ini = Ini::parse(text);
@@ -14,7 +13,6 @@ fn check_read(text: &str, expect: &[&str]) {
 
 #[test]
 fn reading() {
-    // Invalid lines, and lines outside of a section.
     for text in [
         "",
         "k",
@@ -86,20 +84,17 @@ fn setting() {
     check_set("[s]", "s", "k", "v", "[s]\nk = v\n");
     check_set("[s]\na = 1", "s", "k", "v", "[s]\na = 1\nk = v\n");
     check_set("[s]\r\na = 1\r\n", "s", "k", "v", "[s]\r\na = 1\r\nk = v\r\n");
-    // The effective line keeps its comment.
     check_set("[s]\nk=1\n ; a\n\tk =2 ; why\nz=1\n", "s", "k", "v", "[s]\nk=1\n ; a\nk = v ; why\nz=1\n");
-    // New entries follow the last entry, before the comment of the next section.
     let file = "[a]\nx = 1\n;y = 2\n\n; about b\n[b]\nx = 1\n";
     check_set(file, "a", "k", "v", "[a]\nx = 1\nk = v\n;y = 2\n\n; about b\n[b]\nx = 1\n");
     check_set(file, "c", "k", "v", "[a]\nx = 1\n;y = 2\n\n; about b\n[b]\nx = 1\n\n[c]\nk = v\n");
     check_set("[a]\n;k = 1\n[b]\nk = 2\n", "a", "k", "v", "[a]\nk = v\n;k = 1\n[b]\nk = 2\n");
     check_set("[a]\n[b]\n[a]\nx=1\n[c]\n", "a", "k", "v", "[a]\n[b]\n[a]\nx=1\nk = v\n[c]\n");
-    // An empty value removes the earlier one.
     check_set("[s]\nk = 1\n", "s", "k", "", "[s]\nk = \n");
 }
 
-/// Values with a comment mark are in force until the file is read again. A regression let each new value keep the end
-/// of the previous one.
+/// Values that contain the start of a comment are in force until the file is read again. Regression: each new value
+/// kept the end of the previous one.
 #[test]
 fn values_that_look_like_comments_replace_each_other() {
     let mut ini = Ini::parse("[s]\nk = 1 ; why\n");
@@ -171,7 +166,6 @@ fn writable_settings() {
     }
 }
 
-/// Every written value is read back; other entries and comments do not change.
 #[test]
 fn random_changes() {
     for seed in 1..=300u64 {
@@ -190,7 +184,6 @@ fn random_changes() {
         for _ in 0..4 {
             let (section, key, value) =
                 (pick(&["a", "b", "c"]), pick(&["x", "y", "k=", "new"]), pick(&["v", "a=b", "a = b", ""]));
-            // `k= =` would be read as another key.
             let writable = if key == "k=" && value.is_empty() { Err(InvalidEntry::Value) } else { Ok(()) };
             assert_eq!(check_entry(section, key, value), writable);
             if writable.is_err() {

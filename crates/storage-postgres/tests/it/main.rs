@@ -29,7 +29,6 @@ fn open_with(url: &str, connections: usize) -> Arc<PostgresEngine> {
     Arc::new(PostgresEngine::open(&options(url).with_connections(connections), id()).unwrap())
 }
 
-/// Returns a new process id for each call.
 fn id() -> [u8; 16] {
     static LAST: AtomicU64 = AtomicU64::new(0);
     u128::from(LAST.fetch_add(1, Ordering::Relaxed) + 1).to_be_bytes()
@@ -43,7 +42,6 @@ fn schema_of(url: &str) -> &str {
     url.rsplit('=').next().unwrap()
 }
 
-/// Makes commit number `step + 1` of a shard, with an entry and a token that contain its number.
 fn step(engine: &PostgresEngine, shard: Shard, step: u64, durability: Durability) {
     let outcome = engine.commit(shard, Version(step), token(step + 1), numbered(step + 1), durability).unwrap();
     assert_eq!(outcome, Outcome::Committed(Version(step + 1)));
@@ -59,7 +57,6 @@ fn token(number: u64) -> CommitToken {
     CommitToken(u128::from(number) << 70)
 }
 
-/// Returns the number of commits in a shard after checking that exactly the first ones are there.
 fn steps(engine: &PostgresEngine, shard: Shard) -> u64 {
     let snapshot = engine.snapshot(shard).unwrap();
     let state = snapshot.state().unwrap();

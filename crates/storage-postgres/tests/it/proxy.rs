@@ -11,20 +11,17 @@ use std::thread;
 
 pub(crate) struct Proxy {
     pub(crate) port: u16,
-    /// Bytes of responses until the connection that transfers them is cut; negative: unlimited.
     left: Arc<AtomicI64>,
     gate: Arc<Gate>,
     down: Arc<Down>,
 }
 
-/// True if no connection is accepted, and the open ones.
 #[derive(Default)]
 struct Down {
     is_down: AtomicBool,
     clients: Mutex<Vec<TcpStream>>,
 }
 
-/// Stalled directions and silently dropped connections.
 #[derive(Default)]
 struct Gate {
     state: Mutex<State>,
@@ -33,9 +30,7 @@ struct Gate {
 
 #[derive(Default)]
 struct State {
-    /// Requests, and responses.
     is_closed: [bool; 2],
-    /// Number of silent drops.
     dropped: u64,
 }
 
@@ -50,7 +45,6 @@ impl Gate {
         self.state.lock().unwrap().dropped
     }
 
-    /// Waits until the direction is open. Returns false if connections were dropped since `dropped`.
     fn pass(&self, direction: Direction, dropped: u64) -> bool {
         let state = self.state.lock().unwrap();
         let state = self.opened.wait_while(state, |state| state.is_closed[direction as usize]).unwrap();
@@ -76,7 +70,6 @@ impl Proxy {
         let keeper = Arc::clone(&gate);
         let down = Arc::<Down>::default();
         let known = Arc::clone(&down);
-        // They end with the process.
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 known.clients.lock().unwrap().push(client.try_clone().unwrap());
@@ -91,7 +84,6 @@ impl Proxy {
         Self { port, left, gate, down }
     }
 
-    /// Cuts all connections and rejects new ones, or accepts them again.
     pub(crate) fn set_down(&self, is_down: bool) {
         self.down.is_down.store(is_down, Ordering::SeqCst);
         if is_down {
@@ -109,17 +101,14 @@ impl Proxy {
         self.gate.set(|state| state.is_closed[Direction::Response as usize] = is_closed);
     }
 
-    /// Stops forwarding on all open connections without closing them.
     pub(crate) fn drop_silently(&self) {
         self.gate.set(|state| state.dropped += 1);
     }
 
-    /// Cuts a connection after this many bytes of responses.
     pub(crate) fn cut_after(&self, bytes: i64) {
         self.left.store(bytes, Ordering::SeqCst);
     }
 
-    /// Returns true if the cut has happened.
     pub(crate) fn is_cut(&self) -> bool {
         self.left.load(Ordering::SeqCst) < 0
     }

@@ -1,5 +1,5 @@
 //! [`Scratch`]: a PostgreSQL for tests, from the packages of the machine, that ends with the process that started it,
-//! for any reason. Also used by tests of other crates and by `xtask`, so it depends on the standard library only.
+//! for any reason. Tests of other crates include this file, so it depends on the standard library only.
 
 use std::ffi::OsString;
 use std::fs::Permissions;
@@ -27,10 +27,8 @@ rm -rf "$1"
 
 pub const MISSING: &str = "PostgreSQL is missing: install the Debian package postgresql";
 
-/// Reports that a test is skipped because a package is missing, if the variable `SETTEE_ALLOW_MISSING` is set.
-///
-/// # Panics
-/// If the variable is not set: a test that cannot run must not pass.
+/// Reports that a test is skipped because a package is missing. Panics unless the variable `SETTEE_ALLOW_MISSING` is
+/// set: a test that cannot run must not pass.
 pub fn skip(missing: &str) {
     let allowed = std::env::var_os("SETTEE_ALLOW_MISSING").is_some();
     assert!(allowed, "{missing}, or set SETTEE_ALLOW_MISSING=1 to skip the tests that need it");
@@ -44,24 +42,17 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Returns true if the programs of PostgreSQL are installed.
     pub fn is_there() -> bool {
         programs().is_some()
     }
 
-    /// Starts a server; `settings` are options of its command line. Returns `None` if PostgreSQL is missing and the
-    /// environment allows that (see [`skip`]).
-    ///
-    /// # Panics
-    /// If PostgreSQL is missing and must not be, or does not start.
+    /// `settings` are options of the command line of the server. Returns `None` if PostgreSQL is missing and the
+    /// environment allows that (see [`skip`]). Panics if it must not be missing, or does not start.
     pub fn start(settings: &str) -> Option<Self> {
         Self::start_with(settings, &[])
     }
 
     /// As [`Self::start`], with additional files such as `server.key`, readable only by the server.
-    ///
-    /// # Panics
-    /// If it does not start.
     pub fn start_with(settings: &str, files: &[(&str, &[u8])]) -> Option<Self> {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let Some(programs) = programs() else {
@@ -101,7 +92,6 @@ impl Scratch {
         Some(Self { directory, child, schemas: AtomicU32::new(0) })
     }
 
-    /// Returns the URL of its database, for callers that choose schemas.
     pub fn url_of_server(&self) -> String {
         let host = self.directory.display().to_string().replace('/', "%2F");
         format!("postgres://settee@{host}/postgres")
@@ -121,21 +111,12 @@ impl Scratch {
         self.directory.join(".s.PGSQL.5432")
     }
 
-    /// Executes statements with the client of PostgreSQL.
-    ///
-    /// # Panics
-    /// If they fail.
+    /// Executes statements with the client of PostgreSQL. Panics if they fail.
     pub fn run(&self, statements: &str) -> String {
         self.try_run(statements).unwrap_or_else(|said| panic!("{statements}: {said}"))
     }
 
     /// As [`Self::run`], but returns the message of the client if they fail.
-    ///
-    /// # Errors
-    /// The message of the client.
-    ///
-    /// # Panics
-    /// If there is no client.
     pub fn try_run(&self, statements: &str) -> Result<String, String> {
         let programs = programs().expect("it is there");
         let mut command = Command::new(Path::new(&programs).join("psql"));
@@ -173,10 +154,7 @@ pub fn programs() -> Option<OsString> {
     found.pop().map(|(_, path)| path.into_os_string())
 }
 
-/// Returns the user and group that run the server instead of root, which PostgreSQL does not accept.
-///
-/// # Panics
-/// If the directory does not exist.
+/// The user and group that run the server instead of root, which PostgreSQL does not accept.
 pub fn other_user(directory: &Path) -> Option<(u32, u32)> {
     if std::fs::metadata(directory).expect("it was made").uid() != 0 {
         return None;

@@ -1,9 +1,9 @@
-//! [`Acknowledged`]: a lower bound of the durable state of a store, in a separate file. It reveals a missing,
-//! truncated or replaced log, which RocksDB cannot detect.
+//! [`Acknowledged`]: a lower bound of the durable state of a store, in a separate file. It reveals a missing, truncated
+//! or replaced log, which RocksDB cannot detect.
 //!
 //! Commits do not write to the file. A line is written when the store is opened, then at most once per call of
-//! [`Engine::maintain`](settee_storage::Engine::maintain), and at the end. Each line is a lower bound and stays valid: the
-//! state in it was durable before the line was written. So lines need no sync, and the last complete line is used.
+//! [`Engine::maintain`](settee_storage::Engine::maintain), and at the end. Each line stays valid, because the state in
+//! it was durable before the line was written. Therefore lines need no sync, and the last complete line is used.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 use settee_storage::durable::{self, Readers};
 
-use super::{identity, newest_log};
+use super::directory::{identity, newest_log};
 
 pub(crate) const FILE: &str = "ACKNOWLEDGED";
 
-/// Number of bytes at the end of a log whose checksum is stored to identify the log.
+/// A log is identified by the checksum of this many bytes at its end.
 const TAIL_BYTES: u64 = 4096;
 
 const FILE_BYTES_MAX: u64 = 64 << 10;
@@ -27,16 +27,13 @@ pub(crate) struct Acknowledged {
     pub(crate) manifest: u64,
     pub(crate) log: u64,
     pub(crate) length: u64,
-    /// Checksum of the last [`TAIL_BYTES`] of this length.
     crc: u32,
-    /// Sequence number of the last write.
     pub(crate) sequence: u64,
-    /// Identity of the store; empty if it has none.
+    /// Empty if the store has no identity.
     pub(crate) identity: String,
 }
 
 impl Acknowledged {
-    /// Returns the last recorded state, or `None` if none was recorded.
     pub(crate) fn load(store: &Path) -> Option<Self> {
         let bytes = fs::read(store.join(FILE)).ok()?;
         bytes.split(|byte| *byte == b'\n').filter_map(|line| Self::parse(std::str::from_utf8(line).ok()?)).next_back()
@@ -67,9 +64,6 @@ impl Acknowledged {
         })
     }
 
-    /// Compares a log with its recorded state.
-    ///
-    /// # Errors
     /// Returns a description if the log is missing, too short or another one.
     pub(crate) fn check_log(&self, path: &Path) -> Result<(), String> {
         let file = File::open(path).map_err(|error| match error.kind() {
@@ -95,12 +89,10 @@ fn tail(file: &File, length: u64) -> io::Result<u32> {
     Ok(crc32c::crc32c(&bytes))
 }
 
-/// Writes the file of an open store.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     store: PathBuf,
     identity: String,
-    /// Sequence number in the last line, and length of the file.
     written: Mutex<(u64, u64)>,
 }
 
@@ -110,11 +102,9 @@ impl Recorder {
         Self { store: store.to_owned(), identity, written: Mutex::new((u64::MAX, u64::MAX)) }
     }
 
-    /// Records the state that is durable after `sync`, unless the last line contains it already. `sequence` must be
-    /// the sequence number of a write that was completed before this call.
-    ///
-    /// # Errors
-    /// Returns errors of `sync`. A failure to write the line is ignored, because the previous line stays valid.
+    /// Records the state that is durable after `sync`, unless the last line contains it already. `sequence` must be the
+    /// sequence number of a write that was completed before this call. A failure to write the line is ignored, because
+    /// the previous line stays valid.
     pub(crate) fn note<E>(&self, sequence: u64, sync: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let mut written = self.written.lock();
         let (last, bytes) = *written;
@@ -132,7 +122,6 @@ impl Recorder {
         Ok(())
     }
 
-    /// Appends a line and returns the length of the file.
     fn write(&self, bytes: u64, log: &Path, state: &Acknowledged) -> io::Result<u64> {
         let crc = tail(&File::open(log)?, state.length)?;
         let line = Acknowledged { crc, identity: self.identity.clone(), ..state.clone() }.line();

@@ -3,37 +3,30 @@
 use super::bytes::Bytes;
 use super::entry::{Entry, Kind};
 
-/// One write: the number of its column family, and an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Write {
     pub(super) column: u32,
     pub(super) entry: Entry,
 }
 
-/// A log record: the writes of commits that were synced together.
+/// The writes of commits that were synced together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Writes {
-    /// Sequence number of the first write.
     pub(super) first: u64,
-    /// Sequence number of the first write of the next record.
     pub(super) end: u64,
     pub(super) writes: Vec<Write>,
 }
 
 enum Part<'a> {
     Write(u32, Kind, &'a [u8], &'a [u8]),
-    /// Log data, which is not a write.
     Annotation(&'a [u8]),
-    /// A marker, such as the end of a batch.
     Mark,
 }
 
-/// Reads the first sequence number of a record, and the number of its writes.
 fn head(bytes: &mut Bytes<'_>) -> Option<(u64, u32)> {
     Some((bytes.fixed64()?, bytes.fixed32()?))
 }
 
-/// Reads one element. Returns `None` for elements that this store does not write.
 fn part<'a>(bytes: &mut Bytes<'a>) -> Option<Part<'a>> {
     let tag = bytes.byte()?;
     let column = match tag {
@@ -56,8 +49,8 @@ fn part<'a>(bytes: &mut Bytes<'a>) -> Option<Part<'a>> {
     Some(Part::Write(column, kind, key, value))
 }
 
-/// Returns the number of writes of a record, and its log data. Returns `None` if it contains elements that this store
-/// does not write.
+/// Returns the number of writes of a record, and its log data; `None` if it contains elements that this store does not
+/// write.
 pub(crate) fn annotations(record: &[u8]) -> Option<(u32, Vec<&[u8]>)> {
     let mut bytes = Bytes(record);
     let (_, count) = head(&mut bytes)?;
@@ -73,7 +66,6 @@ pub(crate) fn annotations(record: &[u8]) -> Option<(u32, Vec<&[u8]>)> {
 }
 
 impl Writes {
-    /// Decodes a record. Returns `None` if it contains elements that this store does not write.
     pub(super) fn decode(record: &[u8]) -> Option<Self> {
         let mut bytes = Bytes(record);
         let (first, count) = head(&mut bytes)?;

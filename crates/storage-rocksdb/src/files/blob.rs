@@ -6,15 +6,14 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use super::bytes::{Bytes, is_compression, masked_crc, unpack};
-use super::directory::open_regular;
-use super::table::{Damage, GREATEST};
+use super::directory::{blob_path, open_regular};
+use super::table::{Damage, MAX_KEY};
 
 const HEADER: usize = 30;
 const FOOTER: usize = 32;
 const RECORD_HEADER: usize = 32;
 const MAGIC: u32 = 2_395_959;
 
-/// Maximum length of a key; a longer one indicates that the bytes are not a record.
 const KEY_MAX: u64 = 64 << 10;
 
 /// Reads the lengths of the key and value of the record at `offset`, and the checksum of both.
@@ -76,7 +75,7 @@ pub(super) fn check(bytes: &[u8], mut progress: impl FnMut(usize)) -> Vec<Damage
                 offset: at,
                 length: next - at,
                 description: "blob",
-                keys: Some((before.clone(), GREATEST.to_vec())),
+                keys: Some((before.clone(), MAX_KEY.to_vec())),
             }),
         }
         at = next;
@@ -85,7 +84,6 @@ pub(super) fn check(bytes: &[u8], mut progress: impl FnMut(usize)) -> Vec<Damage
     damage
 }
 
-/// The blob files of a directory, opened on demand.
 pub(super) struct BlobFiles {
     directory: PathBuf,
     files: HashMap<u64, Option<File>>,
@@ -98,7 +96,6 @@ impl BlobFiles {
         Self { directory, files: HashMap::new() }
     }
 
-    /// Returns the value of `key` at the position in `index`, or `None` if it is damaged or missing.
     pub(super) fn read(&mut self, key: &[u8], index: &[u8]) -> Option<Vec<u8>> {
         let mut rest = Bytes(index);
         if rest.byte()? != 1 {
@@ -110,7 +107,7 @@ impl BlobFiles {
             self.files.clear();
         }
         let directory = &self.directory;
-        let file = self.files.entry(file).or_insert_with(|| open_regular(&super::blob_path(directory, file)).ok());
+        let file = self.files.entry(file).or_insert_with(|| open_regular(&blob_path(directory, file)).ok());
         let file = file.as_ref()?;
         let before = (key.len() + 4) as u64;
         if size as u64 > file.metadata().ok()?.len() {

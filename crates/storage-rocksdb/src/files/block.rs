@@ -3,16 +3,14 @@
 
 use super::bytes::{Bytes, block_checksum, context, is_compression, unpack};
 
-/// Size of the trailer of each block: kind of compression and checksum.
+/// Each block ends with the kind of its compression and its checksum.
 pub(super) const TRAILER: usize = 5;
 
-/// Maximum size of a block in a search without an index.
 const SCANNED_MAX: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Handle {
     pub(super) offset: usize,
-    /// Size without the trailer.
     pub(super) size: usize,
 }
 
@@ -26,7 +24,6 @@ impl Handle {
     }
 }
 
-/// A file in memory with the parameters of its checksums.
 #[derive(Clone, Copy)]
 pub(super) struct Blocks<'a> {
     pub(super) bytes: &'a [u8],
@@ -35,7 +32,6 @@ pub(super) struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    /// Returns the bytes of a block that match their checksum, and their compression.
     fn checked(&self, handle: Handle) -> Option<(u8, &'a [u8])> {
         let bytes = self.bytes.get(handle.offset..handle.end()?)?;
         let (data, trailer) = bytes.split_at(handle.size);
@@ -50,7 +46,7 @@ impl<'a> Blocks<'a> {
         self.checked(handle).is_some()
     }
 
-    /// Returns the decompressed contents of a block, or `None` if it is damaged.
+    /// `None` if the block is damaged.
     pub(super) fn read(&self, handle: Handle) -> Option<Vec<u8>> {
         let (kind, data) = self.checked(handle)?;
         unpack(kind, data)
@@ -62,7 +58,6 @@ impl<'a> Blocks<'a> {
         sizes.map(|size| Handle { offset, size }).find(|handle| self.is_whole(*handle))
     }
 
-    /// Returns the possible sizes of the block at `offset`, according to the following bytes.
     fn sizes(&self, offset: usize, end: usize) -> impl Iterator<Item = usize> + use<'a> {
         let most = end.min(self.bytes.len()).saturating_sub(offset + TRAILER).min(SCANNED_MAX);
         let bytes = self.bytes;
@@ -89,13 +84,11 @@ pub(super) struct Rows<'a> {
     is_index: bool,
 }
 
-/// Flags in the word with the number of restarts.
 const SEPARATED: u32 = 1 << 28;
 const UNIFORM: u32 = 1 << 29;
 const HASHED: u32 = 1 << 31;
 
 impl<'a> Rows<'a> {
-    /// Returns `None` if the format of the block is invalid or unsupported.
     pub(super) fn new(block: &'a [u8]) -> Option<Self> {
         let (rest, packed) = block.split_last_chunk::<4>()?;
         let packed = u32::from_le_bytes(*packed);
@@ -107,12 +100,6 @@ impl<'a> Rows<'a> {
         (restarts > 0).then(|| Self { rest: Bytes(&rest[..entries]), key: Vec::new(), is_index: false })
     }
 
-    /// Number of bytes not yet read.
-    pub(super) fn left(&self) -> usize {
-        self.rest.0.len()
-    }
-
-    /// Returns the next key and value, `None` at the end, or an error if the entry is invalid.
     #[expect(clippy::type_complexity, reason = "the key is lent by the cursor, the value by the block")]
     pub(super) fn next(&mut self) -> Result<Option<(&[u8], &'a [u8])>, ()> {
         if self.rest.is_empty() {

@@ -1,6 +1,6 @@
-//! [`Bytes`]: decoding of numbers and strings in RocksDB's formats, and its checksums.
+//! Numbers and strings in RocksDB's formats ([`Bytes`]), and its checksums.
 
-/// The bytes not yet read. Every method returns `None` if they are too short.
+/// Bytes that were not read yet. Every method returns `None` if they are too short.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
@@ -43,33 +43,21 @@ impl<'a> Bytes<'a> {
         usize::try_from(self.varint()?).ok()
     }
 
-    /// Reads bytes after their length.
     pub(super) fn prefixed(&mut self) -> Option<&'a [u8]> {
         let length = self.length()?;
         self.take(length)
     }
 }
 
-/// Appends a number in the format of [`Bytes::varint`].
-pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-/// Returns the CRC-32C of the concatenated parts, masked as RocksDB stores it.
 pub(super) fn masked_crc(parts: &[&[u8]]) -> u32 {
     let crc = parts.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part));
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// Kinds of block checksums.
 const CRC: u8 = 1;
 const XXH3: u8 = 4;
 
-/// Returns the checksum of a block whose last byte is passed separately, or `None` for an unknown kind.
+/// The last byte of the block is passed separately. `None` for an unknown kind.
 pub(super) fn block_checksum(kind: u8, data: &[u8], last: u8) -> Option<u32> {
     match kind {
         CRC => Some(masked_crc(&[data, &[last]])),
@@ -78,8 +66,7 @@ pub(super) fn block_checksum(kind: u8, data: &[u8], last: u8) -> Option<u32> {
     }
 }
 
-/// Returns the value added to the checksum of the block at `offset` in a file with this base, so that a misplaced
-/// block does not match.
+/// Added to the checksum of the block at `offset` in a file with this base, so that a misplaced block does not match.
 pub(super) fn context(base: u32, offset: u64) -> u32 {
     if base == 0 { 0 } else { base ^ (offset as u32).wrapping_add((offset >> 32) as u32) }
 }
@@ -90,12 +77,10 @@ const ZSTD: u8 = 7;
 
 const UNPACKED_MAX: u64 = 1 << 30;
 
-/// Returns true if `kind` is a supported compression.
 pub(super) fn is_compression(kind: u8) -> bool {
     matches!(kind, NO_COMPRESSION | LZ4 | ZSTD)
 }
 
-/// Decompresses a block or a blob; returns `None` on failure.
 pub(super) fn unpack(kind: u8, packed: &[u8]) -> Option<Vec<u8>> {
     if kind == NO_COMPRESSION {
         return Some(packed.to_vec());

@@ -8,32 +8,26 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use super::batch::Writes;
-use super::directory::{Directory, table_path};
+use super::blob;
+use super::directory::{Directory, blob_path, table_path};
 use super::log::{self, Item, Log};
 use super::manifest::Manifest;
 use super::table::{Damage, Table};
-use super::{blob, blob_path};
-use crate::damage::{self, Holes};
+use crate::damage::{self, DamagedFiles};
 use crate::keys::shard as shard_of;
 use crate::options;
 use crate::shards::Stored;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileKind {
-    /// Sorted entries.
     Table,
-    /// Large values.
     Blob,
-    /// Writes that are not in sorted files yet.
     Log,
-    /// The list of files in use.
     Manifest,
-    /// The file that names the manifest.
     Current,
     /// Options and the identity of the store, for operators.
     Text,
-    /// The list of isolated damage.
-    Isolated,
+    DamagedFiles,
 }
 
 impl fmt::Display for FileKind {
@@ -45,7 +39,7 @@ impl fmt::Display for FileKind {
             Self::Manifest => "manifest",
             Self::Current => "name of the manifest",
             Self::Text => "text",
-            Self::Isolated => "list of damage",
+            Self::DamagedFiles => "list of damage",
         })
     }
 }
@@ -54,24 +48,20 @@ impl fmt::Display for FileKind {
 pub struct Fault {
     pub file: PathBuf,
     pub kind: FileKind,
-    /// Offset of the first affected byte.
     pub offset: u64,
     pub length: u64,
     pub description: String,
-    /// Shards that may have lost entries.
     pub shards: Vec<RangeInclusive<u64>>,
     /// True if the fault looks like the result of a crash: the log ends within an unacknowledged write.
-    pub is_cut_end: bool,
+    pub is_torn_tail: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    Whole,
-    /// Only existence and size of sorted files and blob files.
-    Outline,
+    Full,
+    Metadata,
 }
 
-/// Result of [`check`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     pub files: u64,
@@ -92,7 +82,7 @@ impl Checked {
             length,
             description: description.into(),
             shards,
-            is_cut_end: false,
+            is_torn_tail: false,
         });
     }
 
@@ -103,13 +93,10 @@ impl Checked {
     }
 }
 
-/// Returns the part of a manifest before its first damage, if no durable state depends on the rest, that is if all
-/// files that this part names exist. If a later record had been durable, the files that it replaced would have been
-/// removed. A power loss can leave any parts of unsynced records, not only a truncated end. Returns `None` if the
-/// manifest is undamaged or must not be cut.
-///
-/// # Errors
-/// Fails if the directory cannot be read.
+/// Returns the part of a manifest before its first damage, if all files that this part names exist. Then no durable
+/// state depends on the rest: if a later record had been durable, the files that it replaced would have been removed. A
+/// power loss can leave any parts of unsynced records, not only a truncated end. Returns `None` if the manifest is
+/// undamaged or must not be cut.
 pub(crate) fn cut_manifest<'a>(directory: &Path, bytes: &'a [u8]) -> io::Result<Option<&'a [u8]>> {
     let damage = Log::new(bytes).find_map(|item| match item {
         Item::Damage { offset, .. } => Some(offset),
@@ -119,8 +106,8 @@ pub(crate) fn cut_manifest<'a>(directory: &Path, bytes: &'a [u8]) -> io::Result<
     let Some(length) = damage.filter(|length| *length > 0) else { return Ok(None) };
     let (found, manifest) = (Directory::read(directory)?, Manifest::read(&bytes[..length]));
     let has_tables = manifest.tables.keys().all(|number| found.tables.contains_key(number));
-    // Opening a store creates its first log, then the manifest. Until the next flush, the manifest states the
-    // successor of the last recovered log as the minimum log, regardless of the number of the first log.
+    // Opening a store creates its first log, then the manifest. Until the next flush, the manifest states the successor
+    // of the last recovered log as the minimum log, regardless of the number of the first log.
     let opened = found.manifests.keys().next_back().copied().unwrap_or(0);
     let is_first = |log: u64| log == manifest.min_log || (manifest.min_log..opened).contains(&log);
     let mut needed = found.logs.keys().filter(|log| **log >= manifest.min_log);
@@ -128,11 +115,9 @@ pub(crate) fn cut_manifest<'a>(directory: &Path, bytes: &'a [u8]) -> io::Result<
     Ok((has_tables && has_logs).then_some(&bytes[..length]))
 }
 
-/// Reads all files of the store in `directory` and verifies their checksums. The store may be in use: files that it
-/// removes concurrently are skipped. `progress` is called with the number of bytes of each read and the total.
-///
-/// # Errors
-/// Fails if the directory cannot be read.
+/// Verifies the checksums of all files of the store in `directory`. The store may be in use: files that it removes
+/// concurrently are skipped. `progress` receives the number of bytes of each read and the total. Fails if the directory
+/// cannot be read.
 pub fn check(directory: &Path, depth: Depth, progress: &mut dyn FnMut(u64, u64)) -> io::Result<Checked> {
     let found = Directory::read(directory)?;
     let mut checked = Checked::default();
@@ -153,14 +138,14 @@ pub fn check(directory: &Path, depth: Depth, progress: &mut dyn FnMut(u64, u64))
     let total = all.map(|path| fs::metadata(path).map_or(0, |metadata| metadata.len())).sum();
     let mut reading = Reading { directory, checked, progress, total };
     match depth {
-        Depth::Whole => {
+        Depth::Full => {
             reading.tables(&found, &manifest)?;
             reading.blobs(&found, &manifest)?;
         }
-        Depth::Outline => reading.outlines(&manifest)?,
+        Depth::Metadata => reading.outlines(&manifest)?,
     }
     reading.logs(&found, &manifest)?;
-    reading.holes();
+    reading.list();
     Ok(reading.checked)
 }
 
@@ -175,7 +160,7 @@ fn check_manifest(found: &Directory, manifest: &Manifest, checked: &mut Checked)
     }
 }
 
-/// Text files have no checksums; they contain only printable characters.
+/// Text files have no checksums, but contain only printable characters.
 fn check_text(path: &Path, checked: &mut Checked) {
     let is_plain = |byte: &u8| matches!(byte, b'\n' | b'\t' | b' '..=b'~');
     match fs::read(path) {
@@ -183,11 +168,10 @@ fn check_text(path: &Path, checked: &mut Checked) {
             checked.bytes += bytes.len() as u64;
             if let Some(offset) = bytes.iter().position(|byte| !is_plain(byte)) {
                 let last = bytes.iter().rposition(|byte| !is_plain(byte)).unwrap_or(offset);
-                let damage = Damage::beside_data(offset, last + 1 - offset, "bytes that are no text");
+                let damage = Damage::beside_data(offset, last + 1 - offset, "bytes that are not text");
                 checked.damage(path, FileKind::Text, &[damage]);
             }
         }
-        // The file was replaced.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => checked.fault(path, FileKind::Text, format!("cannot be read: {error}"), None),
     }
@@ -201,7 +185,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads a file, unless it is no longer in use.
+    /// Returns `None` for a file that is no longer in use.
     fn read(
         &mut self,
         path: &Path,
@@ -262,22 +246,12 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Reports the isolated parts of files that were damaged earlier.
-    fn holes(&mut self) {
-        let path = self.directory.join(damage::FILE);
-        match Holes::load(self.directory) {
-            Ok(holes) => {
-                for hole in holes.iter() {
-                    let description = format!("what was damaged in {} is lost ({})", hole.file, hole.column);
-                    self.checked.fault(&path, FileKind::Isolated, description, None);
-                    self.checked.faults.last_mut().expect("it was just noted").shards = vec![hole.shards()];
-                }
-            }
-            Err(error) => self.checked.fault(&path, FileKind::Isolated, error.to_string(), None),
+    fn list(&mut self) {
+        if let Err(error) = DamagedFiles::load(self.directory) {
+            self.checked.fault(&self.directory.join(damage::FILE), FileKind::DamagedFiles, error.to_string(), None);
         }
     }
 
-    /// Checks the existence and size of sorted files.
     fn outlines(&mut self, manifest: &Manifest) -> io::Result<()> {
         for (number, known) in &manifest.tables {
             let path = table_path(self.directory, *number);
@@ -304,7 +278,6 @@ impl Reading<'_> {
             found.blobs.keys().filter(|number| !manifest.damage.is_empty() || manifest.blobs.contains_key(number))
         {
             let path = blob_path(self.directory, *number);
-            // A removed file was no longer in use.
             if let Some(bytes) = self.read(&path, FileKind::Blob, |_| false)? {
                 let total = self.total;
                 let damage = blob::check(&bytes, |length| (self.progress)(length as u64, total));
@@ -335,12 +308,12 @@ impl Reading<'_> {
                         }
                     },
                     Item::Damage { offset, length, is_last: is_end } => {
-                        let is_cut_end = is_last && is_end && log::is_cut(&bytes, offset)
+                        let is_torn_tail = is_last && is_end && log::is_cut(&bytes, offset)
                             || log::is_torn(&bytes, offset)
                             || has_hole(offset, &bytes[offset..offset + length]);
-                        let description = if is_cut_end { "a write that is cut off" } else { "writes" };
+                        let description = if is_torn_tail { "a write that is cut off" } else { "writes" };
                         self.checked.damage(path, FileKind::Log, &[Damage::beside_data(offset, length, description)]);
-                        self.checked.faults.last_mut().expect("it was just noted").is_cut_end = is_cut_end;
+                        self.checked.faults.last_mut().expect("it was just noted").is_torn_tail = is_torn_tail;
                     }
                 }
             }
@@ -380,7 +353,7 @@ pub(super) fn has_hole(offset: usize, bytes: &[u8]) -> bool {
     pages.any(|page| page.iter().all(|byte| *byte == 0))
 }
 
-/// Commits of each shard in the logs: a missing version means that the shard has lost a commit.
+/// Commits of each shard in the logs. A missing version means that the shard has lost a commit.
 pub(super) struct Versions {
     state: Option<u32>,
     last: BTreeMap<u64, u64>,
@@ -388,12 +361,11 @@ pub(super) struct Versions {
 }
 
 impl Versions {
-    /// Creates the tracker; `state` is the number of the column family of versions.
+    /// `state` is the number of the column family of versions.
     pub(super) fn new(state: Option<u32>) -> Self {
         Self { state, last: BTreeMap::new(), gaps: BTreeSet::new() }
     }
 
-    /// Returns the shards that have lost a commit since the last call.
     pub(super) fn take_gaps(&mut self) -> BTreeSet<u64> {
         std::mem::take(&mut self.gaps)
     }
@@ -402,7 +374,6 @@ impl Versions {
         for write in writes.writes.iter().filter(|write| Some(write.column) == self.state) {
             let shard = shard_of(&write.entry.key);
             let Ok(Stored { state, .. }) = Stored::decode(Some(&write.entry.value)) else {
-                // The shard was dropped.
                 self.last.remove(&shard);
                 continue;
             };

@@ -11,31 +11,28 @@ const CURRENT: &str = "CURRENT";
 
 pub(super) struct Directory {
     pub(super) path: PathBuf,
-    /// Sorted files by number.
     pub(super) tables: BTreeMap<u64, PathBuf>,
     pub(super) blobs: BTreeMap<u64, PathBuf>,
     pub(super) logs: BTreeMap<u64, PathBuf>,
     pub(super) manifests: BTreeMap<u64, PathBuf>,
     pub(super) texts: Vec<PathBuf>,
-    /// An entry that is no regular file, such as a FIFO.
+    /// The last entry that is neither a regular file nor a directory, such as a FIFO.
     irregular: Option<PathBuf>,
-    /// The manifest in use, or the reason why it is unknown.
+    /// The manifest that `CURRENT` names, or the reason why it cannot be determined.
     pub(super) current: Result<PathBuf, String>,
 }
 
 impl Directory {
-    /// Lists the files of a store.
-    ///
-    /// # Errors
-    /// Fails if one of them is no regular file.
+    /// Fails if an entry of the directory is not a regular file.
     pub(super) fn read(path: &Path) -> io::Result<Self> {
         let directory = Self::read_regular(path)?;
         match &directory.irregular {
-            Some(irregular) => Err(io::Error::other(format!("{} is no regular file", irregular.display()))),
+            Some(irregular) => Err(io::Error::other(format!("{} is not a regular file", irregular.display()))),
             None => Ok(directory),
         }
     }
 
+    /// Skips entries that are not regular files.
     pub(super) fn read_regular(path: &Path) -> io::Result<Self> {
         let mut directory = Self {
             path: path.to_owned(),
@@ -74,16 +71,29 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Reads the manifest in use, or the newest one if that is unknown.
+    /// Reads the manifest in use, or the newest one if that cannot be determined.
     pub(super) fn manifest(&self) -> io::Result<Option<Manifest>> {
         let path = self.current.as_ref().ok().or(self.manifests.values().next_back());
         path.map(|path| Ok(Manifest::read(&fs::read(path)?))).transpose()
     }
 }
 
+pub(crate) fn identity(path: &Path) -> Option<String> {
+    Directory::read(path).ok()?.manifest().ok()??.identity
+}
+
+/// Returns the number of the manifest, and the number, path and length of the newest log. Fails if the log was removed
+/// concurrently.
+pub(crate) fn newest_log(path: &Path) -> io::Result<Option<(u64, u64, PathBuf, u64)>> {
+    let found = Directory::read(path)?;
+    let (Some((log, path)), Ok(current)) = (found.logs.last_key_value(), &found.current) else { return Ok(None) };
+    let manifest = found.manifests.iter().find(|(_, path)| *path == current).map_or(0, |(number, _)| *number);
+    Ok(Some((manifest, *log, path.clone(), path.metadata()?.len())))
+}
+
 fn current(path: &Path) -> Result<PathBuf, String> {
     if fs::metadata(path.join(CURRENT)).is_ok_and(|found| !found.is_file()) {
-        return Err("is no regular file".to_owned());
+        return Err("is not a regular file".to_owned());
     }
     let text = fs::read(path.join(CURRENT)).map_err(|error| format!("cannot be read: {error}"))?;
     let name = std::str::from_utf8(&text).ok().and_then(|text| text.strip_suffix('\n'));
@@ -91,17 +101,17 @@ fn current(path: &Path) -> Result<PathBuf, String> {
     match (name, digits) {
         (Some(name), Some(digits)) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
             let manifest = path.join(name);
-            if manifest.is_file() { Ok(manifest) } else { Err(format!("names {name}, which is not there")) }
+            if manifest.is_file() { Ok(manifest) } else { Err(format!("names {name}, which does not exist")) }
         }
-        _ => Err("does not hold the name of a manifest".to_owned()),
+        _ => Err("does not contain the name of a manifest".to_owned()),
     }
 }
 
-/// Opens a regular file. Opening a FIFO would block.
+/// Opening a FIFO would block.
 pub(super) fn open_regular(path: &Path) -> io::Result<File> {
     match fs::metadata(path)?.is_file() {
         true => File::open(path),
-        false => Err(io::Error::other(format!("{} is no regular file", path.display()))),
+        false => Err(io::Error::other(format!("{} is not a regular file", path.display()))),
     }
 }
 

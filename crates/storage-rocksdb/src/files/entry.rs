@@ -2,12 +2,10 @@
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The stored key without RocksDB's suffix.
     pub(super) key: Vec<u8>,
-    /// Sequence number of the write; the greatest one of a key is the current version.
     pub(super) seq: u64,
     pub(super) kind: Kind,
-    /// The value; for a blob its position; for a range deletion the end of the range.
+    /// For a blob its position, for a range deletion the end of the range.
     pub(super) value: Vec<u8>,
 }
 
@@ -19,7 +17,6 @@ pub(super) enum Kind {
     RangeDeletion,
 }
 
-/// Splits the internal key of a file into the key, the sequence number and the kind.
 pub(super) fn split_key(internal: &[u8]) -> Option<(&[u8], u64, Kind)> {
     let (key, footer) = internal.split_last_chunk::<8>()?;
     let footer = u64::from_le_bytes(*footer);

@@ -6,9 +6,9 @@
 
 use super::bytes::{Bytes, masked_crc};
 
-const BLOCK: usize = 32 << 10;
-const HEADER: usize = 7;
-/// Size of the header of a fragment in a recycled file, which also contains the number of the log.
+pub(super) const BLOCK: usize = 32 << 10;
+pub(super) const HEADER: usize = 7;
+/// In a recycled file the header of a fragment also contains the number of the log.
 const RECYCLED_HEADER: usize = HEADER + 4;
 
 pub(super) struct Log<'a> {
@@ -19,7 +19,6 @@ pub(super) struct Log<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Item {
     Record(usize, Vec<u8>),
-    /// Bytes that are not a record.
     Damage {
         offset: usize,
         length: usize,
@@ -40,39 +39,11 @@ enum Kind {
     First,
     Middle,
     Last,
-    /// Records for RocksDB's own use.
     Note,
 }
 
-/// Encodes a record that follows the first `length` bytes of a log.
-pub(super) fn append(length: usize, record: &[u8]) -> Vec<u8> {
-    let (mut out, mut rest, mut is_first) = (Vec::new(), record, true);
-    loop {
-        let left = BLOCK - (length + out.len()) % BLOCK;
-        if left < HEADER {
-            out.resize(out.len() + left, 0);
-            continue;
-        }
-        let (payload, others) = rest.split_at(rest.len().min(left - HEADER));
-        let kind = match (is_first, others.is_empty()) {
-            (true, true) => 1,
-            (true, false) => 2,
-            (false, false) => 3,
-            (false, true) => 4,
-        };
-        out.extend_from_slice(&masked_crc(&[&[kind], payload]).to_le_bytes());
-        out.extend_from_slice(&(payload.len() as u16).to_le_bytes());
-        out.push(kind);
-        out.extend_from_slice(payload);
-        if others.is_empty() {
-            return out;
-        }
-        (rest, is_first) = (others, false);
-    }
-}
-
-/// Returns true if the incomplete record at `at` looks like a write that did not completely reach the disk: its
-/// missing part is zeros or beyond the end of the file. Later writes that reached the disk may follow.
+/// Returns true if the incomplete record at `at` looks like a write that did not completely reach the disk: its missing
+/// part is zeros or beyond the end of the file. Later writes that reached the disk may follow.
 pub(super) fn is_torn(bytes: &[u8], mut at: usize) -> bool {
     let log = Log::new(bytes);
     while let Some(Fragment { kind: Kind::First | Kind::Middle, end, .. }) = log.fragment(at) {
@@ -133,7 +104,6 @@ impl<'a> Log<'a> {
         (masked_crc(&[checked]) == crc).then_some(Fragment { kind, payload, end: at + header + length })
     }
 
-    /// Returns the offset at which reading can resume after damage at `at`.
     fn resume(&self, at: usize) -> usize {
         if let Some(length) = self.bytes.get(at + 4..at + 6) {
             let end = at + HEADER + usize::from(u16::from_le_bytes([length[0], length[1]]));
@@ -205,9 +175,7 @@ impl Iterator for Log<'_> {
                     record.extend_from_slice(payload);
                     return Some(Item::Record(*start, std::mem::take(record)));
                 }
-                // The end of a record whose start is damaged.
                 (Kind::Middle | Kind::Last, None) => return self.damage(at, end),
-                // A record without an end; the next one is complete.
                 (Kind::Full | Kind::First, Some((start, _))) => {
                     let start = *start;
                     return self.damage(start, at);

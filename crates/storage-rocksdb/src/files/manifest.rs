@@ -2,38 +2,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::bytes::{Bytes, put_varint};
+use super::bytes::Bytes;
 use super::log::{Item, Log};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Manifest {
     pub(super) columns: BTreeMap<u32, String>,
     pub(super) tables: BTreeMap<u64, TableFile>,
-    /// Blob files that were created. RocksDB removes those without references from tables.
+    /// RocksDB removes created blob files without references from tables.
     pub(super) blobs: BTreeMap<u64, BlobFile>,
-    /// Numbers of files that are no longer in use.
     pub(super) gone: BTreeSet<u64>,
-    /// Minimum number of the logs that are needed.
     pub(super) min_log: u64,
-    /// Sequence number of the last write at the last edit.
     pub(super) last_sequence: u64,
-    /// Column families with a recorded first log; without all of them the manifest is truncated.
+    /// Column families with a recorded first log. If one is absent, the manifest is truncated.
     pub(super) logged: BTreeSet<u32>,
     pub(super) identity: Option<String>,
-    /// Ranges that cannot be read: offset and length.
     pub(super) damage: Vec<(usize, usize)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TableFile {
     pub(super) column: u32,
-    pub(super) level: u64,
     pub(super) size: u64,
     pub(super) smallest: Vec<u8>,
     pub(super) largest: Vec<u8>,
-    /// Oldest blob file that its entries refer to.
     pub(super) oldest_blob: Option<u64>,
-    /// First half of the identity, which the file contains as well.
     pub(super) session: Option<u64>,
 }
 
@@ -41,7 +34,6 @@ pub(super) struct TableFile {
 pub(super) struct BlobFile {
     pub(super) column: u32,
     pub(super) values: u64,
-    /// Number of values without references.
     pub(super) garbage: u64,
     pub(super) bytes: u64,
 }
@@ -62,7 +54,7 @@ impl Manifest {
         self.blobs.iter().map(|(number, blob)| (*number, *blob)).filter(move |(number, blob)| is_needed(*number, blob))
     }
 
-    /// Reads a manifest. One that ends within a record was interrupted by a crash, or is being written.
+    /// A manifest that ends within a record was interrupted by a crash, or is being written.
     pub(super) fn read(bytes: &[u8]) -> Self {
         let mut manifest = Self::default();
         manifest.columns.insert(0, "default".to_owned());
@@ -79,7 +71,6 @@ impl Manifest {
         manifest
     }
 
-    /// Applies one edit; returns `None` if it is invalid.
     fn apply(&mut self, record: &[u8]) -> Option<()> {
         let edit = Edit::decode(record)?;
         for number in edit.deleted {
@@ -112,15 +103,6 @@ impl Manifest {
     }
 }
 
-/// Encodes an edit that removes a sorted file.
-pub(super) fn without(column: u32, level: u64, number: u64) -> Vec<u8> {
-    let mut record = Vec::new();
-    for value in [200, u64::from(column), 6, level, number] {
-        put_varint(&mut record, value);
-    }
-    record
-}
-
 #[derive(Default)]
 struct Edit {
     column: u32,
@@ -135,7 +117,7 @@ struct Edit {
     identity: Option<String>,
 }
 
-/// First of the tags that may be skipped, because their length follows.
+/// Tags from here on may be skipped, because their length follows.
 const SKIPPABLE: u64 = 1 << 13;
 const IDENTITY: u64 = SKIPPABLE + 1;
 
@@ -145,14 +127,12 @@ impl Edit {
         let mut edit = Self::default();
         while !bytes.is_empty() {
             match bytes.varint()? {
-                // Name of the comparator.
                 1 => drop(bytes.prefixed()?),
                 2 => {
                     bytes.varint()?;
                     edit.has_log = true;
                 }
                 4 => edit.last_sequence = Some(bytes.varint()?),
-                // Next file number, and number of the previous log.
                 3 | 9 | 203 => drop(bytes.varint()?),
                 5 => {
                     bytes.varint()?;
@@ -186,7 +166,7 @@ impl Edit {
     }
 
     fn table(&mut self, bytes: &mut Bytes<'_>) -> Option<(u64, TableFile)> {
-        let level = bytes.varint()?;
+        bytes.varint()?;
         let (number, size) = (bytes.varint()?, bytes.varint()?);
         let user_key = |key: &[u8]| Some(key.split_last_chunk::<8>()?.0.to_vec());
         let (smallest, largest) = (user_key(bytes.prefixed()?)?, user_key(bytes.prefixed()?)?);
@@ -205,7 +185,7 @@ impl Edit {
             }
             Some(())
         })?;
-        Some((number, TableFile { column: 0, level, size, smallest, largest, oldest_blob, session }))
+        Some((number, TableFile { column: 0, size, smallest, largest, oldest_blob, session }))
     }
 }
 
@@ -217,7 +197,6 @@ fn blob(bytes: &mut Bytes<'_>) -> Option<(u64, BlobFile)> {
     Some((number, BlobFile { column: 0, values, garbage: 0, bytes: total }))
 }
 
-/// Reads fields with their tags, up to the tag `end`.
 fn fields(bytes: &mut Bytes<'_>, end: u64, mut each: impl FnMut(u64, &[u8]) -> Option<()>) -> Option<()> {
     loop {
         let tag = bytes.varint()?;

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use super::entry::{Entry, Kind};
-use super::table::{self, GREATEST, Place, Stretch};
+use super::table::{self, DataRange, Location, MAX_KEY};
 
-/// A range of keys whose entries cannot be read: exclusive start, inclusive end.
+/// Keys whose entries cannot be read: exclusive start, inclusive end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LostKeys {
     pub(super) after: Vec<u8>,
@@ -17,9 +17,8 @@ pub(super) struct Source {
     pub(super) bytes: Vec<u8>,
     pub(super) checksum: u8,
     pub(super) base: u32,
-    pub(super) stretches: VecDeque<Stretch>,
+    pub(super) data_ranges: VecDeque<DataRange>,
     pub(super) entries: VecDeque<Entry>,
-    /// Lower bound of the remaining keys.
     pub(super) last: Vec<u8>,
 }
 
@@ -30,16 +29,16 @@ impl Source {
                 self.last.clone_from(&entry.key);
                 return Some(entry);
             }
-            let Stretch { place, through } = self.stretches.pop_front()?;
-            match table::read(&self.bytes, self.checksum, self.base, place) {
+            let DataRange { location, through } = self.data_ranges.pop_front()?;
+            match table::read(&self.bytes, self.checksum, self.base, location) {
                 Some(entries) => self.entries = entries.into(),
                 None => {
-                    let through = through.unwrap_or(GREATEST.to_vec());
+                    let through = through.unwrap_or(MAX_KEY.to_vec());
                     // After the last block of a file with a damaged end, the unknown rest contains no data.
-                    if matches!(place, Place::Block(_)) || through != GREATEST || self.last.is_empty() {
+                    if matches!(location, Location::Block(_)) || through != MAX_KEY || self.last.is_empty() {
                         lost.push(LostKeys { after: self.last.clone(), through: through.clone() });
                     }
-                    if through != GREATEST {
+                    if through != MAX_KEY {
                         self.last = through;
                     }
                 }
@@ -49,10 +48,9 @@ impl Source {
 }
 
 /// A file that is opened when the merge reaches its first key.
-pub(super) struct Waiting {
+pub(super) struct UnopenedFile {
     pub(super) smallest: Vec<u8>,
     pub(super) open: Box<dyn FnOnce() -> Option<Source>>,
-    /// End of the lost range if the file cannot be opened.
     pub(super) largest: Vec<u8>,
 }
 
@@ -73,21 +71,20 @@ impl Ranges {
     }
 }
 
-/// The next entry of a source: key, sequence number, and index of the source.
-type Next = (Vec<u8>, Reverse<u64>, usize, HeapEntry);
+type HeapKey = (Vec<u8>, Reverse<u64>, usize, HeapEntry);
 
-/// The newest entry of each key, in key order.
+/// Returns the newest entry of each key, in key order.
 pub(super) struct Merge {
-    /// Files in descending order of their first keys.
-    waiting: Vec<Waiting>,
+    /// In descending order of the first keys.
+    unopened: Vec<UnopenedFile>,
     open: Vec<Source>,
-    heap: BinaryHeap<Reverse<Next>>,
+    heap: BinaryHeap<Reverse<HeapKey>>,
     ranges: Ranges,
     last: Option<Vec<u8>>,
     pub(super) lost: Vec<LostKeys>,
 }
 
-/// The entry of a heap element, which is ignored by the order.
+/// All elements of the heap are equal in this part, so that it does not affect their order.
 struct HeapEntry(Entry);
 
 impl PartialEq for HeapEntry {
@@ -111,10 +108,10 @@ impl Ord for HeapEntry {
 }
 
 impl Merge {
-    pub(super) fn new(mut waiting: Vec<Waiting>, logged: Source, ranges: Ranges) -> Self {
-        waiting.sort_by(|a, b| b.smallest.cmp(&a.smallest));
+    pub(super) fn new(mut unopened: Vec<UnopenedFile>, logged: Source, ranges: Ranges) -> Self {
+        unopened.sort_by(|a, b| b.smallest.cmp(&a.smallest));
         let mut merge =
-            Self { waiting, open: Vec::new(), heap: BinaryHeap::new(), ranges, last: None, lost: Vec::new() };
+            Self { unopened, open: Vec::new(), heap: BinaryHeap::new(), ranges, last: None, lost: Vec::new() };
         merge.add(logged);
         merge
     }
@@ -129,7 +126,6 @@ impl Merge {
             Some(entry) => {
                 self.heap.push(Reverse((entry.key.clone(), Reverse(entry.seq), index, HeapEntry(entry))));
             }
-            // The memory of the source is released.
             None => self.open[index].bytes = Vec::new(),
         }
     }
@@ -137,11 +133,11 @@ impl Merge {
     fn pop(&mut self) -> Option<Entry> {
         loop {
             let next = self.heap.peek().map(|Reverse((key, ..))| key);
-            let is_due = self.waiting.last().is_some_and(|waiting| next.is_none_or(|key| waiting.smallest <= *key));
+            let is_due = self.unopened.last().is_some_and(|unopened| next.is_none_or(|key| unopened.smallest <= *key));
             if !is_due {
                 break;
             }
-            let Waiting { smallest, open, largest } = self.waiting.pop()?;
+            let UnopenedFile { smallest, open, largest } = self.unopened.pop()?;
             match open() {
                 Some(source) => self.add(source),
                 None => self.lost.push(LostKeys { after: smallest, through: largest }),
@@ -152,7 +148,6 @@ impl Merge {
         Some(entry)
     }
 
-    /// Returns the next key with a value or a blob.
     pub(super) fn next(&mut self) -> Option<Entry> {
         loop {
             let entry = self.pop()?;

@@ -15,20 +15,18 @@ use super::directory::{Directory, read_file, table_path};
 use super::entry::{Entry, Kind};
 use super::log::{Item, Log, is_cut};
 use super::manifest::Manifest;
-use super::merge::{LostKeys, Merge, Ranges, Source, Waiting};
+use super::merge::{LostKeys, Merge, Ranges, Source, UnopenedFile};
 use super::table::Table;
-use crate::damage::Holes;
+use crate::damage::DamagedFiles;
 use crate::error::translate;
 use crate::keys::shard as shard_of;
 use crate::options::{self, Tuned};
 use crate::{Database, Options};
 
-/// Result of [`salvage`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
     pub entries: u64,
     pub bytes: u64,
-    /// Shards that may lack entries, or have outdated ones.
     pub damaged: Vec<RangeInclusive<u64>>,
     /// True if the log has lost writes of unknown shards.
     pub lost_writes: bool,
@@ -37,20 +35,21 @@ pub struct Salvaged {
 
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Creates a store in `to`, which must not exist, from the readable data of the store in `from`, which is not
-/// changed. `progress` is called with the size of each written batch.
-///
-/// # Errors
-/// Fails if the directory cannot be read, or if the new store cannot be written.
+/// Creates a store in `to`, which must not exist, from the readable data of the store in `from`, which is not changed.
+/// `progress` receives the size of each written batch. Fails if the directory cannot be read or the new store cannot be
+/// written.
 pub fn salvage(from: &Path, to: &Path, options: &Options, progress: &mut dyn FnMut(u64)) -> Result<Salvaged> {
     let found = Found::read(from).map_err(|error| StorageError::Io(format!("{}: {error}", from.display())))?;
     let Tuned { database: opened_with, columns, .. } = Tuned::new(options);
     let database = Database::open_cf_descriptors(&opened_with, to, columns).map_err(translate)?;
     let mut salvaged = Salvaged { lost_writes: found.lost_writes, ..Salvaged::default() };
     let mut damaged: BTreeSet<(u64, u64)> = found.gaps.iter().map(|shard| (*shard, *shard)).collect();
-    damaged.extend(found.isolated.iter().copied());
+    // An earlier version emptied damaged blocks and listed their keys in this file.
+    if DamagedFiles::load(from).is_err() {
+        damaged.insert((0, u64::MAX));
+    }
     let names = Keyspace::ALL.iter().map(|space| space.name()).chain([options::STATE]);
-    let Found { directory, columns, mut logged, mut ranges, mut waiting, .. } = found;
+    let Found { directory, columns, mut logged, mut ranges, mut unopened, .. } = found;
     let mut blobs = BlobFiles::new(directory.path.clone());
     for name in names {
         let Some(number) = columns.iter().find(|(_, known)| *known == name).map(|(number, _)| *number) else {
@@ -62,13 +61,16 @@ pub fn salvage(from: &Path, to: &Path, options: &Options, progress: &mut dyn FnM
             bytes: Vec::new(),
             checksum: 0,
             base: 0,
-            stretches: VecDeque::new(),
+            data_ranges: VecDeque::new(),
             entries: writes.into(),
             last: Vec::new(),
         };
         let column = database.cf_handle(name).expect("it was opened with all of them");
-        let merge =
-            Merge::new(waiting.remove(&number).unwrap_or_default(), logged, ranges.remove(&number).unwrap_or_default());
+        let merge = Merge::new(
+            unopened.remove(&number).unwrap_or_default(),
+            logged,
+            ranges.remove(&number).unwrap_or_default(),
+        );
         let lost = copy(merge, &mut blobs, &mut salvaged, &mut |batch, bytes| {
             let batch = batch.into_iter().fold(WriteBatch::default(), |mut all, (key, value)| {
                 all.put_cf(column, key, value);
@@ -122,17 +124,14 @@ fn copy(
     Ok(lost)
 }
 
-/// The readable contents of a directory, by column family.
 struct Found {
     directory: Directory,
     columns: BTreeMap<u32, String>,
     logged: BTreeMap<u32, Vec<Entry>>,
     ranges: BTreeMap<u32, Ranges>,
-    waiting: BTreeMap<u32, Vec<Waiting>>,
+    unopened: BTreeMap<u32, Vec<UnopenedFile>>,
     gaps: BTreeSet<u64>,
     lost_writes: bool,
-    /// Shards that had lost entries before.
-    isolated: Vec<(u64, u64)>,
 }
 
 impl Found {
@@ -147,10 +146,9 @@ impl Found {
             columns,
             logged: BTreeMap::new(),
             ranges: BTreeMap::new(),
-            waiting: BTreeMap::new(),
+            unopened: BTreeMap::new(),
             gaps: BTreeSet::new(),
             lost_writes: false,
-            isolated: isolated(from),
             directory,
         };
         found.read_tables(&manifest);
@@ -158,7 +156,6 @@ impl Found {
         Ok(found)
     }
 
-    /// Reads all files in use: their column families, first keys and range deletions.
     fn read_tables(&mut self, manifest: &Manifest) {
         let mut numbers: BTreeSet<u64> = manifest.tables.keys().copied().collect();
         if !manifest.damage.is_empty() || manifest.tables.is_empty() {
@@ -169,7 +166,7 @@ impl Found {
             let known = manifest.tables.get(&number);
             let Ok(bytes) = read_file(&path) else {
                 if let Some(known) = known {
-                    self.waiting.entry(known.column).or_default().push(Waiting {
+                    self.unopened.entry(known.column).or_default().push(UnopenedFile {
                         smallest: known.smallest.clone(),
                         largest: known.largest.clone(),
                         open: Box::new(|| None),
@@ -181,19 +178,19 @@ impl Found {
             let column = known.map(|known| known.column).or(table.column());
             // A file without readable properties may belong to any column family and is skipped.
             let Some(column) = column else { continue };
-            let (_, _, stretches, ranges) = table.into_parts();
+            let (_, _, data_ranges, ranges) = table.into_parts();
             for range in &ranges {
                 self.ranges.entry(column).or_default().add(range);
             }
             let smallest = known.map(|known| known.smallest.clone());
             let largest = known.map(|known| known.largest.clone());
-            let last = stretches.iter().rev().find_map(|stretch| stretch.through.clone());
-            let waiting = Waiting {
+            let last = data_ranges.iter().rev().find_map(|stretch| stretch.through.clone());
+            let unopened = UnopenedFile {
                 smallest: smallest.unwrap_or_default(),
                 largest: largest.or(last).unwrap_or_default(),
                 open: Box::new(move || source(&path)),
             };
-            self.waiting.entry(column).or_default().push(waiting);
+            self.unopened.entry(column).or_default().push(unopened);
         }
     }
 
@@ -235,20 +232,14 @@ impl Found {
     }
 }
 
-/// Returns the shards in the list of damage, or all shards if it cannot be read.
-fn isolated(from: &Path) -> Vec<(u64, u64)> {
-    let Ok(holes) = Holes::load(from) else { return vec![(0, u64::MAX)] };
-    holes.iter().map(|hole| hole.shards().into_inner()).collect()
-}
-
 fn source(path: &Path) -> Option<Source> {
     let bytes = read_file(path).ok()?;
-    let (checksum, base, stretches, _) = Table::open(&bytes).into_parts();
-    Some(Source { bytes, checksum, base, stretches: stretches.into(), entries: VecDeque::new(), last: Vec::new() })
+    let (checksum, base, data_ranges, _) = Table::open(&bytes).into_parts();
+    Some(Source { bytes, checksum, base, data_ranges: data_ranges.into(), entries: VecDeque::new(), last: Vec::new() })
 }
 
-/// Returns the numbers of column families in a new store: the default one first, then the others in the order in
-/// which they are opened.
+/// Numbers of column families in a new store: the default one first, then the others in the order in which they are
+/// opened.
 fn usual_columns() -> BTreeMap<u32, String> {
     let names = Keyspace::ALL.iter().map(|space| space.name()).chain([options::STATE]);
     std::iter::once("default").chain(names).map(str::to_owned).zip(0..).map(|(name, number)| (number, name)).collect()

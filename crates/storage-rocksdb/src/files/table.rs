@@ -1,4 +1,4 @@
-//! [`Table`]: a sorted file, read without RocksDB. If an index is damaged, the blocks that it refers to are found by
+//! [`Table`]: a sorted file, read without RocksDB. If an index is damaged, the blocks to which it refers are found by
 //! their checksums.
 
 use std::fs::File;
@@ -13,19 +13,14 @@ use super::entry::{Entry, Kind, split_key};
 const FOOTER: usize = 53;
 const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
 const EXTENDED_MAGIC: [u8; 4] = [0x3e, 0, 0x7a, 0];
-/// Default kind of checksums.
 const USUAL_CHECKSUM: u8 = 4;
 
 pub(super) struct Table<'a> {
     pub(super) blocks: Blocks<'a>,
-    /// Data blocks in order, and unreadable ranges between them.
-    pub(super) stretches: Vec<Stretch>,
+    pub(super) data_ranges: Vec<DataRange>,
     pub(super) ranges: Vec<Entry>,
-    /// Damage outside of data blocks.
     pub(super) damage: Vec<Damage>,
     column: Option<u32>,
-    properties: Option<Handle>,
-    has_user_keys: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +28,7 @@ pub(super) struct Damage {
     pub(super) offset: usize,
     pub(super) length: usize,
     pub(super) description: &'static str,
-    /// Range of keys that may be lost; `None` if no entries are lost.
+    /// Keys that may be lost; `None` if no entries are lost.
     pub(super) keys: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -43,20 +38,18 @@ impl Damage {
     }
 }
 
-/// Greater than all keys.
-pub(super) const GREATEST: [u8; 16] = [0xff; 16];
+pub(super) const MAX_KEY: [u8; 16] = [0xff; 16];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
-    pub(super) place: Place,
-    /// Upper bound of its keys; `None` if unknown.
+pub(super) struct DataRange {
+    pub(super) location: Location,
     pub(super) through: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Location {
     Block(Handle),
-    /// A range with unknown block boundaries: start, end.
+    /// Start and end of a range with unknown block boundaries.
     Unknown(usize, usize),
 }
 
@@ -73,7 +66,6 @@ struct IndexForm {
 }
 
 impl<'a> Table<'a> {
-    /// Reads the index of a file, and records damage.
     pub(super) fn open(bytes: &'a [u8]) -> Self {
         let mut damage = Vec::new();
         let end = bytes.len().saturating_sub(FOOTER);
@@ -87,22 +79,19 @@ impl<'a> Table<'a> {
         };
         let mut table = Self {
             blocks: Blocks { bytes, checksum, base },
-            stretches: Vec::new(),
+            data_ranges: Vec::new(),
             ranges: Vec::new(),
             damage,
             column: None,
-            properties: None,
-            has_user_keys: true,
         };
         match footer {
             Some(footer) => table.read_index(footer.metaindex),
-            None => table.stretches.push(Stretch { place: Place::Unknown(0, end), through: None }),
+            None => table.data_ranges.push(DataRange { location: Location::Unknown(0, end), through: None }),
         }
         table.find_blocks();
         table
     }
 
-    /// Reads a block outside of the data, and records damage.
     fn block(&mut self, handle: Handle, description: &'static str) -> Option<Vec<u8>> {
         let block = self.blocks.read(handle);
         if block.is_none() {
@@ -114,7 +103,7 @@ impl<'a> Table<'a> {
     fn read_index(&mut self, metaindex: Handle) {
         let Some(block) = self.block(metaindex, "list of parts") else {
             // The end of the data is unknown, but other blocks do not look like data blocks.
-            self.stretches.push(Stretch { place: Place::Unknown(0, metaindex.offset), through: None });
+            self.data_ranges.push(DataRange { location: Location::Unknown(0, metaindex.offset), through: None });
             return;
         };
         let mut parts: Vec<(String, Handle)> = Vec::new();
@@ -125,10 +114,8 @@ impl<'a> Table<'a> {
             }
         }
         let find = |wanted: &str| parts.iter().find(|(name, _)| name == wanted).map(|(_, handle)| *handle);
-        self.properties = find("rocksdb.properties");
-        let properties = self.properties.and_then(|handle| self.block(handle, "properties"));
+        let properties = find("rocksdb.properties").and_then(|handle| self.block(handle, "properties"));
         let form = IndexForm::of(properties.as_deref());
-        self.has_user_keys = form.has_user_keys;
         self.column = properties.as_deref().and_then(column);
         if let Some(block) = find("rocksdb.range_del").and_then(|handle| self.block(handle, "deletions of ranges")) {
             self.ranges = entries(&block).unwrap_or_default();
@@ -144,18 +131,19 @@ impl<'a> Table<'a> {
         }
         match find("rocksdb.index") {
             Some(index) => self.read_partitions(index, form),
-            None => self.stretches.push(Stretch { place: Place::Unknown(0, metaindex.offset), through: None }),
+            None => {
+                self.data_ranges.push(DataRange { location: Location::Unknown(0, metaindex.offset), through: None });
+            }
         }
     }
 
-    /// Reads both levels of the index.
     fn read_partitions(&mut self, index: Handle, form: IndexForm) {
         let user_key = |key: Vec<u8>| match form.has_user_keys {
             true => key,
             false => key[..key.len().saturating_sub(8)].to_vec(),
         };
         let Some(top) = self.block(index, "index").and_then(|block| handles(&block, form.has_deltas)) else {
-            self.stretches.push(Stretch { place: Place::Unknown(0, index.offset), through: None });
+            self.data_ranges.push(DataRange { location: Location::Unknown(0, index.offset), through: None });
             return;
         };
         let mut next = 0;
@@ -164,28 +152,28 @@ impl<'a> Table<'a> {
         for (through, partition) in top {
             let found = self.block(partition, "part of the index").and_then(|block| handles(&block, form.has_deltas));
             let Some(found) = found else {
-                let place = Place::Unknown(next, data_end);
-                self.stretches.push(Stretch { place, through: Some(user_key(through)) });
+                let location = Location::Unknown(next, data_end);
+                self.data_ranges.push(DataRange { location, through: Some(user_key(through)) });
                 continue;
             };
             for (through, handle) in found {
-                if let Some(Stretch { place: Place::Unknown(_, end), .. }) = self.stretches.last_mut()
+                if let Some(DataRange { location: Location::Unknown(_, end), .. }) = self.data_ranges.last_mut()
                     && *end == data_end
                 {
                     *end = handle.offset;
                 }
                 next = handle.end().unwrap_or(next);
-                self.stretches.push(Stretch { place: Place::Block(handle), through: Some(user_key(through)) });
+                self.data_ranges
+                    .push(DataRange { location: Location::Block(handle), through: Some(user_key(through)) });
             }
         }
     }
 
-    /// Searches for blocks in ranges without an index.
     fn find_blocks(&mut self) {
-        let stretches = std::mem::take(&mut self.stretches);
-        for stretch in stretches {
-            let Place::Unknown(mut at, end) = stretch.place else {
-                self.stretches.push(stretch);
+        let data_ranges = std::mem::take(&mut self.data_ranges);
+        for stretch in data_ranges {
+            let Location::Unknown(mut at, end) = stretch.location else {
+                self.data_ranges.push(stretch);
                 continue;
             };
             let mut last: Option<Vec<u8>> = None;
@@ -194,11 +182,11 @@ impl<'a> Table<'a> {
                 // Blocks after the data do not contain entries in ascending order.
                 let Some(found) = found.filter(|found| is_ascending(last.as_deref(), found)) else { break };
                 last = found.last().map(|entry| entry.key.clone());
-                self.stretches.push(Stretch { place: Place::Block(handle), through: last.clone() });
+                self.data_ranges.push(DataRange { location: Location::Block(handle), through: last.clone() });
                 at = handle.end().expect("it was read");
             }
             if at < end {
-                self.stretches.push(Stretch { place: Place::Unknown(at, end), ..stretch });
+                self.data_ranges.push(DataRange { location: Location::Unknown(at, end), ..stretch });
             }
         }
     }
@@ -206,17 +194,17 @@ impl<'a> Table<'a> {
     pub(super) fn check(mut self, mut progress: impl FnMut(usize)) -> Vec<Damage> {
         let is_indexed = self.damage.is_empty();
         let mut before = Vec::new();
-        for Stretch { place, through } in &self.stretches {
-            let through = through.clone().unwrap_or(GREATEST.to_vec());
-            let (offset, length) = match *place {
-                Place::Block(handle) => (handle.offset, handle.size + TRAILER),
-                Place::Unknown(offset, end) => (offset, end - offset),
+        for DataRange { location, through } in &self.data_ranges {
+            let through = through.clone().unwrap_or(MAX_KEY.to_vec());
+            let (offset, length) = match *location {
+                Location::Block(handle) => (handle.offset, handle.size + TRAILER),
+                Location::Unknown(offset, end) => (offset, end - offset),
             };
             progress(length);
-            let is_whole = match *place {
-                Place::Block(handle) => self.blocks.is_whole(handle),
+            let is_whole = match *location {
+                Location::Block(handle) => self.blocks.is_whole(handle),
                 // Without an index, the last such range contains the blocks after the data.
-                Place::Unknown(..) => !is_indexed && through == GREATEST,
+                Location::Unknown(..) => !is_indexed && through == MAX_KEY,
             };
             if !is_whole {
                 let keys = Some((before, through.clone()));
@@ -228,31 +216,20 @@ impl<'a> Table<'a> {
         self.damage
     }
 
-    /// Number of the column family of the file, according to its properties.
+    /// From the properties of the file; `None` if these cannot be read.
     pub(super) fn column(&self) -> Option<u32> {
         self.column
     }
 
-    pub(super) fn properties(&self) -> Option<Handle> {
-        self.properties
-    }
-
-    /// Returns true if no two blocks contain versions of one key.
-    pub(super) fn has_user_keys(&self) -> bool {
-        self.has_user_keys
-    }
-
-    /// Returns the parts that are needed to read stretches later.
-    pub(super) fn into_parts(self) -> (u8, u32, Vec<Stretch>, Vec<Entry>) {
-        (self.blocks.checksum, self.blocks.base, self.stretches, self.ranges)
+    pub(super) fn into_parts(self) -> (u8, u32, Vec<DataRange>, Vec<Entry>) {
+        (self.blocks.checksum, self.blocks.base, self.data_ranges, self.ranges)
     }
 }
 
-/// Returns the entries of a stretch of a file, or `None` if it cannot be read.
-pub(super) fn read(bytes: &[u8], checksum: u8, base: u32, place: Place) -> Option<Vec<Entry>> {
-    match place {
-        Place::Block(handle) => entries(&Blocks { bytes, checksum, base }.read(handle)?),
-        Place::Unknown(..) => None,
+pub(super) fn read(bytes: &[u8], checksum: u8, base: u32, location: Location) -> Option<Vec<Entry>> {
+    match location {
+        Location::Block(handle) => entries(&Blocks { bytes, checksum, base }.read(handle)?),
+        Location::Unknown(..) => None,
     }
 }
 
@@ -289,14 +266,12 @@ fn column(properties: &[u8]) -> Option<u32> {
 /// Bits of a session that its text and the manifest have in common.
 pub(super) const SESSION: u64 = u64::MAX >> 2;
 
-/// Size of the end of a file that contains its properties.
+/// The properties are in this last part of a file.
 const END_BYTES: u64 = 64 << 10;
 
-/// Returns the session in which a file was written, according to its properties; `None` if these cannot be read.
 pub(super) fn session_at_end(path: &Path) -> io::Result<Option<u64>> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();
-    // Pages of zeros that are not accessed occupy no memory.
     let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
     let start = length.saturating_sub(END_BYTES);
     file.read_exact_at(&mut bytes[start as usize..], start)?;
@@ -345,7 +320,6 @@ fn footer(bytes: &[u8]) -> Option<Footer> {
     (computed == stored).then_some(Footer { checksum, base, metaindex })
 }
 
-/// Returns the entries of a block, or `None` if one is invalid.
 fn entries(block: &[u8]) -> Option<Vec<Entry>> {
     let mut rows = Rows::new(block)?;
     let mut entries = Vec::new();

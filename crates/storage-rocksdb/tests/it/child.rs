@@ -8,13 +8,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const DIRECTORY: &str = "SETTEE_TEST_CHILD_DIRECTORY";
 
-/// Creates a process that runs the test `name`, which gets its [`directory`].
 pub(crate) fn command(name: &str, directory: &Path) -> Command {
     as_child(Command::new(env::current_exe().unwrap()), name, directory)
 }
 
-/// Creates a process as [`command`] does, with files limited to `blocks` of 512 bytes, beyond which writes fail until
-/// [`raise_file_limit`].
+/// As [`command`], with files limited to `blocks` of 512 bytes, beyond which writes fail until [`raise_file_limit`].
 pub(crate) fn limited_command(name: &str, directory: &Path, blocks: u32) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("trap '' XFSZ; ulimit -S -f {blocks}; exec \"$@\""), "sh"]);
@@ -22,7 +20,6 @@ pub(crate) fn limited_command(name: &str, directory: &Path, blocks: u32) -> Comm
     as_child(shell, name, directory)
 }
 
-/// Ends the limit of [`limited_command`] in the child.
 pub(crate) fn raise_file_limit() {
     let maximum = getrlimit(Resource::Fsize).maximum;
     setrlimit(Resource::Fsize, Rlimit { current: maximum, maximum }).unwrap();
@@ -34,7 +31,7 @@ fn as_child(mut command: Command, name: &str, directory: &Path) -> Command {
     command
 }
 
-/// Returns the directory of a child, or `None` in the process that runs all tests, where child tests do nothing.
+/// `None` in the process that runs all tests, where child tests do nothing.
 pub(crate) fn directory() -> Option<PathBuf> {
     env::var_os(DIRECTORY).map(PathBuf::from)
 }

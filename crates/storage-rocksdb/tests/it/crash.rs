@@ -13,7 +13,6 @@ use crate::{child, open, step, steps};
 
 const SHARDS: u64 = 4;
 
-/// The child of the test below: commits forever, and reports each commit.
 #[test]
 fn commit_until_killed() {
     let Some(directory) = child::directory() else { return };
@@ -22,7 +21,6 @@ fn commit_until_killed() {
         for shard in 0..SHARDS {
             scope.spawn(move || {
                 for number in steps(engine, Shard(shard)).. {
-                    // A buffered commit is durable once a later commit is synced.
                     step(
                         engine,
                         Shard(shard),
@@ -30,7 +28,6 @@ fn commit_until_killed() {
                         if number % 3 == 0 { Durability::Buffered } else { Durability::Synced },
                     );
                     if number % 3 != 0 {
-                        // A single write, so that the line is printed completely or not at all.
                         let line = format!("\nacknowledged {shard} {}\n", number + 1);
                         std::io::stdout().write_all(line.as_bytes()).unwrap();
                     }
@@ -73,13 +70,11 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
     }
 }
 
-/// A power loss keeps the log up to the last sync, and any part of the rest.
 #[test]
 fn a_log_that_ends_anywhere_keeps_the_commits_before() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store");
     let engine = open(&store);
-    // Length of the log at each acknowledged commit.
     let mut lengths = Vec::new();
     for number in 0..300 {
         let durability = if number % 4 == 0 { Durability::Buffered } else { Durability::Synced };
@@ -97,14 +92,12 @@ fn a_log_that_ends_anywhere_keeps_the_commits_before() {
         let file = File::options().write(true).open(log(&torn)).unwrap();
         file.set_len(end).unwrap();
         if round % 2 == 0 {
-            // The file system may have extended the file without its data.
             file.set_len(whole).unwrap();
         }
         let engine = open(&torn);
         let kept = steps(&engine, Shard(1));
         let promised = lengths.iter().rev().find(|(_, _, length)| *length <= end).map_or(0, |(number, ..)| *number);
         assert!(kept >= promised, "{kept} commits are left, {promised} lie within {end} bytes, seed {seed}");
-        // Lost commits do not reappear.
         step(&engine, Shard(1), kept, Durability::Synced);
         engine.sync().unwrap();
         drop(engine);
@@ -113,7 +106,6 @@ fn a_log_that_ends_anywhere_keeps_the_commits_before() {
     }
 }
 
-/// Returns the path of the only log file, after the background thread has removed obsolete ones.
 fn log(store: &Path) -> PathBuf {
     loop {
         let paths = fs::read_dir(store).unwrap().filter_map(|entry| Some(entry.ok()?.path()));

@@ -151,7 +151,6 @@ fn an_idle_store_is_small() {
     assert!(kilobytes < 30_000, "{kilobytes} kB, and a whole server should stay under 40 MB");
 }
 
-/// The child of the test below: commits until a write fails, then repairs the store and continues.
 #[test]
 fn commit_until_files_are_full() {
     let Some(directory) = child::directory() else { return };
@@ -168,7 +167,6 @@ fn commit_until_files_are_full() {
     println!("\nfailed after {number}: {error}");
     assert!(matches!(error, StorageError::InDoubt(_)), "the log may contain the commit");
     assert_eq!(steps(&engine, Shard(1)), number, "a failed commit is not visible");
-    // All operations report the cause until the store is opened again.
     let same = |found: StorageError| assert!(error.to_string().ends_with(&found.to_string()), "{found}");
     same(engine.check().unwrap_err());
     for durability in [Durability::Synced, Durability::Buffered] {
@@ -209,7 +207,6 @@ fn on_a_full_disk_only_deletions_are_committed() {
     let engine = open(&directory.path().join("store"));
     step(&engine, Shard(1), 0, Durability::Synced);
     drop(engine);
-    // More than the free space of any disk.
     let options = Options { free_min_bytes: u64::MAX / 2, ..Options::default() };
     let engine = RocksEngine::open(&directory.path().join("store"), &options).unwrap();
     assert!(matches!(engine.check(), Err(StorageError::Full(_))));

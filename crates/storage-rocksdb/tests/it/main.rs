@@ -22,14 +22,12 @@ fn batch(key: &[u8], value: &[u8]) -> Batch {
     batch
 }
 
-/// Makes commit number `step + 1` of a shard, whose entry and token contain its number.
 fn step(engine: &RocksEngine, shard: Shard, step: u64, durability: Durability) {
     let outcome = engine.commit(shard, Version(step), token(step + 1), numbered(step + 1), durability).unwrap();
     assert_eq!(outcome, Outcome::Committed(Version(step + 1)));
 }
 
 fn numbered(number: u64) -> Batch {
-    // Different lengths split the log's blocks at all positions.
     batch(&number.to_be_bytes(), &vec![number as u8; (number % 700) as usize])
 }
 
@@ -37,7 +35,6 @@ fn token(number: u64) -> CommitToken {
     CommitToken(u128::from(number) << 70)
 }
 
-/// Returns the number of commits of a shard, after a check that these and no others are present.
 fn steps(engine: &RocksEngine, shard: Shard) -> u64 {
     let snapshot = engine.snapshot(shard).unwrap();
     let state = match snapshot.state() {

@@ -21,20 +21,19 @@ struct Model {
 }
 
 /// Snapshots of all shards that may be in use, taken while no thread writes.
-type Moment = Arc<BTreeMap<Shard, Arc<dyn Snapshot>>>;
+type SnapshotSet = Arc<BTreeMap<Shard, Arc<dyn Snapshot>>>;
 
 struct Run {
     seed: u64,
     random: Generator,
     engine: Arc<dyn Engine>,
     now: Model,
-    kept: Vec<(Moment, Model)>,
+    kept: Vec<(SnapshotSet, Model)>,
     /// Dropped shards are not reused.
     offset: [u64; SHARDS.len()],
 }
 
-/// Random commits, conflicts, drops and reads of new and old snapshots, determined by `seed`. Messages contain the
-/// seed.
+/// Random commits, conflicts, drops and reads of new and old snapshots, which `seed` determines.
 pub fn random_operations_agree_with_a_model(open: Open<'_>, seed: u64) {
     let mut run = Run {
         seed,
@@ -66,7 +65,7 @@ impl Run {
         Shard(SHARDS[index].0 + (self.offset[index] << 16))
     }
 
-    fn moment(&self) -> Moment {
+    fn moment(&self) -> SnapshotSet {
         let current = SHARDS.iter().zip(self.offset).map(|(shard, offset)| Shard(shard.0 + (offset << 16)));
         let shards = current.chain(self.now.states.keys().copied());
         Arc::new(shards.map(|shard| (shard, view(&*self.engine, shard))).collect())
@@ -76,7 +75,7 @@ impl Run {
         *self.random.choose(&Keyspace::ALL)
     }
 
-    /// Few distinct bytes, so that keys collide and are prefixes of each other.
+    /// Keys collide and are prefixes of each other.
     fn key(&mut self) -> Vec<u8> {
         let len = self.random.below(4);
         (0..len).map(|_| *self.random.choose(&[0x00, 0x01, 0x7f, 0xff])).collect()
@@ -194,7 +193,7 @@ impl Run {
         assert_eq!(cursor.next().expect("next"), None, "the end after a seek to {target:?} in {context}");
     }
 
-    fn compare_all(&self, moment: &Moment, model: &Model) {
+    fn compare_all(&self, moment: &SnapshotSet, model: &Model) {
         for (shard, state) in &model.states {
             let snapshot = &*moment[shard];
             assert_eq!(snapshot.state().expect("state"), *state, "the state of {shard:?}, seed {}", self.seed);
@@ -211,7 +210,6 @@ impl Run {
 }
 
 fn in_range(entries: &BTreeMap<Vec<u8>, Vec<u8>>, range: KeyRange<'_>, direction: Direction) -> Entries {
-    // A map panics at inverted bounds.
     if matches!((range.start, range.end), (Some(start), Some(end)) if start >= end) {
         return Vec::new();
     }

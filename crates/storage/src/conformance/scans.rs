@@ -21,7 +21,7 @@ const PROBES: [&[u8]; 11] = [
     b"\xff\xff\xff\xff\xff\xff\xff\xff\xff",
 ];
 
-/// Fills the shard, and adjacent shards with entries that no scan may return.
+/// Also fills the adjacent shards with entries that no scan may return.
 fn fill(open: Open<'_>) -> std::sync::Arc<dyn crate::Engine> {
     let engine = open();
     for shard in [Shard(SHARD.0 - 1), SHARD, Shard(SHARD.0 + 1)] {
@@ -57,7 +57,7 @@ fn drain(cursor: &mut dyn Cursor) -> Entries {
     entries
 }
 
-/// Both directions, open and closed bounds on either side, bounds on and between keys, empty and inverted ranges.
+/// Both directions, open and closed bounds, bounds on and between keys, empty and inverted ranges.
 pub fn scans_answer_every_range(open: Open<'_>) {
     let engine = fill(open);
     let snapshot = view(&*engine, SHARD);
@@ -99,8 +99,7 @@ pub fn scans_keep_to_their_snapshot(open: Open<'_>) {
     }
 }
 
-/// Seeks move forward and backward, before the first read, in the middle and after the end, to keys and between keys,
-/// and never leave the range.
+/// Seeks move forward and backward, at any time, to keys and between keys, and never leave the range.
 pub fn seeks_go_anywhere_in_the_range(open: Open<'_>) {
     let engine = fill(open);
     let snapshot = view(&*engine, SHARD);

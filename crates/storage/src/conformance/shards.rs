@@ -110,7 +110,7 @@ pub fn copied_shards_are_as_they_were(open: Open<'_>) {
     assert_dropped(&*engine, shard);
 }
 
-/// A dropped shard can never be read or written again, whatever version a late writer expects.
+/// A dropped shard can never be read or written again, regardless of the version that a late writer expects.
 fn assert_dropped(engine: &dyn Engine, shard: Shard) {
     let snapshot = view(engine, shard);
     assert!(matches!(snapshot.state(), Err(StorageError::Dropped)), "the state of dropped {shard:?}");

@@ -17,7 +17,7 @@ pub type OpenTwice<'a> = &'a dyn Fn() -> [Arc<dyn Engine>; 2];
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The latest version of each shard that a listener was notified of.
+/// The latest version of each shard that the listener received.
 #[derive(Default)]
 struct Notifications {
     versions: Mutex<BTreeMap<Shard, Version>>,
@@ -79,7 +79,7 @@ pub fn commits_are_notified_before_catch_up_returns(open: OpenTwice<'_>) {
     const COMMITS: u64 = 60;
     let engines = open();
     let notified = [0, 1].map(|user| Notifications::on(&*engines[user]));
-    // The last commits that have ended, by process and shard.
+    // Last commits that have ended, by process and shard.
     let ended: [[AtomicU64; SHARDS as usize]; 2] = Default::default();
     let seed = RandomState::new().hash_one(0);
     println!("seed {seed}");

@@ -5,14 +5,13 @@ use super::*;
 use crate::conformance::{self, Generator};
 use crate::{Direction, KeyRange, Keyspace};
 
-/// Counter in a shard: each step increments a total and adds an entry. Steps are identified by token.
+/// Each step increments a total and adds an entry. Steps are identified by token.
 struct Counter<'a> {
     engine: &'a dyn Engine,
     shard: Shard,
 }
 
 impl Counter<'_> {
-    /// Retries until the total was incremented exactly once.
     fn step(&self, durability: Durability) -> Result<u64> {
         loop {
             let total = self.total();
@@ -33,7 +32,6 @@ impl Counter<'_> {
         }
     }
 
-    /// Returns the total after checking that entries and version match it; 0 if the shard was dropped.
     fn total(&self) -> u64 {
         let snapshot = self.engine.snapshot(self.shard).unwrap();
         if matches!(snapshot.state(), Err(StorageError::Dropped)) {
@@ -72,7 +70,6 @@ fn crash_images_hold_all_that_was_synced_and_a_prefix_of_the_rest() {
         println!("seed {seed}");
         let mut random = Generator::new(seed);
         let mut engine = FaultyEngine::new();
-        // Totals after every change since the last sync, starting with the totals at the sync.
         let mut history = vec![[0, 0]];
         for _ in 0..60 {
             let shard = Shard(1 + random.below(2) as u64);
@@ -82,7 +79,6 @@ fn crash_images_hold_all_that_was_synced_and_a_prefix_of_the_rest() {
                     history.drain(..history.len() - 1);
                 }
                 1 => {
-                    // A crash, after which the application continues with one of the images.
                     let images: Vec<_> = engine.crash_images().collect();
                     let kept = random.below(images.len());
                     assert_eq!(totals(&images[kept]), history[kept]);
@@ -148,7 +144,6 @@ fn a_failed_sync_poisons_and_leaves_the_commit_open() {
     assert!(matches!(engine.drop_shard(Shard(1)), Err(StorageError::Poisoned(_))));
     let images: Vec<_> = engine.crash_images().map(|image| totals(&image)[0]).collect();
     assert_eq!(images, [1, 2, 3], "the failed commit may survive");
-    // The engine works after it was opened again.
     for image in engine.crash_images() {
         let total = totals(&image)[0];
         let engine = FaultyEngine::over(image);

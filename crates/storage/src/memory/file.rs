@@ -55,7 +55,7 @@ pub(super) fn read(directory: &Path) -> Result<Shards> {
         let version = Version(read_number(file)?);
         let is_dropped = read_number(file)? == 1;
         let token = CommitToken(u128::from_be_bytes(read_array(file)?));
-        // One more than its length, if present.
+        // The length plus one, or 0 if the shard has no head.
         let head = match read_number(file)? {
             0 => None,
             len => Some(read_exactly(file, len - 1)?),

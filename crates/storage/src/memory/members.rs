@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::MemoryEngine;
-use crate::members::{Claim, Members, Node, NodeId};
+use crate::members::{Claim, Members, Node, NodeId, WRITER_PREFIX};
 use crate::{Result, StorageError};
 
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     announced: BTreeMap<u64, Node>,
     ended: BTreeSet<u64>,
-    /// Holders, if any, and the epochs of the last claims.
     claims: BTreeMap<String, (Option<u64>, u64)>,
-    /// Epochs of claims that other users have announced to wait for.
+    /// Epochs of the claims for which other users have announced to wait.
     awaited: BTreeMap<String, u64>,
 }
 
@@ -33,7 +32,7 @@ impl Members for MemoryEngine {
         NodeId(self.user.into())
     }
 
-    /// Returns true while there is no other user: tests that need several must create them first.
+    /// True while the store has no other user: tests that need several must create them first.
     fn is_sole(&self) -> bool {
         self.store.users.load(Ordering::Relaxed) == 0
     }
@@ -72,14 +71,31 @@ impl Members for MemoryEngine {
         if holder.is_some_and(|holder| holder != self.user) {
             return Ok(None);
         }
-        if holder.replace(self.user).is_none() {
-            *epoch += 1;
-        }
+        *holder = Some(self.user);
+        *epoch += 1;
         Ok(Some(Claim { key: key.to_owned(), epoch: *epoch }))
     }
 
     fn holds(&self, claim: &Claim) -> bool {
         self.store.processes.lock().claims.get(&claim.key) == Some(&(Some(self.user), claim.epoch))
+    }
+
+    fn writers(&self) -> Arc<[(Claim, NodeId)]> {
+        let processes = self.store.processes.lock();
+        let of_writer = processes.claims.iter().filter(|(key, _)| key.starts_with(WRITER_PREFIX));
+        let held = of_writer.filter_map(|(key, (holder, epoch))| {
+            Some((Claim { key: key.clone(), epoch: *epoch }, NodeId((*holder)?.into())))
+        });
+        held.collect()
+    }
+
+    fn refresh(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Commits are serialized and check their claim, so none is in progress.
+    fn fence(&self, _claim: &Claim) -> Result<()> {
+        Ok(())
     }
 
     fn release(&self, claim: &Claim) -> Result<()> {

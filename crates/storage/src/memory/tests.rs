@@ -37,7 +37,6 @@ fn a_load_with_snapshots_between_copies_little() {
         assert_eq!(tree.entries, 1000 * (index as u64 + 1));
         assert_eq!(tree.iter().count() as u64, tree.entries);
     }
-    // A single write shares all chunks except the one that it modifies, which it may split.
     let before = engine.current();
     let mut batch = Batch::new();
     batch.put(Keyspace::Documents, b"one more", b"");
@@ -102,7 +101,6 @@ fn trees_agree_with_a_map_while_they_shrink() {
     let mut map = BTreeMap::new();
     for step in 0..60_000 {
         let key = (random.below(3_000) as u16).to_be_bytes();
-        // The tree grows during the first half.
         if random.below(10) < if step < 30_000 { 7 } else { 2 } {
             tree.put(&key, b"v");
             map.insert(key, ());

@@ -1,7 +1,5 @@
-//! A [`Tree`]: a sorted map that shares unmodified parts with its copies.
-//!
-//! Entries are stored in chunks; a copy of a tree copies one pointer, and a write to a copied tree copies the list of
-//! chunks and the chunks that it modifies.
+//! [`Tree`]: a sorted map whose entries are stored in chunks. A copy of a tree copies one pointer, and a write to a
+//! copied tree copies the list of chunks and the chunks that it modifies.
 
 use std::sync::Arc;
 
@@ -19,19 +17,18 @@ pub(super) type Position = (usize, usize);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree {
-    /// No chunk is empty.
     chunks: Arc<Vec<Arc<Chunk>>>,
     pub(super) entries: u64,
     pub(super) bytes: u64,
 }
 
 impl Tree {
-    /// Returns the position before the first entry whose key is not less than `key`.
+    /// Before the first entry whose key is not less than `key`.
     pub(super) fn before(&self, key: &[u8]) -> Position {
         self.partition(|candidate| candidate < key)
     }
 
-    /// Returns the position before the first entry whose key is greater than `key`.
+    /// Before the first entry whose key is greater than `key`.
     pub(super) fn after(&self, key: &[u8]) -> Position {
         self.partition(|candidate| candidate <= key)
     }
@@ -93,7 +90,7 @@ impl Tree {
                 self.entries += 1;
                 self.bytes += (key.len() + value.len()) as u64;
                 if chunk.len() > MAX_CHUNK {
-                    // Ascending inserts leave full chunks.
+                    // A split at the end leaves full chunks behind ascending inserts.
                     let middle = if index + 1 == chunk.len() { index } else { MAX_CHUNK / 2 };
                     let upper = chunk.split_off(middle);
                     chunks.insert(at + 1, Arc::new(upper));
@@ -128,7 +125,6 @@ impl Tree {
         self.chunks.iter().flat_map(|chunk| chunk.iter().map(|(key, value)| (&**key, &**value)))
     }
 
-    /// Identifies shared chunks.
     #[cfg(test)]
     pub(super) fn chunk_addresses(&self) -> std::collections::HashSet<*const Chunk> {
         self.chunks.iter().map(Arc::as_ptr).collect()

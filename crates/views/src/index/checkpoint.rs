@@ -1,4 +1,4 @@
-//! [`Checkpoint`]: progress of a load of an index that is not in its trees yet.
+//! [`Checkpoint`]: stored progress of a load whose rows are not in the trees of the index yet.
 
 use settee_storage::codec::{Reader, put_len, put_varint};
 
@@ -7,12 +7,10 @@ use crate::error::Result;
 /// Incremented when the layout of runs changes; checkpoints of other formats are ignored.
 const FORMAT: u64 = 1;
 
-/// Sorted runs on disk that bring an index from the update sequence of its record to that of the checkpoint. It is
-/// stored in the engine next to the record, so a database that was restored to an older state has the checkpoints of
-/// that state.
+/// Refers to sorted runs on disk that bring an index from the update sequence `since` to `update_seq`. The checkpoint
+/// is stored in the engine, so a restored database has the checkpoints of its own state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
-    /// Update sequence of the index at the start of the load.
     pub(crate) since: u64,
     pub(crate) update_seq: u64,
     pub(crate) purge_seq: u64,
@@ -20,7 +18,6 @@ pub(crate) struct Checkpoint {
     pub(crate) entries: Vec<RunFile>,
 }
 
-/// A sorted run on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunFile {
     pub(crate) number: u64,
@@ -41,7 +38,6 @@ impl Checkpoint {
         out
     }
 
-    /// Decodes a checkpoint; `None` if it has another format.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>> {
         let mut reader = Reader::new(bytes, "checkpoint");
         if reader.varint()? != FORMAT {
@@ -60,7 +56,7 @@ impl Checkpoint {
 
 fn decode_run(reader: &mut Reader<'_>) -> Result<RunFile> {
     let (number, bytes, checksum) = (reader.varint()?, reader.varint()?, reader.varint()?);
-    // An invalid checksum matches no file.
+    // The default matches no file.
     Ok(RunFile { number, bytes, checksum: u32::try_from(checksum).unwrap_or_default() })
 }
 

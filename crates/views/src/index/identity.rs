@@ -1,5 +1,5 @@
-//! The identity of an index: everything that determines its rows. Names of views and design documents, and reduce
-//! functions, are not included, so views with the same map function share an index.
+//! [`Signature`]: identity of an index. It depends on everything that determines the rows, but not on names of views
+//! and design documents, nor on reduce functions, so views with the same map function share an index.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,18 +9,17 @@ use settee_database::Layout;
 use settee_design::{DesignDocument, DesignOptions, ViewDefinition};
 use settee_model::collate::Collation;
 
-/// Identifies an index: for views, equal for equal map functions, languages, libraries and options.
+/// Hash that identifies an index: equal for equal map functions, languages, libraries and options.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Signature([u8; 16]);
 
 impl Signature {
-    /// Returns the signature of these parts.
+    /// Returns the signature of these parts, whose boundaries are significant.
     #[must_use]
     pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         Self(hash(parts).finalize().into())
     }
 
-    /// Parses the output of [`fmt::Display`].
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok().filter(|text| text.len() == 32 && text.is_ascii())?;
         let mut bytes = [0; 16];
@@ -30,7 +29,6 @@ impl Signature {
         Some(Self(bytes))
     }
 
-    /// Returns the signature of a design document: that of all its indexes and reduce functions.
     pub(crate) fn of_all(definitions: &[IndexDefinition]) -> Self {
         let mut parts: Vec<&[u8]> = Vec::new();
         for definition in definitions {
@@ -68,11 +66,9 @@ pub(crate) struct IndexDefinition {
     pub(crate) map: Arc<str>,
     pub(crate) collation: Collation,
     pub(crate) layout: Layout,
-    /// Reduce functions of the views that share it.
     pub(crate) reduces: Vec<Arc<str>>,
 }
 
-/// Returns the indexes of a design document, in the order of their first views.
 pub(crate) fn definitions(database: Layout, ddoc: &DesignDocument) -> Vec<IndexDefinition> {
     let layout = layout_of(database, ddoc);
     let common = common_hash(layout, ddoc);
@@ -97,7 +93,7 @@ pub(crate) fn signature(database: Layout, ddoc: &DesignDocument, view: &ViewDefi
     view_signature(common_hash(layout_of(database, ddoc), ddoc), view)
 }
 
-/// Hashes the common part of the views of a design document once, because a library may be large.
+/// The common part is hashed once per design document, because a library may be large.
 fn common_hash(layout: Layout, ddoc: &DesignDocument) -> Md5 {
     let DesignOptions { include_design, local_seq } = ddoc.options;
     let library = ddoc.library.as_deref().unwrap_or_default();
@@ -111,7 +107,7 @@ fn view_signature(mut common: Md5, view: &ViewDefinition) -> Signature {
     Signature(common.finalize().into())
 }
 
-/// Lengths separate the parts unambiguously.
+/// The lengths delimit the parts unambiguously.
 fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Md5 {
     let mut hash = Md5::new();
     for part in parts {

@@ -7,53 +7,49 @@ use settee_storage::codec::{Reader, put_bytes, put_len, put_varint};
 use crate::error::Result;
 use crate::tree::Root;
 
-/// Incremented when the layout of nodes or records changes, or when the same documents have other rows or another
-/// order; an index of another format is rebuilt.
+/// Format of nodes and records. It must be incremented when their layout, or the rows of a document or their order
+/// change; an index of an unknown format is rebuilt.
 const FORMAT: u64 = 6;
 
-/// Previous format: records without [`Leftovers`].
+/// Records without [`Leftovers`].
 const FORMAT_WITHOUT_LEFTOVERS: u64 = 5;
 
-/// Format before that: records also lack the number of the load.
+/// Records also without the number of the load.
 const FORMAT_WITHOUT_LOAD: u64 = 4;
 
-/// Format before that: records also lack the first node.
+/// Records also without the first node.
 const FORMAT_WITHOUT_FIRST_NODE: u64 = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
-    /// Update sequence of the database that the rows show.
     pub(crate) update_seq: u64,
     pub(crate) purge_seq: u64,
     /// Nodes with smaller numbers belong to replaced trees.
     pub(crate) first_node: u64,
-    /// Smallest number that no node ever had. Nodes from there on were left by a crash.
+    /// Smallest number that was never used. Nodes from this number on are leftovers of a crash.
     pub(crate) next_node: u64,
     /// Number of loads: entries outside of the tree that are older than the last load are ignored.
     pub(crate) load: u64,
-    /// Reduce functions, in the order of the reductions in inner nodes.
     pub(crate) reduces: Vec<Arc<str>>,
     pub(crate) rows: Option<Root>,
-    /// Tree of back-pointers as written by the last load.
     pub(crate) entries: Option<Root>,
     pub(crate) leftovers: Leftovers,
 }
 
-/// The parts of the shard that may contain nodes and entries that the index does not refer to. Opening an index reads
-/// only these parts, because a scan for the first stored key would skip every deleted key that the engine has not
-/// compacted yet, and after a load there are as many as the index has nodes.
+/// Ranges of the shard that may contain unreferenced nodes and entries. Opening an index scans only these ranges: a
+/// scan of the whole shard would skip every deleted key that the engine has not compacted, and a load deletes as many
+/// keys as the index has nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leftovers {
-    /// Nodes with smaller numbers are removed. Those from here to [`Meta::first_node`] may be stored.
+    /// Nodes with smaller numbers are removed. Those up to [`Meta::first_node`] may be stored.
     pub(crate) from_node: u64,
-    /// Entries of earlier loads are removed. Those from this load to [`Meta::load`] may be stored.
+    /// Entries of earlier loads are removed. Those up to [`Meta::load`] may be stored.
     pub(crate) from_load: u64,
-    /// Nodes from [`Meta::next_node`] on may be stored, because a writer has committed nodes without publishing yet.
+    /// A writer has committed but not published nodes, so nodes from [`Meta::next_node`] on may be stored.
     pub(crate) is_writing: bool,
 }
 
 impl Meta {
-    /// Creates an index that shows the database before its first change.
     pub(crate) fn new() -> Self {
         Self {
             update_seq: 0,
@@ -68,8 +64,8 @@ impl Meta {
         }
     }
 
-    /// Returns true if the index is at least at `update_seq` and has the reductions of `reduces`. Without rows no
-    /// reductions are needed.
+    /// True if the index is at least at `update_seq` and has the reductions of `reduces`; an index without rows needs
+    /// no reductions.
     pub(crate) fn is_current(&self, reduces: &[Arc<str>], update_seq: u64) -> bool {
         let has = |reduce: &Arc<str>| self.aggregate(reduce).is_some() || self.rows.is_none();
         self.update_seq >= update_seq && reduces.iter().all(has)
@@ -98,7 +94,7 @@ impl Meta {
         out
     }
 
-    /// Decodes a record; `None` if it has another format or another version of collation.
+    /// Returns `None` for an unknown format or another version of the collation.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>> {
         let mut reader = Reader::new(bytes, "index record");
         let format = reader.varint()?;
@@ -129,12 +125,10 @@ impl Meta {
         self.rows.as_ref().map_or(0, |root| root.node.rows)
     }
 
-    /// Returns the bytes of ids, keys and values of the rows.
     pub(crate) fn content_bytes(&self) -> u64 {
         self.rows.as_ref().map_or(0, |root| root.node.bytes)
     }
 
-    /// Returns the position of a reduce function among those attached.
     pub(crate) fn aggregate(&self, reduce: &str) -> Option<usize> {
         self.reduces.iter().position(|attached| **attached == *reduce)
     }
@@ -171,7 +165,7 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(Meta::decode(&bytes[..len]).is_err());
         }
-        // A record of the previous format has no leftovers, so every part may contain some.
+        // A record of the previous format does not exclude leftovers.
         let old = [&[5], &bytes[1..bytes.len() - 3]].concat();
         let leftovers = Leftovers { from_node: 0, from_load: 0, is_writing: true };
         assert_eq!(Meta::decode(&old).unwrap().unwrap().leftovers, leftovers);

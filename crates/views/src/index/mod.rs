@@ -1,10 +1,8 @@
-//! Indexes: their identity ([`identity`]), the record that describes one ([`Meta`]), and access to its shard
-//! ([`IndexStore`]).
-//!
-//! An index has a shard of its own, and a new one when it is rebuilt. The head of the shard is the [`Meta`]; if that is
-//! too long it is in `Catalog`, which also contains a [`Checkpoint`] while the index is loaded. `IndexNodes` contains
-//! the nodes of two trees: the rows, and the back-pointers that the last load wrote, from document ids to the sort keys
-//! of their rows; `IndexEntries` contains back-pointers that changed since.
+//! Identity ([`identity`]), record ([`Meta`]) and storage ([`IndexStore`]) of indexes. Each index has a shard, and a
+//! new one after a rebuild. The head of the shard contains the [`Meta`]; a long one is in `Catalog`, which also
+//! contains the [`Checkpoint`] of a load. `IndexNodes` contains the nodes of two trees: the rows, and the back-pointers
+//! of the last load from document ids to the sort keys of their rows. `IndexEntries` contains the back-pointers that
+//! changed since.
 
 mod checkpoint;
 pub(crate) mod identity;

@@ -1,4 +1,4 @@
-//! [`IndexStore`]: reads and writes the shard of one index.
+//! [`IndexStore`] reads and writes the shard of one index.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::keys;
 use crate::tree::write::Committer;
 use crate::tree::{Inner, NodeCache, TreeReader};
 
-/// Generator of commit tokens. It starts at a random number, so that tokens of processes differ.
+/// Generator of commit tokens. The start must be random so that the tokens of different processes differ.
 #[derive(Debug)]
 pub struct Tokens(AtomicU64);
 
@@ -39,7 +39,6 @@ pub(crate) struct IndexStore {
     tokens: Arc<Tokens>,
 }
 
-/// Maximum number of obsolete nodes or entries that one commit removes.
 const LEFTOVERS_PER_COMMIT: usize = if cfg!(test) { 50 } else { 10_000 };
 
 impl IndexStore {
@@ -59,10 +58,8 @@ impl IndexStore {
         TreeReader { snapshot, shard: self.shard, cache: &self.cache }
     }
 
-    /// Returns the state of the index in `snapshot`; `None` if it must be rebuilt.
-    ///
-    /// # Errors
-    /// [`StorageError::Dropped`] if the index has another shard now, or none.
+    /// Returns `None` if the index must be rebuilt, and [`StorageError::Dropped`] if the shard is not that of the index
+    /// any more.
     pub(crate) fn meta(&self, snapshot: &dyn Snapshot) -> Result<Option<Meta>> {
         let requests = [Request::Head, Request::Get(Keyspace::Catalog, keys::META)];
         let replies: [_; 2] = snapshot.read(&requests)?.try_into().map_err(|_| ViewError::Corrupt("replies"))?;
@@ -70,7 +67,6 @@ impl IndexStore {
         decode_meta(head.into_value()?, entry.into_value()?)
     }
 
-    /// Returns the checkpoint of the current load, if any.
     pub(crate) fn checkpoint(&self) -> Result<Option<Checkpoint>> {
         match Record::read(&*self.snapshot()?) {
             Ok(record) => Ok(record.checkpoint),
@@ -79,7 +75,6 @@ impl IndexStore {
         }
     }
 
-    /// Makes all commits so far durable, including those to the database.
     pub(crate) fn sync(&self) -> Result<()> {
         Ok(self.engine.sync()?)
     }
@@ -92,9 +87,8 @@ impl IndexStore {
         Ok(self.engine.reclaim(self.shard)?)
     }
 
-    /// Prepares for writing: removes leftovers of crashes, and of builders that lost their claim. New nodes get numbers
-    /// from `first_number` on, see [`Claimed`](crate::claims::Claimed). `None` if the contents of the shard are
-    /// unusable: the index must then be rebuilt in another shard.
+    /// Removes leftovers of crashes and of builders that lost their claim. New nodes get numbers from `first_number`
+    /// on, see [`Claimed`](crate::claims::Claimed). Returns `None` if the index must be rebuilt in another shard.
     pub(crate) fn open(&self, first_number: u64) -> Result<Option<Opened<'_>>> {
         let snapshot = self.snapshot()?;
         let record = match Record::read(&*snapshot) {
@@ -109,10 +103,9 @@ impl IndexStore {
             let is_new = record.version == Version::default();
             return Ok(is_new.then(|| Opened { meta: numbered(Meta::new()), writer, checkpoint: None }));
         };
-        // An index without rows has no nodes.
         let is_empty = meta.rows.is_none() && meta.entries.is_none();
         if meta.leftovers.is_writing {
-            // With a single process, their numbers are reused.
+            // A single process reuses the numbers of the removed nodes.
             self.cache.forget(self.shard);
             writer.clear_nodes(&*snapshot, if is_empty { 0 } else { meta.next_node }..u64::MAX)?;
         }
@@ -122,7 +115,6 @@ impl IndexStore {
     }
 }
 
-/// An index that may be written.
 pub(crate) struct Opened<'a> {
     pub(crate) meta: Meta,
     pub(crate) writer: IndexWriter<'a>,
@@ -133,13 +125,11 @@ pub(crate) struct Record {
     version: Version,
     /// `None` if the index must be rebuilt.
     pub(crate) meta: Option<Meta>,
-    /// True if it is an entry, because it is too long for a head or of an older version.
     has_entry: bool,
     checkpoint: Option<Checkpoint>,
 }
 
 impl Record {
-    /// Reads the record in one round trip.
     pub(crate) fn read(snapshot: &dyn Snapshot) -> Result<Self> {
         let requests = [
             Request::State,
@@ -161,31 +151,30 @@ impl Record {
     }
 }
 
-/// The description of an index is the head of its shard, or an entry if the head is empty.
+/// The head has priority; an empty head refers to the entry.
 fn decode_meta(head: Option<Vec<u8>>, entry: Option<Vec<u8>>) -> Result<Option<Meta>> {
     let record = head.filter(|head| !head.is_empty()).or(entry);
     record.map_or(Ok(None), |bytes| Meta::decode(&bytes))
 }
 
-/// Commits to the shard of an index. Only one writer may exist.
+/// Commits to the shard of an index. At most one writer may exist.
 pub(crate) struct IndexWriter<'a> {
     store: &'a IndexStore,
     version: Version,
     has_entry: bool,
     recorded: Option<Meta>,
-    /// Inner nodes that the next commit stores.
     written: Vec<(u64, Inner)>,
 }
 
 impl IndexWriter<'_> {
-    /// Commits a batch after which `meta` describes the index. The checkpoint of the previous state is removed.
+    /// Commits a batch and the state `meta` atomically. Removes the checkpoint of the previous state.
     pub(crate) fn publish(&mut self, mut batch: Batch, meta: &Meta) -> Result<()> {
         self.put(&mut batch, meta);
         batch.delete(Keyspace::Catalog, keys::CHECKPOINT);
         self.apply(batch)
     }
 
-    /// Stores a checkpoint of a load of the index that `meta` describes. The caller must sync.
+    /// Stores a checkpoint of a load. The caller must sync.
     pub(crate) fn note(&mut self, checkpoint: &Checkpoint, meta: &Meta) -> Result<()> {
         let mut batch = Batch::new();
         self.put(&mut batch, meta);
@@ -193,7 +182,6 @@ impl IndexWriter<'_> {
         self.apply(batch)
     }
 
-    /// The description is stored as the head of the shard; one with long functions or reductions is stored as an entry.
     fn put(&mut self, batch: &mut Batch, meta: &Meta) {
         let record = meta.encode();
         if record.len() > MAX_HEAD_BYTES {
@@ -214,13 +202,13 @@ impl IndexWriter<'_> {
         let token = store.tokens.next();
         let engine = store.engine.as_ref();
         let committed = commit_once(engine, store.shard, self.version, token, batch, Durability::Buffered)?;
-        // Only another process that builds the index can have committed with this version.
+        // Only another process can have committed at this version.
         self.version = committed.ok_or(ViewError::Contended)?;
         self.written.drain(..).for_each(|(id, node)| store.cache.keep(store.shard, id, node));
         Ok(())
     }
 
-    /// Removes the nodes and entries of replaced trees, and records that none are left.
+    /// Removes the nodes and entries of replaced trees, in several commits, and records this.
     pub(crate) fn clear_replaced(&mut self, snapshot: &dyn Snapshot, meta: Meta) -> Result<Meta> {
         let Leftovers { from_node, from_load, .. } = meta.leftovers;
         if from_node == meta.first_node && from_load == meta.load {
@@ -236,13 +224,11 @@ impl IndexWriter<'_> {
         Ok(meta)
     }
 
-    /// Removes the nodes with these numbers, in several commits.
     fn clear_nodes(&mut self, snapshot: &dyn Snapshot, nodes: Range<u64>) -> Result<()> {
         let (start, end) = (keys::node(nodes.start), keys::node(nodes.end));
         self.clear(snapshot, Keyspace::IndexNodes, KeyRange { start: Some(&start), end: Some(&end) })
     }
 
-    /// Removes the entries of these loads that are outside of trees, in several commits.
     fn clear_entries(&mut self, snapshot: &dyn Snapshot, loads: Range<u64>) -> Result<()> {
         let (start, end) = (keys::entry_prefix(loads.start), keys::entry_prefix(loads.end));
         self.clear(snapshot, Keyspace::IndexEntries, KeyRange { start: Some(&start), end: Some(&end) })
@@ -263,24 +249,21 @@ impl IndexWriter<'_> {
         if batch.is_empty() { Ok(()) } else { self.apply(batch) }
     }
 
-    /// Removes the checkpoint, if there is one.
     pub(crate) fn forget_checkpoint(&mut self) -> Result<()> {
         let mut batch = Batch::of(Purpose::Room);
         batch.delete(Keyspace::Catalog, keys::CHECKPOINT);
         self.apply(batch)
     }
 
-    /// Commits a batch of nodes, unless it is empty.
     pub(crate) fn commit_if_any(&mut self, batch: Batch) -> Result<()> {
         if batch.is_empty() { Ok(()) } else { self.commit(batch) }
     }
 }
 
 impl Committer for IndexWriter<'_> {
-    /// Commits nodes that the record does not refer to yet, and records their existence. The record of a new index is
-    /// absent until it is published.
+    /// Commits nodes without references, and records that such nodes exist; a new index has no record yet.
     ///
-    /// Not synced: nodes lost in a crash are computed again, and later commits do not survive without earlier ones.
+    /// The commit is not synced: nodes lost in a crash are computed again, because no later commit survives without it.
     fn commit(&mut self, mut batch: Batch) -> Result<()> {
         if let Some(meta) = self.recorded.as_ref().filter(|meta| !meta.leftovers.is_writing).cloned() {
             let leftovers = Leftovers { is_writing: true, ..meta.leftovers };
@@ -326,7 +309,6 @@ mod tests {
         let Opened { meta, mut writer, .. } = store.open(0).unwrap().unwrap();
         assert_eq!(meta, Meta::new());
         write_nodes(&mut writer, 1..30);
-        // Without a record the index is unusable.
         assert!(store.open(0).unwrap().is_none());
         let store = IndexStore::new(Arc::clone(&store.engine), Shard(6), Arc::new(Tokens::new(9)), Arc::default());
         let Opened { mut writer, .. } = store.open(0).unwrap().unwrap();
@@ -336,10 +318,8 @@ mod tests {
         let meta = Meta { update_seq: 9, next_node: 4, rows, ..Meta::new() };
         writer.publish(Batch::new(), &meta).unwrap();
         write_nodes(&mut writer, 4..30_000);
-        // With a record, nodes unknown to it are removed.
         let Opened { meta: found, mut writer, .. } = store.open(0).unwrap().unwrap();
         assert_eq!((&found, nodes(&store)), (&meta, vec![1, 2, 3]));
-        // A long description is stored as an entry, as long as needed.
         for reduces in [vec![], vec![Arc::from("x".repeat(2000))], vec![]] {
             let meta = Meta { reduces, ..meta.clone() };
             writer.publish(Batch::new(), &meta).unwrap();
@@ -374,14 +354,12 @@ mod tests {
         let meta =
             Meta { next_node: 4, rows, leftovers: Leftovers { from_node: 0, ..Leftovers::default() }, ..Meta::new() };
         writer.publish(Batch::new(), &meta).unwrap();
-        // An update, then one that a crash interrupts.
         let Opened { meta, mut writer, .. } = opened(0, 0);
         write_nodes(&mut writer, 4..5);
         writer.publish(Batch::new(), &Meta { next_node: 5, ..meta }).unwrap();
         let Opened { mut writer, .. } = opened(0, 0);
         write_nodes(&mut writer, 5..9);
         let Opened { meta, mut writer, .. } = opened(1, 1);
-        // A load whose replaced nodes remain after a crash.
         write_nodes(&mut writer, 5..7);
         writer.publish(Batch::new(), &Meta { first_node: 5, next_node: 7, load: 1, ..meta }).unwrap();
         let Opened { meta, .. } = opened(2, 2);
@@ -407,7 +385,7 @@ mod tests {
         let first = meta.next_node;
         writer.publish(Batch::new(), &Meta { next_node: first, ..Meta::new() }).unwrap();
         write_nodes(&mut writer, first..first + 30);
-        // The other process does not use nodes of this one that are not published, and removes them.
+        // Unpublished nodes of this process are removed, and their numbers are not reused.
         let Opened { meta, writer: mut other, .. } = next.open(1 << 24).unwrap().unwrap();
         assert!(nodes(&next).is_empty() && meta.next_node > first + 30);
         write_nodes(&mut other, meta.next_node..meta.next_node + 3);

@@ -1,9 +1,8 @@
-//! Back-pointers: the rows of a document in an index, so that they can be found when it changes.
-//!
-//! An entry consists of the sort keys of the rows, in the order of emission. Entries of the last load are in a tree of
-//! their own (packed, because a first build writes one per document); entries that changed since are stored
-//! individually, and have priority. An empty entry means that the document has no rows any more. Their keys start with
-//! the number of the load, so that the next load need not remove all of them in the commit of its tree.
+//! Back-pointers: from a document to its rows in an index, which are removed when the document changes. An entry
+//! contains the sort keys of the rows in the order of emission; an empty entry means that the document has no rows any
+//! more. Entries of the last load are in a tree, which packs them. Entries that changed since are stored individually
+//! and have priority. Their keys start with the number of the load, so that the commit of the next load need not remove
+//! them.
 
 use settee_storage::codec::{Reader, put_bytes};
 use settee_storage::{Batch, Cursor, Direction, Expect, KeyRange, Keyspace, Snapshot};
@@ -15,12 +14,10 @@ use crate::leaf::Row;
 use crate::tree::apply::Change;
 use crate::tree::{Root, TreeReader, together};
 
-/// Appends the sort key of a document's next row.
 pub(super) fn push(entry: &mut Vec<u8>, sort_key: &[u8]) {
     put_bytes(entry, sort_key);
 }
 
-/// Calls `each` with the sort key and the number of each row of an entry.
 pub(crate) fn for_each_row(entry: &[u8], mut each: impl FnMut(&[u8], u32)) -> Result<()> {
     let mut reader = Reader::new(entry, "back-pointers");
     let mut number = 0;
@@ -43,7 +40,7 @@ impl EntryReader<'_> {
         self.root.as_ref().map_or(0, |root| root.node.bytes / root.node.rows.max(1))
     }
 
-    /// Returns the entries of documents: absent if there is none, empty if there is none any more.
+    /// Returns one entry per id: `None` if the document never had rows, an empty one if it has none any more.
     pub(super) fn lookup(&self, ids: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
         let bytes: Vec<Vec<u8>> = ids.iter().map(|id| keys::entry(self.load, id.as_bytes())).collect();
         let bytes: Vec<&[u8]> = bytes.iter().map(Vec::as_slice).collect();
@@ -54,7 +51,7 @@ impl EntryReader<'_> {
         Ok(found)
     }
 
-    /// Looks up the remaining entries in the tree, in the order of its keys, so that each leaf is read once.
+    /// Looks up entries in key order, so that each leaf is read once.
     fn lookup_loaded(&self, root: &Root, ids: &[&str], found: &mut [Option<Vec<u8>>]) -> Result<()> {
         let mut missing: Vec<(Vec<u8>, usize)> = Vec::new();
         for (index, id) in ids.iter().enumerate().filter(|&(index, _)| found[index].is_none()) {
@@ -63,7 +60,6 @@ impl EntryReader<'_> {
             missing.push((key, index));
         }
         missing.sort_unstable();
-        // The leaves in order, each with the end of its part of `missing`.
         let mut leaves: Vec<(u64, u64, usize)> = Vec::new();
         for (position, (key, _)) in missing.iter().enumerate() {
             let (id, bytes) = self.tree.leaf_of(root, key)?;
@@ -92,7 +88,7 @@ impl EntryReader<'_> {
     }
 }
 
-/// Writes a changed entry outside of the tree of `load`. Without a tree, an absent entry is equivalent to an empty one.
+/// Without a tree, an absent entry is equivalent to an empty one.
 pub(super) fn write_change(batch: &mut Batch, change: Change<'_>, load: u64, is_loaded: bool) {
     let key = keys::entry(load, keys::row_id(change.row_key, 0).as_bytes());
     match change.row {
@@ -102,7 +98,6 @@ pub(super) fn write_change(batch: &mut Batch, change: Change<'_>, load: u64, is_
     }
 }
 
-/// The entries outside of the tree.
 pub(super) struct ChangedEntries<'a> {
     cursor: Box<dyn Cursor + 'a>,
     prefix_len: usize,

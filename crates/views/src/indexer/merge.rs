@@ -1,4 +1,4 @@
-//! [`Merge`]: merges several sorted sequences of changes into one.
+//! [`Merge`] merges sorted sequences of changes.
 
 use std::ops::ControlFlow;
 
@@ -6,18 +6,15 @@ use super::sorter::SortedRun;
 use crate::error::Result;
 use crate::tree::apply::Change;
 
-/// Changes in ascending order of their keys.
 pub(crate) trait Source {
-    /// Returns the key of the current change; `None` after the last one.
     fn row_key(&self) -> Option<&[u8]>;
 
-    /// Returns the current change, if any.
     fn change(&self) -> Result<Change<'_>>;
 
     fn advance(&mut self) -> Result<()>;
 }
 
-/// A source: nearly always a sorted run in memory, which is read without virtual calls.
+/// Nearly all sources are runs in memory; the enum avoids virtual calls for them.
 pub(crate) enum Input<'a> {
     Run(SortedRun),
     Other(Box<dyn Source + Send + 'a>),
@@ -49,10 +46,9 @@ impl Source for Input<'_> {
     }
 }
 
-/// A [`Source`] with its priority.
 pub(crate) struct Ranked<'a> {
     pub(crate) source: Input<'a>,
-    /// If several sources have a key, the smallest rank has priority; among equals, a put.
+    /// Of several changes with one key, the one with the smallest rank has priority; among equal ranks, a put.
     pub(crate) rank: u32,
 }
 
@@ -61,16 +57,13 @@ impl<'a> Ranked<'a> {
         Self { source: Input::Other(Box::new(source)), rank }
     }
 
-    /// Wraps a sorted run in memory.
     pub(crate) fn run(run: SortedRun) -> Self {
         Self { source: Input::Run(run), rank: 0 }
     }
 }
 
-/// A heap of sources, the smallest key on top.
 pub(crate) struct Merge<'a> {
     heap: Vec<Ranked<'a>>,
-    /// True if a key may occur more than once.
     may_repeat: bool,
 }
 
@@ -90,14 +83,13 @@ impl<'a> Merge<'a> {
         self.for_all(|change, is_first, _| if is_first { each(change) } else { Ok(ControlFlow::Continue(())) })
     }
 
-    /// Calls `each` with every change, a flag for the first one of its key, and the rank of its source. The first
-    /// change of a key is the valid one.
+    /// Calls `each` with every change, true for the first one of its key, and the rank. Only the first change of a key
+    /// is valid.
     #[inline]
     pub(crate) fn for_all(
         mut self,
         mut each: impl FnMut(Change<'_>, bool, u32) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        // Key of the last change, if another one with the same key may follow.
         let mut done: Option<Vec<u8>> = None;
         while let Some(top) = self.heap.first_mut() {
             let change = top.source.change()?;

@@ -1,17 +1,16 @@
 //! Updates indexes.
 //!
-//! A [`Pass`] brings all indexes of a design document at the same update sequence up to date with one scan of the
-//! changes:
+//! A [`Pass`] updates all indexes of a design document at the same update sequence with one scan of the changes:
 //!
-//! 1. Each worker thread takes the lock of the scan, fills a batch of documents, releases the lock, runs the map
-//!    functions on the batch, and sorts the emitted rows into runs of its own ([`worker`]).
+//! 1. Each worker thread takes the lock of the scan, fills a batch of documents, releases the lock, maps the batch, and
+//!    sorts the emitted rows into its own runs ([`worker`]).
 //! 2. An index that is empty, or small compared to the changes, is loaded: all runs, spilled to disk if memory is
 //!    short, and the stored rows are merged into new trees. Otherwise changes are processed in rounds, and the runs of
-//!    a round modify the leaves that they affect ([`mod@write`]).
-//! 3. The last commit moves the index to the update sequence of the snapshot that was scanned.
-//! 4. A long load writes checkpoints ([`resume`]): after a crash it continues from the last one.
+//!    a round modify the affected leaves ([`mod@write`]).
+//! 3. The last commit moves the index to the update sequence of the scanned snapshot.
+//! 4. A long load writes checkpoints ([`resume`]), from which it continues after a crash.
 //!
-//! [`Views`](crate::Views) determines which indexes lag and which thread may write them, and implements waiting.
+//! [`Views`](crate::Views) selects the indexes and implements the waiting.
 
 pub(crate) mod entries;
 mod merge;
@@ -52,38 +51,37 @@ use crate::reduce::Aggregate;
 use crate::tree::aggregates::rebuild;
 use crate::tree::write::NodeWriter;
 
-/// Settings of builds.
+/// Settings of the builds of a server.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Number of threads that map documents.
     pub threads: usize,
     /// Maximum memory of sorted runs before they are spilled.
     pub memory_bytes: usize,
-    /// Directory of spilled runs. Its contents belong to checkpoints of builds and must outlive the process.
+    /// Directory of spilled runs. Checkpoints refer to its files, so it must survive restarts.
     pub run_directory: PathBuf,
-    /// Minimum time between two checkpoints of a long build.
+    /// Minimum interval between two checkpoints of a long build.
     pub checkpoint_interval_ms: u64,
-    /// Clock.
+    /// Source of the current time.
     pub clock: Clock,
-    /// Limits of functions.
+    /// Source of the limits of functions, which can change.
     pub limits: LimitsSource,
-    /// A random number.
+    /// Random start of commit tokens.
     pub seed: u64,
 }
 
-/// Number of changes that one thread maps in the time that starting a second one takes.
+/// Number of changes that one thread maps in the time that starting a second thread takes.
 const CHANGES_PER_THREAD: u64 = 200;
-/// Maximum number of changes, or bytes of documents, of one round of an update.
 const ROUND_CHANGES: u64 = 20_000;
 const ROUND_BYTES: u64 = 64 << 20;
-/// Maximum size of back-pointers of an update, which are in its last commit: an index with more of them is loaded.
+/// Maximum size of the back-pointers of an update, because its last commit contains them. Beyond it the index is
+/// loaded.
 const UPDATE_ENTRY_BYTES: u64 = if cfg!(test) { 256 << 10 } else { 32 << 20 };
-/// Thresholds for loading an index instead of updating it: minimum number of changed documents, and maximum number of
-/// rows per change. A load takes about 1 µs per row, an update about 50 µs per change with keys in random order.
+/// Thresholds for a load instead of an update: minimum number of changed documents, and maximum number of rows per
+/// change. A load takes about 1 µs per row, an update about 50 µs per change with keys in random order.
 const LOAD_CHANGES: u64 = if cfg!(test) { 1_000 } else { 5_000 };
 const LOAD_ROWS_PER_CHANGE: u64 = 32;
-/// Each checkpoint has files of its own, so their number is limited: after a while a checkpoint is made whenever the
-/// work has grown by this fraction.
+/// Limits the number of files: a later checkpoint is written only after the work has grown by this fraction.
 const CHECKPOINT_PART: u64 = 16;
 
 pub(crate) struct PassIndex<'a> {
@@ -99,43 +97,35 @@ pub(crate) struct Pass<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) limits: Limits,
     pub(crate) language: &'a Arc<dyn Language>,
-    /// Map functions, in the order of the indexes.
     pub(crate) source: MapSource,
     pub(crate) options: DesignOptions,
     pub(crate) database: &'a dyn ChangeSnapshot,
-    /// Number of changes that the first of the indexes is behind.
     pub(crate) pending: u64,
     pub(crate) database_name: &'a str,
-    /// Called between batches, with the size of the last one. It may wait, and returns an error if the work must stop.
-    /// Completed work is kept, unless the error is [`ViewError::Cancelled`].
+    /// Called between batches with the size of the last one. It may wait; its error ends the pass. Completed work is
+    /// kept unless the error is [`ViewError::Cancelled`].
     pub(crate) control: &'a (dyn Fn(&mut PaceState, u64) -> Result<()> + Sync),
     pub(crate) progress: &'a (dyn Fn(u64) + Sync),
-    /// Receives exceptions and log lines of functions.
     pub(crate) report: &'a (dyn Fn(&DocumentBatch, &Emissions) + Sync),
-    /// Receives the engine of the functions, and why it is not a faster one.
     pub(crate) report_engine: &'a (dyn Fn(&str) + Sync),
 }
 
 struct Scan<'a> {
     changes: Box<dyn Changes + 'a>,
-    /// Changes and bytes that may still be read in this round.
     changes_left: u64,
     bytes_left: u64,
-    /// Latest end of the round.
     ends_us: u64,
     last_seq: u64,
     fill: Fill,
-    /// Reason why the work must stop.
     interrupted: Option<ViewError>,
 }
 
 impl Pass<'_> {
-    /// Brings indexes at about the same update sequence to that of the database snapshot. Either none or all of them
-    /// must be at its start.
+    /// Updates the indexes to the update sequence of the snapshot. Either none or all of them must be at its start.
     pub(crate) fn run(&self, mut indexes: Vec<PassIndex<'_>>) -> Result<()> {
         let since = indexes.iter().map(|index| index.meta.update_seq).min().unwrap_or(0);
-        // Interrupted indexes may have seen different purges. Processing one again is harmless. Before the first change
-        // a purge cannot have removed anything.
+        // Resumed indexes may have processed different purges; processing one again is harmless. A purge before the
+        // first indexed change cannot have removed rows.
         let purged_since = match since {
             0 => self.database.purge_seq()?,
             _ => indexes.iter().map(|index| index.meta.purge_seq).min().unwrap_or(0),
@@ -184,7 +174,7 @@ impl Pass<'_> {
                 Fill::End => Reached { update_seq, purge_seq: self.database.purge_seq()? },
                 Fill::Full => Reached { update_seq: scan.last_seq, purge_seq: purged_since },
             };
-            // A checkpoint also before the trees of a long load are written, because that takes long as well.
+            // A long load also writes a checkpoint before its trees, because writing them takes long.
             let is_long = writings.iter().any(|writing| !writing.noted.is_empty());
             if is_load && (scan.fill == Fill::Full || interrupted.is_some() || is_long) {
                 self.make_checkpoint(&mut writings, &mut workers, &targets, reached)?;
@@ -217,7 +207,6 @@ impl Pass<'_> {
         Ok(Writing { store, writer, meta, aggregates, noted: HashSet::new() })
     }
 
-    /// Maps documents on all workers until the end of the round or of the scan.
     fn map<'s>(
         &self,
         scan: Scan<'s>,
@@ -257,7 +246,7 @@ impl Pass<'_> {
         done: &AtomicU64,
     ) -> Result<()> {
         while !failed.load(Ordering::Relaxed) {
-            // Checked before changes are read, because read changes must be mapped.
+            // The control is called before the read, because all read changes must be mapped.
             let bytes = worker.batch.documents.size_bytes() as u64;
             if let Err(reason) = (self.control)(&mut worker.pace_state, bytes) {
                 scan.lock().interrupted = Some(reason);
@@ -272,7 +261,6 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Writes the results of the workers into the indexes, several concurrently.
     fn write(
         &self,
         writings: &mut [Writing<'_>],
@@ -335,7 +323,6 @@ impl<'a> PassIndex<'a> {
 }
 
 impl Scan<'_> {
-    /// Returns true if the batch is not empty.
     fn fill_batch(&mut self, worker: &mut Worker, options: DesignOptions, clock: &Clock) -> Result<bool> {
         worker.batch.clear();
         let is_over = self.fill == Fill::End || self.changes_left == 0 || self.bytes_left == 0;
@@ -369,7 +356,6 @@ fn open(
     Ok(sources)
 }
 
-/// Attaches the reduce functions `reduces` to an index. Existing reductions are not recomputed.
 pub(crate) fn attach(
     index: PassIndex<'_>,
     reduces: Vec<Arc<str>>,

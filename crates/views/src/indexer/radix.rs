@@ -1,12 +1,9 @@
 //! [`sort`]: a stable radix sort of numbers with indexes.
 
-/// A number, and the index of the object that it represents.
 pub(super) type Numbered = (u64, u32);
 
-/// Fewer items are sorted by comparison, which needs no counting.
 const FEW: usize = 256;
 
-/// Sorts by number; the sort is stable. `spare` is a temporary buffer.
 pub(super) fn sort(items: &mut [Numbered], spare: &mut Vec<Numbered>) {
     if items.len() < FEW {
         items.sort_by_key(|item| item.0);
@@ -19,7 +16,7 @@ pub(super) fn sort(items: &mut [Numbered], spare: &mut Vec<Numbered>) {
     }
     let (mut from, mut to) = (&mut *items, &mut spare[..]);
     let mut is_moved = false;
-    // From the lowest byte to the highest; each pass is stable. Bytes that are equal everywhere are skipped.
+    // Stable passes from the lowest byte to the highest. Bytes that are equal in all items need no pass.
     for shift in (0..u64::BITS).step_by(8).filter(|shift| differing >> shift & 0xff != 0) {
         to = &mut to[..from.len()];
         let byte = |item: &Numbered| (item.0 >> shift & 0xff) as usize;
@@ -54,7 +51,6 @@ mod tests {
         let mut spare = Vec::new();
         for round in 0..200 {
             let len = random.below(if round % 2 == 0 { 20 } else { 2_000 });
-            // Some bytes are equal everywhere, and numbers repeat.
             let mask = random.next() & random.next();
             let mut items: Vec<Numbered> = (0..).map(|index| (random.next() & mask, index)).take(len).collect();
             let mut expected = items.clone();

@@ -1,9 +1,8 @@
-//! Checkpoints of long loads, and resuming a load after a crash.
-//!
-//! A load writes nothing to the index before its end. To limit the loss in a crash, the workers pause periodically,
-//! move their sorted runs to files, sync these, and record in the index which files bring it to which update sequence
-//! ([`Checkpoint`]). Only recorded files are valid, and they are recorded after they are durable. The next opening of
-//! the index merges the recorded runs into its trees ([`resume`]) and continues as after any other update.
+//! Checkpoints of long loads, from which a load continues after a crash. A load commits to the index at its end only.
+//! Periodically the workers stop, write their sorted runs to files, sync them, and record in the index which files
+//! bring it to which update sequence ([`Checkpoint`]). Files are recorded only after they are durable; other files are
+//! invalid. Opening the index merges the recorded runs into its trees ([`resume`]), and the build continues as after
+//! any update.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,7 +18,6 @@ use crate::index::Checkpoint;
 use crate::reduce::Aggregate;
 
 impl Pass<'_> {
-    /// Records that the runs of the workers bring the indexes to `reached`.
     pub(super) fn make_checkpoint(
         &self,
         writings: &mut [Writing<'_>],
@@ -49,7 +47,8 @@ impl Pass<'_> {
     }
 }
 
-/// Removes the runs that were merged into the indexes. If a checkpoint refers to them, a crash must not restore it.
+/// Removes the runs that were merged into the indexes. The sync prevents that a crash restores a checkpoint that refers
+/// to them.
 pub(super) fn clear_runs<'r>(
     writings: &mut [Writing<'_>],
     mut directories: impl Iterator<Item = &'r RunDirectory>,
@@ -61,8 +60,8 @@ pub(super) fn clear_runs<'r>(
     directories.try_for_each(RunDirectory::remove)
 }
 
-/// Merges the runs of a checkpoint into the index, or discards the checkpoint if it is invalid, because files are
-/// missing or damaged, or purges up to `purges_forgotten` are needed to continue.
+/// Merges the runs of a checkpoint into the index. Discards an invalid checkpoint: files are missing or damaged, or the
+/// load needs purges up to `purges_forgotten`, whose records were removed.
 pub(crate) fn resume(
     index: PassIndex<'_>,
     checkpoint: &Checkpoint,

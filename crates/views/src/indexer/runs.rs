@@ -1,7 +1,5 @@
-//! [`RunDirectory`]: the sorted runs of one index on disk during a build.
-//!
-//! A run is written once, sequentially, and named by a number. The checkpoint in the index determines which of them are
-//! valid: a file without a checkpoint was left by an interrupted build.
+//! [`RunDirectory`]: the sorted runs of one index on disk during a build. A run is a numbered file that is written
+//! once. Only the runs in a checkpoint are valid; others are leftovers of interrupted builds.
 
 use std::cell::{OnceCell, RefCell};
 use std::fs::{self, File, OpenOptions};
@@ -20,19 +18,17 @@ use crate::error::{Result, ViewError};
 use crate::index::RunFile;
 use crate::tree::apply::Change;
 
-/// Buffer size of files that are read or written sequentially.
 const FILE_BUFFER_BYTES: usize = 256 << 10;
 const OWNER: &str = "database";
 
 #[derive(Debug, Default)]
 pub(crate) struct RunDirectory {
     path: PathBuf,
-    /// Smallest number that no run of this pass had.
     next: AtomicU64,
 }
 
 impl RunDirectory {
-    /// Returns the directory of the index in `shard`. It is unique, because numbers of shards are never reused.
+    /// The path is unique because shard numbers are never reused.
     pub(crate) fn new(base: &Path, shard: Shard) -> Self {
         Self { path: base.join(shard.0.to_string()), next: AtomicU64::new(0) }
     }
@@ -46,7 +42,7 @@ impl RunDirectory {
                     let (lengths, parts) = Default::default();
                     return Ok(RunWriter { number, bytes: 0, checksum: crc32fast::Hasher::new(), out, lengths, parts });
                 }
-                // A run from before a crash, which a checkpoint may refer to.
+                // A checkpoint may refer to this run of an interrupted build.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => durable::create_directories(&self.path)?,
                 Err(error) => return Err(error.into()),
@@ -58,7 +54,7 @@ impl RunDirectory {
         SpilledRows::open(File::open(self.file(run.number))?)
     }
 
-    /// Returns true if a run on disk is undamaged. Reads the whole file.
+    /// Reads the whole file to verify its checksum.
     pub(crate) fn is_whole(&self, run: &RunFile) -> bool {
         let check = || {
             let mut file = File::open(self.file(run.number))?;
@@ -77,7 +73,6 @@ impl RunDirectory {
         check().unwrap_or(false)
     }
 
-    /// Makes runs durable, with the name of their database.
     pub(crate) fn sync<'r>(&self, runs: impl IntoIterator<Item = &'r RunFile>, database: &str) -> Result<()> {
         for run in runs {
             File::open(self.file(run.number))?.sync_all()?;
@@ -101,7 +96,6 @@ impl RunDirectory {
     }
 }
 
-/// Returns the directories below `base`: the shards of their indexes, and the databases of those with a checkpoint.
 pub(crate) fn directories(base: &Path) -> Result<Vec<(Shard, Option<String>)>> {
     let mut found = Vec::new();
     let entries = match fs::read_dir(base) {
@@ -117,11 +111,10 @@ pub(crate) fn directories(base: &Path) -> Result<Vec<(Shard, Option<String>)>> {
     Ok(found)
 }
 
-/// Maximum number of runs that are read concurrently: each needs a buffer, a row and a file.
+/// Each open run needs a buffer, a row and a file.
 const RUNS_AT_A_TIME: usize = if cfg!(test) { 3 } else { 64 };
 
-/// Opens runs, after merging them into longer ones if there are many. Merged runs are not removed, because a checkpoint
-/// may refer to them.
+/// Merges many runs into longer ones before opening them. Merged runs remain, because a checkpoint may refer to them.
 pub(super) fn open(directory: &RunDirectory, mut runs: Vec<RunFile>) -> Result<Vec<Ranked<'static>>> {
     while runs.len() > RUNS_AT_A_TIME {
         let later = runs.split_off(RUNS_AT_A_TIME);
@@ -145,13 +138,11 @@ pub(crate) struct RunWriter {
     bytes: u64,
     checksum: crc32fast::Hasher,
     out: BufWriter<File>,
-    /// Buffers for lengths and for a row, reused for all rows.
     lengths: Vec<u8>,
     parts: Vec<u8>,
 }
 
 impl RunWriter {
-    /// Appends a row or its removal in the format of [`SpilledRows`].
     pub(super) fn push(&mut self, change: Change<'_>) -> Result<()> {
         let Change { row_key, row } = change;
         let (mut lengths, mut parts) = (std::mem::take(&mut self.lengths), std::mem::take(&mut self.parts));
@@ -182,16 +173,13 @@ impl RunWriter {
     }
 }
 
-/// The rest of a row after its key is read lazily if it is longer than this, because only one of the merged runs
-/// provides the next row.
+/// A longer payload is read lazily, because only one of the merged runs provides the next row.
 const LONG_BYTES: usize = if cfg!(test) { 200 } else { 64 << 10 };
 
-/// The rows of a [`RunFile`].
 #[derive(Debug)]
 pub(crate) struct SpilledRows {
     input: RefCell<BufReader<File>>,
     row_key: Vec<u8>,
-    /// The bytes after the key, once read; empty for a removal.
     payload: OnceCell<Vec<u8>>,
     payload_len: usize,
     is_removal: bool,
@@ -222,7 +210,6 @@ impl SpilledRows {
     }
 }
 
-/// Reads a number; `None` at the end of the file, if a row may end there.
 fn read_number(input: &mut BufReader<File>) -> Result<Option<u64>> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {

@@ -1,8 +1,6 @@
-//! [`Sorting`]: sorts rows in one buffer.
-//!
-//! Rows are sorted by eight bytes of their keys in each pass, as numbers: first all of them, then groups with equal bytes
-//! by the next bytes that differ. In between, the rows may be rearranged in the current order, so that the remaining
-//! ones are read sequentially. This module moves slots; it neither collects rows nor merges runs.
+//! [`Sorting`] sorts the rows of one buffer. A pass sorts rows by eight bytes of their keys as a number; further passes
+//! sort groups with equal bytes by the next bytes that differ. Between passes the caller may move the rows into the
+//! current order, which makes the remaining reads sequential.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -14,12 +12,12 @@ use super::sorter::Slot;
 pub(super) enum By {
     /// By sort key; the sort is stable.
     SortKey,
-    /// By whole key; for equal keys, removals are last.
+    /// By whole key; a removal follows a put of the same key.
     Key,
 }
 
 impl By {
-    /// Returns the compared bytes. No part is a prefix of a different one.
+    /// Returns the compared bytes. No part is a proper prefix of another.
     fn part<'a>(self, slot: &Slot, bytes: &'a [u8]) -> &'a [u8] {
         match self {
             By::SortKey => slot.sort_key(bytes),
@@ -27,7 +25,6 @@ impl By {
         }
     }
 
-    /// Returns the order of rows with equal parts.
     fn then(self, a: &Slot, b: &Slot) -> Ordering {
         match self {
             By::SortKey => Ordering::Equal,
@@ -36,7 +33,7 @@ impl By {
     }
 }
 
-/// Maximum number of rows that are sorted by comparison, and of common bytes from which they are.
+/// Comparison sorts at most `FEW_ROWS` rows, and rows with more than `LONG_BYTES` common bytes.
 const FEW_ROWS: usize = 16;
 const LONG_BYTES: usize = 256;
 
@@ -45,26 +42,23 @@ pub(super) struct Sorting {
     order: Vec<Numbered>,
     numbered: Vec<Numbered>,
     slots: Vec<Slot>,
-    /// Ranges of rows that are not sorted yet, and the number of common bytes of their parts.
     ties: Vec<(Range<usize>, usize)>,
 }
 
 impl Sorting {
-    /// Sorts by the first bytes that differ. The caller must call [`Sorting::finish`] next.
+    /// Sorts by the first bytes that differ. The caller must then call [`Sorting::finish`].
     pub(super) fn begin(&mut self, bytes: &[u8], slots: &mut [Slot], by: By) {
         self.ties.clear();
         self.sort(bytes, slots, by, 0..slots.len(), 0);
     }
 
-    /// Completes the sort. The rows may have been moved.
     pub(super) fn finish(&mut self, bytes: &[u8], slots: &mut [Slot], by: By) {
         while let Some((rows, shared)) = self.ties.pop() {
             self.sort(bytes, slots, by, rows, shared);
         }
     }
 
-    /// Sorts rows with `shared` common bytes by the first eight bytes that differ, and records groups for which these
-    /// are equal as well.
+    /// Sorts by the first eight bytes that differ after `shared` bytes, and records groups of equal rows in `ties`.
     fn sort(&mut self, bytes: &[u8], all: &mut [Slot], by: By, rows: Range<usize>, shared: usize) {
         let slots = &mut all[rows.clone()];
         let part = |slot: &Slot| by.part(slot, bytes);
@@ -93,7 +87,6 @@ impl Sorting {
     }
 }
 
-/// Returns the first position at which parts with `shared` common bytes differ; `None` if all are equal.
 fn differ_at<'a>(slots: &[Slot], part: impl Fn(&Slot) -> &'a [u8], shared: usize) -> Option<usize> {
     let first = part(slots.first()?);
     (shared..first.len()).step_by(size_of::<u64>()).find_map(|at| {
@@ -103,8 +96,8 @@ fn differ_at<'a>(slots: &[Slot], part: impl Fn(&Slot) -> &'a [u8], shared: usize
     })
 }
 
-/// Returns the eight bytes at `start` as a number with the same order; missing ones are zero, which is correct because
-/// no part is a prefix of a different one.
+/// Returns eight bytes as a number with the same order. Missing bytes are zero, which is correct because no part is a
+/// proper prefix of another.
 fn word_at(bytes: &[u8], start: usize) -> u64 {
     let bytes = bytes.get(start..).unwrap_or_default();
     if let Some(word) = bytes.first_chunk() {

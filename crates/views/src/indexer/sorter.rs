@@ -1,7 +1,6 @@
-//! [`Sorter`]: collects rows in one flat buffer, sorts them, and spills them to a file if memory is short.
-//!
-//! Rows need no allocation: keys and values are concatenated, and fixed-size slots are sorted. A row to be removed has
-//! no value; if a key is both removed and put, the put has priority.
+//! [`Sorter`] collects rows in one flat buffer, sorts them, and spills them to a file if memory is short. Keys and
+//! values are concatenated and fixed-size slots are sorted, so rows need no allocation. If a key is both removed and
+//! put, the put has priority.
 
 use std::cmp::Ordering;
 
@@ -16,18 +15,15 @@ use crate::index::RunFile;
 use crate::leaf::Row;
 use crate::tree::apply::Change;
 
-/// Accounted memory per slot: the slot itself, and the memory for sorting it.
 const SLOT_BYTES: usize = size_of::<Slot>() + size_of::<Numbered>();
 
-/// A row: its key, which starts with the sort key, then the emitted key and value, concatenated.
+/// Position of the concatenated row key (which starts with the sort key), emitted key and value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     start: u32,
     key_len: u32,
-    /// Length of the sort key; unknown for a removal.
     sort_len: u32,
     emitted_len: u32,
-    /// [`REMOVED`] for a removal.
     value_len: u32,
 }
 
@@ -61,27 +57,24 @@ impl Slot {
     }
 }
 
-/// Typical maximum length of a row. Reserving too much is free, because untouched memory is not allocated.
+/// Typical maximum length of a row. Over-reserving costs nothing, because untouched pages are not allocated.
 const ROW_BYTES: usize = 128;
 
-/// A sorter that has grown beyond this size, because of a document with long rows, frees its memory.
+/// A larger sorter, caused by a document with long rows, frees its memory.
 const KEPT_BYTES: usize = 32 << 20;
 
-/// Buffers for sorting and moving rows, reused for all runs.
 #[derive(Debug, Default)]
 pub(super) struct Space {
     sorting: Sorting,
     bytes: Vec<u8>,
 }
 
-/// Rows in order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Sorter {
     bytes: Vec<u8>,
     slots: Vec<Slot>,
-    /// Number of rows for which memory is reserved at the first row.
     expected_rows: usize,
-    /// True if there are removals, or documents that did not arrive in the order of their ids.
+    /// True if the sorter contains removals, or documents that are not in the order of their ids.
     is_disordered: bool,
     longest_sort_key: u32,
 }
@@ -95,14 +88,13 @@ impl Sorter {
         self.bytes.len() + self.slots.len() * SLOT_BYTES
     }
 
-    /// Reserves memory for `rows` rows at the first one, or as many as fit into `bytes`, because growing copies the
-    /// buffer.
+    /// Reserves memory for at most `rows` rows and `bytes` bytes, because growth would copy the buffer.
     pub(crate) fn expect(&mut self, rows: u64, bytes: usize) {
         let most = bytes / (ROW_BYTES + SLOT_BYTES);
         self.expected_rows = usize::try_from(rows).unwrap_or(most).min(most);
     }
 
-    /// Adds a row; `write_key` must append its key and return the length of the sort key. Returns the sort key.
+    /// Returns the sort key. `write_key` must append the row key and return the length of the sort key.
     #[inline]
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8], write_key: impl FnOnce(&mut Vec<u8>) -> usize) -> &[u8] {
         if self.expected_rows > 0 {
@@ -127,12 +119,10 @@ impl Sorter {
         &self.bytes[start..start + sort_len]
     }
 
-    /// Records that the next document is not greater than the previous one.
     pub(crate) fn disorder(&mut self) {
         self.is_disordered = true;
     }
 
-    /// Appends to the value of the last row.
     #[inline]
     pub(crate) fn extend_value(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.bytes.len();
@@ -162,7 +152,6 @@ impl Sorter {
         self.slots.push(Slot { start, key_len, sort_len: key_len, emitted_len: 0, value_len: REMOVED });
     }
 
-    /// Removes everything and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.slots.clear();
@@ -173,8 +162,8 @@ impl Sorter {
         self.slots.iter().map(|slot| slot.change(&self.bytes))
     }
 
-    /// Sorts and returns the contents. The buffer of `space` is used, and the previous one is left there for the next
-    /// run, because its pages are already allocated.
+    /// Sorts and returns the contents. The run takes the buffer of `space` and leaves its own for the next run, because
+    /// its pages are already allocated.
     pub(super) fn take_sorted(&mut self, space: &mut Space) -> SortedRun {
         let mut run = std::mem::take(self);
         if let Some(by) = run.disorder_of() {
@@ -186,22 +175,20 @@ impl Sorter {
         SortedRun { run, at: 0 }
     }
 
-    /// Returns the order by which the rows must be sorted; `None` if they are sorted.
     fn disorder_of(&self) -> Option<By> {
         let in_order = |a: &Slot, b: &Slot| compare(&self.bytes, a, b) != Ordering::Greater;
         match self.is_disordered {
             // Back-pointers have no sort keys, and documents often arrive in the order of their keys.
             false if self.longest_sort_key == 0 => None,
             _ if self.slots.is_sorted_by(in_order) => None,
-            // If documents arrived in the order of their ids, a stable sort by sort key suffices, without reading their
-            // ids.
+            // For documents in the order of their ids, a stable sort by sort key suffices and reads no ids.
             false => Some(By::SortKey),
             true => Some(By::Key),
         }
     }
 
-    /// Moves the rows into the order of their slots. The processor waits for many of them at once here, whereas a
-    /// reader of the run would wait for each.
+    /// Moves the rows into the order of their slots. The memory accesses of this loop overlap; those of a later reader
+    /// would not.
     fn gather(&mut self, gathered: &mut Vec<u8>) {
         gathered.clear();
         gathered.reserve(self.bytes.len());
@@ -213,12 +200,11 @@ impl Sorter {
         std::mem::swap(&mut self.bytes, gathered);
     }
 
-    /// Moves rows, which were gathered in a slightly different order, into the order of their slots, so that they are
-    /// read sequentially.
+    /// Moves gathered rows, which are nearly in order, into the order of their slots, so that reads are sequential.
     fn straighten(&mut self, moved: &mut Vec<u8>) {
         let (mut at, mut start) = (0, 0);
         while at < self.slots.len() {
-            // Rows are concatenated, so a stretch is complete when all its bytes are present.
+            // Rows are contiguous, so a stretch is complete when all its bytes are present.
             let (first, mut len, mut end) = (at, 0, start);
             while len == 0 || start + len < end {
                 let slot = &self.slots[at];
@@ -239,8 +225,6 @@ impl Sorter {
         }
     }
 
-    /// Writes the contents to a file in `directory`, sorted, and empties the sorter. The rows are not moved, because
-    /// memory is short.
     fn spill(&mut self, directory: &RunDirectory) -> Result<RunFile> {
         if let Some(by) = self.disorder_of() {
             let mut sorting = Sorting::default();
@@ -253,7 +237,6 @@ impl Sorter {
         Ok(file)
     }
 
-    /// Writes the sorted rows in the format of [`SpilledRows`](super::runs::SpilledRows).
     fn write(&self, directory: &RunDirectory) -> Result<RunFile> {
         let mut out = directory.create()?;
         self.slots.iter().try_for_each(|slot| out.push(slot.change(&self.bytes)))?;
@@ -261,7 +244,6 @@ impl Sorter {
     }
 }
 
-/// The rows of one type of one thread: those being collected, and sorted runs.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     pub(crate) current: Sorter,
@@ -270,7 +252,6 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// Returns the memory in use by rows being collected.
     pub(crate) fn size_bytes(&self) -> usize {
         self.current.size_bytes()
     }
@@ -282,7 +263,6 @@ impl Runs {
         Ok(())
     }
 
-    /// Spills everything to disk, and returns the files of all runs so far.
     pub(super) fn spill_all(&mut self, directory: &RunDirectory) -> Result<&[RunFile]> {
         self.spill(directory)?;
         for run in std::mem::take(&mut self.sorted) {
@@ -297,24 +277,21 @@ impl Runs {
         }
     }
 
-    /// Returns the bytes of all sorted runs, including those in files.
     pub(super) fn sorted_bytes(&self) -> u64 {
         let in_memory = self.sorted.iter().map(|run| run.run.size_bytes() as u64).sum::<u64>();
         in_memory + self.spilled.iter().map(|file| file.bytes).sum::<u64>()
     }
 
-    /// Removes and returns all sorted runs: those in memory, and the files of the others.
     pub(crate) fn take(&mut self) -> (Vec<SortedRun>, Vec<RunFile>) {
         (std::mem::take(&mut self.sorted), std::mem::take(&mut self.spilled))
     }
 }
 
-/// Cannot fail: sorters are spilled long before, and batches are limited as well.
+/// A sorter is spilled long before 4 GiB, and batches are limited, so the conversion cannot fail.
 fn narrow(len: usize) -> u32 {
     u32::try_from(len).expect("a run stays below 4 GiB")
 }
 
-/// Compares keys; puts sort before removals of the same key.
 fn compare(bytes: &[u8], a: &Slot, b: &Slot) -> Ordering {
     a.key(bytes).cmp(b.key(bytes)).then_with(|| a.is_removal().cmp(&b.is_removal()))
 }
@@ -336,7 +313,7 @@ pub(crate) struct SortedRun {
 }
 
 impl SortedRun {
-    /// Returns true if no key can occur twice, neither in it nor in another run of the same scan.
+    /// True if no key can occur twice in this and other runs of the scan.
     pub(crate) fn has_new_rows_only(&self) -> bool {
         !self.run.is_disordered
     }
@@ -369,7 +346,6 @@ mod tests {
     use super::*;
     use crate::keys;
 
-    /// Checks rows `(sort key, document, number)`, which must be sorted like their whole keys.
     #[track_caller]
     fn check(rows: &[(&[u8], &str, u32)], removed: Option<(&[u8], &str, u32)>) {
         let mut sorter = Sorter::default();
@@ -405,7 +381,6 @@ mod tests {
 
     #[test]
     fn rows_are_sorted_by_key_then_id_then_number() {
-        // No sort key is a prefix of another.
         let long = [[7; 20].as_slice(), &[0]].concat();
         let longer = [[7; 20].as_slice(), &[8, 0]].concat();
         let rows: [(&[u8], &str, u32); 7] = [
@@ -432,7 +407,6 @@ mod tests {
     fn many_rows_are_sorted_as_few_are() {
         let mut random = Random::new();
         for round in 0..150 {
-            // Sort keys with common prefixes, some longer than the unit of comparison; ordered and unordered ids.
             let (letters, longest) = (2 + random.below(3), [3, 12, 40, 400][random.below(4)]);
             let shared = vec![9; random.below(longest)];
             let mut documents: Vec<String> = (0..random.below(400)).map(|number| format!("{number:04}")).collect();

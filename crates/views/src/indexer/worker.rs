@@ -1,4 +1,4 @@
-//! [`Worker`]: maps batches of documents and sorts the emitted rows into the runs of each index.
+//! [`Worker`] maps batches of documents and sorts the emitted rows into the runs of each index.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -24,25 +24,20 @@ pub(super) struct Target<'a> {
     pub(super) directory: &'a RunDirectory,
 }
 
-/// Source of the former rows of documents, which must be removed.
+/// Source of the former rows of changed documents, which must be removed.
 pub(super) enum Before<'a> {
-    /// The index is empty.
     Nothing,
-    /// The index is loaded: [`load`](super::write::load) merges the back-pointers of all documents, and finds those of
-    /// the changed ones in the process.
+    /// The index is loaded: [`load`](super::write::load) finds the former rows while it merges the back-pointers.
     Merged,
-    /// The index is updated: the back-pointers of the changed documents are looked up.
+    /// The index is updated: back-pointers are looked up for each batch.
     LookedUp(EntryReader<'a>),
 }
 
-/// The rows of the documents that a worker mapped, for one index.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pub(super) rows: Runs,
     pub(super) entries: Runs,
-    /// Documents of the batch that emitted rows, ascending.
     emitting: Vec<u32>,
-    /// The end of the keys of the last document with rows.
     last_document_key: Vec<u8>,
 }
 
@@ -73,15 +68,14 @@ impl Output {
     }
 }
 
-/// Maximum size of a run before it is spilled, because offsets have 32 bits. One document adds less than this again.
+/// Offsets have 32 bits, so a run is spilled before it reaches 4 GiB. One document adds less than this limit.
 const RUN_BYTES: usize = 1 << 30;
 
-/// Number of additional bytes after which the need for spilling is checked. Runs are never spilled between two rows of
-/// a document.
+/// Interval in bytes of the checks of memory. A run is never spilled between two rows of a document.
 const CHECK_BYTES: usize = 1 << 20;
 
-/// Target size of the former rows that are looked up together, even if the documents have several times as many as
-/// others. Each lookup is a round trip to the engine.
+/// Size of former rows per lookup, which is a round trip to the engine. It permits documents with several times the
+/// typical size.
 const LOOKUP_BYTES: u64 = 32 << 20;
 const LOOKUP_DOCUMENTS: std::ops::RangeInclusive<u64> = 16..=10_000;
 
@@ -90,9 +84,7 @@ pub(super) struct Worker {
     pub(super) pace_state: PaceState,
     pub(super) batch: ChangeBatch,
     emissions: Emissions,
-    /// The end of the keys of all rows of a document.
     document_key: Vec<u8>,
-    /// Outputs by index, in the order of the functions of the program.
     pub(super) outputs: Vec<Output>,
 }
 
@@ -108,7 +100,6 @@ impl Worker {
         }
     }
 
-    /// Returns the engines of the functions that do not run on the fastest one, one line each.
     pub(super) fn engines(&self) -> impl Iterator<Item = String> {
         (0..self.outputs.len()).filter_map(|index| {
             let Engine { name, reason } = self.program.engine(index)?;
@@ -116,7 +107,6 @@ impl Worker {
         })
     }
 
-    /// Returns and resets the bail-outs of the fastest engine, one line per reason.
     pub(super) fn take_bail_outs(&mut self) -> Vec<String> {
         let line = |counted: BailOuts| {
             let BailOuts { function, reason, documents } = counted;
@@ -125,7 +115,6 @@ impl Worker {
         self.program.take_bail_outs().into_iter().map(line).collect()
     }
 
-    /// Reserves memory for the rows of `documents` documents with one row each, within `memory_bytes`.
     pub(super) fn expect(&mut self, documents: u64, memory_bytes: usize) {
         let bytes = memory_bytes / self.outputs.len().max(1) / 2;
         for output in &mut self.outputs {
@@ -134,11 +123,11 @@ impl Worker {
         }
     }
 
-    /// Maps the batch and stores its rows, spilling them above `memory_bytes`. `report` receives exceptions and log
+    /// Maps the batch and stores its rows; runs above `memory_bytes` are spilled. `report` receives exceptions and log
     /// lines of functions.
     ///
     /// Additional memory: the documents of the batch, a part of their emissions
-    /// ([`settee_design::Limits::bytes_per_part`] and one more document), and the runs of one document.
+    /// ([`settee_design::Limits::bytes_per_part`] and one document), and the runs of one document.
     pub(super) fn map(
         &mut self,
         targets: &[Target<'_>],
@@ -172,7 +161,7 @@ impl Worker {
         keeping.spill_if_full()
     }
 
-    /// Sorts the stored rows. No more rows may follow.
+    /// Sorts the stored rows. The caller must not map further documents.
     pub(super) fn seal(&mut self) {
         let mut space = Space::default();
         for output in &mut self.outputs {
@@ -182,7 +171,6 @@ impl Worker {
     }
 }
 
-/// Compares rows of one document with one key.
 fn by_value(value: &[u8], other: &[u8]) -> Ordering {
     term_order::compare(Value::trusted(value), Value::trusted(other))
 }
@@ -221,7 +209,7 @@ impl Keeping<'_, '_> {
             let sort_key = output.rows.current.put(row.key, row.value, |out| {
                 let start = out.len();
                 if target.layout == Layout::Partitioned {
-                    // Ids without a partition, which predate the check, belong to the empty one.
+                    // Ids without a partition, written before ids were checked, belong to the empty partition.
                     keys::push_partition(out, partition::split(id).map_or("", |(partition, _)| partition));
                 }
                 collate::encode(Value::trusted(row.key), target.collation, out);
@@ -237,7 +225,6 @@ impl Keeping<'_, '_> {
         self.spill_if_full()
     }
 
-    /// Removes the entries of the documents of a batch that emitted nothing.
     fn remove_entries(&mut self, batch: &ChangeBatch, index: usize) {
         let Output { entries, emitting, .. } = &mut self.outputs[index];
         let is_silent = |(number, _): &(u32, _)| emitting.binary_search(number).is_err();
@@ -247,7 +234,7 @@ impl Keeping<'_, '_> {
         }
     }
 
-    /// Removes the former rows of the documents of a batch. If a row is emitted again, the put has priority.
+    /// Removes the former rows. If a row is emitted again, the put has priority.
     fn remove_rows(&mut self, before: &EntryReader<'_>, batch: &ChangeBatch, index: usize) -> Result<()> {
         let documents = batch.documents.iter().map(|document| document.id);
         let ids: Vec<&str> = documents.chain(batch.removed.iter().map(String::as_str)).collect();
@@ -290,7 +277,6 @@ mod tests {
     use super::*;
     use crate::testing::Rules;
 
-    /// The memory between batches and during a batch is bounded by the limit, a part and a document.
     #[test]
     fn emitted_bytes_are_bounded() {
         let (memory_bytes, part_bytes, documents, elements) = (20_000, 4_000, 50, 40);
@@ -321,7 +307,6 @@ mod tests {
             worker.map(&targets, memory_bytes, &|_, _| {}).unwrap();
             let kept: usize = worker.outputs.iter().map(Output::size_bytes).sum();
             assert!(kept <= memory_bytes, "{kept} bytes are kept");
-            // For one function and document, plus as much again for the growth of vectors.
             let document_bytes = 2 * elements * 100;
             let left = worker.emissions.size_bytes();
             assert!(left <= part_bytes as usize + document_bytes, "{left} bytes were emitted in one part");

@@ -1,5 +1,5 @@
-//! Writes the runs of a pass into an index: [`load`] rewrites its trees, [`update`] modifies the leaves that the runs
-//! affect. In both cases the index changes atomically with the last commit.
+//! Writes the runs of a pass into an index: [`load`] rewrites its trees, [`update`] modifies the affected leaves. In
+//! both cases the last commit changes the index atomically.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
@@ -24,10 +24,8 @@ use crate::tree::{Root, TreeReader, together};
 pub(super) struct Writing<'a> {
     pub(super) store: &'a IndexStore,
     pub(super) writer: IndexWriter<'a>,
-    /// Current state of the index, also in the engine.
     pub(super) meta: Meta,
     pub(super) aggregates: Vec<Aggregate>,
-    /// Runs of the last checkpoint.
     pub(super) noted: HashSet<u64>,
 }
 
@@ -45,19 +43,18 @@ pub(super) struct Reached {
 }
 
 impl Reached {
-    /// Returns the state for an index that was ahead of the others of its pass.
     pub(super) fn not_before(self, meta: &Meta) -> Self {
         Self { update_seq: self.update_seq.max(meta.update_seq), ..self }
     }
 }
 
-/// Ranks of sources: new changes have priority over stored entries.
+/// New changes have priority over stored entries.
 const CHANGED_ENTRIES: u32 = 1;
 const STORED: u32 = 2;
 
-/// Rewrites both trees from the changes and the stored trees, which are read sequentially. The tree of back-pointers is
-/// first: merging it finds the former rows of changed documents, which are removed from the other tree. At most
-/// `memory_bytes` of these removals are in memory; the others are in `directory`.
+/// Rewrites both trees from the changes and the stored trees, which are read sequentially. Merging the back-pointers
+/// first finds the former rows of changed documents, which are then removed from the tree of rows. At most
+/// `memory_bytes` of these removals are in memory; others are spilled to `directory`.
 pub(super) fn load(
     writing: &mut Writing<'_>,
     found: Found,
@@ -106,19 +103,19 @@ pub(super) fn load(
     let leftovers = Leftovers { from_node, from_load, is_writing: false };
     let loaded = Meta { update_seq, purge_seq, first_node, next_node, load, reduces, rows, entries, leftovers };
     writer.publish(batch, &loaded)?;
-    // Not in the same commit, which would be as large as the index was. After a crash the next opening continues.
+    // A separate commit, because removing the old trees in one commit would be as large as the index. After a crash the
+    // next opening continues.
     *meta = writer.clear_replaced(&*snapshot, loaded)?;
     Ok(())
 }
 
-/// Loads the tree of back-pointers. `replaced` receives the key and the stored entry of each changed document.
 fn load_entries(
     sources: Vec<Ranked<'_>>,
     nodes: &mut NodeWriter<'_>,
     mut replaced: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<Option<Root>> {
     let mut loader = Loader::new(nodes, &mut []);
-    // True while the stored entry of a changed document was not merged yet: of several entries, the first one is valid.
+    // True until the stored entry of a changed document is merged. Only the first of several entries is valid.
     let mut has_changed = false;
     Merge::new(sources).for_all(|change, is_first, rank| {
         if is_first {
@@ -135,7 +132,6 @@ fn load_entries(
 
 struct StoredRows<'a> {
     tree: TreeReader<'a>,
-    /// Leaves that were not read yet, and the bytes of their rows.
     leaves: VecDeque<(u64, u64)>,
     ahead: std::vec::IntoIter<Leaf>,
     leaf: Leaf,
@@ -180,7 +176,6 @@ impl Source for StoredRows<'_> {
     }
 }
 
-/// Approximate size of a portion of changes that is applied to the tree.
 const PORTION_BYTES: usize = if cfg!(test) { 20 << 10 } else { 8 << 20 };
 
 pub(super) fn update(writing: &mut Writing<'_>, found: Found) -> Result<()> {
@@ -226,13 +221,12 @@ struct Updating<'a, 'w> {
     aggregates: &'a mut [Aggregate],
     rows: Option<Root>,
     next_node: u64,
-    /// Nodes that are unreferenced after the change.
     obsolete: Vec<u64>,
 }
 
 impl Updating<'_, '_> {
-    /// Applies a portion of changes. `batch` contains new nodes of previous portions, which are read after it is
-    /// committed; the result contains new nodes again.
+    /// Applies a portion of changes. First commits `batch`, the new nodes of the previous portion, because they are
+    /// read again. Returns the uncommitted nodes of this portion.
     fn apply(&mut self, portion: &Sorter, mut batch: Batch) -> Result<Batch> {
         let changes = portion.changes().collect::<Vec<Change<'_>>>();
         let mut left = &changes[..];

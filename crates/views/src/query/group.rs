@@ -1,8 +1,6 @@
-//! [`Groups`]: returns reductions of groups of rows.
-//!
-//! The first row of a group is always read, because its key is returned. After it, subtrees that belong to the group as
-//! a whole contribute their stored reduction, so a group costs the paths to its ends. Several groups are passed to the reduce
-//! function in one call: within a leaf, and when they are complete.
+//! [`Groups`] returns reductions of groups of rows. The first row of a group is always read, because it provides the
+//! key. Subtrees that belong to the group as a whole contribute their stored reductions, so a group costs the paths to
+//! its ends. One call of the reduce function processes several groups: those within a leaf, and complete ones.
 
 use std::ops::{ControlFlow, Range};
 
@@ -17,19 +15,15 @@ use crate::leaf::{Group, Leaf, Row};
 use crate::reduce::Aggregate;
 use crate::tree::walk::{Subtree, Visit, Visitor};
 
-/// The common part of the keys of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grouping {
-    /// Nothing: a single group.
     Whole,
-    /// The first elements of the keys, in an index of this layout.
     Level(usize, Layout),
-    /// The whole keys.
     Exact,
 }
 
 impl Grouping {
-    /// Returns the prefix of exactly those row keys that are in the group of `row`.
+    /// Returns a prefix that exactly the row keys of the group have.
     fn prefix<'a>(self, row: &Row<'a>) -> &'a [u8] {
         match self {
             Self::Whole => &[],
@@ -64,7 +58,6 @@ impl Grouping {
     }
 }
 
-/// Number of complete groups that are passed to the reduce function together.
 const FINISHED_GROUPS: usize = 64;
 
 #[derive(Debug, Default)]
@@ -77,9 +70,7 @@ struct OpenGroup {
 pub(super) struct Groups<'a> {
     grouping: Grouping,
     order: Order,
-    /// Number of groups to skip, including the current one if it is skipped.
     skip: u64,
-    /// Number of groups that may still start.
     limit: u64,
     aggregate: &'a mut Aggregate,
     index: usize,
@@ -138,7 +129,6 @@ impl<'a> Groups<'a> {
         self.current.as_ref().is_some_and(|group| row.row_key.starts_with(&group.prefix))
     }
 
-    /// Starts the group of `row`. `Break` if the limit is reached.
     fn open(&mut self, row: &Row<'_>) -> ControlFlow<()> {
         self.close();
         if self.limit == 0 {
@@ -150,7 +140,7 @@ impl<'a> Groups<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Splits rows of a leaf, in the order of the traversal, at the starts of groups.
+    /// Splits rows of a leaf at the starts of groups, in the order of the traversal.
     fn segments(&self, leaf: &Leaf, rows: &Range<usize>) -> Vec<Range<usize>> {
         let mut segments: Vec<Range<usize>> = Vec::new();
         let mut prefix: &[u8] = self.current.as_ref().map_or(&[], |group| &group.prefix);

@@ -1,11 +1,9 @@
-//! Queries of a view and their results: [`ViewQuery`] in, rows into a [`RowSink`].
-//!
-//! The types cannot represent contradictory parameters; parameters that contradict each other or the type of view are a
-//! [`QueryError`](crate::QueryError), with CouchDB's text. The caller parses query strings and bodies, and reads
-//! documents for `include_docs`.
+//! View queries ([`ViewQuery`]) and the receiver of their results ([`RowSink`]). Parameters that contradict each other
+//! or the type of view are a [`QueryError`](crate::QueryError) with CouchDB's text. The caller parses query strings and
+//! bodies, and reads the documents for `include_docs`.
 
 mod group;
-mod plan;
+pub(crate) mod plan;
 mod range;
 mod rows;
 
@@ -14,8 +12,6 @@ use std::ops::ControlFlow;
 
 use settee_design::Cancellation;
 use settee_model::json::{Json, Value};
-
-pub(crate) use plan::{Plan, Shown};
 
 /// A query of one view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,22 +30,21 @@ pub struct ViewQuery {
     pub docs: Docs,
     /// `update` and `stale`.
     pub update: Update,
-    /// Partition of the query; required for partitioned indexes, invalid for others.
+    /// Partition of the query; mandatory for partitioned indexes, invalid for others.
     pub partition: Option<String>,
 }
 
 /// Keys of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// `startkey` and `endkey` (also `key`, which is both): all rows between them. `start` is the first side in the
-    /// requested order.
+    /// `startkey` and `endkey`, or `key` as both. `start` is the first side in the requested order.
     Range {
-        /// Start of the range; absent for the first row.
+        /// `None` for the first row.
         start: Option<Start>,
-        /// End of the range; absent for the last row.
+        /// `None` for the last row.
         end: Option<End>,
     },
-    /// `keys`: the rows of each key, in this order, within the bounds. A single key equals a range from it to itself.
+    /// `keys`: the rows of each key in this order, within the bounds.
     Many(Vec<Json>, Bounds),
 }
 
@@ -60,7 +55,7 @@ impl Default for Keys {
 }
 
 impl Keys {
-    /// Returns `key`: the rows of one key.
+    /// Returns the range of one key, as `key` does.
     #[must_use]
     pub fn one(key: Json) -> Self {
         let start = Start { key: key.clone(), docid: None };
@@ -71,31 +66,31 @@ impl Keys {
 /// `startkey` with `startkey_docid`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// The key.
+    /// Key at which the rows start.
     pub key: Json,
-    /// Document id at which rows of the key start.
+    /// First document id among the rows of the key.
     pub docid: Option<String>,
 }
 
 /// `endkey` with `endkey_docid` and `inclusive_end`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// The key.
+    /// Key at which the rows end.
     pub key: Json,
-    /// Document id at which rows of the key end.
+    /// Last document id among the rows of the key.
     pub docid: Option<String>,
-    /// Inclusion of the end itself.
+    /// `inclusive_end`.
     pub inclusion: Inclusion,
 }
 
-/// `startkey_docid`, `endkey_docid` and `inclusive_end` with `keys`: they apply to the rows of each key.
+/// `startkey_docid`, `endkey_docid` and `inclusive_end` with `keys`; they apply to the rows of each key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Document id at which rows of a key start.
+    /// First document id of each key.
     pub start: Option<String>,
-    /// Document id at which rows of a key end.
+    /// Last document id of each key.
     pub end: Option<String>,
-    /// Inclusion of the end itself. Without an id, an exclusive end excludes all rows.
+    /// `inclusive_end`. Without an end id, an exclusive end excludes all rows.
     pub inclusion: Inclusion,
 }
 
@@ -122,16 +117,15 @@ pub enum Order {
 /// `reduce`, `group` and `group_level`, if given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reduce {
-    /// No parameter, or `group=false` or `group_level=0`: one reduction if the view has a reduce function, otherwise
-    /// its rows.
+    /// No parameter, `group=false` or `group_level=0`: one reduction if the view has a reduce function, otherwise its
+    /// rows.
     #[default]
     Default,
-    /// `reduce=false`: the rows of the map function. With grouping it is
-    /// [`QueryError::GroupingOnMap`](crate::QueryError::GroupingOnMap).
+    /// `reduce=false`: rows. Grouping is then [`QueryError::GroupingOnMap`](crate::QueryError::GroupingOnMap).
     Off,
     /// `reduce=true`: one reduction of the whole range.
     Whole,
-    /// `group_level=n`, at least 1: a reduction for each prefix of n elements of array keys and for each other key.
+    /// `group_level=n`, n ≥ 1: a reduction for each prefix of n elements of array keys and for each other key.
     Level(u32),
     /// `group=true`: a reduction for each key.
     Exact,
@@ -150,37 +144,37 @@ pub enum Docs {
 /// `update`; `stale=ok` is `False`, `stale=update_after` is `Lazy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Update {
-    /// The result includes all changes up to the start of the query.
+    /// The result includes all changes before the query.
     #[default]
     True,
-    /// The result shows the index without an update.
+    /// The result shows the current index.
     False,
-    /// As `False`; the caller must update the index afterwards, see [`Answer`](crate::Answer).
+    /// As `False`; the caller must then update the index, see [`Answer`](crate::Answer).
     Lazy,
 }
 
-/// Information about a result of a former definition of a view.
+/// The result is that of a former definition of the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
     /// Signature of the index that is being built.
     pub building: String,
-    /// Progress of its build in percent; absent while no build is running.
+    /// Progress of its build in percent; `None` while no build is running.
     pub progress: Option<u64>,
 }
 
 /// Values before the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// Rows of a map function follow.
+    /// Rows of a map function follow the header.
     Map {
-        /// Number of rows of the view.
+        /// Number of rows of the view, in all partitions.
         total_rows: u64,
         /// Number of rows before the first returned one.
         offset: u64,
         /// Update sequence of the database that the rows show.
         update_seq: u64,
     },
-    /// Reductions follow.
+    /// Reductions follow the header.
     Reduce {
         /// Update sequence of the database that the rows show.
         update_seq: u64,
@@ -192,7 +186,7 @@ pub enum Header {
 pub struct MapRow<'a> {
     /// Emitted key as JSON text.
     pub key: &'a [u8],
-    /// Id of the document that emitted it, as plain text.
+    /// Id of the document that emitted the row, as plain text.
     pub id: &'a str,
     /// Emitted value as JSON text.
     pub value: &'a [u8],
@@ -201,7 +195,7 @@ pub struct MapRow<'a> {
 /// A reduction of one or more rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReduceRow<'a> {
-    /// Common part of the rows, as JSON text: `null`, the key, or the first elements of the key.
+    /// `null`, the key, or the first elements of the key, as JSON text.
     pub key: &'a [u8],
     /// Reduction as JSON text.
     pub value: &'a [u8],
@@ -210,15 +204,15 @@ pub struct ReduceRow<'a> {
 /// The document that `include_docs` adds to a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkedDocument<'a> {
-    /// Document id; absent if the value names one that is not a string, which matches no document.
+    /// `None` if `_id` in the value is not a string, which matches no document.
     pub id: Option<Cow<'a, str>>,
-    /// Revision; absent for the winner.
+    /// `None` for the winner.
     pub rev: Option<Cow<'a, str>>,
 }
 
 impl<'a> MapRow<'a> {
-    /// Returns the document for `include_docs`: the one that `_id` and `_rev` in the value name, otherwise the one that
-    /// emitted the row.
+    /// Returns the document for `include_docs`: the one named by `_id` and `_rev` in the value, or the emitting
+    /// document.
     #[must_use]
     pub fn document(&self) -> LinkedDocument<'a> {
         let value = Value::trusted(self.value);
@@ -229,17 +223,17 @@ impl<'a> MapRow<'a> {
 
 /// Receiver of a result. Rows are not buffered, so a sink may block.
 pub trait RowSink {
-    /// Returns the cancellation of the client: a query that waits for its index ends with it.
+    /// A query that waits for its index ends when this is cancelled.
     fn cancellation(&self) -> Cancellation {
         Cancellation::never()
     }
 
-    /// Called before all other methods if another definition of the view serves the query.
+    /// Called first if another definition of the view serves the query.
     fn stale(&mut self, stale: &Stale) {
         let _ = stale;
     }
 
-    /// Called once, before the rows. `Break` ends the query without an error.
+    /// Called once before the rows. `Break` ends the query without an error.
     fn header(&mut self, header: Header) -> ControlFlow<()>;
 
     /// Receives a row of a map function.

@@ -1,4 +1,4 @@
-//! [`Plan`]: a validated query, ready to run on the index.
+//! [`Plan`]: a validated query.
 
 use std::ops::ControlFlow;
 
@@ -19,12 +19,12 @@ use crate::tree::{LEAVES_TOGETHER, Root, TreeReader};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// In the order of the result.
     ranges: Vec<RowRange>,
     order: Order,
     mode: Mode,
     skip: u64,
     limit: u64,
+    is_of_partition: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,6 @@ pub(crate) struct Shown<'a> {
     pub(crate) meta: &'a Meta,
 }
 
-/// Returns the prefix of the sort keys that a query may access.
 fn prefix(layout: Layout, partition: Option<&str>) -> Result<Vec<u8>, QueryError> {
     let mut prefix = Vec::new();
     match (layout, partition) {
@@ -52,7 +51,6 @@ fn prefix(layout: Layout, partition: Option<&str>) -> Result<Vec<u8>, QueryError
 }
 
 impl Plan {
-    /// Validates a query of a view with or without reduce function.
     pub(crate) fn new(
         query: &ViewQuery,
         can_reduce: bool,
@@ -81,21 +79,25 @@ impl Plan {
                 let ranges = keys.iter().map(|key| of_key(key, bounds, query.order, space));
                 match query.order {
                     Order::Ascending => ranges.collect::<Result<_, _>>()?,
-                    // CouchDB reverses the list as well.
                     Order::Descending => ranges.rev().collect::<Result<_, _>>()?,
                 }
             }
         };
-        Ok(Self { ranges, order: query.order, mode, skip: query.skip, limit: query.limit.unwrap_or(u64::MAX) })
+        Ok(Self {
+            ranges,
+            order: query.order,
+            mode,
+            skip: query.skip,
+            limit: query.limit.unwrap_or(u64::MAX),
+            is_of_partition: query.partition.is_some(),
+        })
     }
 
-    /// Returns true if the result consists of reductions.
     pub(crate) fn reduces(&self) -> bool {
         self.mode != Mode::Map
     }
 
-    /// Returns rows or reductions; `aggregate` is the view's reduce function and the position of its reductions in the
-    /// index.
+    /// `aggregate` is the reduce function of the view with the position of its reductions in the index.
     pub(crate) fn run(
         &self,
         shown: Shown<'_>,
@@ -112,13 +114,12 @@ impl Plan {
     }
 
     fn show_rows(&self, Shown { tree, meta }: Shown<'_>, sink: &mut dyn RowSink) -> Result<()> {
-        // A query of one partition also counts the rows of all partitions, as in CouchDB.
         let total_rows = meta.rows.as_ref().map_or(0, |root| root.node.rows);
-        let before = match (&meta.rows, self.ranges.first()) {
-            (Some(root), Some(range)) => self.rows_before(tree, root, range)?,
-            _ => 0,
+        let (before, skipped) = match (&meta.rows, self.ranges.first()) {
+            (Some(root), Some(range)) => (self.rows_before(tree, root, range)?, self.rows_skipped(tree, root, range)?),
+            _ => (0, self.skip),
         };
-        let offset = before.saturating_add(self.skip).min(total_rows);
+        let offset = before.saturating_add(skipped).min(total_rows);
         let header = Header::Map { total_rows, offset, update_seq: meta.update_seq };
         if sink.header(header).is_break() {
             return Ok(());
@@ -130,13 +131,21 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns the number of rows before the range in the requested order.
     fn rows_before(&self, tree: TreeReader<'_>, root: &Root, range: &RowRange) -> Result<u64> {
         match (self.order, &range.upper) {
             (Order::Ascending, _) => Ok(tree.rank(root, &range.lower)?),
             (Order::Descending, Some(upper)) => Ok(root.node.rows - tree.rank(root, upper)?),
             (Order::Descending, None) => Ok(0),
         }
+    }
+
+    /// Returns the skipped rows that count in `offset`: in a partition at most those of the range.
+    fn rows_skipped(&self, tree: TreeReader<'_>, root: &Root, range: &RowRange) -> Result<u64> {
+        if !self.is_of_partition || self.skip == 0 {
+            return Ok(self.skip);
+        }
+        let end = range.upper.as_ref().map_or(Ok(root.node.rows), |upper| tree.rank(root, upper))?;
+        Ok(self.skip.min(end.saturating_sub(tree.rank(root, &range.lower)?)))
     }
 
     fn show_groups(
@@ -150,7 +159,6 @@ impl Plan {
         if sink.header(Header::Reduce { update_seq: meta.update_seq }).is_break() || self.limit == 0 {
             return Ok(());
         }
-        // The reduction of all rows is stored in the root.
         if let (Grouping::Whole, [range], Some(root)) = (grouping, &self.ranges[..], &meta.rows)
             && *range == RowRange::default()
         {

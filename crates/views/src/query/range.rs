@@ -17,10 +17,8 @@ impl Order {
     }
 }
 
-/// Common prefix of the sort keys of a query, and the collation of its keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Space<'a> {
-    /// Empty, or the prefix of the sort keys of a partition.
     pub(super) prefix: &'a [u8],
     pub(super) collation: Collation,
 }
@@ -38,7 +36,7 @@ impl Space<'_> {
     }
 }
 
-/// Returns the rows between two keys. Document ids apply only with their key, as in CouchDB.
+/// Document ids apply only together with their key, as in CouchDB.
 pub(super) fn between(
     start: Option<&Start>,
     end: Option<&End>,
@@ -54,7 +52,6 @@ pub(super) fn between(
             Order::Ascending | Order::Descending => {}
         }
     }
-    // Before or after the rows of a key, or within them before or after those of a document.
     let before = |key: Vec<u8>, id: Option<&str>| id.map_or(key.clone(), |id| keys::from_id(&key, id));
     let behind =
         |key: Vec<u8>, id: Option<&str>| id.map_or_else(|| keys::after_prefix(&key), |id| keys::after_id(&key, id));

@@ -1,4 +1,4 @@
-//! [`Rows`]: returns the rows of a map function.
+//! [`Rows`] returns the rows of a map function.
 
 use std::ops::{ControlFlow, Range};
 
@@ -9,18 +9,17 @@ use crate::tree::walk::{Subtree, Visit, Visitor};
 
 /// Skips `skip` rows, by whole subtrees if possible, and returns `limit` rows, which must not be 0.
 ///
-/// Rows of one document with one key are sorted by value, also in descending order.
+/// Rows with the same document and key are in ascending order of value, also in descending order of keys.
 pub(super) struct Rows<'a> {
     skip: u64,
     limit: u64,
     order: Order,
     sink: &'a mut dyn RowSink,
-    /// Rows of one document and key that precede those of the following leaves in a descending traversal, unless these
-    /// start with rows of the same document and key.
+    /// Rows from the start of a leaf in a descending traversal. They follow the rows with the same document and key at
+    /// the end of the previous leaf, if any.
     held: Vec<Held>,
 }
 
-/// A row that was copied from its leaf.
 struct Held {
     row_key: Vec<u8>,
     sort_len: usize,
@@ -60,8 +59,8 @@ impl<'a> Rows<'a> {
         rows.skip(skipped).try_for_each(|index| self.show(leaf.row(index)))
     }
 
-    /// Returns the rows of a leaf by runs of one document and key, the last run first. The first run may continue in
-    /// the previous leaf.
+    /// Returns runs of rows with the same document and key, the last run first. The first run may continue in the
+    /// previous leaf.
     fn descending(&mut self, leaf: &Leaf, rows: Range<usize>) -> ControlFlow<()> {
         let mut end = rows.end;
         while end > rows.start {
@@ -89,7 +88,6 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Returns true if two rows have the same document and key.
 fn is_same(row: Row<'_>, other: Row<'_>) -> bool {
     row.sort_key() == other.sort_key() && row.id() == other.id()
 }

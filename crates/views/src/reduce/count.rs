@@ -1,14 +1,14 @@
 //! `_count`: number of rows.
 
+use settee_design::Growth;
 use settee_storage::codec::{Reader, put_varint};
 
-use super::{Builtin, Growth, Input, OfValues, Values};
+use super::builtin::{Builtin, Input, OfValues, Values};
 
 pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
     (source.starts_with("_count")).then(|| Box::new(Count) as Box<dyn Builtin>)
 }
 
-/// Stored as a variable-length integer.
 struct Count;
 
 fn stored(partial: &[u8]) -> u64 {

@@ -1,14 +1,16 @@
-//! `_approx_count_distinct`: approximate number of distinct keys, by HyperLogLog with 2,048 registers as in CouchDB
+//! `_approx_count_distinct`: approximate number of distinct keys by HyperLogLog with 2,048 registers, as in CouchDB
 //! (standard error 2.3 %). The hash differs from CouchDB's, and so do estimates, within that error.
 
-use super::{Builtin, Growth, Input, OfRows};
+use settee_design::Growth;
+
+use super::builtin::{Builtin, Input, OfRows};
 use crate::leaf::Group;
 
 pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
     (source.starts_with("_approx_count_distinct")).then(|| Box::new(Distinct) as Box<dyn Builtin>)
 }
 
-/// Stored as `(register, rank)` of the used registers, three bytes each, or as all ranks if that is shorter.
+/// The stored form is `(register, rank)` of the used registers, three bytes each, or all ranks if that is shorter.
 struct Distinct;
 
 const PRECISION: u32 = 11;
@@ -61,12 +63,12 @@ impl Registers {
         let zeros = self.0.iter().filter(|&&rank| rank == 0).count() as f64;
         let bias = 0.7213 / (1.0 + 1.079 / count);
         let estimate = bias * count * count / self.0.iter().map(|&rank| (-f64::from(rank)).exp2()).sum::<f64>();
-        // With few keys, the number of empty registers gives a better estimate than the ranks.
+        // For few keys, the number of empty registers is a better estimate.
         if estimate <= 2.5 * count && zeros > 0.0 { count * (count / zeros).ln() } else { estimate }
     }
 }
 
-/// FNV-1a with the finalizer of SplitMix64, because FNV gives similar high bits for short keys.
+/// FNV-1a with the finalizer of SplitMix64, because FNV yields similar high bits for short keys.
 fn hash(bytes: &[u8]) -> u64 {
     let fnv = bytes
         .iter()

@@ -1,8 +1,9 @@
 //! `_first` and `_last`: value of the first or the last row.
 
+use settee_design::Growth;
 use settee_storage::codec::{Reader, put_bytes};
 
-use super::{Builtin, Growth, Input, OfRows};
+use super::builtin::{Builtin, Input, OfRows};
 use crate::leaf::Group;
 
 pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
@@ -16,7 +17,7 @@ pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
     Some(Box::new(end))
 }
 
-/// Stored as the row's key in the tree and its value, so that reductions can be combined in any order.
+/// The stored form contains the row key and the value, so that reductions can be combined in any order.
 enum End {
     First,
     Last,

@@ -1,10 +1,9 @@
-//! Reduce functions: the built-in ones, one file each, and compiled ones.
-//!
-//! An [`Aggregate`] is a reduce function attached to an index; inner nodes of the tree contain its reductions, in the
-//! stored form of the function. Three steps lead to the result for clients: `reduce` converts rows to a stored
-//! reduction, `rereduce` combines several, `finish` converts one to JSON. Invariant for every function: `rereduce` of
-//! partial reductions equals `reduce` of all rows, so results do not depend on the shape of trees.
+//! Reduce functions: built-in ones, one file each, and compiled ones. An [`Aggregate`] is a reduce function attached to
+//! an index; inner nodes of the tree contain its stored reductions. `reduce` converts rows to a stored reduction,
+//! `rereduce` combines several, `finish` converts one to JSON. Invariant: `rereduce` of partial reductions equals
+//! `reduce` of all rows, so results do not depend on the shape of trees.
 
+mod builtin;
 mod count;
 mod distinct;
 mod ends;
@@ -20,65 +19,9 @@ use std::sync::Arc;
 
 use settee_design::{CompileError, Growth, Language, Limits, ReduceRows, Reducer};
 
+use self::builtin::{Builtin, Input, OfValues, Values};
 use crate::error::Result;
 use crate::leaf::{EncodedLeaf, Group};
-
-/// Values of rows, for functions that need nothing else.
-#[derive(Clone, Debug)]
-enum Values<'a> {
-    Of(Group<'a>),
-    Encoded(&'a EncodedLeaf),
-}
-
-impl<'a> Values<'a> {
-    fn len(&self) -> usize {
-        match self {
-            Self::Of(group) => group.rows.len(),
-            Self::Encoded(leaf) => leaf.len(),
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
-        (0..self.len()).map(move |index| match self {
-            Self::Of(group) => group.leaf.row(group.rows.start + index).value,
-            Self::Encoded(leaf) => leaf.value(index),
-        })
-    }
-
-    fn content_bytes(&self) -> usize {
-        match self {
-            Self::Of(group) => group.rows().map(|row| row.content_bytes()).sum(),
-            Self::Encoded(leaf) => leaf.content_bytes(),
-        }
-    }
-}
-
-/// Appends the stored reduction of values, at least one.
-trait OfValues {
-    fn reduce(&self, values: &Values<'_>, out: &mut Vec<u8>);
-}
-
-/// Appends the stored reduction of rows, at least one.
-trait OfRows {
-    fn reduce(&self, rows: &Group<'_>, out: &mut Vec<u8>);
-}
-
-enum Input<'a> {
-    Values(&'a dyn OfValues),
-    Rows(&'a dyn OfRows),
-}
-
-trait Builtin: Send + Sync {
-    fn input(&self) -> Input<'_>;
-
-    /// Appends the stored reduction of stored reductions, at least one.
-    fn rereduce(&self, partials: &[&[u8]], out: &mut Vec<u8>);
-
-    /// Appends the JSON text of a stored reduction.
-    fn finish(&self, stored: &[u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(stored);
-    }
-}
 
 /// Parses the name of a function. CouchDB compares only the prefix: `_sum` may be followed by any text, and `_top_N` by
 /// its number.
@@ -90,8 +33,8 @@ fn builtin(source: &str, growth: Growth) -> Option<Box<dyn Builtin>> {
     BUILTINS.iter().find_map(|parse| parse(source, growth))
 }
 
-/// Returns the reason why a design document is rejected (400 `invalid_design_doc`) whose reduce function `source`
-/// starts with `_` and is not built in. The texts are CouchDB's.
+/// Returns CouchDB's reason for rejecting a design document (400 `invalid_design_doc`) whose reduce function `source`
+/// starts with `_` and is not built in.
 #[must_use]
 pub fn unsupported_reduce(source: &str) -> String {
     match rank::refuse(source) {
@@ -100,8 +43,7 @@ pub fn unsupported_reduce(source: &str) -> String {
     }
 }
 
-/// Returns true if `source` names a built-in reduce function, which needs no language. CouchDB rejects design documents
-/// with other names that start with `_`, see [`unsupported_reduce`].
+/// Returns true if `source` names a built-in reduce function, which needs no language; see [`unsupported_reduce`].
 #[must_use]
 pub fn is_builtin_reduce(source: &str) -> bool {
     builtin(source, Growth::default()).is_some()
@@ -118,7 +60,7 @@ enum Kind {
     Custom(Custom),
 }
 
-/// A function that is compiled at its first call, because many queries need only a stored reduction.
+/// Compiled at the first call, because many queries need only a stored reduction.
 struct Custom {
     source: Arc<str>,
     language: Arc<dyn Language>,
@@ -153,7 +95,6 @@ impl Aggregate {
         self
     }
 
-    /// Removes and returns the lines that the function has logged.
     pub(crate) fn take_log(&mut self) -> Vec<String> {
         match &mut self.kind {
             Kind::Custom(Custom { reducer: Some(reducer), .. }) => reducer.take_log(),
@@ -161,8 +102,7 @@ impl Aggregate {
         }
     }
 
-    /// Returns the stored reduction of an encoded leaf with at least one row; `None` if the function needs more than
-    /// values.
+    /// Returns `None` if the function needs more than values. The leaf must not be empty.
     pub(crate) fn reduce_encoded(&self, leaf: &EncodedLeaf) -> Option<Vec<u8>> {
         let function = self.of_values()?;
         let mut out = Vec::new();
@@ -184,7 +124,7 @@ impl Aggregate {
         }
     }
 
-    /// Returns the stored reductions of groups of rows, which must not be empty.
+    /// Groups must not be empty.
     pub(crate) fn reduce(&mut self, groups: &[Group<'_>]) -> Result<Vec<Vec<u8>>> {
         match &mut self.kind {
             Kind::Builtin(builtin) => Ok(groups
@@ -208,7 +148,7 @@ impl Aggregate {
         }
     }
 
-    /// Returns the stored reductions of groups of stored reductions, which must not be empty.
+    /// Groups must not be empty.
     pub(crate) fn rereduce(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>> {
         match &mut self.kind {
             Kind::Builtin(builtin) => Ok(groups
@@ -222,13 +162,12 @@ impl Aggregate {
                     }
                 })
                 .collect()),
-            // A single reduction is its own rereduction.
             Kind::Custom(custom) => rereduce_custom(custom, groups, |_| true),
         }
     }
 
-    /// Returns the reductions for clients, in stored form. CouchDB's coordinator passes the result of a shard to the
-    /// function again, even if there is one shard, which is visible with functions that ignore `rereduce`.
+    /// Returns stored reductions for clients. CouchDB's coordinator passes the result of a shard to the function again,
+    /// even of a single shard, which is visible if a function ignores `rereduce`.
     pub(crate) fn finalize(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>> {
         let reductions = self.rereduce(groups)?;
         let Kind::Custom(custom) = &mut self.kind else { return Ok(reductions) };
@@ -236,7 +175,6 @@ impl Aggregate {
         rereduce_custom(custom, &singles, is_overflow)
     }
 
-    /// Appends the JSON text of a stored reduction.
     pub(crate) fn finish(&self, stored: &[u8], out: &mut Vec<u8>) {
         match &self.kind {
             Kind::Builtin(builtin) => builtin.finish(stored, out),
@@ -252,8 +190,8 @@ fn reduce_rows<'a>(group: &Group<'a>, ids: &'a [Cow<'_, str>]) -> ReduceRows<'a>
     ReduceRows { rows: group.rows().zip(ids).map(|(row, id)| (row.key, &**id, row.value)).collect() }
 }
 
-/// Calls the function for the reductions of all groups except those that need no call: a single partial for which
-/// `is_known` is true, and partials one of which is an overflow, which is kept.
+/// Calls the function for all groups that need it. No call is needed for a single partial with `is_known`, and for a
+/// group with an overflow, which is the result.
 fn rereduce_custom(
     custom: &mut Custom,
     groups: &[Vec<&[u8]>],
@@ -274,8 +212,8 @@ fn rereduce_custom(
     Ok(reductions.into_iter().map(|reduction| reduction.unwrap_or_else(|| b"null".to_vec())).collect())
 }
 
-/// Returns the text of an overflow for a query of one view. In the index it names no view, because views share
-/// reductions; CouchDB's line to the query server contains the name, so the input is longer by it.
+/// Returns the text of an overflow for a query of one view. Views share reductions, so the stored text names no view.
+/// CouchDB's line to the query server contains the name, which increases the input size.
 fn overflow_of(stored: &[u8], context: &str) -> Option<String> {
     let text = std::str::from_utf8(stored).ok()?.strip_prefix(OVERFLOW)?.strip_suffix("\"}")?;
     let (head, rest) = text.split_once("input size: ")?;
@@ -288,7 +226,7 @@ fn overflow_of(stored: &[u8], context: &str) -> Option<String> {
     Some(format!("{OVERFLOW}{head}input size: {input} output size: {output} context: {context}\"}}"))
 }
 
-/// Returns the reason of an overflow in its JSON text; `None` for other reductions.
+/// Returns the reason of an overflow, or `None` for other reductions.
 #[must_use]
 pub fn overflow_reason(reduction: &[u8]) -> Option<&[u8]> {
     let reason = reduction.strip_prefix(OVERFLOW.as_bytes())?.strip_suffix(b"\"}")?;

@@ -1,13 +1,10 @@
-//! [`Number`]: arithmetic of Erlang, in which CouchDB's built-in reduce functions are written: integers are exact, an
-//! integer and a float give a float.
-//!
-//! Integers beyond 128 bits become floats (Erlang's are unbounded), and floats beyond the range of a double saturate
-//! (Erlang raises an error).
+//! [`Number`]: Erlang's arithmetic, which CouchDB's built-in reduce functions use: integers are exact, an integer and a
+//! float yield a float. Differences: integers beyond 128 bits become floats (Erlang's are unbounded), and floats beyond
+//! the range of a double saturate (Erlang raises an error).
 
 use std::cmp::Ordering;
 use std::io::Write;
 
-/// A JSON number for calculations.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Number {
     Int(i128),
@@ -85,8 +82,8 @@ impl Number {
         }
     }
 
-    /// Appends the number in CouchDB's format: the shortest digits that denote this double, with a point even if it is
-    /// integral, with an exponent from 1e21 on and below 1e-6.
+    /// Appends the number in CouchDB's format: the shortest digits of the double, with a point even if it is integral,
+    /// with an exponent from 1e21 on and below 1e-6.
     pub(super) fn write(self, out: &mut Vec<u8>) {
         match self {
             Self::Int(number) => write!(out, "{number}").expect("a Vec takes everything"),

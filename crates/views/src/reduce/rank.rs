@@ -1,11 +1,12 @@
-//! `_top_N` and `_bottom_N`: the N greatest or smallest distinct values, in view collation.
+//! `_top_N` and `_bottom_N`: the N greatest or smallest distinct values in view collation.
 
 use std::cmp::Ordering;
 
+use settee_design::Growth;
 use settee_model::collate::{Collation, compare};
 use settee_model::json::{Value, write_array};
 
-use super::{Builtin, Growth, Input, OfValues, Values};
+use super::builtin::{Builtin, Input, OfValues, Values};
 
 pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
     let (end, count) = match (source.strip_prefix("_top_"), source.strip_prefix("_bottom_")) {
@@ -17,10 +18,9 @@ pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
     Some(Box::new(Rank { end, count }))
 }
 
-/// CouchDB's limit.
 const MAX_COUNT: usize = 100;
 
-/// Reason why the text after `_top_` or `_bottom_` is invalid. The texts are CouchDB's.
+/// The texts are CouchDB's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidRank {
     #[error("invalid rank reducer")]
@@ -35,18 +35,15 @@ fn parse_count(text: &str) -> Result<usize, InvalidRank> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(InvalidRank::NoInteger);
     }
-    // A number that exceeds the type is out of range as well.
     let count = text.parse::<isize>().ok().and_then(|count| usize::try_from(count).ok());
     count.filter(|count| (1..=MAX_COUNT).contains(count)).ok_or(InvalidRank::OutOfRange)
 }
 
-/// Returns the reason why `source` is invalid although it has a prefix of this module.
 pub(super) fn refuse(source: &str) -> Option<InvalidRank> {
     let count = source.strip_prefix("_top_").or_else(|| source.strip_prefix("_bottom_"))?;
     parse_count(count).err()
 }
 
-/// Stored as a JSON array.
 struct Rank {
     end: End,
     count: usize,
@@ -58,7 +55,6 @@ enum End {
 }
 
 impl Rank {
-    /// Keeps `value` if it is among the best so far.
     fn consider<'a>(&self, best: &mut Vec<Value<'a>>, value: Value<'a>) {
         let place = best.binary_search_by(|other| {
             let order = compare(*other, value, Collation::Unicode);
@@ -75,7 +71,7 @@ impl Rank {
         }
     }
 
-    /// Returns true if `value` cannot enter a full list, which is the common case.
+    /// The common case: `value` cannot enter a full list.
     fn is_beaten(&self, best: &[Value<'_>], value: Value<'_>) -> bool {
         let Some(last) = best.last().filter(|_| best.len() == self.count) else {
             return false;

@@ -1,17 +1,18 @@
-//! `_stats`: sum, count, minimum, maximum and sum of squares of numbers, of arrays by position, and of objects that
-//! already are such statistics.
+//! `_stats`: sum, count, minimum, maximum and sum of squares of numbers, of arrays by position, and of objects that are
+//! such statistics.
 
+use settee_design::Growth;
 use settee_model::json::{Kind, Value, write_array};
 
+use super::builtin::{Builtin, Input, OfValues, Values};
 use super::number::Number;
 use super::sum::{ErrorValue, error, is_error};
-use super::{Builtin, Growth, Input, OfValues, Values};
 
 pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
     (source.starts_with("_stats")).then(|| Box::new(StatsOfValues) as Box<dyn Builtin>)
 }
 
-/// Stored as the JSON text for clients, which the function accepts as a value, too.
+/// The stored form is the JSON text for clients, which is also a valid input.
 struct StatsOfValues;
 
 impl OfValues for StatsOfValues {
@@ -113,7 +114,6 @@ impl Stats {
     }
 }
 
-/// Statistics in the shape of the values.
 #[derive(Debug)]
 enum Shape {
     One(Stats),
@@ -133,7 +133,7 @@ impl Shape {
         }
     }
 
-    /// `text` must be the text from which `value` was parsed.
+    /// `text` must be the JSON text of `value`.
     fn add(self, value: Self, text: &[u8]) -> Result<Self, ErrorValue> {
         match (self, value) {
             (Self::One(mut total), Self::One(value)) => {

@@ -1,19 +1,18 @@
-//! `_sum`: the sum of numbers, of arrays element by element, of objects member by member.
-//!
-//! Follows CouchDB's function clause by clause, including its peculiarities: values are validated only when combined, a
-//! number is added to the first element of an array, and an object replaces a sum that is still 0. A value that cannot
-//! be added makes the result an error value, which is kept.
+//! `_sum`: the sum of numbers, of arrays element by element, of objects member by member. It follows CouchDB's function
+//! clause by clause, including peculiarities: values are validated only when combined, a number is added to the first
+//! element of an array, and an object replaces a sum that is still 0. A value that cannot be added makes the result an
+//! error value, which is final.
 
+use settee_design::Growth;
 use settee_model::json::{Kind, Value, write_array};
 
+use super::builtin::{Builtin, Input, OfValues, Values};
 use super::number::Number;
-use super::{Builtin, Growth, Input, OfValues, Values};
 
 pub(super) fn parse(source: &str, growth: Growth) -> Option<Box<dyn Builtin>> {
     source.starts_with("_sum").then(|| Box::new(SumValues { growth }) as Box<dyn Builtin>)
 }
 
-/// Stored as JSON text.
 struct SumValues {
     growth: Growth,
 }
@@ -22,7 +21,7 @@ const REASON: &str = "The _sum function requires that map values be numbers, arr
     cannot be mixed with other data structures. Objects can be arbitrarily nested, provided that the values for all \
     fields are themselves numbers, arrays of numbers, or objects.";
 
-/// Minimum length of a sum that is an error if it exceeds half its input, as with CouchDB's `reduce_limit`.
+/// A sum of this length is an error if it exceeds half its input, as with CouchDB's `reduce_limit`.
 const OVERFLOW_BYTES: usize = 4906;
 
 impl OfValues for SumValues {
@@ -73,10 +72,8 @@ fn sum<'a>(
     }
 }
 
-/// JSON text of an error value.
 pub(super) struct ErrorValue(pub(super) Vec<u8>);
 
-/// `{"error":"builtin_reduce_error",…}`
 pub(super) fn error(reason: &str, caused_by: Option<&[u8]>) -> ErrorValue {
     let mut text = br#"{"error":"builtin_reduce_error","reason":"#.to_vec();
     settee_model::json::write_string(&mut text, reason);
@@ -88,7 +85,6 @@ pub(super) fn error(reason: &str, caused_by: Option<&[u8]>) -> ErrorValue {
     ErrorValue(text)
 }
 
-/// Returns true if a value is an earlier error, which is then the result.
 pub(super) fn is_error(value: Value<'_>) -> bool {
     value.is_object() && value.get("error").is_some_and(|error| error.is_string("builtin_reduce_error"))
 }
@@ -97,7 +93,7 @@ pub(super) fn is_error(value: Value<'_>) -> bool {
 enum Sum<'a> {
     Number(Number),
     Array(Vec<Sum<'a>>),
-    /// Names as JSON texts. In the order of the document until two objects are combined, then sorted.
+    /// Names are JSON texts, in the order of the document until two objects are combined, then sorted.
     Object(Vec<(&'a [u8], Sum<'a>)>),
     Other(Value<'a>),
 }
@@ -115,7 +111,6 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// Adds `value` to the sum so far.
     fn add(self, value: &Self) -> Result<Self, ErrorValue> {
         match (value, self) {
             (Self::Number(value), Self::Number(sum)) => Ok(Self::Number(sum.add(*value))),

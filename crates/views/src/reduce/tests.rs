@@ -1,4 +1,4 @@
-//! Built-in reductions compared with those of CouchDB, and rereduce of partials compared with reduce of all rows.
+//! Built-in reductions equal those of CouchDB, and rereduce of partials equals reduce of all rows.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -11,7 +11,6 @@ fn aggregate(name: &str) -> Aggregate {
     Aggregate::open(&name.into(), &NoLanguage::shared(), Default::default()).unwrap()
 }
 
-/// Returns a leaf of rows whose keys are their positions.
 fn leaf(values: &[&str]) -> Leaf {
     let mut leaf = Leaf::default();
     for (index, value) in values.iter().enumerate() {
@@ -135,7 +134,6 @@ fn a_name_that_starts_with_a_built_in_function_is_one() {
     assert!(!is_builtin_reduce("function(k, v) {}"));
 }
 
-/// Returns a value that every function accepts, in the shape selected by `kind`.
 fn random_value(random: &mut Random, kind: u64) -> String {
     let mut number = || match random.below(4) {
         0 => format!("{}.5", random.below(1000)),
@@ -170,7 +168,6 @@ fn rereducing_the_parts_is_reducing_the_whole() {
                 start = end;
             }
             let partials = aggregate.reduce(&groups).unwrap();
-            // Two levels, as in a tree.
             let lists: Vec<Vec<&[u8]>> =
                 partials.chunks(3).map(|partials| partials.iter().map(Vec::as_slice).collect()).collect();
             let middle = aggregate.rereduce(&lists).unwrap();
@@ -203,7 +200,6 @@ fn encoded_leaves_reduce_as_others_do() {
     for _ in 0..200 {
         let long = format!("[{}1]", "7,".repeat(3000));
         let kinds = ["1", "-2.5", "[1,2]", "{\"a\":1}", "\"x\"", "null", &long];
-        // Mostly values that can be added.
         let among = &kinds[..1 + random.below(kinds.len())];
         let values: Vec<&str> = (0..1 + random.below(20)).map(|_| random.pick(among)).collect();
         let leaf = leaf(&values);

@@ -26,7 +26,6 @@ fn identical_map_functions_share_an_index_and_a_pass_takes_all() {
     let core = core(settings(1, 1 << 20));
     ask(&core, &host, &ddoc(VIEWS), "plain", &ViewQuery::default()).unwrap();
     assert_eq!(host.index_count(), 4, "value, raw, none, each");
-    // All are current now, for every design document with such views.
     let same = ddoc(r#""x": {"map": "each list", "reduce": "_count"}, "y": {"map": "value k v"}"#);
     let stale = ViewQuery { update: Update::False, ..ViewQuery::default() };
     for view in ["x", "y"] {
@@ -44,7 +43,7 @@ fn a_new_reduce_function_needs_no_map() {
     for reduce in ["_count", "_sum", "count", "_stats"] {
         let ddoc = ddoc(&format!(r#""v": {{"map": "value k v", "reduce": "{reduce}"}}"#));
         let expected = model::answer(&host.documents.lock().clone(), &ddoc, "v", &query);
-        // `update=false`: only the reductions may be computed.
+        // Without an update only reductions can be computed.
         let update = if reduce == "_count" { Update::True } else { Update::False };
         assert_eq!(ask(&core, &host, &ddoc, "v", &ViewQuery { update, ..query.clone() }).unwrap(), expected);
     }
@@ -166,7 +165,6 @@ fn a_stopped_database_is_not_indexed() {
     assert!(matches!(core.update(&host, &ddoc, Urgency::Client), Err(ViewError::Stopped)));
 }
 
-/// Accepts this many rows and then disconnects.
 struct StopsAfter(usize);
 
 impl RowSink for StopsAfter {
@@ -193,7 +191,6 @@ fn a_receiver_may_hang_up_at_any_row() {
     for rows in [0, 1, 2, 10, 100] {
         for reduce in [Reduce::Off, Reduce::Exact, Reduce::Level(1)] {
             let query = ViewQuery { reduce, ..ViewQuery::default() };
-            // A sink panics if it is called after its limit.
             let _ = core.query(&host, &ddoc, "each", &query, &mut StopsAfter(rows)).unwrap();
         }
     }
@@ -215,7 +212,6 @@ fn indexes_of_one_pass_see_different_documents() {
     };
     check("a");
     check("b");
-    // The back-pointers are in order as well: every row is found when its document changes.
     for id in ["9", "3", "4", "1", "2"] {
         host.put(id, None);
         check("a");
@@ -223,7 +219,6 @@ fn indexes_of_one_pass_see_different_documents() {
     }
 }
 
-/// Long rows, many per document, sorted in many runs: all are present, in order, also after updates of all leaves.
 #[test]
 fn long_rows_are_sorted_and_applied_bit_by_bit() {
     let host = TestHost::new(engine());
@@ -234,7 +229,6 @@ fn long_rows_are_sorted_and_applied_bit_by_bit() {
             host.put(&format!("d{:02}", number * 17 % 40), Some(&format!("\"list\":[{}]", list.join(","))));
         }
     };
-    // So little memory that each document is a run, and so small parts that documents are split.
     let mut settings = settings(2, 3_000);
     settings.limits = LimitsSource::new(|| Limits { bytes_per_part: 2_000, ..Limits::default() });
     let core = core(settings);

@@ -1,4 +1,4 @@
-//! Pausing, resuming and cancelling builds, their reported state, and the removal of unused indexes.
+//! Pause, resumption and cancellation of builds, their reported state, and the removal of unused indexes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,6 @@ fn host(documents: u64) -> Arc<TestHost> {
     Arc::new(host)
 }
 
-/// Executes `command` when a build has mapped this many documents.
 fn command_at(core: &Arc<Core>, host: &Arc<TestHost>, language: &CountedRules, at: u64, command: fn(&Core, &TestHost)) {
     let (core, host) = (Arc::clone(core), Arc::clone(host));
     *language.watcher.lock() = Some(Box::new(move |mapped| {
@@ -34,7 +33,6 @@ fn command_at(core: &Arc<Core>, host: &Arc<TestHost>, language: &CountedRules, a
     }));
 }
 
-/// Returns a core whose first build of all views was ended by `command` after some hundred documents, and the error.
 fn ended_by(
     host: &Arc<TestHost>,
     urgency: Urgency,
@@ -61,7 +59,6 @@ fn a_paused_build_goes_on_where_it_was() {
     let state = core.build_state(&*host, &ddoc(VIEWS)).unwrap();
     assert_eq!((state.status, state.update_seq, state.waiting_clients), (BuildStatus::Paused, 0, 0));
     assert!(state.checkpoint_seq.unwrap() > 0 && state.updates_pending > 1_000);
-    // The client gets the error, unless it accepts a stale index.
     let mut rows = Rows::default();
     assert!(matches!(
         core.query(&*host, &ddoc(VIEWS), "plain", &ViewQuery::default(), &mut rows),
@@ -69,7 +66,6 @@ fn a_paused_build_goes_on_where_it_was() {
     ));
     let stale = ViewQuery { update: Update::False, ..ViewQuery::default() };
     assert!(ask(&core, &host, &ddoc(VIEWS), "plain", &stale).unwrap().map.is_empty());
-    // Also after a restart.
     let directory = core.settings().run_directory.clone();
     let (core, language) = counted_core(super::Settings { run_directory: directory, ..settings(2, 1 << 20) });
     assert_eq!(status(&core, &host), BuildStatus::Paused);
@@ -99,7 +95,6 @@ fn a_cancelled_build_is_dropped_until_a_client_requests_it() {
     host.put("more", None);
     assert_eq!(status(&core, &host), BuildStatus::Lagging, "the background sees to it again");
     core.update(&*host, &ddoc(VIEWS), Urgency::Background).unwrap();
-    // Without a running build there is nothing to end, but its checkpoint is removed as well.
     change(&host, &mut Random::of(2), 4_000, 5_000);
     command_at(&core, &host, &language, 2_200, |core, host| core.pause(host, &ddoc(VIEWS)).unwrap());
     core.update(&*host, &ddoc(VIEWS), Urgency::Background).unwrap_err();
@@ -138,12 +133,10 @@ fn several_views_that_lag_share_one_pass() {
         documents.by_id.iter().filter(|(id, document)| document.json.is_some() && !id.starts_with('_')).count() as u64
     };
     assert_eq!(mapped(&ddoc(VIEWS)), live(&host), "four indexes, each document once");
-    // One of them is slightly ahead of the others.
     change(&host, &mut Random::of(2), 20, 1_000);
     mapped(&ddoc(r#""v": {"map": "each list"}"#));
     change(&host, &mut Random::of(3), 400, 1_000);
     assert!(mapped(&ddoc(VIEWS)) <= 420);
-    // A new view needs a full build, and the others nothing.
     let more = format!(r#"{VIEWS}, "new": {{"map": "value v k"}}"#);
     assert_eq!(mapped(&ddoc(&more)), live(&host));
     compare(&core, &host, &ddoc(VIEWS), &mut Random::of(1), 20);
@@ -180,11 +173,9 @@ fn forgotten_indexes_go_after_a_while() {
     };
     assert_eq!(collect(5_000, &[&one, &two]), 0);
     assert_eq!(collect(6_000, &[&one]), 0);
-    // It is required again, and unused again.
     assert_eq!(collect(6_500, &[&one, &two]), 0);
     assert_eq!(collect(7_000, &[&one]), 0);
     assert_eq!(collect(7_999, &[&one]), 0);
-    // It is used without a design document.
     core.update(&*host, &two, Urgency::Client).unwrap();
     assert_eq!(collect(8_900, &[&one]), 0);
     assert_eq!(collect(8_999, &[&one]), 1);

@@ -1,4 +1,4 @@
-//! Crashes and failing writes: every possible state after a crash is a valid index that can be updated.
+//! Every possible state after a crash or a failed write is a valid index that can be updated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,6 @@ use crate::testing::Rules;
 use crate::tree::check::{OwnedRow, check};
 use settee_model::testing::Random;
 
-/// Checks the stored trees of all indexes, and returns the nodes that belong to no tree.
 pub(super) fn check_stored(host: &TestHost, engine: &Arc<dyn Engine>) -> Vec<u64> {
     let mut leftovers = Vec::new();
     for shard in host.index_shards() {
@@ -43,7 +42,7 @@ pub(super) fn check_stored(host: &TestHost, engine: &Arc<dyn Engine>) -> Vec<u64
     leftovers
 }
 
-/// Checks that the back-pointers, inside and outside of the tree, name exactly the existing rows.
+/// The back-pointers, inside and outside of the tree, must name exactly the existing rows.
 fn check_entries(snapshot: &dyn Snapshot, load: u64, rows: &[OwnedRow], loaded: Vec<OwnedRow>) {
     let mut found = BTreeSet::new();
     let mut entries: BTreeMap<String, Vec<u8>> =
@@ -52,7 +51,6 @@ fn check_entries(snapshot: &dyn Snapshot, load: u64, rows: &[OwnedRow], loaded: 
     let mut changed =
         snapshot.scan(Keyspace::IndexEntries, KeyRange::default(), Direction::Forward, Expect::Few).unwrap();
     while let Some((key, entry)) = changed.next().unwrap() {
-        // Others belong to replaced trees.
         if let Some(id) = key.strip_prefix(prefix.as_slice()) {
             entries.insert(super::text(id), entry.to_vec());
         }
@@ -116,7 +114,6 @@ fn a_failed_write_loses_nothing() {
             _ => WriteFault::LoseAnswer,
         };
         faulty.inject_write(random.below(4) + 1, fault);
-        // The first attempt may fail, depending on the number of writes.
         let _ = core.update(&host, &ddoc, Urgency::Client);
         let _ = core.update(&host, &ddoc, Urgency::Client);
         compare(&core, &host, &ddoc, &mut random, 5);

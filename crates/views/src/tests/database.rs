@@ -1,4 +1,4 @@
-//! Indexes on a real database: the documents that they include, and their removal with it.
+//! Indexes on a real database: their documents, and their removal with it.
 
 use std::sync::Arc;
 
@@ -57,7 +57,6 @@ fn indexes_follow_a_database_and_go_with_it() {
     write(&database, &format!(r#"{{"_id":"a","_rev":"{first}","_deleted":true}}"#));
     assert_eq!(ids(&views_now, &database, &design), r#"1:b:{"n":null}"#);
 
-    // Another process finds the index again.
     let (catalog, views_now) = views(Arc::clone(&engine));
     let database = catalog.database("db").unwrap();
     assert_eq!(views_now.info(&database, &design).unwrap().updates_pending, 0);
@@ -91,7 +90,6 @@ fn purges_of_a_real_database_reach_its_indexes() {
     assert_eq!(ids(&views, &database, &design), "1:a:1 1:b:1 1:c:1 1:d:1");
     purge("a", &revs[0]);
     assert_eq!(ids(&views, &database, &design), "1:b:1 1:c:1 1:d:1");
-    // Purged and written again before the index is updated.
     purge("b", &revs[1]);
     write(&database, r#"{"_id":"b","k":2,"v":2}"#);
     assert_eq!(ids(&views, &database, &design), "1:c:1 1:d:1 2:b:2");
@@ -106,7 +104,7 @@ fn purges_of_a_real_database_reach_its_indexes() {
     assert_eq!(views.info(&database, &design).unwrap().purge_seq, 4);
 }
 
-/// Clients that request a compaction wait for its reported end, and then read the sizes.
+/// Clients that request a compaction wait for its reported end and then read the sizes.
 #[test]
 fn a_compaction_runs_from_when_it_is_asked_for() {
     let (catalog, views) = views(engine());

@@ -1,4 +1,4 @@
-//! [`TestHost`]: a database without storage of its own.
+//! [`TestHost`]: a database without storage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,6 @@ use crate::indexer::source::{ChangeBatch, ChangeSnapshot, Changes, Fill, is_left
 #[derive(Clone, Debug)]
 pub(super) struct TestDocument {
     pub(super) seq: u64,
-    /// Absent if it is deleted.
     pub(super) json: Option<String>,
 }
 
@@ -25,7 +24,6 @@ pub(super) struct TestDocument {
 pub(super) struct Documents {
     pub(super) by_id: BTreeMap<String, TestDocument>,
     pub(super) update_seq: u64,
-    /// The purged documents, including those whose records were removed.
     purged: Vec<String>,
     purges_forgotten: usize,
 }
@@ -36,7 +34,6 @@ impl Documents {
     }
 }
 
-/// The shard of the first index.
 const FIRST_SHARD: u64 = 100;
 
 pub(super) struct TestHost {
@@ -77,7 +74,7 @@ impl TestHost {
         }
     }
 
-    /// Writes a document: `body` is the inside of a JSON object, absent for a deletion.
+    /// `body` is the inside of a JSON object, or `None` for a deletion.
     pub(super) fn put(&self, id: &str, body: Option<&str>) {
         let mut documents = self.documents.lock();
         let documents = Arc::make_mut(&mut documents);
@@ -95,7 +92,7 @@ impl TestHost {
         documents.by_id.insert(id.to_owned(), TestDocument { seq: documents.update_seq, json });
     }
 
-    /// Writes a losing revision: the document gets a new sequence, and is otherwise unchanged.
+    /// Writes a losing revision: the document gets a new sequence and is otherwise unchanged.
     pub(super) fn put_conflict(&self, id: &str) {
         let mut documents = self.documents.lock();
         let documents = Arc::make_mut(&mut documents);
@@ -105,7 +102,7 @@ impl TestHost {
         }
     }
 
-    /// Purges a document, or one of its conflicts, which appears as a change.
+    /// A purge of one of several conflicts appears as a change.
     pub(super) fn purge(&self, id: &str, leaves_something: bool) {
         let mut documents = self.documents.lock();
         let documents = Arc::make_mut(&mut documents);
@@ -117,7 +114,6 @@ impl TestHost {
         }
     }
 
-    /// Removes the records of the purges so far.
     pub(super) fn forget_purges(&self) {
         let mut documents = self.documents.lock();
         let documents = Arc::make_mut(&mut documents);

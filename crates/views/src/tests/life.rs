@@ -1,5 +1,5 @@
-//! Random lifetimes of indexes: after any changes of a database, its design documents and its server, an index returns
-//! the same as one that is built from scratch.
+//! Random lifetimes of indexes: after any changes of a database, its design documents and its server, an index equals
+//! one that is built from scratch.
 
 use std::sync::Arc;
 
@@ -24,13 +24,12 @@ use settee_model::testing::Random;
 const REDUCES: [&str; 8] = ["_count", "_stats", "_sum", "_approx_count_distinct", "_first", "_last", "_top_3", "count"];
 const MAPS: [&str; 4] = ["value k v", "value v k", "each list", "none"];
 
-/// Returns a design document with one view for each of some reduce functions.
 fn design(random: &mut Random) -> DesignDocument {
     let mut views = Vec::new();
     for number in 0..3 {
         let map = MAPS[usize::try_from(random.below(4)).unwrap()];
         let reduce = REDUCES[usize::try_from(random.below(8)).unwrap()];
-        // Sums need numbers, which the rules emit for lists.
+        // Sums need numbers, which `each list` emits.
         let map = if matches!(reduce, "_sum" | "_stats" | "_top_3") { "each list" } else { map };
         views.push(format!(r#""v{number}": {{"map": "{map}", "reduce": "{reduce}"}}"#));
     }
@@ -80,7 +79,7 @@ impl Life {
         }
     }
 
-    /// Simulates a crash of the process, during a build or not; the engine loses some unsynced commits.
+    /// Simulates a crash of the process, possibly during a build; the engine loses some unsynced commits.
     fn crash(&mut self) {
         self.language.watcher.lock().replace(dies_after(self.random.below(1_500)));
         let _ = self.core.update(&*self.host, &self.ddoc, Urgency::Background);
@@ -92,7 +91,6 @@ impl Life {
         (self.core, self.language) = (Arc::new(core), language);
     }
 
-    /// Executes a command during a build; a pause is resumed.
     fn command(&mut self, command: fn(&Core, &dyn crate::host::IndexHost, &DesignDocument) -> Result<(), ViewError>) {
         let (core, host, ddoc) = (Arc::clone(&self.core), Arc::clone(&self.host), self.ddoc.clone());
         let mut left: u64 = self.random.below(10);
@@ -109,7 +107,6 @@ impl Life {
         self.core.resume(&*self.host, &self.ddoc).unwrap();
     }
 
-    /// Simulates the failure of two processes that map documents.
     fn lose_workers(&mut self) {
         for _ in 0..2 {
             self.language.watcher.lock().replace(dies_after(self.random.below(500)));
@@ -125,7 +122,7 @@ impl Life {
             let query = ViewQuery { reduce, update: Update::True, ..ViewQuery::default() };
             let mut rows = Rows::default();
             let _ = self.core.query(&*self.host, &self.ddoc, name, &query, &mut rows).unwrap();
-            // The former view serves the query only if the result says so.
+            // The former view may serve the query only if the result reports it.
             if rows.stale.is_some() {
                 assert_eq!(self.ddoc.swap, Swap::Online);
                 self.core.update(&*self.host, &self.ddoc, Urgency::Background).unwrap();
@@ -156,7 +153,6 @@ fn an_index_after_any_life_is_one_that_was_built_from_scratch() {
         let engine: Arc<dyn Engine> = life.engine.clone();
         life.core.collect(&*life.host, std::slice::from_ref(&life.ddoc), 0).unwrap();
         assert_eq!(check_stored(&life.host, &engine), []);
-        // The stored trees equal those of a new index, too.
         let fresh = life.host.over(Arc::new(MemoryEngine::new()));
         let (core, _) = counted_core(super::settings(1, 1 << 20));
         for name in ["v0", "v1", "v2"] {

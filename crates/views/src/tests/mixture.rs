@@ -1,4 +1,4 @@
-//! All events of an index in random order: writes, conflicts, purges, compactions, crashes, failing writes, interrupted
+//! All events of an index in random order: writes, conflicts, purges, compactions, crashes, failed writes, interrupted
 //! builds, changes of the design document with and without a swap. Afterwards the index equals a rebuilt one.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::testing::CountedRules;
 
 const SPACE: u64 = 400;
 
-/// Views in addition to those of the other random tests: values that are arrays and objects, and functions that throw.
+/// Values that are arrays and objects, and functions that throw.
 const MORE_VIEWS: &str = r#"
     "sums": {"map": "value k pair", "reduce": "_sum"},
     "members": {"map": "value k object", "reduce": "_sum"},
@@ -35,7 +35,6 @@ fn names() -> Vec<&'static str> {
     [&NAMES[..], &MORE_NAMES].concat()
 }
 
-/// The design document in several editions: the same maps with other reduces, and other maps with the same names.
 fn editions() -> Vec<DesignDocument> {
     let edits: [&[(&str, &str)]; 4] = [
         &[],
@@ -55,10 +54,8 @@ struct World {
     host: TestHost,
     core: Core,
     language: CountedRules,
-    /// The last one is the current one.
     editions: Vec<DesignDocument>,
     crashes: u64,
-    /// Number of results of earlier editions.
     stale: u64,
 }
 
@@ -98,7 +95,6 @@ impl World {
         self.editions.push(edition);
     }
 
-    /// Changes documents, the engine, the process or the design document.
     fn step(&mut self) {
         let (host, random) = (&self.host, &mut self.random);
         match random.below(20) {
@@ -124,7 +120,6 @@ impl World {
         }
     }
 
-    /// Builds until a write has failed.
     fn fail_once(&mut self) {
         let faults =
             [WriteFault::Fail(StorageError::Full("test".to_owned())), WriteFault::LoseRequest, WriteFault::LoseAnswer];
@@ -138,7 +133,6 @@ impl World {
         }
     }
 
-    /// Builds while the programs of the language end.
     fn end_build(&mut self) {
         let last = self.language.mapped.load(std::sync::atomic::Ordering::Relaxed) + self.random.below(300);
         let end = move |mapped| {
@@ -149,7 +143,7 @@ impl World {
         *self.language.watcher.lock() = None;
     }
 
-    /// Queries: the current edition serves them, or an earlier one that is reported.
+    /// An earlier edition may serve a query only if the result reports it.
     fn look(&mut self) {
         for _ in 0..self.random.below(6) {
             let (name, query) = (self.random.pick(&names()), query(&mut self.random));
@@ -169,13 +163,11 @@ impl World {
                 Err(ViewError::Query(_)) => {
                     compare_one(&self.core, &self.host, self.present(), name, &query, &documents);
                 }
-                // Background builds are skipped after a failure: the build is started explicitly.
                 Err(_) => self.core.update(&self.host, self.present(), Urgency::Client).unwrap(),
             }
         }
     }
 
-    /// Compares the final index with one that is built from scratch.
     fn compare_with_a_new_one(&self) {
         self.core.update(&self.host, self.present(), Urgency::Client).unwrap();
         let engine: Arc<dyn Engine> = self.faulty.clone();
@@ -204,7 +196,6 @@ fn an_index_after_anything_is_one_that_was_built_afterwards() {
     let (mut crashes, mut stale) = (0, 0);
     for seed in 0..12 {
         println!("seed {seed}");
-        // The last one is always another.
         let mut world = World::new(if seed < 11 { Random::of(seed) } else { Random::new() });
         change(&world.host, &mut world.random, 500, SPACE);
         for _ in 0..40 {

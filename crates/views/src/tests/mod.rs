@@ -42,10 +42,8 @@ use host::TestHost;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rows {
     pub(super) header: Option<Header>,
-    /// Key, id and value.
     pub(super) map: Vec<(String, String, String)>,
     pub(super) reduce: Vec<(String, String)>,
-    /// Set if another view served the query.
     pub(super) stale: Option<Stale>,
 }
 
@@ -86,7 +84,6 @@ pub(crate) fn settings(threads: usize, memory_bytes: usize) -> Settings {
     }
 }
 
-/// Returns a directory that is removed with the process, one for each host.
 fn run_directory() -> PathBuf {
     static ALL: OnceLock<tempfile::TempDir> = OnceLock::new();
     static COUNT: AtomicU64 = AtomicU64::new(0);

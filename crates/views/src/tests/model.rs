@@ -1,4 +1,4 @@
-//! The model: maps all documents, sorts by [`compare`], and evaluates queries by reading every row.
+//! The model maps all documents, sorts by [`compare`], and evaluates queries by reading every row.
 
 use std::cmp::Ordering;
 
@@ -36,12 +36,10 @@ fn rows(documents: &Documents, ddoc: &DesignDocument, view: &ViewDefinition) -> 
         sort_repeated_keys(&mut emitted);
         rows.append(&mut emitted);
     }
-    // Stable: rows of one document keep their order.
     rows.sort_by(|a, b| by_key(&a.key, &b.key, view.collation).then_with(|| a.id.cmp(&b.id)));
     rows
 }
 
-/// Sorts rows of one document with the same key by value, by exchanging neighbours.
 fn sort_repeated_keys(rows: &mut [ModelRow]) {
     for end in (0..rows.len()).rev() {
         for at in 0..end {
@@ -60,7 +58,6 @@ fn by_key(a: &Json, b: &Json, collation: Collation) -> Ordering {
     compare(a.value(), b.value(), collation)
 }
 
-/// Returns true if a row is at or after the start, in the order of the query.
 fn is_from(row: &ModelRow, start: &Start, order: Order, collation: Collation) -> bool {
     let by_id = || {
         start.docid.as_ref().map_or(Ordering::Equal, |id| {
@@ -85,7 +82,7 @@ pub(super) fn answer(documents: &Documents, ddoc: &DesignDocument, view: &str, q
     let view = ddoc.view(view).unwrap();
     let collation = view.collation;
     let mut all = rows(documents, ddoc, view);
-    // A query of one partition also counts the rows of all partitions.
+    // `total_rows` and `offset` include the rows of all partitions.
     let mut before_partition = 0;
     let everything = all.len() as u64;
     if let Some(partition) = query.partition.as_ref() {
@@ -96,7 +93,6 @@ pub(super) fn answer(documents: &Documents, ddoc: &DesignDocument, view: &str, q
         all.retain(|row| part(row) == *partition);
     }
     if query.order == Order::Descending {
-        // Stable: rows of one document with one key keep their order.
         all.sort_by(|a, b| by_key(&b.key, &a.key, collation).then_with(|| b.id.cmp(&a.id)));
     }
     let in_range = |row: &&ModelRow, start: &Option<Start>, end: &Option<End>| {
@@ -110,7 +106,7 @@ pub(super) fn answer(documents: &Documents, ddoc: &DesignDocument, view: &str, q
             ranges.push(all.iter().filter(|row| in_range(row, start, end)).cloned().collect());
             let before =
                 |row: &&ModelRow| start.as_ref().is_some_and(|start| !is_from(row, start, query.order, collation));
-            // A descending result without rows is before those that its start excludes.
+            // Without rows in a descending result, the offset counts the rows that precede its start.
             offset = all.iter().filter(before).count();
         }
         Keys::Many(keys, _) => {
@@ -135,7 +131,9 @@ pub(super) fn answer(documents: &Documents, ddoc: &DesignDocument, view: &str, q
     let update_seq = documents.update_seq;
     let Some(reduce) = view.reduce.as_ref().filter(|_| query.reduce != Reduce::Off) else {
         let total_rows = everything;
-        let offset = ((before_partition + offset) as u64 + query.skip).min(total_rows);
+        let in_first_range = ranges.first().filter(|_| query.partition.is_some());
+        let skipped = in_first_range.map_or(query.skip, |range| query.skip.min(range.len() as u64));
+        let offset = ((before_partition + offset) as u64 + skipped).min(total_rows);
         let shown = ranges.into_iter().flatten().skip(skip).take(limit);
         return Rows {
             header: Some(Header::Map { total_rows, offset, update_seq }),

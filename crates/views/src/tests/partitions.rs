@@ -13,7 +13,7 @@ use crate::error::ViewError;
 use crate::query::ViewQuery;
 use settee_model::testing::Random;
 
-/// Some are prefixes of others, or contain bytes that keys use as marks.
+/// Some are prefixes of others or contain bytes that keys use as marks.
 const PARTITIONS: [&str; 8] = ["a", "aa", "a\0", "a\0\0", "ab", "b", "\u{10ffff}", "nobody"];
 
 fn host() -> TestHost {

@@ -1,5 +1,5 @@
-//! Several processes with the same indexes: one of them builds, the others wait for it or take over, and control of
-//! builds applies to all processes.
+//! Several processes with the same indexes: one builds, the others wait or take over, and control of builds applies to
+//! all.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, mpsc};
@@ -41,7 +41,6 @@ impl Process {
         Self { catalog, views, language }
     }
 
-    /// Returns the database as the next request uses it.
     fn database(&self) -> Arc<Database> {
         self.catalog.engine().catch_up().unwrap();
         self.catalog.database("db").unwrap()
@@ -52,7 +51,6 @@ impl Process {
         self.views.query(&self.database(), design, "v", query, &mut rows).map(|_| rows)
     }
 
-    /// Returns the number of rows of the view `v`, and their count by a reduction.
     fn count(&self, design: &DesignDocument) -> (usize, String) {
         let rows = self.ask(design, &ViewQuery { reduce: Reduce::Off, ..ViewQuery::default() }).unwrap().map.len();
         let counted = self.ask(design, &ViewQuery::default()).unwrap().reduce;
@@ -67,14 +65,13 @@ impl Process {
         self.language.mapped.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Makes the next build stop before its first batch; returns channels for its notification and its continuation.
+    /// Stops the next build before its first batch. The channels report the stop and resume the build.
     fn hold(&self) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
         let ((held, is_held), (go_on, may_go_on)) = (mpsc::channel(), mpsc::channel());
         let mut is_first = true;
         *self.language.watcher.lock() = Some(Box::new(move |_| {
             if std::mem::take(&mut is_first) {
                 held.send(()).unwrap();
-                // Also if the sender was dropped.
                 let _ = may_go_on.recv();
             }
             Ok(())
@@ -86,7 +83,6 @@ impl Process {
         self.views.core().claims.waits()
     }
 
-    /// Returns its only index: signature, shard, and the number of its next node.
     fn index(&self) -> (Signature, Shard, u64) {
         let indexes = self.views.core().indexes_of(self.database().shard());
         let handles = indexes.handles.lock();
@@ -94,7 +90,6 @@ impl Process {
         (*signature, handle.store().shard(), handle.meta().unwrap().next_node)
     }
 
-    /// Replaces the shard of its index, as a build does if the shard is unusable.
     fn replace(&self) {
         let (signature, shard, _) = self.index();
         let host = CatalogHost { catalog: &self.catalog, database: &self.database() };
@@ -102,12 +97,10 @@ impl Process {
         assert_ne!(host.find_index(signature).unwrap(), Some(shard));
     }
 
-    /// Simulates a failed heartbeat.
     fn leave(&self) {
         self.catalog.engine().members().leave().unwrap();
     }
 
-    /// Simulates the return of the node.
     fn come_back(&self) {
         self.catalog.engine().members().announce("back", "").unwrap();
     }
@@ -166,13 +159,12 @@ fn the_background_leaves_an_index_to_its_builder() {
     let [one, other] = processes(500);
     let (is_held, go_on) = one.hold();
     thread::scope(|scope| {
-        // Dropped if this fails, so that the build ends.
+        // Dropped on a panic, so that the build ends.
         let resume_sender = go_on;
         let builds = scope.spawn(|| one.views.update(&one.database(), &design(), Urgency::Background));
         is_held.recv().unwrap();
         let left = other.views.update(&other.database(), &design(), Urgency::Background);
         assert!(matches!(left, Err(ViewError::Stopped)), "{left:?}");
-        // Control by an administrator applies to the building process.
         assert_eq!(other.views.cleanup(&other.database(), &[], 0).unwrap(), 0, "it is being built");
         resume_sender.send(()).unwrap();
         builds.join().unwrap().unwrap();
@@ -185,7 +177,6 @@ fn the_background_leaves_an_index_to_its_builder() {
 #[test]
 fn a_build_in_the_background_does_not_rest_while_a_client_of_another_process_waits() {
     let [one, other] = processes(3000);
-    // Another build has priority, and does not end.
     let urgent = one.views.pace().begin(Urgency::Client);
     let (answer, answered) = mpsc::channel();
     thread::scope(|scope| {
@@ -193,7 +184,6 @@ fn a_build_in_the_background_does_not_rest_while_a_client_of_another_process_wai
         until(|| !one.views.core().tasks.list().is_empty());
         scope.spawn(|| answer.send(other.count(&design())).unwrap());
         let counted = answered.recv_timeout(Duration::from_secs(120));
-        // It may pause again after the waiter has ended.
         drop(urgent);
         assert_eq!(counted, Ok((3000, "3000".to_owned())), "a timeout: it rests");
         builds.join().unwrap().unwrap();
@@ -212,7 +202,6 @@ fn a_waiter_takes_over_from_a_failed_process() {
         until(|| other.waits());
         one.leave();
         assert_eq!(waits.join().unwrap(), (3000, "3000".to_owned()));
-        // The process was only slow, and its late commits are harmless.
         write(&other, 3000..3100, "2");
         assert_eq!(other.count(&design()), (3100, "3100".to_owned()));
         one.come_back();
@@ -229,13 +218,12 @@ fn a_waiter_takes_over_from_a_failed_process() {
     }
 }
 
-/// The process continues under a new claim.
 #[test]
 fn a_node_considered_failed_claims_again() {
     let [one, _] = processes(3000);
     let (is_held, go_on) = one.hold();
     let lost = thread::scope(|scope| {
-        // Dropped if this fails, so that the build ends.
+        // Dropped on a panic, so that the build ends.
         let resume_sender = go_on;
         let late = scope.spawn(|| one.count(&design()));
         is_held.recv().unwrap();
@@ -247,11 +235,10 @@ fn a_node_considered_failed_claims_again() {
         assert_eq!(late.join().unwrap(), (3000, "3000".to_owned()));
         lost
     });
-    // Smallest number of the next claim.
     assert!(one.index().2 >> 24 >= lost.epoch, "{} of {lost:?}", one.index().2);
 }
 
-/// A number cached by a builder that lost its claim is never reused by another one.
+/// A number cached by a builder that lost its claim is never reused.
 #[test]
 fn each_claim_has_numbers_of_its_own() {
     let processes = processes(100);
@@ -260,14 +247,12 @@ fn each_claim_has_numbers_of_its_own() {
         let process = &processes[round % 2];
         write(process, round * 1000..round * 1000 + 50, "6");
         assert_eq!(process.count(&design()).0, 100 + 50 * round);
-        // Sixteen million numbers per claim.
         let claim = Some(process.index().2 >> 24);
         assert!(claim > before, "{claim:?} after {before:?}");
         before = claim;
     }
 }
 
-/// A build may have to be restarted in another shard.
 #[test]
 fn waiters_for_an_index_reset_elsewhere_find_the_new_one() {
     let [one, other] = processes(500);
@@ -287,7 +272,6 @@ fn waiters_for_an_index_reset_elsewhere_find_the_new_one() {
     assert_eq!((one.count(&design()), other.count(&design())), (whole.clone(), whole));
 }
 
-/// The same without a running build: every access to an index finds its new shard.
 #[test]
 fn an_index_whose_shard_is_another_one_is_found() {
     let as_it_is = ViewQuery { update: Update::False, reduce: Reduce::Off, ..ViewQuery::default() };
@@ -306,7 +290,7 @@ fn an_index_whose_shard_is_another_one_is_found() {
     }
 }
 
-/// The record is removed after the shard: a query in between finds an empty index, and builds another one.
+/// The shard is removed before its record: a query in between finds an empty index and builds another one.
 #[test]
 fn an_index_that_is_about_to_be_forgotten_is_empty() {
     let as_it_is = ViewQuery { update: Update::False, reduce: Reduce::Off, ..ViewQuery::default() };
@@ -343,7 +327,6 @@ fn two_processes_build_at_all_times() {
     });
     for process in &processes {
         assert_eq!(process.count(&design()), (3100, "3100".to_owned()));
-        // Equal to an index that only this process has built.
         let rebuilt = ddoc(r#""v": {"map": "value k v", "reduce": "_count"}, "w": {"map": "none"}"#);
         let rebuilt = DesignDocument {
             options: settee_design::DesignOptions { include_design: true, ..rebuilt.options },
@@ -364,7 +347,6 @@ fn an_index_that_was_removed_elsewhere_is_found_or_made_again() {
     for _ in 0..5 {
         assert_eq!((one.count(&design()), other.count(&design())), (whole.clone(), whole.clone()));
         assert_eq!(one.views.cleanup(&one.database(), &[], 0).unwrap(), 1);
-        // After a rebuild there it is found here, also by queries without an update.
         assert_eq!(one.count(&design()), whole);
         assert_eq!(other.ask(&design(), &as_it_is).unwrap().map.len(), 200);
         assert_eq!(one.views.cleanup(&one.database(), &[], 0).unwrap(), 1);
@@ -375,7 +357,7 @@ fn an_index_that_was_removed_elsewhere_is_found_or_made_again() {
     assert_eq!(used, 0, "nothing is left of them");
 }
 
-/// Rows, with another action after the first one.
+/// Executes an action after the first row.
 struct Meanwhile<F> {
     rows: Rows,
     act: Option<F>,
@@ -410,7 +392,7 @@ fn a_reader_reads_all_of_an_index_that_another_process_removes() {
         let _ = other.views.query(&other.database(), &design(), "v", &query, &mut read).unwrap();
         assert!(read.act.is_none());
         assert_eq!(read.rows.map, whole);
-        // The new index is another one, and no node of the old one is used as a part of it.
+        // The new index uses no nodes of the old one.
         assert_eq!(other.count(&design()), (2000, "2000".to_owned()));
     }
 }
@@ -439,7 +421,6 @@ fn build_commands_apply_in_all_processes() {
     assert!(matches!(other.ask(&design, &ViewQuery::default()), Err(ViewError::Paused)));
     other.views.resume(&other.database(), &design).unwrap();
     assert_eq!(one.status(&design), BuildStatus::Lagging);
-    // The build of another process ends as well.
     for status in [BuildStatus::Paused, BuildStatus::Resting] {
         let is_pause = status == BuildStatus::Paused;
         let (is_held, go_on) = one.hold();
@@ -448,7 +429,6 @@ fn build_commands_apply_in_all_processes() {
             is_held.recv().unwrap();
             let say = if is_pause { Views::pause } else { Views::cancel };
             say(&other.views, &other.database(), &design).unwrap();
-            // A request arrives.
             one.database();
             go_on.send(()).unwrap();
             builds.join().unwrap()
@@ -458,7 +438,7 @@ fn build_commands_apply_in_all_processes() {
         other.views.resume(&other.database(), &design).unwrap();
         assert_eq!(one.status(&design), BuildStatus::Lagging);
     }
-    // After a cancellation all processes skip the indexes until a query needs them, in any process.
+    // After a cancellation all processes skip the indexes until a query needs them.
     one.views.cancel(&one.database(), &design).unwrap();
     assert_eq!(other.status(&design), BuildStatus::Resting);
     assert_eq!(other.count(&design), (3000, "3000".to_owned()));
@@ -476,7 +456,7 @@ fn the_swap_of_a_view_counts_in_all_processes() {
         let rows = process.ask(design, &ViewQuery::default()).unwrap();
         (rows.stale.is_some(), rows.map.len())
     };
-    // Nothing serves queries yet, and that is cached.
+    // The absence of served definitions is cached.
     assert_eq!(stale(&other, &new), (false, 0));
     assert_eq!(stale(&one, &old), (true, 0));
     one.views.update(&one.database(), &old, Urgency::Client).unwrap();

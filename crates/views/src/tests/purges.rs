@@ -1,4 +1,4 @@
-//! Purged documents lose their rows, whichever purges the index has processed.
+//! Purged documents lose their rows after any sequence of refreshes.
 
 use std::sync::Arc;
 
@@ -30,7 +30,6 @@ fn check(seed: u64) {
         let count = random.pick(&[0, 1, 20, 200]);
         purge(&host, &mut random, count, 300);
         if random.below(3) == 0 {
-            // Some are written again.
             change(&host, &mut random, 20, 300);
         }
         if random.below(5) == 0 {
@@ -40,7 +39,6 @@ fn check(seed: u64) {
         if random.below(4) == 0 {
             core_now = core(settings(1, 100_000));
         }
-        // Not every index is updated every time.
         let count = random.pick(&[0, 1, 10]);
         compare(&core_now, &host, &ddoc, &mut random, count);
     }

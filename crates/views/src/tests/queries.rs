@@ -1,4 +1,4 @@
-//! Recorded examples: the documents and answers of CouchDB's scenarios `views` and `reduces`.
+//! Recorded documents and responses of CouchDB's scenarios `views` and `reduces`.
 
 use settee_model::json::Json;
 use settee_storage_testing::engine;

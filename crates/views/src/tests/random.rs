@@ -1,4 +1,4 @@
-//! Random documents and queries: after any changes of the index, its results equal those of the model.
+//! Random documents and queries: after any changes, the results of an index equal those of the model.
 
 use std::sync::Arc;
 
@@ -15,8 +15,7 @@ use crate::query::{Bounds, End, Inclusion, Keys, Order, Reduce, Start, Update, V
 use crate::shared::Core;
 use settee_model::testing::Random;
 
-/// All views of the random tests, in four indexes. The last one may emit many rows for a document, including equal
-/// ones.
+/// Views in four indexes. The last one may emit many rows per document, including equal ones.
 pub(super) const VIEWS: &str = r#"
     "plain": {"map": "value k v"},
     "sum": {"map": "value k v", "reduce": "_sum"},
@@ -62,7 +61,6 @@ pub(super) fn change(host: &TestHost, random: &mut Random, count: u64, space: u6
     change_ids(host, random, count, |random| id(random, space));
 }
 
-/// Writes or deletes some documents with ids that `id` generates.
 pub(super) fn change_ids(host: &TestHost, random: &mut Random, count: u64, id: impl Fn(&mut Random) -> String) {
     for _ in 0..count {
         let id = id(random);
@@ -119,7 +117,6 @@ pub(super) fn query(random: &mut Random) -> ViewQuery {
     }
 }
 
-/// Runs random queries; both sides must agree, including errors.
 pub(super) fn compare(core: &Core, host: &TestHost, ddoc: &DesignDocument, random: &mut Random, count: u64) {
     for _ in 0..count {
         let name = random.pick(&NAMES);
@@ -128,7 +125,6 @@ pub(super) fn compare(core: &Core, host: &TestHost, ddoc: &DesignDocument, rando
     }
 }
 
-/// Runs a query, whose result must equal that of the model for `documents`.
 pub(super) fn compare_one(
     core: &Core,
     host: &TestHost,

@@ -1,4 +1,4 @@
-//! A long load resumes after a crash, from its last checkpoint, with any possible state of engine and files.
+//! A long load resumes after a crash from its last checkpoint, with any possible state of engine and files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,13 +20,11 @@ use crate::indexer::runs::RunDirectory;
 use crate::pace::Urgency;
 use settee_model::testing::Random;
 
-/// A clock that advances by a millisecond at each read.
 fn busy_clock() -> Clock {
     let now = AtomicU64::new(0);
     Clock::new(move || now.fetch_add(1000, Ordering::Relaxed))
 }
 
-/// Settings with which a load writes a checkpoint after every few batches.
 pub(super) fn hurried(directory: &Path, memory_bytes: usize) -> Settings {
     Settings {
         checkpoint_interval_ms: 3,
@@ -49,7 +47,6 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A possible state after a crash.
 struct Moment {
     engine: MemoryEngine,
     files: PathBuf,
@@ -57,8 +54,8 @@ struct Moment {
 
 type Moments = Arc<Mutex<Vec<Moment>>>;
 
-/// Makes an engine record the possible states after a crash at each of its steps, with the files at that time: the
-/// durable state, all commits, and one in between.
+/// At each step, an engine records possible states after a crash with the files at that time: the durable state, all
+/// commits, and one in between.
 fn remember_moments(engine: &FaultyEngine, files: PathBuf) -> Moments {
     let moments = Moments::default();
     let remembered = Arc::clone(&moments);
@@ -97,7 +94,6 @@ fn watched_build(seed: u64) -> (TestHost, Random, Vec<Moment>) {
     assert!(language.mapped.load(Ordering::Relaxed) <= 1_300, "a build without a crash maps every document once");
     assert!(std::fs::read_dir(&files).unwrap().next().is_none(), "runs go when they are in the index");
     if seed % 2 == 1 {
-        // The same for an index that is far behind.
         moments.lock().clear();
         change(&host, &mut random, 2_000, 9_000);
         core.update(&host, &ddoc(VIEWS), Urgency::Client).unwrap();
@@ -111,7 +107,6 @@ fn a_load_resumes_to_the_same_index_after_a_crash_at_any_step() {
     for seed in 0..2 {
         let (built, mut random, moments) = watched_build(seed);
         let (mut resumed, count) = (0, moments.len());
-        // All of them in long test runs.
         let step = if std::env::var_os("SETTEE_LIVES").is_some() { 1 } else { count.div_ceil(40) };
         for Moment { engine, files } in moments.into_iter().step_by(step) {
             let engine: Arc<dyn Engine> = Arc::new(engine);
@@ -122,7 +117,8 @@ fn a_load_resumes_to_the_same_index_after_a_crash_at_any_step() {
             }
             let mut reached: Vec<u64> = noted.iter().map(|(_, checkpoint)| checkpoint.update_seq).collect();
             reached.dedup();
-            // Between the records of one checkpoint the indexes diverge, and continue in separate passes.
+            // A crash between the records of one checkpoint leaves indexes at different sequences, which continue in
+            // separate passes.
             let reached = if let [one] = reached[..] { Some(one) } else { None };
             let left = reached.map(|seq| crate::host::IndexHost::read(&host).unwrap().count_after(seq).unwrap());
             change(&host, &mut random, 30, 9_000);
@@ -157,7 +153,6 @@ fn a_load_goes_on_after_many_crashes() {
     for crash in 0.. {
         assert!(crash < 60, "the load does not come to an end");
         let faulty = Arc::new(FaultyEngine::over(engine));
-        // Late enough for one more checkpoint.
         faulty.inject_sync(8, SyncFault::Fail(StorageError::Io("test".to_owned())));
         host = host.over(faulty.clone());
         let (core, language) = counted_core(hurried(&files, 60_000));
@@ -199,7 +194,6 @@ fn runs_that_are_broken_or_gone_are_not_used() {
             continue;
         };
         let run = checkpoint.rows[usize::try_from(random.below(checkpoint.rows.len() as u64)).unwrap()].number;
-        // The first index may be loaded already while others are not.
         let has_noted = |shard: &settee_storage::Shard| {
             let store = IndexStore::new(Arc::clone(&engine), *shard, Arc::new(Tokens::new(0)), Arc::default());
             store.checkpoint().unwrap().is_some()

@@ -12,10 +12,8 @@ use super::{ask, core, ddoc, settings};
 use crate::pace::Urgency;
 use crate::query::{Reduce, ViewQuery};
 
-/// A small multiple of the commit size of nodes.
 const COMMIT_BYTES: usize = 300_000;
 
-/// The size of a piece of a node, plus overhead.
 const VALUE_BYTES: usize = 700;
 
 #[test]
@@ -47,7 +45,6 @@ fn commits_do_not_grow_with_the_index() {
         put(100 * round, 100, 1);
         check("an update", 6_000 - 100 * (round + 1));
     }
-    // All these back-pointers are outside of the tree now.
     put(0, 2_500, 2);
     let largest = check("a load of an index that was updated often", 6_000);
     assert!(largest.writes < 1_000, "{largest:?}");
@@ -67,7 +64,6 @@ fn long_rows_are_stored_in_short_values() {
     let value = |number: usize, length: usize| format!("\"{number}{}\"", "x".repeat(length));
     let put = |number: usize, length: usize| {
         let long = value(number, length);
-        // Keys are long, and so are separators in inner nodes.
         host.put(&format!("doc{number:03}"), Some(&format!("\"k\":{long},\"v\":{long},\"list\":[{long}]")));
     };
     let lengths = [10, 5_000, 650, 20_000, 100];
@@ -87,6 +83,6 @@ fn long_rows_are_stored_in_short_values() {
         assert_eq!(check_stored(&host, &engine), [], "round {round}");
     }
     let largest = counting.take_largest();
-    // Back-pointers that changed since the last load are stored individually outside of the tree.
+    // Back-pointers that changed since the last load are stored individually.
     assert!(largest.value_bytes < 50_000, "{largest:?}");
 }

@@ -22,8 +22,8 @@ fn host() -> TestHost {
     host
 }
 
-/// Queries `view` of `asked`: the result must equal that of `shown`, and be reported if that is another one. Returns
-/// true if an update is requested.
+/// The result must equal that of `shown`, and be reported if `shown` is another definition. Returns true if an update
+/// is requested.
 #[track_caller]
 fn check(core: &Core, host: &TestHost, asked: &DesignDocument, view: &str, shown: &DesignDocument) -> bool {
     let query = ViewQuery::default();
@@ -45,7 +45,6 @@ fn the_view_of_before_answers_until_the_new_one_is_built() {
     check(&core, &host, &old, "w", &old);
     let new = online(r#""v": {"map": "value v k", "reduce": "_count"}, "w": {"map": "each list"}"#);
     assert!(check(&core, &host, &new, "v", &old));
-    // Its index is updated, and kept by a cleanup; an unchanged view serves itself.
     change(&host, &mut Random::of(6), 100, 200);
     assert_eq!(core.collect(&host, std::slice::from_ref(&new), 0).unwrap(), 0);
     assert!(check(&core, &host, &new, "v", &old));
@@ -77,7 +76,6 @@ fn two_edits_in_a_row_show_the_last_built_rows() {
     check(&core, &host, &first, "v", &first);
     check(&core, &host, &second, "v", &first);
     assert!(check(&core, &host, &third, "v", &first));
-    // Back to the first definition: nothing must be built.
     assert!(!check(&core, &host, &first, "v", &first));
     let mapped = language.mapped.load(std::sync::atomic::Ordering::Relaxed);
     core.update(&host, &third, Urgency::Background).unwrap();
@@ -126,7 +124,6 @@ fn deferred_builds_wait_and_keep_their_state() {
     check(&core, &host, &old, "v", &old);
     let new = ddoc(r#""v": {"map": "value v k"}"#);
     check(&core, &host, &new, "v", &new);
-    // The change that adds the option is the first that uses it.
     let newer = online(r#""v": {"map": "each list"}"#);
     check(&core, &host, &newer, "v", &new);
 }

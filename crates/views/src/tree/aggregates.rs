@@ -1,4 +1,4 @@
-//! [`rebuild`]: new inner nodes with other reduce functions over the same leaves.
+//! [`rebuild`] builds inner nodes with other reduce functions over the same leaves.
 
 use super::load::{transpose, write_inner_nodes};
 use super::write::NodeWriter;
@@ -7,11 +7,9 @@ use crate::error::Result;
 use crate::leaf::Group;
 use crate::reduce::Aggregate;
 
-/// A tree with other aggregates.
 #[derive(Debug)]
 pub(crate) struct Rebuilt {
     pub(crate) root: Root,
-    /// Inner nodes of the former tree.
     pub(crate) obsolete: Vec<u64>,
 }
 

@@ -1,8 +1,8 @@
-//! [`apply`]: builds a tree from another one and sorted changes.
+//! [`apply`] builds a tree from another one and sorted changes.
 //!
-//! Three steps: find the affected leaves and merge the changes into copies of them (drafts); merge drafts that became
-//! too small with a neighbour and split those that became too large, level by level; then write the drafts, the lowest
-//! level first, reducing those of one level together.
+//! 1. Find the affected leaves and merge the changes into copies of them (drafts).
+//! 2. Level by level, merge drafts that became too small with a neighbour and split those that became too large.
+//! 3. Write the drafts, the lowest level first. The reductions of a level are computed together.
 
 use super::load::{transpose, write_inner_nodes};
 use super::node::separator;
@@ -15,21 +15,19 @@ use crate::reduce::Aggregate;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change<'a> {
     pub(crate) row_key: &'a [u8],
-    /// New state of the row; absent if it is removed.
     pub(crate) row: Option<Row<'a>>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Applied {
-    /// Root, unless the tree is empty.
     pub(crate) root: Option<Root>,
     /// Nodes of the former tree that are not in this one.
     pub(crate) obsolete: Vec<u64>,
-    /// Number of applied changes; the remaining ones affect more leaves than should be held in memory.
+    /// Number of applied changes. The others affect more leaves than may be in memory.
     pub(crate) changes: usize,
 }
 
-/// Applies changes, which must be in ascending order of distinct keys: at least one, if there are any.
+/// Changes must be in ascending order of distinct keys. Applies at least one of them.
 pub(crate) fn apply(
     tree: TreeReader<'_>,
     root: Option<&Root>,
@@ -104,15 +102,13 @@ impl Part {
 struct Drafting<'a> {
     tree: TreeReader<'a>,
     obsolete: Vec<u64>,
-    /// Bytes of leaves that may still be held.
     bytes_left: usize,
     changes: usize,
 }
 
 impl Drafting<'_> {
-    /// Returns the replacement of `child`: itself, or any number of drafts. `leaf` is its contents, if already read.
+    /// Returns the replacement of `child`: itself or drafts. `leaf` is its contents, if already read.
     fn change(&mut self, child: Child, height: u32, leaf: Option<Leaf>, changes: &[Change<'_>]) -> Result<Vec<Part>> {
-        // Only the last leaves remain unmodified.
         if changes.is_empty() || height > 0 && self.bytes_left == 0 {
             return Ok(vec![Part::stored(child)]);
         }
@@ -139,12 +135,10 @@ impl Drafting<'_> {
         Ok(cut_inner(parts, child.separator))
     }
 
-    /// Records that a node is not part of the tree any more.
     fn discard(&mut self, id: u64, pieces: u32) {
         self.obsolete.extend(id..=id + u64::from(pieces));
     }
 
-    /// Returns the node if all of its children are unchanged.
     fn unchanged(&self, child: &Child, parts: &[Part]) -> Result<Option<Part>> {
         Ok((self.tree.inner(child.id)?.len() == parts.len()).then(|| Part::stored(child.clone())))
     }
@@ -181,7 +175,6 @@ impl Drafting<'_> {
         Ok(parts)
     }
 
-    /// Merges drafts that are too small with a neighbour.
     fn merge_small(&mut self, mut parts: Vec<Part>, height: u32) -> Result<Vec<Part>> {
         let mut index = 0;
         while index < parts.len() {
@@ -245,7 +238,6 @@ impl Part {
     }
 }
 
-/// Returns the rows of a leaf after changes; `None` if they are unchanged.
 fn merge(leaf: &Leaf, changes: &[Change<'_>]) -> Option<Leaf> {
     let mut merged = Leaf::default();
     let mut changed = false;
@@ -264,7 +256,6 @@ fn merge(leaf: &Leaf, changes: &[Change<'_>]) -> Option<Leaf> {
     changed.then_some(merged)
 }
 
-/// Splits a leaf if it is too large; removes an empty one.
 fn cut_leaf(leaf: Leaf, first_separator: Vec<u8>) -> Vec<Part> {
     let size = leaf.size_bytes();
     if leaf.is_empty() {
@@ -289,7 +280,6 @@ fn cut_leaf(leaf: Leaf, first_separator: Vec<u8>) -> Vec<Part> {
     parts
 }
 
-/// Splits an inner node if it is too large; removes an empty one.
 fn cut_inner(mut parts: Vec<Part>, first_separator: Vec<u8>) -> Vec<Part> {
     let Some(first) = parts.first_mut() else {
         return Vec::new();
@@ -315,7 +305,6 @@ struct Settling<'a, 'w> {
 }
 
 impl Settling<'_, '_> {
-    /// Writes the drafts among the children of several parents, and returns all children for the parents.
     fn settle(&mut self, parents: Vec<Vec<Part>>, height: u32) -> Result<Vec<Vec<Child>>> {
         let mut leaves = Vec::new();
         let mut inner = Vec::new();

@@ -1,4 +1,4 @@
-//! For tests: [`check`] verifies the invariants of a tree, [`rows`] reads it without shortcuts.
+//! [`check`] verifies the invariants of a tree, [`rows`] reads it without shortcuts, for tests.
 
 use super::{Child, INNER_BYTES, LEAF_BYTES, Root, TreeReader};
 use crate::leaf::Group;
@@ -13,7 +13,6 @@ pub(crate) struct OwnedRow {
     pub(crate) value: Vec<u8>,
 }
 
-/// Panics if an invariant of the tree is violated; returns its rows and the numbers of its nodes.
 pub(crate) fn check(
     tree: TreeReader<'_>,
     root: Option<&Root>,

@@ -1,4 +1,4 @@
-//! [`Loader`]: builds a tree bottom-up from sorted rows.
+//! [`Loader`] builds a tree bottom-up from sorted rows.
 
 use super::node::separator;
 use super::write::NodeWriter;
@@ -7,18 +7,16 @@ use crate::error::Result;
 use crate::leaf::{EncodedLeaf, Group, Leaf, Row};
 use crate::reduce::Aggregate;
 
-/// Number of nodes of a level that are reduced together, because calling a language is expensive.
+/// Several nodes are reduced in one call, because calling a language is expensive.
 const NODES_PER_REDUCE: usize = 32;
 
-/// Builds a tree from rows in ascending order.
 pub(crate) struct Loader<'a, 'w> {
     nodes: &'a mut NodeWriter<'w>,
     aggregates: &'a mut [Aggregate],
-    /// Current leaf, if only the values of its rows are needed.
+    /// Current leaf if `is_encoded`.
     encoded: EncodedLeaf,
-    /// True if all aggregates reduce encoded values, so that the current leaf is `encoded`.
+    /// True if all aggregates reduce encoded values.
     is_encoded: bool,
-    /// Current leaf otherwise.
     leaf: Leaf,
     leaves: Vec<(Vec<u8>, Leaf)>,
     leaves_bytes: usize,
@@ -51,7 +49,7 @@ impl<'a, 'w> Loader<'a, 'w> {
         }
     }
 
-    /// Adds a row, which must be greater than all previous ones.
+    /// The row must be greater than all previous ones.
     #[inline]
     pub(crate) fn push(&mut self, row: Row<'_>) -> Result<()> {
         if self.is_encoded {
@@ -68,7 +66,6 @@ impl<'a, 'w> Loader<'a, 'w> {
         Ok(())
     }
 
-    /// Returns the tree of all rows; `None` if there were none.
     pub(crate) fn finish(mut self) -> Result<Option<Root>> {
         if !self.encoded.is_empty() {
             self.cut_encoded(&[])?;
@@ -124,7 +121,6 @@ impl<'a, 'w> Loader<'a, 'w> {
             let id = self.nodes.leaf(&leaf)?;
             let (rows, bytes) = (leaf.len() as u64, leaf.content_bytes());
             self.push_child(0, Child { separator, id, rows, bytes, reductions })?;
-            // Memory for a long row is freed.
             if leaf.size_bytes() < WAITING_BYTES {
                 leaf.clear();
                 self.spare.push(leaf);
@@ -164,7 +160,6 @@ impl Level {
     }
 }
 
-/// Writes inner nodes, given by their children, and returns their records for their parents.
 pub(super) fn write_inner_nodes(
     nodes: &mut NodeWriter<'_>,
     aggregates: &mut [Aggregate],
@@ -189,7 +184,6 @@ pub(super) fn write_inner_nodes(
     Ok(parents)
 }
 
-/// Transposes the reductions per aggregate into reductions per node.
 pub(super) fn transpose(
     aggregates: &mut [Aggregate],
     nodes: usize,

@@ -1,9 +1,9 @@
-//! The aggregate tree: a B+tree of engine values whose inner nodes contain, for each child, the number of rows below
-//! and their reductions.
+//! The aggregate tree: a B+tree of engine values whose inner nodes store, for each child, the number of rows below and
+//! their reductions.
 //!
 //! Nodes are immutable: a change writes new nodes from the leaf to the root, with numbers that were never used in this
-//! index, and a new [`Root`] then refers to the tree. So a crash between two commits leaves the old tree, a reader
-//! needs no lock, and a decoded inner node can be cached indefinitely ([`NodeCache`]).
+//! index; then a new [`Root`] refers to the tree. Therefore a crash between two commits leaves the old tree, readers
+//! need no lock, and a decoded node can be cached indefinitely ([`NodeCache`]).
 //!
 //! - [`load`] builds a tree from sorted rows, bottom-up.
 //! - [`apply`] builds a tree from another one and sorted changes, writing only changed nodes.
@@ -31,21 +31,19 @@ use crate::error::Result;
 pub(crate) use node::{Child, Inner};
 pub(crate) use read::{LEAVES_TOGETHER, NodeCache, TreeReader, together};
 
-/// Approximate size at which leaves are split. Encoded they take about half of it. Nodes are small in tests, so that
-/// few rows give high trees.
+/// Approximate size of leaves in memory; the encoded form takes about half of it. Small in tests, so that few rows make
+/// high trees.
 const LEAF_BYTES: usize = if cfg!(test) { 1 << 10 } else { 16 << 10 };
-/// Approximate size at which inner nodes are split.
 const INNER_BYTES: usize = if cfg!(test) { 512 } else { 8 << 10 };
-/// Minimum number of children of inner nodes, however large their reductions are.
+/// Minimum number of children of an inner node, also with large reductions.
 const INNER_CHILDREN: usize = if cfg!(test) { 4 } else { 8 };
 
-/// Approximate maximum size of the leaves whose rows are held in memory, at least one leaf. Rows may be long, and many
-/// leaves may be affected.
+/// Approximate maximum size of the leaves in memory, but at least one leaf. Rows may be long, and a change may affect
+/// many leaves.
 const HELD_BYTES: usize = if cfg!(test) { 16 << 10 } else { 32 << 20 };
-/// Approximate maximum size of the nodes that wait to be reduced together.
 const WAITING_BYTES: usize = if cfg!(test) { 8 << 10 } else { 1 << 20 };
 
-/// Returns how many of `children`, from the first, are held in memory together.
+/// Returns how many of the first `children` may be in memory together.
 fn held_together<'c>(children: impl Iterator<Item = &'c Child>) -> usize {
     let mut bytes = 0;
     let fits = |child: &&Child| {
@@ -56,17 +54,14 @@ fn held_together<'c>(children: impl Iterator<Item = &'c Child>) -> usize {
     children.take_while(fits).count()
 }
 
-/// Returns the memory of a leaf whose rows have this size as clients see them.
+/// Estimates the memory of a leaf from the size of its rows in responses.
 fn leaf_bytes(content_bytes: u64) -> usize {
     usize::try_from(content_bytes).unwrap_or(usize::MAX).saturating_mul(2).max(LEAF_BYTES)
 }
 
-/// Root of a tree, and the summary of all its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Root {
-    /// Number of inner levels: 0 if the root is a leaf.
     pub(crate) height: u32,
-    /// Record of the root node, as in a parent.
     pub(crate) node: Child,
 }
 

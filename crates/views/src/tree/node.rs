@@ -1,8 +1,6 @@
-//! [`Inner`]: inner nodes with the records of their children. Leaves are [`Leaf`](crate::leaf::Leaf)s.
-//!
-//! Encoded inner node: number of reductions per child; then for each child: separator, node id, rows, bytes,
-//! reductions. A separator is not greater than the rows of its child and greater than those of the previous child; it
-//! is as short as possible, so that long keys do not enlarge inner nodes.
+//! [`Inner`]: inner nodes with the records of their children. Encoding: number of reductions per child; then for each
+//! child: separator, node id, rows, bytes, reductions. A separator is not greater than the rows of its child and
+//! greater than those of the previous child. It is as short as possible, so that long keys do not enlarge inner nodes.
 
 use settee_storage::codec::{Reader, put_bytes, put_len, put_varint};
 
@@ -23,12 +21,10 @@ pub(crate) struct Child {
     pub(crate) id: u64,
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
-    /// Reductions of the rows below by each function of the index, in stored form.
     pub(crate) reductions: Vec<Vec<u8>>,
 }
 
 impl Child {
-    /// Returns the size by which inner nodes are split.
     pub(crate) fn size_bytes(&self) -> usize {
         16 + self.separator.len() + self.reductions.iter().map(|reduction| reduction.len() + 1).sum::<usize>()
     }
@@ -40,7 +36,6 @@ pub(crate) struct Inner {
     children: Vec<ChildSlot>,
     reductions: Vec<(u32, u32)>,
     aggregates: usize,
-    /// Number of additional node numbers that it occupies.
     pub(super) pieces: u32,
 }
 
@@ -84,7 +79,6 @@ impl Inner {
         if node.children.is_empty() { Err(ViewError::Corrupt(INNER)) } else { Ok(node) }
     }
 
-    /// Sets the number of additional node numbers.
     pub(super) fn in_pieces(self, pieces: u32) -> Self {
         Self { pieces, ..self }
     }
@@ -120,7 +114,6 @@ impl Inner {
         &self.bytes[range(start, len)]
     }
 
-    /// Returns the position of the child that contains `row_key` or would contain it.
     pub(crate) fn position(&self, row_key: &[u8]) -> usize {
         let (mut low, mut high) = (1, self.len());
         while low < high {

@@ -14,14 +14,13 @@ use crate::leaf::Leaf;
 
 const MISSING: &str = "node is missing";
 
-/// Maximum number of leaves that are read together …
+/// Maximum number of leaves per round trip.
 pub(crate) const LEAVES_TOGETHER: usize = if cfg!(test) { 3 } else { 16 };
 
-/// … unless their rows exceed this size.
+/// Maximum bytes of rows per round trip, except for a single leaf.
 const LEAVES_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 2 << 20 };
 
-/// Cache of recently read nodes of all indexes. Nodes are immutable, and neither shards nor node numbers are reused, so
-/// entries never become stale.
+/// Cached nodes never become stale, because nodes are immutable and neither shards nor node numbers are reused.
 #[derive(Debug, Default)]
 pub(crate) struct NodeCache {
     generations: Mutex<Generations>,
@@ -50,7 +49,6 @@ impl Node {
     }
 }
 
-/// Memory of one generation; there are two.
 const GENERATION_BYTES: usize = if cfg!(test) { 256 << 10 } else { 24 << 20 };
 
 impl NodeCache {
@@ -68,12 +66,11 @@ impl NodeCache {
         self.generations.lock().insert((shard, id), node);
     }
 
-    /// Caches an inner node that was just written.
     pub(crate) fn keep(&self, shard: Shard, id: u64, node: Inner) {
         self.insert(shard, id, Node::Inner(Arc::new(node)));
     }
 
-    /// Evicts a shard in which numbers are reused, because their former nodes were never part of an index.
+    /// Evicts a shard in which numbers are reused because their former nodes were never referenced.
     pub(crate) fn forget(&self, shard: Shard) {
         let mut generations = self.generations.lock();
         let Generations { young, old, young_bytes } = &mut *generations;
@@ -94,12 +91,10 @@ impl Generations {
     }
 }
 
-/// Number of pieces of a long node that are read together.
 const PIECES_TOGETHER: usize = 16;
 
 struct Encoded {
     node: Vec<u8>,
-    /// Number of additional node numbers that it occupies.
     pieces: u32,
 }
 
@@ -111,12 +106,12 @@ pub(crate) struct TreeReader<'a> {
 }
 
 impl TreeReader<'_> {
-    /// Returns a leaf that is worth caching.
+    /// Reads a leaf through the cache.
     pub(crate) fn leaf(&self, id: u64) -> Result<Arc<Leaf>> {
         self.shared_leaves(&[id])?.pop().ok_or(ViewError::Corrupt(MISSING))
     }
 
-    /// Returns leaves that are worth caching, in one round trip.
+    /// Reads leaves through the cache, in one round trip.
     pub(crate) fn shared_leaves(&self, ids: &[u64]) -> Result<Vec<Arc<Leaf>>> {
         let mut leaves: Vec<Option<Arc<Leaf>>> = ids.iter().map(|&id| self.cached_leaf(id)).collect();
         let missing: Vec<u64> = ids.iter().zip(&leaves).filter(|(_, leaf)| leaf.is_none()).map(|(&id, _)| id).collect();
@@ -136,13 +131,12 @@ impl TreeReader<'_> {
         }
     }
 
-    /// Returns uncached leaves, in one round trip.
+    /// Reads leaves without the cache, in one round trip.
     pub(crate) fn leaves(&self, ids: &[u64]) -> Result<Vec<Leaf>> {
         let nodes = self.nodes(ids)?;
         nodes.into_iter().map(|Encoded { node, pieces }| Ok(Leaf::decode(&node)?.in_pieces(pieces))).collect()
     }
 
-    /// Returns an uncached leaf.
     pub(crate) fn own_leaf(&self, id: u64) -> Result<Leaf> {
         self.leaves(&[id])?.pop().ok_or(ViewError::Corrupt(MISSING))
     }
@@ -157,7 +151,6 @@ impl TreeReader<'_> {
         Ok(node)
     }
 
-    /// Returns encoded nodes, in one round trip unless some are in pieces.
     fn nodes(&self, ids: &[u64]) -> Result<Vec<Encoded>> {
         let mut nodes = Vec::with_capacity(ids.len());
         for (id, node) in ids.iter().zip(self.stored(ids)?) {
@@ -184,7 +177,6 @@ impl TreeReader<'_> {
         stored.into_iter().map(|node| node.ok_or(ViewError::Corrupt(MISSING))).collect()
     }
 
-    /// Prefetches the leaves that contain the rows `row_keys` or would contain them.
     pub(crate) fn read_ahead<'k>(&self, root: &Root, row_keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
         let mut ids = Vec::new();
         let mut bytes = 0;
@@ -201,7 +193,6 @@ impl TreeReader<'_> {
         self.shared_leaves(&ids).map(drop)
     }
 
-    /// Returns the number of rows that are less than `bound`.
     pub(crate) fn rank(&self, root: &Root, bound: &[u8]) -> Result<u64> {
         let mut id = root.node.id;
         let mut rank = 0;
@@ -214,7 +205,6 @@ impl TreeReader<'_> {
         Ok(rank + self.leaf(id)?.rank(bound) as u64)
     }
 
-    /// Returns the leaves in order, with the bytes of their rows.
     pub(crate) fn leaf_ids(&self, root: &Root) -> Result<Vec<(u64, u64)>> {
         let mut level = vec![(root.node.id, root.node.bytes)];
         for _ in 0..root.height {
@@ -240,7 +230,7 @@ impl TreeReader<'_> {
     }
 }
 
-/// Returns how many leaves, from the first, should be read together, given the bytes of their rows.
+/// Returns how many of the first leaves to read in one round trip, given the bytes of their rows.
 pub(crate) fn together(leaf_bytes: impl Iterator<Item = u64>) -> usize {
     let mut bytes = 0;
     let fits = |leaf: &u64| {

@@ -32,7 +32,6 @@ struct Store {
     aggregates: Vec<Aggregate>,
 }
 
-/// The engine as the committer of the tree.
 struct Shared(Arc<dyn Engine>);
 
 impl Committer for Shared {
@@ -102,7 +101,6 @@ impl Store {
         self.settle(Some(rebuilt.root), &rebuilt.obsolete, batch, next_node);
     }
 
-    /// Checks the tree, that it has exactly these rows, and that no node is left over.
     fn check(&mut self, model: &BTreeMap<Vec<u8>, OwnedRow>) {
         let snapshot = self.engine.0.snapshot(SHARD).unwrap();
         let tree = TreeReader { snapshot: &*snapshot, shard: SHARD, cache: &self.cache };
@@ -141,7 +139,6 @@ fn lend(row: &OwnedRow) -> Row<'_> {
     Row { row_key: &row.row_key, sort_len: row.sort_len, key: &row.key, value: &row.value }
 }
 
-/// Returns a row whose key has a length and alphabet that make common prefixes likely.
 fn random_row(random: &mut Random, space: u64) -> OwnedRow {
     let number = random.below(space);
     let mut row_key = b"prefix-of-all-keys-".to_vec();
@@ -166,7 +163,6 @@ fn random_changes_leave_a_sound_tree_with_the_right_rows() {
         let space = [30, 3_000, 20_000][usize::try_from(seed % 3).unwrap()];
         for round in 0..40 {
             let mut changes = BTreeMap::new();
-            // Growing, then shrinking until nothing is left.
             let deletes = if round < 20 { 1 } else { 9 };
             for _ in 0..random.below(space / 3) + 1 {
                 let row = random_row(&mut random, space);
@@ -284,7 +280,6 @@ fn walks_and_ranks_agree_with_a_sorted_list() {
             assert!(counted.subtrees < 900, "{} subtrees of {} leaves", counted.subtrees, root.node.rows / 100);
         });
     }
-    // Backward traversals visit leaves in reverse order.
     store.with_tree(|tree, root| {
         let mut all = Collect::default();
         assert!(walk(tree, root, &RowRange::default(), Direction::Backward, &mut all).unwrap().is_continue());

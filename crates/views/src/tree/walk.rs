@@ -1,5 +1,5 @@
-//! [`walk`]: traverses a range of rows in one direction. A [`Visitor`] receives rows leaf by leaf and may use the
-//! stored data of whole subtrees, so that the cost is that of the paths to the ends.
+//! [`walk`] traverses a range of rows in one direction. A [`Visitor`] receives rows leaf by leaf and may use the stored
+//! data of whole subtrees, so that the cost is that of the paths to the ends of the range.
 
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
@@ -10,7 +10,7 @@ use super::{Inner, Root, TreeReader};
 use crate::error::{Result, ViewError};
 use crate::leaf::Leaf;
 
-/// The rows from `lower` on that are less than `upper`.
+/// `upper` is exclusive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RowRange {
     pub(crate) lower: Vec<u8>,
@@ -27,7 +27,6 @@ impl RowRange {
         below && self.lower.as_slice() <= lower
     }
 
-    /// Returns true if the range cannot contain a row.
     pub(crate) fn is_empty(&self) -> bool {
         self.upper.as_ref().is_some_and(|upper| *upper <= self.lower)
     }
@@ -39,14 +38,11 @@ pub(crate) enum Direction {
     Backward,
 }
 
-/// A child of an inner node all of whose rows are in the range.
 #[derive(Clone, Copy)]
 pub(crate) struct Subtree<'a> {
     node: &'a Inner,
     child: usize,
-    /// Lower bound of the rows below.
     pub(crate) lower: &'a [u8],
-    /// Exclusive upper bound of the rows below, if any.
     pub(crate) upper: Option<&'a [u8]>,
 }
 
@@ -59,7 +55,6 @@ impl<'a> Subtree<'a> {
         self.node.reduction(self.child, aggregate)
     }
 
-    /// Returns true if all rows below start with `prefix`.
     pub(crate) fn begins_with(&self, prefix: &[u8]) -> bool {
         let upper = |upper: &[u8]| upper.starts_with(prefix);
         prefix.is_empty() || self.lower.starts_with(prefix) && self.upper.is_some_and(upper)
@@ -68,24 +63,22 @@ impl<'a> Subtree<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visit {
-    /// The stored data of the whole subtree was used.
+    /// The visitor has used the stored data of the subtree.
     Taken,
-    /// The children must be visited.
     Enter,
 }
 
 pub(crate) trait Visitor {
     fn subtree(&mut self, subtree: Subtree<'_>) -> Result<Visit>;
 
-    /// Visits rows of a leaf, at least one; in a backward traversal in reverse order.
+    /// `rows` is not empty. In a backward traversal the visitor must read it in reverse order.
     fn rows(&mut self, leaf: &Leaf, rows: Range<usize>) -> Result<ControlFlow<()>>;
 
-    /// Returns the number of further rows that are needed, so that their leaves are read together; 0 if unknown.
+    /// Returns the number of further rows needed, which determines how many leaves are read together; 0 if unknown.
     fn wanted(&self) -> u64 {
         0
     }
 
-    /// Called at the end of a range; another range may follow.
     fn end_of_range(&mut self) -> Result<ControlFlow<()>>;
 }
 
@@ -148,8 +141,8 @@ impl Walk<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Returns the leaf `child` of `node`, after which the range has `more` leaves in this node. Leaves that are
-    /// probably needed as well are read with it, and added to `ahead`.
+    /// Returns the leaf `child` of `node`. The range has `more` leaves in this node after it; those that are probably
+    /// needed are read in the same round trip and added to `ahead`.
     fn next_leaf(&self, node: &Inner, child: usize, more: usize, ahead: &mut VecDeque<Ahead>) -> Result<Arc<Leaf>> {
         while let Some((number, leaf)) = ahead.pop_front() {
             if number == child {
@@ -181,5 +174,4 @@ impl Walk<'_> {
     }
 }
 
-/// A prefetched leaf, and its position in the parent.
 type Ahead = (usize, Arc<Leaf>);

@@ -1,4 +1,4 @@
-//! [`NodeWriter`]: assigns numbers to new nodes and writes them to the engine.
+//! [`NodeWriter`] assigns numbers to new nodes and writes them to the engine.
 
 use settee_storage::{Batch, Keyspace};
 
@@ -7,30 +7,25 @@ use crate::error::Result;
 use crate::keys;
 use crate::leaf::{EncodedLeaf, Leaf};
 
-/// Receiver of batches of new nodes that are not referenced yet.
 pub(crate) trait Committer {
-    /// Commits a batch. Until the index refers to them its entries are invisible and may be lost.
+    /// Commits a batch of nodes, which are unreferenced until the index is published, and may be lost until then.
     fn commit(&mut self, batch: Batch) -> Result<()>;
 
-    /// Notifies of an inner node that the next commit stores, which may be the last commit of the writer: readers of
-    /// the new tree will need it.
+    /// Notifies of an inner node that the next commit stores. Readers of the new tree need it, so it may be cached.
     fn written(&mut self, id: u64, node: Inner) {
         let _ = (id, node);
     }
 }
 
-/// Size at which batches are committed; small in tests, which check the states between commits.
 const BATCH_BYTES: usize = if cfg!(test) { 64 << 10 } else { 1 << 20 };
 
-/// Maximum size of a stored value; longer nodes, those with long rows, are stored in pieces, each with a number of its
-/// own.
+/// Maximum size of a stored value. Longer nodes are stored in pieces with consecutive numbers.
 const PIECE_BYTES: usize = if cfg!(test) { 600 } else { 256 << 10 };
 
-/// Prefix of the first piece of a node, followed by the number of the others (4 bytes). No encoded node has this
-/// prefix, because it would have billions of columns.
+/// Prefix of the first piece of a node; the number of further pieces (4 bytes) follows. No encoded node has this
+/// prefix, because its first number would be in the billions.
 pub(super) const IN_PIECES: [u8; 5] = [0xff; 5];
 
-/// Writes nodes, in several commits if there are many.
 pub(crate) struct NodeWriter<'a> {
     committer: &'a mut dyn Committer,
     batch: Batch,
@@ -38,7 +33,7 @@ pub(crate) struct NodeWriter<'a> {
 }
 
 impl<'a> NodeWriter<'a> {
-    /// Creates a writer; `next_node` is the smallest number that was never used.
+    /// `next_node` must be the smallest number that was never used.
     pub(crate) fn new(committer: &'a mut dyn Committer, next_node: u64) -> Self {
         Self { committer, batch: Batch::new(), next_node }
     }
@@ -86,7 +81,6 @@ impl<'a> NodeWriter<'a> {
         Ok(id)
     }
 
-    /// Returns the nodes that were not committed yet, and the smallest number that was never used.
     pub(crate) fn finish(self) -> (Batch, u64) {
         (self.batch, self.next_node)
     }

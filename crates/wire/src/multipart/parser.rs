@@ -1,20 +1,19 @@
-//! The [`Parser`]: turns bytes into [`Event`]s.
+//! [`Parser`] converts bytes into [`Event`]s.
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memmem::Finder;
 
 use super::{ContentType, MAX_HEAD_BYTES, MultipartError};
 
-/// Maximum white space after a boundary; a line with more is an ordinary line.
+/// Maximum number of white-space bytes after a boundary; a line with more is data.
 const MAX_PADDING_BYTES: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Part(Head),
-    /// Some data of the current part.
     Data(Bytes),
     PartEnd,
-    /// The last boundary. Input after it is ignored.
+    /// The last boundary. The parser ignores input after it.
     End,
 }
 
@@ -25,13 +24,12 @@ pub struct Head {
 }
 
 impl Head {
-    /// Returns the value of a header; `name` must be in lower case.
+    /// `name` must be in lower case.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the content type, if present.
     #[must_use]
     pub fn content_type(&self) -> Option<ContentType> {
         self.get("content-type").map(ContentType::parse)
@@ -47,7 +45,7 @@ impl Head {
         let mut fields: Vec<(String, String)> = Vec::new();
         for line in text.split("\r\n").filter(|line| !line.is_empty()) {
             match (line.starts_with([' ', '\t']), fields.last_mut(), line.split_once(':')) {
-                // A line that starts with white space continues the one before.
+                // A line that starts with white space continues the previous line.
                 (true, Some((_, value)), _) => {
                     value.push(' ');
                     value.push_str(line.trim());
@@ -64,17 +62,13 @@ impl Head {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Before the first boundary.
     Preamble,
-    /// After a boundary. Its line end is still in the buffer.
+    /// After a boundary, whose line end is still in the buffer.
     Head,
-    /// After a head. The line end of the empty line is still in the buffer, because it may belong to the next boundary.
+    /// After a head. The line end of the empty line stays in the buffer, because it may be part of the next boundary.
     BodyBegins,
-    /// In a part's data.
     Body,
-    /// After the data of a part and the boundary that ends it.
     BodyEnded(Boundary),
-    /// After the last boundary.
     Ended,
     Done,
 }
@@ -85,21 +79,16 @@ enum Boundary {
     Last,
 }
 
-/// The start of a line where a boundary may start.
 enum Line {
-    /// A boundary of this many bytes, line end included.
+    /// A boundary and its length in bytes, line end included.
     Boundary(Boundary, usize),
-    /// Data that starts like a boundary.
     Data,
-    /// More input is needed to decide.
     Unclear,
 }
 
-/// Result of [`Parser::find`].
 enum Found {
-    /// A boundary, its position and its length.
     Boundary(Boundary, usize, usize),
-    /// No boundary, and none starts within this many bytes.
+    /// Number of bytes in which no boundary starts.
     None(usize),
 }
 
@@ -116,7 +105,7 @@ impl Parser {
     #[must_use]
     pub fn new(boundary: &str) -> Self {
         let delimiter = format!("\r\n--{boundary}").into_bytes();
-        // The first boundary may be at the very start, where no line end precedes it.
+        // The first boundary may be at the start of the body, where no line end precedes it.
         Self {
             buffer: BytesMut::from(&b"\r\n"[..]),
             delimiter: Finder::new(&delimiter).into_owned(),
@@ -125,30 +114,23 @@ impl Parser {
         }
     }
 
-    /// Creates a parser for a body of this content type.
-    ///
-    /// # Errors
-    /// [`MultipartError::NoBoundary`].
+    /// Returns [`MultipartError::NoBoundary`] if the type has no valid boundary.
     pub fn of(content_type: &ContentType) -> Result<Self, MultipartError> {
         content_type.boundary().map(Self::new)
     }
 
-    /// Adds input. The caller must take all events before it adds more, so that the buffer stays small.
+    /// The caller must take all events before it adds more input: this bounds the buffer.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.state != State::Done {
             self.buffer.extend_from_slice(bytes);
         }
     }
 
-    /// Declares the end of the input.
     pub fn finish(&mut self) {
         self.complete = true;
     }
 
-    /// Returns the next event, or `None` if more input is needed and after the end.
-    ///
-    /// # Errors
-    /// If the body is malformed or ends too early.
+    /// Returns `None` if more input is needed, and after the end. A malformed or truncated body is an error.
     #[expect(clippy::should_implement_trait, reason = "an iterator would end where more bytes are needed")]
     pub fn next(&mut self) -> Result<Option<Event>, MultipartError> {
         loop {
@@ -203,7 +185,7 @@ impl Parser {
         Ok(Some(Event::Part(head)))
     }
 
-    /// A part without data may have only one line end between its head and the next boundary.
+    /// A part without data may have a single line end between its head and the next boundary.
     fn body_begins(&mut self) -> Option<Event> {
         let needle = self.delimiter.needle();
         let compared = needle.len().min(self.buffer.len());
@@ -241,7 +223,6 @@ impl Parser {
         (until > 0).then(|| Event::Data(self.buffer.split_to(until).freeze()))
     }
 
-    /// Finds the first boundary in the buffer.
     fn find(&self) -> Found {
         let mut from = 0;
         while let Some(at) = self.delimiter.find(&self.buffer[from..]).map(|at| from + at) {
@@ -256,8 +237,8 @@ impl Parser {
         Found::None(self.buffer.len().saturating_sub(kept).max(from))
     }
 
-    /// Classifies the line at `at`, where the delimiter was found. The line end after an inner boundary is not part of
-    /// the boundary: it starts the head.
+    /// Classifies the line at `at`, where the delimiter was found. The line end after an inner boundary belongs to the
+    /// next head.
     fn line(&self, at: usize) -> Line {
         let behind = at + self.delimiter.needle().len();
         let rest = &self.buffer[behind..];

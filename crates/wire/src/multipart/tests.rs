@@ -1,4 +1,4 @@
-//! Bodies of fixed and of random shape, whole and in pieces, valid and damaged.
+//! Fixed and random bodies, whole and in pieces, valid and damaged.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::hash::{BuildHasher, RandomState};
@@ -32,7 +32,6 @@ impl Random {
     }
 }
 
-/// Parses a body that is fed in pieces whose lengths `piece` returns.
 fn parse(boundary: &str, body: &[u8], mut piece: impl FnMut() -> usize) -> Result<Parts, MultipartError> {
     let mut parser = Parser::new(boundary);
     let mut rest = body;
@@ -82,10 +81,8 @@ fn forms_of_bodies() {
         ("--sep\r\n\r\nabc\r\n--sep--", &["abc"]),
         ("--sep\r\nA: b\r\n\r\nabc\r\n--sep\r\n\r\ndef\r\n--sep--\r\n", &["abc", "def"]),
         ("\r\n--sep\r\n\r\n\r\n--sep--", &[""]),
-        // One line end between head and boundary.
         ("--sep\r\nA: b\r\n\r\n--sep--", &[""]),
         ("words in front\r\n--sep  \t\r\n\r\nabc\r\n--sep--and behind", &["abc"]),
-        // Lines that look like boundaries.
         ("--sep\r\n\r\na\r\n--se\r\n--sepp\r\n--sep x\r\n-sep\r\n--sep--", &["a\r\n--se\r\n--sepp\r\n--sep x\r\n-sep"]),
         ("--sep\r\n\r\n\r\n\r\n--sep\r\n\r\n\n--sep\r\n--sep--", &["\r\n", "\n--sep"]),
         ("--sep\r\n\r\n--sep-\r\n--sep--", &["--sep-"]),
@@ -132,7 +129,6 @@ fn content_types() {
     assert_eq!(long.boundary(), Err(MultipartError::NoBoundary));
 }
 
-/// A body that the writer made of random parts.
 fn random_body(random: &mut Random) -> (Vec<u8>, Vec<Vec<u8>>) {
     let writer = Writer::new("sep".to_owned());
     let mut body = Vec::new();
@@ -140,7 +136,7 @@ fn random_body(random: &mut Random) -> (Vec<u8>, Vec<Vec<u8>>) {
     let mut parts = Vec::new();
     for number in 0..random.below(5) {
         let length = random.below(40);
-        // Composed of fragments that resemble a boundary.
+        // The fragments resemble a boundary.
         let pieces: [&[u8]; 9] = [b"\r\n", b"--", b"se", b"-", b"\r", b"\n", b"p", b"\0", b"\r\n--se"];
         let part = (0..length).flat_map(|_| pieces[random.below(pieces.len())]).copied().collect::<Vec<u8>>();
         let with_lines = [b"\r\n".as_slice(), &part].concat();

@@ -1,8 +1,8 @@
-//! The [`Writer`]: the text between the parts, as CouchDB writes it.
+//! [`Writer`] writes the text between parts in the form of CouchDB.
 
 use super::ContentType;
 
-/// Writer of the heads and ends of parts. The caller writes the data in between.
+/// Writes heads and ends of parts; the caller writes the data of each part after its head.
 #[derive(Clone, Debug)]
 pub struct Writer {
     boundary: String,
@@ -13,18 +13,16 @@ pub struct Attached<'a> {
     pub name: &'a str,
     pub content_type: &'a str,
     pub length: u64,
-    /// Encoding of the data; `None` if it is not encoded.
     pub encoding: Option<&'a str>,
 }
 
 impl Writer {
-    /// Creates a writer that separates parts by `boundary`, which must not occur in the data.
+    /// `boundary` must not occur in the data.
     #[must_use]
     pub fn new(boundary: String) -> Self {
         Self { boundary }
     }
 
-    /// Returns the header value: `essence` and the boundary.
     #[must_use]
     pub fn content_type(&self, essence: &str) -> String {
         format!("{essence}; boundary=\"{}\"", self.boundary)
@@ -40,7 +38,7 @@ impl Writer {
             out.extend_from_slice(b"\r\n");
             out.extend_from_slice(name.as_bytes());
             out.extend_from_slice(b": ");
-            // Line ends are removed, because they would start another header.
+            // Line ends are removed because they would start another header.
             out.extend(value.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')));
         }
         out.extend_from_slice(b"\r\n\r\n");
@@ -57,7 +55,7 @@ impl Writer {
         self.part(out, headers.into_iter().chain(attached.encoding.map(|encoding| ("Content-Encoding", encoding))));
     }
 
-    /// Ends a part; another one or [`Self::end`] follows.
+    /// Ends a part. The caller must start another part or call [`Self::end`].
     pub fn part_end(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\r\n");
         self.begin(out);
@@ -68,7 +66,6 @@ impl Writer {
     }
 }
 
-/// Escapes a file name for a quoted string.
 fn quotable(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for character in name.chars() {

@@ -1,4 +1,4 @@
-//! The parser of `Forwarded`: a client that sends any header cannot change the address that a proxy appends.
+//! A client cannot change the address that a proxy appends to `Forwarded`, with any header it sends.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,6 @@ pub(crate) fn check(data: &[u8]) {
     let found = hops(&sent);
     assert!(found.len() <= 1 + sent.matches(',').count(), "{sent}");
     let appended = hops(&format!("{sent}, for={honest}"));
-    // A malformed header is one hop without an address.
     assert!(appended == [None] || appended.last() == Some(&Some(honest)), "{sent}: {appended:?}");
     for found in found.into_iter().flatten().chain(address(&sent)) {
         assert_eq!(address(&found.to_string()), Some(found), "{sent}");

@@ -1,5 +1,4 @@
-//! The multipart parser: its events do not depend on how the input is split, and its buffer does not grow with the
-//! body.
+//! The events of the parser do not depend on how the input is split, and its buffer does not grow with the body.
 
 use settee_wire::multipart::{ContentType, Event, Head, MultipartError, Parser};
 
@@ -7,7 +6,7 @@ pub(crate) fn check(data: &[u8]) {
     let Some((cut, body)) = data.split_first() else { return };
     let whole = parts(body, body.len().max(1));
     let pieces = parts(body, usize::from(*cut).max(1));
-    // For a malformed body, parts before the error may or may not be reported.
+    // For a malformed body, the parts before the error may be missing.
     assert_eq!(whole.1, pieces.1, "pieces of {cut} bytes");
     if whole.1.is_ok() {
         assert_eq!(whole.0, pieces.0, "pieces of {cut} bytes");
@@ -17,7 +16,6 @@ pub(crate) fn check(data: &[u8]) {
 
 type Parts = (Vec<(Head, Vec<u8>)>, Result<bool, MultipartError>);
 
-/// Returns the heads and data of all parts, and the result of the parser.
 fn parts(body: &[u8], piece: usize) -> Parts {
     let mut parser = Parser::new("b");
     let mut parts: Vec<(Head, Vec<u8>)> = Vec::new();
@@ -36,7 +34,7 @@ fn parts(body: &[u8], piece: usize) -> Parts {
     }
 }
 
-/// Takes all events that are available. Returns true at the end of the body.
+/// Returns true at the end of the body.
 fn drain(parser: &mut Parser, parts: &mut Vec<(Head, Vec<u8>)>) -> Result<bool, MultipartError> {
     while let Some(event) = parser.next()? {
         match event {

@@ -5,7 +5,6 @@ use anyhow::Result;
 use crate::dist::contents::{Contents, VERSION};
 use crate::dist::tree::Tree;
 
-/// The folder in the archive, and its name without `.tar.gz`.
 pub(crate) fn folder() -> String {
     format!("settee-{VERSION}-x86_64-linux")
 }

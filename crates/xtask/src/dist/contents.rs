@@ -11,17 +11,16 @@ use crate::dist::tree::Tree;
 use settee_e2e::process::output;
 use settee_e2e::workspace::Workspace;
 
-/// The version of the workspace, which is also that of this program.
+/// The version of the workspace is also that of this program.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(Clone, Debug)]
 pub(crate) struct Release {
-    /// The commit, with `-dirty` if the checkout has uncommitted changes.
+    /// With `-dirty` if the checkout has uncommitted changes.
     pub(crate) commit: String,
-    /// Time of the commit in seconds of the epoch, used as the time of all files in packages.
+    /// Seconds of the epoch. All files in packages have this time.
     pub(crate) time: u64,
     pub(crate) date: String,
-    /// Base URL of the packages, without a slash at the end.
     pub(crate) url: String,
 }
 
@@ -48,7 +47,6 @@ impl Release {
 pub(crate) struct Contents {
     pub(crate) release: Release,
     pub(crate) program: Vec<u8>,
-    /// The manual pages: names and texts.
     pub(crate) pages: Vec<(String, Vec<u8>)>,
     pub(crate) bash: Vec<u8>,
     pub(crate) zsh: Vec<u8>,
@@ -59,12 +57,10 @@ pub(crate) struct Contents {
     pub(crate) changelog: String,
     pub(crate) license: String,
     pub(crate) notice: String,
-    /// The libraries in the program and their licenses.
     pub(crate) libraries: String,
 }
 
 impl Contents {
-    /// Runs the program to generate its documentation, and reads the other files.
     pub(crate) fn gather(workspace: &Workspace, mut release: Release, program: &Path) -> Result<Self> {
         let read = |path: &str| {
             fs::read_to_string(workspace.root.join(path)).with_context(|| format!("{path} cannot be read"))
@@ -98,7 +94,6 @@ impl Contents {
         })
     }
 
-    /// Adds the texts required by the license to a folder.
     pub(crate) fn legal(&self, tree: &mut Tree, folder: &str) {
         tree.file(&format!("{folder}/LICENSE"), self.license.as_str());
         tree.file(&format!("{folder}/NOTICE"), self.notice.as_str());
@@ -106,7 +101,6 @@ impl Contents {
     }
 }
 
-/// Returns the commit in the output of `settee --version`, if any.
 pub(crate) fn commit_of(version: &str) -> Option<String> {
     let commit = version.lines().find_map(|line| line.strip_prefix("commit: "))?;
     (commit != "unknown").then(|| commit.to_owned())
@@ -123,12 +117,10 @@ fn pages(workspace: &Workspace, program: &Path) -> Result<Vec<(String, Vec<u8>)>
         }
         Ok(pages)
     });
-    // Files that cannot be removed are left among the temporary files.
     let _ = fs::remove_dir_all(&folder);
     read
 }
 
-/// The linked libraries: name, version, license, URL of the sources.
 fn libraries(workspace: &Workspace) -> Result<String> {
     let mut tree = workspace.cargo(&["tree", "--quiet", "--locked", "--package", "settee-server", "--edges", "normal"]);
     tree.args(["--features", "wasm"]);
@@ -144,23 +136,22 @@ fn libraries(workspace: &Workspace) -> Result<String> {
     ))
 }
 
-/// The library in a line of `cargo tree`. `None` for crates of this workspace and repetitions.
+/// Parses a line of `cargo tree`; `None` for crates of this workspace and repetitions.
 fn library(line: &str) -> Option<&str> {
     let line = line.strip_suffix(" (*)").unwrap_or(line);
     (!line.is_empty() && !line.contains("(/")).then_some(line)
 }
 
-/// Returns an error if the program does not run on every x86-64 Linux: built for another machine, or dynamically
-/// linked.
+/// Fails if the program does not run on every x86-64 Linux: built for another machine, or dynamically linked.
 fn needs_nothing(program: &[u8]) -> Result<()> {
     const X86_64: u64 = 62;
-    /// Type of the segment that names the loader of shared libraries.
+    /// The segment names the loader of shared libraries.
     const INTERPRETER: u64 = 3;
     let number = |at: usize, length: usize| {
         let bytes = program.get(at..at + length).context("the program is cut off")?;
         Ok::<u64, anyhow::Error>(bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
     };
-    ensure!(program.starts_with(b"\x7fELF\x02\x01"), "it is no program for 64-bit Linux");
+    ensure!(program.starts_with(b"\x7fELF\x02\x01"), "it is not a program for 64-bit Linux");
     ensure!(number(18, 2)? == X86_64, "it is not for x86-64");
     let (segments, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
     for index in 0..count {
@@ -174,7 +165,6 @@ fn needs_nothing(program: &[u8]) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// The head of a program with segments of these kinds.
     fn program(machine: u8, segments: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; 64];
         bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
@@ -192,7 +182,7 @@ mod tests {
     #[test]
     fn only_static_programs_are_packed() {
         let cases: [(&[u8], Option<&str>); 5] = [
-            (b"#!/bin/sh", Some("no program")),
+            (b"#!/bin/sh", Some("not a program")),
             (&program(62, &[1, 1, 6]), None),
             (&program(62, &[1, 3]), Some("shared libraries")),
             (&program(183, &[1]), Some("x86-64")),

@@ -13,7 +13,6 @@ const AFTER_INSTALLATION: &str = include_str!("../../../../packaging/deb/postins
 const BEFORE_REMOVAL: &str = include_str!("../../../../packaging/deb/prerm");
 const AFTER_REMOVAL: &str = include_str!("../../../../packaging/deb/postrm");
 
-/// The user, for `systemd-sysusers`.
 const USER: &str = "u settee - \"Settee\" /var/lib/settee\n";
 
 pub(crate) fn name() -> String {
@@ -74,8 +73,8 @@ fn copyright(contents: &Contents) -> String {
     format!("{notice}\n{libraries}\n{license}")
 }
 
-/// The unit with a static user that is created by the package, instead of a dynamic user: the data then has a permanent
-/// owner and is at the path in the unit.
+/// The package creates a static user instead of a dynamic one: the data then has a permanent owner and is at the path
+/// in the unit.
 fn unit(unit: &str) -> Result<String> {
     let mut lines = Vec::new();
     let mut found = false;
@@ -95,7 +94,6 @@ fn unit(unit: &str) -> Result<String> {
     Ok(lines.join("\n") + "\n")
 }
 
-/// The `ar` archive of a Debian package.
 fn ar(time: u64, members: &[(&str, Vec<u8>)]) -> Result<Vec<u8>> {
     let mut out = b"!<arch>\n".to_vec();
     for (name, content) in members {

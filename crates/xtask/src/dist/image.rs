@@ -1,5 +1,5 @@
 //! The container image: an OCI layout of one layer with the program, its user and the directories of CouchDB's image,
-//! made without a container engine. The tar file is accepted by `docker load`, `podman load` and `skopeo`.
+//! made without a container engine. `docker load`, `podman load` and `skopeo` accept the tar file.
 
 use anyhow::Result;
 
@@ -7,9 +7,9 @@ use crate::dist::contents::{Contents, VERSION};
 use crate::dist::text::{quoted, sha256};
 use crate::dist::tree::{Owner, Tree, gzip};
 
-/// Id of the user and of the group in the image, as in CouchDB's. The program starts as root to use volumes of any owner.
+/// User and group, as in CouchDB's image. The program starts as root to use volumes of any owner.
 const USER: u64 = 5984;
-/// Volume for data, which may contain files of a CouchDB.
+/// The volume may contain files of a CouchDB.
 const VOLUME: &str = "opt/couchdb/data";
 const ENVIRONMENT: [&str; 4] = [
     "SETTEE_DATA=/opt/couchdb/data/settee",
@@ -57,7 +57,6 @@ fn layout(contents: &Contents) -> Result<Tree> {
         "{{\"schemaVersion\":2,\"mediaType\":\"application/vnd.oci.image.index.v1+json\",\"manifests\":[{}]}}",
         descriptor("application/vnd.oci.image.manifest.v1+json", manifest.as_bytes(), &named)
     );
-    // Older versions of Docker read this file instead of the index.
     let older = format!(
         "[{{\"Config\":\"{}\",\"RepoTags\":[\"settee:{VERSION}\",\"settee:latest\"],\"Layers\":[\"{}\"]}}]",
         place(&config),
@@ -81,7 +80,7 @@ fn descriptor(kind: &str, blob: &[u8], more: &str) -> String {
     format!("{{\"mediaType\":\"{kind}\",\"digest\":\"sha256:{}\",\"size\":{}{more}}}", sha256(blob), blob.len())
 }
 
-/// The configuration of the image, which must equal packaging/Dockerfile.
+/// Must equal packaging/Dockerfile.
 fn config(contents: &Contents, layer: &str) -> String {
     let date = quoted(&contents.release.date);
     let environment: String = ENVIRONMENT.iter().map(|variable| format!(",{}", quoted(variable))).collect();
@@ -110,14 +109,13 @@ mod tests {
         let mut open = vec!["index.json".to_owned()];
         let mut seen = 0;
         while let Some(path) = open.pop() {
-            let content = find(&path).unwrap_or_else(|| panic!("{path} is not there"));
+            let content = find(&path).unwrap_or_else(|| panic!("{path} does not exist"));
             seen += 1;
             let Ok(text) = std::str::from_utf8(content) else { continue };
             for named in text.split("\"digest\":\"sha256:").skip(1) {
                 open.push(format!("blobs/sha256/{}", &named[..64]));
             }
         }
-        // The index, the manifest, the configuration, the layer.
         assert_eq!(seen, 4);
         for (path, _, content) in tree.files().filter(|(path, _, _)| path.starts_with("blobs/")) {
             assert_eq!(path, place(content));
@@ -130,10 +128,10 @@ mod tests {
         let dockerfile = include_str!("../../../../packaging/Dockerfile");
         let config = config(&samples::contents(), "0");
         for line in ["CMD [\"settee\", \"serve\"]", "--uid 5984", "VOLUME /opt/couchdb/data"] {
-            assert!(dockerfile.contains(line), "the Dockerfile says no longer {line}");
+            assert!(dockerfile.contains(line), "the Dockerfile no longer contains {line}");
         }
         for variable in ENVIRONMENT {
-            assert!(dockerfile.contains(variable), "the Dockerfile says no longer {variable}");
+            assert!(dockerfile.contains(variable), "the Dockerfile no longer contains {variable}");
             assert!(config.contains(&format!("\"{variable}\"")), "{config}");
         }
     }

@@ -1,8 +1,7 @@
 //! `cargo xtask dist`: packages of the static program in `dist/` ([`command`]). Packages are reproducible: they are
 //! made without the tools of their target systems and contain neither the build time nor a user name.
 //!
-//! Nothing is published. `--try` installs each package in an empty environment and runs the README's session with it
-//! ([`trial`]).
+//! `--try` installs each package in an empty environment and runs the README's session with it ([`trial`]).
 
 mod archive;
 mod contents;
@@ -31,7 +30,6 @@ use settee_e2e::workspace::Workspace;
 
 const SUMS: &str = "SHA256SUMS";
 
-/// The name of the file for `docker compose`.
 const COMPOSE: &str = "compose.yaml";
 
 pub(crate) fn archive_name() -> String {
@@ -41,7 +39,6 @@ pub(crate) fn archive_name() -> String {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     attempt: bool,
-    /// Base URL of the packages.
     url: Option<String>,
 }
 
@@ -69,7 +66,7 @@ struct Made {
     bytes: Vec<u8>,
 }
 
-/// Makes the packages, and tries them if requested. Returns false if a trial failed.
+/// Returns false if a trial failed.
 pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<bool> {
     let folder = workspace.root.join("dist");
     let url = options.url.clone().unwrap_or_else(|| format!("file://{}", folder.display()));
@@ -84,7 +81,7 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<bool> 
     if options.attempt { Ok(trial::run(workspace, &folder)?.closing_line()) } else { Ok(true) }
 }
 
-/// Builds the static program in the build directory of this program, where its libraries are already compiled.
+/// Libraries are already compiled in the build directory of this program.
 fn build(workspace: &Workspace, release: &Release) -> Result<PathBuf> {
     let target = workspace.target()?;
     let program = target.join("static/settee");

@@ -10,7 +10,7 @@ use crate::dist::text::sha256_base64;
 use crate::dist::tree::Tree;
 use crate::dist::zip::zip;
 
-/// Supported platforms: a static program runs on all of them.
+/// A static program runs on all of these platforms.
 const PLATFORMS: &str = "manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64";
 
 const MODULE: &str = "\
@@ -74,7 +74,7 @@ fn wheel() -> String {
     text
 }
 
-/// The list of all files with their checksums. Its own entry has no checksum.
+/// All files with their checksums. The entry of the list itself has no checksum.
 fn record(tree: &Tree, own: &str) -> String {
     let mut text = String::new();
     for (path, _, content) in tree.files() {

@@ -27,24 +27,20 @@ struct Entry {
     content: Content,
 }
 
-/// Files and folders by their paths, which start without a slash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tree {
     entries: BTreeMap<String, Entry>,
 }
 
 impl Tree {
-    /// Adds a file that all users may read.
     pub(crate) fn file(&mut self, path: &str, content: impl Into<Vec<u8>>) {
         self.add(path, Entry { mode: 0o644, owner: Owner::Root, content: Content::File(content.into()) });
     }
 
-    /// Adds a file that all users may execute.
     pub(crate) fn program(&mut self, path: &str, content: impl Into<Vec<u8>>) {
         self.add(path, Entry { mode: 0o755, owner: Owner::Root, content: Content::File(content.into()) });
     }
 
-    /// Adds a folder. Parent folders of files are added implicitly.
     pub(crate) fn folder(&mut self, path: &str, mode: u32, owner: Owner) {
         self.add(path, Entry { mode, owner, content: Content::Folder });
     }
@@ -53,7 +49,6 @@ impl Tree {
         self.entries.insert(path.to_owned(), entry);
     }
 
-    /// The files, in the order of their paths: path, mode, content.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&str, u32, &[u8])> {
         self.entries.iter().filter_map(|(path, entry)| match &entry.content {
             Content::File(content) => Some((path.as_str(), entry.mode, content.as_slice())),
@@ -65,7 +60,6 @@ impl Tree {
         self.files().map(|(_, _, content)| content.len()).sum()
     }
 
-    /// The parent folders of all entries that were not added explicitly.
     fn above(&self) -> BTreeMap<String, Entry> {
         let folder = Entry { mode: 0o755, owner: Owner::Root, content: Content::Folder };
         let mut above = BTreeMap::new();
@@ -79,7 +73,7 @@ impl Tree {
         above
     }
 
-    /// The archive, with `time` (seconds of the epoch) as the time of everything in it.
+    /// `time` (seconds of the epoch) is the time of everything in the archive.
     pub(crate) fn tar(&self, time: u64) -> Result<Vec<u8>> {
         let above = self.above();
         let mut all: Vec<_> = above.iter().chain(&self.entries).collect();
@@ -106,13 +100,11 @@ impl Tree {
         archive.into_inner().context("an archive cannot be closed")
     }
 
-    /// The archive, compressed.
     pub(crate) fn tar_gz(&self, time: u64) -> Result<Vec<u8>> {
         gzip(&self.tar(time)?)
     }
 }
 
-/// Compresses `bytes` without a time or a name.
 pub(crate) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes).context("cannot compress")?;

@@ -25,7 +25,6 @@ use settee_e2e::workspace::Workspace;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rights {
     Any,
-    /// Permission to enter another root.
     Root,
 }
 
@@ -34,7 +33,6 @@ struct Trial {
     rights: Rights,
     programs: &'static [&'static str],
     install: fn(&Place) -> Result<Installed>,
-    /// Checks the remains after the server has run.
     remove: fn(&Place) -> Result<()>,
 }
 
@@ -61,7 +59,6 @@ const TRIALS: &[Trial] = &[
 
 struct Place {
     packages: PathBuf,
-    /// Empty at the start.
     folder: PathBuf,
     root: PathBuf,
     port: u16,
@@ -72,7 +69,6 @@ struct Installed {
     access: Access,
 }
 
-/// Verifies the checksums, then runs all trials.
 pub(crate) fn run(workspace: &Workspace, packages: &Path) -> Result<Tally> {
     let mut tally = Tally::one(sums_hold(packages)?);
     println!("{:<9} {:>18}  README's session", "", "s to first answer");
@@ -88,7 +84,6 @@ pub(crate) fn run(workspace: &Workspace, packages: &Path) -> Result<Tally> {
             println!("{:<9} FAILED: {error:#}", trial.name);
             Tally::one(false)
         });
-        // Files that cannot be removed are left among the temporary files.
         let _ = fs::remove_dir_all(&place.folder);
     }
     Ok(tally)
@@ -126,7 +121,6 @@ fn attempt(workspace: &Workspace, trial: &Trial, place: &Place) -> Result<Tally>
     Ok(tally)
 }
 
-/// True if the list of checksums matches the files.
 fn sums_hold(packages: &Path) -> Result<bool> {
     let list = fs::read_to_string(packages.join(SUMS)).with_context(|| format!("{SUMS} cannot be read"))?;
     let mut hold = !list.is_empty();
@@ -142,15 +136,15 @@ fn sums_hold(packages: &Path) -> Result<bool> {
 }
 
 impl Place {
-    /// A program with an empty home, so that no user configuration of this machine applies.
+    /// The home is empty, so that no user configuration of this machine applies.
     fn call(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env("HOME", self.folder.join("home")).current_dir(&self.folder);
         command
     }
 
-    /// `program` as `user` in a root that contains only a package, `/proc` and `/dev`.
-    fn within(&self, root: &Path, user: &str, program: &str) -> Result<Command> {
+    /// The root contains only a package, `/proc` and `/dev`.
+    fn run_in_root(&self, root: &Path, user: &str, program: &str) -> Result<Command> {
         for folder in ["proc", "dev"] {
             fs::create_dir_all(root.join(folder)).with_context(|| format!("cannot make /{folder}"))?;
         }
@@ -161,13 +155,11 @@ impl Place {
         Ok(command)
     }
 
-    /// `settee serve` as in all trials except that of the image.
     fn serve(&self, mut command: Command, data: &str) -> Installed {
         command.args(["serve", "--bind", "127.0.0.1", "--port", &self.port.to_string(), "--data", data]);
-        Installed { command, access: Access::Party }
+        Installed { command, access: Access::AdminParty }
     }
 
-    /// Same without another root, after a check of the version.
     fn serve_here(&self, program: &Path) -> Result<Installed> {
         let printed_text = output(self.call(&program.display().to_string()).arg("--version"))?;
         ensure!(printed_text.starts_with(&format!("settee {VERSION}\n")), "the program says {printed_text}");
@@ -184,14 +176,13 @@ fn nothing(_: &Place) -> Result<()> {
 fn tar_gz(place: &Place) -> Result<Installed> {
     output(place.call("tar").arg("--extract").arg("--file").arg(place.packages.join(archive::name())))?;
     let root = place.folder.join(archive::folder());
-    Ok(place.serve(place.within(&root, "0:0", "/bin/settee")?, "/data"))
+    Ok(place.serve(place.run_in_root(&root, "0:0", "/bin/settee")?, "/data"))
 }
 
-/// `dpkg` for a root without entering it, because it contains no shell.
+/// `dpkg` does not enter the root, because it contains no shell.
 fn dpkg(place: &Place) -> Command {
     let mut command = place.call("dpkg");
     command.arg(format!("--root={}", place.root.display()));
-    // The root has no packages, and so no useradd.
     command.args(["--force-script-chrootless", "--force-depends"]);
     command
 }
@@ -211,10 +202,9 @@ fn install_deb(place: &Place) -> Result<Installed> {
         unit.contains("ExecStart=/usr/bin/settee serve --data /var/lib/settee\n"),
         "the unit is another one: {unit}"
     );
-    Ok(place.serve(place.within(&place.root, &numbers.join(":"), "/usr/bin/settee")?, "/var/lib/settee"))
+    Ok(place.serve(place.run_in_root(&place.root, &numbers.join(":"), "/usr/bin/settee")?, "/var/lib/settee"))
 }
 
-/// Purging removes the program and keeps the data.
 fn purge_deb(place: &Place) -> Result<()> {
     output(dpkg(place).args(["--purge", "settee"]))?;
     ensure!(!place.root.join("usr/bin/settee").exists(), "the program is still there after a purge");
@@ -260,10 +250,9 @@ fn unpack_image(place: &Place) -> Result<Installed> {
     let user = member(&config, "User").context("the configuration names no user")?;
     let (_, variables) = config.split_once("\"Env\":[").context("the configuration has no environment")?;
     let (variables, _) = variables.split_once(']').context("the configuration is cut off")?;
-    let mut command = place.within(&place.root, user, "/usr/bin/settee")?;
+    let mut command = place.run_in_root(&place.root, user, "/usr/bin/settee")?;
     command.args(["serve", "--port", &place.port.to_string()]);
     for (name, value) in variables.split(',').filter_map(|variable| variable.trim_matches('"').split_once('=')) {
-        // The programs that enter the root need another `PATH`.
         if name != "PATH" {
             command.env(name, value);
         }

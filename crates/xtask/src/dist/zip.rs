@@ -1,4 +1,4 @@
-//! Zip archives ([`zip`]) for wheels. Only compressed files up to 4 GB are supported.
+//! [`zip`]: zip archives for wheels, only of compressed files up to 4 GB.
 
 use std::io::Write as _;
 
@@ -15,7 +15,6 @@ const VERSION: u16 = 20;
 const UNIX: u16 = 3 << 8;
 const REGULAR_FILE: u32 = 0o100_000;
 
-/// The archive of these files: path, mode, content.
 pub(crate) fn zip<'a>(files: impl Iterator<Item = (&'a str, u32, &'a [u8])>) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     let mut directory = Vec::new();
@@ -36,7 +35,6 @@ pub(crate) fn zip<'a>(files: impl Iterator<Item = (&'a str, u32, &'a [u8])>) -> 
         directory.extend_from_slice(b"PK\x01\x02");
         shorts(&mut directory, &[UNIX | VERSION]);
         directory.extend_from_slice(&about);
-        // No comment, the first disk, not known to be text.
         shorts(&mut directory, &[0, 0, 0]);
         longs(&mut directory, &[(REGULAR_FILE | mode) << 16, offset]);
         directory.extend_from_slice(path.as_bytes());
@@ -81,7 +79,6 @@ mod tests {
 
     use super::*;
 
-    /// Python must be able to read the archive.
     #[test]
     fn python_reads_packed_documents() -> Result<()> {
         let long = "x".repeat(100_000);
@@ -95,7 +92,6 @@ mod tests {
         let mut python = Command::new("python3");
         python.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = match python.spawn() {
-            // The gate requires Python; a machine without it makes no wheels.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             child => child?,
         };

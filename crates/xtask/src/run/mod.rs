@@ -16,10 +16,9 @@ use settee_e2e::build::BUILD;
 use settee_e2e::process;
 use settee_e2e::workspace::Workspace;
 
-/// Processor time of a first build, as measured on a fast and on a slow machine.
 const FIRST_BUILD_CPU_MINUTES: [usize; 2] = [22, 50];
 
-/// Minimum duration with any number of processors, because libraries depend on each other.
+/// Minimum with any number of processors, because libraries depend on each other.
 const FIRST_BUILD_MINUTES_MIN: usize = 4;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -48,7 +47,7 @@ impl Options {
     }
 }
 
-/// Builds and starts the server. Returns only after a failure.
+/// Returns only after a failure.
 pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<bool> {
     if workspace.binary().is_file() {
         if !process::run_shown(&mut workspace.cargo(BUILD))? {
@@ -57,7 +56,7 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<bool> 
         return become_server(&workspace.binary(), options);
     }
     println!("{}", announcement(std::thread::available_parallelism().map_or(1, NonZero::get)));
-    if let Some(package) = package::at_hand(workspace) {
+    if let Some(package) = package::find_available(workspace) {
         println!("{}", package.offer());
         if agreed()? {
             return become_server(&package.program, options);
@@ -74,7 +73,6 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<bool> 
     become_server(&workspace.binary(), options)
 }
 
-/// Message before a first build.
 fn announcement(processors: usize) -> String {
     let minutes = FIRST_BUILD_CPU_MINUTES.map(|minutes| (minutes / processors).max(FIRST_BUILD_MINUTES_MIN));
     let minutes = match minutes {
@@ -88,7 +86,6 @@ fn announcement(processors: usize) -> String {
     )
 }
 
-/// Asks for confirmation on a terminal. Without a terminal the sources are built.
 fn agreed() -> Result<bool> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         return Ok(false);
@@ -104,7 +101,7 @@ fn is_yes(answer: &str) -> bool {
     ["", "y", "yes"].contains(&answer.trim().to_lowercase().as_str()) && answer.ends_with('\n')
 }
 
-/// Replaces this process by the server, so that signals reach it directly.
+/// Signals then reach the server directly.
 fn become_server(program: &Path, options: &Options) -> Result<bool> {
     let mut command = Command::new(program);
     command.args(options.arguments());

@@ -1,5 +1,5 @@
-//! An available package of this checkout's version ([`at_hand`]): one made by `make dist`, or an installed one. Nothing
-//! is downloaded.
+//! [`find_available`]: an available package of this checkout's version: one made by `make dist`, or an installed one.
+//! Nothing is downloaded.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(super) struct Package {
     pub(super) program: PathBuf,
     found: PathBuf,
-    /// The commit that it was built from, if known.
     commit: Option<String>,
-    /// The commit of the checkout.
     here: Option<String>,
 }
 
@@ -34,8 +32,7 @@ impl Package {
     }
 }
 
-/// The first package found: in `dist/`, then on the path.
-pub(super) fn at_hand(workspace: &Workspace) -> Option<Package> {
+pub(super) fn find_available(workspace: &Workspace) -> Option<Package> {
     let archive = workspace.root.join("dist").join(dist::archive_name());
     let unpacked = archive.is_file().then(|| unpack(workspace, &archive)).flatten();
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -50,7 +47,7 @@ pub(super) fn at_hand(workspace: &Workspace) -> Option<Package> {
     Some(Package { program, found, commit: dist::commit_of(&version), here: here(workspace) })
 }
 
-/// The version output of a program of this version; `None` for any other.
+/// Returns the version output of a program of this version; `None` for any other.
 fn asked(program: &Path) -> Option<String> {
     let output = Command::new(program).arg("--version").output().ok()?;
     let printed_text = String::from_utf8(output.stdout).ok()?;
@@ -64,7 +61,6 @@ fn here(workspace: &Workspace) -> Option<String> {
     output.status.success().then(|| commit.trim().to_owned())
 }
 
-/// Unpacks the program of an archive into the build directory.
 fn unpack(workspace: &Workspace, archive: &Path) -> Option<PathBuf> {
     let folder = workspace.packages("settee");
     fs::create_dir_all(&folder).ok()?;

@@ -1,5 +1,5 @@
-//! A first build with a progress line ([`build`]): finished libraries, and compiled files of RocksDB, during which
-//! cargo prints nothing for minutes.
+//! [`build`]: a first build with a progress line: finished libraries, and compiled files of RocksDB, during which cargo
+//! prints nothing for minutes.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _};
@@ -15,14 +15,12 @@ use settee_e2e::build::BUILD;
 use settee_e2e::process::output;
 use settee_e2e::workspace::Workspace;
 
-/// Interval between separate lines, and between updates of a line.
 const LINES: Duration = Duration::from_secs(30);
 const SAME_LINE: Duration = Duration::from_secs(1);
 
-/// Approximate number of files of RocksDB.
 const ROCKSDB_FILES: usize = 340;
 
-/// Builds the server. Returns false if that failed; cargo has printed the reason.
+/// Returns false if the build failed; cargo has printed the reason.
 pub(super) fn build(workspace: &Workspace) -> Result<bool> {
     let mut cargo = workspace.cargo(BUILD);
     cargo.args(["--quiet", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped());
@@ -44,14 +42,12 @@ pub(super) fn build(workspace: &Workspace) -> Result<bool> {
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    // The reader ends with the output of cargo.
     let _ = reader.join();
     let built = child.wait().context("cannot wait for cargo")?.success();
     display.end(built);
     Ok(built)
 }
 
-/// Number of packages of the server, including itself.
 fn libraries(workspace: &Workspace) -> Result<usize> {
     let mut tree = workspace.cargo(&["tree", "--quiet", "--package", "settee-server", "--edges", "normal,build"]);
     let printed = output(tree.args(["--prefix", "none", "--format", "{p}"]))?;
@@ -59,7 +55,7 @@ fn libraries(workspace: &Workspace) -> Result<usize> {
     Ok(names.iter().filter(|name| !name.is_empty()).count())
 }
 
-/// The package that a line of cargo's reports as compiled; build scripts are ignored.
+/// Parses a line of cargo's. Build scripts are ignored.
 fn finished(line: &str) -> Option<&str> {
     if !line.starts_with("{\"reason\":\"compiler-artifact\"") || line.contains("\"kind\":[\"custom-build\"]") {
         return None;
@@ -90,7 +86,6 @@ fn objects(builds: &Path) -> usize {
 struct Display {
     began: Instant,
     pause: Duration,
-    /// True if a line replaces the previous one.
     is_terminal: bool,
 }
 
@@ -103,7 +98,6 @@ impl Display {
     fn show(&self, done: usize, all: usize, objects: usize) {
         let line = sentence(self.began.elapsed(), done, all, objects);
         let mut stdout = std::io::stdout().lock();
-        // An error of the output is ignored, because progress is optional.
         let _ = if self.is_terminal { write!(stdout, "\r\u{1b}[K{line}") } else { writeln!(stdout, "{line}") };
         let _ = stdout.flush();
     }

@@ -1,10 +1,8 @@
-//! Exceptions from the rules, each with its reason ([`Allowed`]).
-//!
-//! A line of the file is `RULE PATH REASON`. The path names one file, or all files below it if it ends with a slash.
+//! [`Allowed`]: exceptions from the rules, each with its reason. A line of the file is `RULE PATH REASON`. The path
+//! names one file, or all files below it if it ends with a slash.
 
 use super::{Finding, Severity};
 
-/// Path of the file of exceptions.
 pub(super) const FILE: &str = "crates/xtask/tidy-allow.txt";
 const RULE: &str = "exception";
 
@@ -26,7 +24,6 @@ impl Entry {
 }
 
 impl Allowed {
-    /// Parses the file; invalid lines become findings.
     pub(super) fn parse(text: &str) -> (Self, Vec<Finding>) {
         let mut entries = Vec::new();
         let mut problems = Vec::new();
@@ -43,8 +40,7 @@ impl Allowed {
         (Self { entries }, problems)
     }
 
-    /// Removes the findings that an exception covers. Returns a finding for each exception that covers
-    /// nothing.
+    /// Removes the findings that an exception covers. Returns a finding for each exception that covers nothing.
     pub(super) fn apply(&self, findings: &mut Vec<Finding>) -> Vec<Finding> {
         let unused = self.entries.iter().filter(|entry| !findings.iter().any(|finding| entry.covers(finding)));
         let unused = unused.map(|entry| error(entry.line, "this exception is no longer needed: delete it")).collect();

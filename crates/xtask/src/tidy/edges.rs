@@ -8,13 +8,12 @@ use super::{Finding, Severity};
 const RULE: &str = "edge";
 const HERE: &str = "crates/xtask/src/tidy/edges.rs";
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
-/// The prefix of package names, which folders lack.
 const PREFIX: &str = "settee-";
 
 struct Row {
     name: &'static str,
     imports: &'static [&'static str],
-    /// Additional permitted imports of its tests, for example an engine to run on.
+    /// Additional permitted imports of the tests, for example an engine to run on.
     tests_import: &'static [&'static str],
 }
 
@@ -22,7 +21,6 @@ const fn row(name: &'static str, imports: &'static [&'static str]) -> Row {
     Row { name, imports, tests_import: &[] }
 }
 
-/// Crates that the program `settee` does not contain.
 const NO_PRODUCT: [&str; 4] = ["xtask", "e2e", "storage-testing", "bench"];
 
 /// The only place that admits a new crate or a new edge.
@@ -31,8 +29,9 @@ const ROWS: &[Row] = &[
     Row { name: "wire", imports: &[], tests_import: &["model"] },
     row("tls", &[]),
     row("storage", &[]),
+    row("cluster", &["storage"]),
     row("storage-rocksdb", &["storage"]),
-    row("storage-postgres", &["storage", "tls"]),
+    row("storage-postgres", &["storage", "cluster", "tls"]),
     row("storage-testing", &["storage", "storage-postgres"]),
     row("settings", &[]),
     row("threads", &[]),
@@ -40,10 +39,10 @@ const ROWS: &[Row] = &[
     row("console", &[]),
     row("design", &["model", "threads"]),
     row("native", &["model"]),
-    row("js", &["model", "design", "native"]),
+    row("js", &["model", "design", "native", "threads"]),
     row("wasm", &["model", "design"]),
-    row("process", &["model", "design"]),
-    Row { name: "database", imports: &["model", "storage", "design"], tests_import: &["storage-testing"] },
+    row("process", &["model", "design", "threads"]),
+    Row { name: "database", imports: &["model", "storage", "cluster", "design"], tests_import: &["storage-testing"] },
     Row {
         name: "views",
         imports: &["model", "storage", "design", "database"],
@@ -72,6 +71,7 @@ const ROWS: &[Row] = &[
             "threads",
             "console",
             "design",
+            "cluster",
             "database",
             "views",
             "mango",
@@ -115,6 +115,7 @@ const ROWS: &[Row] = &[
             "wire",
             "tls",
             "storage",
+            "cluster",
             "storage-rocksdb",
             "storage-postgres",
             "auth",
@@ -142,7 +143,6 @@ const ROWS: &[Row] = &[
     row("xtask", &["e2e"]),
 ];
 
-/// The permitted imports of each crate.
 #[cfg(test)]
 pub(super) fn imports() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
     ROWS.iter().map(|row| (row.name, row.imports))
@@ -188,8 +188,7 @@ fn forbidden(row: &Row, dependency: &Dependency, path: &str) -> Option<Finding> 
     Some(error(path, dependency.line, message))
 }
 
-/// Compares a row with the line of ARCHITECTURE.md that starts with the crate's name in backticks and ends with its
-/// imports.
+/// The line of ARCHITECTURE.md starts with the crate's name in backticks and ends with its imports.
 fn undocumented(row: &Row, architecture: Option<&str>) -> Option<Finding> {
     let start = format!("| `{}` |", row.name);
     let Some((index, line)) =

@@ -3,9 +3,7 @@
 use super::tree::{Tree, is_test_file};
 use super::{Finding, Severity};
 
-/// Number of lines from which a file gets a warning.
 const LONG_LINES: usize = 600;
-/// Number of lines from which a file gets an error.
 const TOO_LONG_LINES: usize = 900;
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

@@ -1,5 +1,5 @@
-//! Rule about the page [`PAGE`] ([`check`]): it names exactly the routes that `api` serves, with their methods and
-//! permissions, and the query parameters that `api` reads.
+//! [`check`]: the page [`PAGE`] names exactly the routes that `api` serves, with their methods and permissions, and the
+//! query parameters that `api` reads.
 //!
 //! The routes are those of [`ROUTES`], which a test of `api` compares with the router. The parameters are the names in
 //! the sources of `api` ([`read_parameters`]). [`SECTIONS`] assigns the sources of large groups of parameters to
@@ -11,13 +11,11 @@ use super::tokens::{self, Token};
 use super::tree::{Tree, is_test_file};
 use super::{Finding, Severity};
 
-/// Path of the reference.
 pub(super) const PAGE: &str = "docs/http.md";
-/// Path of the table of routes: lines with a path, each followed by indented lines `METHOD PERMISSION BODY`.
+/// Table of routes: lines with a path, each followed by indented lines `METHOD PERMISSION BODY`.
 pub(super) const ROUTES: &str = "crates/api/src/tests/routes.txt";
 const SOURCES: &str = "crates/api/src/";
 
-/// Sources of `api`, and the section of the page that lists their parameters.
 const SECTIONS: &[(&str, &str)] = &[
     ("params/view.rs", "Parameters of lists and views"),
     ("params/document.rs", "Parameters of documents"),
@@ -28,7 +26,6 @@ const SECTIONS: &[(&str, &str)] = &[
     ("params/search/nouveau.rs", "Parameters of searches"),
 ];
 
-/// Permissions as the code and the page name them.
 const PERMISSIONS: &[(&str, &str)] = &[
     ("Anyone", "any"),
     ("Member", "member"),
@@ -45,17 +42,15 @@ const METHODS: &[&str] = &["get", "is_true"];
 /// Functions whose literal argument is the name of a parameter.
 const FUNCTIONS: &[&str] = &["get", "number", "optional", "positive", "redirected"];
 
-/// The method that stands for all unnamed ones, in the table and on the page.
+/// Replaces all unnamed methods, in the table and on the page.
 const OTHERS: &str = "*";
 
-/// Permissions by method.
 type Methods = BTreeMap<String, String>;
 
-/// The content of the page.
 #[derive(Default)]
 struct Page<'a> {
     routes: BTreeMap<&'a str, (Methods, usize)>,
-    /// Parameters with their section and line. Those of resources have no section.
+    /// With section and line. Parameters of resources have no section.
     parameters: Vec<(&'a str, Option<&'a str>, usize)>,
 }
 
@@ -113,7 +108,6 @@ fn finding(path: &str, line: usize, message: String) -> Finding {
     Finding { severity: Severity::Error, rule: "http-reference", path: path.to_owned(), line, message }
 }
 
-/// Parses the table of routes.
 fn served(text: &str) -> BTreeMap<&str, Methods> {
     let mut routes: BTreeMap<&str, Methods> = BTreeMap::new();
     let mut path = "";
@@ -151,7 +145,6 @@ fn differences(path: &str, served: &Methods, documented: &Methods) -> Vec<String
 }
 
 impl<'a> Page<'a> {
-    /// Reads the tables whose first column is `resource` or `parameter`.
     fn parse(text: &'a str) -> Self {
         let mut page = Self::default();
         let (mut section, mut table) = ("", "");
@@ -187,13 +180,12 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Returns the texts between backticks.
 fn codes(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
 
-/// Returns the parameters that a source reads, with their lines: literal arguments of [`METHODS`] and [`FUNCTIONS`], and
-/// the patterns of a `match` on `name` in sources that iterate over a query.
+/// Returns the parameters that a source reads, with their lines: literal arguments of [`METHODS`] and [`FUNCTIONS`],
+/// and the patterns of a `match` on `name` in sources that iterate over a query.
 fn read_parameters(source: &str) -> Vec<(String, usize)> {
     let tokens = tokens::without_tests(&tokens::with_strings(source)).0;
     let mut found = BTreeMap::new();
@@ -262,7 +254,6 @@ fn patterns<'a, 'b>(tokens: &'b [Token<'a>], at: usize) -> Vec<&'b Token<'a>> {
     found
 }
 
-/// Returns the literals at the start of `tokens`, which `|` separates.
 fn alternatives<'a, 'b>(tokens: &'b [Token<'a>]) -> Vec<&'b Token<'a>> {
     let is_part =
         |(index, token): &(usize, &Token<'_>)| if index % 2 == 0 { is_string(token) } else { token.text == "|" };

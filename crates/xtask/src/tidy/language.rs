@@ -1,4 +1,4 @@
-//! Language of comments, strings and documentation ([`check`]): the number of expressions to replace ([`EXPRESSIONS`]),
+//! [`check`]: language of comments, strings and documentation: the number of expressions to replace ([`EXPRESSIONS`]),
 //! of documentation comments that start with a question word, and of words of comments, for each crate and for the
 //! pages in `docs`.
 //!
@@ -14,22 +14,21 @@ use super::tokens;
 use super::tree::Tree;
 use super::{Finding, Severity};
 
-/// Path of the file of limits: a line for each area with its name and three numbers.
+/// A line for each area with its name and three numbers.
 pub(super) const FILE: &str = "crates/xtask/tidy-language.txt";
 const RULE: &str = "language";
-/// Name of the area of the pages in `docs` and in the root directory.
 const DOCS: &str = "docs";
 
 const LISTS: &[&str] = &["crates/xtask/src/tidy/language.rs", "docs/internals/glossary.md"];
 
-/// Limits of comment words are multiples of this number, so that single words do not change them.
+/// Single words do not change limits of comment words, which are multiples of this number.
 const WORDS_STEP: u64 = 250;
 
-/// Words with which documentation comments do not start.
+/// Documentation comments must not start with these words.
 const QUESTIONS: &[&str] =
     &["what", "whatever", "whether", "how", "who", "whoever", "whom", "whose", "where", "which", "why"];
 
-/// Expressions to replace, word by word. `docs/internals/glossary.md` contains the terms to write instead.
+/// `docs/internals/glossary.md` contains the terms to write instead.
 const EXPRESSIONS: &[&str] = &[
     "nobody",
     "somebody",
@@ -110,7 +109,7 @@ const EXPRESSIONS: &[&str] = &[
 ];
 
 /// Identifiers that must not be used, in the notation of functions and modules. Other notations of the same name are
-/// included: `begin_anew` stands for `BeginAnew` and `BEGIN_ANEW`. A name that ends with `_` is a prefix.
+/// included: `begin_anew` also means `BeginAnew` and `BEGIN_ANEW`. A name that ends with `_` is a prefix.
 const NAMES: &[&str] = &[
     "told",
     "is_told",
@@ -154,7 +153,6 @@ const NAMES: &[&str] = &[
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Numbers {
     expressions: u64,
-    /// Documentation comments that start with a question word.
     questions: u64,
     words: u64,
 }
@@ -171,8 +169,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Returns the text of [`FILE`] with every limit lowered to its number. Limits never rise; areas without limits get
-/// their numbers.
+/// Limits never rise; areas without limits get their numbers.
 pub(super) fn lowered(tree: &Tree) -> String {
     let limits = parse(tree.text(FILE).unwrap_or_default()).0;
     let mut text =
@@ -218,7 +215,7 @@ fn measure(tree: &Tree) -> Areas {
     areas
 }
 
-/// Counts the expressions to replace. Expressions that continue on the next line of a comment are not found.
+/// Expressions that continue on the next line of a comment are not found.
 fn expressions(pieces: &[Piece<'_>]) -> u64 {
     let count = |piece: &Piece<'_>| {
         let words = prose::words(piece.text);
@@ -254,7 +251,6 @@ fn compared(area: &str, numbers: Numbers, limit: Numbers) -> Vec<Finding> {
     rows.into_iter().filter_map(finding).collect()
 }
 
-/// Parses the limits; invalid lines become findings.
 fn parse(text: &str) -> (Areas, Vec<Finding>) {
     let (mut areas, mut findings) = (Areas::new(), Vec::new());
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
@@ -273,7 +269,6 @@ fn parse(text: &str) -> (Areas, Vec<Finding>) {
     (areas, findings)
 }
 
-/// Finds the identifiers of [`NAMES`], each once per file.
 fn names(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (_, path, text) in tree.sources() {
@@ -294,7 +289,6 @@ fn is_listed(name: &str) -> bool {
     NAMES.iter().any(|listed| if listed.ends_with('_') { name.starts_with(listed) } else { name == *listed })
 }
 
-/// Converts `CamelCase` and `UPPER_CASE` to `snake_case`.
 fn snake_case(name: &str) -> String {
     let mut text = String::new();
     let mut was_lower = false;

@@ -1,11 +1,11 @@
-//! The dependencies in a `Cargo.toml` ([`dependencies`]). Parses only the syntax that this workspace uses: tables of
+//! [`dependencies`]: the dependencies in a `Cargo.toml`. Parses only the syntax that this workspace uses: tables of
 //! dependencies, dotted keys and the `package` member; no other TOML.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// For the crate itself, or its build script.
     Normal,
-    /// For its tests, benchmarks and examples.
+    /// For tests, benchmarks and examples.
     Dev,
 }
 
@@ -13,7 +13,6 @@ pub(super) enum Kind {
 pub(super) struct Dependency {
     pub(super) name: String,
     pub(super) kind: Kind,
-    /// Line number, counted from 1.
     pub(super) line: usize,
 }
 
@@ -51,9 +50,7 @@ pub(super) fn dependencies(text: &str) -> Vec<Dependency> {
 }
 
 enum Section {
-    /// A table with one dependency per line.
     Table(Kind),
-    /// A table about one dependency.
     One(Kind, String),
     Other,
 }

@@ -1,4 +1,4 @@
-//! Rules about the structure of the code that compilers and lints do not check ([`command`]).
+//! [`command`]: rules about the structure of the code that compilers and lints do not check.
 //!
 //! The input is a [`Tree`]: the files of the crates in memory, so that tests can use small invented ones. Each module
 //! implements one kind of rule and reports [`Finding`]s. Exceptions are listed with their reasons in `tidy-allow.txt`;
@@ -26,7 +26,6 @@ use allowed::Allowed;
 use anyhow::{Context as _, Result};
 use tree::Tree;
 
-/// Severity of a finding: an error fails the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Severity {
     Error,
@@ -36,11 +35,9 @@ enum Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
     severity: Severity,
-    /// The name of the rule, as exceptions spell it.
     rule: &'static str,
-    /// The file, from the root of the checkout.
     path: String,
-    /// Line number, counted from 1; 0 for the file as a whole.
+    /// Counted from 1; 0 for the file as a whole.
     line: usize,
     message: String,
 }
@@ -59,7 +56,6 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks the checkout at `root` and prints the findings. Returns true if there is no error.
 pub(crate) fn command(root: &Path) -> Result<bool> {
     let findings = check(&Tree::read(root)?);
     for finding in &findings {
@@ -68,7 +64,6 @@ pub(crate) fn command(root: &Path) -> Result<bool> {
     Ok(holds(&findings))
 }
 
-/// Lowers the limits of the language rules to the numbers of the checkout at `root`.
 pub(crate) fn lower(root: &Path) -> Result<bool> {
     let text = language::lowered(&Tree::read(root)?);
     let path = root.join(language::FILE);
@@ -76,12 +71,11 @@ pub(crate) fn lower(root: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// True if no finding is worse than a warning.
 fn holds(findings: &[Finding]) -> bool {
     findings.iter().all(|finding| finding.severity == Severity::Warning)
 }
 
-/// All findings without an exception, in the order of their files.
+/// Omits findings with an exception. Ordered by file.
 fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = edges::check(tree);
     findings.extend(words::check(tree));

@@ -2,22 +2,18 @@
 
 use super::tokens;
 
-/// A comment or a string literal without its marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece<'a> {
     pub(super) text: &'a str,
-    /// Line number, counted from 1.
     pub(super) line: usize,
-    /// True for `///` and `//!`.
     pub(super) is_documentation: bool,
 }
 
-/// Returns the line comments of a source, one piece for each line.
 pub(super) fn comments(source: &str) -> Vec<Piece<'_>> {
     tokens::texts(source).into_iter().filter_map(|(text, line)| comment(text, line)).collect()
 }
 
-/// Returns the string literals that contain a space; others are names.
+/// String literals without a space are names, which are omitted.
 pub(super) fn strings(source: &str) -> Vec<Piece<'_>> {
     let is_string = |text: &str| !text.starts_with('/') && text.contains(' ');
     let found = tokens::texts(source).into_iter().filter(|(text, _)| is_string(text));
@@ -30,7 +26,6 @@ fn comment(text: &str, line: usize) -> Option<Piece<'_>> {
     Some(Piece { text: rest.trim_start_matches(['/', '!']).trim(), line, is_documentation })
 }
 
-/// Returns the first line of each block of documentation comments.
 pub(super) fn openings<'a>(comments: &[Piece<'a>]) -> Vec<Piece<'a>> {
     let mut found: Vec<Piece<'a>> = Vec::new();
     let mut last = None;
@@ -43,8 +38,7 @@ pub(super) fn openings<'a>(comments: &[Piece<'a>]) -> Vec<Piece<'a>> {
     found
 }
 
-/// Returns the words of a text in lower case, except keywords in capitals such as `BEGIN` in SQL. Code between backticks
-/// and punctuation is left out.
+/// Lower case, except keywords in capitals such as `BEGIN` in SQL. Code between backticks and punctuation is left out.
 pub(super) fn words(text: &str) -> Vec<String> {
     let prose: String = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
     let is_boundary = |c: char| !c.is_alphabetic() && c != '\'' && c != '_';

@@ -1,4 +1,4 @@
-//! Rule about the tests that pages name as `` `file.rs::test` ``: they exist ([`check`]).
+//! [`check`]: the tests that pages name as `` `file.rs::test` `` exist.
 
 use super::tree::Tree;
 use super::{Finding, Severity};

@@ -4,7 +4,6 @@ use super::manifest::{self, Kind};
 use super::tokens;
 use super::*;
 
-/// A tree without findings.
 fn sound() -> Tree {
     let mut tree = Tree::default();
     let mut architecture = String::new();
@@ -29,7 +28,6 @@ fn sound() -> Tree {
     tree
 }
 
-/// Checks the valid tree with some files changed. Each expectation is the start of a finding.
 #[track_caller]
 fn check_with(changes: &[(&str, &str)], expected: &[&str]) {
     let mut tree = sound();
@@ -77,34 +75,38 @@ fn a_new_crate_is_found() {
 
 #[test]
 fn the_architecture_page_is_compared() {
-    let page =
-        sound().text("ARCHITECTURE.md").unwrap_or_default().replacen("| model, design, native |", "| model |", 1);
-    check_with(&[("ARCHITECTURE.md", &page)], &["error[edge] ARCHITECTURE.md:14: says that `js` imports model,"]);
+    let page = sound().text("ARCHITECTURE.md").unwrap_or_default().replacen(
+        "| model, design, native, threads |",
+        "| model |",
+        1,
+    );
+    check_with(&[("ARCHITECTURE.md", &page)], &["error[edge] ARCHITECTURE.md:15: says that `js` imports model,"]);
     let page = page.replace("| `js` | something | model |\n", "");
     check_with(&[("ARCHITECTURE.md", &page)], &["error[edge] ARCHITECTURE.md: has no line about the crate `js`"]);
 }
 
 #[test]
-fn circles_of_modules_are_found() {
-    let circle = |modules: &[(&str, &str)], expected: &[&str]| {
+fn cycles_of_files_are_found() {
+    let cycle = |modules: &[(&str, &str)], expected: &[&str]| {
         let files: Vec<(String, String)> = modules
             .iter()
-            .map(|(name, uses)| (format!("crates/api/src/{name}.rs"), format!("//! A module.\n{uses}\n")))
+            .map(|(name, uses)| (format!("crates/model/src/{name}.rs"), format!("//! A module.\n{uses}\n")))
             .collect();
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         check_with(&files, expected);
     };
     let three =
         [("a", "use crate::b::B;"), ("b", "use crate::{Error, c::{D, E}};"), ("c/inner", "fn f() { crate::a::f() }")];
-    circle(&three, &[]);
+    cycle(&three, &[]);
     let found =
-        "error[import-cycle] crates/api/src: 4 modules import each other in a circle, at most 3 may: a, b, c, d.";
+        "error[import-cycle] crates/model/src: 4 files import each other in a cycle, at most 3 may: a, b, c, d.";
     let d = ("d", "use super::a::A;");
-    circle(&[three[0], three[1], ("c", "use crate::d;"), d], &[found]);
-    circle(&[three[0], three[1], ("c", "#[cfg(test)]\nmod tests { use crate::d; }"), d], &[]);
-    circle(&[three[0], three[1], ("c", "// crate::d"), ("c/tests", "use crate::d;"), d], &[]);
-    // `super` of a module below the top refers to that module itself.
-    circle(&[three[0], three[1], ("c", ""), ("c/inner", "use super::d;"), d], &[]);
+    cycle(&[three[0], three[1], ("c", "use crate::d;"), d], &[found]);
+    cycle(&[three[0], three[1], ("c", "#[cfg(test)]\nmod tests { use crate::d; }"), d], &[]);
+    cycle(&[three[0], three[1], ("c", "// crate::d"), ("c/tests", "use crate::d;"), d], &[]);
+    cycle(&[three[0], three[1], ("c", ""), ("c/inner", "use super::d;"), d], &[]);
+    let root = ("lib", "mod d;\npub use d::Shared;");
+    cycle(&[three[0], three[1], ("c", "use crate::Shared;"), d, root], &[found]);
 }
 
 #[test]

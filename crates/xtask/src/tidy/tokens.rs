@@ -5,7 +5,6 @@
 pub(super) struct Token<'a> {
     /// An identifier, `::`, a single other character, or `"` for any literal string ([`with_strings`] keeps its text).
     pub(super) text: &'a str,
-    /// Line number, counted from 1.
     pub(super) line: usize,
 }
 
@@ -13,12 +12,11 @@ pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
     Lexer::new(source, false).all()
 }
 
-/// All tokens of a source. Literal strings have their text, with its quotes.
+/// Literal strings have their text, with its quotes.
 pub(super) fn with_strings(source: &str) -> Vec<Token<'_>> {
     Lexer::new(source, true).all()
 }
 
-/// Returns the line comments and string literals of a source, with their marks, and their line numbers.
 pub(super) fn texts(source: &str) -> Vec<(&str, usize)> {
     let mut lexer = Lexer::new(source, false);
     let mut texts = Vec::new();
@@ -110,7 +108,7 @@ fn block_comment_len(text: &str) -> usize {
     text.len()
 }
 
-/// The length of the string literal at the start of `text`, with its prefix; `None` if there is none.
+/// Includes the prefix; `None` if `text` does not start with a string literal.
 fn string_len(text: &str) -> Option<usize> {
     let prefix = ["br", "cr", "b", "c", "r", ""].into_iter().find(|prefix| {
         text.strip_prefix(prefix).is_some_and(|rest| {
@@ -150,8 +148,7 @@ fn quote_len(text: &str) -> usize {
     }
 }
 
-/// Tokens without the items that are compiled for tests only, and the names of modules in files of
-/// their own that are.
+/// Omits the items that are compiled for tests only, and returns the names of modules in files of their own that are.
 pub(super) fn without_tests<'a>(tokens: &[Token<'a>]) -> (Vec<Token<'a>>, Vec<&'a str>) {
     let mut kept = Vec::new();
     let mut modules = Vec::new();
@@ -191,7 +188,6 @@ pub(super) fn starts_with(tokens: &[Token<'_>], texts: &[&str]) -> bool {
     tokens.len() >= texts.len() && tokens.iter().zip(texts).all(|(token, text)| token.text == *text)
 }
 
-/// The index of the bracket that closes the one at `open`.
 pub(super) fn closing(tokens: &[Token<'_>], open: usize) -> usize {
     let mut depth = 0_usize;
     for (index, token) in tokens.iter().enumerate().skip(open) {
@@ -209,7 +205,7 @@ pub(super) fn closing(tokens: &[Token<'_>], open: usize) -> usize {
     tokens.len()
 }
 
-/// The index after the item that starts at `start`: it ends with its block or with a semicolon.
+/// An item ends with its block or with a semicolon.
 fn item_end(tokens: &[Token<'_>], start: usize) -> usize {
     let mut at = start;
     while at < tokens.len() {

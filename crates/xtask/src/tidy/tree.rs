@@ -8,14 +8,12 @@ use anyhow::{Context as _, Result};
 
 use super::{allowed, http_reference, language};
 
-/// Texts by their path from the root of the checkout, with `/` between folders.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     files: BTreeMap<String, String>,
 }
 
 impl Tree {
-    /// Reads the crates at `root` and the few other files that rules check.
     pub(super) fn read(root: &Path) -> Result<Self> {
         let mut tree = Self::default();
         tree.read_folder(root, "crates")?;
@@ -57,7 +55,6 @@ impl Tree {
         self.files.get(path).map(String::as_str)
     }
 
-    /// The folders in `crates/` that have a manifest, with its text.
     pub(super) fn manifests(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files.iter().filter_map(|(path, text)| {
             let name = path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
@@ -65,13 +62,12 @@ impl Tree {
         })
     }
 
-    /// Pages of documentation that are kept up to date: path, text. Records of history are excluded.
+    /// Path and text of pages that are kept up to date. Records of history are excluded.
     pub(super) fn pages(&self) -> impl Iterator<Item = (&str, &str)> {
         let is_current = |path: &str| is_page(path) && !path.contains("/history/") && !path.starts_with("crates/");
         self.files.iter().filter(move |(path, _)| is_current(path)).map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
-    /// Rust files: crate, path, text.
     pub(super) fn sources(&self) -> impl Iterator<Item = (&str, &str, &str)> {
         self.files.iter().filter(|(path, _)| is_source(path)).filter_map(|(path, text)| {
             let (name, _) = path.strip_prefix("crates/")?.split_once('/')?;
@@ -88,7 +84,7 @@ fn is_source(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension == "rs")
 }
 
-/// True if a file is compiled for tests, benchmarks or examples only, according to its name.
+/// Tests, benchmarks and examples, according to the name of the file.
 pub(super) fn is_test_file(path: &str) -> bool {
     let folders = ["/tests/", "/benches/", "/examples/"];
     path.ends_with("/tests.rs") || folders.iter().any(|folder| path.contains(folder))

@@ -7,25 +7,21 @@ use super::tokens::{self, Token};
 use super::tree::{Tree, is_test_file};
 use super::{Finding, Severity};
 
-/// A group of names and the crates that may use them.
 struct Rule {
     name: &'static str,
-    /// Package names, as manifests spell them.
     packages: &'static [&'static str],
     /// Sequences of tokens that sources must not contain.
     phrases: &'static [&'static [&'static str]],
-    crates: Crates,
+    crates: AllowedCrates,
     tests: Tests,
-    /// The reason, and what to do instead.
+    /// The reason, and the alternative.
     advice: &'static str,
 }
 
-enum Crates {
-    /// Only these may use the names.
+enum AllowedCrates {
     Only(&'static [&'static str]),
-    /// All except these may use the names.
+    /// All crates except these.
     AllBut(&'static [&'static str]),
-    /// No crate may use the names.
     None,
 }
 
@@ -40,7 +36,7 @@ const RULES: &[Rule] = &[
         name: "key-value-library",
         packages: &["rocksdb", "librocksdb-sys"],
         phrases: &[&["rocksdb"], &["librocksdb_sys"]],
-        crates: Crates::Only(&["storage-rocksdb"]),
+        crates: AllowedCrates::Only(&["storage-rocksdb"]),
         tests: Tests::Included,
         advice: "only an engine crate names a key-value library: go through the traits of `storage`",
     },
@@ -48,7 +44,7 @@ const RULES: &[Rule] = &[
         name: "database-client",
         packages: &["tokio-postgres", "postgres", "postgres-types", "postgres-protocol"],
         phrases: &[&["tokio_postgres"], &["postgres_types"], &["postgres_protocol"]],
-        crates: Crates::Only(&["storage-postgres"]),
+        crates: AllowedCrates::Only(&["storage-postgres"]),
         tests: Tests::Included,
         advice: "only an engine crate names a client of a database: go through the traits of `storage`",
     },
@@ -56,7 +52,7 @@ const RULES: &[Rule] = &[
         name: "javascript-engine",
         packages: &["rquickjs", "rquickjs-core", "rquickjs-sys"],
         phrases: &[&["rquickjs"], &["rquickjs_core"], &["rquickjs_sys"]],
-        crates: Crates::Only(&["js"]),
+        crates: AllowedCrates::Only(&["js"]),
         tests: Tests::Included,
         advice: "only `js` names a JavaScript engine: go through `Language` and `Program` of `design`",
     },
@@ -64,7 +60,7 @@ const RULES: &[Rule] = &[
         name: "http",
         packages: &["hyper", "hyper-util", "http", "http-body", "http-body-util", "axum", "tower", "reqwest", "ureq"],
         phrases: &[&["hyper"], &["hyper_util"], &["http_body_util"], &["StatusCode"], &["HeaderMap"]],
-        crates: Crates::Only(&["edge", "api", "replication", "bench"]),
+        crates: AllowedCrates::Only(&["edge", "api", "replication", "bench"]),
         tests: Tests::Included,
         advice: "only `edge`, `api`, `replication` and `bench` use status codes, headers and query strings: return a value or an \
                  error enum, and let `api` turn it into a response",
@@ -73,7 +69,7 @@ const RULES: &[Rule] = &[
         name: "async",
         packages: &["tokio", "tokio-util", "futures", "futures-util", "async-trait"],
         phrases: &[&["tokio"], &["async"], &["await"]],
-        crates: Crates::AllBut(&[
+        crates: AllowedCrates::AllBut(&[
             "model",
             "storage",
             "storage-rocksdb",
@@ -94,8 +90,7 @@ const RULES: &[Rule] = &[
         name: "clock",
         packages: &[],
         phrases: &[&["SystemTime", "::", "now"], &["Instant", "::", "now"]],
-        // `native` evaluates functions that ask for the time, as the JavaScript engine does.
-        crates: Crates::Only(&["server", "admin", "bench", "e2e", "xtask", "native"]),
+        crates: AllowedCrates::Only(&["server", "admin", "bench", "e2e", "xtask", "native"]),
         tests: Tests::Exempt,
         advice: "only `server` and `admin` read the clock: take the time, or a function that returns it, as an argument",
     },
@@ -103,7 +98,7 @@ const RULES: &[Rule] = &[
         name: "environment",
         packages: &[],
         phrases: &[&["std", "::", "env"], &["env", "::"]],
-        crates: Crates::Only(&["server", "admin", "bench", "e2e", "xtask"]),
+        crates: AllowedCrates::Only(&["server", "admin", "bench", "e2e", "xtask"]),
         tests: Tests::Exempt,
         advice: "only `server` and `admin` read the environment: take the setting as an argument",
     },
@@ -111,7 +106,7 @@ const RULES: &[Rule] = &[
         name: "entropy",
         packages: &["getrandom", "rand", "fastrand", "uuid"],
         phrases: &[&["getrandom"], &["fastrand"]],
-        crates: Crates::Only(&["server", "admin", "bench"]),
+        crates: AllowedCrates::Only(&["server", "admin", "bench"]),
         tests: Tests::Exempt,
         advice: "only `server` and `admin` draw random bytes: take them, or a function that gives them, as an argument",
     },
@@ -119,7 +114,7 @@ const RULES: &[Rule] = &[
         name: "serde-json",
         packages: &["serde_json"],
         phrases: &[&["serde_json"]],
-        crates: Crates::Only(&["bench"]),
+        crates: AllowedCrates::Only(&["bench"]),
         tests: Tests::Exempt,
         advice: "it changes numbers and member order (docs/adr/02-json-as-text.md): use `settee_model::json`",
     },
@@ -135,7 +130,7 @@ const RULES: &[Rule] = &[
             &["fs", "::", "create_dir"],
             &["create_dir_all"],
         ],
-        crates: Crates::Only(&["bench", "e2e", "xtask"]),
+        crates: AllowedCrates::Only(&["bench", "e2e", "xtask"]),
         tests: Tests::Exempt,
         advice: "a file that is written like this may be empty or gone after a power loss: use `settee_storage::durable`",
     },
@@ -143,7 +138,7 @@ const RULES: &[Rule] = &[
         name: "unfinished",
         packages: &[],
         phrases: &[&["todo", "!"], &["unimplemented", "!"]],
-        crates: Crates::None,
+        crates: AllowedCrates::None,
         tests: Tests::Included,
         advice: "finish it, or omit it and list it in COMPAT.md",
     },
@@ -151,18 +146,18 @@ const RULES: &[Rule] = &[
         name: "ignored-test",
         packages: &[],
         phrases: &[&["#", "[", "ignore", "]"]],
-        crates: Crates::None,
+        crates: AllowedCrates::None,
         tests: Tests::Included,
         advice: "an ignored test needs a reason: `#[ignore = \"why\"]`; better, assert what happens today",
     },
 ];
 
 impl Rule {
-    fn binds(&self, name: &str) -> bool {
+    fn applies_to(&self, name: &str) -> bool {
         match self.crates {
-            Crates::Only(crates) => !crates.contains(&name),
-            Crates::AllBut(crates) => crates.contains(&name),
-            Crates::None => true,
+            AllowedCrates::Only(crates) => !crates.contains(&name),
+            AllowedCrates::AllBut(crates) => crates.contains(&name),
+            AllowedCrates::None => true,
         }
     }
 
@@ -178,7 +173,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         let path = format!("crates/{name}/Cargo.toml");
         for dependency in manifest::dependencies(manifest) {
             let for_tests = dependency.kind == Kind::Dev;
-            let rules = RULES.iter().filter(|rule| rule.binds(name) && !(for_tests && rule.tests == Tests::Exempt));
+            let rules =
+                RULES.iter().filter(|rule| rule.applies_to(name) && !(for_tests && rule.tests == Tests::Exempt));
             for rule in rules.filter(|rule| rule.packages.contains(&dependency.name.as_str())) {
                 findings.push(rule.finding(&path, dependency.line, &dependency.name));
             }
@@ -192,7 +188,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         } else {
             tokens::without_tests(&all).0
         };
-        for rule in RULES.iter().filter(|rule| rule.binds(name)) {
+        for rule in RULES.iter().filter(|rule| rule.applies_to(name)) {
             let searched = if rule.tests == Tests::Exempt { &product } else { &all };
             findings.extend(matches(rule, searched).map(|(line, label)| rule.finding(path, line, &label)));
         }
@@ -200,7 +196,6 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Returns the lines that contain a phrase of a rule, each once.
 fn matches(rule: &Rule, tokens: &[Token<'_>]) -> impl Iterator<Item = (usize, String)> {
     let mut lines = BTreeSet::new();
     (0..tokens.len())
@@ -213,7 +208,7 @@ fn matches(rule: &Rule, tokens: &[Token<'_>]) -> impl Iterator<Item = (usize, St
         .into_iter()
 }
 
-/// Returns path prefixes of the modules that are compiled for tests only.
+/// Path prefixes of modules that are compiled for tests only.
 fn test_modules(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for (_, path, text) in tree.sources() {

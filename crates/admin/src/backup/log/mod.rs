@@ -1,5 +1,5 @@
-//! The commit log in a [`Store`], in addition to the backups. [`ship`] uploads it; [`replay`] brings a restored backup
-//! to any time that the log covers.
+//! The commit log in a [`Store`], in addition to the backups. [`ship`] uploads it, and [`replay`] brings a restored
+//! backup to any time that the log covers.
 //!
 //! ```text
 //! log/STREAM/POSITION   a piece: the commits from this position on, see [`piece`]
@@ -10,8 +10,8 @@
 //! next commits continue the last piece. Each stream starts with a backup.
 
 mod piece;
-pub mod replay;
-pub mod ship;
+pub(super) mod replay;
+pub(super) mod ship;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests;
@@ -26,9 +26,8 @@ use super::remote::{self, Store};
 struct Through {
     /// Every commit acknowledged before this time is in the pieces.
     time_us: u64,
-    /// The log position after the last piece.
     position: u64,
-    /// True if nothing was committed after that position, because the server stopped.
+    /// The server stopped, and committed nothing after that position.
     is_closed: bool,
 }
 
@@ -43,7 +42,6 @@ impl Through {
         store.put(&Self::name(stream), text.into_bytes())
     }
 
-    /// Reads the end of a stream. `None` if nothing of the stream was uploaded.
     fn get(store: &Store, stream: &str) -> anyhow::Result<Option<Self>> {
         let Some(text) = store.get(&Self::name(stream))? else { return Ok(None) };
         let unreadable = || format!("{} in {} cannot be read", Self::name(stream), store.shown());
@@ -57,8 +55,7 @@ impl Through {
     }
 }
 
-/// Time ranges that each log covers completely, the oldest first.
-pub fn covered(store: &Store) -> anyhow::Result<Vec<(u64, u64)>> {
+pub(super) fn covered(store: &Store) -> anyhow::Result<Vec<(u64, u64)>> {
     let mut found: Vec<(String, (u64, u64))> = Vec::new();
     for name in remote::names(store)? {
         let Some(log) = remote::manifest(store, &name)?.log else { continue };

@@ -30,7 +30,6 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// Creates a piece that starts after this position.
     pub(super) fn new(after: u64) -> Self {
         let mut bytes = MAGIC.to_vec();
         put_varint(&mut bytes, after);
@@ -64,7 +63,6 @@ impl Piece {
 pub(super) struct Read(Vec<u8>);
 
 impl Read {
-    /// Unpacks a piece and verifies its checksum.
     pub(super) fn open(packed: &[u8]) -> anyhow::Result<Self> {
         let mut bytes = Vec::new();
         GzDecoder::new(packed).take(UNPACKED_BYTES).read_to_end(&mut bytes).context("it cannot be unpacked")?;
@@ -75,8 +73,8 @@ impl Read {
         Ok(Self(bytes))
     }
 
-    /// Calls `each` with the records until it returns false. The records must follow the position `after`. Returns
-    /// whether all records were consumed, and the position after the last one.
+    /// Calls `each` with the records, which must follow the position `after`, until it returns false. Returns true if
+    /// all records were consumed, and the position after the last one.
     pub(super) fn each(
         &self,
         after: u64,

@@ -1,4 +1,4 @@
-//! Point-in-time restore: [`find`] selects the backup and the log for a time, and [`Route::run`] creates a data
+//! Point-in-time restore: [`find`] selects the backup and the log for a time, and [`RestorePlan::run`] creates a data
 //! directory from them.
 
 use std::fs;
@@ -15,14 +15,13 @@ use crate::descriptors::Descriptors;
 use crate::{backends, time};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub(crate) enum RestoreTime {
     Newest,
-    /// A time in microseconds of the Unix epoch.
     Time(u64),
 }
 
-impl Moment {
-    pub fn parse(text: &str) -> Result<Self, String> {
+impl RestoreTime {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text == "newest" {
             return Ok(Self::Newest);
         }
@@ -48,17 +47,15 @@ impl Moment {
     }
 }
 
-/// The backup and the part of the log that lead to a target time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
+pub(crate) struct RestorePlan {
     backup: String,
-    moment: Moment,
+    moment: RestoreTime,
     log: Logged,
     through: Through,
 }
 
-/// Selects the last backup before the target time, and its log.
-pub fn find(store: &Store, moment: Moment) -> anyhow::Result<Route> {
+pub(crate) fn find(store: &Store, moment: RestoreTime) -> anyhow::Result<RestorePlan> {
     ensure!(store.check()?, "there are no backups in {}", store.shown());
     // The oldest backup that is later than the target time.
     let mut younger = None;
@@ -74,7 +71,6 @@ pub fn find(store: &Store, moment: Moment) -> anyhow::Result<Route> {
             continue;
         }
         let through = Through::get(store, &log.stream)?;
-        // A log that has just started may have no uploaded pieces yet.
         let through = through.unwrap_or(Through { time_us: log.taken_us, position: log.position, is_closed: false });
         if moment.is_after(through.time_us) && !goes_on(store, through, younger.as_deref())? {
             bail!(
@@ -83,7 +79,7 @@ pub fn find(store: &Store, moment: Moment) -> anyhow::Result<Route> {
                 time::rfc3339(through.time_us)
             );
         }
-        return Ok(Route { backup, moment, log, through });
+        return Ok(RestorePlan { backup, moment, log, through });
     }
     bail!(
         "{} has no backup with a log from before that time; `settee backup --list` lists the available times",
@@ -91,15 +87,15 @@ pub fn find(store: &Store, moment: Moment) -> anyhow::Result<Route> {
     )
 }
 
-/// True if nothing was committed between the end of a log and a later backup, which holds for a server that was stopped
-/// in between.
+/// Returns true if nothing was committed between the end of a log and a later backup, which holds for a server that was
+/// stopped in between.
 fn goes_on(store: &Store, through: Through, younger: Option<&str>) -> anyhow::Result<bool> {
     let Some(younger) = younger.filter(|_| through.is_closed) else { return Ok(false) };
     Ok(remote::manifest(store, younger)?.log.is_some_and(|log| log.position == through.position))
 }
 
-impl Route {
-    pub fn run(&self, store: &Store, data: &Path) -> anyhow::Result<Manifest> {
+impl RestorePlan {
+    pub(crate) fn run(&self, store: &Store, data: &Path) -> anyhow::Result<Manifest> {
         remote::restore(store, &self.backup, data, &mut |aside| {
             let engine = backends::open(aside, Descriptors::claim()?.engine)?;
             let log = engine.log().context("the engine has no log")?;
@@ -113,8 +109,7 @@ impl Route {
         })
     }
 
-    /// Reads all needed objects and verifies their checksums.
-    pub fn verify(&self, store: &Store) -> anyhow::Result<Manifest> {
+    pub(crate) fn verify(&self, store: &Store) -> anyhow::Result<Manifest> {
         self.read(store, &mut |_| Ok(()))?;
         remote::verify(store, &self.backup)
     }
@@ -123,7 +118,6 @@ impl Route {
         self.pieces(store, each).with_context(|| format!("the log {} cannot be used", self.log.stream))
     }
 
-    /// Calls `each` with the commits between the backup and the target time.
     fn pieces(&self, store: &Store, each: &mut dyn FnMut(&[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let Logged { stream, position, .. } = &self.log;
         let first = piece_name(stream, *position);
@@ -165,17 +159,21 @@ mod tests {
     #[test]
     fn moments_are_times_or_the_newest() {
         for (text, expected) in [
-            ("newest", Some(Moment::Newest)),
-            ("1970-01-01T00:00:02Z", Some(Moment::Time(2_000_000))),
-            ("2", Some(Moment::Time(2_000_000))),
-            ("2.000001", Some(Moment::Time(2_000_001))),
+            ("newest", Some(RestoreTime::Newest)),
+            ("1970-01-01T00:00:02Z", Some(RestoreTime::Time(2_000_000))),
+            ("2", Some(RestoreTime::Time(2_000_000))),
+            ("2.000001", Some(RestoreTime::Time(2_000_001))),
             ("yesterday", None),
             ("-1", None),
             ("", None),
         ] {
-            assert_eq!(Moment::parse(text).ok(), expected, "{text}");
+            assert_eq!(RestoreTime::parse(text).ok(), expected, "{text}");
         }
         // A commit in the same microsecond as the target time is included.
-        assert!(!Moment::Time(5).is_before(5) && Moment::Time(5).is_before(6) && !Moment::Newest.is_before(6));
+        assert!(
+            !RestoreTime::Time(5).is_before(5)
+                && RestoreTime::Time(5).is_before(6)
+                && !RestoreTime::Newest.is_before(6)
+        );
     }
 }

@@ -13,21 +13,19 @@ use super::{Through, piece_name};
 use crate::backup::remote::Store;
 use crate::{environment, time};
 
-/// Maximum size of a piece. A smaller piece is sent when it contains the last existing commit.
 const PIECE_BYTES: usize = 8 << 20;
 
-/// Interval in which an idle server updates the time up to which the log is complete.
+/// An idle server updates the time up to which the log is complete in this interval.
 const IDLE_US: u64 = 60_000_000;
 
-/// A log without a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stream {
+pub(crate) struct Stream {
     pub id: String,
     pub begins: LogPosition,
 }
 
 impl Stream {
-    pub fn begin(engine: &dyn Engine) -> anyhow::Result<Self> {
+    pub(crate) fn begin(engine: &dyn Engine) -> anyhow::Result<Self> {
         let mut random = [0; 4];
         environment::random(&mut random);
         let id = format!("{}-{}", time::file_name(environment::now_us()), HEXLOWER.encode(&random));
@@ -40,42 +38,39 @@ fn log(engine: &dyn Engine) -> anyhow::Result<&dyn CommitLog> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shipped {
-    /// All commits were sent.
+pub(crate) enum Shipped {
     All,
     /// Some commits were no longer available: a new stream has started and needs a backup.
     Restarted,
 }
 
-pub struct Shipper {
+pub(crate) struct Shipper {
     store: Store,
     engine: Arc<dyn Engine>,
-    /// State shared between the shipper and the writers of backups.
     stream: Arc<Mutex<Stream>>,
     shipped: LogPosition,
-    /// Time of the last update of the end of the log in the store.
     reported_us: u64,
 }
 
 impl Shipper {
-    pub fn new(store: Store, engine: Arc<dyn Engine>, stream: Arc<Mutex<Stream>>) -> Self {
+    pub(crate) fn new(store: Store, engine: Arc<dyn Engine>, stream: Arc<Mutex<Stream>>) -> Self {
         let shipped = stream.lock().begins;
         Self { store, engine, stream, shipped, reported_us: 0 }
     }
 
-    pub fn ship(&mut self) -> anyhow::Result<Shipped> {
+    pub(crate) fn ship(&mut self) -> anyhow::Result<Shipped> {
         self.go(false)
     }
 
     /// Sends the remaining commits. The caller must have stopped all writers.
-    pub fn close(&mut self) -> anyhow::Result<Shipped> {
+    pub(crate) fn close(&mut self) -> anyhow::Result<Shipped> {
         self.go(true)
     }
 
     fn go(&mut self, is_closed: bool) -> anyhow::Result<Shipped> {
         self.store.prepare()?;
         let stream = self.stream.lock().id.clone();
-        // Every commit acknowledged before this time is found by the reads below.
+        // The reads below find every commit that was acknowledged before this time.
         let now_us = environment::now_us();
         let before = self.shipped;
         loop {
@@ -95,7 +90,6 @@ impl Shipper {
         Ok(Shipped::All)
     }
 
-    /// The next commits, up to the size of a piece. `None` if the log has a gap.
     fn next(&self) -> anyhow::Result<Option<Piece>> {
         let mut piece = Piece::new(self.shipped.number);
         let read = log(self.engine.as_ref())?.read(self.shipped, &mut |record| {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use settee_storage::{Batch, CommitToken, Durability, Engine, Keyspace, Outcome, Shard};
 
-use super::replay::{Moment, find};
+use super::replay::{RestoreTime, find};
 use super::ship::{Shipped, Shipper, Stream};
 use super::*;
-use crate::backup::Board;
+use crate::backup::BackupControl;
 use crate::backup::manifest::Logged;
 use crate::backup::remote::tests::Bucket;
 use crate::backup::remote::{self, Effort};
@@ -42,7 +42,6 @@ fn get(data: &Path, shard: u64, key: &str) -> Option<String> {
     value.map(|value| String::from_utf8(value).unwrap())
 }
 
-/// A time that differs from the times of all commits before and after it.
 fn now_us() -> u64 {
     let begun = environment::now_us();
     while environment::now_us() <= begun + 1 {
@@ -64,7 +63,6 @@ impl Sent {
         put(self.engine.as_ref(), 1, key, value);
     }
 
-    /// Writes a backup with a start time in this second.
     fn back_up(&self, key: Option<u8>, second: u64) -> u64 {
         let store = self.bucket.store(key);
         store.prepare().unwrap();
@@ -76,13 +74,13 @@ impl Sent {
         taken_us
     }
 
-    fn restore(&self, key: Option<u8>, moment: Moment, to: &str) -> anyhow::Result<PathBuf> {
+    fn restore(&self, key: Option<u8>, moment: RestoreTime, to: &str) -> anyhow::Result<PathBuf> {
         let (store, data) = (self.bucket.store(key), self.fixture.0.join(to));
         find(&store, moment)?.run(&store, &data)?;
         Ok(data)
     }
 
-    fn refusal(&self, moment: Moment) -> String {
+    fn refusal(&self, moment: RestoreTime) -> String {
         let name = format!("refused-{:016x}", environment::random_u64());
         format!("{:#}", self.restore(None, moment, &name).unwrap_err())
     }
@@ -107,12 +105,12 @@ fn every_moment_is_restored_from_the_backup_before_it() {
         }
         sent.shipper.ship().unwrap();
         for (place, (moment_us, expected)) in moments.into_iter().enumerate() {
-            let data = sent.restore(key, Moment::Time(moment_us), &place.to_string()).unwrap();
+            let data = sent.restore(key, RestoreTime::Time(moment_us), &place.to_string()).unwrap();
             assert!(!data.join(backends::RESERVE).exists(), "that is a server's to make");
             assert_eq!(get(&data, 1, "counted"), expected.map(|round: i32| round.to_string()));
             assert_eq!(get(&data, 1, "first").as_deref(), Some("0"));
         }
-        let data = sent.restore(key, Moment::Newest, "newest").unwrap();
+        let data = sent.restore(key, RestoreTime::Newest, "newest").unwrap();
         assert_eq!(get(&data, 1, "counted").as_deref(), Some("11"));
         let covered = covered(&sent.bucket.store(key)).unwrap();
         assert!(covered.len() == 1 && covered[0].0 == taken_us, "{covered:?}");
@@ -125,25 +123,24 @@ fn a_time_outside_of_the_log_is_rejected() {
     let before_us = now_us();
     sent.put("a", "1");
     sent.back_up(None, 1);
-    // No log was uploaded yet: the backup alone is the newest state.
-    assert!(sent.refusal(Moment::Time(now_us())).contains("the log ends at"));
-    assert_eq!(get(&sent.restore(None, Moment::Newest, "alone").unwrap(), 1, "a").as_deref(), Some("1"));
+    assert!(sent.refusal(RestoreTime::Time(now_us())).contains("the log ends at"));
+    assert_eq!(get(&sent.restore(None, RestoreTime::Newest, "alone").unwrap(), 1, "a").as_deref(), Some("1"));
     sent.put("a", "2");
     sent.shipper.ship().unwrap();
     let covered_us = now_us();
     sent.put("a", "3");
-    assert!(sent.refusal(Moment::Time(now_us())).contains("the log ends at"));
-    assert!(sent.refusal(Moment::Time(before_us)).contains("no backup with a log from before"));
+    assert!(sent.refusal(RestoreTime::Time(now_us())).contains("the log ends at"));
+    assert!(sent.refusal(RestoreTime::Time(before_us)).contains("no backup with a log from before"));
     sent.shipper.ship().unwrap();
-    assert_eq!(get(&sent.restore(None, Moment::Time(covered_us), "2").unwrap(), 1, "a").as_deref(), Some("2"));
+    assert_eq!(get(&sent.restore(None, RestoreTime::Time(covered_us), "2").unwrap(), 1, "a").as_deref(), Some("2"));
     let name =
         sent.bucket.names().into_iter().find(|name| name.contains("/log/") && !name.ends_with("through")).unwrap();
     sent.bucket.replace(&name, b"damaged".to_vec());
-    assert!(sent.refusal(Moment::Newest).contains("unpacked"), "{}", sent.refusal(Moment::Newest));
+    assert!(sent.refusal(RestoreTime::Newest).contains("unpacked"), "{}", sent.refusal(RestoreTime::Newest));
     sent.bucket.store(None).delete(name.strip_prefix("one/server/").unwrap()).unwrap();
-    assert!(sent.refusal(Moment::Newest).contains("missing"), "{}", sent.refusal(Moment::Newest));
+    assert!(sent.refusal(RestoreTime::Newest).contains("missing"), "{}", sent.refusal(RestoreTime::Newest));
     let empty = Bucket::new();
-    assert!(find(&empty.store(None), Moment::Newest).unwrap_err().to_string().contains("no backups"));
+    assert!(find(&empty.store(None), RestoreTime::Newest).unwrap_err().to_string().contains("no backups"));
 }
 
 #[test]
@@ -154,21 +151,19 @@ fn a_stopped_server_has_no_gap_and_another_log_has() {
     sent.put("a", "2");
     sent.shipper.close().unwrap();
     let stopped_us = now_us();
-    assert!(sent.refusal(Moment::Time(stopped_us)).contains("the log ends at"), "it may have been started again");
-    // The server starts again at the same state.
+    assert!(sent.refusal(RestoreTime::Time(stopped_us)).contains("the log ends at"), "it may have been started again");
     *sent.stream.lock() = Stream::begin(sent.engine.as_ref()).unwrap();
     let mut shipper = Shipper::new(sent.bucket.store(None), Arc::clone(&sent.engine), Arc::clone(&sent.stream));
     sent.back_up(None, 2);
     sent.put("a", "3");
     shipper.close().unwrap();
-    assert_eq!(get(&sent.restore(None, Moment::Time(stopped_us), "2").unwrap(), 1, "a").as_deref(), Some("2"));
-    // The server runs for a while without shipping its log.
+    assert_eq!(get(&sent.restore(None, RestoreTime::Time(stopped_us), "2").unwrap(), 1, "a").as_deref(), Some("2"));
     let silent_us = now_us();
     sent.put("a", "4");
     *sent.stream.lock() = Stream::begin(sent.engine.as_ref()).unwrap();
     sent.back_up(None, 3);
-    assert!(sent.refusal(Moment::Time(silent_us)).contains("the log ends at"));
-    assert_eq!(get(&sent.restore(None, Moment::Newest, "4").unwrap(), 1, "a").as_deref(), Some("4"));
+    assert!(sent.refusal(RestoreTime::Time(silent_us)).contains("the log ends at"));
+    assert_eq!(get(&sent.restore(None, RestoreTime::Newest, "4").unwrap(), 1, "a").as_deref(), Some("4"));
     assert_eq!(covered(&sent.bucket.store(None)).unwrap().len(), 2);
 }
 
@@ -179,21 +174,25 @@ fn a_server_writes_backups_and_its_log_until_its_end() {
         let engine = backends::prepare(&fixture.data()).unwrap().open_with_log(64).unwrap();
         put(engine.as_ref(), 1, "before", "1");
         let plan = Plan { interval_us: 3_600_000_000, full_interval_us: Some(1), keep_s: 1000, log_interval };
-        let (store, board) = (bucket.store(None), Arc::new(Board::default()));
-        let backups =
-            Backups::start(&|| Ok(bucket.store(None)), plan, &fixture.data(), Arc::clone(&engine), Arc::clone(&board))
-                .unwrap();
+        let (store, backup_control) = (bucket.store(None), Arc::new(BackupControl::default()));
+        let backups = Backups::start(
+            &|| Ok(bucket.store(None)),
+            plan,
+            &fixture.data(),
+            Arc::clone(&engine),
+            Arc::clone(&backup_control),
+        )
+        .unwrap();
         put(engine.as_ref(), 1, "after", "1");
         let ended = |count: usize| {
-            while board.state().attempts.len() < count || board.state().running.is_some() {
+            while backup_control.state().attempts.len() < count || backup_control.state().running.is_some() {
                 std::thread::yield_now();
             }
         };
         ended(1);
-        // A request is not refused within the second of the previous backup.
-        board.start();
+        backup_control.start();
         ended(2);
-        let state = board.state();
+        let state = backup_control.state();
         backups.stop();
         drop(engine);
         assert_eq!(remote::names(&store).unwrap(), state.stored);
@@ -203,13 +202,13 @@ fn a_server_writes_backups_and_its_log_until_its_end() {
         );
         let data = fixture.0.join("restored");
         match log_interval {
-            Some(_) => drop(find(&store, Moment::Newest).unwrap().run(&store, &data).unwrap()),
+            Some(_) => drop(find(&store, RestoreTime::Newest).unwrap().run(&store, &data).unwrap()),
             None => drop(remote::restore(&store, &remote::newest(&store).unwrap(), &data, &mut |_| Ok(())).unwrap()),
         }
         assert_eq!(get(&data, 1, "before").as_deref(), Some("1"));
         assert!(log_interval.is_none() || get(&data, 1, "after").is_some());
         assert_eq!(remote::last_full(&store).unwrap(), time_of(&store));
-        assert!(find(&store, Moment::Time(1)).is_err());
+        assert!(find(&store, RestoreTime::Time(1)).is_err());
     }
 }
 

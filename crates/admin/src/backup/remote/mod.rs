@@ -8,12 +8,12 @@
 //! log/                 the commit log, see `log`
 //! ```
 //!
-//! A backup is a manifest and takes only the space of its new files: engine files never change once they are written,
-//! so the files that the newest backup also has are neither read nor sent. `retention` removes files that no manifest
-//! names any more. Only one server may write to a store.
+//! A backup takes only the space of its new files: engine files never change once they are written, so the files that
+//! the newest backup also has are neither read nor sent. `retention` removes files that no manifest names any more.
+//! Only one server may write to a store.
 
-pub mod retention;
-pub mod s3;
+pub(super) mod retention;
+pub(super) mod s3;
 mod seal;
 mod store;
 #[cfg(test)]
@@ -27,54 +27,48 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::{Context as _, bail, ensure};
 
-pub use store::Store;
+pub(super) use store::Store;
 
 use super::files::{self, Source, Target};
 use super::manifest::{Entry, Logged, Manifest};
-use super::{ENGINE, Held, Report};
+use super::{CheckpointOwner, ENGINE, Report};
 use crate::{environment, time};
 
 const BACKUPS: &str = "backups";
 
-/// Name of the object that holds the name of the newest full backup.
 const FULL: &str = "full";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effort {
-    /// Only files that the newest backup does not have.
+pub(super) enum Effort {
     New,
-    /// All files, which replace the stored ones.
     Full,
 }
 
-/// Progress of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub(super) struct Progress {
     pub total_files: usize,
-    /// Number of files that are complete.
     pub files: usize,
     pub sent_bytes: u64,
 }
 
-/// Writes a backup of the server whose data is in `data`. The server may be running.
-pub fn run(store: &Store, data: &Path, effort: Effort) -> anyhow::Result<Report> {
+pub(super) fn run(store: &Store, data: &Path, effort: Effort) -> anyhow::Result<Report> {
     let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
     ensure!(data.join(ENGINE).is_dir(), "{} contains no data of a server", data.display());
     store.prepare()?;
     let begun_us = environment::now_us();
-    let held = Held::take(&data)?;
+    let held = CheckpointOwner::take(&data)?;
     upload(store, &sources(held.directory(), &data)?, begun_us, None, effort, &|_| false)
 }
 
-pub fn sources(engine: &Path, data: &Path) -> anyhow::Result<Vec<Source>> {
+pub(super) fn sources(engine: &Path, data: &Path) -> anyhow::Result<Vec<Source>> {
     let mut sources = files::below(engine, Path::new(ENGINE))?;
     sources.extend(files::configuration(data)?);
     Ok(sources)
 }
 
-/// Uploads files as the backup with this start time. `progress` is called before each file and interrupts the backup
+/// Uploads files as the backup with this start time. `progress` is called before each file, and interrupts the backup
 /// if it returns true.
-pub fn upload(
+pub(super) fn upload(
     store: &Store,
     sources: &[Source],
     begun_us: u64,
@@ -100,7 +94,6 @@ pub fn upload(
         entries,
         log,
     };
-    // The manifest makes the backup complete.
     store.put(&format!("{BACKUPS}/{name}"), manifest.to_text().into_bytes())?;
     if effort == Effort::Full {
         store.put(FULL, name.clone().into_bytes())?;
@@ -153,38 +146,35 @@ impl<'a> Sending<'a> {
     }
 }
 
-/// True if the engine writes a file with this name only once. The modification time distinguishes it from a file with
-/// the same name that was written after a restore.
+/// Returns true if the engine writes a file with this name only once. The modification time distinguishes it from a
+/// file with the same name that was written after a restore.
 fn never_changes(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "sst" || extension == "blob")
 }
 
-/// The names of all backups, the oldest first.
-pub fn names(store: &Store) -> anyhow::Result<Vec<String>> {
+pub(super) fn names(store: &Store) -> anyhow::Result<Vec<String>> {
     let listed = store.list(BACKUPS)?.into_iter();
     Ok(listed.filter_map(|object| Some(object.name.rsplit_once('/')?.1.to_owned())).collect())
 }
 
-/// Start time of the newest full backup.
-pub fn last_full(store: &Store) -> anyhow::Result<Option<u64>> {
+pub(super) fn last_full(store: &Store) -> anyhow::Result<Option<u64>> {
     let name = store.get(FULL)?.and_then(|name| String::from_utf8(name).ok());
     Ok(name.and_then(|name| time::parse(&name)))
 }
 
-pub fn manifest(store: &Store, name: &str) -> anyhow::Result<Manifest> {
+pub(super) fn manifest(store: &Store, name: &str) -> anyhow::Result<Manifest> {
     let text = store.get(&format!("{BACKUPS}/{name}"))?;
     let text = text.with_context(|| format!("there is no backup {name} in {}", store.shown()))?;
     let manifest = String::from_utf8(text).context("it is not UTF-8 text").and_then(|text| Manifest::parse(&text));
     manifest.with_context(|| format!("the backup {name} in {} cannot be used", store.shown()))
 }
 
-pub fn newest(store: &Store) -> anyhow::Result<String> {
+pub(super) fn newest(store: &Store) -> anyhow::Result<String> {
     ensure!(store.check()?, "there are no backups in {}", store.shown());
     names(store)?.pop().with_context(|| format!("there is no complete backup in {}", store.shown()))
 }
 
-/// Reads all files of a backup and compares them with their checksums.
-pub fn verify(store: &Store, name: &str) -> anyhow::Result<Manifest> {
+pub(super) fn verify(store: &Store, name: &str) -> anyhow::Result<Manifest> {
     let manifest = manifest(store, name)?;
     for entry in &manifest.entries {
         let mut tally = files::Tally::default();
@@ -215,9 +205,8 @@ fn compare(store: &Store, entry: &Entry, found: &(u64, String)) -> anyhow::Resul
     )
 }
 
-/// Creates the data directory `data` from a backup. `finish` may modify the fetched files before they are moved into
-/// place.
-pub fn restore(
+/// `finish` may modify the fetched files before they are moved into place.
+pub(super) fn restore(
     store: &Store,
     name: &str,
     data: &Path,

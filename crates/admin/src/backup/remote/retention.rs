@@ -1,30 +1,28 @@
 //! [`apply`]: removes backups beyond their retention time, and then the files and starts of logs that no backup needs
 //! any more. The newest backup is never removed.
 //!
-//! A backup in progress refers to files of the newest backup, which is kept, and to files that it sends itself, which
-//! are recent. Recent objects are never removed, even if no manifest names them. Therefore backups may be written
-//! concurrently, also by other processes.
+//! A backup in progress refers to files of the newest backup, and to files that it sends itself, which are recent.
+//! Recent objects are never removed, even if no manifest names them. Therefore backups may be written concurrently,
+//! also by other processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{BACKUPS, Store, manifest, names};
 use crate::time;
 
-/// Name of the folder of logs: `log/STREAM/POSITION`.
-pub const LOG: &str = "log";
+pub(crate) const LOG: &str = "log";
 
-/// Age from which unreferenced objects are removed. It is longer than a backup takes.
+/// Unreferenced objects of this age are removed. A backup takes less time.
 const UNREFERENCED_AGE_S: u64 = 86_400;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Removed {
+pub(crate) struct Removed {
     pub backups: usize,
     pub files: usize,
     pub pieces: usize,
 }
 
-/// Removes backups older than `keep_s`, and everything that only they needed.
-pub fn apply(store: &Store, now_us: u64, keep_s: u64) -> anyhow::Result<Removed> {
+pub(crate) fn apply(store: &Store, now_us: u64, keep_s: u64) -> anyhow::Result<Removed> {
     let now_s = now_us / 1_000_000;
     let mut removed = Removed::default();
     // Names are times and sort as such.
@@ -59,8 +57,8 @@ pub fn apply(store: &Store, now_us: u64, keep_s: u64) -> anyhow::Result<Removed>
     Ok(removed)
 }
 
-/// The pieces of logs that no backup needs: pieces that end where the oldest backup of their log starts, and all pieces
-/// of a log without a backup once all of them are old. Each piece comes with a flag that is true if it is old.
+/// Returns the pieces of logs that no backup needs: pieces that end where the oldest backup of their log starts, and
+/// all pieces of a log without a backup once all of them are old. The flag of a piece is true if it is old.
 fn superfluous<'a>(pieces: &'a [(bool, String)], positions: &BTreeMap<String, u64>) -> Vec<&'a str> {
     let parts = |name: &'a str| -> Option<(&'a str, Option<u64>)> {
         let (stream, position) = name.strip_prefix(LOG)?.strip_prefix('/')?.split_once('/')?;
@@ -77,7 +75,6 @@ fn superfluous<'a>(pieces: &'a [(bool, String)], positions: &BTreeMap<String, u6
                         .iter()
                         .all(|(is_old, name)| *is_old || parts(name).is_none_or(|(other, _)| other != stream))
             }
-            // A piece ends at the start of the next one.
             Some(least) => {
                 position.is_some()
                     && next.and_then(|(_, next)| next).is_some_and(|next| next <= least.saturating_add(1))

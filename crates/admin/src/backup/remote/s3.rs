@@ -17,31 +17,28 @@ use settee_replication::{Connect as _, Endpoint, Transport, TransportError, Tuni
 use super::seal::Key;
 use super::store::Store;
 use crate::environment;
-use crate::site;
+use crate::remote_server;
 
 const SCHEME: &str = "s3://";
 
 const REGION: &str = "us-east-1";
 
-/// Maximum number of retries of a request after a transient error.
 const RETRIES: usize = 4;
 const RETRY_TIME: Duration = Duration::from_secs(60);
 
-/// Location of backups and the access to it. Missing values come from the environment variables of the AWS tools.
+/// Missing values come from the environment variables of the AWS tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub(crate) struct Place {
     /// `s3://bucket/prefix`
     pub url: String,
-    /// Endpoint of the bucket; AWS if missing.
     pub endpoint: Option<String>,
     pub region: Option<String>,
     pub access_key: Option<(String, String)>,
-    /// Certificates to trust instead of the public authorities.
     pub authorities: Option<PathBuf>,
     pub key_file: Option<PathBuf>,
 }
 
-pub fn is_url(text: &str) -> bool {
+pub(crate) fn is_url(text: &str) -> bool {
     text.starts_with(SCHEME)
 }
 
@@ -54,8 +51,7 @@ fn bucket_and_prefix(url: &str) -> anyhow::Result<(&str, &str)> {
     Ok((bucket, prefix))
 }
 
-/// Opens the store. This sends no request.
-pub fn open(place: &Place) -> anyhow::Result<Store> {
+pub(crate) fn open(place: &Place) -> anyhow::Result<Store> {
     let (bucket, prefix) = bucket_and_prefix(&place.url)?;
     let key = place.key_file.as_deref().map(Key::read).transpose()?;
     let region = place.region.clone().or_else(|| environment::text("AWS_REGION"));
@@ -72,8 +68,8 @@ pub fn open(place: &Place) -> anyhow::Result<Store> {
             place.url
         );
     };
-    let network = site::network(place.authorities.as_deref())?;
-    let remote = site::parse(endpoint).context("invalid endpoint: write https://host:port")?;
+    let network = remote_server::network(place.authorities.as_deref())?;
+    let remote = remote_server::parse(endpoint).context("invalid endpoint: write https://host:port")?;
     ensure!(remote.path == "/", "an endpoint must not have a path: write https://host:port");
     let transport = network.connect(&Endpoint::Remote(remote), &Tuning::default())?;
     let retry = RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_TIME, ..RetryConfig::default() };
@@ -93,7 +89,6 @@ pub fn open(place: &Place) -> anyhow::Result<Store> {
     Store::new(Arc::new(objects), prefix, key, place.url.clone())
 }
 
-/// Adapter from the transport of replications to that of the bucket's client.
 #[derive(Clone)]
 struct Connector(Arc<dyn Transport>);
 

@@ -19,15 +19,13 @@ use ring::{hkdf, hmac};
 use crate::environment;
 
 const MAGIC: &[u8; 8] = b"SETTEES1";
-const SALT: usize = 32;
-const HEAD: usize = MAGIC.len() + SALT;
-const PIECE: usize = 256 << 10;
-const TAG: usize = 16;
+const SALT_BYTES: usize = 32;
+const HEADER_BYTES: usize = MAGIC.len() + SALT_BYTES;
+const PIECE_BYTES: usize = 256 << 10;
+const TAG_BYTES: usize = 16;
 
-/// Length of the key in its file, in hexadecimal digits.
-const DIGITS: usize = 64;
+const KEY_DIGITS: usize = 64;
 
-/// The secret that encrypts all objects of a store.
 #[derive(Clone)]
 pub(super) struct Key {
     objects: hkdf::Prk,
@@ -37,11 +35,10 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Reads the key from a file with 64 hexadecimal digits.
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         let text = fs::read_to_string(path).with_context(|| format!("the key {} cannot be read", path.display()))?;
         let text = text.trim();
-        let digits = (text.len() == DIGITS).then(|| HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()).flatten();
+        let digits = (text.len() == KEY_DIGITS).then(|| HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()).flatten();
         let Some(secret) = digits else {
             bail!(
                 "{} contains no key: create one with `openssl rand -hex 32`, and keep a copy apart from the backups",
@@ -62,7 +59,7 @@ impl Key {
         }
     }
 
-    /// The name of an object with contents of this checksum. The name does not reveal the checksum.
+    /// Returns the name of an object with this checksum, which the name does not reveal.
     pub(super) fn name(&self, sha256: &str) -> String {
         HEXLOWER.encode(hmac::sign(&self.names, sha256.as_bytes()).as_ref())
     }
@@ -73,16 +70,14 @@ impl Key {
         LessSafeKey::new(UnboundKey::from(okm))
     }
 
-    /// Starts the encryption of the object `name`.
     pub(super) fn seal(&self, name: &str) -> Sealing {
-        let mut salt = [0; SALT];
+        let mut salt = [0; SALT_BYTES];
         environment::random(&mut salt);
         let mut head = MAGIC.to_vec();
         head.extend_from_slice(&salt);
         Sealing { key: self.object(&salt), name: name.to_owned(), number: 0, plain: Vec::new(), sealed: head }
     }
 
-    /// Starts the decryption of the object `name`.
     pub(super) fn open(&self, name: &str) -> Opening<'_> {
         Opening { key: self, object: None, name: name.to_owned(), number: 0, sealed: Vec::new() }
     }
@@ -104,12 +99,12 @@ pub(super) struct Sealing {
 }
 
 impl Sealing {
-    /// Accepts further bytes and returns those that are encrypted so far.
+    /// Returns the bytes that were encrypted since the last call.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.plain.extend_from_slice(bytes);
-        // One piece is held back, because it may be the last.
-        while self.plain.len() > PIECE {
-            let rest = self.plain.split_off(PIECE);
+        // The last piece is held back until `finish`, because its nonce is flagged.
+        while self.plain.len() > PIECE_BYTES {
+            let rest = self.plain.split_off(PIECE_BYTES);
             let piece = std::mem::replace(&mut self.plain, rest);
             self.piece(piece, false);
         }
@@ -140,20 +135,19 @@ pub(super) struct Opening<'k> {
 }
 
 impl Opening<'_> {
-    /// Accepts further bytes and returns those that are decrypted so far.
     pub(super) fn push(&mut self, bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
         self.sealed.extend_from_slice(bytes);
         if self.object.is_none() {
-            if self.sealed.len() < HEAD {
+            if self.sealed.len() < HEADER_BYTES {
                 return Ok(Vec::new());
             }
-            ensure!(self.sealed.starts_with(MAGIC), "{} is not encrypted as it should be", self.name);
-            self.object = Some(self.key.object(&self.sealed[MAGIC.len()..HEAD]));
-            self.sealed.drain(..HEAD);
+            ensure!(self.sealed.starts_with(MAGIC), "{} is not an encrypted object", self.name);
+            self.object = Some(self.key.object(&self.sealed[MAGIC.len()..HEADER_BYTES]));
+            self.sealed.drain(..HEADER_BYTES);
         }
         let mut plain = Vec::new();
-        while self.sealed.len() > PIECE + TAG {
-            let rest = self.sealed.split_off(PIECE + TAG);
+        while self.sealed.len() > PIECE_BYTES + TAG_BYTES {
+            let rest = self.sealed.split_off(PIECE_BYTES + TAG_BYTES);
             let piece = std::mem::replace(&mut self.sealed, rest);
             plain.extend(self.piece(piece, false)?);
         }
@@ -202,9 +196,9 @@ mod tests {
     #[test]
     fn sealed_data_is_opened_for_all_piece_sizes() {
         let key = Key::new(&[1; 32]);
-        for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 3 * PIECE + 7] {
+        for length in [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES, 3 * PIECE_BYTES + 7] {
             let plain: Vec<u8> = (0..length).map(|byte| byte as u8).collect();
-            for step in [1000, PIECE, PIECE + TAG, 10 * PIECE] {
+            for step in [1000, PIECE_BYTES, PIECE_BYTES + TAG_BYTES, 10 * PIECE_BYTES] {
                 let found = sealed(&key, "a", &plain, step);
                 assert_eq!(opened(&key, "a", &found, step + 1).unwrap(), plain, "{length} {step}");
             }
@@ -216,26 +210,28 @@ mod tests {
     #[test]
     fn every_change_is_noticed() {
         let key = Key::new(&[1; 32]);
-        let plain = vec![7; 2 * PIECE + 5];
-        let good = sealed(&key, "a", &plain, PIECE);
+        let plain = vec![7; 2 * PIECE_BYTES + 5];
+        let good = sealed(&key, "a", &plain, PIECE_BYTES);
         let refused = |label: &str, key: &Key, name: &str, bytes: &[u8]| {
-            let error = opened(key, name, bytes, PIECE).err().map(|error| error.to_string());
+            let error = opened(key, name, bytes, PIECE_BYTES).err().map(|error| error.to_string());
             assert!(error.is_some(), "{label}");
         };
-        for place in [0, 10, HEAD, HEAD + PIECE, good.len() - 1] {
+        for place in [0, 10, HEADER_BYTES, HEADER_BYTES + PIECE_BYTES, good.len() - 1] {
             let mut bad = good.clone();
             bad[place] ^= 1;
             refused("another byte", &key, "a", &bad);
         }
-        refused("cut between pieces", &key, "a", &good[..HEAD + PIECE + TAG]);
+        refused("cut between pieces", &key, "a", &good[..HEADER_BYTES + PIECE_BYTES + TAG_BYTES]);
         refused("cut off", &key, "a", &good[..good.len() - 1]);
         refused("nothing", &key, "a", &[]);
         refused("another name", &key, "b", &good);
         refused("another key", &Key::new(&[2; 32]), "a", &good);
-        let mut exchanged = good[..HEAD].to_vec();
-        exchanged.extend_from_slice(&good[HEAD + PIECE + TAG..HEAD + 2 * (PIECE + TAG)]);
-        exchanged.extend_from_slice(&good[HEAD..HEAD + PIECE + TAG]);
-        exchanged.extend_from_slice(&good[HEAD + 2 * (PIECE + TAG)..]);
+        let mut exchanged = good[..HEADER_BYTES].to_vec();
+        exchanged.extend_from_slice(
+            &good[HEADER_BYTES + PIECE_BYTES + TAG_BYTES..HEADER_BYTES + 2 * (PIECE_BYTES + TAG_BYTES)],
+        );
+        exchanged.extend_from_slice(&good[HEADER_BYTES..HEADER_BYTES + PIECE_BYTES + TAG_BYTES]);
+        exchanged.extend_from_slice(&good[HEADER_BYTES + 2 * (PIECE_BYTES + TAG_BYTES)..]);
         refused("pieces exchanged", &key, "a", &exchanged);
     }
 

@@ -1,5 +1,5 @@
-//! [`Store`]: named remote objects, encrypted if there is a key. Calls block. Names are relative to the prefix of the
-//! store. The store does not interpret the objects.
+//! [`Store`]: named remote objects, encrypted if a key is configured. Calls block. Names are relative to the prefix of
+//! the store.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -18,15 +18,13 @@ use tokio::runtime::Runtime;
 
 use super::seal::{Key, Sealing};
 
-/// Size of the parts of an upload. Shorter objects are sent in one request. S3 accepts at most 10,000 parts.
+/// Shorter objects are sent in one request. S3 accepts at most 10,000 parts.
 const PART_BYTES: usize = 16 << 20;
 
 const PARTS: usize = 3;
 
-/// Maximum size of an object that is read into memory.
 const WHOLE_BYTES: u64 = 256 << 20;
 
-/// Name of the object that describes the store and its key.
 const ABOUT: &str = "about.json";
 
 pub struct Store {
@@ -40,7 +38,6 @@ pub struct Store {
 pub(in crate::backup) struct Listed {
     pub(in crate::backup) name: String,
     pub(in crate::backup) bytes: u64,
-    /// Modification time by the clock of the store.
     pub(in crate::backup) modified_s: u64,
 }
 
@@ -66,8 +63,8 @@ impl Store {
         Path::parse(name).with_context(|| format!("{name} is not a valid name in {}", self.shown))
     }
 
-    /// Returns true if the store has backups that are encrypted with this key, or unencrypted if there is none.
-    /// Returns an error if the store has backups with another key, or if only one of both is encrypted.
+    /// Returns true if the store has backups that are encrypted with this key, or unencrypted without a key. Fails if
+    /// the store has backups with another key, or if only one of both is encrypted.
     pub fn check(&self) -> anyhow::Result<bool> {
         let Some(about) = self.get_plain(ABOUT)? else { return Ok(false) };
         let about = Json::parse(&about).ok().with_context(|| format!("{ABOUT} in {} is not JSON", self.shown))?;
@@ -86,7 +83,7 @@ impl Store {
         }
     }
 
-    /// Same as [`check`](Self::check), and initializes an empty store.
+    /// As [`check`](Self::check), but initializes an empty store.
     pub fn prepare(&self) -> anyhow::Result<()> {
         if self.check()? {
             return Ok(());
@@ -95,13 +92,12 @@ impl Store {
         self.put_plain(ABOUT, format!("{{\"settee_store\":1,\"key\":{key}}}\n").into_bytes())
     }
 
-    /// The name of the object with contents of this checksum.
     pub(super) fn name_of(&self, sha256: &str) -> String {
         let name = self.key.as_ref().map_or_else(|| sha256.to_owned(), |key| key.name(sha256));
         format!("files/{}/{name}", &name[..2])
     }
 
-    /// Stores an object in one request and replaces an existing one.
+    /// Sends one request. An existing object is replaced.
     pub(in crate::backup) fn put(&self, name: &str, bytes: Vec<u8>) -> anyhow::Result<()> {
         let bytes = match self.key.as_ref().map(|key| key.seal(name)) {
             Some(mut sealing) => {
@@ -120,7 +116,7 @@ impl Store {
         Ok(())
     }
 
-    /// Stores a file with the given size and checksum. Stores nothing if the file has changed.
+    /// Stores nothing if the file does not have this size and checksum any more.
     pub(super) fn put_file(&self, name: &str, file: &FilePath, bytes: u64, sha256: &str) -> anyhow::Result<()> {
         let mut source = File::open(file).with_context(|| format!("{} cannot be read", file.display()))?;
         let mut sealing = self.key.as_ref().map(|key| key.seal(name));
@@ -172,7 +168,6 @@ impl Store {
         })
     }
 
-    /// Reads an object piece by piece. Returns false if it does not exist.
     pub(super) fn fetch(&self, name: &str, each: &mut dyn FnMut(&[u8]) -> anyhow::Result<()>) -> anyhow::Result<bool> {
         let mut opening = self.key.as_ref().map(|key| key.open(name));
         let is_there = self.fetch_plain(name, &mut |piece| match &mut opening {
@@ -201,7 +196,6 @@ impl Store {
         })
     }
 
-    /// A whole object, if it exists.
     pub(in crate::backup) fn get(&self, name: &str) -> anyhow::Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
         let is_there = self.fetch(name, &mut |piece| collect(&mut bytes, name, piece))?;
@@ -214,7 +208,6 @@ impl Store {
         Ok(is_there.then_some(bytes))
     }
 
-    /// The objects whose names start with `folder` and a slash, sorted by name.
     pub(in crate::backup) fn list(&self, folder: &str) -> anyhow::Result<Vec<Listed>> {
         let path = self.named(folder)?;
         self.runtime.block_on(async {
@@ -229,7 +222,6 @@ impl Store {
         })
     }
 
-    /// Removes an object if it exists.
     pub(in crate::backup) fn delete(&self, name: &str) -> anyhow::Result<()> {
         let path = self.named(name)?;
         match self.runtime.block_on(self.objects.delete(&path)) {

@@ -15,7 +15,6 @@ use super::*;
 
 const DAY_S: u64 = 86_400;
 
-/// A bucket in memory with access to its objects that bypasses the store.
 pub(in crate::backup) struct Bucket {
     objects: Arc<dyn ObjectStore>,
     runtime: Runtime,
@@ -49,11 +48,10 @@ impl Bucket {
     }
 }
 
-/// Writes a backup. Each one is dated a day after the previous one.
 fn back_up(fixture: &Fixture, store: &Store, effort: Effort) -> Report {
     static DAY: AtomicU64 = AtomicU64::new(1);
     store.prepare().unwrap();
-    let held = Held::take(&fixture.data()).unwrap();
+    let held = CheckpointOwner::take(&fixture.data()).unwrap();
     let begun_us = DAY.fetch_add(1, Ordering::Relaxed) * DAY_S * 1_000_000;
     upload(store, &sources(held.directory(), &fixture.data()).unwrap(), begun_us, None, effort, &|_| false).unwrap()
 }
@@ -96,7 +94,6 @@ fn a_backup_sends_only_new_files() {
         assert!(has(&two, "a") && has(&two, "b"));
         assert_eq!(fs::read_to_string(two.join("local.d/a.ini")).unwrap(), "[s]\nk = v\n");
         assert_eq!(verify(&store, &name(&second)).unwrap().bytes(), second.bytes);
-        // Existing data is not overwritten.
         assert!(restore(&store, &name(&second), &two, &mut |_| Ok(())).is_err());
     }
 }
@@ -186,7 +183,6 @@ fn retention_removes_old_backups_and_their_exclusive_files() {
     let names_before = names(&store).unwrap();
     let files = || bucket.names().iter().filter(|name| name.contains("/files/")).count();
     let before = files();
-    // Objects in memory are as old as the test; by this clock all of them are old.
     let later_us = environment::now_us() + 10 * DAY_S * 1_000_000;
     let all_s = later_us / 1_000_000;
     assert_eq!(retention::apply(&store, later_us, all_s).unwrap(), retention::Removed::default());

@@ -1,8 +1,8 @@
 //! `settee import`: writes the documents of a file into a database, in batches that are sent concurrently.
 //!
 //! A reader thread produces [`Batch`]es, [`send`] writes them, and [`Tally`] tracks the row up to which everything is
-//! written. That row is stored in a local document of the target, so that an interrupted run can be resumed. Writing a
-//! row again is idempotent, because ids that a file lacks are derived from its start and the number of the row.
+//! written. A local document of the target stores that row, so that an interrupted run can be resumed. Writing a row
+//! again is idempotent, because ids that a file lacks are derived from its start and the number of the row.
 
 mod progress;
 mod reader;
@@ -17,18 +17,17 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use settee_model::json::{Json, Value};
-use settee_replication::{Peer, Verb};
+use settee_replication::{Peer, RequestMethod};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use super::{Format, TrustArgs, csv};
 use crate::output::print_text;
-use crate::site::{Site, network};
+use crate::remote_server::{RemoteServer, network};
 use reader::Batch;
-use refused::Refusals;
+use refused::RejectedRows;
 use tally::Tally;
 
-/// Number of batches between two checkpoints.
 const CHECKPOINT_BATCHES: u64 = 20;
 
 /// Arguments of `settee import`
@@ -83,15 +82,15 @@ impl ImportArgs {
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
-        let is_well = runtime.block_on(self.import());
+        let is_complete = runtime.block_on(self.import());
         runtime.shutdown_background();
-        Ok(if is_well? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if is_complete? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     async fn import(&self) -> anyhow::Result<bool> {
         let network = network(self.trust.authorities.as_deref())?;
-        let target = Site::database_at(&self.to, &network, &super::tuning())?;
-        let refusals = Arc::new(Refusals::open(self.refused.as_deref())?);
+        let target = RemoteServer::database_at(&self.to, &network, &super::tuning())?;
+        let rejected_rows = Arc::new(RejectedRows::open(self.refused.as_deref())?);
         let options = reader::Options {
             format: self.format,
             columns: csv::Options { id: self.id.clone(), types: self.types.clone(), delimiter: self.delimiter },
@@ -100,7 +99,7 @@ impl ImportArgs {
         };
         let opened = reader::open(&self.file, options)?;
         make(&target).await?;
-        let (mark, past) = Mark::find(&target, &opened.name, self.from_start).await?;
+        let (checkpoint, past) = ImportCheckpoint::find(&target, &opened.name, self.from_start).await?;
         if past > 0 {
             eprintln!("an earlier run was interrupted: resuming after row {past}");
         }
@@ -108,33 +107,32 @@ impl ImportArgs {
         let ticker = tokio::spawn(progress::report_progress(Arc::clone(&tally), opened.read.clone(), opened.length));
         let (sender, batches) = mpsc::channel(1);
         let reading = {
-            let (tally, refusals) = (Arc::clone(&tally), Arc::clone(&refusals));
-            tokio::task::spawn_blocking(move || opened.read_all(past, &tally, &refusals, &sender))
+            let (tally, rejected_rows) = (Arc::clone(&tally), Arc::clone(&rejected_rows));
+            tokio::task::spawn_blocking(move || opened.read_all(past, &tally, &rejected_rows, &sender))
         };
-        let written = self.write(&target, batches, &tally, &refusals, mark).await;
+        let written = self.write(&target, batches, &tally, &rejected_rows, checkpoint).await;
         ticker.abort();
         let read = reading.await?;
-        let mut mark = written?;
+        let mut checkpoint = written?;
         if let Err(error) = read {
-            mark.set(&target, tally.done_through()).await?;
+            checkpoint.set(&target, tally.done_through()).await?;
             return Err(error);
         }
-        mark.clear(&target).await?;
+        checkpoint.clear(&target).await?;
         progress::end();
-        refusals.finish()?;
-        print_text(&tally.in_words());
+        rejected_rows.finish()?;
+        print_text(&tally.summary());
         Ok(tally.refused() == 0)
     }
 
-    /// Writes batches as they arrive. Returns the row of the last checkpoint.
     async fn write(
         &self,
         target: &Peer,
         mut batches: mpsc::Receiver<Batch>,
         tally: &Arc<Tally>,
-        refusals: &Arc<Refusals>,
-        mut mark: Mark,
-    ) -> anyhow::Result<Mark> {
+        rejected_rows: &Arc<RejectedRows>,
+        mut checkpoint: ImportCheckpoint,
+    ) -> anyhow::Result<ImportCheckpoint> {
         let places = Arc::new(Semaphore::new(self.parallel as usize));
         let mut running: JoinSet<anyhow::Result<()>> = JoinSet::new();
         let mut ended_batches = 0u64;
@@ -150,15 +148,15 @@ impl ImportArgs {
                     ended??;
                     ended_batches += 1;
                     if ended_batches.is_multiple_of(CHECKPOINT_BATCHES) {
-                        mark.set(target, tally.done_through()).await?;
+                        checkpoint.set(target, tally.done_through()).await?;
                     }
                 }
                 next = next => {
                     let Some((batch, place)) = next else { break };
-                    let (target, tally, refusals) = (target.clone(), Arc::clone(tally), Arc::clone(refusals));
+                    let (target, tally, rejected_rows) = (target.clone(), Arc::clone(tally), Arc::clone(rejected_rows));
                     running.spawn(async move {
                         let _place = place;
-                        send::write(&target, batch, &tally, &refusals).await
+                        send::write(&target, batch, &tally, &rejected_rows).await
                     });
                 }
             }
@@ -166,17 +164,16 @@ impl ImportArgs {
         while let Some(ended) = running.join_next().await {
             ended??;
         }
-        Ok(mark)
+        Ok(checkpoint)
     }
 }
 
-/// Creates the database unless it exists.
 async fn make(target: &Peer) -> anyhow::Result<()> {
-    let found = target.request(Verb::Get, "", "").await?;
+    let found = target.request(RequestMethod::Get, "", "").await?;
     match found.status {
         200 => Ok(()),
         404 => {
-            let made = target.request(Verb::Put, "", "").await?;
+            let made = target.request(RequestMethod::Put, "", "").await?;
             if made.is_success() || made.status == 412 {
                 Ok(())
             } else {
@@ -187,18 +184,16 @@ async fn make(target: &Peer) -> anyhow::Result<()> {
     }
 }
 
-/// The local document with the checkpoint of a run.
-struct Mark {
+struct ImportCheckpoint {
     path: String,
     rev: Option<String>,
     rows: u64,
 }
 
-impl Mark {
-    /// Reads the checkpoint of an input and the row that it names.
+impl ImportCheckpoint {
     async fn find(target: &Peer, name: &str, from_start: bool) -> anyhow::Result<(Self, u64)> {
         let path = Peer::document_path(&format!("_local/settee-import-{name}"));
-        let found = target.request(Verb::Get, &path, "").await?;
+        let found = target.request(RequestMethod::Get, &path, "").await?;
         if found.status == 404 {
             return Ok((Self { path, rev: None, rows: 0 }, 0));
         }
@@ -215,7 +210,7 @@ impl Mark {
         Ok(())
     }
 
-    /// Deletes the checkpoint after a complete run.
+    /// Must be called after a complete run.
     async fn clear(&mut self, target: &Peer) -> anyhow::Result<()> {
         if self.rev.is_some() { self.put(target, "\"_deleted\":true").await } else { Ok(()) }
     }
@@ -223,10 +218,10 @@ impl Mark {
     async fn put(&mut self, target: &Peer, members: &str) -> anyhow::Result<()> {
         let rev = self.rev.as_ref().map_or_else(String::new, |rev| format!("\"_rev\":\"{rev}\","));
         let body = format!("{{{rev}{members}}}");
-        let put = target.request(Verb::Put, &self.path, body).await?;
+        let put = target.request(RequestMethod::Put, &self.path, body).await?;
         self.rev = if put.status == 409 {
             // An earlier attempt whose response was lost has written it.
-            self::rev(&target.request(Verb::Get, &self.path, "").await?.json()?, "_rev")
+            self::rev(&target.request(RequestMethod::Get, &self.path, "").await?.json()?, "_rev")
         } else {
             self::rev(&put.json().context("the progress cannot be written")?, "rev")
         };

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::super::format::{Kind, Rows};
 use super::super::row::Row;
 use super::super::{Format, csv, input};
-use super::refused::Refusals;
+use super::refused::RejectedRows;
 use super::tally::Tally;
 
 const BATCH_BYTES: usize = 2 << 20;
@@ -26,9 +26,7 @@ pub(super) struct Options {
 
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// The number of its first row.
     pub(super) first: u64,
-    /// True if the documents are written with the revisions of the file.
     pub(super) is_replicated: bool,
     pub(super) documents: Vec<Document>,
     bytes: usize,
@@ -45,7 +43,6 @@ pub(super) struct Input {
     rows: Rows<Box<dyn std::io::BufRead + Send>>,
     options: Options,
     kind: Kind,
-    /// Identifies the input: a hash of its start.
     pub(super) name: String,
     pub(super) read: Arc<AtomicU64>,
     pub(super) length: Option<u64>,
@@ -55,7 +52,6 @@ pub(super) struct Input {
 pub(super) fn open(path: &Path, options: Options) -> anyhow::Result<Input> {
     let mut input = input::open(path)?;
     let head = input::fill(&mut *input.content).with_context(|| format!("{} cannot be read", path.display()))?;
-    // A pipe may deliver little data at first, but nearly always a line.
     let beginning = &head[..head.len().min(4096)];
     let kind = Kind::of(options.format, beginning);
     let digest = Sha256::digest(beginning);
@@ -70,7 +66,7 @@ impl Input {
         mut self,
         past: u64,
         tally: &Tally,
-        refusals: &Refusals,
+        rejected_rows: &RejectedRows,
         batches: &mpsc::Sender<Batch>,
     ) -> anyhow::Result<()> {
         let mut open = [Batch::default(), Batch { is_replicated: true, ..Batch::default() }];
@@ -83,7 +79,7 @@ impl Input {
             let (document, is_replicated) = match self.document(number, &row) {
                 Ok(found) => found,
                 Err(why) => {
-                    refuse(&row, &why, tally, refusals)?;
+                    refuse(&row, &why, tally, rejected_rows)?;
                     tally.read(number, false);
                     continue;
                 }
@@ -103,13 +99,12 @@ impl Input {
             }
         }
         for batch in open.into_iter().filter(|batch| !batch.documents.is_empty()) {
-            // If the receiver is closed, it has an error of its own.
             let _ = batches.blocking_send(batch);
         }
         Ok(())
     }
 
-    /// The document of a row, and true if its revision is kept. The error is the reason why there is no document.
+    /// Returns true if the revision of the document is kept. The error is the reason why the row contains no document.
     fn document(&self, number: u64, row: &Row) -> Result<(Document, bool), String> {
         let text = row.content.as_ref().map_err(Clone::clone)?;
         let json = Json::parse(text).map_err(|error| format!("it is not JSON: {error}"))?;
@@ -133,7 +128,6 @@ impl Input {
         Ok((Document { line: row.line, id, text }, is_replicated))
     }
 
-    /// The document as it is sent: without members that only responses contain.
     fn text(&self, id: &str, document: Value<'_>) -> Vec<u8> {
         const OF_ANSWERS: [&str; 6] =
             ["_conflicts", "_deleted_conflicts", "_local_seq", "_revs_info", "_db_updates", "_id"];
@@ -155,8 +149,8 @@ impl Input {
     }
 }
 
-fn refuse(row: &Row, why: &str, tally: &Tally, refusals: &Refusals) -> anyhow::Result<()> {
+fn refuse(row: &Row, why: &str, tally: &Tally, rejected_rows: &RejectedRows) -> anyhow::Result<()> {
     tally.refuse();
     let document = row.content.as_ref().ok().filter(|text| Json::parse(text).is_ok());
-    refusals.add(row.line, why, document.map(Vec::as_slice))
+    rejected_rows.add(row.line, why, document.map(Vec::as_slice))
 }

@@ -1,4 +1,4 @@
-//! [`Refusals`]: refused rows, each with its line and the reason, as JSON lines in a file.
+//! [`RejectedRows`]: refused rows, each with its line and the reason, as JSON lines in a file.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -8,18 +8,16 @@ use anyhow::Context as _;
 use parking_lot::Mutex;
 use settee_model::json::write_string;
 
-/// Maximum number of refused rows that are printed without a file.
 const SHOWN: u64 = 20;
 
-pub(super) struct Refusals(Mutex<State>);
+pub(super) struct RejectedRows(Mutex<State>);
 
 struct State {
     file: Option<BufWriter<File>>,
     shown: u64,
 }
 
-impl Refusals {
-    /// Opens the file. Without one, some of the rows are printed to the standard error.
+impl RejectedRows {
     pub(super) fn open(path: Option<&Path>) -> anyhow::Result<Self> {
         // A resumed run appends to the file.
         let open = |path: &Path| File::options().create(true).append(true).open(path);
@@ -27,7 +25,7 @@ impl Refusals {
         Ok(Self(Mutex::new(State { file: file.transpose()?.map(BufWriter::new), shown: 0 })))
     }
 
-    /// Records a refused row. `document` is its content, if that is JSON.
+    /// `document` is the content of the row, if that is JSON.
     pub(super) fn add(&self, line: u64, why: &str, document: Option<&[u8]>) -> anyhow::Result<()> {
         let mut state = self.0.lock();
         let state = &mut *state;

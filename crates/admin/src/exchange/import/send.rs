@@ -4,21 +4,26 @@ use std::collections::HashMap;
 
 use anyhow::{Context as _, bail};
 use settee_model::json::{Json, Value, write_array, write_string};
-use settee_replication::{Peer, Verb};
+use settee_replication::{Peer, RequestMethod};
 
 use super::reader::{Batch, Document};
-use super::refused::Refusals;
+use super::refused::RejectedRows;
 use super::tally::Tally;
 
-/// Writes a batch. Documents that the server refuses are recorded; any other error ends the import.
-pub(super) async fn write(target: &Peer, batch: Batch, tally: &Tally, refusals: &Refusals) -> anyhow::Result<()> {
+/// Documents that the server refuses are recorded. Any other error ends the import.
+pub(super) async fn write(
+    target: &Peer,
+    batch: Batch,
+    tally: &Tally,
+    rejected_rows: &RejectedRows,
+) -> anyhow::Result<()> {
     let mut parts = vec![&batch.documents[..]];
     while let Some(part) = parts.pop() {
-        let reply = target.request(Verb::Post, "_bulk_docs", body(part, batch.is_replicated)).await?;
+        let reply = target.request(RequestMethod::Post, "_bulk_docs", body(part, batch.is_replicated)).await?;
         match reply.status {
             200..300 | 417 => {
                 let answer = Json::parse(&reply.body).context("the response of _bulk_docs is not JSON")?;
-                settle(target, part, batch.is_replicated, &answer, tally, refusals).await?;
+                settle(target, part, batch.is_replicated, &answer, tally, rejected_rows).await?;
             }
             // A single document fails the whole request, so the batch is split.
             400 | 403 | 412 | 413 if part.len() > 1 => {
@@ -27,7 +32,7 @@ pub(super) async fn write(target: &Peer, batch: Batch, tally: &Tally, refusals: 
             }
             400 | 403 | 412 | 413 => {
                 let why = reply.error().to_string();
-                refuse(&part[0], why.split_once(": ").map_or(&*why, |(_, why)| why), tally, refusals)?;
+                refuse(&part[0], why.split_once(": ").map_or(&*why, |(_, why)| why), tally, rejected_rows)?;
             }
             _ => bail!("documents cannot be written: {}", reply.error()),
         }
@@ -50,15 +55,14 @@ fn body(documents: &[Document], is_replicated: bool) -> Vec<u8> {
     body
 }
 
-/// Counts the results of a response. For replicated documents it lists only refused ones, otherwise all documents in
-/// order.
+/// For replicated documents the response lists only refused ones, otherwise all documents in order.
 async fn settle(
     target: &Peer,
     documents: &[Document],
     is_replicated: bool,
     answer: &Json,
     tally: &Tally,
-    refusals: &Refusals,
+    rejected_rows: &RejectedRows,
 ) -> anyhow::Result<()> {
     let mut conflicts = Vec::new();
     let mut refused = 0;
@@ -79,9 +83,9 @@ async fn settle(
         }
         refused += 1;
         let reason = row.get("reason").map(Value::to_text).unwrap_or_default();
-        refuse(document, &format!("{}: {reason}", error.to_text()), tally, refusals)?;
+        refuse(document, &format!("{}: {reason}", error.to_text()), tally, rejected_rows)?;
     }
-    let present = compare(target, &conflicts, tally, refusals).await?;
+    let present = compare(target, &conflicts, tally, rejected_rows).await?;
     let written = documents.len() as u64 - refused - conflicts.len() as u64;
     tally.add(written, present);
     Ok(())
@@ -89,14 +93,20 @@ async fn settle(
 
 /// Counts conflicting documents that are stored exactly as in the file, because an earlier attempt has written them.
 /// The others are refused.
-async fn compare(target: &Peer, conflicts: &[&Document], tally: &Tally, refusals: &Refusals) -> anyhow::Result<u64> {
+async fn compare(
+    target: &Peer,
+    conflicts: &[&Document],
+    tally: &Tally,
+    rejected_rows: &RejectedRows,
+) -> anyhow::Result<u64> {
     if conflicts.is_empty() {
         return Ok(0);
     }
     let mut keys = b"{\"keys\":".to_vec();
     write_array(&mut keys, conflicts, |keys, document| write_string(keys, &document.id));
     keys.push(b'}');
-    let answer = target.request(Verb::Post, "_all_docs?include_docs=true&attachments=true", keys).await?.json()?;
+    let answer =
+        target.request(RequestMethod::Post, "_all_docs?include_docs=true&attachments=true", keys).await?.json()?;
     let rows = answer.value().get("rows").context("_all_docs has no rows")?;
     let mut present = 0;
     for (document, row) in conflicts.iter().zip(rows.elements()) {
@@ -104,13 +114,12 @@ async fn compare(target: &Peer, conflicts: &[&Document], tally: &Tally, refusals
         if row.get("doc").is_some_and(|there| content(there) == content(ours.value())) {
             present += 1;
         } else {
-            refuse(document, "conflict: there is another document with this _id", tally, refusals)?;
+            refuse(document, "conflict: there is another document with this _id", tally, rejected_rows)?;
         }
     }
     Ok(present)
 }
 
-/// The content written by a user, and the data of attachments.
 fn content(document: Value<'_>) -> Vec<(&[u8], &[u8])> {
     let mut found = Vec::new();
     for (name, value) in document.members() {
@@ -125,8 +134,8 @@ fn content(document: Value<'_>) -> Vec<(&[u8], &[u8])> {
     found
 }
 
-fn refuse(document: &Document, why: &str, tally: &Tally, refusals: &Refusals) -> anyhow::Result<()> {
+fn refuse(document: &Document, why: &str, tally: &Tally, rejected_rows: &RejectedRows) -> anyhow::Result<()> {
     tally.refuse();
     let id = &document.id;
-    refusals.add(document.line, &format!("{id}: {why}"), Some(&document.text))
+    rejected_rows.add(document.line, &format!("{id}: {why}"), Some(&document.text))
 }

@@ -1,4 +1,5 @@
-//! [`Tally`]: the results of the rows of an import, and the row up to which all are done.
+//! [`Tally`]: the results of the rows of an import, and the row up to which all are done. The reader, the senders and
+//! the progress display share it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,25 +8,20 @@ use parking_lot::Mutex;
 
 use crate::environment;
 
-/// Counters shared by the reader, the senders and the progress display.
 pub(super) struct Tally {
     begun_us: u64,
     written: AtomicU64,
-    /// Documents that were already stored as in the file.
     present: AtomicU64,
     refused: AtomicU64,
     rows: Mutex<Rows>,
 }
 
 struct Rows {
-    /// Number of the last row that was read.
     read: u64,
-    /// The first rows of batches that are not yet written.
     open: BTreeSet<u64>,
 }
 
 impl Tally {
-    /// A tally that starts after a row.
     pub(super) fn new(past: u64) -> Self {
         Self {
             begun_us: environment::monotonic_us(),
@@ -36,7 +32,6 @@ impl Tally {
         }
     }
 
-    /// Records that a row was read. `begins_batch` is true for the first row of a batch.
     pub(super) fn read(&self, row: u64, begins_batch: bool) {
         let mut rows = self.rows.lock();
         rows.read = row;
@@ -45,12 +40,11 @@ impl Tally {
         }
     }
 
-    /// Records that the batch with this first row was written.
+    /// `first` is the first row of a written batch.
     pub(super) fn close(&self, first: u64) {
         self.rows.lock().open.remove(&first);
     }
 
-    /// The last row up to which every batch is written.
     pub(super) fn done_through(&self) -> u64 {
         let rows = self.rows.lock();
         rows.open.first().map_or(rows.read, |first| first - 1)
@@ -77,7 +71,7 @@ impl Tally {
         (environment::monotonic_us().saturating_sub(self.begun_us) as f64 / 1e6).max(0.001)
     }
 
-    pub(super) fn in_words(&self) -> String {
+    pub(super) fn summary(&self) -> String {
         let (written, seconds) = (self.written(), self.seconds());
         let present = match self.present.load(Ordering::Relaxed) {
             0 => String::new(),

@@ -12,76 +12,30 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::Options;
-use super::mark::{Mark, Through};
-use super::progress::Board;
+use super::checkpoint::{CheckpointTarget, FileCheckpoint};
+use super::progress::ProgressDisplay;
 use super::send::{self, Written};
 use super::shard::{Leaf, Shard};
 use crate::migrate::database::{CLOSED, Setup, set_up};
+use crate::migrate::totals::Imported;
 use crate::migrate::{Job, Kind, local};
-use crate::site::Site;
+use crate::remote_server::RemoteServer;
 
 const BATCH: usize = 500;
 
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Number of batches of a file that are written concurrently.
 const IN_FLIGHT: usize = 3;
-
-/// Maximum number of items of a list that are named; all are counted.
-const SHOWN: usize = 1000;
-
-#[derive(Debug, Default)]
-pub(super) struct Imported {
-    pub(super) written: u64,
-    pub(super) local: u64,
-    pub(super) refused: Listed,
-    pub(super) lost: Listed,
-    pub(super) notes: Vec<String>,
-}
-
-/// A list whose first items are kept.
-#[derive(Debug, Default)]
-pub(super) struct Listed {
-    pub(super) count: u64,
-    pub(super) first: Vec<String>,
-}
-
-impl Listed {
-    fn add(&mut self, item: String) {
-        self.count += 1;
-        if self.first.len() < SHOWN {
-            self.first.push(item);
-        }
-    }
-}
-
-impl Imported {
-    fn add(&mut self, written: Written) {
-        self.written += written.count;
-        written.refused.into_iter().for_each(|item| self.refused.add(item));
-        written.lost.into_iter().for_each(|item| self.lost.add(item));
-    }
-
-    fn merge(&mut self, other: Self) {
-        self.written += other.written;
-        self.local += other.local;
-        self.notes.extend(other.notes);
-        for (list, other) in [(&mut self.refused, other.refused), (&mut self.lost, other.lost)] {
-            list.count += other.count;
-            let free = SHOWN.saturating_sub(list.first.len());
-            list.first.extend(other.first.into_iter().take(free));
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pass {
-    /// All except design documents.
     Documents,
-    /// Design documents, which are written last so that their validation functions reject no documents.
+    /// Design documents are written last, so that their validation functions reject no documents.
     Design,
     /// Documents that only the tree by sequence still lists.
-    Recovered { has_design: bool },
+    Recovered {
+        has_design: bool,
+    },
 }
 
 impl Pass {
@@ -95,11 +49,11 @@ impl Pass {
 }
 
 pub(super) async fn import(
-    target: &Site,
+    target: &RemoteServer,
     job: &Job,
     files: &DatabaseFiles,
     options: &Arc<Options>,
-    board: &Arc<Board>,
+    progress_display: &Arc<ProgressDisplay>,
 ) -> anyhow::Result<Imported> {
     let _permit = options.databases.acquire().await?;
     let mut imported = Imported::default();
@@ -110,14 +64,14 @@ pub(super) async fn import(
     let mut running = JoinSet::new();
     for shard in &shards {
         let (shard, peer) = (Arc::clone(shard), peer.clone());
-        let (options, board) = (Arc::clone(options), Arc::clone(board));
-        running.spawn(async move { import_shard(&peer, &shard, &options, &board).await });
+        let (options, progress_display) = (Arc::clone(options), Arc::clone(progress_display));
+        running.spawn(async move { import_shard(&peer, &shard, &options, &progress_display).await });
     }
-    let mut marks = Vec::new();
+    let mut checkpoints = Vec::new();
     let mut damaged = Vec::new();
     while let Some(ended) = running.join_next().await {
-        let (shard, mark, found, is_damaged) = ended??;
-        marks.push(mark);
+        let (shard, checkpoint, found, is_damaged) = ended??;
+        checkpoints.push(checkpoint);
         imported.merge(found);
         if is_damaged {
             damaged.push(shard);
@@ -126,26 +80,25 @@ pub(super) async fn import(
     let has_design = job.kind == Kind::Ordinary && options.has_design;
     for shard in &damaged {
         let written = imported.written;
-        pass(&peer, shard, Pass::Recovered { has_design }, None, board, &mut imported).await?;
+        pass(&peer, shard, Pass::Recovered { has_design }, None, progress_display, &mut imported).await?;
         let recovered = imported.written - written;
         let shown = shard.path.display();
         imported.notes.push(format!("{shown}: {recovered} revisions were recovered from the tree by sequence"));
     }
     if has_design {
         for shard in &shards {
-            pass(&peer, shard, Pass::Design, None, board, &mut imported).await?;
+            pass(&peer, shard, Pass::Design, None, progress_display, &mut imported).await?;
         }
     }
     for shard in &shards {
         local_documents(&peer, shard, &mut imported).await?;
     }
-    for mark in &mut marks {
-        mark.clear(&peer).await?;
+    for checkpoint in &mut checkpoints {
+        checkpoint.clear(&peer).await?;
     }
     Ok(imported)
 }
 
-/// Opens the files of a database. A file without a valid header is lost.
 fn open(files: &DatabaseFiles, imported: &mut Imported) -> anyhow::Result<Vec<Arc<Shard>>> {
     for range in &files.missing {
         imported.lost.add(format!("the shard {range}: the directory does not contain its file"));
@@ -170,7 +123,6 @@ fn open(files: &DatabaseFiles, imported: &mut Imported) -> anyhow::Result<Vec<Ar
     Ok(shards)
 }
 
-/// Properties of the database apart from its documents.
 pub(in crate::migrate) fn setup(files: &DatabaseFiles, shards: &[Arc<Shard>], notes: &mut Vec<String>) -> Setup {
     let mut is_partitioned = files.is_partitioned;
     let mut security = None;
@@ -195,53 +147,50 @@ pub(in crate::migrate) fn setup(files: &DatabaseFiles, shards: &[Arc<Shard>], no
     Setup { is_partitioned, update_seq: Json::trusted(b"0".to_vec()), security, revs_limit }
 }
 
-type ShardResult = (Arc<Shard>, Mark, Imported, bool);
+type ShardResult = (Arc<Shard>, FileCheckpoint, Imported, bool);
 
-/// Imports the documents of a file. The result contains true if a part of its tree by id is lost.
 async fn import_shard(
     target: &Peer,
     shard: &Arc<Shard>,
     options: &Options,
-    board: &Arc<Board>,
+    progress_display: &Arc<ProgressDisplay>,
 ) -> anyhow::Result<ShardResult> {
     let _permit = options.readers.acquire().await?;
     let mut imported = Imported::default();
-    let mut mark = Mark::find(target, &shard.state(), options.from_start).await?;
-    if mark.after.is_some() {
-        board.skip(mark.documents);
+    let mut checkpoint = FileCheckpoint::find(target, &shard.state(), options.from_start).await?;
+    if checkpoint.after.is_some() {
+        progress_display.skip(checkpoint.documents);
         imported.notes.push(format!("{}: an earlier run was interrupted and is resumed", shard.path.display()));
     }
-    let is_damaged = pass(target, shard, Pass::Documents, Some(&mut mark), board, &mut imported).await?;
+    let is_damaged =
+        pass(target, shard, Pass::Documents, Some(&mut checkpoint), progress_display, &mut imported).await?;
     // Kept until the database is complete, so that a later run skips this file.
-    mark.store(target).await?;
-    Ok((Arc::clone(shard), mark, imported, is_damaged))
+    checkpoint.store(target).await?;
+    Ok((Arc::clone(shard), checkpoint, imported, is_damaged))
 }
 
 enum Work {
     Batch(Vec<Leaf>),
     Related(Arc<Leaf>),
-    /// Something that cannot be read.
     Lost(String),
     /// A part of the tree by id that cannot be read. Its documents may be in the tree by sequence.
     Damaged(String),
-    /// All leaves of these documents were sent.
-    Through(Through),
+    CheckpointTarget(CheckpointTarget),
 }
 
-/// Copies documents of a file. Returns true if a part of a tree is lost.
 async fn pass(
     target: &Peer,
     shard: &Arc<Shard>,
     pass: Pass,
-    mut mark: Option<&mut Mark>,
-    board: &Arc<Board>,
+    mut checkpoint: Option<&mut FileCheckpoint>,
+    progress_display: &Arc<ProgressDisplay>,
     imported: &mut Imported,
 ) -> anyhow::Result<bool> {
     let (sender, receiver) = mpsc::channel(IN_FLIGHT);
     let reading = {
-        let (shard, board) = (Arc::clone(shard), Arc::clone(board));
-        let after = mark.as_ref().and_then(|mark| mark.after.clone());
-        tokio::task::spawn_blocking(move || read(&shard, pass, after.as_deref(), &board, &sender))
+        let (shard, progress_display) = (Arc::clone(shard), Arc::clone(progress_display));
+        let after = checkpoint.as_ref().and_then(|checkpoint| checkpoint.after.clone());
+        tokio::task::spawn_blocking(move || read(&shard, pass, after.as_deref(), &progress_display, &sender))
     };
     let works = futures_util::stream::unfold(receiver, |mut receiver| async move {
         let work: Work = receiver.recv().await?;
@@ -258,17 +207,17 @@ async fn pass(
         since += written.count;
         is_damaged |= damage.is_some();
         imported.notes.extend(damage);
-        imported.add(written);
-        if let (Some(through), Some(mark)) = (through, mark.as_deref_mut()) {
-            mark.pass(target, through, std::mem::take(&mut since)).await?;
+        add(imported, written);
+        if let (Some(through), Some(checkpoint)) = (through, checkpoint.as_deref_mut()) {
+            checkpoint.pass(target, through, std::mem::take(&mut since)).await?;
         }
     }
     reading.await.context("the reader of a file failed")?;
     Ok(is_damaged)
 }
 
-/// Result of a part of the work: written leaves, the documents of which everything was sent, and damage.
-type Done = (Written, Option<Through>, Option<String>);
+/// Written leaves, the documents of which everything was sent, and damage.
+type Done = (Written, Option<CheckpointTarget>, Option<String>);
 
 async fn write(target: Peer, shard: Arc<Shard>, work: Work) -> anyhow::Result<Done> {
     Ok(match work {
@@ -276,12 +225,17 @@ async fn write(target: Peer, shard: Arc<Shard>, work: Work) -> anyhow::Result<Do
         Work::Related(leaf) => (send::related(&target, &shard, &leaf).await?, None, None),
         Work::Lost(what) => (Written { lost: vec![what], ..Written::default() }, None, None),
         Work::Damaged(what) => (Written::default(), None, Some(what)),
-        Work::Through(through) => (Written::default(), Some(through), None),
+        Work::CheckpointTarget(through) => (Written::default(), Some(through), None),
     })
 }
 
-/// Reads the documents of a pass, on the calling thread. Ends early if the receiver is closed.
-fn read(shard: &Shard, pass: Pass, after: Option<&str>, board: &Board, works: &mpsc::Sender<Work>) {
+fn read(
+    shard: &Shard,
+    pass: Pass,
+    after: Option<&str>,
+    progress_display: &ProgressDisplay,
+    works: &mpsc::Sender<Work>,
+) {
     let documents: Box<dyn Iterator<Item = Result<DocInfo, Lost>> + '_> = match pass {
         Pass::Documents => Box::new(shard.database.documents(after)),
         Pass::Design => Box::new(shard.database.documents(Some("_design/"))),
@@ -309,7 +263,7 @@ fn read(shard: &Shard, pass: Pass, after: Option<&str>, board: &Board, works: &m
             }
             continue;
         }
-        board.pass(1);
+        progress_display.pass(1);
         for leaf in shard.leaves(&document) {
             let work = match leaf {
                 Ok(leaf) if leaf.attachments.is_empty() => {
@@ -325,13 +279,12 @@ fn read(shard: &Shard, pass: Pass, after: Option<&str>, board: &Board, works: &m
         }
         since += 1;
         if batch.is_full() || since >= BATCH {
-            let through = Through { id: document.id, documents: std::mem::take(&mut since) as u64 };
+            let through = CheckpointTarget { id: document.id, documents: std::mem::take(&mut since) as u64 };
             if batch.send(works, Some(through)).is_err() {
                 return;
             }
         }
     }
-    // If the receiver is closed, it has an error of its own.
     let _ = batch.send(works, None);
 }
 
@@ -353,17 +306,16 @@ impl Batch {
         self.leaves.len() >= BATCH || self.bytes >= BATCH_BYTES
     }
 
-    fn send(&mut self, works: &mpsc::Sender<Work>, through: Option<Through>) -> Result<(), Closed> {
+    fn send(&mut self, works: &mpsc::Sender<Work>, through: Option<CheckpointTarget>) -> Result<(), Closed> {
         let Self { leaves, .. } = std::mem::take(self);
         works.blocking_send(Work::Batch(leaves)).map_err(|_| Closed)?;
         match through {
-            Some(through) => works.blocking_send(Work::Through(through)).map_err(|_| Closed),
+            Some(through) => works.blocking_send(Work::CheckpointTarget(through)).map_err(|_| Closed),
             None => Ok(()),
         }
     }
 }
 
-/// Writes the local documents of a file, without checkpoints.
 async fn local_documents(target: &Peer, shard: &Shard, imported: &mut Imported) -> anyhow::Result<()> {
     let (found, lost) = read_local(shard);
     lost.into_iter().for_each(|lost| imported.lost.add(lost));
@@ -373,7 +325,7 @@ async fn local_documents(target: &Peer, shard: &Shard, imported: &mut Imported) 
     Ok(())
 }
 
-/// Reads the local documents of a file, without checkpoints; and what of them is lost.
+/// Omits checkpoints. Returns also descriptions of the lost documents.
 pub(in crate::migrate) fn read_local(shard: &Shard) -> (Vec<local::Local>, Vec<String>) {
     let (mut found, mut lost) = (Vec::new(), Vec::new());
     for document in shard.database.local_documents() {
@@ -389,4 +341,10 @@ pub(in crate::migrate) fn read_local(shard: &Shard) -> (Vec<local::Local>, Vec<S
         }
     }
     (found, lost)
+}
+
+fn add(imported: &mut Imported, written: Written) {
+    imported.written += written.count;
+    written.refused.into_iter().for_each(|item| imported.refused.add(item));
+    written.lost.into_iter().for_each(|item| imported.lost.add(item));
 }

@@ -1,11 +1,11 @@
-//! [`Board`]: progress of an import on the standard error.
+//! [`ProgressDisplay`]: progress of an import on the standard error.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::migrate::progress::{Printer, duration};
 
-pub(in crate::migrate) struct Board {
+pub(in crate::migrate) struct ProgressDisplay {
     databases: usize,
     done: AtomicU64,
     expected: AtomicU64,
@@ -13,7 +13,7 @@ pub(in crate::migrate) struct Board {
     printer: Printer,
 }
 
-impl Board {
+impl ProgressDisplay {
     pub(super) fn new(databases: usize) -> Arc<Self> {
         let [done, expected, passed] = [(); 3].map(|()| AtomicU64::new(0));
         Arc::new(Self { databases, done, expected, passed, printer: Printer::start() })
@@ -23,7 +23,6 @@ impl Board {
         self.expected.fetch_add(documents, Relaxed);
     }
 
-    /// Removes documents that an earlier run has imported.
     pub(super) fn skip(&self, documents: u64) {
         let _ = self.expected.fetch_update(Relaxed, Relaxed, |expected| Some(expected.saturating_sub(documents)));
     }

@@ -6,14 +6,13 @@ use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use settee_couch_files::DocumentError;
 use settee_model::json::{Json, Value};
-use settee_replication::{Peer, PeerError, TransportError, Verb};
+use settee_replication::{Peer, PeerError, RequestMethod, TransportError};
 use settee_wire::multipart::{Attached, Writer};
 use tokio::sync::mpsc;
 
 use super::shard::{Leaf, Shard};
 use crate::environment;
 
-/// Maximum number of attempts to write a leaf with attachments.
 const MAX_ATTEMPTS: u32 = 3;
 
 #[derive(Debug, Default)]
@@ -30,10 +29,10 @@ pub(super) async fn batch(target: &Peer, leaves: &[Leaf]) -> anyhow::Result<Writ
         if part.is_empty() {
             continue;
         }
-        let reply = target.request(Verb::Post, "_bulk_docs", body(part)).await?;
+        let reply = target.request(RequestMethod::Post, "_bulk_docs", body(part)).await?;
         match reply.status {
             200..300 | 417 => {
-                let answer = Json::parse(&reply.body).context("the answer of _bulk_docs is no JSON")?;
+                let answer = Json::parse(&reply.body).context("the response of _bulk_docs is not JSON")?;
                 let refused = answer.value().elements().filter(|row| row.get("error").is_some());
                 let text = |row: Value<'_>, name| row.get(name).map(Value::to_text).unwrap_or_default();
                 let refused: Vec<String> = refused
@@ -71,7 +70,6 @@ fn body(leaves: &[Leaf]) -> Vec<u8> {
     body
 }
 
-/// Writes a leaf with attachments, whose stored data are sent unchanged.
 pub(super) async fn related(target: &Peer, shard: &Arc<Shard>, leaf: &Arc<Leaf>) -> anyhow::Result<Written> {
     let boundary = format!("{:016x}{:016x}", environment::random_u64(), environment::random_u64());
     let body = Arc::new(Related::new(leaf, boundary));
@@ -97,7 +95,6 @@ pub(super) async fn related(target: &Peer, shard: &Arc<Shard>, leaf: &Arc<Leaf>)
     bail!("{} was not written", leaf.id)
 }
 
-/// A multipart body: the text in front of each part.
 struct Related {
     content_type: String,
     heads: Vec<Bytes>,
@@ -105,11 +102,8 @@ struct Related {
     length: u64,
 }
 
-/// Reason why a body is not complete.
 enum Stop {
-    /// The target has answered already, or the connection broke.
     Unwanted,
-    /// An attachment cannot be read.
     Lost(DocumentError),
 }
 
@@ -148,7 +142,7 @@ impl Related {
         Self { content_type: writer.content_type("multipart/related"), heads, end: end.into(), length }
     }
 
-    /// Sends the body piece by piece. If an attachment cannot be read, the body breaks off.
+    /// If an attachment cannot be read, the body breaks off.
     fn write(
         &self,
         shard: &Shard,

@@ -14,11 +14,10 @@ pub(in crate::migrate) struct Shard {
     pub(in crate::migrate) database: Database,
 }
 
-/// A leaf as the target receives it.
 pub(in crate::migrate) struct Leaf {
     pub(in crate::migrate) id: String,
     pub(in crate::migrate) rev: String,
-    /// JSON text, with attachments that follow.
+    /// The attachments follow the JSON text.
     pub(in crate::migrate) text: Vec<u8>,
     pub(in crate::migrate) attachments: Vec<Attachment>,
 }
@@ -29,13 +28,12 @@ impl Shard {
         Ok(Arc::new(Self { path: path.to_owned(), database }))
     }
 
-    /// Number of documents, also deleted ones.
     pub(in crate::migrate) fn count(&self) -> u64 {
         let header = self.database.header();
         header.doc_count.unwrap_or(0) + header.deleted_count.unwrap_or(0)
     }
 
-    /// Identifies this state of the file: another state has to be read from the start.
+    /// Identifies the state of the file. Another state must be read from the start.
     pub(super) fn state(&self) -> String {
         let mut hasher = Sha256::new();
         hasher.update(self.path.file_name().unwrap_or_default().as_encoded_bytes());
@@ -44,7 +42,6 @@ impl Shard {
         hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Reads the leaves of a document. Those that cannot be read are errors.
     pub(in crate::migrate) fn leaves(&self, document: &DocInfo) -> Vec<Result<Leaf, LostDocument>> {
         let leaf = |revision: &Revision| match self.database.contents(revision) {
             Ok(contents) => Ok(Leaf::new(document, revision, contents)),
@@ -87,7 +84,6 @@ impl Leaf {
     }
 }
 
-/// Appends the member of an attachment whose stored data follow.
 fn write_attachment(text: &mut Vec<u8>, attachment: &Attachment) {
     write_string(text, &attachment.name);
     text.extend_from_slice(b":{\"follows\":true,\"content_type\":");

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use anyhow::Context as _;
 use settee_model::json::{Json, Value, write_string};
-use settee_replication::{Peer, PeerError, Verb};
+use settee_replication::{Peer, PeerError, RequestMethod};
 use sha2::{Digest as _, Sha256};
 
 use super::{Leaves, Report};
@@ -27,7 +27,6 @@ pub(super) struct Attachment {
 }
 
 impl Content {
-    /// True if both have the same members and are both deletions, or both not.
     pub(super) fn has_members_of(&self, other: &Self) -> bool {
         self.members == other.members
     }
@@ -56,7 +55,6 @@ impl Content {
     }
 }
 
-/// Contents by id and revision.
 pub(super) type Found = HashMap<(String, String), Content>;
 
 pub(super) async fn compare(source: &Peer, target: &Peer, batch: &[Leaves], report: &mut Report) -> anyhow::Result<()> {
@@ -85,7 +83,6 @@ pub(super) async fn compare(source: &Peer, target: &Peer, batch: &[Leaves], repo
     Ok(())
 }
 
-/// A description of the difference, if any.
 async fn difference(
     source: &Peer,
     target: &Peer,
@@ -125,7 +122,6 @@ async fn hash(peer: &Peer, path: &str) -> Result<[u8; 32], PeerError> {
     Ok(hasher.finalize().into())
 }
 
-/// Reads leaves without the data of attachments.
 pub(super) async fn read(peer: &Peer, batch: &[Leaves]) -> anyhow::Result<Found> {
     let mut found = Found::new();
     let mut halves = vec![batch];
@@ -151,7 +147,7 @@ pub(super) async fn read(peer: &Peer, batch: &[Leaves]) -> anyhow::Result<Found>
 /// Reads by `_bulk_get`. Returns false if the server lacks it, as before version 2.
 async fn read_together(peer: &Peer, batch: &[Leaves], found: &mut Found) -> Result<bool, PeerError> {
     let wanted = batch.iter().flat_map(|leaves| leaves.revs.iter().map(|rev| (leaves.id.as_str(), rev.as_str())));
-    let reply = peer.request(Verb::Post, "_bulk_get", bulk_get::body(wanted)).await?;
+    let reply = peer.request(RequestMethod::Post, "_bulk_get", bulk_get::body(wanted)).await?;
     if matches!(reply.status, 400 | 404 | 405 | 406 | 415 | 501) {
         return Ok(false);
     }
@@ -174,7 +170,7 @@ async fn read_alone(peer: &Peer, leaves: &Leaves, found: &mut Found) -> anyhow::
     revs.push(b']');
     let revs = Peer::document_path(&String::from_utf8_lossy(&revs));
     let path = format!("{}?open_revs={revs}", Peer::document_path(&leaves.id));
-    let json: Json = peer.request(Verb::Get, &path, "").await?.json()?;
+    let json: Json = peer.request(RequestMethod::Get, &path, "").await?.json()?;
     json.value().elements().for_each(|row| take(row.get("ok"), found));
     Ok(())
 }

@@ -14,24 +14,22 @@ use super::contents::{self, Content};
 use super::{Feed, Leaves, Report, TOGETHER, compare_setup};
 use crate::migrate::database::Setup;
 use crate::migrate::files::shard::{Leaf, Shard};
-use crate::migrate::files::{self, Board, Options};
+use crate::migrate::files::{self, Options, ProgressDisplay};
 use crate::migrate::{Job, Kind, local};
-use crate::site::Site;
+use crate::remote_server::RemoteServer;
 
 struct Found {
     leaves: Leaves,
     contents: Vec<(String, Content)>,
-    /// Leaves that cannot be read.
     lost: Vec<String>,
 }
 
-/// Compares the files of a database with the target: numbers, leaves, their contents, digests, and settings.
 pub(in crate::migrate) async fn compare(
-    target: &Site,
+    target: &RemoteServer,
     job: &Job,
     files: &DatabaseFiles,
     options: &Options,
-    board: &Arc<Board>,
+    progress_display: &Arc<ProgressDisplay>,
 ) -> anyhow::Result<Report> {
     let _permit = options.readers.acquire().await?;
     let peer = target.database(&job.to)?;
@@ -53,7 +51,7 @@ pub(in crate::migrate) async fn compare(
     let has_design = options.has_design && job.kind == Kind::Ordinary;
     let mut sum = 0_u128;
     for shard in &shards {
-        sum = sum.wrapping_add(compare_shard(&peer, shard, has_design, board, &mut report).await?);
+        sum = sum.wrapping_add(compare_shard(&peer, shard, has_design, progress_display, &mut report).await?);
         let (found, lost) = files::read_local(shard);
         lost.into_iter().for_each(|lost| report.differs(lost));
         report.local = report.local.map(|local| local + found.len() as u64);
@@ -70,18 +68,17 @@ pub(in crate::migrate) async fn compare(
     Ok(report)
 }
 
-/// Checks all documents of a file on the target. Returns the sum of their hashes.
 async fn compare_shard(
     target: &Peer,
     shard: &Arc<Shard>,
     has_design: bool,
-    board: &Arc<Board>,
+    progress_display: &Arc<ProgressDisplay>,
     report: &mut Report,
 ) -> anyhow::Result<u128> {
     let (sender, mut receiver) = mpsc::channel(2);
     let reading = {
-        let (shard, board) = (Arc::clone(shard), Arc::clone(board));
-        tokio::task::spawn_blocking(move || read(&shard, has_design, &board, &sender))
+        let (shard, progress_display) = (Arc::clone(shard), Arc::clone(progress_display));
+        tokio::task::spawn_blocking(move || read(&shard, has_design, &progress_display, &sender))
     };
     let mut sum = 0_u128;
     while let Some(batch) = receiver.recv().await {
@@ -126,7 +123,6 @@ fn difference(here: &Content, there: &Content) -> Option<String> {
     }
     for (one, other) in here.attachments.iter().zip(&there.attachments) {
         let is_named = (&one.name, &one.content_type) == (&other.name, &other.content_type);
-        // Early files have no digests.
         if !is_named || (one.digest != other.digest && !one.digest.is_empty()) {
             return Some(format!("the attachment {} is not the same", one.name));
         }
@@ -136,21 +132,19 @@ fn difference(here: &Content, there: &Content) -> Option<String> {
 
 type Batches = mpsc::Sender<Result<Vec<Found>, String>>;
 
-/// Reads all documents of a file, on the calling thread.
-fn read(shard: &Shard, has_design: bool, board: &Board, batches: &Batches) {
+fn read(shard: &Shard, has_design: bool, progress_display: &ProgressDisplay, batches: &Batches) {
     let mut batch = Vec::new();
     let mut is_damaged = false;
     let mut take = |document: Result<DocInfo, Lost>, is_damaged: &mut bool| match document {
         Ok(document) if document.id.starts_with("_design/") && !has_design => Ok(()),
         Ok(document) => {
-            board.pass(1);
+            progress_display.pass(1);
             batch.push(Found::of(shard, &document));
             match batch.len() < TOGETHER {
                 true => Ok(()),
                 false => batches.blocking_send(Ok(std::mem::take(&mut batch))),
             }
         }
-        // The tree by sequence is read next.
         Err(Lost::Range(_)) if !*is_damaged => {
             *is_damaged = true;
             Ok(())
@@ -170,7 +164,6 @@ fn read(shard: &Shard, has_design: bool, board: &Board, batches: &Batches) {
             }
         }
     }
-    // If the receiver is closed, it has an error of its own.
     let _ = batches.blocking_send(Ok(batch));
 }
 
@@ -192,7 +185,6 @@ impl Found {
     }
 }
 
-/// Reports the documents of the target whose leaves are not those of the files.
 async fn compare_rest(
     target: &Peer,
     shards: &[Arc<Shard>],

@@ -77,7 +77,6 @@ fn the_place_to_begin_has_three_names() {
     check(None, &format!("{six}&{five}"), Since::Seq(5));
     check(Some(&seq(7)), &five, Since::Seq(5));
     check(Some(&seq(7)), &format!("{five}&{six}&feed=eventsource"), Since::Seq(7));
-    // A descending feed starts at the last change.
     check(None, "descending=true&since=5", Since::Now);
     check(None, "since=never&descending=true", Since::Now);
     check(None, "since=2025-08-01T00:00:00Z", Since::Time(1_754_006_400));

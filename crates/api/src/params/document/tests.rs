@@ -25,7 +25,6 @@ fn which_revisions_a_read_means() {
     // As in CouchDB an empty list is ignored.
     check("open_revs=%5B%5D", Which::Winner { deleted: false });
     check(&format!("open_revs=%5B%5D&rev={A}"), Which::Rev(rev(A)));
-    // The last of several values applies.
     check(&format!("rev={A}&rev={B}"), Which::Rev(rev(B)));
     check("open_revs=all&open_revs=%5B%5D", Which::Winner { deleted: false });
     // With `latest` the winner is read, whatever the revision is.

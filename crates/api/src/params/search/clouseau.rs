@@ -9,12 +9,10 @@ use super::{SearchParams, boolean, integer, invalid, one_or_more, text, texts};
 use crate::Error;
 use crate::params::{Query, Raw};
 
-/// Default length of a fragment, as in Lucene.
 const FRAGMENT_CHARACTERS: usize = 100;
 
 const DEFAULT_GROUPS: usize = 10;
 
-/// Parameters that are not yet validated against the index.
 pub(crate) struct Collected<'a> {
     params: SearchParams,
     settings: &'a dyn Settings,
@@ -114,7 +112,6 @@ impl<'a> Collected<'a> {
         Ok(())
     }
 
-    /// Validates the parameters against the layouts of the database and of the index.
     pub(crate) fn check(self, database: Layout, index: Layout) -> Result<SearchParams, Error> {
         let Self { mut params, settings, limit, group, is_grouped, has_group_limit, malformed_facets, highlight } =
             self;
@@ -152,7 +149,6 @@ impl<'a> Collected<'a> {
     }
 }
 
-/// Parses the number of hits, which may be 0.
 fn below(raw: &Raw, most: u64) -> Result<u64, Error> {
     let number = integer(raw).ok_or_else(|| invalid("limit", raw))?;
     match u64::try_from(number) {
@@ -170,7 +166,6 @@ fn positive(name: &str, raw: &Raw) -> Result<u64, Error> {
     number.ok_or_else(|| Error::query_parse(format!("{name} must be greater than zero")))
 }
 
-/// Parses a tag, which is JSON also in a query string.
 fn tag(name: &str, raw: Raw) -> Result<String, Error> {
     let json = raw.json()?;
     let text = json.value().as_str().map(std::borrow::Cow::into_owned);

@@ -11,7 +11,7 @@ use super::{Knn, SearchParams, boolean, integer, one_or_more, text, texts};
 use crate::Error;
 use crate::params::{Query, Raw};
 
-/// Parses the parameters of a GET. The first of several values applies.
+/// The first of several values of a parameter applies.
 pub(crate) fn from_query(query: &Query) -> Result<SearchParams, Error> {
     let mut params = of(|name| query.get(name).map(|text| Raw::Text(text.to_owned())), Place::Address)?;
     params.partition = query.get("partition").map(str::to_owned);
@@ -80,8 +80,7 @@ fn word(name: &str, raw: &Raw) -> Result<String, Error> {
     Ok(text(name, raw)?.into_owned())
 }
 
-/// Parses a number of at least 1. CouchDB detects too small numbers of a query string later, with another
-/// message.
+/// Parses a number of at least 1. CouchDB detects too small numbers of a query string later, with another message.
 fn number(name: &str, most: usize, raw: &Raw, place: Place) -> Result<usize, Error> {
     let number = integer(raw).ok_or_else(|| Error::query_parse(format!("{name} parameter must be an integer")))?;
     match usize::try_from(number) {

@@ -13,11 +13,8 @@ const MAX_LIMIT: u64 = 576_460_752_303_423_487;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Documents of a database of this layout.
     Documents(Layout),
-    /// Rows of a view with this layout without a reduce function.
     Map(Layout),
-    /// Rows or reductions of a view with this layout.
     Reducing(Layout),
 }
 
@@ -29,7 +26,6 @@ enum Grouping {
 }
 
 impl ViewParams {
-    /// Returns an error for contradictory parameters, and applies the limits of the server.
     pub(crate) fn check(&mut self, kind: Kind, settings: &dyn Settings) -> Result<(), Error> {
         match kind {
             Kind::Documents(_) => {}
@@ -48,8 +44,8 @@ impl ViewParams {
                 Err(Error::query_parse("`partition` parameter is not supported on this db"))
             }
             (Kind::Documents(Layout::Partitioned), Some(_)) => self.apply_limit(Layout::Partitioned, settings),
-            (Kind::Documents(_), None)
-            | (Kind::Map(Layout::Whole) | Kind::Reducing(Layout::Whole), None)
+            (Kind::Documents(_), None) => self.apply_limit(Layout::Whole, settings),
+            (Kind::Map(Layout::Whole) | Kind::Reducing(Layout::Whole), None)
             | (Kind::Map(Layout::Partitioned) | Kind::Reducing(Layout::Partitioned), Some(_)) => Ok(()),
             (Kind::Map(Layout::Whole) | Kind::Reducing(Layout::Whole), Some(_)) => {
                 Err(query_error(QueryError::PartitionOnGlobal))
@@ -112,7 +108,6 @@ impl ViewParams {
         }
     }
 
-    /// Applies `[query_server_config] query_limit` or `partition_query_limit`, the maximum number of rows.
     fn apply_limit(&mut self, layout: Layout, settings: &dyn Settings) -> Result<(), Error> {
         let key = match layout {
             Layout::Whole => &query_server_config::QUERY_LIMIT,

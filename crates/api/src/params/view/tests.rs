@@ -16,7 +16,6 @@ fn from_body(body: &str, text: &str) -> Result<ViewParams, Error> {
     ViewParams::from_body(json(body).value(), &query(text), Source::View)
 }
 
-/// Returns the error of parameters for rows of this kind, or an empty text.
 fn refused(params: Result<ViewParams, Error>, kind: ViewKind) -> String {
     let checked = params.and_then(|mut params| params.check(kind, &Values::default()));
     checked.err().map_or_else(String::new, |error| show(&error))
@@ -194,7 +193,8 @@ fn limits_and_partitions_depend_on_the_request() {
     check("limit=99999999999999999999", MAP, too_large);
     check("limit=99999999999999999999&reduce=true", MAP, too_large);
     check("limit=576460752303423487", MAP, "");
-    check("limit=99999999999999999999", DOCUMENTS, "");
+    check("limit=99999999999999999999", DOCUMENTS, too_large);
+    check("limit=576460752303423487", DOCUMENTS, "");
     check("limit=99999999999999999999&partition=a", ViewKind::Documents(parted), too_large);
     check("partition=a", ViewKind::Documents(parted), "");
     check("partition=a", ViewKind::Map(parted), "");
@@ -225,7 +225,8 @@ fn the_settings_limit_answers() {
     let parted = ViewKind::Reducing(Layout::Partitioned);
     assert_eq!(limited("partition=a", parted), Ok(Some(5)));
     assert_eq!(limited("partition=a&limit=6", parted), refused(5));
-    assert_eq!(limited("limit=11", DOCUMENTS), Ok(Some(11)));
+    assert_eq!(limited("limit=11", DOCUMENTS), refused(10));
+    assert_eq!(limited("", DOCUMENTS), Ok(Some(10)));
 }
 
 #[test]
@@ -267,9 +268,7 @@ fn keys_make_ranges() {
         keys("startkey=1&endkey=2&startkey_docid=a&endkey_docid=b"),
         range(start("1", Some("a")), end("2", Some("b"), yes))
     );
-    // Ids without a key are ignored.
     assert_eq!(keys("startkey_docid=a&endkey_docid=b"), range(None, None));
-    // The last parameter applies.
     assert_eq!(keys("key=1&startkey=5"), range(start("5", None), end("1", None, yes)));
     assert_eq!(keys("startkey=5&key=1"), range(start("1", None), end("1", None, yes)));
     assert_eq!(keys("key=2&endkey=4"), range(start("2", None), end("4", None, yes)));

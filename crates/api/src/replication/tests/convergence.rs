@@ -17,7 +17,6 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrong {
-    /// The request is not sent.
     Before,
     /// The request takes effect, but its response is lost.
     After,
@@ -26,7 +25,6 @@ enum Wrong {
     Stall,
 }
 
-/// A connection to the server with faults in some exchanges.
 struct Broken {
     inner: InProcess,
     wrong: Wrong,
@@ -84,7 +82,6 @@ fn spec(source: &str, target: &str, members: &str) -> Spec {
 }
 
 fn services() -> Services {
-    // Session ids are unique.
     static NEXT: AtomicU64 = AtomicU64::new(1);
     Services {
         now_s: Arc::new(|| BEGIN_MS / 1000),
@@ -94,7 +91,6 @@ fn services() -> Services {
     }
 }
 
-/// Runs one session. Returns `None` if it hangs.
 async fn run(spec: &Spec, source: &Arc<Broken>, target: &Arc<Broken>) -> Option<Outcome> {
     let source = Peer::new(spec.source.clone(), Arc::clone(source) as Arc<_>, &spec.tuning);
     let target = Peer::new(spec.target.clone(), Arc::clone(target) as Arc<_>, &spec.tuning);
@@ -105,7 +101,6 @@ async fn run(spec: &Spec, source: &Arc<Broken>, target: &Arc<Broken>) -> Option<
     tokio::time::timeout(Duration::from_secs(300), session.run(controlled)).await.ok()
 }
 
-/// Returns all replicated state: winners, leaves, histories, bodies and attachments.
 async fn state(world: &World, name: &str) -> String {
     let (_, changes) = world.get(&format!("/{name}/_changes?style=all_docs")).await;
     let mut documents: Vec<(String, Vec<String>)> = changes
@@ -132,7 +127,6 @@ async fn state(world: &World, name: &str) -> String {
     format!("{documents:?}\n{}", show(&got))
 }
 
-/// Edits a random leaf of a random document, or creates a branch.
 async fn edit(world: &World, random: &mut Random) {
     let (name, id) = (NAMES[random.below(3_usize)], format!("doc{}", random.below(5)));
     let (_, changes) = world.get(&format!("/{name}/_changes?style=all_docs")).await;
@@ -147,7 +141,6 @@ async fn edit(world: &World, random: &mut Random) {
     match revs.get(random.below(revs.len() + 1)) {
         Some(rev) => members.push_str(&format!(",\"_rev\":\"{rev}\"")),
         None if !revs.is_empty() => {
-            // A branch as another replica would create it.
             let hash = format!("{:032x}", u128::from(random.below(u64::MAX)));
             let document = format!("{{{members},\"_revisions\":{{\"start\":1,\"ids\":[\"{hash}\"]}}}}");
             let body = format!("{{\"new_edits\":false,\"docs\":[{document}]}}");
@@ -249,7 +242,6 @@ async fn faults_at_every_exchange_lose_nothing() {
                 };
                 let outcome = run(&spec, &sides.0, &sides.1).await;
                 let ended = broken.exchanges.load(Ordering::Relaxed) <= first;
-                // A session recovers from a single fault by a retry.
                 let completed = matches!(outcome, Some(Outcome::Completed(_)));
                 assert_eq!(completed, ended || count == 1, "{context}: {outcome:?}");
                 if !completed {

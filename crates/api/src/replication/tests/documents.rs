@@ -28,7 +28,6 @@ async fn a_document_runs_once_and_says_so() {
     let names: Vec<_> = members.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["_replication_state", "_replication_stats", "_replication_state_time"]);
     assert_eq!(world.jobs().await, 0);
-    // Removing the state from a document starts it again.
     world.put("/a/y", "{}").await;
     let again = format!("{{\"_rev\":\"{}\",\"source\":\"a\",\"target\":\"b\"}}", rev(&document));
     world.put("/_replicator/r", &again).await;
@@ -192,7 +191,6 @@ async fn documents_that_describe_nothing_are_refused_or_fail() {
     let state = world.until_state("r", "failed").await;
     let error = text(state.value().get("info").unwrap(), "error");
     assert_eq!(error.as_deref(), Some("Missing replicator database"));
-    // Design documents are not replications.
     world.put("/_replicator/_design/d", "{}").await;
     let (_, list) = world.get("/_scheduler/docs").await;
     assert_eq!(list.value().get("total_rows").and_then(Value::as_u64), Some(1), "{}", show(&list));
@@ -221,7 +219,6 @@ async fn the_list_of_documents_takes_parameters() {
         ("?limit=0", ""),
     ];
     for (query, expected) in cases {
-        // A crashed job runs intermittently.
         let ids = |json: Value<'_>| {
             let docs = json.get("docs").into_iter().flat_map(Value::elements);
             docs.filter_map(|row| text(row, "doc_id")).collect::<Vec<_>>().join(" ")
@@ -242,7 +239,6 @@ async fn the_list_of_documents_takes_parameters() {
     }
 }
 
-/// Creates a database that ann and bob may use.
 async fn shared() -> World {
     let world = World::new().await;
     world.put("/_replicator/_security", r#"{"members":{"names":["ann","bob"]}}"#).await;
@@ -263,7 +259,6 @@ async fn documents_belong_to_their_writer() {
         (&bob, Method::PUT, "/_replicator/r".to_owned(), with(r#","owner":"bob""#)),
         (&bob, Method::PUT, "/_replicator/r".to_owned(), with(r#","owner":"ann""#)),
         (&bob, Method::DELETE, format!("/_replicator/r?rev={revision}"), String::new()),
-        // Users cannot create documents of other owners.
         (&ann, Method::PUT, "/_replicator/r".to_owned(), with(r#","owner":"admin""#)),
         (&ann, Method::PUT, "/_replicator/new".to_owned(), document.replace('}', r#","owner":"admin"}"#)),
         (
@@ -285,11 +280,9 @@ async fn documents_belong_to_their_writer() {
         let row = json.value().elements().next().expect("a refusal");
         assert_eq!(text(row, "error").as_deref(), Some("forbidden"), "{docs}");
     }
-    // An administrator may edit the document, which keeps its owner.
     let put = world.put("/_replicator/r", &with(r#","owner":"ann","n":1"#)).await;
     let (status, _) = world.ask(&ann, Method::DELETE, &format!("/_replicator/r?rev={}", rev(&put)), "").await;
     assert_eq!(status, 200);
-    // A deleted document has no owner.
     assert_eq!(world.ask(&bob, Method::PUT, "/_replicator/r", document).await.0, 201);
 }
 
@@ -316,6 +309,7 @@ async fn a_document_acts_with_the_roles_of_its_owners_account() {
     world.databases(&["_users", "a", "b"]).await;
     // This server has no JavaScript for the validation of user documents.
     let rules = "/_users/_design/_auth";
+    tokio::time::sleep(settee_service::RULES_DELAY * 2).await;
     let path = format!("{rules}?rev={}", text(world.get(rules).await.1.value(), "_rev").unwrap());
     assert_eq!(world.ask(&admin(), Method::DELETE, &path, "").await.0, 200);
     world.put("/a/x", "{}").await;
@@ -329,7 +323,6 @@ async fn a_document_acts_with_the_roles_of_its_owners_account() {
     let state = world.until_state("r", "crashing").await;
     let error = text(state.value().get("info").unwrap(), "error").unwrap();
     assert!(error.contains("unauthorized"), "{error}");
-    // The next attempt uses the roles at that time.
     let path = format!("/_users/org.couchdb.user:ann?rev={}", rev(&put));
     world.put(&path, &account(r#""crew","pilots""#)).await;
     world.until_state("r", "completed").await;

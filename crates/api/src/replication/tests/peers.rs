@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// Returns a continuous replication to the other server that has copied one document.
 async fn running() -> (World, World) {
     let (here, there) = World::pair().await;
     here.databases(&["a"]).await;
@@ -68,7 +67,6 @@ async fn both_ways_between_two_servers() {
     there.put("/b/y", r#"{"from":"there"}"#).await;
     there.until_found("/b/x").await;
     here.until_found("/a/y").await;
-    // A restart of the other server breaks all connections.
     let there = there.restarted().await;
     *here.network.there.lock() = Some((Arc::downgrade(&there.node), Arc::clone(&there.router)));
     there.put("/b/z", "{}").await;
@@ -78,7 +76,6 @@ async fn both_ways_between_two_servers() {
 #[tokio::test(start_paused = true)]
 async fn more_jobs_than_may_run_take_turns() {
     let world = World::new().await;
-    // Changed settings take effect immediately.
     world.set("max_jobs", "3");
     world.set("max_churn", "2");
     world.set("interval", "10000");

@@ -52,7 +52,6 @@ async fn refusals() {
         (admin(), r#"{"replication_id":"none","cancel":true}"#, 404, "not_found"),
         (admin(), r#"{"source":"a","target":"a","cancel":true}"#, 404, "not_found"),
         (anonymous, r#"{"source":"a","target":"a"}"#, 401, "unauthorized"),
-        // Databases of this server are accessed with the rights of the user.
         (user("ann"), r#"{"source":"a","target":"a"}"#, 401, "unauthorized"),
     ];
     for (user, body, status, error) in cases {
@@ -91,7 +90,6 @@ async fn owners_and_admins_may_cancel_a_replication() {
     assert!(id.ends_with("+continuous"), "{id}");
     world.put("/a/x", "{}").await;
     world.until_found("/b/x").await;
-    // A repeated request is idempotent.
     assert_eq!(world.ask(&user("ann"), Method::POST, "/_replicate", begin).await.0, 202);
     assert_eq!(world.jobs().await, 1);
     let by_id = format!("{{\"replication_id\":\"{id}\",\"cancel\":true}}");

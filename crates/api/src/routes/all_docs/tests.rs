@@ -4,16 +4,14 @@
 use super::*;
 use crate::tests::{json, query};
 
-/// The keys that bounds are made of: ids, a key before all texts, one after them, and none.
 const KEYS: [Option<&str>; 6] = [None, Some("\"b\""), Some("\"d\""), Some("null"), Some("{}"), Some("\"\"")];
 
 const IDS: [&str; 9] = ["A", "a", "b", "b\0", "bb", "c", "d", "d\0x", "é"];
 
-/// Returns the result for one id according to CouchDB's documentation.
+/// The rule is that of CouchDB's documentation.
 fn belongs(id: &str, params: &ViewParams) -> bool {
     let (first, last) = (params.start.as_ref(), params.end.as_ref());
     let text = |key: &Json| key.value().as_str().map(std::borrow::Cow::into_owned);
-    // A key that is not a string sorts before all ids.
     let after = |key: &Json| text(key).is_none_or(|key| id >= key.as_str());
     let before = |key: &Json| text(key).is_some_and(|key| id <= key.as_str());
     let is_last = last.and_then(text).is_some_and(|key| id == key);

@@ -44,7 +44,6 @@ fn ranges_beyond_the_end_are_refused() {
     assert_eq!(ranges(Some("bytes=0-"), 0).unwrap(), None);
 }
 
-/// Ranges of any header are within the attachment.
 #[test]
 fn any_ranges() {
     let seeds: &[&[u8]] =

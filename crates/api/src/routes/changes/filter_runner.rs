@@ -28,8 +28,7 @@ const BATCH_DOCUMENTS: usize = 200;
 /// Number of documents in the first batch, which is small because the speed of the function is unknown.
 const FIRST_DOCUMENTS: usize = 4;
 
-/// The next batch is [`GROWTH`] times larger if its expected duration is below this, and half as large if this
-/// batch took longer.
+/// The next batch is [`GROWTH`] times larger if it is expected to be faster, and half as large after a slower one.
 const BATCH_TIME: Duration = Duration::from_millis(100);
 
 const GROWTH: u32 = 8;
@@ -69,11 +68,9 @@ pub(super) struct FilterRunner<'a> {
     needs: Needs,
     slice: Slice,
     size: usize,
-    /// The last sequence that was filtered.
     filtered: Option<u64>,
     program: Option<Box<dyn DesignProgram>>,
     batch: DocumentBatch,
-    /// Rows to be filtered, whose documents were read ahead.
     ahead: VecDeque<Passed>,
     passed: VecDeque<Passed>,
     current: Option<(String, Rev, Stored)>,
@@ -120,7 +117,6 @@ impl<'a> FilterRunner<'a> {
         }
     }
 
-    /// Appends the document of the row that [`Self::next`] returned.
     pub(super) fn write_document(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         if let Some((id, rev, stored)) = &self.current {
             self.view.write_document(out, id, rev, *stored, |_| {})?;
@@ -128,7 +124,7 @@ impl<'a> FilterRunner<'a> {
         Ok(())
     }
 
-    /// Filters the next documents. Returns false at the end.
+    /// Returns false at the end.
     fn run(&mut self) -> Result<bool, Error> {
         self.batch.clear();
         if self.ahead.is_empty() {
@@ -169,7 +165,6 @@ impl<'a> FilterRunner<'a> {
         Ok(true)
     }
 
-    /// Reads the next rows and their documents in one batch.
     fn read_ahead(&mut self) -> Result<(), Error> {
         let mut bytes = 0;
         while self.ahead.len() < self.size && bytes < BATCH_BYTES {
@@ -198,8 +193,8 @@ impl<'a> FilterRunner<'a> {
     }
 }
 
-/// Adds the revisions of a row to the batch. Returns their ids, the winner first. As in CouchDB, `_revisions`
-/// contains only the revision itself, and `_conflicts` is added only to winners and only on request.
+/// Returns the ids of the added revisions, the winner first. As in CouchDB, `_revisions` contains only the
+/// revision itself, and `_conflicts` is added only to winners and only on request.
 fn add_leaves(batch: &mut DocumentBatch, view: &ReadView, change: &Seen, needs: Needs) -> Result<Vec<Rev>, Error> {
     let Some(record) = view.record(&change.id)? else { return Ok(Vec::new()) };
     let leaves = record.tree.leaves_by_rank(|stored| stored.deleted);

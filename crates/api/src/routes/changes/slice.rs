@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Maximum time between the sends of a feed that finds rows. A disconnected client is detected after about
-/// this time.
+/// Maximum time between sends. A disconnected client is detected after about this time.
 const LENGTH: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug)]
@@ -18,12 +17,10 @@ impl Slice {
         Self { end: Some(Instant::now() + LENGTH) }
     }
 
-    /// Returns a slice without a limit.
     pub(super) fn endless() -> Self {
         Self { end: None }
     }
 
-    /// Returns a slice of one step.
     #[cfg(test)]
     pub(super) fn over() -> Self {
         Self { end: Some(Instant::now()) }

@@ -5,7 +5,6 @@ use super::*;
 use crate::tests::node::World;
 use crate::tests::query;
 
-/// Returns the text of all batches, the last sequence and the number of pending changes.
 fn whole(view: &ReadView, text: &str, body: &str, slice: fn() -> Slice) -> (String, u64, u64) {
     let query = query(text);
     let mut params = ChangesParams::resolve(&query, None, 60_000, view.database()).unwrap();

@@ -13,7 +13,6 @@ use crate::Error;
 use crate::params::changes::{ChangesParams, Style};
 use crate::params::filter::{Filter, SelectorFilter};
 
-/// A row that is independent of its scan.
 #[derive(Clone)]
 pub(super) struct Seen {
     pub(super) seq: u64,
@@ -53,17 +52,14 @@ pub(super) enum Next {
     Row(Seen),
     /// The slice is over. All rows up to this sequence were returned.
     Pause(u64),
-    /// All changes were read.
     End,
 }
 
-/// Additional data of rows beyond the stored change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
     pub(super) style: Style,
     pub(super) documents: bool,
     pub(super) conflicts: bool,
-    /// `_conflicts` in winners that a selector or a function receives.
     pub(super) seen_conflicts: bool,
 }
 
@@ -76,23 +72,19 @@ impl Needs {
     }
 }
 
-/// A scan of the changes after a sequence.
 pub(super) struct Walk<'a> {
     view: &'a ReadView,
     rows: Rows<'a>,
     filter: &'a Filter,
     needs: Needs,
     slice: Slice,
-    /// The last sequence that was read.
     walked: Option<u64>,
     /// The document of the current row as the selector received it.
     document: Vec<u8>,
 }
 
 enum Rows<'a> {
-    /// All changes in order; their documents are stored in the same order.
     Scanned(Changes<'a>),
-    /// All changes in order, filtered by a function.
     Filtered(Box<FilterRunner<'a>>),
     /// Rows whose documents and conflicts are stored elsewhere and are read in batches.
     Together(Together<'a>),
@@ -111,7 +103,6 @@ enum Source<'a> {
     LookedUp(IntoIter<(String, Head)>),
 }
 
-/// A row and the location of its document.
 struct Found {
     seen: Seen,
     rev: Rev,
@@ -122,7 +113,6 @@ struct Found {
 const FIRST_ROWS: usize = 16;
 
 impl Together<'_> {
-    /// Returns the next row. It reads the following rows and their data in the same batch.
     fn next(&mut self, view: &ReadView, needs: Needs) -> Result<Option<Seen>, Error> {
         if self.ahead.is_empty() {
             self.fill(view, needs)?;
@@ -209,7 +199,7 @@ impl<'a> Walk<'a> {
         Ok(Self { view, rows, filter, needs, slice, walked: None, document: Vec::new() })
     }
 
-    /// Returns the next row that passes. A slice has at least one step.
+    /// A slice has at least one step.
     pub(super) fn next(&mut self) -> Result<Next, Error> {
         loop {
             if let Some(walked) = self.walked.filter(|_| self.slice.is_over()) {
@@ -228,7 +218,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Appends the document of the row that [`Self::next`] returned, with the requested fields.
     pub(super) fn write_document(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
         if let Filter::Selector(filter) = self.filter {
             filter.fields.write(settee_model::json::Value::trusted(&self.document), out);

@@ -26,7 +26,6 @@ async fn files_with_their_types() {
         assert_eq!(reply.header("vary"), "Accept-Encoding", "{path}");
         let cache = if file.is_immutable { "public, max-age=31536000, immutable" } else { "no-cache" };
         assert_eq!(reply.header("cache-control"), cache, "{path}");
-        // A browser with a cached file revalidates it.
         let again = get_unless(&world, &path, reply.header("etag")).await;
         assert_eq!((again.status.as_u16(), again.body.as_str()), (304, ""), "{path}");
         assert_eq!(again.header("etag"), reply.header("etag"));
@@ -49,7 +48,6 @@ async fn other_paths() {
     assert_eq!((reply.status.as_u16(), reply.header("www-authenticate")), (401, "Basic realm=\"server\""));
 }
 
-/// The default policy forbids inline scripts and styles.
 #[tokio::test]
 async fn the_page_has_nothing_that_its_policy_forbids() {
     let world = World::new();

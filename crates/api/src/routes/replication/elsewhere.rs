@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::StatusCode;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use settee_model::json::{Json, Value, write_array, write_string};
+use settee_model::json::{self, Json, Value, write_string};
 use settee_replication::documents::{DocumentState, STATES};
 use settee_replication::{JobState, ReplicateError, Replicated, Replicator, Roles, User};
 
@@ -15,7 +15,6 @@ use crate::nodes::is_node;
 use crate::request::Request;
 use crate::respond::{self, Response};
 
-/// Returns the jobs of other nodes, or `None` if there is no cluster.
 pub(super) async fn jobs(request: &Request) -> Option<Vec<JobState>> {
     if !request.node.nodes.is_cluster() {
         return None;
@@ -27,7 +26,6 @@ pub(super) async fn jobs(request: &Request) -> Option<Vec<JobState>> {
     Some(jobs)
 }
 
-/// Returns the documents of a database with jobs on other nodes, by id.
 pub(super) async fn documents(request: &Request, database: &str) -> HashMap<String, DocumentState> {
     let target = format!("/_scheduler/docs/{}", utf8_percent_encode(database, NON_ALPHANUMERIC));
     let answers = request.node.nodes.ask_all(&target, &request.user).await;
@@ -40,18 +38,15 @@ pub(super) async fn documents(request: &Request, database: &str) -> HashMap<Stri
     documents.into_iter().collect()
 }
 
-/// Maximum number of retries, and their interval, for a replication that a node has claimed but no node
-/// reports.
+/// Limit and interval of retries for a replication that a node has claimed but no node reports.
 pub(super) const RETRIES_MAX: u32 = 50;
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Forwards a replication request to the node that runs the replication. Returns its result, or that it is
-/// running. Returns `None` if no node runs it.
+/// Returns the result of the replication, or that it is running, or `None` if no node runs it.
 pub(super) async fn join(request: &Request, id: &str, body: Value<'_>) -> Option<Response> {
     ask(request, id, "join", body.raw()).await
 }
 
-/// Cancels a replication of another node. Returns `None` if no node runs it.
 pub(super) async fn cancel(request: &Request, id: &str) -> Option<Response> {
     let mut text = Vec::new();
     write_string(&mut text, id);
@@ -65,15 +60,13 @@ async fn ask(request: &Request, id: &str, label: &str, value: &[u8]) -> Option<R
     }
     let known = format!("/_scheduler/jobs/{}", utf8_percent_encode(id, NON_ALPHANUMERIC));
     let node = nodes.find_node(&known).await?;
-    let mut body = format!("{{\"{label}\":").into_bytes();
-    body.extend_from_slice(value);
-    if let Some(name) = &request.user.name {
-        body.extend_from_slice(br#","name":"#);
-        write_string(&mut body, name);
-    }
-    body.extend_from_slice(br#","roles":"#);
-    write_array(&mut body, &request.user.roles, |out, role| write_string(out, role));
-    body.push(b'}');
+    let body = json::object(|object| {
+        object.json(label, value);
+        if let Some(name) = &request.user.name {
+            object.string("name", name);
+        }
+        object.strings("roles", &request.user.roles);
+    });
     let (status, answer) = nodes.post_to(&node, "/_replicate", body).await?;
     Some(respond::whole(status, "application/json", answer))
 }

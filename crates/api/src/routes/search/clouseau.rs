@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use settee_database::Database;
 use settee_design::SearchKind;
 use settee_edge::bridge::Output;
-use settee_model::json::{self, Json, Kind, Value, write_string};
+use settee_model::json::{self, Json, Kind, ObjectWriter, Value, write_array, write_string};
 use settee_search::{Dialect, Group, Hit, OrderValue, analyzer_of};
 use settee_settings::dreyfus;
 use settee_views::layout_of;
@@ -20,7 +20,6 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::routes::views::write_build_error;
 
-/// `GET /{db}/_design/{ddoc}/_search/{index}`
 pub(crate) async fn get(request: Request) -> Answer {
     let asked = open(&request).await?;
     let params = params::from_query(&request.query, request.node.settings.as_ref())?;
@@ -28,7 +27,6 @@ pub(crate) async fn get(request: Request) -> Answer {
     answer(&request, asked, params).await
 }
 
-/// `POST /{db}/_design/{ddoc}/_search/{index}`
 pub(crate) async fn post(mut request: Request) -> Answer {
     let asked = open(&request).await?;
     let body = request.read_json().await?;
@@ -37,35 +35,25 @@ pub(crate) async fn post(mut request: Request) -> Answer {
     answer(&request, asked, params).await
 }
 
-/// `GET /{db}/_design/{ddoc}/_search_info/{index}`
 pub(crate) async fn info(request: Request) -> Answer {
-    described(&request, |out, info, pending_seq| {
-        let (docs, deleted, seq) = (info.docs, info.deleted_docs, info.update_seq);
-        let text = format!(
-            "\"pending_seq\":{pending_seq},\"doc_del_count\":{deleted},\"doc_count\":{docs},\"disk_size\":{},\
-             \"committed_seq\":{seq},\"signature\":\"{}\"",
-            info.disk_bytes, info.signature
-        );
-        out.extend_from_slice(text.as_bytes());
+    described(&request, |object, info, pending_seq| {
+        object.value("pending_seq", pending_seq).value("doc_del_count", info.deleted_docs);
+        object.value("doc_count", info.docs).value("disk_size", info.disk_bytes);
+        object.value("committed_seq", info.update_seq).string("signature", &info.signature);
     })
     .await
 }
 
-/// `GET /{db}/_design/{ddoc}/_search_disk_size/{index}`
 pub(crate) async fn disk_size(request: Request) -> Answer {
-    described(&request, |out, info, _| {
-        out.extend_from_slice(format!("\"disk_size\":{}", info.disk_bytes).as_bytes());
-    })
-    .await
+    described(&request, |object, info, _| _ = object.value("disk_size", info.disk_bytes)).await
 }
 
-/// `_search_info` and `_search_disk_size` without an index, or with further segments.
 pub(crate) async fn incomplete(request: Request) -> Answer {
     open(&request).await?;
     Err(Error::bad_request("path not recognized"))
 }
 
-/// `POST /{db}/_search_cleanup`. As in CouchDB it has no effect while search is disabled.
+/// As in CouchDB it has no effect while search is disabled.
 pub(crate) async fn cleanup(request: Request) -> Answer {
     if dreyfus::ENABLE.of(request.node.settings.as_ref()) {
         clean_up(&request).await?;
@@ -73,7 +61,6 @@ pub(crate) async fn cleanup(request: Request) -> Answer {
     Ok(respond::ok(StatusCode::ACCEPTED))
 }
 
-/// `GET /_search_analyze`
 pub(crate) async fn get_analysis(request: Request) -> Answer {
     require_enabled(&request.node)?;
     let analyzer = request.query.get("analyzer").map(|name| {
@@ -85,7 +72,6 @@ pub(crate) async fn get_analysis(request: Request) -> Answer {
     analyze(&request, analyzer, text).await
 }
 
-/// `POST /_search_analyze`
 pub(crate) async fn post_analysis(mut request: Request) -> Answer {
     require_enabled(&request.node)?;
     let body = request.read_called_json().await?;
@@ -125,20 +111,18 @@ fn require_enabled(node: &Node) -> Result<(), Error> {
 
 async fn described(
     request: &Request,
-    write: impl FnOnce(&mut Vec<u8>, &settee_search::SearchInfo, u64) + Send + 'static,
+    write: impl FnOnce(&mut ObjectWriter<'_>, &settee_search::SearchInfo, u64) + Send + 'static,
 ) -> Answer {
     let asked = open(request).await?;
     let out = bridge::blocking(move || {
         let Asked { node, database, design, index, .. } = &asked;
         let info = node.searches.info(database, design, SearchKind::Clouseau, index)?;
-        let mut out = b"{\"name\":".to_vec();
-        write_string(&mut out, &format!("{}/{index}", design.id));
-        out.extend_from_slice(b",\"search_index\":{");
-        write(&mut out, &info, database.read()?.update_seq()?);
-        out.push(b'}');
-        write_build_error(info.failure, &mut out);
-        out.push(b'}');
-        Ok(out)
+        let pending_seq = database.read()?.update_seq()?;
+        Ok(json::object(|object| {
+            object.string("name", &format!("{}/{index}", design.id));
+            object.object("search_index", |object| write(object, &info, pending_seq));
+            write_build_error(info.failure, object);
+        }))
     })
     .await?;
     Ok(respond::json(StatusCode::OK, out))
@@ -204,26 +188,13 @@ fn write_groups(
     Ok(())
 }
 
-/// Appends a hit without its closing brace.
-fn write_hit(out: &mut Vec<u8>, hit: &Hit) {
-    out.extend_from_slice(b"{\"id\":");
-    write_string(out, &hit.id);
-    out.extend_from_slice(b",\"order\":[");
-    for (number, value) in hit.order.iter().enumerate() {
-        if number > 0 {
-            out.push(b',');
-        }
-        match value {
-            OrderValue::Score(score) => write_double(out, f64::from(*score)),
-            OrderValue::Double(number) => write_double(out, *number),
-            OrderValue::String(text) => json::write_string(out, text),
-            OrderValue::Null => out.extend_from_slice(b"null"),
-        }
-    }
-    out.extend_from_slice(b"],\"fields\":");
-    write_fields(out, &hit.fields);
-    if !hit.highlights.is_empty() {
-        out.extend_from_slice(b",\"highlights\":");
-        super::write_highlights(out, &hit.highlights);
-    }
+fn write_hit(object: &mut ObjectWriter<'_>, hit: &Hit) {
+    object.string("id", &hit.id);
+    write_array(object.name("order"), &hit.order, |out, value| match value {
+        OrderValue::Score(score) => write_double(out, f64::from(*score)),
+        OrderValue::Double(number) => write_double(out, *number),
+        OrderValue::String(text) => write_string(out, text),
+        OrderValue::Null => out.extend_from_slice(b"null"),
+    });
+    write_fields(object, hit);
 }

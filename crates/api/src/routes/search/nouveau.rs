@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use settee_design::SearchKind;
 use settee_edge::bridge::Output;
-use settee_model::json::{self, Json, Value, write_array, write_object, write_string};
+use settee_model::json::{self, Json, ObjectWriter, Value, append_object, write_array, write_string};
 use settee_search::{Analyzer, Dialect, Hit, OrderValue, Relation};
 use settee_settings::nouveau;
 
@@ -17,14 +17,12 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::routes::views::write_build_error;
 
-/// `GET /{db}/_design/{ddoc}/_nouveau/{index}`
 pub(crate) async fn get(request: Request) -> Answer {
     let asked = open(&request).await?;
     let params = params::from_query(&request.query)?;
     answer(&request, asked, params).await
 }
 
-/// `POST /{db}/_design/{ddoc}/_nouveau/{index}`
 pub(crate) async fn post(mut request: Request) -> Answer {
     let asked = open(&request).await?;
     let body = request.read_called_json().await?;
@@ -32,37 +30,30 @@ pub(crate) async fn post(mut request: Request) -> Answer {
     answer(&request, asked, params).await
 }
 
-/// `GET /{db}/_design/{ddoc}/_nouveau_info/{index}`
 pub(crate) async fn info(request: Request) -> Answer {
     let asked = open(&request).await?;
     let out = bridge::blocking(move || {
         let Asked { node, database, design, index, .. } = &asked;
         let info = node.searches.info(database, design, SearchKind::Nouveau, index)?;
-        let mut out = b"{\"name\":".to_vec();
-        write_string(&mut out, &format!("{}/{index}", design.id));
-        let (seq, purge_seq, docs, bytes) = (info.update_seq, info.purge_seq, info.docs, info.disk_bytes);
-        let numbers = format!(
-            ",\"search_index\":{{\"update_seq\":{seq},\"purge_seq\":{purge_seq},\"num_docs\":{docs},\"disk_size\":{bytes}"
-        );
-        out.extend_from_slice(numbers.as_bytes());
-        out.extend_from_slice(b",\"signature\":");
-        write_string(&mut out, &info.signature);
-        out.push(b'}');
-        write_build_error(info.failure, &mut out);
-        out.push(b'}');
-        Ok(out)
+        Ok(json::object(|object| {
+            object.string("name", &format!("{}/{index}", design.id));
+            object.object("search_index", |object| {
+                object.value("update_seq", info.update_seq).value("purge_seq", info.purge_seq);
+                object.value("num_docs", info.docs).value("disk_size", info.disk_bytes);
+                object.string("signature", &info.signature);
+            });
+            write_build_error(info.failure, object);
+        }))
     })
     .await?;
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// `_nouveau_info` without an index, or with further segments.
 pub(crate) async fn incomplete_info(request: Request) -> Answer {
     open(&request).await?;
     Err(Error::bad_request("path not recognized"))
 }
 
-/// `POST /{db}/_nouveau_cleanup`
 pub(crate) async fn cleanup(request: Request) -> Answer {
     body::require_json(&request.headers)?;
     require_enabled(&request.node)?;
@@ -70,7 +61,6 @@ pub(crate) async fn cleanup(request: Request) -> Answer {
     Ok(respond::ok(StatusCode::ACCEPTED))
 }
 
-/// `POST /_nouveau_analyze`
 pub(crate) async fn analyze(mut request: Request) -> Answer {
     require_enabled(&request.node)?;
     let body = request.read_called_json().await?;
@@ -100,7 +90,7 @@ async fn open(request: &Request) -> Result<Asked, Error> {
     Ok(asked)
 }
 
-/// Returns an error if Nouveau is disabled; its resources then do not exist.
+/// The resources do not exist if Nouveau is disabled.
 fn require_enabled(node: &Node) -> Result<(), Error> {
     if nouveau::ENABLE.of(node.settings.as_ref()) { Ok(()) } else { Err(Error::not_found("missing")) }
 }
@@ -133,27 +123,15 @@ fn write(output: &mut Output, asked: &Asked, params: &SearchParams, found: &Foun
     Ok(())
 }
 
-/// Appends a hit without its closing brace.
-fn write_hit(out: &mut Vec<u8>, hit: &Hit) {
-    out.extend_from_slice(b"{\"order\":");
-    write_array(out, &hit.order, write_order);
-    out.extend_from_slice(b",\"id\":");
-    write_string(out, &hit.id);
-    out.extend_from_slice(b",\"fields\":");
-    write_fields(out, &hit.fields);
-    if !hit.highlights.is_empty() {
-        out.extend_from_slice(b",\"highlights\":");
-        super::write_highlights(out, &hit.highlights);
-    }
+fn write_hit(object: &mut ObjectWriter<'_>, hit: &Hit) {
+    write_array(object.name("order"), &hit.order, write_order);
+    object.string("id", &hit.id);
+    write_fields(object, hit);
 }
 
 fn write_order(out: &mut Vec<u8>, value: &OrderValue) {
     let mut write = |kind: &str, write: &dyn Fn(&mut Vec<u8>)| {
-        let members = [("@type", None), ("value", Some(write))];
-        write_object(out, members, |out, value| match value {
-            Some(write) => write(out),
-            None => write_string(out, kind),
-        });
+        append_object(out, |object| write(object.string("@type", kind).name("value")));
     };
     match value {
         OrderValue::Score(score) => write("float", &|out| write_double(out, f64::from(*score))),

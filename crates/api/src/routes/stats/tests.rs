@@ -121,7 +121,6 @@ async fn the_history_has_the_samples_after_a_time() {
     let samples: Vec<_> = json.value().get("samples").unwrap().elements().collect();
     let numbers: Vec<f64> = samples[0].elements().map(|number| number.as_f64().unwrap()).collect();
     assert_eq!((samples.len(), numbers.len()), (1, NAMES.len() + 1));
-    // Document writes.
     assert!(numbers[2] >= 1.0, "{}", answer.body);
     assert!(history(&numbers[0].to_string()).await.body.ends_with("\"samples\":[]}\n"));
     let invalid = Ask::new("GET /_node/_local/_history?since=x").basic("admin", "pw");

@@ -24,7 +24,6 @@ impl Answer {
         self.status < 400
     }
 
-    /// Returns true if both responses are equal except for the value that they quote.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()
     }
@@ -45,7 +44,6 @@ impl fmt::Display for Answer {
             0 => f.write_str("no end"),
             status if status < 400 => write!(f, "{status}"),
             status => {
-                // The quoted value is shown next to the response.
                 let reason = self.reason.split_inclusive(": ").next().unwrap_or_default();
                 let reason = if reason.ends_with(": ") { format!("{reason}…") } else { reason.to_owned() };
                 write!(f, "{status} {}: {reason}", self.error)
@@ -54,7 +52,6 @@ impl fmt::Display for Answer {
     }
 }
 
-/// Sends the requests of a table.
 pub(super) struct Asked<'a> {
     world: &'a World,
     numbers: u64,
@@ -65,20 +62,17 @@ impl<'a> Asked<'a> {
         Self { world, numbers: 0 }
     }
 
-    /// Sends the endpoint's request with these parameters.
     pub(super) async fn query(&mut self, endpoint: &Endpoint, parameters: &[(&str, &str)]) -> Answer {
         let pairs = parameters.iter().map(|(name, value)| format!("{name}={}", encode(value)));
         let line = format!("{}?{}", endpoint.line, pairs.collect::<Vec<_>>().join("&"));
         self.ask(&line, ["Content-Type: application/json"], endpoint.body.unwrap_or_default()).await
     }
 
-    /// Sends the endpoint's request with another body.
     pub(super) async fn body(&mut self, endpoint: &Endpoint, content_type: &str, body: &str) -> Answer {
         self.ask(endpoint.line, [format!("Content-Type: {content_type}").as_str()], body).await
     }
 
-    /// Sends a request of the administrator with these headers, and `Accept: application/json` if they contain
-    /// no `Accept`.
+    /// The default of the header `Accept` is `application/json`.
     pub(super) async fn ask<'h>(
         &mut self,
         line: &str,

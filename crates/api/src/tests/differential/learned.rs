@@ -1,5 +1,4 @@
-//! Responses of CouchDB to invalid requests, extracted from the recorded scenarios: each request must get the
-//! same response.
+//! Responses of CouchDB to invalid requests, extracted from the recorded scenarios.
 //!
 //! A [`Section`] names an endpoint and the content of the database in addition to a document `a` (`a:1` in
 //! partitions) and a local document `a`. Only responses that do not depend on the history of a scenario are
@@ -18,34 +17,30 @@ use crate::tests::node::World;
 /// Statuses that depend on the request alone: malformed, unsupported method or type.
 const OF_THE_REQUEST: [u16; 3] = [400, 405, 415];
 
-/// Members of a step that the table cannot express.
 const SPECIAL: [&str; 4] = ["multipart", "body_base64", "chunked", "auth"];
 
 /// Bodies are decompressed before a [`World`] receives them.
 const OF_THE_CONNECTION: &str = "Content-Encoding";
 
 /// Reasons that depend on stored data or on the messages of a compiler.
-const OF_THE_STORY: [&str; 3] = ["no_usable_index", "compilation_error", "Compilation of "];
+const OF_THE_STORY: [&str; 4] =
+    ["no_usable_index", "You must specify an index", "compilation_error", "Compilation of "];
 
 /// Replaces a zero byte in the message of a failed test.
 const ZERO: &str = "\u{2400}";
 
-/// An endpoint and the content of its database.
 type Section = (String, Vec<String>);
 
-/// Line, headers and body of a request.
 type Request = (String, Vec<String>, String);
 
 type Table = BTreeMap<Section, BTreeMap<Request, Answer>>;
 
 #[derive(Default)]
 struct Learner {
-    /// Content that each database has received so far.
     given: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl Learner {
-    /// Records the content that a step adds to a database, or its response.
     fn learn(&mut self, step: Value<'_>, table: &mut Table) -> Option<()> {
         let (method, path) = (text(step, "method")?, text(step, "path")?);
         let expect = step.get("expect")?;
@@ -69,7 +64,6 @@ impl Learner {
             return None;
         }
         let given = self.given.get(&database).into_iter().flatten();
-        // Only design documents that the request names are included.
         let given = given.filter(|(name, _)| line.contains(name.as_str()) || *name == "partitions");
         let given = given.map(|(name, body)| format!("{name} {body}").trim_end().to_owned());
         let section = (endpoint(&line), given.collect());
@@ -91,7 +85,6 @@ impl Learner {
     }
 }
 
-/// Returns headers and body of a step, if the table can express them.
 fn sent(step: Value<'_>) -> Option<(Vec<String>, String)> {
     let headers = step.get("headers");
     if SPECIAL.iter().any(|name| step.get(name).is_some())
@@ -183,7 +176,6 @@ fn show(table: &Table) -> String {
     out
 }
 
-/// Returns a server with a database with this content.
 async fn world(given: &[String]) -> World {
     let world = World::new();
     let layout = if given.iter().any(|given| given == "partitions") { Layout::Partitioned } else { Layout::Whole };

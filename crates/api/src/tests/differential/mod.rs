@@ -1,11 +1,8 @@
 //! Responses to parameters and bodies, documented in files and compared with CouchDB.
 //!
-//! An [`Endpoint`] is a valid request with its parameters and the members of its body. [`check`] derives
-//! invalid requests from it: each parameter with each odd value, repeated, and combined with each other
-//! parameter; each member of the body with values of all kinds; bodies of other kinds and types. The response
-//! to a single invalid value is written into a file next to the table of the endpoint, which is reviewed when
-//! it changes. The response to several follows from these by the rule that an endpoint declares, see
-//! [`Parameter::stage`], or is in the file as well.
+//! [`check`] derives invalid requests from the valid request of an [`Endpoint`]. The response to a single invalid value
+//! is in a file next to the table of the endpoint. The response to several follows from these by the rule that an
+//! endpoint declares, see [`Parameter::stage`], or is in the file as well.
 //!
 //! [`learned`] contains responses of CouchDB to invalid requests, taken from recordings.
 //!
@@ -28,12 +25,9 @@ struct Endpoint {
     /// Method and path. `{n}` is replaced by a new number in each request.
     line: &'static str,
     parameters: &'static [Parameter],
-    /// A valid body, for methods with one.
     body: Option<&'static str>,
-    /// The members of the body, each with a valid value.
     members: &'static [(&'static str, &'static str)],
-    /// Prefixes of reasons that are detected after all parameters are parsed, and that other parameters may
-    /// change.
+    /// Prefixes of reasons that are detected after all parameters are parsed.
     afterwards: &'static [&'static str],
 }
 
@@ -44,22 +38,17 @@ struct Parameter {
     /// Order of validation: of several invalid values that of the lowest stage is reported, and within one
     /// stage the first in the query string.
     stage: u8,
-    /// The values of a repeated parameter that are validated.
     reads: Reads,
 }
 
-/// Selection of the validated values of a repeated parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reads {
     All,
-    /// The first value only.
     First,
-    /// The last value only, after all were read.
     Last,
 }
 
 impl Parameter {
-    /// Creates a parameter that is validated in the order of the query string.
     const fn new(name: &'static str, right: &'static [&'static str]) -> Self {
         Self { name, right, stage: 0, reads: Reads::All }
     }
@@ -74,7 +63,6 @@ impl Parameter {
     }
 }
 
-/// Creates a parameter without valid values of its own.
 const fn switch(name: &'static str) -> Parameter {
     Parameter::new(name, &[])
 }
@@ -87,16 +75,12 @@ const fn posted(line: &'static str, body: &'static str) -> Endpoint {
     Endpoint { line, parameters: &[], body: Some(body), members: &[], afterwards: &[] }
 }
 
-/// Values that are tried with every parameter.
 static ODD: [&str; 14] = ["", "true", "false", "TRUE", "1", "0", "-1", "1.5", "x", "null", r#""x""#, "[]", "[1]", "{}"];
 
-/// Values that are tried with every member of a body.
 const ODD_MEMBERS: [&str; 9] = ["null", "true", "0", "-1", "1.5", r#""x""#, r#""""#, "[]", "{}"];
 
-/// Bodies that are tried with every endpoint that takes one.
 const ODD_BODIES: [&str; 8] = ["", "{", "[]", "null", "1", r#""x""#, "{}", "{}x"];
 
-/// Content types that are tried with valid bodies.
 const ODD_TYPES: [&str; 5] =
     ["", "text/plain", "application/json; charset=utf-8", "Application/JSON", "application/jsonx"];
 
@@ -119,7 +103,6 @@ async fn check(area: &str, world: &World, endpoints: &[Endpoint]) {
     check_file(&format!("differential/{area}.txt"), &text);
 }
 
-/// Writes the responses to single values, grouped by response.
 async fn write_parameter(text: &mut String, asked: &mut Asked<'_>, endpoint: &Endpoint, parameter: &Parameter) {
     let mut groups = Groups::default();
     for value in parameter.values() {
@@ -151,7 +134,6 @@ async fn write_bodies(text: &mut String, asked: &mut Asked<'_>, endpoint: &Endpo
     }
 }
 
-/// Returns the body with this member, replacing one of the same name.
 fn with_member(body: &str, name: &str, value: &str) -> String {
     let json = super::json(body);
     let others = json.value().members().filter(|(key, _)| !key.is_string(name));
@@ -165,12 +147,10 @@ fn show_raw(raw: &[u8]) -> &str {
     std::str::from_utf8(raw).unwrap()
 }
 
-/// Compares every pair of parameters, in both orders, and every repetition with the responses to the single
-/// values. Writes the pairs with other responses.
+/// Writes the pairs whose response differs from that to the single values.
 async fn write_contradictions(text: &mut String, asked: &mut Asked<'_>, endpoint: &Endpoint) {
     let mut samples: Vec<Sample<'_>> = Vec::new();
     for parameter in endpoint.parameters {
-        // One value for each kind of response, and all valid ones.
         let mut seen: Vec<Answer> = Vec::new();
         for value in parameter.values() {
             let answer = asked.query(endpoint, &[(parameter.name, value)]).await;
@@ -198,7 +178,6 @@ async fn write_contradictions(text: &mut String, asked: &mut Asked<'_>, endpoint
     groups.write(text, "(together otherwise than alone)");
 }
 
-/// Returns true if the response to two values is that to the first fault of them, or success.
 fn is_as_alone(answer: &Answer, first: &Sample<'_>, second: &Sample<'_>) -> bool {
     match (first.2.is_success(), second.2.is_success()) {
         (true, true) => answer.is_success(),
@@ -208,11 +187,9 @@ fn is_as_alone(answer: &Answer, first: &Sample<'_>, second: &Sample<'_>) -> bool
     }
 }
 
-/// A value of a parameter and the response to it alone.
 type Sample<'a> = (&'a Parameter, &'a str, Answer);
 
-/// Returns the expected fault of two values, given the responses to each alone. Faults that depend on stored
-/// data (404, 409, 412) or on other parameters are detected later and not compared.
+/// Faults that depend on stored data (404, 409, 412) or on other parameters are not compared.
 fn first_fault<'a>(endpoint: &Endpoint, first: &'a Sample<'_>, second: &'a Sample<'_>) -> Option<&'a Answer> {
     let fault = |one: &'a Sample<'_>| {
         let is_later = endpoint.afterwards.iter().any(|reason| one.2.reason.starts_with(reason));
@@ -245,7 +222,6 @@ impl Groups {
         }
     }
 
-    /// Returns true if the two values in this order have this response.
     fn has(&self, answer: &Answer, first: &Sample<'_>, second: &Sample<'_>) -> bool {
         let shown = format!("{}={}&{}={}", first.0.name, first.1, second.0.name, second.1);
         self.0.iter().any(|(known, values)| known.is_like(answer) && values.contains(&shown))

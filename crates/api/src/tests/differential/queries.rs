@@ -16,7 +16,6 @@ const fn then(name: &'static str, right: &'static [&'static str]) -> Parameter {
     read(name, right).read(1, super::Reads::All)
 }
 
-/// Parameters of views and lists of documents.
 const VIEW: &[Parameter] = &[
     KEYS,
     then("key", &["\"a\""]),
@@ -43,10 +42,8 @@ const VIEW: &[Parameter] = &[
     then("partition", &["p"]),
 ];
 
-/// Additional parameters of lists of local documents.
 const LOCAL: &[Parameter] = &[switch("include_system"), KEYS, then("limit", &["1"]), then("descending", SWITCH)];
 
-/// Reasons that are detected after all parameters are parsed.
 const CHECKED: &[&str] = &[
     "No rows can match your key range",
     "`keys` must be an array of strings",
@@ -65,7 +62,6 @@ const fn queried(line: &'static str, parameters: &'static [Parameter]) -> Endpoi
     Endpoint { afterwards: CHECKED, ..endpoint(line, parameters) }
 }
 
-/// The same parameters as members of a body.
 const MEMBERS: &[(&str, &str)] = &[
     ("keys", "[\"a\"]"),
     ("key", "\"a\""),

@@ -6,7 +6,6 @@ use crate::tests::node::World;
 
 const SWITCH: &[&str] = &["true", "false"];
 
-/// View parameters that lists of databases support.
 const LIST: &[Parameter] = &[
     Parameter::new("keys", &["[\"db\"]"]),
     Parameter::new("startkey", &["\"a\""]).read(1, super::Reads::All),

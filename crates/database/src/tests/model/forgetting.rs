@@ -10,7 +10,6 @@ use crate::tests::{create, engine, new, open, save};
 use crate::{Compaction, Garbage, Purge};
 
 impl ModelDoc {
-    /// Removes a leaf and the ancestors without other descendants; returns `false` if it is not a leaf.
     fn purge(&mut self, rev: &Rev) -> bool {
         if !self.leaves().contains(&rev) {
             return false;
@@ -56,7 +55,6 @@ fn random_purge(random: &mut Random, model: &Model) -> Purge {
     };
     let mut revs: Vec<Rev> = (0..random.below(4)).map(|_| some(random)).collect();
     if random.one_in(3) {
-        // Purges all leaves.
         revs.extend(model.docs.get(&id).iter().flat_map(|doc| doc.leaves()).cloned());
     }
     Purge { id, revs }
@@ -177,7 +175,6 @@ fn a_compaction_is_one_at_a_time_and_can_be_ended() {
     audit(&database.read().unwrap());
     compact_now(&database);
     assert_eq!(database.garbage().unwrap().bytes, 0);
-    // Without garbage the database is not scanned.
     let unasked = database.compact(&tasks, &mut || panic!("there is nothing to do"));
     assert_eq!(unasked.unwrap(), Compaction::Done);
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
-use super::{Ask, Attack, Expect, Text, ask, attack};
+use super::{Attack, Expect, HostileRequest, Text, ask, attack};
 use crate::attack::target::Target;
 
 pub(super) const ALL: &[Attack] = &[
@@ -11,8 +11,7 @@ pub(super) const ALL: &[Attack] = &[
     Attack { requests: LONG_LISTS, ..attack("long-lists", 4) },
 ];
 
-/// No list has a limit on its number of entries.
-const LONG_LISTS: &[Ask] = &[
+const LONG_LISTS: &[HostileRequest] = &[
     ask("POST /public/_bulk_get", Text::Made(|target| list(target, "docs", "{\"id\":\"x\"}"))).expects(IS_TAKEN),
     ask("POST /public/_all_docs", Text::Made(|target| list(target, "keys", "\"x\""))).expects(IS_TAKEN),
     ask("POST /public/_all_docs/queries", Text::Made(|target| list(target, "queries", "{\"limit\":0}")))
@@ -38,7 +37,6 @@ fn revisions(target: &Target) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Creates ten thousand conflicts of a document in one request, and sends requests that read each of them.
 fn many_conflicts(target: &Target) {
     let number = target.next.fetch_add(1, Ordering::Relaxed);
     let revs = |generation: usize| (0..10_000).map(move |hash| format!("\"{generation}-{hash:032x}\""));

@@ -9,12 +9,7 @@ use crate::attack::client::head;
 use crate::attack::target::Target;
 
 pub(super) const ALL: &[Attack] = &[
-    Attack {
-        // Fewer than the attack opens.
-        settings: &["chttpd/max_connections=1000"],
-        act: Some(idle_connections),
-        ..attack("idle-connections", 1)
-    },
+    Attack { settings: &["chttpd/max_connections=1000"], act: Some(idle_connections), ..attack("idle-connections", 1) },
     Attack { act: Some(slow_senders), ..attack("slow-senders", 1) },
     Attack { act: Some(refused_bodies), ..attack("refused-bodies", 8) },
     // The valid writes of the attackers have the same priority as those of the second client, which shares a queue with
@@ -24,12 +19,10 @@ pub(super) const ALL: &[Attack] = &[
 
 const POOL: usize = 100;
 
-/// Opens more idle connections than permitted, and later connects further clients.
 fn idle_connections(target: &Target) {
     let wanted = target.count(1200, 5000);
     let mut connections: Vec<_> = (0..wanted).map_while(|_| target.connect().ok()).collect();
     for round in 0.. {
-        // The next database needs open files.
         let line = if round == 0 { "PUT /another" } else { "GET /another" };
         let answer = target.connect().and_then(|open| {
             let mut open = open.with_timeout(Duration::from_secs(5));
@@ -40,7 +33,6 @@ fn idle_connections(target: &Target) {
             Ok((200 | 201, _)) => {}
             failed => target.fail(format!("a client that came later: {:?}", failed.map(|(status, _)| status))),
         }
-        // A client reconnects after its connection was closed.
         let closed = round % connections.len().max(1);
         if let (Some(place), Ok(open)) = (connections.get_mut(closed), target.connect()) {
             *place = open;
@@ -49,7 +41,6 @@ fn idle_connections(target: &Target) {
     }
 }
 
-/// Sends nearly all of a body.
 fn slow_senders(target: &Target) {
     let body = vec![b' '; 4_000_000];
     let mut connections = Vec::new();
@@ -63,7 +54,6 @@ fn slow_senders(target: &Target) {
     target.wait();
 }
 
-/// Streams bodies of refused requests: a wrong password, a missing database.
 fn refused_bodies(target: &Target) {
     let chunk = [&b"10000\r\n"[..], &vec![b'x'; 1 << 16], b"\r\n"].concat();
     for (path, authorization) in
@@ -78,7 +68,7 @@ fn refused_bodies(target: &Target) {
 }
 
 /// A pooled connection on which valid writes and refused streaming writes alternate. The server must not interpret the
-/// unread rest of a refused body as the next request. No valid write may fail.
+/// unread rest of a refused body as the next request, and no valid write may fail.
 fn pool_of_writers(target: &Target) {
     let writes = target.count(10, 100);
     let number = target.next.fetch_add(1, Ordering::Relaxed);
@@ -98,7 +88,6 @@ fn pool_of_writers(target: &Target) {
             }
         }
         target.unfinished.fetch_sub(1, Ordering::Relaxed);
-        // A client whose connection is closed, or is to be closed, opens another one.
         let mut goes_on = connection.as_ref().is_ok_and(|open| !open.is_closing());
         if goes_on && write % 5 == 4 {
             let Ok(open) = connection.as_mut() else { continue };

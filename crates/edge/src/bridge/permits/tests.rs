@@ -15,7 +15,6 @@ fn threads(answers: usize) -> Arc<ClientThreads> {
     ClientThreads::with_timeout(&PermitCounts { answers, lists: 1, uploads: 1 }, CONTENDED, &nothing(), 1)
 }
 
-/// Acquires a permit and holds it until it expires. Returns the time that it was held.
 async fn stall(admission: Admission) -> Duration {
     let permit = admission.acquire().await;
     let begun = Instant::now();
@@ -36,7 +35,6 @@ async fn a_released_slot_goes_to_the_waiter() {
     let threads = threads(2);
     let stalled: Vec<_> = (0..2).map(|_| tokio::spawn(stall(threads.answer(&account(), TIMEOUT)))).collect();
     sleep(Duration::from_secs(10)).await;
-    // Both clients have been inactive for a long time; one of them must release its permit immediately.
     let entered = Instant::now();
     let permit = threads.answer(&account(), TIMEOUT).acquire().await;
     assert_eq!(entered.elapsed(), Duration::ZERO);

@@ -1,9 +1,7 @@
-//! Assignment of design documents to workers: [`DesignWorkers`].
-//!
-//! Workers are shared between clients ([`Shares`]): the owner of a call is the account or the address of its client.
-//!
-//! A worker has several design documents loaded, each in an engine of its own. A call gets a worker that has its design
-//! document loaded, if one is free, so that repeated calls need no compilation.
+//! [`DesignWorkers`] assigns design documents to workers. Clients share the workers ([`Shares`]): the owner of a call
+//! is the account or the address of its client. A worker has several design documents loaded, each in a separate
+//! engine. A call prefers a free worker that has loaded its design document, so that repeated calls need no
+//! compilation.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,43 +11,40 @@ use settee_design::{
     CANCELLATION_INTERVAL, CallError, Caller, Cancellation, DesignSource, Limits, Owner, RunError, Shares,
 };
 
-use crate::language::{ask, write_limits};
+use crate::language::{send_and_receive, write_limits};
 use crate::pool::{Lease, Pool, PoolSettings, Worker, WorkerError};
 use crate::protocol::{Kind, Writer};
 
-/// Maximum number of design documents loaded in one worker.
-const PLACES: u64 = 16;
+const DESIGN_SLOTS: u64 = 16;
 
-/// Maximum wait of a call for the end of others.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(in crate::language) struct DesignWorkers {
     pool: Arc<Pool>,
     settings: PoolSettings,
     state: Mutex<State>,
-    freed: Condvar,
+    released: Condvar,
 }
 
 struct State {
-    /// Ordered by last use, the most recent last.
-    idle: Vec<Taught>,
+    /// Ordered by last use, most recent last.
+    idle: Vec<LoadedWorker>,
     calls: Shares,
     lists: Shares,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
+pub(super) enum LeasePurpose {
     Call,
     List,
 }
 
-/// A worker and its loaded design documents.
-pub(super) struct Taught {
+pub(super) struct LoadedWorker {
     pub(super) lease: Lease,
-    /// Ordered by last use, the most recent last.
-    known: Vec<(Key, u64)>,
-    /// True if it was idle since its last request, so that it may have died.
-    pub(super) rested: bool,
+    /// Ordered by last use, most recent last.
+    documents: Vec<(Key, u64)>,
+    /// True if the worker was idle since its last request, so that it may have died.
+    pub(super) was_idle: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +59,7 @@ impl DesignWorkers {
     pub(in crate::language) fn new(pool: Arc<Pool>, settings: PoolSettings) -> Self {
         let shares = || Shares::new(settings.design_calls);
         let state = State { idle: Vec::new(), calls: shares(), lists: shares() };
-        Self { pool, settings, state: Mutex::new(state), freed: Condvar::new() }
+        Self { pool, settings, state: Mutex::new(state), released: Condvar::new() }
     }
 
     pub(in crate::language) fn end_idle(&self) {
@@ -73,93 +68,100 @@ impl DesignWorkers {
     }
 
     /// Waits until the caller may run another function, and leases a worker, preferably one that has loaded `key`.
-    pub(super) fn borrow(self: &Arc<Self>, key: &Key, wanted: Use, caller: &Caller) -> Result<Borrowed, WorkerError> {
+    pub(super) fn acquire(
+        self: &Arc<Self>,
+        key: &Key,
+        purpose: LeasePurpose,
+        caller: &Caller,
+    ) -> Result<DesignLease, WorkerError> {
         let mut state = self.state.lock();
         let owner = caller.owner;
         let start = Instant::now();
-        while !state.running(wanted).try_take(owner) {
+        while !state.running(purpose).try_take(owner) {
             caller.cancellation.check()?;
-            if start.elapsed() >= WAIT_MAX {
+            if start.elapsed() >= ACQUIRE_TIMEOUT {
                 return Err(WorkerError::Busy);
             }
-            self.freed.wait_for(&mut state, CANCELLATION_INTERVAL);
+            self.released.wait_for(&mut state, CANCELLATION_INTERVAL);
         }
-        let place = state.idle.iter().rposition(|taught| taught.knows(key)).or(state.idle.len().checked_sub(1));
-        let taught = place.map(|place| state.idle.remove(place));
+        let slot = state.idle.iter().rposition(|loaded| loaded.has_loaded(key)).or(state.idle.len().checked_sub(1));
+        let loaded = slot.map(|slot| state.idle.remove(slot));
         drop(state);
-        let mut borrowed =
-            Borrowed { workers: Arc::clone(self), owner, wanted, cancellation: caller.cancellation.clone(), taught };
-        if borrowed.taught.is_none() {
-            borrowed.taught = Some(Taught { lease: self.pool.lease()?, known: Vec::new(), rested: true });
+        let mut acquired = DesignLease {
+            workers: Arc::clone(self),
+            owner,
+            purpose,
+            cancellation: caller.cancellation.clone(),
+            loaded,
+        };
+        if acquired.loaded.is_none() {
+            acquired.loaded = Some(LoadedWorker { lease: self.pool.lease()?, documents: Vec::new(), was_idle: true });
         }
-        borrowed.worker()?.work_for(&caller.cancellation);
-        Ok(borrowed)
+        acquired.worker()?.set_cancellation(&caller.cancellation);
+        Ok(acquired)
     }
 }
 
 impl State {
-    fn running(&mut self, wanted: Use) -> &mut Shares {
-        match wanted {
-            Use::Call => &mut self.calls,
-            Use::List => &mut self.lists,
+    fn running(&mut self, purpose: LeasePurpose) -> &mut Shares {
+        match purpose {
+            LeasePurpose::Call => &mut self.calls,
+            LeasePurpose::List => &mut self.lists,
         }
     }
 }
 
-impl Taught {
-    fn knows(&self, key: &Key) -> bool {
-        self.known.iter().any(|(known, _)| known == key)
+impl LoadedWorker {
+    fn has_loaded(&self, key: &Key) -> bool {
+        self.documents.iter().any(|(loaded, _)| loaded == key)
     }
 
-    fn place(&mut self, key: &Key) -> Option<u64> {
-        let index = self.known.iter().position(|(known, _)| known == key)?;
-        let entry = self.known.remove(index);
-        let place = entry.1;
-        self.known.push(entry);
-        Some(place)
+    fn slot(&mut self, key: &Key) -> Option<u64> {
+        let index = self.documents.iter().position(|(loaded, _)| loaded == key)?;
+        let entry = self.documents.remove(index);
+        let slot = entry.1;
+        self.documents.push(entry);
+        Some(slot)
     }
 
-    /// Returns a slot for another design document; the least recently used one is evicted if necessary.
-    fn free_place(&mut self) -> u64 {
-        if (self.known.len() as u64) < PLACES {
-            let taken = |place: &u64| self.known.iter().any(|(_, known)| known == place);
-            return (0..PLACES).find(|place| !taken(place)).unwrap_or_default();
+    /// Evicts the least recently used design document if no slot is free.
+    fn allocate_slot(&mut self) -> u64 {
+        if (self.documents.len() as u64) < DESIGN_SLOTS {
+            let taken = |slot: &u64| self.documents.iter().any(|(_, used)| used == slot);
+            return (0..DESIGN_SLOTS).find(|slot| !taken(slot)).unwrap_or_default();
         }
-        self.known.remove(0).1
+        self.documents.remove(0).1
     }
 }
 
-/// A worker leased for calls; returned to the pool when dropped.
-pub(super) struct Borrowed {
+pub(super) struct DesignLease {
     workers: Arc<DesignWorkers>,
     owner: Option<Owner>,
-    pub(super) wanted: Use,
+    pub(super) purpose: LeasePurpose,
     cancellation: Cancellation,
-    /// `None` only after it was discarded.
-    pub(super) taught: Option<Taught>,
+    pub(super) loaded: Option<LoadedWorker>,
 }
 
-impl Borrowed {
-    pub(super) fn taught(&mut self) -> Result<&mut Taught, WorkerError> {
-        self.taught.as_mut().ok_or(WorkerError::Garbled("a request after the end"))
+impl DesignLease {
+    pub(super) fn loaded(&mut self) -> Result<&mut LoadedWorker, WorkerError> {
+        self.loaded.as_mut().ok_or(WorkerError::ProtocolViolation("a request to a released worker"))
     }
 
     pub(super) fn worker(&mut self) -> Result<&mut Worker, WorkerError> {
-        Ok(self.taught()?.lease.worker())
+        Ok(self.loaded()?.lease.worker())
     }
 
     pub(super) fn discard(&mut self) {
-        if let Some(taught) = self.taught.take() {
-            taught.lease.discard();
+        if let Some(loaded) = self.loaded.take() {
+            loaded.lease.discard();
         }
     }
 
-    /// Loads a design document into the worker; returns its slot.
-    pub(super) fn teach(&mut self, key: &Key, source: &DesignSource, limits: Limits) -> Result<u64, CallError> {
+    pub(super) fn load(&mut self, key: &Key, source: &DesignSource, limits: Limits) -> Result<u64, CallError> {
         let machinery = |error: WorkerError| CallError::Run(RunError::Machinery(error.to_string()));
-        let taught = self.taught().map_err(machinery)?;
-        if let Some(place) = taught.place(key) {
-            return Ok(place);
+        let loaded = self.loaded().map_err(machinery)?;
+        if let Some(slot) = loaded.slot(key) {
+            return Ok(slot);
         }
         let mut request = Vec::new();
         let mut writer = Writer(&mut request);
@@ -167,29 +169,28 @@ impl Borrowed {
         writer.bytes(source.id.as_bytes());
         writer.bytes(&source.json);
         loop {
-            let taught = self.taught().map_err(machinery)?;
-            let place = taught.free_place();
-            let number = usize::try_from(place).unwrap_or_default();
-            match ask(taught.lease.worker(), Kind::Teach, number, &request, limits) {
+            let loaded = self.loaded().map_err(machinery)?;
+            let slot = loaded.allocate_slot();
+            let number = usize::try_from(slot).unwrap_or_default();
+            match send_and_receive(loaded.lease.worker(), Kind::LoadDesign, number, &request, limits) {
                 Ok((Kind::Done, _)) => {
-                    taught.known.push((key.clone(), place));
-                    taught.rested = false;
-                    return Ok(place);
+                    loaded.documents.push((key.clone(), slot));
+                    loaded.was_idle = false;
+                    return Ok(slot);
                 }
                 Ok((Kind::Refused, message)) => {
                     let reason = String::from_utf8_lossy(&message).into_owned();
                     return Err(CallError::Failed { name: "compilation_error".to_owned(), reason });
                 }
-                // The worker may have been killed by the kernel or an operator while it was idle.
-                Err(WorkerError::Died(..) | WorkerError::Talk(_)) if taught.rested => {
+                Err(WorkerError::Exited(..) | WorkerError::Io(_)) if loaded.was_idle => {
                     self.discard();
-                    let mut lease = self.workers.pool.fresh_lease().map_err(machinery)?;
-                    lease.worker().work_for(&self.cancellation);
-                    self.taught = Some(Taught { lease, known: Vec::new(), rested: false });
+                    let mut lease = self.workers.pool.lease_new_process().map_err(machinery)?;
+                    lease.worker().set_cancellation(&self.cancellation);
+                    self.loaded = Some(LoadedWorker { lease, documents: Vec::new(), was_idle: false });
                 }
                 Ok(_) => {
                     self.discard();
-                    return Err(machinery(WorkerError::Garbled("a strange answer")));
+                    return Err(machinery(WorkerError::ProtocolViolation("an unexpected response")));
                 }
                 Err(error) => {
                     self.discard();
@@ -200,23 +201,23 @@ impl Borrowed {
     }
 }
 
-impl Drop for Borrowed {
+impl Drop for DesignLease {
     fn drop(&mut self) {
-        let taught = self.taught.take();
+        let loaded = self.loaded.take();
         let mut state = self.workers.state.lock();
-        state.running(self.wanted).give_back(self.owner);
+        state.running(self.purpose).give_back(self.owner);
         let mut surplus = None;
-        if let Some(mut taught) = taught {
-            taught.rested = true;
-            taught.lease.worker().work_for(&Cancellation::never());
-            state.idle.push(taught);
+        if let Some(mut loaded) = loaded {
+            loaded.was_idle = true;
+            loaded.lease.worker().set_cancellation(&Cancellation::never());
+            state.idle.push(loaded);
             if state.idle.len() > self.workers.settings.idle_workers {
                 surplus = Some(state.idle.remove(0));
             }
         }
         drop(state);
-        self.workers.freed.notify_all();
-        // Dropping it may end a process, which must not happen under the lock.
+        self.workers.released.notify_all();
+        // The drop may end a process, so it must not happen under the lock.
         drop(surplus);
     }
 }

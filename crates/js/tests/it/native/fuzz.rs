@@ -1,6 +1,5 @@
-//! Random functions of the subset on random documents, natively and in the engine.
-//!
-//! Each program has a seed: `SETTEE_SEED` is the first one. A failure prints the seed of its program, which reproduces it.
+//! Random functions of the subset on random documents, natively and in the engine. Each program has a seed:
+//! `SETTEE_SEED` is the first one. A failure prints the seed of its program, which reproduces it.
 
 mod documents;
 mod generate;
@@ -15,13 +14,10 @@ use self::documents::document;
 use self::generate::Writer;
 use super::super::{batch, language, native_language, show};
 
-/// Programs at scale 1.
 const PROGRAMS: u64 = 10;
-/// Functions of one program, and documents to which they are applied.
 const FUNCTIONS: usize = 12;
 const DOCUMENTS: usize = 12;
 
-/// Returns the native evaluator without workers: it fails on a bail-out.
 fn alone() -> JavaScript {
     let missing_program = WorkerCommand { program: "/does/not/exist".into(), args: Vec::new() };
     JavaScript::new(missing_program, PoolSettings::default()).with_evaluator(Evaluator::Native)
@@ -34,14 +30,13 @@ pub(super) fn outcome(language: &JavaScript, source: &MapSource, documents: &[&s
     Ok(output)
 }
 
-/// Returns the number of documents on which the native evaluator does not bail out.
+/// Number of documents on which the native evaluator does not bail out.
 pub(super) fn without_help(source: &MapSource, documents: &[&str]) -> usize {
     let alone = alone();
     documents.iter().filter(|document| outcome(&alone, source, &[document]).is_ok()).count()
 }
 
-/// Checks that both engines have the same result; returns for how many functions and documents the native one did not
-/// bail out.
+/// Both engines must have the same result. Returns the number of native functions, and of documents without a bail-out.
 fn compare(seed: u64) -> (usize, usize) {
     let mut random = Random::of(seed);
     let functions: Vec<Arc<str>> = (0..FUNCTIONS).map(|_| Writer::function(&mut random).into()).collect();
@@ -64,7 +59,6 @@ fn compare(seed: u64) -> (usize, usize) {
     natives
 }
 
-/// Finds the function and the document with different results.
 fn explain(seed: u64, source: &MapSource, documents: &[&str]) {
     for function in &source.functions {
         let source = MapSource { functions: vec![Arc::clone(function)], library: None };

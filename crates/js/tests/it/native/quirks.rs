@@ -155,7 +155,6 @@ fn long_and_deeply_nested_sources_affect_no_other() {
             for source in
                 [middle.clone(), format!("function(doc) {{ {middle} }}"), format!("function(doc) {{ emit({middle}) }}")]
             {
-                // Only the engine is checked here.
                 assert_eq!(engines(&[&source]).len(), 1);
             }
         }

@@ -87,7 +87,6 @@ fn functions_are_assigned_to_variables() {
     ] {
         check_native(source, document, expected);
     }
-    // A closure keeps the variable of its iteration; slots are shared by all iterations.
     for source in [
         "function(doc) { for (let i = 0; i < 2; i++) { if (i === 0) { var f = function() { return i; }; } emit(f(), 1); } }",
         "function(doc) { for (const x of [1, 2]) { if (x === 1) { var f = () => x; } emit(f(), 1); } }",
@@ -95,7 +94,6 @@ fn functions_are_assigned_to_variables() {
         check(source, "{}", if source.contains("const x") { "[[1,1],[1,1]]" } else { "[[0,1],[0,1]]" });
         assert_eq!(engines(&[source]), ["quickjs"], "{source}");
     }
-    // The calls are exceptions, also where no element is visited.
     for source in [
         "function(doc) { if (doc.a) { var f = function() {}; } emit(1, 1); f(); }",
         "function(doc) { if (doc.a) { var f = function() {}; } emit(1, 1); [].forEach(f); }",
@@ -182,7 +180,6 @@ fn polyfills_have_no_effect() {
         let source = format!("function(doc) {{ {statement} }}");
         assert_eq!(engines(&[&source]), ["quickjs"], "{source}");
     }
-    // Declared names hide those of the environment.
     check(
         "function(doc) { var Object = {keys: 0}; Object.keys = Object.keys || 7; emit(Object.keys, 1); }",
         "{}",
@@ -198,7 +195,6 @@ fn dates_change() {
                  d.setUTCSeconds(+ts[2]); d.setUTCMilliseconds(0); return d.getTime(); } emit(parse(doc.t), 1); }";
     check_native(parse, "{\"t\":\"2010-12-29T07:31:06Z\"}", "[[1293607866000,1]]");
     for (source, expected) in [
-        // A row contains the value at the end of the call.
         (
             "function(doc) { var d = new Date(0); emit(d, d); d.setUTCHours(1); }",
             "[[\"1970-01-01T01:00:00.000Z\",\"1970-01-01T01:00:00.000Z\"]]",

@@ -12,10 +12,9 @@ pub(super) fn random_number(random: &mut Random) -> String {
         0 => format!("{sign}{}", random.below(20)),
         1 => format!("{sign}{}.{}", random.below(20), random.below(4)),
         2 => format!("{sign}{}", random.next()),
-        // Around powers of two, where doubles start to skip integers and where a limb is full.
+        // Doubles start to skip integers near these, and a limb is full.
         3 => around_power_of_two(sign, random.below(8) + 50, random),
         4 => around_power_of_two(sign, random.below(130), random),
-        // Integers around the largest double and beyond.
         5 => format!("{sign}{}{:0>308}", random.below(3) + 1, random.next()),
         6 => {
             format!("{sign}17976931348623157{}", "081453742373170435"[..random.below(19)].to_owned() + &"0".repeat(292))
@@ -38,7 +37,7 @@ fn around_power_of_two(sign: &str, power: usize, random: &mut Random) -> String 
     }
 }
 
-/// A number as sign and exact digits before and after the point, without redundant zeros. Every double has such a form.
+/// Exact decimal form: sign and digits before and after the point, without redundant zeros. Every double has one.
 struct Exact {
     negative: bool,
     whole: String,
@@ -146,7 +145,6 @@ fn recorded_order_and_the_gaps_of_doubles() {
         "18446744073709551617",
         "1e100",
     ]);
-    // The nearest double of 1e308 is above ten to the 308th.
     let mut positive = [large.as_str(), "1e308", "1.7976931348623157e308", &larger, &huge, &longer];
     positive.sort_by(|a, b| Exact::of(a).compare(&Exact::of(b)));
     values.extend(positive);

@@ -9,7 +9,6 @@ use crate::collate::{Collation, ascii, han};
 use crate::json::write_string;
 use crate::testing::Random;
 
-/// Characters that sort in different ways, and some that combine.
 const PIECES: [&[&str]; 13] = [
     &["a", "b", "A", "B", "z", "Z", "ab", "co-op", "x y"],
     &["0", "9", "10", "-", "_", ".", " ", "/", "~", "{", "\"", "\\", "\t", "\n"],
@@ -28,7 +27,6 @@ const PIECES: [&[&str]; 13] = [
 ];
 
 pub(super) fn random_string(random: &mut Random) -> String {
-    // Few alphabets and pieces per string, so that strings are often close to each other.
     let alphabets = [random.pick(&PIECES), random.pick(&PIECES)];
     let mut text = String::new();
     for _ in 0..random.below(6) {
@@ -160,7 +158,6 @@ fn strings_without_difference_are_equal() {
     }
 }
 
-/// Checks that the fast path returns the result of the library.
 fn check_ascii(text: &str, library: &mut Vec<u8>, short: &mut Vec<u8>) {
     library.clear();
     short.clear();
@@ -194,7 +191,7 @@ fn random_ascii_strings_have_the_keys_of_the_library() {
             let alphabet = random.pick(&alphabets);
             let mut text = String::new();
             for _ in 0..random.below(12) {
-                // Runs beyond the lengths at which counts take another byte: 33 and 97, and twice that.
+                // Lengths at which counts take another byte: 33 and 97, and twice that.
                 let run = if random.below(6) == 0 { random.below(300) } else { 1 };
                 let any = random.below(10) == 0;
                 let byte = if any { random.below(128) as u8 } else { alphabet[random.below(alphabet.len())] };
@@ -304,7 +301,7 @@ fn han_characters_are_exchanged_one_for_one() {
 
 #[test]
 fn marks_that_are_not_in_canonical_order_count_in_the_order_they_have() {
-    // As recorded; marks without a base character, after a letter, and after a letter that is composed with a mark.
+    // Recorded; marks without a base character, after a letter, and after a letter that is composed with a mark.
     check_strings_ascending(&[
         "\u{301}\u{329}",
         "\u{300}\u{323}",

@@ -1,11 +1,11 @@
-//! A recursive parser that is too simple to be wrong, for comparison.
+//! A recursive parser for comparison, which is too simple to be wrong.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
 use crate::json::{Kind, Value};
 
-/// A value with all its parts. Numbers are stored as text.
+/// Numbers are stored as text.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Tree {
     Null,
@@ -31,14 +31,13 @@ impl From<Value<'_>> for Tree {
     }
 }
 
-/// Parses `text`; `None` if it is invalid. Of repeated members the last is kept.
+/// Returns `None` for invalid text. The last of repeated members is kept.
 pub(super) fn parse(text: &str) -> Option<Tree> {
     let mut chars = text.chars().peekable();
     let tree = value(&mut chars)?;
     chars.next().is_none().then_some(tree)
 }
 
-/// Returns true if there is whitespace outside of strings.
 pub(super) fn has_space(text: &str) -> bool {
     let mut in_string = false;
     let mut chars = text.chars();

@@ -53,7 +53,6 @@ fn documents_at_rest_as_a_table() {
     check_file("resting.txt", &table);
 }
 
-/// Word that occurs in no other part of a document.
 const SECRET: &str = "GEHEIM";
 
 fn endpoint(random: &mut Random) -> String {
@@ -105,11 +104,9 @@ fn secrets_are_hidden_at_every_position() {
         write_without_credentials(&mut out, parsed.value());
         let shown = String::from_utf8(out).unwrap();
         assert!(!shown.contains(SECRET), "{document}\n{shown}");
-        // All other members are unchanged, in their order.
         let names = |text: &str| json(text).value().members().map(|(name, _)| name.to_text()).collect::<Vec<_>>();
         assert_eq!(names(&shown), names(&document));
         assert!(shown.contains("\"n\":[1.50,{\"source\":\"http://a:b@c\"}]") && shown.contains("\"owner\":\"ann\""));
-        // A second application changes nothing.
         let mut again = Vec::new();
         write_without_credentials(&mut again, json(&shown).value());
         assert_eq!(String::from_utf8(again).unwrap(), shown);

@@ -1,4 +1,4 @@
-//! Answers in pieces are equivalent to complete answers, for every division; truncated answers are errors.
+//! Responses in pieces are equivalent to complete responses, for every division; truncated responses are errors.
 
 use http::Response;
 use settee_model::json::Json;
@@ -6,12 +6,11 @@ use settee_model::testing::Random;
 use settee_wire::multipart::Event;
 
 use super::Scripted;
-use crate::peer::{Arriving, ChangesQuery, Feed, Peer, PeerError, Wanted};
+use crate::peer::{ChangesQuery, Feed, MissingRevs, OpenRevsItem, Peer, PeerError};
 use crate::spec::Filter;
 use crate::testing::{in_pieces, spec};
 use crate::transport::full_body;
 
-/// Returns a peer that always answers `text`, cut repeatedly into these `lengths`.
 fn peer(content_type: &'static str, text: &'static str, lengths: Vec<usize>) -> Peer {
     let scripted = Scripted::new(move |_, _| {
         let (mut left, mut pieces) = (bytes::Bytes::from_static(text.as_bytes()), Vec::new());
@@ -42,13 +41,22 @@ async fn feed(peer: &Peer, continuous: bool) -> Result<Vec<String>, PeerError> {
 }
 
 async fn bulk_get(peer: &Peer) -> Result<Vec<String>, PeerError> {
-    let wanted =
-        [Wanted { id: Json::trusted(b"\"x\"".to_vec()), revs: vec!["1-a".to_owned()], possible_ancestors: Vec::new() }];
+    let wanted = [MissingRevs {
+        id: Json::trusted(b"\"x\"".to_vec()),
+        revs: vec!["1-a".to_owned()],
+        possible_ancestors: Vec::new(),
+    }];
     let mut answer = peer.bulk_get(&wanted).await?.unwrap();
     let mut message = Vec::new();
-    while let Some(got) = answer.next().await? {
-        let documents: Vec<_> = got.documents.iter().map(|document| String::from_utf8_lossy(document)).collect();
-        message.push(format!("{} {} {}", String::from_utf8_lossy(&got.id), documents.join(" & "), got.errors));
+    while let Some(bulk_get_row) = answer.next().await? {
+        let documents: Vec<_> =
+            bulk_get_row.documents.iter().map(|document| String::from_utf8_lossy(document)).collect();
+        message.push(format!(
+            "{} {} {}",
+            String::from_utf8_lossy(&bulk_get_row.id),
+            documents.join(" & "),
+            bulk_get_row.errors
+        ));
     }
     Ok(message)
 }
@@ -58,9 +66,9 @@ async fn open_revs(peer: &Peer) -> Result<Vec<String>, PeerError> {
     let mut message = Vec::new();
     while let Some(arriving) = answer.next().await? {
         match arriving {
-            Arriving::Document(document) => message.push(String::from_utf8_lossy(&document).into_owned()),
-            Arriving::Missing => message.push("missing".to_owned()),
-            Arriving::Related => loop {
+            OpenRevsItem::Document(document) => message.push(String::from_utf8_lossy(&document).into_owned()),
+            OpenRevsItem::Missing => message.push("missing".to_owned()),
+            OpenRevsItem::Related => loop {
                 match answer.related().await? {
                     Event::Part(head) => message.push(format!("part {:?}: ", head.filename())),
                     Event::Data(bytes) => message.last_mut().unwrap().push_str(&String::from_utf8_lossy(&bytes)),
@@ -92,7 +100,6 @@ async fn message(kind: Kind, peer: &Peer) -> Result<Vec<String>, PeerError> {
 
 const JSON: &str = "application/json";
 
-/// Answers with text that may be mistaken for an end: brackets, quotation marks and boundaries within strings.
 const ANSWERS: [(Kind, &str, &str, &[&str]); 5] = [
     (
         Kind::Normal,
@@ -164,13 +171,10 @@ async fn pieces_of_any_length() {
     }
 }
 
-/// A truncated answer is an error or, in a continuous feed, has fewer rows. It never yields a truncated row, nor the
-/// end of the feed.
 #[tokio::test(start_paused = true)]
 async fn answers_that_end_anywhere() {
     for (kind, content_type, text, expected) in ANSWERS {
         let whole = owned(expected);
-        // Text after the last bracket or boundary is ignored.
         let needed = text.trim_end_matches(['\n', '\r']).trim_end_matches("behind").trim_end().len();
         for end in 0..needed {
             let scripted = Scripted::new(move |_, _| {
@@ -180,7 +184,6 @@ async fn answers_that_end_anywhere() {
             let found = message(kind, &scripted.peer("\"http://host/db\"")).await;
             match (kind, found) {
                 (Kind::Continuous, Ok(rows)) => assert_eq!(rows[..], whole[..rows.len()], "cut at {end}"),
-                // The caller compares the number of revisions with the request.
                 (Kind::BulkGet, Ok(rows)) if end == 0 => assert_eq!(rows.len(), 0),
                 (_, Ok(rows)) => panic!("{kind:?} cut at {end}: {rows:?}"),
                 (_, Err(_)) => {}
@@ -189,7 +192,7 @@ async fn answers_that_end_anywhere() {
     }
 }
 
-/// First requests of the feeds of replications: members of the replication, then method, query and body.
+/// First requests of feeds: members of the replication, then method, query and body.
 #[tokio::test(start_paused = true)]
 async fn feeds() {
     let members = [
@@ -231,7 +234,7 @@ async fn feeds() {
         ("{\"id\":\"_design/d\"}", false),
         ("{\"id\":\"_design\"}", true),
         ("{\"id\":\"a\",\"x\":{\"id\":\"_design/d\"}}", true),
-        ("{ \"seq\" : 1 , \"id\" : \"_design/\" }", false),
+        ("{\"seq\":1,\"id\":\"_design/\"}", false),
         ("{}", true),
     ] {
         assert_eq!(query.keeps(row.as_bytes()), keeps, "{row}");

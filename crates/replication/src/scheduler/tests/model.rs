@@ -1,5 +1,4 @@
-//! Comparison with a naive scheduler: all events are kept in one list, and each question is answered from the whole
-//! list.
+//! Comparison with a naive scheduler, which keeps all events in one list and computes each value from the whole list.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +15,16 @@ enum Change {
     Crashed,
 }
 
-/// Job with all its events, oldest first.
 struct Known {
     id: String,
     group: String,
-    course: Course,
+    job_kind: JobKind,
     lifetime: Lifetime,
     past: Vec<(u64, Change)>,
     burden: u64,
 }
 
 impl Known {
-    /// Returns the events that the history keeps, oldest first.
     fn remembered(&self) -> &[(u64, Change)] {
         &self.past[self.past.len().saturating_sub(LIMITS.events)..]
     }
@@ -40,8 +37,6 @@ impl Known {
         self.remembered().iter().rev().find(|(_, label)| *label == Change::Started).map_or(0, |(at, _)| *at)
     }
 
-    /// Returns the number of crashes since the job was last healthy: after a long run, or after it was stopped while it
-    /// ran.
     fn crashes(&self) -> u32 {
         let mut crashes = 0;
         for pair in self.remembered().windows(2) {
@@ -65,7 +60,6 @@ impl Known {
     }
 }
 
-/// Returns the part of a burden that remains after an interval.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -81,7 +75,6 @@ struct Naive {
     max_jobs: usize,
     max_churn: usize,
     shares: BTreeMap<String, u64>,
-    /// Usage of previous intervals, and charges of the current one.
     groups: BTreeMap<String, (u64, u64)>,
     settled: u64,
     decisions: Vec<Decision>,
@@ -120,7 +113,6 @@ impl Naive {
         }
     }
 
-    /// Returns the waiting jobs that may run, by burden, then by the time of their last start.
     fn waiting(&self, now: u64) -> Vec<String> {
         let mut waiting: Vec<&Known> = self.jobs.iter().filter(|job| !job.runs() && job.due() <= now).collect();
         waiting.sort_by_key(|job| (job.burden, job.started(), job.id.clone()));
@@ -134,8 +126,8 @@ impl Naive {
         next.len()
     }
 
-    fn stop(&mut self, count: usize, course: Course, now: u64) {
-        let mut running: Vec<&Known> = self.jobs.iter().filter(|job| job.runs() && job.course == course).collect();
+    fn stop(&mut self, count: usize, job_kind: JobKind, now: u64) {
+        let mut running: Vec<&Known> = self.jobs.iter().filter(|job| job.runs() && job.job_kind == job_kind).collect();
         running.sort_by_key(|job| (std::cmp::Reverse(job.burden), job.started(), job.id.clone()));
         let ids: Vec<String> = running.into_iter().take(count).map(|job| job.id.clone()).collect();
         for id in ids {
@@ -152,8 +144,8 @@ impl Naive {
 
     fn add(&mut self, id: &str, job: &Job, now: u64) {
         self.remove(id, now);
-        let (group, course, lifetime) = (job.group.to_string(), job.course, job.lifetime);
-        let known = Known { id: id.to_owned(), group, course, lifetime, past: vec![(now, Change::Added)], burden: 0 };
+        let (group, job_kind, lifetime) = (job.group.to_string(), job.job_kind, job.lifetime);
+        let known = Known { id: id.to_owned(), group, job_kind, lifetime, past: vec![(now, Change::Added)], burden: 0 };
         self.jobs.push(known);
         self.burden(id);
         if self.running() < self.max_jobs {
@@ -180,22 +172,21 @@ impl Naive {
         self.jobs.iter_mut().for_each(|job| job.burden = faded(job.burden));
         running.iter().for_each(|id| self.burden(id));
         self.settled = now;
-        for course in [Course::Continuous, Course::OneShot] {
+        for job_kind in [JobKind::Continuous, JobKind::OneShot] {
             let excess = self.running().saturating_sub(self.max_jobs);
-            self.stop(excess, course, now);
+            self.stop(excess, job_kind, now);
         }
         let started = self.fill(now);
         let waiting = self.waiting(now);
         let churn = self.max_churn.saturating_sub(started).min(waiting.len());
         if churn > 0 && self.running() >= self.max_jobs {
-            self.stop(churn, Course::Continuous, now);
+            self.stop(churn, JobKind::Continuous, now);
             let free = self.max_jobs.saturating_sub(self.running());
             waiting.iter().take(churn.min(free)).for_each(|id| self.start(id, now));
         }
     }
 }
 
-/// Runs a scheduler with a random sequence of calls; returns the number of decisions.
 fn check(seed: u64) -> usize {
     let mut random = Random::of(seed);
     let (max_jobs, max_churn) = (random.below(5_usize), random.below(4_usize));
@@ -221,7 +212,7 @@ fn check(seed: u64) -> usize {
                 let job = Job {
                     group: random.below(3_u64).to_string().as_str().into(),
                     lifetime: if random.one_in(4) { Lifetime::Transient } else { Lifetime::Persistent },
-                    course: if random.one_in(3) { Course::OneShot } else { Course::Continuous },
+                    job_kind: if random.one_in(3) { JobKind::OneShot } else { JobKind::Continuous },
                 };
                 naive.add(&id, &job, now);
                 scheduler.add(&id.as_str().into(), job, now)

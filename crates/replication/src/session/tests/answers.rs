@@ -1,5 +1,4 @@
-//! Altered answers: equivalent answers change nothing; with all others the session ends, no revision is lost, and none
-//! is written twice.
+//! Altered responses: equivalent ones change nothing; others end the session without lost or repeated writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +11,8 @@ use crate::testing::{
     Alteration, Altering, HARMFUL, HARMLESS, KINDS, Missing, Sequences, Server, Sides, check_file, services, spec,
 };
 
-/// Small batches, and a target that may have to be created.
 fn spec_of(kind: &str) -> Spec {
     let create = if kind == "create" { ",\"create_target\":true" } else { "" };
-    // Local databases have no timeouts, so the databases are remote.
     spec(
         "http://h/a",
         "http://h/b",
@@ -23,7 +20,7 @@ fn spec_of(kind: &str) -> Spec {
     )
 }
 
-/// Individual documents are sent concurrently: which failure is reported first is random.
+/// Individual documents are sent concurrently, so the failure that is reported first is random.
 fn shown(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Completed(_) => "completed".to_owned(),
@@ -35,7 +32,6 @@ fn shown(outcome: &Outcome) -> String {
     }
 }
 
-/// Runs a session with altered answers of one side; returns its outcome, or `None` if no answer was altered.
 async fn altered(
     server: &Arc<Server>,
     side: &str,
@@ -48,7 +44,7 @@ async fn altered(
         "source" => Sides { source: altering.clone(), target: server.clone() },
         _ => Sides { source: server.clone(), target: altering.clone() },
     };
-    // A week of the simulated clock: no wait is that long.
+    // A week of the simulated clock: no wait lasts as long.
     let (spec, services) = (spec_of(kind), services());
     let session = tokio::time::timeout(Duration::from_secs(7 * 86_400), sides.run(&spec, &services));
     let (outcome, _) = session.await.unwrap_or_else(|_| panic!("{side} {kind} {change:?} {count}: no end"));
@@ -71,7 +67,6 @@ async fn outcomes(side: &str, kind: &'static str, count: u64, table: &mut String
         let context = format!("{side} {kind} {change:?} {count}");
         let server = varied(Sequences::Strings, Missing::default());
         let Some(outcome) = altered(&server, side, kind, change, count).await else { panic!("{context}: none") };
-        // An answer that nothing is missing cannot be detected as wrong.
         if (kind, change) != ("revs_diff", Alteration::Text("{}")) {
             assert_nothing_lost(&server, &context).await;
         }

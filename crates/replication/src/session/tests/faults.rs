@@ -1,4 +1,4 @@
-//! Exchanges that fail, individually and all from one on: no revision is lost or written twice.
+//! Exchanges that fail, individually or all from one on: no revision is lost or written twice.
 
 use std::sync::Arc;
 
@@ -7,7 +7,6 @@ use crate::session::{Outcome, Statistics};
 use crate::spec::Spec;
 use crate::testing::{Fault, Faulty, Leaf, Missing, Sequences, Server, Sides, services, spec};
 
-/// Side whose exchanges fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Source,
@@ -24,13 +23,10 @@ const FAULTS: [Fault; 7] = [
     Fault::Status(401),
 ];
 
-/// Small batches, so that there are many exchanges.
 fn spec_of_batches() -> Spec {
     spec("a", "b", "\"worker_batch_size\":3,\"worker_processes\":2,\"checkpoint_interval\":1")
 }
 
-/// Runs a session in which `count` exchanges from `first` on fail; returns its outcome, its statistics and the number
-/// of exchanges.
 async fn faulty(server: &Arc<Server>, side: Side, fault: Fault, first: u64, count: u64) -> (Outcome, Statistics, u64) {
     let broken = Faulty::new(server.clone(), fault, first, count);
     let sides = match side {
@@ -41,7 +37,6 @@ async fn faulty(server: &Arc<Server>, side: Side, fault: Fault, first: u64, coun
     (outcome, statistics, broken.exchanges())
 }
 
-/// Asserts that both databases are equal and each revision was written once.
 fn assert_copied(server: &Server, context: &str) {
     let (source, target) = (server.database("a"), server.database("b"));
     assert_eq!(source.state(), target.state(), "{context}");
@@ -103,7 +98,6 @@ async fn a_side_dies_at_any_exchange_and_comes_back() {
                     assert_copied(&server, &context);
                     break;
                 }
-                // The answer may have been complete before it was cut.
                 assert!(matches!(outcome, Outcome::Failed(_)) || fault == Fault::Cut, "{context}: {outcome:?}");
                 server.write("a", "meanwhile", Leaf::new(&["1-m"], "{}"));
                 let whole = Sides { source: server.clone(), target: server.clone() };
@@ -117,7 +111,7 @@ async fn a_side_dies_at_any_exchange_and_comes_back() {
     }
 }
 
-/// The process that replicates dies: its tasks end at any point.
+/// The process that replicates is killed: its tasks end at any point.
 #[tokio::test(start_paused = true)]
 async fn a_session_is_killed_at_any_exchange() {
     for side in [Side::Source, Side::Target] {
@@ -131,7 +125,7 @@ async fn a_session_is_killed_at_any_exchange() {
             };
             let (_control, session, _) = sides.begin(&spec_of_batches(), &services()).await;
             let mut session = session;
-            // The clock advances only if no task can run: the session then waits for an answer that never arrives.
+            // The clock advances only if no task can run: the session then waits for a response that never arrives.
             let ended = tokio::time::timeout(std::time::Duration::from_secs(60), &mut session).await;
             session.abort();
             let context = format!("{side:?} at exchange {first}");
@@ -148,7 +142,6 @@ async fn a_session_is_killed_at_any_exchange() {
     }
 }
 
-/// A peer that accepts only short bodies (413) receives smaller requests and batches, down to single documents.
 #[tokio::test(start_paused = true)]
 async fn batches_are_split_where_a_peer_takes_less() {
     let mut server = Server::with(&["a", "b"]);

@@ -9,7 +9,6 @@ use crate::session::Outcome;
 use crate::spec::{Filter, Spec};
 use crate::testing::{Leaf, Missing, Sequences, Server, Sides, services, spec};
 
-/// Names that need escaping in URLs, in JSON, or in both.
 const IDS: [&str; 9] = ["a", "b", "_design/d", "_design/d/e", "c/d?e", "\"q\"", "\\", "\u{e9}\u{1f600}", "%41+ "];
 
 fn write_some(server: &Server, random: &mut Random, name: &str) {
@@ -58,7 +57,6 @@ fn options(random: &mut Random, last_seq: u64) -> Spec {
     spec
 }
 
-/// Returns the revisions that a replication with these options copies, by the rules.
 fn wanted(server: &Server, spec: &Spec) -> BTreeMap<String, BTreeSet<String>> {
     let since = spec.since_seq.as_ref().map_or(0, |since| Sequences::Strings.read(&since.value().to_text()));
     let source = server.database("a");
@@ -101,7 +99,6 @@ async fn check(seed: u64) -> usize {
     let mut brought = 0;
     for id in source.documents.keys().chain(before.documents.keys()) {
         let revs = wanted.get(id).cloned().unwrap_or_default();
-        // Requested revisions equal those of the source; others are unchanged.
         for rev in &revs {
             let (there, here) = (target.leaf(id, rev), source.leaf(id, rev));
             assert!(there.is_some(), "{context}: {id} {rev} is missing");
@@ -123,7 +120,6 @@ async fn check(seed: u64) -> usize {
     let brought_distinct = target.writes.len() - before.writes.len();
     assert_eq!(statistics.docs_written, brought_distinct as u64, "{context}");
     assert!(spec.tuning.use_checkpoints || target.locals.is_empty() && source.locals.is_empty(), "{context}");
-    // A second replication writes nothing.
     let (again, _) = sides.run(&spec, &services()).await;
     assert!(matches!(again, Outcome::Completed(_)), "{context}: {again:?}");
     assert_eq!(server.database("b").state(), target.state(), "{context}");

@@ -1,5 +1,4 @@
-//! Peers that answer one kind of request differently, permanently or for a time: a table of the outcomes. CouchDB's
-//! replicator completes all of these.
+//! Peers that answer one kind of request differently. CouchDB's replicator completes all of these.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,15 +9,12 @@ use super::{answer, varied};
 use crate::testing::{Missing, Sequences, Server, Sides, services, spec};
 use crate::transport::{Body, BoxFuture, Transport, TransportError, full_body};
 
-/// Answers some requests to `path` with a status instead of the server's answer.
 struct Special {
     inner: Arc<Server>,
     path: &'static str,
     status: u16,
     headers: &'static [(&'static str, &'static str)],
-    /// Requests with a body up to this length are answered by the server.
     accepted: Option<u64>,
-    /// Number of requests that still get the status.
     left: AtomicU64,
 }
 
@@ -60,7 +56,6 @@ async fn peers_that_answer_one_request_unlike_others() {
         ("/_bulk_get", 500, PLAIN, ALWAYS),
         ("/_bulk_get", 501, PLAIN, ALWAYS),
         ("/_bulk_get", 502, PLAIN, ALWAYS),
-        // The peer is busy, for more attempts than there are retries for errors.
         ("/_changes", 429, PLAIN, 8),
         ("/_changes", 429, RETRY_AFTER, 8),
         ("/_bulk_get", 429, PLAIN, 8),
@@ -69,7 +64,6 @@ async fn peers_that_answer_one_request_unlike_others() {
         ("/_bulk_docs", 429, PLAIN, 8),
         ("/_bulk_docs", 429, RETRY_AFTER, 8),
         ("/_ensure_full_commit", 429, PLAIN, 8),
-        // The peer fails for a time.
         ("/_changes", 500, PLAIN, 4),
         ("/_changes", 502, RETRY_AFTER, 4),
         ("/_revs_diff", 500, PLAIN, 4),
@@ -94,7 +88,6 @@ async fn peers_that_answer_one_request_unlike_others() {
     }
 }
 
-/// A peer whose rate limit never ends does not block a job indefinitely.
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_is_always_busy_ends_the_session() {
     let server = varied(Sequences::Strings, Missing::default());
@@ -113,7 +106,6 @@ async fn a_peer_that_is_always_busy_ends_the_session() {
     assert!(begun.elapsed().as_secs() < 660, "{:?}", begun.elapsed());
 }
 
-/// The longest row of `_revs_diff` here has 30 bytes, the longest document with its history 300.
 #[tokio::test(start_paused = true)]
 async fn peers_that_reject_long_bodies() {
     for (path, accepted) in [("/_revs_diff", 40), ("/_bulk_get", 100), ("/_bulk_docs", 400)] {

@@ -8,10 +8,8 @@ use crate::session::Outcome;
 use crate::testing::{Fault, Faulty, Leaf, Missing, Sequences, Server, Sides, services, spec};
 use crate::transport::Transport;
 
-/// Number of rounds at scale 1.
 const ROUNDS: u64 = 60;
 
-/// Sequence of numbers from a seed (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -25,7 +23,6 @@ impl Random {
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Edits a random leaf of a random document, or creates a branch.
 fn edit(server: &Server, random: &mut Random) {
     let name = NAMES[random.below(3) as usize];
     let id = format!("doc{}", random.below(6));

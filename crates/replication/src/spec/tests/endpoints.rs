@@ -5,11 +5,9 @@ use settee_model::json::Json;
 use crate::endpoint::{Auth, Endpoint, User};
 use crate::testing::check_file;
 
-/// Sources by kind. Secrets contain this word.
 const SECRET: &str = "SECRET";
 
 const SOURCES: [&str; 79] = [
-    // Names of databases of this server.
     r#""db""#,
     r#""a/b+c d""#,
     r#""é""#,
@@ -23,7 +21,6 @@ const SOURCES: [&str; 79] = [
     r#""x://""#,
     r#"{"url":"db"}"#,
     r#"{"url":"db","headers":{"a":"b"},"auth":5}"#,
-    // Invalid sources.
     "null",
     "5",
     "[]",
@@ -31,7 +28,6 @@ const SOURCES: [&str; 79] = [
     "{}",
     r#"{"url":null}"#,
     r#"{"url":5}"#,
-    // Schemes, hosts and ports.
     r#""http://host""#,
     r#""https://host""#,
     r#""http://host/""#,
@@ -51,7 +47,6 @@ const SOURCES: [&str; 79] = [
     r#""http://[::1]:5984/db""#,
     r#""http://[2001:db8::1]:5984""#,
     r#""https://a.b-c.d_e/db/""#,
-    // Paths and queries.
     r#""http://host/db""#,
     r#""http://host/db/""#,
     r#""http://host/db//""#,
@@ -65,7 +60,6 @@ const SOURCES: [&str; 79] = [
     r#""http://host/a b""#,
     r#""http://host/a\tb""#,
     r#""http://host/é""#,
-    // Names and passwords.
     r#""http://u:SECRET@host/db""#,
     r#""http://u@host/db""#,
     r#""http://:SECRET@host/db""#,
@@ -78,7 +72,6 @@ const SOURCES: [&str; 79] = [
     r#""http://u:SECRET%ff@host/db""#,
     r#""http://u:SECRET%2@host/db""#,
     r#""http://u:SECRET@[::1]:5/db""#,
-    // Headers.
     r#"{"url":"http://host/db","headers":null}"#,
     r#"{"url":"http://host/db","headers":[]}"#,
     r#"{"url":"http://host/db","headers":{"x":1}}"#,
@@ -90,7 +83,6 @@ const SOURCES: [&str; 79] = [
     r#"{"url":"http://host/db","headers":{"authorization":"basic dTpTRUNSRVQ="}}"#,
     r#"{"url":"http://host/db","headers":{"Authorization":"Basic SECRET"}}"#,
     r#"{"url":"http://v:SECRET@host/db","headers":{"Authorization":"Basic dTpTRUNSRVQ="}}"#,
-    // Objects.
     r#"{"url":"http://v:SECRET@host/db","auth":{"basic":{"username":"w","password":"SECRET2"}}}"#,
     r#"{"url":"http://host/db","auth":{"basic":{"username":"w"}}}"#,
     r#"{"url":"http://host/db","auth":{"basic":{"username":"w","password":5}}}"#,
@@ -127,7 +119,6 @@ fn endpoints_as_a_table() {
     check_file("endpoints.txt", &lines.concat());
 }
 
-/// Proxies of either side, and of both.
 #[test]
 fn proxies() {
     let proxy = |members: &str| {
@@ -157,7 +148,6 @@ fn proxies() {
     assert_eq!(proxy(",\"proxy\":\"http://p\",\"target_proxy\":\"http://p\""), error);
 }
 
-/// Numbers and flags of a request: accepted, clamped and rejected values.
 #[test]
 fn numbers_and_flags() {
     let names = [

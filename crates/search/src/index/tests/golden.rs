@@ -1,5 +1,4 @@
-//! Queries compared with the responses of CouchDB (`golden/queries.txt`): query, sort, ids of the hits and values of
-//! the sort.
+//! Queries have the results of CouchDB in `golden/queries.txt`: query, sort, ids of the hits and sort values.
 
 use super::*;
 use crate::answer::OrderValue;

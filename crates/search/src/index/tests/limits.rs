@@ -1,4 +1,4 @@
-//! Expensive searches: they end early, use little memory, and are rejected instead of ending the process.
+//! Expensive searches end early, use little memory, and return errors.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +8,6 @@ use crate::limits::{Requester, SearchLimits};
 use crate::request::{Grouping, Highlighting, Range};
 use crate::{Boolean, Interval, Query, Sort, SortBy};
 
-/// Returns an index of many documents with texts, strings, numbers and vectors.
 fn hostile_index() -> Index {
     let mut definition = definition("standard", &[("s", "keyword")]);
     let field = crate::VectorField { name: "v".to_owned(), dimensions: 2, similarity: crate::Similarity::L2 };
@@ -140,7 +139,6 @@ fn memory_is_charged_before_it_is_taken_and_given_back() {
     for (name, request) in hostile(&index) {
         let little = Arc::new(Client { memory: Arc::new(AtomicUsize::new(60 << 10)), ..Client::new() });
         let outcome = index.search(&request, &limits_of(&little)).map(|answer| answer.total_hits);
-        // Less than one charge: any charge is rejected.
         let is_small = matches!(name, "exclusion" | "numbers");
         assert!(is_small || matches!(outcome, Err(Error::OutOfMemory)), "{name}: {outcome:?}");
         assert_eq!(little.memory.load(Ordering::Relaxed), 60 << 10, "{name}");

@@ -33,7 +33,7 @@ pub(super) fn index_on(engine: Arc<dyn Engine>, definition: Definition) -> Index
 }
 
 pub(super) fn verified(index: &Index) -> Result<()> {
-    crate::verify(index.inner.shelf.engine(), SHARD)
+    crate::verify(index.inner.file_store.engine(), SHARD)
 }
 
 pub(super) fn new_index(definition: Definition) -> Index {
@@ -78,7 +78,6 @@ pub(super) fn ids(answer: &Answer) -> String {
     answer.hits.iter().map(|hit| hit.id.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the ids of the hits, ordered by id.
 pub(super) fn find(index: &Index, query: &str) -> String {
     match request(index, query, "_id").and_then(|request| index.search(&request, &SearchLimits::none())) {
         Ok(answer) => ids(&answer),
@@ -94,7 +93,6 @@ fn number(number: f64) -> Field {
     field("x", FieldValue::Stored(StoredValue::Double(number)))
 }
 
-/// Returns an index of the documents of the recordings.
 pub(super) fn animals() -> Index {
     let index = new_index(definition("standard", &[("s", "keyword"), ("k", "keyword"), ("e", "english")]));
     let both = |words: &str| vec![text("default", words), text("e", words)];

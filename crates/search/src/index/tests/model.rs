@@ -125,7 +125,6 @@ fn searches_find_the_documents_of_a_scan() {
                     .search(&Request { limit: 1_000, sort, ..Request::new(parsed.clone()) }, &SearchLimits::none())
                     .unwrap();
                 assert_eq!(ids(&answer), expected.join(" "), "seed {seed}, round {round}: {text}");
-                // By relevance the same documents are found.
                 let best = index.search(&Request { limit: 3, ..Request::new(parsed) }, &SearchLimits::none()).unwrap();
                 assert_eq!(
                     (best.total_hits, best.hits.len()),

@@ -11,7 +11,6 @@ use crate::{Boolean, Interval, Query, Sort};
 fn bookmarks_lead_through_all_hits_once() {
     let index = new_index(definition("standard", &[]));
     for round in 0..4 {
-        // Spread over several segments.
         let ids: Vec<String> = (0..7).map(|number| format!("d{number}{round}")).collect();
         let documents: Vec<_> = ids
             .iter()
@@ -63,7 +62,6 @@ fn missing_values_sort_first_or_as_zero() {
             ("d", vec![x(), double("n", 0.0)]),
         ],
     );
-    // A segment in which no document has the fields.
     write(&index, &[("e", vec![x()]), ("f", vec![x(), string("s", "z")])]);
     for (sort, expected) in [
         ("s", "b d e c a f"),
@@ -149,7 +147,6 @@ fn a_field_with_several_values() {
     let large = range("large", Bound::Excluded(3.0), Bound::Included(9.0));
     request.ranges = vec![("n".to_owned(), vec![small, large])];
     let answer = index.search(&request, &SearchLimits::none()).unwrap();
-    // Ordered by the smallest value in both directions.
     assert_eq!(ids(&answer), "b a c");
     assert_eq!(format!("{:?}", answer.counts), r#"[("l", [("green", 2), ("red", 1)])]"#);
     assert_eq!(format!("{:?}", answer.ranges), r#"[("n", [("small", 2), ("large", 1)])]"#);
@@ -183,7 +180,6 @@ fn a_field_keeps_the_type_that_it_got_first() {
     let mut writer = index.writer(0).unwrap().unwrap();
     let error = writer.update("b", None, vec![string("w", "x"), string("v", "x")]).unwrap_err();
     assert_eq!(error.to_string(), "field v is of type STRING not DOUBLE");
-    // The rejected document has no effect.
     writer.update("c", None, vec![double("w", 2.0)]).unwrap();
     writer.commit(b"2").unwrap();
     assert_eq!((find(&index, "*:*").as_str(), find(&index, "w:2").as_str()), ("a c", "c"));
@@ -217,7 +213,6 @@ fn fields_appear_in_later_segments_and_survive_merges() {
         assert_eq!(find(&index, &format!("n{number}:1")), id);
         assert!(find(&index, &format!("t{}:\"some words\"", number / 3)).contains(&id));
     }
-    // Lengths of fields in all segments are used: the shortest text has the highest score.
     let best = index
         .search(
             &Request { limit: 1, ..request(&index, "t0:words OR default:word", "").unwrap() },
@@ -273,12 +268,11 @@ fn updates_and_deletions() {
     writer.delete("a").unwrap();
     writer.commit(b"last").unwrap();
     assert_eq!((find(&index, "*:*").as_str(), index.info().unwrap().docs), ("", 0));
-    // Replaced files are removed once no search reads them.
     index.release();
     writer.update("z", None, vec![text("default", "x")]).unwrap();
     writer.commit(b"z").unwrap();
     let used: Vec<u64> = writer.record.files().map(|file| file.number).collect();
-    let mut stored = index.inner.shelf.stored_files();
+    let mut stored = index.inner.file_store.stored_files();
     stored.retain(|number| !used.contains(number));
     assert!(stored.is_empty(), "{stored:?}");
 }
@@ -302,7 +296,7 @@ fn groups_have_their_first_hits() {
     request.sort = vec![Sort::parse_classic("-n<number>").unwrap()];
     request.limit = 2;
     let by = |sort: &str| Grouping { field: "g".to_owned(), limit: 2, sort: vec![Sort::parse_classic(sort).unwrap()] };
-    let mut show = |grouping: Grouping| {
+    let mut render = |grouping: Grouping| {
         request.group = Some(grouping);
         let answer = index.search(&request, &SearchLimits::none()).unwrap();
         assert_eq!((answer.total_hits, answer.hits.len()), (6, 0));
@@ -312,8 +306,8 @@ fn groups_have_their_first_hits() {
         });
         groups.collect::<Vec<_>>().join("; ")
     };
-    assert_eq!(show(by("-n<number>")), r#"Some("x") 3: d f; Some("y y") 2: b e"#);
-    assert_eq!(show(by("g<string>")), r#"None 1: c; Some("x") 3: d f"#);
+    assert_eq!(render(by("-n<number>")), r#"Some("x") 3: d f; Some("y y") 2: b e"#);
+    assert_eq!(render(by("g<string>")), r#"None 1: c; Some("x") 3: d f"#);
     let mut drilled = Request::new(index.parse_classic("word", &SearchLimits::none()).unwrap());
     drilled.drilldown = vec![vec!["g".to_owned(), "y y".to_owned(), "nosuch".to_owned()]];
     assert_eq!(index.search(&drilled, &SearchLimits::none()).unwrap().total_hits, 2);

@@ -21,7 +21,6 @@ fn ids_of(index: &Index, query: Query) -> String {
     ids(&index.search(&Request::new(query), &SearchLimits::none()).unwrap())
 }
 
-/// Returns an index of points on a line, with one word each.
 fn line() -> Index {
     let index = new_index(with_vectors(Similarity::L2));
     let point = |x: f32, word: &str| vec![vector("v", &[x, 0.0]), text("default", word), string("tag", word)];
@@ -129,7 +128,6 @@ fn changes_and_merges_keep_the_right_ones() {
         expected.sort_by(|one, other| other.total_cmp(one));
         expected.truncate(5);
         let found = ids_of(&index, Query::Nearest(nearest(&[x, y], 5)));
-        // If two are equally near, either may be found.
         let ids: BTreeSet<&str> = found.split_whitespace().collect();
         let mut found: Vec<f32> = ids.iter().map(|id| near(model[*id].unwrap())).collect();
         found.sort_by(|one, other| other.total_cmp(one));

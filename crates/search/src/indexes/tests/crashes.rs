@@ -1,11 +1,10 @@
-//! Crashes: after any crash, an updated index equals a rebuilt one.
+//! After any crash, an updated index equals a rebuilt one.
 
 use settee_model::testing::{Random, scaled};
 use settee_storage::faulty::FaultyEngine;
 
 use super::*;
 
-/// Random changes of a few documents: writes, changes, deletions, purges.
 fn change(database: &Arc<Database>, random: &mut Random, changes: usize) {
     const WORDS: [&str; 6] = ["fox", "dog", "cat", "quick fox", "lazy dog", "a cat and a fox"];
     for _ in 0..changes {
@@ -56,7 +55,6 @@ fn every_crash_leaves_an_index_that_goes_on() {
         assert!(images.len() > 30, "{}", images.len());
         for image in images.into_iter().step_by(3) {
             let world = World::over(Arc::new(image));
-            // Before its creation there is nothing to compare.
             let Ok(database) = world.catalog.database("db") else { continue };
             compare(&world, &database, seed);
             change(&database, &mut random, 20);

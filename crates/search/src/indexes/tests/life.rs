@@ -28,7 +28,6 @@ fn an_index_follows_its_database() {
     assert_eq!(world.all(&database, &design), "a(default=one fox,n=1) b(default=a cat,s=x)");
     let found = world.search(&database, &design, Query::term("default", "fox")).unwrap();
     assert_eq!((found.total_hits, shown(&found.hits)), (1, "a(default=one fox,n=1)".to_owned()));
-    // Changed, without fields, deleted, written again.
     let a = write(&database, &format!(r#"{{"_id":"a","_rev":"{a}","t":"one dog"}}"#));
     assert_eq!(world.all(&database, &design), "a(default=one dog) b(default=a cat,s=x)");
     let a = write(&database, &format!(r#"{{"_id":"a","_rev":"{a}"}}"#));
@@ -38,14 +37,12 @@ fn an_index_follows_its_database() {
     write(&database, r#"{"_id":"b","t":"again"}"#);
     write(&database, &format!(r#"{{"_id":"a","_rev":"{a}","t":"back"}}"#));
     assert_eq!(world.all(&database, &design), "a(default=back) b(default=again)");
-    // The winner of a conflict is indexed.
     let replicated = |text: &str| {
         database.update(Work::Documents(vec![update(text, EditMode::Replicated)])).unwrap();
     };
     replicated(r#"{"_id":"c","_rev":"1-a","t":"loser"}"#);
     replicated(r#"{"_id":"c","_rev":"1-b","t":"winner"}"#);
     assert!(world.all(&database, &design).ends_with("c(default=winner)"));
-    // Another process finds the index again, and has nothing to do.
     let again = World::over(Arc::clone(world.catalog.engine()));
     let database = again.catalog.database("db").unwrap();
     assert_eq!(again.all(&database, &design), "a(default=back) b(default=again) c(default=winner)");
@@ -66,7 +63,6 @@ fn purges_reach_an_index() {
     purge(&database, "b", &revs[1]);
     write(&database, r#"{"_id":"b","n":2}"#);
     assert_eq!(world.all(&database, &design), "b(n=2) c(n=1) d(n=1)");
-    // The index misses purges whose records were removed, so it is rebuilt.
     database.update(Work::SetPurgedInfosLimit(1)).unwrap();
     purge(&database, "c", &revs[2]);
     purge(&database, "d", &revs[3]);
@@ -116,16 +112,13 @@ fn equal_definitions_share_an_index_and_unneeded_ones_go() {
     let before = used();
     assert_eq!(world.searches.cleanup(&database, std::slice::from_ref(&same), 0).unwrap(), 1);
     assert_eq!(used(), before - 1);
-    // Views do not treat search indexes as theirs, and vice versa.
     assert_eq!(world.views.cleanup(&database, &[], 0).unwrap(), 0);
     world.all(&database, &one);
     assert_eq!(world.mapped(), 20);
-    // A recently used index is kept for a while.
     assert_eq!(world.searches.cleanup(&database, &[], 1_000_000).unwrap(), 0);
     world.now_us.fetch_add(2_000_000, Ordering::Relaxed);
     assert_eq!(world.searches.cleanup(&database, &[], 1_000_000).unwrap(), 1);
     world.all(&database, &one);
-    // Everything is removed with the database.
     world.searches.release(&database);
     world.catalog.delete("db").unwrap();
     assert_eq!(used(), 1, "only the catalog itself");
@@ -164,7 +157,6 @@ fn a_field_of_two_types_stops_its_index_only() {
     let mapped = world.mapped();
     refused();
     assert_eq!(world.mapped(), mapped, "what cannot succeed is not tried again");
-    // The existing index can still be searched.
     let index = world
         .searches
         .open(&database, &design, SearchKind::Nouveau, "i", Freshness::Any, &SearchLimits::none())
@@ -198,7 +190,6 @@ fn invalid_definitions_are_reported() {
     check("none", "index `none` must have parameter `index`");
     check("bad", "nosuch is not a valid analyzer name");
     check("broken", "broken");
-    // Background builds skip the failing index, and are retried later.
     assert!(world.searches.update(&database, &design, Urgency::Background).is_err());
     assert_eq!(world.searches.build_state(&database, &design).unwrap().status, BuildStatus::Resting);
 }
@@ -214,7 +205,6 @@ fn builds_are_paused_resumed_and_cancelled() {
     let status = || world.searches.build_state(&database, &design).unwrap().status;
     assert_eq!(status(), BuildStatus::Lagging);
     assert_eq!(world.searches.lag(&database, &design).unwrap(), Some(1500));
-    // The build is paused while it runs: its progress is kept.
     let (weak, paused, of): (Weak<World>, _, _) = (Arc::downgrade(&world), Arc::clone(&database), Arc::clone(&design));
     *world.members.watcher.lock() = Some(Box::new(move || {
         let world = weak.upgrade().unwrap();
@@ -232,13 +222,11 @@ fn builds_are_paused_resumed_and_cancelled() {
     world.searches.note_resumed(&database, &design);
     assert_eq!(world.search(&database, &design, Query::All).unwrap().total_hits, 1500);
     assert_eq!((status(), world.mapped()), (BuildStatus::Current, 1500));
-    // A cancelled index is skipped until a search needs it.
     write(&database, r#"{"_id":"new","n":1}"#);
     world.views.cancel(&database, &design).unwrap();
     world.searches.note_cancelled(&database, &design);
     assert_eq!((status(), world.searches.lag(&database, &design).unwrap()), (BuildStatus::Resting, None));
     assert_eq!(world.search(&database, &design, Query::All).unwrap().total_hits, 1501);
-    // After the shutdown nothing is built any more.
     write(&database, r#"{"_id":"late","n":1}"#);
     world.searches.stop();
     let ended = world.search(&database, &design, Query::All).unwrap_err();
@@ -266,7 +254,6 @@ fn a_client_that_has_gone_leaves_the_build_to_the_next() {
     let index = world.searches.open(&database, &design, kind, "i", Freshness::Current, &limits).unwrap();
     assert_eq!(index.search(&Request::new(Query::All), &limits).unwrap().total_hits, 30);
     assert!(now().is_some());
-    // Without an update the index is searched as it is.
     write(&database, r#"{"_id":"more","t":"fox"}"#);
     assert!(now().is_none());
     assert!(world.searches.open_now(&database, &design, kind, "i", Freshness::Any).unwrap().is_some());

@@ -1,4 +1,4 @@
-//! Several processes with the same index: one builds, the others wait for it or take over.
+//! Several processes with the same index: one builds, the others wait or take over.
 
 use std::sync::mpsc;
 use std::thread;
@@ -36,14 +36,12 @@ fn count(world: &World) -> u64 {
     world.search(&database, &design("f"), Query::term("default", "fox")).unwrap().total_hits
 }
 
-/// Makes the next build stop before its first batch; returns channels for its notification and its continuation.
 fn hold(world: &World) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
     let ((held, is_held), (go_on, may_go_on)) = (mpsc::channel(), mpsc::channel());
     let is_first = std::sync::atomic::AtomicBool::new(true);
     *world.members.watcher.lock() = Some(Box::new(move || {
         if is_first.swap(false, Ordering::Relaxed) {
             held.send(()).unwrap();
-            // Also if the sender was dropped.
             let _ = may_go_on.recv();
         }
     }));
@@ -58,7 +56,6 @@ fn one_process_builds_and_the_others_wait_or_take_over() {
         let documents = if dies { 90 } else { 60 };
         let (is_held, go_on) = hold(one);
         thread::scope(|scope| {
-            // Dropped if this fails, so that the build ends.
             let resume_sender = go_on;
             let builds = scope.spawn(|| count(one));
             is_held.recv().unwrap();
@@ -81,7 +78,6 @@ fn one_process_builds_and_the_others_wait_or_take_over() {
         });
         write_some(&database(one), 60..if dies { 60 } else { 90 });
     }
-    // Alternately, with files that were cached before.
     for round in 0..10 {
         let (writes, reads) = if round % 2 == 0 { (one, other) } else { (other, one) };
         let first = 100 + 10 * round;
@@ -93,7 +89,6 @@ fn one_process_builds_and_the_others_wait_or_take_over() {
 #[test]
 fn a_build_in_the_background_does_not_rest_while_a_client_of_another_process_waits() {
     let [one, other] = worlds(300);
-    // Another build has priority, and does not end.
     let urgent = one.views.pace().begin(Urgency::Client);
     let (answer, answered) = mpsc::channel();
     thread::scope(|scope| {
@@ -103,7 +98,6 @@ fn a_build_in_the_background_does_not_rest_while_a_client_of_another_process_wai
         }
         scope.spawn(|| answer.send(count(&other)).unwrap());
         let counted = answered.recv_timeout(Duration::from_secs(120));
-        // It may pause again after the waiter has ended.
         drop(urgent);
         assert_eq!(counted, Ok(300), "a timeout: it rests");
         builds.join().unwrap().unwrap();
@@ -129,14 +123,12 @@ fn an_index_that_was_removed_elsewhere_is_found_or_made_again() {
     }
 }
 
-/// Returns the shard of the only index of a process.
 fn shard(world: &World) -> Shard {
     let indexes = world.searches.databases.of(database(world).shard());
     let handles = indexes.handles.lock();
     handles.values().next().unwrap().store().shard()
 }
 
-/// Returns the greatest number of a file in it.
 fn last_file(world: &World) -> u64 {
     let snapshot = world.catalog.engine().snapshot(shard(world)).unwrap();
     let range = KeyRange::default();
@@ -145,7 +137,6 @@ fn last_file(world: &World) -> u64 {
     crate::store::keys::file_of(key).unwrap()
 }
 
-/// A number cached by a builder that lost its claim is never reused by another one.
 #[test]
 fn each_claim_has_numbers_of_its_own() {
     let worlds = worlds(20);
@@ -155,14 +146,12 @@ fn each_claim_has_numbers_of_its_own() {
         let first = round as usize * 100;
         write_some(&database(world), first..first + 5);
         assert_eq!(count(world), 20 + 5 * round);
-        // Sixteen million numbers per claim.
         let claim = Some(last_file(world) >> 24);
         assert!(claim > before, "{claim:?} after {before:?}");
         before = claim;
     }
 }
 
-/// A build may have to be restarted in another shard.
 #[test]
 fn waiters_for_an_index_reset_elsewhere_find_the_new_one() {
     let [one, other] = worlds(40);
@@ -189,7 +178,6 @@ fn waiters_for_an_index_reset_elsewhere_find_the_new_one() {
     assert_eq!((count(&one), count(&other)), (40, 40));
 }
 
-/// The record is removed after the shard: a search in between finds an empty index, and builds another one.
 #[test]
 fn an_index_that_is_about_to_be_forgotten_is_empty() {
     for is_asked_as_it_is in [true, false] {
@@ -211,7 +199,6 @@ fn an_index_that_is_about_to_be_forgotten_is_empty() {
     }
 }
 
-/// The process continues under a new claim.
 #[test]
 fn a_node_considered_failed_claims_again() {
     let [one, _] = worlds(1200);
@@ -228,6 +215,5 @@ fn a_node_considered_failed_claims_again() {
         assert_eq!(builds.join().unwrap(), 1200);
         lost
     });
-    // Smallest number of the next claim.
     assert!(last_file(&one) >> 24 >= lost.epoch, "{} under {lost:?}", last_file(&one));
 }

@@ -8,7 +8,6 @@ use super::*;
 use crate::limits::Requester;
 use crate::limits::tests::Client;
 
-/// Returns the edit distance, computed with the full table.
 fn edits(word: &str, other: &str) -> usize {
     let (word, other): (Vec<char>, Vec<char>) = (word.chars().collect(), other.chars().collect());
     let mut table = vec![vec![0; other.len() + 1]; word.len() + 1];
@@ -28,7 +27,6 @@ fn edits(word: &str, other: &str) -> usize {
     table[word.len()][other.len()]
 }
 
-/// Returns all words of at most this length over three letters.
 fn words(length: usize) -> Vec<String> {
     let mut all = vec![String::new()];
     let mut from = 0;
@@ -42,7 +40,6 @@ fn words(length: usize) -> Vec<String> {
     all
 }
 
-/// Returns true if an automaton over bytes accepts a word.
 fn accepts<W: Words>(automaton: &Utf8<W>, word: &str) -> bool {
     let mut state = automaton.start();
     for byte in word.bytes() {
@@ -130,7 +127,6 @@ fn hostile_patterns_are_refused_or_take_little() {
     }
     assert!(Pattern::regex("(){4000000000}", &limits()).unwrap().holds(""));
     assert!(Pattern::regex(&"(".repeat(500), &limits()).is_err());
-    // Each state after `a` encodes which of the last twenty letters were an `a`.
     let exponential = Pattern::regex("(a|b)*a(a|b){20}", &limits()).unwrap();
     let mut number: u32 = 1;
     let mut random = || {

@@ -24,7 +24,7 @@ pub(crate) fn examine(data: &Path, config: Option<&Path>) -> Vec<Finding> {
         admin: None,
         entropy: std::sync::Arc::new(environment::random),
     };
-    match Configuration::look(options) {
+    match Configuration::open_without_corrections(options) {
         Ok(configuration) => of(&configuration),
         Err(error) => {
             vec![Finding::error(format!("the configuration cannot be read: {error}"), "Repair the file.")]
@@ -37,8 +37,7 @@ fn of(configuration: &Configuration) -> Vec<Finding> {
     let mut findings = Vec::new();
     let given = configuration.findings().unwrap_or_default();
     for warning in configuration.warnings() {
-        // The severity of a warning is that of the finding with the same text.
-        let idle = given.iter().any(|finding| finding.severity == Severity::Idle && finding.to_string() == warning);
+        let idle = given.iter().any(|finding| finding.severity == Severity::NoEffect && finding.to_string() == warning);
         findings.push(if idle { Finding::good(warning) } else { Finding::error(warning, advice) });
     }
     findings.extend(plain_passwords(configuration));

@@ -25,10 +25,8 @@ impl Drop for Directory {
     }
 }
 
-/// An administrator, so that the check for administrators passes.
 const ANN: &str = "[admins]\nann = -pbkdf2-1,1,1\n";
 
-/// The findings that are not good, except those about the disk and the shell of the machine.
 fn faults_of(directory: &Directory) -> Vec<(Verdict, String)> {
     let findings = settee_admin::doctor::examine(&directory.0, &|| examine(&directory.0, None));
     let of_machine = |found: &str| found.contains("disk") || found.contains("files");
@@ -89,4 +87,29 @@ fn missing_administrators_are_a_warning_on_loopback_and_an_error_elsewhere() {
         outside,
         (Verdict::Error, "there is no administrator, so the server will not listen on 0.0.0.0".to_owned())
     );
+}
+
+#[test]
+fn data_that_cannot_be_served_is_an_error() {
+    let directory = Directory::with(ANN);
+    fs::write(directory.0.join("version"), "99\n").unwrap();
+    let layout = format!("the data has layout 99, this program supports {} at most", settee_admin::version::LAYOUT);
+    let found = faults_of(&directory);
+    assert_eq!(found[0], (Verdict::Error, layout));
+    assert!(found.len() == 2 && found[1].1.starts_with("a server would not start"), "{found:?}");
+    fs::write(directory.0.join("version"), "1\n").unwrap();
+    fs::create_dir(directory.0.join(settee_admin::version::RESTORING)).unwrap();
+    assert_eq!(faults_of(&directory)[0].0, Verdict::Error);
+    let nowhere = settee_admin::doctor::examine(&directory.0.join("nosuch"), &Vec::new);
+    assert_eq!(nowhere.len(), 1);
+    assert_eq!(nowhere[0].verdict, Verdict::Error);
+}
+
+#[test]
+fn an_examination_leaves_no_files() {
+    let directory = Directory::with(ANN);
+    settee_admin::doctor::examine(&directory.0, &Vec::new);
+    let names: Vec<_> = fs::read_dir(&directory.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["local.ini"]);
+    assert_eq!(fs::read_to_string(directory.0.join("local.ini")).unwrap(), ANN);
 }

@@ -48,7 +48,6 @@ fn the_admin_of_the_environment() {
     let stored = get(&configuration, "admins/env").unwrap();
     assert!(verifies(&stored, "first"));
     assert!(directory.read("local.ini").ends_with(&format!("\nenv = {stored}\n")));
-    // Later starts do not change the admin, so a change through the API is kept.
     configuration.set("admins", "env", "second", Persist::Disk).unwrap();
     assert!(verifies(&get(&open("env", "first").unwrap(), "admins/env").unwrap(), "second"));
     assert!(verifies(&get(&open("anna", "first").unwrap(), "admins/anna").unwrap(), "geheim"));
@@ -59,19 +58,16 @@ fn the_admin_of_the_environment() {
 #[test]
 fn the_server_starts_without_a_writable_configuration() {
     let directory = Directory::new();
-    // The file cannot be created, even by root, because its directory is a file.
     directory.write("data", "");
     let admin = Some(AdminSeed { name: "env".to_owned(), password: "first".to_owned() });
     let data_dir = directory.0.join("data");
     let (section, key, value) = ("chttpd_auth".to_owned(), "iterations".to_owned(), "3".to_owned());
-    let overrides = vec![Given { section, key, value, place: "--set".to_owned() }];
+    let overrides = vec![Override { section, key, value, source: "--set".to_owned() }];
     let options = Options { data_dir, admin, overrides, ..directory.options() };
     let result = Configuration::open(options);
-    // Reading through a file fails with "not a directory", which is not treated as a missing file.
     assert!(reason(result).contains("data/local.ini"));
 
     let directory = Directory::with("[admins]\nanna = geheim\n");
-    // An obstacle to the temporary file prevents every change.
     fs::create_dir(directory.0.join(".local.ini.new")).unwrap();
     let admin = Some(AdminSeed { name: "env".to_owned(), password: "first".to_owned() });
     let configuration = Configuration::open(Options { admin, ..directory.options() }).unwrap();

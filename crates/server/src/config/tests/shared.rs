@@ -5,25 +5,24 @@ use settee_storage::memory::MemoryEngine;
 
 use super::*;
 
-/// A node with this file, on the store.
 fn node(store: &MemoryEngine, seed: u64, local: &str) -> (Directory, Configuration, Vec<String>) {
     let directory = Directory::with(local);
     let configuration = directory.open();
     let catalog = Arc::new(Catalog::open(Arc::new(store.user()), seed).unwrap());
-    let notices = configuration.share(&catalog).unwrap();
-    (directory, configuration, notices)
+    let ignored_setting_warnings = configuration.share(&catalog).unwrap();
+    (directory, configuration, ignored_setting_warnings)
 }
 
 #[test]
 fn the_first_node_determines_the_shared_settings() {
     let store = MemoryEngine::new();
-    let (_one, first, notices) = node(
+    let (_one, first, ignored_setting_warnings) = node(
         &store,
         1,
         "secret = s1\n[admins]\nann = pw\n[vendor]\nname = One\n[log]\nlevel = debug\n[mine]\nkey = 1\n",
     );
-    assert_eq!(notices, Vec::<String>::new());
-    let (_two, second, notices) = node(
+    assert_eq!(ignored_setting_warnings, Vec::<String>::new());
+    let (_two, second, ignored_setting_warnings) = node(
         &store,
         2,
         "[admins]\nann = other\nbob = pw\n[vendor]\nname = Two\n[log]\nlevel = error\n[cors]\nmax_age = 7\n",
@@ -33,7 +32,10 @@ fn the_first_node_determines_the_shared_settings() {
             "{name} is set here but ignored: the nodes on this store share the setting, and the store has another value"
         )
     };
-    assert_eq!(notices, [without("[admins] bob"), without("[cors] max_age"), without("[vendor] name")]);
+    assert_eq!(
+        ignored_setting_warnings,
+        [without("[admins] bob"), without("[cors] max_age"), without("[vendor] name")]
+    );
     for (path, expected) in [
         ("vendor/name", Some("One")),
         ("mine/key", Some("1")),
@@ -49,7 +51,6 @@ fn the_first_node_determines_the_shared_settings() {
     assert_eq!(get(&first, "cluster/secret"), get(&second, "cluster/secret"));
     assert_eq!(get(&first, "couchdb/uuid"), get(&second, "couchdb/uuid"));
     assert_eq!([&first, &second].map(|node| get(node, "log/level").unwrap()), ["debug", "error"]);
-    // A reload does not change the shared settings.
     second.reload().unwrap();
     assert_eq!(get(&second, "vendor/name").as_deref(), Some("One"));
     assert_eq!(get(&second, "admins/bob"), None);
@@ -74,7 +75,6 @@ fn changes_of_one_node_are_followed_by_the_others() {
     let version = second.version();
     second.follow().unwrap();
     assert_eq!(second.version(), version, "nothing is read that did not change");
-    // Changes in memory stay on their node, even when other nodes change other settings.
     second.set("cors", "max_age", "5", Persist::Memory).unwrap();
     first.set("admins", "bob", "pw", Persist::Disk).unwrap();
     first.set("log", "level", "debug", Persist::Disk).unwrap();
@@ -100,7 +100,6 @@ fn two_nodes_do_not_remove_the_last_administrator() {
     let (_one, first, _) = node(&store, 1, wide);
     let (_two, second, _) = node(&store, 2, wide);
     first.delete("admins", "ann", Persist::Disk).unwrap();
-    // The second node has not read the change yet.
     let refused = reason(second.delete("admins", "bob", Persist::Disk));
     assert_eq!(refused, "The last admin cannot be removed while the server listens on 0.0.0.0");
     second.follow().unwrap();

@@ -23,7 +23,6 @@ pub(crate) fn preload(source: &str, directory: &Directory) -> PathBuf {
     library
 }
 
-/// A server whose system calls on engine files can be made to fail.
 struct Faulty {
     directory: Directory,
     server: Server,
@@ -53,13 +52,11 @@ impl Faulty {
     }
 }
 
-/// Writes until a write is refused, and returns the last refusal.
 fn write_until_refused(client: &mut Client, acknowledged: &mut Vec<String>) -> (u16, String) {
     let mut number = acknowledged.len();
     wait_for("a refusal", || {
         number += 1;
         let id = format!("d{number}");
-        // Compactions create and open files.
         client.post("/db/_compact", "{}");
         let reply = client.put(&format!("/db/{id}"), "{}");
         if reply.status == 201 {
@@ -121,10 +118,8 @@ fn after_a_failed_sync_nothing_is_written_until_the_next_start() {
     client.put("/db/before", "{}").expect(201);
     acknowledged.push("before".to_owned());
     faulty.inject("sync");
-    // It is unknown whether the commit will survive.
     assert_eq!(client.put("/db/failed", "{}").status, 503);
     faulty.repair();
-    // Longer than the interval of the engine's maintenance.
     let uptime = |client: &mut Client| number(client.get("/_node/_local/_system").expect(200).json().value(), "uptime");
     let since = uptime(&mut client);
     wait_for("three seconds", || (uptime(&mut client) >= since + 3).then_some(()));
@@ -138,7 +133,6 @@ fn after_a_failed_sync_nothing_is_written_until_the_next_start() {
     server.client().put("/db/later", "{}").expect(201);
 }
 
-/// A server with a lower limit of open files, set by a shell.
 fn limited(directory: &Directory, files: u32) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("ulimit -n {files}; exec \"$@\""), "sh"]).arg(env!("CARGO_BIN_EXE_settee"));
@@ -155,7 +149,6 @@ fn idle_connections_take_no_files_from_the_engine() {
     assert!(server.greeting.contains(notice), "{}", server.greeting);
     let mut client = server.client();
     client.put("/db", "").expect(201);
-    // More connections than the server accepts, and fewer than the backlog of the system.
     let idle: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(server.address).unwrap()).collect();
     // The connection of the client was idle longest and was closed. A new one is accepted in the same way.
     let mut client = server.client();
@@ -178,12 +171,10 @@ fn a_low_limit_of_open_files_is_reported() {
     assert!(!output.status.success() && printed_text.contains("may open 64 files, which is too few"), "{printed_text}");
 }
 
-/// Incompressible text.
 fn padding(random: &mut Random, bytes: usize) -> String {
     (0..bytes).map(|_| char::from(b'0' + random.below(64_u8))).filter(|letter| *letter != '\\').collect()
 }
 
-/// Loads documents into a database until the disk is full; returns their number.
 fn fill(client: &mut Client, database: &str, random: &mut Random) -> usize {
     let mut count = 0;
     loop {
@@ -198,7 +189,6 @@ fn fill(client: &mut Client, database: &str, random: &mut Random) -> usize {
     }
 }
 
-/// Deletes an object, with retries in case a compaction has just used the last space.
 #[track_caller]
 fn remove(client: &mut Client, path: &str) {
     client.delete(path).expect(200);
@@ -230,7 +220,6 @@ fn a_full_disk_accepts_deletions_and_then_writes() {
         (is_refused && up == 503 && is_reported).then_some(())
     });
     assert!(count > 1_000, "only {count} documents found room on 60 MB");
-    // Requests that free space are accepted.
     remove(&mut client, &format!("/small/d?rev={rev}"));
     client.post("/large/_compact", "{}").expect(202);
     remove(&mut client, "/large");
@@ -240,7 +229,6 @@ fn a_full_disk_accepts_deletions_and_then_writes() {
     let again = fill(&mut client, "/small", &mut random);
     assert!(again * 4 > count * 3, "{again} documents have room where {count} had");
 
-    // Another process uses all remaining space.
     disk.fill();
     remove(&mut client, "/small");
     remove(&mut client, "/other");
@@ -264,7 +252,7 @@ fn a_server_starts_on_a_full_disk_and_writes_once_space_is_available() {
     fill(&mut client, "/db", &mut random);
     let count = number(client.get("/db").expect(200).json().value(), "doc_count");
     server.kill();
-    // With the reserve file, and without it.
+    assert!(disk.start().terminate().0.success());
     for is_reserve_left in [true, false] {
         if !is_reserve_left {
             // A start on a disk without space for the reserve releases it.

@@ -7,16 +7,14 @@ use std::process::{Child, Command, Stdio};
 
 use crate::server::{Directory, Server, program};
 
-/// A mount in a namespace that lives as long as its holder, an idle process.
 pub(crate) struct SmallDisk {
     directory: Directory,
     holder: Child,
-    /// True if a user namespace was needed to permit the mount.
     is_of_users: bool,
 }
 
 impl SmallDisk {
-    /// A file system of this size in MiB. `None`, with a message, if the system does not permit it.
+    /// `None`, with a message, if the system does not permit the mount.
     pub(crate) fn new(mebibytes: u32) -> Option<Self> {
         let made = [false, true].into_iter().find_map(|is_of_users| Self::mount(mebibytes, is_of_users));
         if made.is_none() {
@@ -40,18 +38,15 @@ impl SmallDisk {
         (line == "mounted\n").then_some(disk)
     }
 
-    /// The data directory as the server sees it.
     pub(crate) fn data(&self) -> PathBuf {
         self.directory.path().join("disk/data")
     }
 
-    /// The data directory as this process sees it.
     pub(crate) fn here(&self) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.holder.id()));
         root.join(self.data().strip_prefix("/").unwrap())
     }
 
-    /// A command in the namespace of the disk.
     pub(crate) fn enter(&self, inner: &Command) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["-t", &self.holder.id().to_string(), "-m"]);
@@ -79,7 +74,6 @@ impl SmallDisk {
         while file.write_all(&[1; 4096]).is_ok() {}
     }
 
-    /// Frees the space used by [`fill`](Self::fill).
     pub(crate) fn empty(&self) {
         fs::remove_file(self.other()).unwrap();
     }

@@ -13,10 +13,8 @@ use std::process::Command;
 use crate::server::{Directory, Server, run, serve};
 use crate::{Client, load};
 
-/// The layout that this version writes.
 const LAYOUT: u64 = 2;
 
-/// Requests to each archive, whose responses do not change.
 const QUESTIONS: [&str; 16] = [
     "/_all_dbs",
     "/plain/_all_docs?include_docs=true&conflicts=true&attachments=true&startkey=\"d000990\"",
@@ -33,7 +31,6 @@ const QUESTIONS: [&str; 16] = [
     "/plain/_design/d/_view/by_n?group_level=1&limit=3",
     "/parts/_partition/a/_all_docs?include_docs=true",
     "/parts/_partition/b/_design/p/_view/all",
-    // Only since layout 2.
     "/plain/conflicts?conflicts=true&deleted_conflicts=true&revs=true",
 ];
 
@@ -46,7 +43,6 @@ fn tar(arguments: &[&str]) {
     assert!(output.status.success(), "tar {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Writes an example of every kind of stored data.
 fn fill(client: &mut Client) {
     client.put("/plain", "").expect(201);
     load(client, "/plain", 1000, 20);
@@ -80,7 +76,6 @@ fn fill(client: &mut Client) {
     client
         .put("/parts/_design/p", r#"{"views":{"all":{"map":"function (doc) { emit(doc._id, null); }"}}}"#)
         .expect(201);
-    // This record is stored in several pieces.
     let conflict = |number: usize| {
         format!(r#"{{"_id":"conflicts","_rev":"1-{number:032x}","_deleted":{},"c":{number}}}"#, number % 2 == 1)
     };

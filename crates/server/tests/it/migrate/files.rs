@@ -11,7 +11,6 @@ use super::{BOB, succeeds};
 use crate::client::Client;
 use crate::server::{Directory, Server, program, run};
 
-/// A CouchDB's directories, and a Settee.
 struct Import {
     couchdb: Directory,
     target: Server,
@@ -142,12 +141,9 @@ fn a_data_directory_is_imported() {
     let report = String::from_utf8_lossy(&equal.stdout).into_owned();
     assert!(report.ends_with("both sides are equal\n"), "{report}");
     assert!(report.contains("equal  fx_part: 121 documents"), "{report}");
-    // Ann has her password. The login may store it with another hash.
     import.target.client().with("Basic YW5uOnB3YW5u").get("/_session").expect(200);
-    // A second run changes nothing.
     succeeds(&import.run(&[]));
     equals_couchdb(&mut client, "fx_snappy");
-    // A difference of each kind is found.
     client.put("/fx_none/new", "{}").expect(201);
     client.put("/fx_none/_local/l0", "{\"_rev\":\"0-1\",\"v\":\"other\"}").expect(201);
     let output = import.run(&["--verify", "--database", "fx_none"]);

@@ -1,7 +1,7 @@
 //! Tests of `settee migrate`: servers in use, interrupted runs, and the comparison.
 
+mod couchdb_1_6;
 mod files;
-mod old;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -17,7 +17,6 @@ pub(crate) use files::fixture;
 const ANN: &str = "Basic YW5uOnNlY3JldA==";
 const BOB: &str = "Basic Ym9iOnNlY3JldA==";
 
-/// Number of databases that only make the run longer.
 const BULK: usize = 8;
 
 const BULK_DOCUMENTS: usize = 1500;
@@ -59,14 +58,12 @@ impl Pair {
         succeeds(&run(&mut self.command(further)))
     }
 
-    /// The output of the comparison, and true if both sides were equal.
     fn verify(&self, further: &[&str]) -> (bool, String) {
         let output = run(self.command(&["--verify"]).args(further));
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 
-/// Answers every request as CouchDB answers `GET /`. Returns its URL and the first lines of the requests.
 fn couchdb() -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -112,7 +109,6 @@ fn bulk(client: &mut Client, database: &str, docs: &str) {
     assert_eq!(reply.text().trim(), "[]");
 }
 
-/// Writes an object of each kind.
 fn fill(client: &mut Client) {
     client.put("/shop%2Forders", "").expect(201);
     save(client, "/shop%2Forders/plain%2F1", r#"{"price":1.50,"big":12345678901234567890}"#);
@@ -133,7 +129,6 @@ fn fill(client: &mut Client) {
     let headers = [("Content-Type", "text/plain")];
     let bytes = vec![b'x'; 300_000];
     client.request("PUT", &format!("/shop%2Forders/large/a?rev={rev}"), &headers, &bytes).unwrap().expect(201);
-    // The function would reject all documents before it.
     save(
         client,
         "/shop%2Forders/_design/guard",
@@ -204,12 +199,10 @@ fn a_server_under_load_is_migrated_despite_kills() {
     assert!(report.contains("equal  shop/orders: 6 documents, 8 leaves, 2 attachments, 1 local documents"), "{report}");
     assert!(report.ends_with("both sides are equal\n"), "{report}");
     check_target(&pair);
-    // Nothing is new, so nothing is copied.
     let response = pair.migrate(&[]);
     assert!(response.starts_with("12 databases: 0 revisions and 0 local documents were copied"), "{response}");
 }
 
-/// Checks the target directly, independent of the comparison.
 #[track_caller]
 fn check_target(pair: &Pair) {
     let mut target = pair.target();
@@ -228,14 +221,11 @@ fn check_target(pair: &Pair) {
     );
     assert_eq!(target.get("/shop%2Forders/_revs_limit").text(), "77\n");
     target.put("/parts/nopartition", "{}").expect(400);
-    // The user joe has the same password and permissions.
     let mut joe = pair.target.client().with("Basic am9lOnB3");
     joe.get("/shop%2Forders").expect(200);
     joe.get("/parts").expect(403);
-    // So has the administrator ann.
     let origins = pair.target.client().with(ANN).get("/_node/_local/_config/cors/origins").expect(200);
     assert_eq!(origins.text(), "\"https://shop.example\"\n");
-    // No replication runs until an operator starts one.
     assert_eq!(number(target.get("/_scheduler/docs").json().value(), "total_rows"), 0);
     target.get("/_replicator/pull").expect(404);
     target.get("/replicator_paused/pull").expect(200);
@@ -267,13 +257,12 @@ fn a_deliberate_difference_is_found() {
     finds(&pair, &format!("p:1: at the source its leaves are {rev}"));
     target.delete("/parts").expect(200);
     finds(&pair, "there is no database parts at the target");
-    // A revision with the same id and another content, which no list of revisions shows.
+    // The revision has the same id and another content, which no list of revisions shows.
     target.put("/parts?partitioned=true", "").expect(201);
     bulk(&mut target, "parts", &format!("{{\"_id\":\"p:1\",\"_rev\":\"{rev}\",\"x\":1}}"));
     finds(&pair, &format!("p:1 {rev}: its members are not the same"));
     let (is_equal, report) = pair.verify(&["--leaves-only", "--database", "parts"]);
     assert!(is_equal, "that is not read: {report}");
-    // Additional documents at the target.
     bulk(&mut target, "parts", r#"{"_id":"q:1","_rev":"1-a"}"#);
     finds(&pair, "q:1: at the target its leaves are 1-a");
     target.put("/shop%2Forders/_local/note%201", r#"{"_rev":"0-1","n":2}"#).expect(201);
@@ -299,7 +288,6 @@ fn rejections_are_reported_and_moved_later() {
     assert!(!pair.verify(&[]).0, "the design document is not there yet");
     pair.migrate(&[]);
     assert!(pair.verify(&[]).0);
-    // As if a privileged user had written it to the source.
     let mut target = pair.target();
     let rev = text(source.get("/db/_design/guard").json().value(), "_rev");
     source.delete(&format!("/db/_design/guard?rev={rev}")).expect(200);
@@ -308,7 +296,6 @@ fn rejections_are_reported_and_moved_later() {
     let response = String::from_utf8_lossy(&refused.stdout).into_owned();
     assert!(!refused.status.success() && response.contains("not here") && response.contains("`second`"), "{response}");
     assert!(!pair.verify(&[]).0);
-    // The design document was deleted at the source, so it is deleted here.
     pair.migrate(&[]);
     target.get("/db/_design/guard").expect(404);
     target.get("/db/second").expect(404);

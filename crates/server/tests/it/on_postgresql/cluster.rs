@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use settee_model::json::Value;
 
 use crate::scratch::Scratch;
-use crate::server::{Directory, Server, program, run, serve};
+use crate::server::{Directory, Server, program, run};
 use crate::{Reply, save, wait_for};
 
 /// `name:password` of the administrator.
@@ -20,7 +20,12 @@ fn text(reply: &Reply) -> String {
 }
 
 pub(crate) fn node(directory: &Directory, url: &str, name: &str) -> Command {
-    let mut command = serve(directory);
+    node_at(0, directory, url, name)
+}
+
+pub(crate) fn node_at(port: u16, directory: &Directory, url: &str, name: &str) -> Command {
+    let mut command = program(&["serve", "--port", &port.to_string(), "--data"]);
+    command.arg(directory.path());
     command.args(["--storage", url, "--node-name", name]).env("COUCHDB_USER", "ann").env("COUCHDB_PASSWORD", "pw");
     command
 }
@@ -62,14 +67,12 @@ fn servers_on_one_store_are_one() {
     wait_for("both to know of each other", || (text(&one.get("/_membership")) == nodes).then_some(()));
     assert_eq!(text(&two_.get("/_membership")), nodes);
     assert_eq!(text(&one.get("/")), text(&two_.get("/")), "one uuid");
-    // Databases and documents.
     one.put("/db", "").expect(201);
     for number in 0..20 {
         let [writes, reads] = if number % 2 == 0 { [&mut *one, &mut *two_] } else { [&mut *two_, &mut *one] };
         save(writes, &format!("/db/{number}"), "{}");
         reads.get(&format!("/db/{number}")).expect(200);
     }
-    // Settings and administrators.
     for (path, value) in [("vendor/name", "Us"), ("admins/bob", "geheim")] {
         one.put(&format!("/_node/_local/_config/{path}"), &format!("\"{value}\"")).expect(200);
     }
@@ -89,7 +92,6 @@ fn servers_on_one_store_are_one() {
     let shown = show("postgres://nobody@%2Fnowhere/d");
     let unknown = "; The shared settings cannot be read; they take precedence over the settings below: PostgreSQL cannot be reached";
     assert!(shown.starts_with(unknown) && shown.contains("\nname = Own ; "), "{shown}");
-    // A server that starts later uses the hashes of the shared administrators, not those of its own environment.
     for (name, password) in [("bob", "geheim"), ("ann", "pw")] {
         let login = &mut two.servers[1].client();
         let body = format!("{{\"name\":\"{name}\",\"password\":\"{password}\"}}");
@@ -98,7 +100,6 @@ fn servers_on_one_store_are_one() {
         let response = two.servers[0].client().request("GET", "/_session", &[("Cookie", &cookie)], b"").unwrap();
         assert!(text(&response).contains(&format!("\"name\":\"{name}\"")), "{}", text(&response));
     }
-    // Settings of a single node are requested by its name.
     one.put("/_node/two@here/_config/log/level", "\"debug\"").expect(200);
     assert_eq!(text(&two_.get("/_node/_local/_config/log/level")), "\"debug\"\n");
     assert_ne!(text(&one.get("/_node/_local/_config/log/level")), "\"debug\"\n");
@@ -197,7 +198,6 @@ fn other_nodes_take_over_the_replications_of_a_failed_one() {
     wait_for("the dead one to be gone", || (!text(&one.get("/_membership")).contains("two@here")).then_some(()));
 }
 
-/// A query waits for an index that another node builds, and that node is killed.
 #[test]
 fn a_query_does_not_wait_for_a_failed_builder() {
     const LIMIT: Duration = Duration::from_secs(2);
@@ -207,7 +207,6 @@ fn a_query_does_not_wait_for_a_failed_builder() {
     for number in 0..40 {
         save(one, &format!("/db/{number}"), "{}");
     }
-    // Each document takes 50 milliseconds.
     let map = "function (doc) { var end = Date.now() + 50; while (Date.now() < end) {} emit(doc._id, 1); }";
     save(one, "/db/_design/slow", &format!(r#"{{"views":{{"all":{{"map":"{map}"}}}}}}"#));
     let schema = two.url.rsplit('=').next().unwrap();
@@ -299,7 +298,6 @@ fn one_retry_suffices_during_a_rolling_restart() {
             scope.spawn(move || {
                 let mut client = Retrying { addresses, connections: [None, None] };
                 for number in 0.. {
-                    // Bounds the wait for a failed test.
                     if is_over.load(Ordering::Relaxed) || begun.elapsed() > 2 * crate::TIMEOUT {
                         return;
                     }

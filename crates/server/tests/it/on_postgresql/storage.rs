@@ -38,20 +38,17 @@ fn data_outlive_the_server_and_its_directory() {
     let rows = client.get("/db/_design/views/_view/all");
     assert_eq!(body(&rows), "{\"rows\":[\r\n{\"key\":null,\"value\":50}\r\n]}\n");
     drop(server);
-    // A directory without a recorded store, and the environment variable.
     let other = Directory::new();
     let server = Server::start_as(&other, serve(&other).env("SETTEE_STORAGE", &url));
     let client = &mut server.client();
     assert!(body(&client.get("/db/49")).contains("\"number\":49"));
     let rows = client.get("/db/_design/views/_view/all?reduce=false&startkey=48");
     assert!(body(&rows).starts_with("{\"total_rows\":50,\"offset\":48,"), "{}", body(&rows));
-    // A second server on the same store.
     let third = Directory::new();
     let beside = Server::start_as(&third, on(&third, &url).args(["--node-name", "beside@here"]));
     save(client, "/db/more", "{}");
     assert_eq!(beside.client().get("/db/more").status, 200);
     assert!(beside.terminate().0.success());
-    // Commands that work on files report the location of the data.
     assert!(server.terminate().0.success());
     for arguments in [&["verify"][..], &["backup", "--to", "/nowhere"], &["salvage", "--to", "/nowhere"], &["serve"]] {
         let printed_text = refusal(program(arguments).arg("--data").arg(other.path()));

@@ -10,7 +10,6 @@ use crate::{Client, Reply, save, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Sends a request and returns its response, which must arrive within the limit.
 fn ask(client: &mut Client, method: &str, path: &str) -> Reply {
     let begun = Instant::now();
     let reply = client.request(method, path, &[], b"{}").unwrap();
@@ -49,14 +48,16 @@ fn a_server_without_a_connection_to_its_store_fails_at_once() {
         far_client.get("/db/7").expect(200);
         proxy.stall_requests(true);
         proxy.stall_responses(true);
-        // Concurrent requests first, and then requests after the failure was detected.
         for _ in 0..2 {
             std::thread::scope(|scope| {
                 for (method, path) in requests {
                     let mut far = client(&far);
                     scope.spawn(move || {
                         let reply = ask(&mut far, method, path);
-                        assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")), "{}", reply.text());
+                        // The other server may have become the writer, to which writes are forwarded.
+                        let is_forwarded = method == "PUT" && matches!(reply.status, 201 | 409);
+                        let refusal = (reply.status, reply.header("retry-after"));
+                        assert!(is_forwarded || refusal == (503, Some("1")), "{refusal:?}: {}", reply.text());
                     });
                 }
                 ask(&mut near_client, "GET", "/db/_design/d/_view/all").expect(200);
@@ -69,8 +70,6 @@ fn a_server_without_a_connection_to_its_store_fails_at_once() {
         proxy.stall_responses(false);
         wait_for("the server responds again", || (far_client.get("/db/7").status == 200).then_some(()));
     }
-    // It was created by an earlier request or by this one.
-    // The outcome of the earlier attempt may still be in doubt.
     let decided = || Some(far_client.put("/db/new", "{}").status).filter(|status| *status != 503);
     let status = wait_for("a decided write", decided);
     assert!([201, 409].contains(&status), "{status}");

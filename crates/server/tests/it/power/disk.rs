@@ -25,7 +25,6 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// The first event of `record`, and its length. `None` for an incomplete event.
     pub(crate) fn read(record: &[u8]) -> Option<(Event, usize)> {
         let number = |at: usize| Some(u64::from_le_bytes(record.get(at..at + 8)?.try_into().ok()?));
         let text = |at: usize| {
@@ -52,7 +51,7 @@ impl Event {
     }
 }
 
-/// Index of a file or directory in [`Disk::nodes`]. Inodes are reused, these are not.
+/// Index in [`Disk::nodes`]. Unlike inodes, ids are not reused.
 type Id = usize;
 
 #[derive(Debug)]
@@ -75,14 +74,12 @@ enum Naming {
     Rename(String, String, Id),
 }
 
-/// Selection of the unsynced changes that survive a power loss.
+/// Unsynced changes that survive a power loss.
 #[derive(Clone, Copy, Debug)]
-enum Luck {
+enum Survival {
     Nothing,
     Everything,
-    /// A prefix of the changes.
     Beginning,
-    /// Each change independently.
     Any,
 }
 
@@ -96,7 +93,6 @@ pub(crate) struct Disk {
 const ROOT: Id = 0;
 
 impl Disk {
-    /// An empty directory, which is durable.
     pub(crate) fn new(root: &Path, inode: u64) -> Self {
         Self { root: root.to_owned(), nodes: vec![Node::directory()], inodes: HashMap::from([(inode, ROOT)]) }
     }
@@ -131,7 +127,6 @@ impl Disk {
     }
 
     fn change(&mut self, inode: u64, change: Change) {
-        // Files that the recorder did not observe are skipped.
         let Some(&id) = self.inodes.get(&inode) else { return };
         if let Node::File { pending, .. } = &mut self.nodes[id] {
             pending.push(change);
@@ -149,7 +144,6 @@ impl Disk {
         }
     }
 
-    /// Changes a name in the directory that holds `path`.
     fn name(&mut self, path: &Path, naming: impl FnOnce(String) -> Naming) {
         let above = path.parent().and_then(|above| self.find(above));
         let Some(Node::Directory { current, pending, .. }) = above.map(|above| &mut self.nodes[above]) else { return };
@@ -169,13 +163,12 @@ impl Disk {
 
     /// Writes a possible state after a power loss at this moment into the directory `to`.
     pub(crate) fn image(&self, to: &Path, random: &mut Random) {
-        let mut left = Left { lucks: &Luck::ALL, random, files: HashMap::new() };
+        let mut left = Left { lucks: &Survival::ALL, random, files: HashMap::new() };
         self.write(ROOT, to, &mut left);
     }
 
-    /// Writes the current state without a power loss.
     pub(crate) fn copy(&self, to: &Path) {
-        let mut left = Left { lucks: &[Luck::Everything], random: &mut Random::of(0), files: HashMap::new() };
+        let mut left = Left { lucks: &[Survival::Everything], random: &mut Random::of(0), files: HashMap::new() };
         self.write(ROOT, to, &mut left);
     }
 
@@ -203,11 +196,9 @@ impl Disk {
     }
 }
 
-/// State after a power loss, under construction.
 struct Left<'a> {
-    lucks: &'a [Luck],
+    lucks: &'a [Survival],
     random: &'a mut Random,
-    /// Files by id, so that a file with two names has one content.
     files: HashMap<Id, Vec<u8>>,
 }
 
@@ -215,7 +206,7 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
-impl Luck {
+impl Survival {
     const ALL: [Self; 4] = [Self::Nothing, Self::Everything, Self::Beginning, Self::Any];
 
     /// Calls `each` for the surviving `parts`, with true for the last one, which may be truncated.

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-/// State of an object that does not exist.
 pub(crate) const NOTHING: &str = "nothing";
 
-/// A change of a named object. Moments are lengths of the record.
+/// Moments are lengths of the record.
 #[derive(Clone, Debug)]
 struct RecordedState {
     sent: u64,
@@ -22,7 +21,6 @@ impl History {
         self.0.entry(name.to_owned()).or_default().push(RecordedState { sent, acknowledged, state });
     }
 
-    /// Adds the history of another client, about other objects.
     pub(crate) fn add(&mut self, other: Self) {
         for (name, reply) in other.0 {
             self.0.entry(name).or_default().extend(reply);
@@ -33,13 +31,12 @@ impl History {
         self.0.keys().filter(|name| name.starts_with(prefix)).cloned().collect()
     }
 
-    /// The last acknowledged state.
     pub(crate) fn last(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.last().map(|reply| reply.state.as_str())
     }
 
-    /// Checks the state after a power loss at `moment`: it must be the last state that was acknowledged by then, or one
-    /// that was sent later. States that no client sent are errors.
+    /// The state after a power loss at `moment` must be the last state that was acknowledged by then, or one that was
+    /// sent later. States that no client sent are errors.
     pub(crate) fn check(&self, moment: u64, found: &BTreeMap<String, String>) {
         for name in found.keys() {
             assert!(self.0.contains_key(name), "no client wrote {name}");

@@ -28,9 +28,7 @@ use history::{History, NOTHING};
 /// `ann:pw`, the administrator in the environment.
 const ANN: &str = "Basic YW5uOnB3";
 
-/// Images at scale 1.
 const IMAGES: u64 = 20;
-/// Images of one record of file operations.
 const IMAGES_OF_A_RECORD: u64 = 100;
 
 #[test]
@@ -47,11 +45,8 @@ fn every_power_loss_keeps_acknowledged_writes() {
     }
 }
 
-/// A recorded life cycle of a server.
 struct Recorded {
-    /// The events, each with the length of the record after it.
     events: Vec<(Event, u64)>,
-    /// The length of the record at the end of each phase.
     ends: Vec<u64>,
     history: History,
     root: PathBuf,
@@ -75,7 +70,6 @@ impl Recorded {
         recorded
     }
 
-    /// Checks that the events lead to the actual files, so that the recorder has missed nothing.
     fn is_complete(&self, life: &Life) {
         let mut disk = Disk::new(&self.root, self.root_inode);
         self.events.iter().for_each(|(event, _)| disk.apply(event.clone()));
@@ -104,7 +98,7 @@ impl Recorded {
         }
     }
 
-    /// Number of events before the power loss. All phases have the same probability.
+    /// Returns the number of events before the power loss. All phases have the same probability.
     fn moment(&self, random: &mut Random) -> usize {
         let part = random.below(self.ends.len());
         let index = |end: u64| self.events.partition_point(|(_, at)| *at <= end);
@@ -113,8 +107,7 @@ impl Recorded {
     }
 }
 
-/// The files below a directory that must equal the record: no sockets, not the store's information log, and not the
-/// reserve file.
+/// Files that must equal the record: no sockets, not the store's information log, and not the reserve file.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -129,7 +122,6 @@ fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// The data directory, two levels below the directory that exists before the first start.
 fn data(root: &Path) -> PathBuf {
     root.join("a/data")
 }
@@ -217,7 +209,6 @@ impl Life {
         }
     }
 
-    /// Writes documents by two writers, so that commits are shared; some with attachments, some replaced, some deleted.
     fn write(&self, server: &Server, history: &mut History, random: &mut Random) {
         thread::scope(|scope| {
             let writers: Vec<_> = ["kept", "dropped"]
@@ -271,7 +262,6 @@ impl Life {
         self.note_event(6, parent, "");
     }
 
-    /// Adds an action of this test itself to the record.
     fn note_event(&self, kind: u8, inode: u64, path: &str) {
         let mut event = vec![kind];
         event.extend_from_slice(&inode.to_le_bytes());
@@ -287,7 +277,6 @@ impl Life {
     }
 }
 
-/// The only writer of a database.
 struct Writer<'a> {
     life: &'a Life,
     client: Client,
@@ -360,7 +349,6 @@ fn state(rev: &str, n: i64, attachment_bytes: usize) -> String {
     format!("{rev} n={n} attached={attachment_bytes}")
 }
 
-/// A state after a power loss.
 struct Image<'a> {
     directory: Directory,
     history: &'a History,
@@ -372,7 +360,6 @@ impl Image<'_> {
     fn check(&mut self) {
         let data = data(&self.directory.path().join("root"));
         let mut found = BTreeMap::new();
-        // The server would create the administrator again.
         let ini = fs::read_to_string(data.join("local.ini")).unwrap_or_default();
         if ini.lines().any(|line| line.starts_with("ann = -pbkdf2")) {
             found.insert("admin".to_owned(), "ann".to_owned());
@@ -401,7 +388,6 @@ impl Image<'_> {
     }
 }
 
-/// The documents of a database with their attachments. The view must have as many rows.
 fn documents(client: &mut Client, name: &str, found: &mut BTreeMap<String, String>) {
     let all = client.get(&format!("/{name}/_all_docs?include_docs=true")).expect(200).json();
     let mut count = 0;
@@ -421,7 +407,6 @@ fn documents(client: &mut Client, name: &str, found: &mut BTreeMap<String, Strin
         found.insert(format!("{name}/{id}"), state(&text(doc, "_rev"), number(doc, "n"), attached));
     }
     let view = client.get(&format!("/{name}/_design/d/_view/v?limit=0"));
-    // The design document was written after the database, so it may be missing.
     if view.status != 404 {
         assert_eq!(number(view.expect(200).json().value(), "total_rows"), count, "rows of the view of {name}");
     }

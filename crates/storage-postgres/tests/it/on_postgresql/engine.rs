@@ -47,6 +47,20 @@ fn entries_survive_reopening() {
     assert_eq!(steps(&engine, Shard(2)), 450);
 }
 
+/// Other processes keep what they read under the version of a commit. The commit of a version that a standby has not
+/// received would be made again with other contents.
+#[test]
+fn a_visible_commit_is_durable() {
+    let Some(server) = Scratch::start("-c synchronous_commit=on -c wal_writer_delay=10s") else { return };
+    let engine = open(&server.url());
+    let flushed = (0..20).filter(|number| {
+        step(&engine, Shard(1), *number, Durability::Buffered);
+        server.run("SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()") == "t"
+    });
+    // Heartbeats, which need not be durable, are written in between.
+    assert!(flushed.count() > 10);
+}
+
 /// Keys around the maximum that is stored unchanged: the same prefix with different rests, and adjacent keys.
 fn long_keys() -> Vec<Vec<u8>> {
     let mut random = Generator::new(5);

@@ -7,15 +7,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use settee_storage::members::NodeId;
-use settee_storage::{
-    Batch, CommitToken, Direction, Durability, Engine, KeyRange, Keyspace, Outcome, Page, PageRange, Reply, Request,
-    Shard, ShardLock, ShardState, Version,
-};
+use settee_storage::{Durability, Engine, Shard, Version};
 use settee_storage_postgres::PostgresEngine;
 
 use crate::proxy::Proxy;
-use crate::scratch::Scratch;
-use crate::{open, schema_of, server, step, steps, token};
+use crate::{open, schema_of, server, step, steps};
 
 /// Latest versions of received notifications.
 pub(crate) type Observed = Arc<Mutex<BTreeMap<Shard, Version>>>;
@@ -37,17 +33,6 @@ pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(started.elapsed() < Duration::from_secs(30), "{what}");
         thread::yield_now();
     }
-}
-
-/// Returns the holders of shard locks of a schema and their waiters.
-fn lock_sessions(url: &str) -> String {
-    let schema = schema_of(url);
-    format!("FROM pg_locks WHERE locktype = 'advisory' AND classid = hashtext('settee {schema}')::oid")
-}
-
-fn until_a_waiter_exists(server: &Scratch, url: &str) {
-    let count = format!("SELECT count(*) {} AND NOT granted", lock_sessions(url));
-    until("a session waits", || server.run(&count) == "1");
 }
 
 /// Commits whose transactions were running during an earlier poll, and ended in another order.
@@ -88,95 +73,40 @@ fn long_transactions_hide_no_commits() {
     });
 }
 
-/// Shard locks end with a commit or with their holder, and no writer waits longer than half a second.
+/// A new writer waits for the transactions of commits that started before its claim, also of a node that has left, and
+/// ends those that take too long.
 #[test]
-fn a_waiting_writer_commits_after_the_lock_holder() {
-    const SHARD: Shard = Shard(5);
+fn a_new_writer_waits_for_earlier_commits() {
     let Some(server) = server() else { return };
     let url = server.url();
-    let (first, second) = (open(&url), open(&url));
-    let version = |engine: &PostgresEngine| engine.snapshot(SHARD).unwrap().state().unwrap().version;
-    let lock = first.line_up(SHARD, &[]);
-    assert!(lock.is_held());
-    thread::scope(|scope| {
-        let other = scope.spawn(|| {
-            let lock = second.line_up(SHARD, &[]);
-            (lock.is_held(), version(&second))
-        });
-        until_a_waiter_exists(server, &url);
-        step(&first, SHARD, 0, Durability::Synced);
-        assert_eq!(other.join().unwrap(), (true, Version(1)));
-    });
-    // An unused lock, and one whose commit is not synced.
-    drop((lock, second.line_up(SHARD, &[])));
-    let lock = first.line_up(SHARD, &[]);
-    step(&first, SHARD, 1, Durability::Buffered);
-    assert!(lock.is_held() && second.line_up(SHARD, &[]).is_held());
-    // A writer that has waited for too long continues without the lock, and may then commit first.
-    let lock = first.line_up(SHARD, &[]);
-    let started = Instant::now();
-    assert!(!second.line_up(SHARD, &[]).is_held());
-    assert!(started.elapsed() < Duration::from_secs(20));
-    step(&second, SHARD, 2, Durability::Synced);
-    let late = first.commit(SHARD, Version(2), CommitToken(9), Batch::new(), Durability::Synced).unwrap();
-    assert_eq!(late, Outcome::Conflict(Version(3)));
-    drop(lock);
-    // Locks of other shards, or of failed processes, do not block.
-    let lock = first.line_up(SHARD, &[]);
-    assert!(second.line_up(Shard(6), &[]).is_held());
-    server.run(&format!("SELECT count(pg_terminate_backend(pid)) {} AND granted", lock_sessions(&url)));
-    assert!(second.line_up(SHARD, &[]).is_held());
-    step(&first, SHARD, 3, Durability::Synced);
-    drop(lock);
-    assert_eq!(version(&second), Version(4));
-}
-
-/// The replies that come with a lock show the last commit of the previous holder, however long the wait was.
-#[test]
-fn a_shard_lock_returns_the_commits_of_others() {
-    const SHARD: Shard = Shard(5);
-    let Some(server) = server() else { return };
-    let url = server.url();
-    let (first, second) = (open(&url), open(&url));
-    let commit = |version: u64| {
-        let mut batch = Batch::new();
-        batch.set_head(&[version as u8]);
-        batch.put(Keyspace::Catalog, b"key", &version.to_be_bytes());
-        let outcome = first.commit(SHARD, Version(version), token(version + 1), batch, Durability::Synced).unwrap();
-        assert_eq!(outcome, Outcome::Committed(Version(version + 1)));
+    let (old, new) = (open(&url), open(&url));
+    let transaction = |node: &PostgresEngine, seconds: f64| {
+        let id = node.members().this().0;
+        format!("SET application_name = 'settee writer {id:032x}'; SELECT pg_sleep({seconds})")
     };
-    commit(0);
-    let all =
-        PageRange { space: Keyspace::Catalog, range: KeyRange::default(), direction: Direction::Forward, rows: 10 };
-    let wanted =
-        [Request::State, Request::Head, Request::MultiGet(Keyspace::Catalog, &[b"key", b"none"]), Request::Page(all)];
-    let is_seen = |mut lock: ShardLock, version: u64| {
-        let state = ShardState { version: Version(version + 1), token: token(version + 1) };
-        let value = version.to_be_bytes().to_vec();
-        let page = Page { rows: vec![(b"key".to_vec(), value.clone())], is_last: true };
-        let seen = [
-            Reply::State(state),
-            Reply::Value(Some(vec![version as u8])),
-            Reply::Values(vec![Some(value), None]),
-            Reply::Page(page),
-        ];
-        assert!(lock.is_held());
-        assert_eq!(lock.take_seen().unwrap(), seen);
-        assert_eq!(lock.take_seen(), None);
+    let fence = || {
+        let claim = new.members().claim("writer/0").unwrap().unwrap();
+        let started = Instant::now();
+        new.members().fence(&claim).unwrap();
+        started.elapsed()
     };
-    is_seen(second.line_up(SHARD, &wanted), 0);
-    let lock = first.line_up(SHARD, &wanted);
+    let is_running = || {
+        server.run(
+            "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%; SELECT pg_sleep%' AND pid <> pg_backend_pid()",
+        ) == "1"
+    };
     thread::scope(|scope| {
-        let other = scope.spawn(|| second.line_up(SHARD, &wanted));
-        until_a_waiter_exists(server, &url);
-        commit(1);
-        is_seen(other.join().unwrap(), 1);
+        for (node, seconds, is_ended) in [(&old, 0.3, false), (&new, 0.3, false), (&old, 60.0, true)] {
+            let statements = transaction(node, seconds);
+            let running = scope.spawn(move || server.try_run(&statements));
+            until("the transaction runs", is_running);
+            let waited = fence();
+            assert!(!is_running(), "{seconds} s");
+            assert!(waited < Duration::from_secs(2), "{seconds} s: {waited:?}");
+            assert_eq!(running.join().unwrap().is_err(), is_ended, "{seconds} s");
+            old.members().leave().unwrap();
+        }
     });
-    is_seen(lock, 0);
-    // Dropped shards cannot be locked, and the locks stay enabled.
-    first.drop_shard(SHARD).unwrap();
-    assert!(!second.line_up(SHARD, &wanted).is_held());
-    assert!(second.line_up(Shard(6), &wanted).is_held());
 }
 
 /// Polls whose connections are cut at each byte of the responses.

@@ -22,8 +22,14 @@ fn commit(engine: &PostgresEngine, number: u64) -> Result<Outcome> {
 fn fill(engine: &PostgresEngine, count: u64) {
     let snapshots: Vec<_> = (0..count).map(|_| engine.snapshot(SHARD).unwrap()).collect();
     assert!(snapshots.iter().all(|snapshot| snapshot.state().is_ok()));
-    let locks: Vec<_> = (0..count).map(|shard| engine.line_up(Shard(100 + shard), &[])).collect();
-    assert!(locks.iter().all(settee_storage::ShardLock::is_held));
+    thread::scope(|scope| {
+        for shard in 0..count {
+            // Unsynced commits share no statement.
+            scope.spawn(move || {
+                step(engine, Shard(100 + shard), steps(engine, Shard(100 + shard)), Durability::Buffered);
+            });
+        }
+    });
 }
 
 /// Runs all kinds of requests, each on its own thread, after `fault`, and returns the outcome of a commit. No
@@ -46,10 +52,6 @@ fn all_after(fault: impl FnOnce(), engine: &PostgresEngine, number: u64, may_fai
         scope.spawn(|| expect("an old snapshot", held.get(Keyspace::Bodies, b"key").map(drop)));
         scope.spawn(|| expect("a new snapshot", engine.snapshot(SHARD).and_then(|new| new.state()).map(drop)));
         scope.spawn(|| expect("a claim", engine.members().is_gone(engine.members().this()).map(drop)));
-        scope.spawn(|| {
-            drop(engine.line_up(Shard(2), &[]));
-            expect("a shard lock", Ok(()));
-        });
         let committing = scope.spawn(|| {
             let outcome = commit(engine, number);
             expect("a commit", outcome.clone().map(drop));
@@ -136,31 +138,6 @@ fn silently_lost_connections_are_replaced() {
         assert_eq!(steps(&engine, SHARD), round + 1);
         until("the node is live again, and its claim was never lost", || engine.members().holds(&claim));
     }
-}
-
-/// A transaction of an unresponsive client ends.
-#[test]
-fn a_lost_lock_holder_delays_no_other() {
-    let Some(server) = server() else { return };
-    let url = server.url();
-    let schema = schema_of(&url);
-    let engine = open(&url);
-    step(&engine, SHARD, 0, Durability::Synced);
-    let proxy = Proxy::start(server.socket());
-    let far = open(&proxy.url(schema_of(&url)));
-    let lock = far.line_up(SHARD, &[]);
-    assert!(lock.is_held());
-    proxy.drop_silently();
-    let started = Instant::now();
-    drop(engine.line_up(SHARD, &[]));
-    step(&engine, SHARD, 1, Durability::Synced);
-    assert!(started.elapsed() < LIMIT, "{:?}", started.elapsed());
-    let idle = format!(
-        "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND query LIKE '%settee {schema}''%'"
-    );
-    until("its transaction is over", || server.run(&idle) == "0");
-    println!("it was over after {:?}", started.elapsed());
-    assert!(started.elapsed() < LIMIT, "{:?}", started.elapsed());
 }
 
 /// A server that cannot write heartbeats for a while but serves everything else is not considered lost, and claims are

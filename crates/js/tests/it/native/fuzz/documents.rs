@@ -1,5 +1,3 @@
-//! Random documents, and common names and values in them.
-
 use std::fmt::Write as _;
 
 use settee_model::testing::Random;
@@ -93,7 +91,6 @@ fn object(random: &mut Random, depth: usize, out: &mut String) {
     out.push('}');
 }
 
-/// Writes a random document; its members mostly have the types that their names suggest.
 pub(crate) fn document(random: &mut Random) -> String {
     let mut out = format!("{{\"_id\":\"{}\",\"_rev\":\"1-abc\"", random.pick(&STRINGS));
     for (name, kind) in [("a", 0), ("b", 0), ("n", 1), ("s", 2), ("l", 3), ("o", 4), ("type", 2), ("10", 1), ("2", 2)] {

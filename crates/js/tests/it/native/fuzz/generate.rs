@@ -432,7 +432,6 @@ impl Writer<'_> {
         self.with_arguments(call, depth);
     }
 
-    /// Writes a random regular expression.
     fn pattern(&mut self, depth: usize) {
         for _ in 0..1 + self.random.below(3) {
             match self.random.below(10) {

@@ -1,4 +1,4 @@
-//! Constructs that depend on when something is assigned: functions in variables, implicit globals, polyfills, and dates
+//! Constructs that depend on the time of an assignment: functions in variables, implicit globals, polyfills, and dates
 //! that change.
 
 use std::fmt::Write as _;
@@ -24,7 +24,6 @@ const SETTERS: [&str; 15] = [
 ];
 
 impl Writer<'_> {
-    /// Assigns a variable without declaring it.
     pub(super) fn assign_global(&mut self) {
         let name = self.random.pick(&["g1", "g2", "g3"]);
         if self.random.chance(80) || !self.variables.iter().any(|known| known == name) {
@@ -37,7 +36,6 @@ impl Writer<'_> {
         self.variables.push(name.to_owned());
     }
 
-    /// Writes a loop whose variable is not declared.
     pub(super) fn global_loop(&mut self, depth: usize) {
         let name = self.random.pick(&["g1", "g2", "i"]);
         let known = self.variables.len();
@@ -65,14 +63,12 @@ impl Writer<'_> {
         self.variables.truncate(known);
     }
 
-    /// Writes a function with two parameters, and its body.
     fn function_expression(&mut self, depth: usize) {
         let head =
             self.random.pick(&["function(p, q) {", "function own(p, q) {", "(p, q) => {", "function(p, q) { g1 = 1;"]);
         self.out.push_str(head);
         let known = self.variables.len();
         self.variables.extend(["p".to_owned(), "q".to_owned()]);
-        // Chains of calls would take exponential time.
         let called = std::mem::take(&mut self.functions);
         if self.random.chance(40) {
             self.functions.extend(called.first().cloned());
@@ -94,7 +90,6 @@ impl Writer<'_> {
         if !self.functions.is_empty() && self.random.chance(30) {
             let name = self.functions[self.random.below(self.functions.len())].clone();
             write!(self.out, " {name} = ").unwrap();
-            // Without calls of other functions, which might call this one.
             let others = std::mem::take(&mut self.functions);
             if self.random.chance(85) {
                 self.function_expression(depth + 1);
@@ -118,7 +113,6 @@ impl Writer<'_> {
             self.out.push_str(" }");
         }
         if kind == "let " || kind == "const " {
-            // Callable only here.
             write!(self.out, " emit('f', {name}(").unwrap();
             self.expression(3);
             self.out.push_str(", 1));");
@@ -152,7 +146,6 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a closure that uses variables that are declared after it.
     pub(super) fn closure_before_declarations(&mut self) {
         let (outer, inner, value) = (self.fresh(), self.fresh(), self.fresh());
         let kind = self.random.pick(&["var", "let", "const"]);
@@ -185,7 +178,6 @@ impl Writer<'_> {
         write!(self.out, " {polyfill}").unwrap();
     }
 
-    /// Changes a date that was emitted before.
     pub(super) fn change_date(&mut self) {
         let name = self.fresh();
         let date = self.random.pick(&["doc.n | 0", "0", "'2013-12-31T23:59:59.999Z'", "2012, 1, 29", ""]);
@@ -217,7 +209,6 @@ impl Writer<'_> {
         write!(self.out, "; return {result}; }})(new Date({date}))").unwrap();
     }
 
-    /// Writes an expression on the current time or a random number with a predictable value.
     pub(super) fn current(&mut self, depth: usize) {
         let expression = self.random.pick(&[
             "(Date.now() > 1e12)",
