@@ -443,7 +443,7 @@ impl From<ViewError> for Error {
             ViewError::Stopped | ViewError::Disconnected(_) => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
             }
-            ViewError::Corrupt(_) => Self::damaged(reason),
+            ViewError::Corrupt(_) | ViewError::MissingNode { .. } => Self::damaged(reason),
             ViewError::Contended => Self::for_now(reason),
             ViewError::Spill(_) | ViewError::Source(_) => Self::internal(reason),
         }

@@ -123,7 +123,7 @@ impl Database {
     pub(crate) fn open(
         engine: Arc<dyn Engine>,
         name: &str,
-        (entry, named_at): (Entry, Version),
+        (entry, named_at): (Entry, u64),
         (activity, notified): (Arc<Activity>, &Arc<NotifiedVersions>),
         token_seed: u64,
     ) -> Result<Arc<Self>> {
@@ -146,7 +146,7 @@ impl Database {
             seen: AtomicU64::new(version.0),
             notified,
             failures_seen: AtomicU64::new(failures),
-            named_at: AtomicU64::new(named_at.0),
+            named_at: AtomicU64::new(named_at),
             refreshing: Mutex::new(()),
             attached_elsewhere: AtomicU64::new(0),
             writer: Mutex::new(writer),
@@ -246,12 +246,13 @@ impl Database {
         self.notified.failures() != self.failures_seen.load(Ordering::Acquire)
     }
 
-    pub(crate) fn named_at(&self) -> Version {
-        Version(self.named_at.load(Ordering::Acquire))
+    /// Number of notifications of the catalog before the name of the database was last read.
+    pub(crate) fn named_at(&self) -> u64 {
+        self.named_at.load(Ordering::Acquire)
     }
 
-    pub(crate) fn is_named_at(&self, version: Version) {
-        self.named_at.fetch_max(version.0, Ordering::AcqRel);
+    pub(crate) fn is_named_at(&self, seen: u64) {
+        self.named_at.fetch_max(seen, Ordering::AcqRel);
     }
 
     /// Caches the state after a commit, unless the cached state is newer.

@@ -256,16 +256,13 @@ impl CommitObserver {
             recent_commits.rotate(snapshot, Instant::now());
         }
         self.observed.fetch_add(commits.len() as u64, Ordering::Relaxed);
-        for (shard, _) in commits {
-            possibly_lost.remove(shard);
-        }
         if commits.is_empty() && possibly_lost.is_empty() {
             return;
         }
         let listeners = self.listeners.read();
-        for (shard, version) in
-            commits.iter().copied().chain(possibly_lost.into_iter().map(|shard| (shard, Version(0))))
-        {
+        // A shard with an existing commit may have lost a later one, whose version another commit has now.
+        let possibly_lost = possibly_lost.into_iter().map(|shard| (shard, Version(0)));
+        for (shard, version) in possibly_lost.chain(commits.iter().copied()) {
             listeners.iter().for_each(|listener| listener(shard, version));
         }
     }

@@ -11,7 +11,7 @@ mod writer;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use settee_storage::{Engine, Shard, StorageError, Version};
+use settee_storage::{Engine, Shard, ShardState, StorageError};
 
 pub(crate) use self::reader::{Reader, SegmentValues};
 pub(crate) use self::schema::{Layout, column};
@@ -63,9 +63,9 @@ pub(crate) struct Inner {
     pub(crate) definition: Definition,
     reader: Mutex<Option<Arc<Reader>>>,
     pub(crate) live: Mutex<Vec<Weak<Reader>>>,
-    /// Version after the last commit of this process, and the files that it left for readers. At another version the
-    /// shard may contain any leftovers.
-    left: Mutex<Option<(Version, Vec<FileRecord>)>>,
+    /// The last commit of this process, and the files that it left for readers. After another commit the shard may
+    /// contain any leftovers.
+    left: Mutex<Option<(ShardState, Vec<FileRecord>)>>,
 }
 
 impl Index {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use settee_storage::Version;
+use settee_storage::ShardState;
 use tantivy::directory::TerminatingWrite;
 use tantivy::fastfield::write_alive_bitset;
 use tantivy::index::SegmentComponent;
@@ -66,10 +66,10 @@ impl Writer {
         let found = inner.file_store.find()?;
         let record = match found.record {
             Some(record) => record,
-            None if found.version == Version::default() => Record::default(),
+            None if found.state == ShardState::default() => Record::default(),
             None => return Ok(None),
         };
-        inner.file_store.begin(found.version, record.next_file.max(first_file));
+        inner.file_store.begin(found.state, record.next_file.max(first_file));
         let layout = Layout::new(record.slots.clone());
         let files = Files::of(&inner.file_store, &record, true);
         let index = layout.open(files.clone(), &inner.definition)?;
@@ -77,7 +77,7 @@ impl Writer {
         for slot in &record.slots {
             kinds.entry(slot.name.clone()).or_default().push(slot.kind);
         }
-        let left = inner.left.lock().take().filter(|(version, _)| *version == found.version);
+        let left = inner.left.lock().take().filter(|(state, _)| *state == found.state);
         let must_clear = left.is_none();
         let writer = Self {
             slots: record.slots.clone(),
@@ -166,7 +166,7 @@ impl Writer {
         self.record.slots.clone_from(&self.slots);
         self.was_entry = self.inner.file_store.publish(&self.record, self.was_entry)?;
         self.sweep()?;
-        *self.inner.left.lock() = Some((self.inner.file_store.version(), self.obsolete.clone()));
+        *self.inner.left.lock() = Some((self.inner.file_store.state(), self.obsolete.clone()));
         Ok(())
     }
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use settee_storage::{
-    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Purpose, Shard, Snapshot, Version,
-    commit_once,
+    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Purpose, Shard, ShardState,
+    Snapshot, commit_once,
 };
 use tantivy::HasLen;
 use tantivy::directory::error::{DeleteError, LockError, OpenReadError, OpenWriteError};
@@ -40,8 +40,8 @@ pub(crate) struct FileStore {
     shard: Shard,
     new_token: NewToken,
     caches: Arc<Caches>,
-    /// Version that the next commit expects; set by the writer.
-    version: Mutex<Version>,
+    /// The commit that the next one follows; set by the writer.
+    state: Mutex<ShardState>,
     next_file: Mutex<u64>,
     /// Last error of the store, because `tantivy` keeps only the text of some errors.
     last_error: Mutex<Option<Error>>,
@@ -54,7 +54,7 @@ impl FileStore {
             shard,
             new_token,
             caches,
-            version: Mutex::default(),
+            state: Mutex::default(),
             next_file: Mutex::default(),
             last_error: Mutex::default(),
         }
@@ -76,13 +76,13 @@ impl FileStore {
         Ok(self.engine.reclaim(self.shard)?)
     }
 
-    pub(crate) fn begin(&self, version: Version, next_file: u64) {
-        *self.version.lock() = version;
+    pub(crate) fn begin(&self, state: ShardState, next_file: u64) {
+        *self.state.lock() = state;
         *self.next_file.lock() = next_file;
     }
 
-    pub(crate) fn version(&self) -> Version {
-        *self.version.lock()
+    pub(crate) fn state(&self) -> ShardState {
+        *self.state.lock()
     }
 
     pub(crate) fn next_file(&self) -> u64 {
@@ -134,12 +134,12 @@ impl FileStore {
     }
 
     fn try_commit(&self, batch: Batch) -> Result<()> {
-        let mut version = self.version.lock();
+        let mut state = self.state.lock();
         let token = (self.new_token)();
         let engine = self.engine.as_ref();
-        let committed = commit_once(engine, self.shard, *version, token, batch, Durability::Buffered)?;
+        let committed = commit_once(engine, self.shard, state.version, token, batch, Durability::Buffered)?;
         // Only another process can have committed at this version.
-        *version = committed.ok_or(Error::Contended)?;
+        *state = ShardState { version: committed.ok_or(Error::Contended)?, token };
         Ok(())
     }
 
