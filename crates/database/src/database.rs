@@ -96,7 +96,7 @@ pub struct Database {
     pub(crate) designs: OfDesigns,
     pub(crate) compacting: Compacting,
     /// Abandoned uploads. The next commit removes their chunks.
-    pub(crate) given_up: Mutex<Vec<u64>>,
+    pub(crate) given_up: Arc<Mutex<Vec<u64>>>,
 }
 
 impl std::fmt::Debug for Database {
@@ -160,7 +160,7 @@ impl Database {
             design_seq,
             designs,
             compacting: Compacting::default(),
-            given_up: Mutex::new(Vec::new()),
+            given_up: Arc::default(),
         });
         database.collect_uploads(&uploads, OwnUploads::Over)?;
         Ok(database)

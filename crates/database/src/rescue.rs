@@ -241,7 +241,7 @@ impl Rescue<'_> {
             return Ok(());
         };
         self.bytes += body.as_bytes().len();
-        let (mode, attachments) = (EditMode::Replicated, NewAttachments::new(list)?);
+        let (mode, attachments) = (EditMode::Replicated, NewAttachments::new(self.database, list)?);
         self.updates.push(DocUpdate::replicated(id.to_owned(), stored.deleted, body, mode, path, attachments));
         self.rescued.revisions += 1;
         if self.updates.len() >= TOGETHER || self.bytes >= TOGETHER_BYTES { self.commit() } else { Ok(()) }

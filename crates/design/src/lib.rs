@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 mod batch;
+#[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod design_document;
 mod functions;

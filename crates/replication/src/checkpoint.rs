@@ -9,7 +9,7 @@ mod tests;
 
 use settee_model::json::{Json, Value, write_string, write_u64};
 
-use crate::session::Statistics;
+use crate::session::progress::Statistics;
 
 pub(crate) const ID_VERSION: u64 = 4;
 

@@ -12,6 +12,7 @@ mod id;
 pub mod net;
 mod peer;
 mod replicator;
+mod report;
 mod rows;
 pub mod scheduler;
 mod session;
@@ -24,10 +25,10 @@ mod tuning;
 pub use crate::counters::{Counter, Counters, Tally};
 pub use crate::endpoint::{Auth, Endpoint, EndpointError, Local, Remote, Roles, User};
 pub use crate::id::{IdError, Identity, ReplicationId};
-pub use crate::peer::{Download, List, Peer, PeerError, Reply, RequestMethod};
-pub use crate::replicator::{
-    Alone, Dependencies, JobState, ReplicateError, Replicated, Replicator, Servers, Settings, TaskState,
-};
+pub use crate::peer::plain::{Download, List, Reply, RequestMethod};
+pub use crate::peer::{Peer, PeerError};
+pub use crate::replicator::show::{JobState, TaskState};
+pub use crate::replicator::{Alone, Dependencies, ReplicateError, Replicated, Replicator, Servers, Settings};
 pub use crate::session::{Control, Failure, Outcome, Places, Progress, Services, Session, Statistics};
 pub use crate::spec::{CancelTarget, Filter, Request, Spec, SpecError};
 pub use crate::transport::{

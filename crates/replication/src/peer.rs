@@ -4,11 +4,11 @@
 //! interprets the responses.
 
 mod auth;
-mod changes;
+pub(crate) mod changes;
 mod database;
-mod documents;
-mod open_revs;
-mod plain;
+pub(crate) mod documents;
+pub(crate) mod open_revs;
+pub(crate) mod plain;
 #[cfg(test)]
 mod tests;
 
@@ -33,11 +33,6 @@ use auth::Login;
 use crate::endpoint::{COMPONENT, Endpoint};
 use crate::transport::{Body, LongLived, Transport, TransportError, full_body};
 use crate::tuning::Tuning;
-
-pub(crate) use changes::{ChangesQuery, Feed};
-pub(crate) use documents::{BulkDocsOutcome, BulkGet, MissingRevs, PutOutcome, Rejected};
-pub(crate) use open_revs::{OpenRevs, OpenRevsItem};
-pub use plain::{Download, List, Reply, RequestMethod};
 
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 

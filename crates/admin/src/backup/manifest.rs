@@ -12,6 +12,9 @@ use crate::regular;
 
 pub(super) const MANIFEST: &str = "manifest.json";
 
+/// Directory of the files of the storage engine.
+pub(super) const ENGINE: &str = "engine";
+
 const FORMAT: i64 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +25,15 @@ pub struct Manifest {
     pub finished: String,
     pub(super) entries: Vec<Entry>,
     pub(super) log: Option<Logged>,
+}
+
+/// Size of a written backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub directory: PathBuf,
+    pub files: usize,
+    pub bytes: u64,
+    pub copied_bytes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

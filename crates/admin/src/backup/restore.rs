@@ -8,12 +8,12 @@ use anyhow::{Context as _, bail, ensure};
 
 use settee_storage::durable;
 
-use super::manifest::{Entry, Manifest};
-use super::{ENGINE, files};
+use super::files;
+use super::manifest::{ENGINE, Entry, MANIFEST, Manifest};
 use crate::version::RESTORING;
 
 pub(super) fn run(directory: &Path, data: &Path) -> anyhow::Result<Manifest> {
-    let manifest = Manifest::read(&directory.join(super::MANIFEST)).with_context(|| {
+    let manifest = Manifest::read(&directory.join(MANIFEST)).with_context(|| {
         format!(
             "{} is not a complete backup; specify the directory named after the time of the backup",
             directory.display()

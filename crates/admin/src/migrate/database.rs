@@ -14,9 +14,11 @@ use settee_replication::{
 };
 use tokio::sync::watch;
 
+use super::job::{Job, Kind};
+use super::local;
 use super::progress::ProgressDisplay;
+use super::sites::Sites;
 use super::totals::Imported;
-use super::{Job, Kind, Sites, local};
 use crate::environment;
 
 /// Single requests of a replication have retries of their own.

@@ -5,7 +5,7 @@
 //! Only if the sums differ, the hashes of the source are kept in memory and the target is read a second time.
 
 mod contents;
-mod files;
+pub(super) mod files;
 
 use std::collections::HashSet;
 
@@ -15,9 +15,10 @@ use settee_replication::{List, Peer};
 use sha2::{Digest as _, Sha256};
 
 use super::database::Setup;
-use super::{Job, Kind, Sites, local};
+use super::job::{Job, Kind};
+use super::local;
+use super::sites::Sites;
 use crate::output::print_text;
-pub(super) use files::compare as compare_files;
 
 const TOGETHER: usize = 100;
 

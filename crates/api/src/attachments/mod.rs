@@ -115,7 +115,7 @@ pub(crate) fn resolve(
         let revpos = (mode == EditMode::Replicated).then(|| revpos.unwrap_or_default());
         list.push(NewAttachment::uploaded(name, content_type, revpos, uploaded));
     }
-    Ok(NewAttachments::new(list)?)
+    Ok(NewAttachments::new(database, list)?)
 }
 
 pub(crate) fn check(document: &Document) -> Result<(), Error> {

@@ -321,9 +321,9 @@ pub(super) async fn put(mut request: Request) -> Answer {
         .with_pieces(move |pieces| {
             let base = Base::read(&store, &doc, rev.as_ref())?;
             let uploaded = upload(&store, &policy.attachments, &named, compression, || Ok(pieces.next_piece()?))?;
-            let kept = NewAttachments::new(base.attachments.into_iter().map(NewAttachment::kept).collect())?;
+            let kept = base.attachments.into_iter().map(NewAttachment::kept).collect();
             let new = NewAttachment::uploaded(named, content_type, None, uploaded);
-            Ok((base.document, kept.replaced(vec![new])?))
+            Ok((base.document, NewAttachments::new(&store, kept)?.replaced(&store, vec![new])?))
         })
         .await?;
     let edit = Edit { id, document, attachments: Incoming::Known(attachments), mode: EditMode::Interactive };
@@ -346,7 +346,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     let (document, attachments) = bridge::blocking(move || {
         let base = Base::of_removal(&store, &doc, rev.as_ref(), &name)?;
         let others = base.attachments.into_iter().filter(|attachment| attachment.name != name);
-        Ok((base.document, NewAttachments::new(others.map(NewAttachment::kept).collect())?))
+        Ok((base.document, NewAttachments::new(&store, others.map(NewAttachment::kept).collect())?))
     })
     .await?;
     let edit = Edit { id, document, attachments: Incoming::Known(attachments), mode: EditMode::Interactive };

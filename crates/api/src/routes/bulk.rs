@@ -192,7 +192,7 @@ fn prepare_some(
 ) -> Result<Vec<Row>, Error> {
     let mut hasher = RevisionHasher::default();
     let mut rows = Vec::with_capacity(docs.len());
-    let judged = is_replicator_database(database.name());
+    let is_replicator = is_replicator_database(database.name());
     for doc in docs {
         let mut document = Document::parse(*doc)?;
         let id = document.id.clone().unwrap_or_else(|| node.uuid());
@@ -206,7 +206,7 @@ fn prepare_some(
             }
             continue;
         }
-        if judged && let Err(error) = before_update(database, user, &id, &mut document, mode) {
+        if is_replicator && let Err(error) = before_update(database, user, &id, &mut document, mode) {
             rows.push(Row::Refused { id, error: error.into() });
             continue;
         }

@@ -46,10 +46,10 @@ pub(super) async fn post(mut request: Request) -> Answer {
                     let rev = Rev::parse(&String::from_utf8_lossy(&rev.unwrap_or_default()))?;
                     let base = Base::read(&store, &named, Some(&rev))?;
                     let kept = base.attachments.into_iter().map(NewAttachment::kept).collect();
-                    (base.document, NewAttachments::new(kept)?)
+                    (base.document, NewAttachments::new(&store, kept)?)
                 }
             };
-            Ok((document, attachments.replaced(form.files)?))
+            Ok((document, attachments.replaced(&store, form.files)?))
         })
         .await?;
     let edit = Edit { id, document, attachments: Incoming::Known(attachments), mode: EditMode::Interactive };

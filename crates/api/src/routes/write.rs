@@ -257,11 +257,11 @@ async fn make_update(request: &Request, database: &Arc<Database>, edit: Edit) ->
     let Edit { id, mut document, attachments, mode } = edit;
     if is_replicator_database(database.name()) {
         let (database, user, id) = (Arc::clone(database), request.user.clone(), id.clone());
-        let judge = move || {
+        let check = move || {
             replicator_documents::before_update(&database, &user, &id, &mut document, mode)?;
             Ok(document)
         };
-        document = bridge::blocking(judge).await?;
+        document = bridge::blocking(check).await?;
     }
     design::complete(&id, &mut document, mode);
     let is_design = id.starts_with("_design/") && !document.deleted;

@@ -32,6 +32,13 @@ pub struct AllDocs<'a> {
     within: Option<Option<Vec<u8>>>,
 }
 
+impl ReadView {
+    /// Scans the documents that are not deleted, in `range` and `direction`.
+    pub fn all_docs(&self, range: &IdRange, direction: Direction) -> Result<AllDocs<'_>> {
+        AllDocs::open(self, range, direction)
+    }
+}
+
 const DELETED_ROW: usize = if cfg!(test) { 2 } else { 64 };
 
 impl<'a> AllDocs<'a> {

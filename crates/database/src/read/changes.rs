@@ -23,6 +23,18 @@ pub enum Leaves {
     Several,
 }
 
+impl ReadView {
+    /// Scans documents in the order of their last changes: forward after `since`, or backward from `since`.
+    pub fn changes(&self, since: u64, direction: Direction) -> Result<Changes<'_>> {
+        self.changes_expecting(since, direction, Expect::Few)
+    }
+
+    /// As [`Self::changes`], with an estimate of the number of rows.
+    pub fn changes_expecting(&self, since: u64, direction: Direction, expect: Expect) -> Result<Changes<'_>> {
+        Changes::open(self, since, direction, expect)
+    }
+}
+
 /// One row of the feed: a document at the position of its last change.
 #[derive(Clone, Debug)]
 pub struct Change<'a> {

@@ -1,11 +1,11 @@
 //! [`ReadView`]: one snapshot of a database that serves all reads of a request.
 
-mod ahead;
-mod all_docs;
-mod changes;
-mod client;
+pub(crate) mod ahead;
+pub(crate) mod all_docs;
+pub(crate) mod changes;
+pub(crate) mod client;
 pub(crate) mod id_range;
-mod parent;
+pub(crate) mod parent;
 pub(crate) mod revision;
 mod times;
 
@@ -18,6 +18,9 @@ use settee_model::json::Json;
 use settee_storage::{Direction, Expect, KeyRange, Keyspace, ShardState, Snapshot};
 
 use self::ahead::ReadAhead;
+use self::client::ReadClient;
+use self::id_range::IdRange;
+use self::revision::Revision;
 use crate::attachment::{Attachment, Content};
 use crate::database::Database;
 use crate::local::LocalDocument;
@@ -27,14 +30,6 @@ use crate::rank::{BUCKET_ENTRIES, PublishedRanks, Ranks};
 use crate::record::{DocRecord, Head, Stored};
 use crate::stored::attached_with_prefix;
 use crate::{DatabaseError, Result, keys, pieces, rank};
-
-pub use self::ahead::{BODIES_MAX, Bodies, DOCUMENTS_TOGETHER};
-pub use self::all_docs::{AllDocs, DocRow};
-pub use self::changes::{Change, Changes, Leaves};
-pub use self::client::{Memory, ReadClient, Taken};
-pub use self::id_range::IdRange;
-pub use self::parent::ParentAttachments;
-pub use self::revision::Revision;
 
 const RANK_ROWS: usize = BUCKET_ENTRIES as usize / 2;
 
@@ -261,11 +256,6 @@ impl ReadView {
         Ok(true)
     }
 
-    /// Scans the documents that are not deleted, in `range` and `direction`.
-    pub fn all_docs(&self, range: &IdRange, direction: Direction) -> Result<AllDocs<'_>> {
-        AllDocs::open(self, range, direction)
-    }
-
     /// Number of live documents with an id below `id`.
     pub fn rank_of_id(&self, id: &[u8]) -> Result<u64> {
         let ranks = self.ranks()?;
@@ -296,16 +286,6 @@ impl ReadView {
             rank += 1;
         }
         Ok(total.saturating_sub(rank))
-    }
-
-    /// Scans documents in the order of their last changes: forward after `since`, or backward from `since`.
-    pub fn changes(&self, since: u64, direction: Direction) -> Result<Changes<'_>> {
-        self.changes_expecting(since, direction, Expect::Few)
-    }
-
-    /// As [`Self::changes`], with an estimate of the number of rows.
-    pub fn changes_expecting(&self, since: u64, direction: Direction, expect: Expect) -> Result<Changes<'_>> {
-        Changes::open(self, since, direction, expect)
     }
 
     /// Returns a local document; `id` must start with `_local/`.

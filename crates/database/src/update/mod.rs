@@ -24,6 +24,7 @@ mod time;
 mod touched;
 mod upload;
 pub(crate) mod upload_marks;
+mod uploaded;
 pub(crate) mod validation;
 mod work;
 pub(crate) mod writer;
@@ -35,7 +36,8 @@ use std::time::{Duration, Instant};
 
 pub use new_attachments::{NewAttachment, NewAttachments};
 pub(crate) use purge::decode_number as decode_purge_number;
-pub use upload::{Compression, Upload, Uploaded};
+pub use upload::{Compression, Upload};
+pub use uploaded::Uploaded;
 use work::COMMIT_BYTES;
 pub use work::{
     Completion, DocUpdate, EditMode, Origin, Precheck, Purge, Stage, Submitted, UpdateOutcome, Validated,

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use settee_model::json::{Json, Value};
 
-use super::{Subject, batch, text};
+use super::subject::{Subject, batch, text};
 use crate::{CallError, CompileError, DesignProgram, DesignSource, ListSink, ListState, MoreRows};
 
 const REQUEST: &[u8] = br#"{"method":"POST","path":["db"],"headers":{},"query":{"kind":"x"}}"#;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{MapExceptions, Subject, batch, check_fatal, expected, mapped, rows, try_map};
+use super::subject::{MapExceptions, Subject, batch, check_fatal, expected, mapped, rows, try_map};
 use crate::{CompileError, Emissions, Excess, Limits};
 
 /// An invalid source is rejected with the message of the language, independent of the other sources.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Subject, expected, mapped, rows};
+use super::subject::{Subject, expected, mapped, rows};
 use crate::{CompileError, Limits, MapSource, SearchKind};
 
 impl Subject<'_> {

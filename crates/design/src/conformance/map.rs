@@ -1,6 +1,6 @@
 //! The rows that map functions emit, and their order.
 
-use super::{Subject, expected, mapped, rows};
+use super::subject::{Subject, expected, mapped, rows};
 
 /// Rows are ordered by document, then by function, then by emission. A document may emit none or many.
 pub fn rows_come_in_order(subject: &Subject<'_>) {

@@ -1,6 +1,6 @@
 //! Reduce functions.
 
-use super::{ReduceExceptions, Subject, check_fatal, text};
+use super::subject::{ReduceExceptions, Subject, check_fatal, text};
 use crate::{ReduceRows, RunError};
 
 fn texts(results: Result<Vec<Vec<u8>>, RunError>) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use settee_model::json::{Kind, Value};
 use settee_model::testing::Random;
 
-use super::{Numbers, Subject, text};
+use super::subject::{Numbers, Subject, text};
 
 const NUMBERS: &str = "0 -0 1 -1 9007199254740991 9007199254740993 -9223372036854775808 18446744073709551615 \
     123456789012345678901234567890 1.5 -2.5 0.1 1e2 1E-2 1.0 1e21 1.5e-7 100000.0 12345678.125 5e-324 1.7976931348623157e308";

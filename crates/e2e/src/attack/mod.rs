@@ -7,6 +7,7 @@
 mod catalogue;
 pub(crate) mod client;
 mod control_group;
+mod entry;
 mod probe;
 mod target;
 
@@ -19,10 +20,10 @@ use anyhow::{Result, bail};
 use crate::server::{Access, Server};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use catalogue::Attack;
 use control_group::ControlGroup;
+use entry::Attack;
 use probe::{Figures, Probe};
-use target::Target;
+use target::{Form, Target};
 
 const MEMORY_BYTES: u64 = 1 << 30;
 
@@ -39,13 +40,6 @@ const RECOVERY: Duration = Duration::from_secs(5);
 const SPEED_MIN: f64 = 0.5;
 
 const UNFINISHED_MAX: Duration = Duration::from_secs(180);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// A few seconds per attack; neither times nor memory are checked.
-    Short,
-    Long,
-}
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Options {

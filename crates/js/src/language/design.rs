@@ -13,7 +13,7 @@ use settee_model::json::{Json, Kind as JsonKind, Value};
 
 pub(super) use self::workers::DesignWorkers;
 use self::workers::{DesignLease, Key, LeasePurpose};
-use super::{Failure, run_error, timeout};
+use super::requests::{Failure, run_error, timeout};
 use crate::pool::{Answer, WorkerError};
 use crate::protocol::{Kind, Reader, Writer};
 

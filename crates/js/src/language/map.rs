@@ -7,7 +7,7 @@ use settee_design::{
 };
 use settee_model::json;
 
-use super::{Failure, compile, excerpt, run_error, timeout, write_limits};
+use super::requests::{Failure, compile, excerpt, run_error, timeout, write_limits};
 use crate::pool::{Answer, Lease, Pool, Worker, WorkerError};
 use crate::protocol::{self, Kind, Progress, Record, RecordKind, Writer};
 

@@ -8,8 +8,8 @@ use settee_design::{
     RunError, SearchKind, TakeRows,
 };
 
-use super::Evaluator;
 use super::map::{Log, MapOutput, Mapper, Selection};
+use super::options::Evaluator;
 use crate::pool::Pool;
 use settee_native::{Environment, Mapped, NativeFunction, Reason, Refused, RowSink, Workspace};
 

@@ -7,13 +7,13 @@
 //! until the program ends.
 #![expect(unsafe_code, reason = "sets up the JavaScript engine")]
 
-use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int, c_void};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rquickjs::qjs as c;
 use settee_design::Limits;
 
+use super::clock::Clock;
 use super::emit::Emitter;
 use super::heap::Heap;
 use super::lazy::Documents;
@@ -35,16 +35,8 @@ pub(super) struct Host {
     pub(super) plain_class: c::JSClassID,
     pub(super) emitter: Emitter,
     pub(super) session: Session,
-    clock: Clock,
+    pub(super) clock: Clock,
     compiler: Context,
-}
-
-/// Enforces the time limit of calls. The clock is read only when the engine polls, so that fast calls never read it.
-#[derive(Default)]
-struct Clock {
-    request_number: Cell<u64>,
-    seen: Cell<(u64, Option<Instant>)>,
-    expired: Cell<bool>,
 }
 
 impl Host {
@@ -107,19 +99,6 @@ impl Host {
             drop(context.take_exception());
         }
         value.ok()
-    }
-
-    pub(super) fn start_clock(&self) {
-        self.clock.request_number.set(self.clock.request_number.get() + 1);
-    }
-
-    pub(super) fn stop_clock_for(&self, waited: Duration) {
-        let (request_number, since) = self.clock.seen.get();
-        self.clock.seen.set((request_number, since.map(|since| since + waited)));
-    }
-
-    pub(super) fn expired(&self) -> bool {
-        self.clock.expired.get()
     }
 }
 
@@ -191,7 +170,7 @@ impl Engine {
         unsafe {
             while c::JS_IsJobPending(self.runtime) {
                 let mut context = std::ptr::null_mut();
-                self.host().start_clock();
+                self.host().clock.start();
                 if c::JS_ExecutePendingJob(self.runtime, &raw mut context) < 0 && !context.is_null() {
                     drop(Context::new(context).take_exception());
                 }
@@ -230,7 +209,7 @@ impl Engine {
         if search > 0 {
             self.give_index(context, search).map_err(|Thrown| "InternalError: out of memory")?;
         }
-        self.host().start_clock();
+        self.host().clock.start();
         let value = self.host().function(context, source)?;
         Ok(Function { context, value })
     }
@@ -379,17 +358,8 @@ pub(super) fn cut(mut text: String) -> String {
 unsafe extern "C" fn interrupt(_runtime: *mut c::JSRuntime, opaque: *mut c_void) -> c_int {
     // SAFETY: the host outlives the runtime.
     let host = unsafe { &*opaque.cast::<Host>() };
-    let clock = &host.clock;
-    let (request_number, since) = clock.seen.get();
-    match since {
-        Some(since) if request_number == clock.request_number.get() => {
-            if since.elapsed() >= Duration::from_millis(host.limits.timeout_ms) {
-                clock.expired.set(true);
-            }
-        }
-        _ => clock.seen.set((clock.request_number.get(), Some(Instant::now()))),
-    }
-    c_int::from(clock.expired.get())
+    host.clock.poll(Duration::from_millis(host.limits.timeout_ms));
+    c_int::from(host.clock.has_expired())
 }
 
 pub(super) unsafe fn arguments<'a, const N: usize>(count: c_int, values: *mut c::JSValue) -> [Ref<'a>; N] {

@@ -3,6 +3,7 @@
 //! server kills it when a function exceeds its time where the engine cannot be interrupted. No state is kept between
 //! programs; the functions of design documents stay compiled until their slots are reused.
 
+mod clock;
 mod connection;
 mod design;
 mod emit;

@@ -54,7 +54,7 @@ impl ReduceProgram {
     pub(super) fn reduce(&mut self, keys: &[u8], values: &[u8], rereduce: bool, out: &mut Vec<u8>) -> Result<(), Halt> {
         let host = self.engine.host();
         let context = self.function.context;
-        host.start_clock();
+        host.clock.start();
         self.engine.heap().take_exhausted();
         let mark = host.emitter.begin_function(0, 0, host.limits);
         let start = out.len();

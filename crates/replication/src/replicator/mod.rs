@@ -4,6 +4,7 @@
 //! (`documents::watch`). The [`Scheduler`] decides which of them run; a run is one [`Session`](crate::Session) in its
 //! own task. The replicator authorizes the management of jobs; the databases authorize reads and writes.
 
+mod claims;
 mod job;
 mod servers;
 pub(crate) mod show;
@@ -17,7 +18,6 @@ use tokio::sync::{Notify, oneshot, watch};
 
 pub(crate) use job::{Job, Origin, RunEnd};
 pub use servers::{Alone, Servers};
-pub use show::{JobState, TaskState};
 
 use crate::counters::{Counters, Tally, with_counters};
 use crate::documents::Documents;

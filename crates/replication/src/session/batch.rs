@@ -12,9 +12,10 @@ use bytes::Bytes;
 use memchr::memmem;
 use settee_model::json::{Json, Value};
 
+use super::context::{Context, Failure};
 use super::single::{self, SingleRevision};
-use super::{Context, Failure};
-use crate::peer::{Attempts, BulkDocsOutcome, BulkGet, MissingRevs, PeerError, Rejected};
+use crate::peer::documents::{BulkDocsOutcome, BulkGet, MissingRevs, Rejected};
+use crate::peer::{Attempts, PeerError};
 
 const FLUSH_BYTES: usize = 2 << 20;
 

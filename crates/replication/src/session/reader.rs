@@ -4,7 +4,8 @@ use bytes::Bytes;
 use settee_model::json::{Json, Value};
 use tokio::sync::mpsc;
 
-use crate::peer::{Attempts, ChangesQuery, Feed, Peer, PeerError};
+use crate::peer::changes::{ChangesQuery, Feed};
+use crate::peer::{Attempts, Peer, PeerError};
 
 #[derive(Clone, Debug)]
 pub(super) enum Item {

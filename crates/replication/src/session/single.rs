@@ -12,8 +12,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::batch::{CopyError, Writer, has_attachments};
-use super::{Context, Failure};
-use crate::peer::{Attempts, MissingRevs, OpenRevs, OpenRevsItem, PeerError, PutOutcome, Rejected, channel_body};
+use super::context::{Context, Failure};
+use crate::peer::documents::{MissingRevs, PutOutcome, Rejected};
+use crate::peer::open_revs::{OpenRevs, OpenRevsItem};
+use crate::peer::{Attempts, PeerError, channel_body};
 use crate::rows::MAX_ROW_BYTES;
 use crate::transport::TransportError;
 

@@ -6,7 +6,7 @@ use tantivy::tokenizer::{RawTokenizer, TextAnalyzer, TokenizerManager};
 
 use crate::error::{Error, Result};
 use crate::field::{FieldKind, MAX_FIELDS};
-use crate::index::Definition;
+use crate::index::definition::Definition;
 use crate::store::{Files, Slot, SlotKind};
 use crate::syntax::Fields;
 

@@ -13,8 +13,9 @@ use tantivy::schema::IndexRecordOption;
 use tantivy::{BitSet, Directory, DocSet, SegmentReader, TERMINATED, Term};
 
 use super::bloom::Bloom;
+use super::schema::Layout;
 use super::segment::{self, BuiltSegment, Document, SegmentBuilder};
-use super::{Inner, Layout};
+use super::state::Inner;
 use crate::analysis::Dialect;
 use crate::error::{Error, Result};
 use crate::field::{self, Field, FieldValue};

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::{couchdb, violation};
+use super::couchdb;
 use settee_settings::SETTINGS;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +113,11 @@ fn distance(a: &str, b: &str) -> usize {
         rows.push(row);
     }
     rows[a.len()][b.len()]
+}
+
+/// Returns the rule that `value` violates; `None` for an unknown setting.
+pub(super) fn violation(section: &str, key: &str, value: &str) -> Option<String> {
+    settee_settings::find(section, key)?.kind.violation(value)
 }
 
 #[cfg(test)]

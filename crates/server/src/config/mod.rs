@@ -19,6 +19,7 @@ pub(crate) mod show;
 pub(crate) mod store;
 
 use crate::uuids::Entropy;
+use check::violation;
 use settee_settings::chttpd;
 use settee_settings::ini;
 use std::collections::BTreeMap;
@@ -423,11 +424,6 @@ fn check(section: &str, key: &str, value: &str) -> Result<(), SettingsError> {
         return Err(SettingsError::Invalid(format!("The password of {key} must not be empty")));
     }
     Ok(())
-}
-
-/// Returns the rule that `value` violates; `None` for an unknown setting.
-fn violation(section: &str, key: &str, value: &str) -> Option<String> {
-    settee_settings::find(section, key)?.kind.violation(value)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Properties of single commits and of reads after them.
 
-use super::{Open, commit, commit_at, entries, puts, view};
+use super::fixture::{Open, commit, commit_at, entries, puts, view};
 use crate::{
     Batch, CommitToken, Direction, Durability, KeyRange, Keyspace, MAX_KEY_BYTES, MAX_VALUE_BYTES, Outcome, Page,
     PageRange, Reply, Request, Shard, ShardState, StorageError, Version,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::{Open, commit_at, entries, view};
+use super::fixture::{Open, commit_at, entries, view};
 use crate::{Batch, CommitToken, Durability, Engine, Keyspace, Outcome, Shard, Version};
 
 const THREADS: u64 = 8;

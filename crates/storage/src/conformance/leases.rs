@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use super::users::OpenTwice;
-use super::{puts, view};
+use super::fixture::{OpenTwice, puts, view};
 use crate::members::{Claim, NodeId, WRITER_PREFIX};
 use crate::{Batch, CommitToken, Durability, Engine, Keyspace, Outcome, Result, Shard, StorageError, Version};
 

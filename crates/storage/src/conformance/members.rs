@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::OpenTwice;
+use super::fixture::OpenTwice;
 use crate::Engine;
 use crate::members::{Claim, Node, NodeId};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{Entries, Generator, Open, commit_at, scanned, view};
+use super::fixture::{Entries, Generator, Open, commit_at, scanned, view};
 use crate::{
     Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Shard, ShardState, Snapshot, StorageError,
     Version,

@@ -1,6 +1,6 @@
 //! Properties of scans, seeks and multi-gets.
 
-use super::{Entries, Open, commit, puts, scanned, view};
+use super::fixture::{Entries, Open, commit, puts, scanned, view};
 use crate::{Batch, Cursor, Direction, Expect, KeyRange, Keyspace, Shard};
 
 const SHARD: Shard = Shard(255);

@@ -1,6 +1,6 @@
 //! Properties of shards and keyspaces as a whole.
 
-use super::{Generator, Open, commit, commit_at, entries, puts, view};
+use super::fixture::{Generator, Open, commit, commit_at, entries, puts, view};
 use crate::{
     Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Shard, ShardState, Snapshot, StorageError,
     Version,

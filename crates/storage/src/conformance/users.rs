@@ -9,11 +9,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{Generator, commit, commit_at, puts, view};
+use super::fixture::{Generator, OpenTwice, commit, commit_at, puts, view};
 use crate::{CommitToken, Durability, Engine, Keyspace, Outcome, Shard, Version};
-
-/// Opens one store for two processes.
-pub type OpenTwice<'a> = &'a dyn Fn() -> [Arc<dyn Engine>; 2];
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -17,6 +17,7 @@ mod merge;
 mod radix;
 pub(crate) mod resume;
 pub(crate) mod runs;
+mod slot;
 mod sort;
 mod sorter;
 pub(crate) mod source;

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::radix::{self, Numbered};
-use super::sorter::Slot;
+use super::slot::Slot;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {

@@ -1,9 +1,9 @@
 //! Permitted imports between crates ([`ROWS`]). The table must equal the layer diagram of ARCHITECTURE.md; both are
 //! compared here.
 
+use super::finding::{Finding, Severity};
 use super::manifest::{self, Dependency, Kind};
 use super::tree::Tree;
-use super::{Finding, Severity};
 
 const RULE: &str = "edge";
 const HERE: &str = "crates/xtask/src/tidy/edges.rs";

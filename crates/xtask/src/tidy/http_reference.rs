@@ -7,9 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::finding::{Finding, Severity};
 use super::tokens::{self, Token};
 use super::tree::{Tree, is_test_file};
-use super::{Finding, Severity};
 
 pub(super) const PAGE: &str = "docs/http.md";
 /// Table of routes: lines with a path, each followed by indented lines `METHOD PERMISSION BODY`.

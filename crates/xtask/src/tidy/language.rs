@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::finding::{Finding, Severity};
 use super::prose::{self, Piece};
 use super::tokens;
 use super::tree::Tree;
-use super::{Finding, Severity};
 
 /// A line for each area with its name and three numbers.
 pub(super) const FILE: &str = "crates/xtask/tidy-language.txt";

@@ -1,7 +1,7 @@
 //! [`check`]: the tests that pages name as `` `file.rs::test` `` exist.
 
+use super::finding::{Finding, Severity};
 use super::tree::Tree;
-use super::{Finding, Severity};
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();

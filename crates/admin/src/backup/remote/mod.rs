@@ -29,9 +29,9 @@ use anyhow::{Context as _, bail, ensure};
 
 pub(super) use store::Store;
 
+use super::checkpoint::CheckpointOwner;
 use super::files::{self, Source, Target};
-use super::manifest::{Entry, Logged, Manifest};
-use super::{CheckpointOwner, ENGINE, Report};
+use super::manifest::{ENGINE, Entry, Logged, Manifest, Report};
 use crate::{environment, time};
 
 const BACKUPS: &str = "backups";

@@ -11,14 +11,15 @@ use settee_replication::Peer;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::Options;
 use super::checkpoint::{CheckpointTarget, FileCheckpoint};
+use super::options::Options;
 use super::progress::ProgressDisplay;
 use super::send::{self, Written};
 use super::shard::{Leaf, Shard};
 use crate::migrate::database::{CLOSED, Setup, set_up};
+use crate::migrate::job::{Job, Kind};
+use crate::migrate::local;
 use crate::migrate::totals::Imported;
-use crate::migrate::{Job, Kind, local};
 use crate::remote_server::RemoteServer;
 
 const BATCH: usize = 500;
@@ -123,7 +124,7 @@ fn open(files: &DatabaseFiles, imported: &mut Imported) -> anyhow::Result<Vec<Ar
     Ok(shards)
 }
 
-pub(in crate::migrate) fn setup(files: &DatabaseFiles, shards: &[Arc<Shard>], notes: &mut Vec<String>) -> Setup {
+pub(crate) fn setup(files: &DatabaseFiles, shards: &[Arc<Shard>], notes: &mut Vec<String>) -> Setup {
     let mut is_partitioned = files.is_partitioned;
     let mut security = None;
     for shard in shards {
@@ -326,7 +327,7 @@ async fn local_documents(target: &Peer, shard: &Shard, imported: &mut Imported) 
 }
 
 /// Omits checkpoints. Returns also descriptions of the lost documents.
-pub(in crate::migrate) fn read_local(shard: &Shard) -> (Vec<local::Local>, Vec<String>) {
+pub(crate) fn read_local(shard: &Shard) -> (Vec<local::Local>, Vec<String>) {
     let (mut found, mut lost) = (Vec::new(), Vec::new());
     for document in shard.database.local_documents() {
         match document {

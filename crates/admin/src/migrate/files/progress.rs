@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::migrate::progress::{Printer, duration};
 
-pub(in crate::migrate) struct ProgressDisplay {
+pub(crate) struct ProgressDisplay {
     databases: usize,
     done: AtomicU64,
     expected: AtomicU64,
@@ -27,7 +27,7 @@ impl ProgressDisplay {
         let _ = self.expected.fetch_update(Relaxed, Relaxed, |expected| Some(expected.saturating_sub(documents)));
     }
 
-    pub(in crate::migrate) fn pass(&self, documents: u64) {
+    pub(crate) fn pass(&self, documents: u64) {
         self.passed.fetch_add(documents, Relaxed);
     }
 

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use super::{Attack, attack};
 use crate::attack::client::head;
+use crate::attack::entry::{Attack, attack};
 use crate::attack::target::Target;
 
 pub(super) const ALL: &[Attack] = &[

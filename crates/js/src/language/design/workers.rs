@@ -11,7 +11,7 @@ use settee_design::{
     CANCELLATION_INTERVAL, CallError, Caller, Cancellation, DesignSource, Limits, Owner, RunError, Shares,
 };
 
-use crate::language::{send_and_receive, write_limits};
+use crate::language::requests::{send_and_receive, write_limits};
 use crate::pool::{Lease, Pool, PoolSettings, Worker, WorkerError};
 use crate::protocol::{Kind, Writer};
 
@@ -19,7 +19,7 @@ const DESIGN_SLOTS: u64 = 16;
 
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(in crate::language) struct DesignWorkers {
+pub(crate) struct DesignWorkers {
     pool: Arc<Pool>,
     settings: PoolSettings,
     state: Mutex<State>,
@@ -56,13 +56,13 @@ pub(super) struct Key {
 }
 
 impl DesignWorkers {
-    pub(in crate::language) fn new(pool: Arc<Pool>, settings: PoolSettings) -> Self {
+    pub(crate) fn new(pool: Arc<Pool>, settings: PoolSettings) -> Self {
         let shares = || Shares::new(settings.design_calls);
         let state = State { idle: Vec::new(), calls: shares(), lists: shares() };
         Self { pool, settings, state: Mutex::new(state), released: Condvar::new() }
     }
 
-    pub(in crate::language) fn end_idle(&self) {
+    pub(crate) fn end_idle(&self) {
         let idle = std::mem::take(&mut self.state.lock().idle);
         drop(idle);
     }

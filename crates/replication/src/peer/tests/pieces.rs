@@ -6,7 +6,10 @@ use settee_model::testing::Random;
 use settee_wire::multipart::Event;
 
 use super::Scripted;
-use crate::peer::{ChangesQuery, Feed, MissingRevs, OpenRevsItem, Peer, PeerError};
+use crate::peer::changes::{ChangesQuery, Feed};
+use crate::peer::documents::MissingRevs;
+use crate::peer::open_revs::OpenRevsItem;
+use crate::peer::{Peer, PeerError};
 use crate::spec::Filter;
 use crate::testing::{in_pieces, spec};
 use crate::transport::full_body;
