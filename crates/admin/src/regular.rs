@@ -1,5 +1,5 @@
-//! Safe reading of regular files in directories that other programs may have filled. Opening a FIFO would block
-//! forever, a device has no end, and a link may lead to any file.
+//! Safe reading of regular files. Opening a FIFO would block forever, a device has no end, and a link may lead to any
+//! file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
@@ -41,8 +41,7 @@ pub(crate) fn read_to_string(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// The entries of a data directory that a server reads must be regular files. The error names the first one that is
-/// not.
+/// The entries of a data directory that a server reads must be regular files.
 pub(crate) fn check_data(data: &Path) -> anyhow::Result<()> {
     for directory in [data.to_owned(), data.join("local.d")] {
         let Ok(entries) = fs::read_dir(&directory) else { continue };

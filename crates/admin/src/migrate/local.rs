@@ -1,5 +1,4 @@
-//! Local documents: copied if the source lists them, which CouchDB does since version 2. Checkpoints of replications
-//! are left out, because they contain sequences of the old server.
+//! Local documents, which CouchDB lists since version 2, except checkpoints of replications.
 
 use anyhow::Context as _;
 use settee_model::json::{Json, Value, write_array, write_string};
@@ -66,7 +65,7 @@ pub(super) async fn write(batch: &[Local], target: &Peer) -> anyhow::Result<u64>
 }
 
 /// Returns the number of local documents of the source, and the ids of those that are missing or different in the
-/// target; `None` if the source cannot list them.
+/// target.
 pub(super) async fn compare(source: &Peer, target: &Peer) -> anyhow::Result<Option<(u64, Vec<String>)>> {
     let Some(mut locals) = Locals::open(source).await? else { return Ok(None) };
     let (mut count, mut found) = (0, Vec::new());

@@ -1,9 +1,6 @@
 //! `settee migrate`: copies a whole CouchDB, or another Settee, over HTTP to a running server. Runs are repeatable, and
-//! both sides can be compared.
-//!
-//! Documents are copied by replication ([`database`]), whose checkpoints on both sides make it resumable and later runs
-//! short. Everything that replication does not copy is copied separately: settings of databases, local documents
-//! ([`local`]), administrators and settings of the server ([`config`]). [`verify`] compares both sides.
+//! both sides can be compared. Documents are copied by replication ([`database`]), whose checkpoints make it resumable
+//! and later runs short. Everything else is copied separately ([`local`], [`config`]). [`verify`] compares both sides.
 
 mod config;
 mod database;

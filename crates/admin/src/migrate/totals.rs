@@ -1,4 +1,4 @@
-//! [`Totals`]: the sum of the databases that a command has written, and [`Imported`], the part of one database.
+//! [`Totals`] of the databases that a command has written, and [`Imported`], the part of one database.
 
 const SHOWN: usize = 1000;
 

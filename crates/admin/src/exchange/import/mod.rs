@@ -1,8 +1,7 @@
-//! `settee import`: writes the documents of a file into a database, in batches that are sent concurrently.
-//!
-//! A reader thread produces [`Batch`]es, [`send`] writes them, and [`Tally`] tracks the row up to which everything is
-//! written. A local document of the target stores that row, so that an interrupted run can be resumed. Writing a row
-//! again is idempotent, because ids that a file lacks are derived from its start and the number of the row.
+//! `settee import`: writes the documents of a file into a database, in batches that are sent concurrently. A local
+//! document of the target stores the row up to which everything is written ([`Tally`]), so that an interrupted run can
+//! be resumed. Writing a row again is idempotent, because ids that a file lacks are derived from its start and the
+//! number of the row.
 
 mod progress;
 mod reader;
