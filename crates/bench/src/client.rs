@@ -1,8 +1,6 @@
 //! HTTP client ([`Server`], [`Connection`]): one keep-alive connection, without pipelining, over plain HTTP. It never
-//! retries a request.
-//!
-//! Client and server share the machine's cores, so bodies are passed to the socket without a copy and nothing is parsed
-//! here.
+//! retries a request. Bodies are passed to the socket without a copy and nothing is parsed here, because client and
+//! server share the cores.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytes::Bytes;
