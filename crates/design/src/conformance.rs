@@ -1,8 +1,5 @@
-//! The requirements for every [`Language`], as functions that panic with a description of the violation. Crates that
-//! implement a language call [`run_all`] in their tests.
-//!
-//! A [`Subject`] contains the functions that the suite specifies, written in its language; [`Ways`] declares the
-//! permitted differences between languages.
+//! The requirements for every [`Language`]. Crates that implement a language call [`run_all`] in their tests.
+//! A [`Subject`] contains the functions of the suite in its language; [`Ways`] declares the permitted differences.
 
 mod design;
 mod failures;
@@ -33,15 +30,12 @@ pub use values::{random_values_survive, values_survive};
 /// A language, and the functions of the suite written in it.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// Implementation of the language.
     pub language: &'a dyn Language,
     /// Limits of functions. The time limit must suffice on a loaded machine: no test may reach it.
     pub limits: Limits,
     /// A language and small limits for functions that hang: the suite waits until the time limit.
     pub short_timeout: (&'a dyn Language, Limits),
-    /// Map functions.
     pub map: MapFunctions<'a>,
-    /// Reduce functions.
     pub reduce: ReduceFunctions<'a>,
     /// Functions of search indexes, if the language has them.
     pub index: Option<IndexFunctions<'a>>,
@@ -61,7 +55,6 @@ pub struct Subject<'a> {
     pub ways: Ways,
 }
 
-/// The map functions of the suite.
 #[derive(Clone, Copy)]
 pub struct MapFunctions<'a> {
     /// Emits the members `k` and `v`, each null if absent.
@@ -78,7 +71,6 @@ pub struct MapFunctions<'a> {
     pub broken: &'a [(&'a str, &'a str)],
 }
 
-/// The reduce functions of the suite.
 #[derive(Clone, Copy)]
 pub struct ReduceFunctions<'a> {
     /// Returns the number of values; in a rereduce, their sum.
@@ -93,7 +85,6 @@ pub struct ReduceFunctions<'a> {
     pub broken: (&'a str, &'a str),
 }
 
-/// The functions of search indexes of the suite.
 #[derive(Clone, Copy)]
 pub struct IndexFunctions<'a> {
     /// For Nouveau: indexes the member `t` as a stored text `default`, and each number of `list` as a double `n`.
@@ -104,7 +95,6 @@ pub struct IndexFunctions<'a> {
     pub strict: &'a str,
 }
 
-/// A library and a map function that needs it.
 #[derive(Clone, Copy)]
 pub struct LibraryFunctions<'a> {
     /// `views.lib` as JSON text.
@@ -135,7 +125,6 @@ pub enum Numbers {
     Integers,
 }
 
-/// Report of an exception in a map function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapExceptions {
     /// [`Emissions::failures`].
@@ -144,7 +133,6 @@ pub enum MapExceptions {
     Logged,
 }
 
-/// Effect of an exception in a reduce function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReduceExceptions {
     /// The group is reduced to null.
