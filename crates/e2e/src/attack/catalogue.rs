@@ -1,10 +1,8 @@
-//! The catalogue of hostile input: [`all`] attacks by class, one file per class. The attackers are unauthenticated
-//! clients; an authorized user has made the databases that they use public.
-//!
-//! A new class is a file with its list, which has a line in [`CLASSES`]. Most entries are data: the set-up by an
-//! administrator, the hostile requests, and the required responses ([`HostileRequest`]). An entry that needs more has a
-//! function ([`Attack::act`]). Every attack must preserve three guarantees: the server stays alive, the second client
-//! is served within its bound, and the memory is released.
+//! The catalogue of hostile input: [`all`] attacks by class. The attackers are unauthenticated clients, for whom an
+//! authorized user has made the databases public. Most entries are data: the set-up by an administrator, the hostile
+//! requests, and the required responses ([`HostileRequest`]). An entry that needs more has a function
+//! ([`Attack::act`]). Every attack must preserve three guarantees: the server stays alive, the second client is served
+//! within its bound, and the memory is released.
 
 mod batches;
 mod connections;
@@ -59,8 +57,7 @@ pub(super) enum Text {
 #[derive(Clone, Copy)]
 pub(super) enum Expect {
     Anything,
-    /// An answer with this status and with this text in its body, at least once. Otherwise the server may shed load: by
-    /// 429, 503, or the end of the connection.
+    /// An answer with this status and with this text in its body, at least once. Otherwise the server may shed load.
     Answer(u16, &'static str),
     /// The attacker reads nothing and disconnects after this time.
     LeavesAfter(Duration),
