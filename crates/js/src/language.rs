@@ -1,5 +1,5 @@
 //! The server side of the language: [`JavaScript`] encodes requests to worker processes and validates the responses.
-//! After any failure the worker is killed, and the next request uses another one. No script runs in this module.
+//! After any failure the worker is killed, and the next request uses another one.
 
 mod design;
 mod map;
@@ -21,8 +21,7 @@ use self::reduce::FunctionReducer;
 use crate::pool::{Answer, Lease, Pool, PoolSettings, Worker, WorkerCommand, WorkerError};
 use crate::protocol::{Kind, Reader, Stop, Writer};
 
-/// CouchDB's `"language": "javascript"`. The first program or reducer starts the first process. Clones share their
-/// workers.
+/// CouchDB's `"language": "javascript"`. Clones share their workers.
 #[derive(Clone)]
 pub struct JavaScript {
     pool: Arc<Pool>,
@@ -42,8 +41,7 @@ pub enum Evaluator {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ReduceLimit {
     Off,
-    /// A reduction is too long if it exceeds `threshold_bytes`, and `ratio` times its length exceeds the length of its
-    /// input.
+    /// Rejects a reduction longer than `threshold_bytes` whose length times `ratio` exceeds the length of its input.
     On {
         threshold_bytes: u64,
         ratio: f64,
@@ -198,7 +196,6 @@ fn compile(
     }
 }
 
-/// Upper bound of messages and of the log lines of one request.
 const SHORT_ANSWER_BYTES: u64 = 8 << 20;
 
 fn send_and_receive(

@@ -1,7 +1,6 @@
-//! [`DesignWorkers`] assigns design documents to workers. Clients share the workers ([`Shares`]): the owner of a call
-//! is the account or the address of its client. A worker has several design documents loaded, each in a separate
-//! engine. A call prefers a free worker that has loaded its design document, so that repeated calls need no
-//! compilation.
+//! [`DesignWorkers`] assigns design documents to workers, which clients share ([`Shares`]): the owner of a call is the
+//! account or the address of its client. A worker has several design documents loaded, each in a separate engine. A
+//! call prefers a free worker that has loaded its design document.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,7 +40,6 @@ pub(super) enum LeasePurpose {
 
 pub(super) struct LoadedWorker {
     pub(super) lease: Lease,
-    /// Ordered by last use, most recent last.
     documents: Vec<(Key, u64)>,
     /// True if the worker was idle since its last request, so that it may have died.
     pub(super) was_idle: bool,
@@ -67,7 +65,6 @@ impl DesignWorkers {
         drop(idle);
     }
 
-    /// Waits until the caller may run another function, and leases a worker, preferably one that has loaded `key`.
     pub(super) fn acquire(
         self: &Arc<Self>,
         key: &Key,
@@ -124,7 +121,6 @@ impl LoadedWorker {
         Some(slot)
     }
 
-    /// Evicts the least recently used design document if no slot is free.
     fn allocate_slot(&mut self) -> u64 {
         if (self.documents.len() as u64) < DESIGN_SLOTS {
             let taken = |slot: &u64| self.documents.iter().any(|(_, used)| used == slot);
