@@ -1,7 +1,5 @@
-//! Support for tests: a seeded generator ([`Random`]), and expectations in files ([`check_file`]).
-//!
-//! Every run uses a new seed and prints it. `SETTEE_SEED=…` repeats a run. `SETTEE_TEST_SCALE=…` multiplies the rounds
-//! of tests that loop ([`scaled`]).
+//! Support for tests: a seeded generator ([`Random`]), and expectations in files ([`check_file`]). Every run uses a new
+//! seed and prints it; `SETTEE_SEED=…` repeats it. `SETTEE_TEST_SCALE=…` multiplies the rounds ([`scaled`]).
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -228,8 +226,7 @@ pub fn check_file(folder: &str, name: &str, text: &str) {
     assert_eq!(text.lines().count(), expected.lines().count(), "{name}; if this is meant: SETTEE_UPDATE=1");
 }
 
-/// Calls `check` with mutations of `seeds`: bytes are changed, removed, repeated or exchanged with those of other
-/// inputs, and `words` are inserted. If a check panics, the test fails and shows the input.
+/// Calls `check` with mutations of `seeds`, into which `words` are inserted. A failure shows the input.
 pub fn fuzz(seeds: &[&[u8]], words: &[&str], check: impl Fn(&[u8])) {
     let mut random = Random::new();
     let mut pool: Vec<Vec<u8>> = seeds.iter().map(|seed| seed.to_vec()).collect();

@@ -1,5 +1,5 @@
-//! Revision trees: any sequence of merges gives a valid tree, also after stemming and purging. Its leaves do not depend
-//! on the order of the merges if no revision has two parents.
+//! Any sequence of merges gives a valid tree, whose leaves do not depend on their order unless a revision has two
+//! parents.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,6 @@ pub(crate) fn check(data: &[u8]) {
     assert!(tree.is_empty());
 }
 
-/// Returns a path of consecutive generations from six bytes. Few distinct hashes make paths overlap.
 fn path(bytes: &[u8]) -> Option<(Vec<Rev>, bool)> {
     let [start, len, hashes @ ..] = bytes else { return None };
     let start = u64::from(start % 8) + 1;
