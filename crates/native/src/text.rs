@@ -1,7 +1,6 @@
-//! Traversal of trusted JSON text, and output of JSON text in the format of `JSON.stringify`. The text was validated
-//! when it was stored: invalid text yields wrong values, but never a panic or an out-of-bounds read. This module does
-//! not depend on an engine. It does not use the positions of `settee_model::json`, which is for compact text: maps that
-//! skip most members ran a tenth slower with it.
+//! Traversal of trusted JSON text, and output of JSON text in the format of `JSON.stringify`. Invalid text yields wrong
+//! values, but never a panic or an out-of-bounds read. The positions of `settee_model::json` are not used: maps that
+//! skip most members ran a tenth slower with them.
 
 use std::io::Write as _;
 
