@@ -1,4 +1,4 @@
-//! [`Request`]: a search with its parameters, and the parsers of parameters with a syntax.
+//! [`Request`]: a search with its parameters, and the parsers of these.
 
 use std::ops::Bound;
 
@@ -23,7 +23,6 @@ pub struct Request {
     /// Order of hits; empty for relevance.
     pub sort: Vec<Sort>,
     pub bookmark: Option<String>,
-    /// Fields whose values are counted among all hits.
     pub counts: Vec<String>,
     /// Maximum number of counted values per field; `None` for all.
     pub top_n: Option<usize>,
@@ -97,7 +96,6 @@ pub struct Grouping {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Highlighting {
-    /// Fields to highlight, which must be stored.
     pub fields: Vec<String>,
     pub pre_tag: String,
     pub post_tag: String,

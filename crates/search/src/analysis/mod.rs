@@ -1,5 +1,4 @@
-//! Analyzers of design documents. An [`Analyzer`] is a tokenizer with a chain of filters; [`Analyzers`] are those of an
-//! index, by field. Lucene's dictionary-based analysis (Chinese, Japanese, Thai) is not supported.
+//! Analyzers of design documents. Lucene's dictionary-based analysis (Chinese, Japanese, Thai) is not supported.
 
 mod classic;
 mod filters;
@@ -83,7 +82,6 @@ impl Analyzer {
         })
     }
 
-    /// Collects results of `of` until it returns `None`.
     pub(crate) fn collect<T>(&self, text: &str, mut of: impl FnMut(Token) -> Result<Option<T>>) -> Result<Vec<T>> {
         let (mut all, mut outcome) = (Vec::new(), Ok(()));
         self.each(text, &mut |token| match of(token) {

@@ -53,7 +53,6 @@ impl Searches {
         now_us.saturating_sub(since_us.max(used_us)) >= grace_us
     }
 
-    /// Makes the engine reclaim the space of removed parts of the indexes. Blocks.
     pub fn compact(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
         for wanted in SearchIndex::all(ddoc) {
             self.handle(database, &wanted)?.store().reclaim()?;
@@ -61,8 +60,8 @@ impl Searches {
         Ok(())
     }
 
-    /// Stops all work on the indexes of a database and prevents new work. The caller must call it before deleting the
-    /// database. Waiting searches fail with [`ViewError::Stopped`].
+    /// Stops all work on the indexes of a database and prevents new work, before the database is deleted. Waiting
+    /// searches fail with [`ViewError::Stopped`].
     pub fn release(&self, database: &Arc<Database>) {
         self.indexes_of(database).stop_and_wait();
     }
