@@ -48,7 +48,6 @@ pub use users::{
     OpenTwice, commits_are_notified_before_catch_up_returns, commits_of_others_are_notified, one_of_two_commits_wins,
 };
 
-/// Opens a new engine without entries.
 pub type Open<'a> = &'a dyn Fn() -> Arc<dyn Engine>;
 
 type Property = fn(Open<'_>);
@@ -122,13 +121,11 @@ pub fn run_all(open: Open<'_>) {
 pub struct Generator(u64);
 
 impl Generator {
-    /// Creates a generator that `seed` fully determines.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Returns any 64-bit number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
