@@ -1,4 +1,4 @@
-//! [`TestHost`]: a database without storage.
+//! A database without storage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -74,7 +74,6 @@ impl TestHost {
         }
     }
 
-    /// `body` is the inside of a JSON object, or `None` for a deletion.
     pub(super) fn put(&self, id: &str, body: Option<&str>) {
         let mut documents = self.documents.lock();
         let documents = Arc::make_mut(&mut documents);
