@@ -1,5 +1,4 @@
-//! [`build`]: a first build with a progress line: finished libraries, and compiled files of RocksDB, during which cargo
-//! prints nothing for minutes.
+//! [`build`]: a first build with a progress line: finished libraries, and compiled files of RocksDB.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _};
