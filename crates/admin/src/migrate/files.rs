@@ -54,7 +54,7 @@ pub struct ImportFilesArgs {
     #[arg(long)]
     without_design: bool,
     /// Start at the first document, not at the checkpoint of an interrupted run
-    #[arg(long = "anew", conflicts_with = "verify")]
+    #[arg(long, alias = "anew", conflicts_with = "verify")]
     from_start: bool,
     /// Import even if the target is not Settee
     #[arg(long)]

@@ -64,7 +64,7 @@ pub struct MigrateArgs {
     #[arg(long)]
     without_config: bool,
     /// Start at the first change, not at the last checkpoint
-    #[arg(long = "anew", conflicts_with = "verify")]
+    #[arg(long, alias = "anew", conflicts_with = "verify")]
     from_start: bool,
     /// Migrate even if the target is not Settee
     #[arg(long)]
