@@ -23,10 +23,12 @@ pub(crate) enum Credentials {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Server {
+    /// Host and port of the connection.
     address: String,
     host: HeaderValue,
     credentials: Credentials,
     prefix: String,
+    /// URL without credentials.
     pub(crate) shown: String,
 }
 

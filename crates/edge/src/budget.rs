@@ -28,8 +28,8 @@ const STALL_FULL: Duration = Duration::from_millis(200);
 /// Minimum interval between two scans of all accounts, because a scan takes time.
 const DISCONNECT_INTERVAL_MS: u64 = 20;
 
-/// Classes of clients with different parts of the budget. Both others leave memory for administrators, who must be able
-/// to stop an attack.
+/// Classes of clients with different parts of the budget. Both others leave memory for administrators, because these
+/// must be able to stop an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     Anonymous,

@@ -381,7 +381,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// The names must have the same mark. Most are so short that only their last eight bytes remain to compare.
+/// The names must have the same fingerprint. Most are so short that only their last eight bytes remain to compare.
 #[inline]
 fn equal_after_fingerprint(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len()

@@ -23,6 +23,7 @@ const THROWN_BYTES: u64 = 64 << 10;
 
 pub(super) struct DesignFunctions {
     context: Context,
+    // Functions of `design.js`. The last one converts a thrown value to an error of CouchDB's query server.
     call: Value,
     filter: Value,
     list: Value,

@@ -144,6 +144,8 @@ impl Peer {
         put_result(&peer_request, id, rev, answer.status, &answer.body)
     }
 
+    /// Makes one attempt, because the body cannot be sent again. After an expired session the error is a transient one,
+    /// so that the caller retries with a new body.
     pub(crate) async fn put_related(
         &self,
         id: &str,
