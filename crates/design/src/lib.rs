@@ -1,12 +1,11 @@
-//! Design documents and the interface that every view language implements.
-//!
-//! A [`Language`] compiles map functions into a [`Program`] and reduce functions into a [`Reducer`]; a
-//! [`DesignProgram`] calls the other functions of a design document. This crate contains no particular language.
+//! Design documents and the interface that every view language implements. A [`Language`] compiles map functions into a
+//! [`Program`] and reduce functions into a [`Reducer`]; a [`DesignProgram`] calls the other functions of a design
+//! document. This crate contains no particular language.
 
 #![warn(missing_docs)]
 
 mod batch;
-#[cfg_attr(not(test), expect(missing_docs, reason = "support of tests: the names state the properties"))]
+#[expect(missing_docs, reason = "support of tests: the names state the properties")]
 pub mod conformance;
 mod design_document;
 mod functions;

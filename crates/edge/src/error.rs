@@ -56,6 +56,7 @@ impl Error {
         error
     }
 
+    /// No client can fix the failure. The caller logs the cause.
     pub fn internal(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error", reason)
     }

@@ -15,7 +15,8 @@ const PERMITS_PER_CONNECTION: usize = 16;
 
 const SHARED_PERMITS: usize = 64;
 
-/// After this time a request waits for something other than processors and releases its shared permit.
+/// After this time a request waits for something other than processors and releases its shared permit, because clients
+/// that send bodies slowly must not block others.
 const SHARED_PERMIT_TIMEOUT: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]

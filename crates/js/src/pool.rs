@@ -28,6 +28,7 @@ const BASE_ADDRESS_BYTES: u64 = 1 << 30;
 /// The program must call [`crate::worker_main`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerCommand {
+    /// Absolute path, because workers run in `/`.
     pub program: PathBuf,
     pub args: Vec<String>,
 }

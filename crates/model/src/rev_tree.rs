@@ -175,7 +175,7 @@ impl<T> RevTree<T> {
     }
 
     /// Returns the leaf that readers see, by CouchDB's rule: live before deleted, then the highest generation, then the
-    /// greatest hash.
+    /// greatest hash. `None` only if the tree is empty.
     pub fn winner(&self, deleted: impl Fn(&T) -> bool) -> Option<u32> {
         let is_live = |leaf: &u32| self.rank(*leaf, &deleted).0;
         self.leaves.iter().rev().copied().find(is_live).or_else(|| self.leaves.last().copied())

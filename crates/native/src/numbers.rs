@@ -8,6 +8,7 @@ use super::convert::{to_int32, to_uint32};
 use super::tree::{Binary, Math};
 use crate::reason::{Reason, Stop};
 
+/// The four basic operations; `None` for other operators.
 #[inline]
 pub(super) fn basic(operator: Binary, left: f64, right: f64) -> Option<f64> {
     match operator {

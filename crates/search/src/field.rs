@@ -23,7 +23,9 @@ pub struct Field {
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldValue {
     Text(String),
+    /// Unanalyzed string, for searching, sorting and counting.
     String(String),
+    /// Number, for searching, sorting and counting in ranges.
     Double(f64),
     Stored(StoredValue),
     /// For nearest-neighbour search; only for `_nouveau`.

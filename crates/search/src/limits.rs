@@ -92,6 +92,7 @@ impl SearchLimits {
         }
     }
 
+    /// The caller must charge memory before its allocation. After a failure all later checks fail.
     pub fn charge(&self, bytes: usize) -> Result<()> {
         let Some(requester) = &self.inner.requester else { return self.checked() };
         self.checked()?;

@@ -23,6 +23,7 @@ pub struct Request {
     /// Order of hits; empty for relevance.
     pub sort: Vec<Sort>,
     pub bookmark: Option<String>,
+    /// Fields whose values are counted among all hits.
     pub counts: Vec<String>,
     /// Maximum number of counted values per field; `None` for all.
     pub top_n: Option<usize>,
@@ -96,6 +97,7 @@ pub struct Grouping {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Highlighting {
+    /// Fields to highlight, which must be stored.
     pub fields: Vec<String>,
     pub pre_tag: String,
     pub post_tag: String,

@@ -105,6 +105,7 @@ pub(crate) struct Damage {
     /// Directory of the list. `None` for a store that was opened for reading, whose list is not changed.
     path: Option<PathBuf>,
     files: Mutex<DamagedFiles>,
+    /// Keyspaces that must not be compacted.
     compaction_disabled: [AtomicBool; Keyspace::ALL.len()],
 }
 

@@ -1,7 +1,6 @@
-//! [`RocksEngine`]: the embedded engine, on RocksDB.
-//!
-//! All shards are in one RocksDB store: shards are key prefixes and keyspaces column families, so that concurrent
-//! commits share one log and one sync. The reasons for all options are in [`options`].
+//! [`RocksEngine`]: the embedded engine, on RocksDB. All shards are in one RocksDB store: shards are key prefixes and
+//! keyspaces column families, so that concurrent commits share one log and one sync. The reasons for all options are in
+//! [`options`].
 
 mod clear;
 mod create;

@@ -1,21 +1,20 @@
-//! The storage interface: ordered byte keys in keyspaces, split into shards.
-//!
-//! An [`Engine`] provides repeatable reads through a [`Snapshot`] and writes through an atomic [`Engine::commit`] of
-//! one [`Batch`]. Every engine passes `conformance`; the crates above use only these traits. All methods that return a
-//! [`Result`] fail if the store cannot be accessed. Their documentation lists other errors.
+//! The storage interface: ordered byte keys in keyspaces, split into shards. An [`Engine`] provides repeatable reads
+//! through a [`Snapshot`] and writes through an atomic [`Engine::commit`] of one [`Batch`]. Every engine passes
+//! `conformance`; the crates above use only these traits. All methods that return a [`Result`] fail if the store cannot
+//! be accessed. Their documentation lists other errors.
 
 #![warn(missing_docs)]
 
 mod batch;
 pub mod codec;
 #[cfg(any(test, feature = "conformance"))]
-#[cfg_attr(not(test), expect(missing_docs, reason = "support of tests: the names state the properties"))]
+#[expect(missing_docs, reason = "support of tests: the names state the properties")]
 pub mod conformance;
-#[cfg_attr(not(test), expect(missing_docs, reason = "support of tests: the names state the properties"))]
+#[expect(missing_docs, reason = "support of tests: the names state the properties")]
 pub mod counting;
 pub mod durable;
 mod fate;
-#[cfg_attr(not(test), expect(missing_docs, reason = "support of tests: the names state the properties"))]
+#[expect(missing_docs, reason = "support of tests: the names state the properties")]
 pub mod faulty;
 mod log;
 pub mod members;

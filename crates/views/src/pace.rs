@@ -89,7 +89,7 @@ impl Pace {
         })
     }
 
-    /// Pauses a background thread that has read `bytes` since the last call, until `is_over` returns true.
+    /// Pauses a background thread that has read `bytes` since the last call; ends early when `is_over` returns true.
     pub fn rest(&self, pace_state: &mut PaceState, bytes: u64, is_over: &dyn Fn() -> bool) {
         let now_us = self.clock.now_us();
         let worked_us = now_us.saturating_sub(pace_state.resumed_us.unwrap_or(now_us));

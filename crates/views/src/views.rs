@@ -210,8 +210,8 @@ impl Views {
         Compaction { views: Arc::clone(self), database: Arc::clone(database), ddoc }
     }
 
-    /// Stops all work on the indexes of a database and prevents new work, before the database is deleted. Waiting
-    /// queries fail with [`ViewError::Stopped`].
+    /// Stops all work on the indexes of a database and prevents new work. The caller must call it before deleting the
+    /// database. Waiting queries fail with [`ViewError::Stopped`].
     pub fn release(&self, database: &Arc<Database>) {
         self.core.indexes_of(database.shard()).stop_and_wait();
         let _ = self.core.remove_runs(&self.host(database));

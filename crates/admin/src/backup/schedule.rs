@@ -100,8 +100,8 @@ impl Backups {
         Self::start(&|| s3::open(&place), plan, data, Arc::clone(engine), backup_control).map(Some)
     }
 
-    /// Starts the threads. Nothing may be committed before this returns, so that the first backup has every earlier
-    /// commit and the log every later one.
+    /// Starts the threads. `engine` must keep its log if the plan ships it. Nothing may be committed before this
+    /// returns, so that the first backup has every earlier commit and the log every later one.
     pub fn start(
         open: &dyn Fn() -> anyhow::Result<Store>,
         plan: Plan,

@@ -65,7 +65,7 @@ pub(super) async fn write(batch: &[Local], target: &Peer) -> anyhow::Result<u64>
 }
 
 /// Returns the number of local documents of the source, and the ids of those that are missing or different in the
-/// target.
+/// target; `None` if the source cannot list them.
 pub(super) async fn compare(source: &Peer, target: &Peer) -> anyhow::Result<Option<(u64, Vec<String>)>> {
     let Some(mut locals) = Locals::open(source).await? else { return Ok(None) };
     let (mut count, mut found) = (0, Vec::new());

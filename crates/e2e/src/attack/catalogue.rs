@@ -1,4 +1,4 @@
-//! The catalogue of hostile input: [`all`] attacks by class. The attackers are unauthenticated clients, for whom an
+//! The catalogue of hostile input: [`all`] attacks by class. The attackers are unauthenticated clients; an
 //! authorized user has made the databases public. Most entries are data: the set-up by an administrator, the hostile
 //! requests, and the required responses ([`HostileRequest`]). An entry that needs more has a function
 //! ([`Attack::act`]). Every attack must preserve three guarantees: the server stays alive, the second client is served

@@ -163,7 +163,7 @@ impl<'a> Client<'a> {
         Ok(answer)
     }
 
-    /// Sends a request to one node after the other, until one gives a response that is no server failure.
+    /// Sends a request to one node after the other, until one gives a response that is no server failure, if any does.
     pub(super) fn settle(&mut self, line: &str, body: &[u8]) -> Option<Settled> {
         let (begun, mut was_unsure) = (Instant::now(), false);
         while begun.elapsed() < REQUEST_TIMEOUT {

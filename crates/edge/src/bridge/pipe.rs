@@ -44,7 +44,8 @@ impl Pipe {
         Self { sender, abort_permit: None, permit, timeout, account }
     }
 
-    /// Sends a piece and blocks until the next one may be sent. Returns `Break` when the receiver is closed.
+    /// Sends a piece and blocks until the next one may be sent: for threads that may block. Returns `Break` when the
+    /// receiver is closed.
     pub fn send(&mut self, piece: Bytes) -> ControlFlow<()> {
         yield_if_long();
         let late = match self.sender.try_send(Ok(self.account.unsent(piece))) {

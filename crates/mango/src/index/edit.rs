@@ -32,6 +32,7 @@ pub struct NewIndex {
 }
 
 impl NewIndex {
+    /// Parses the body of `POST _index`, which must be an object.
     pub fn parse(body: Value<'_>, search: TextSearch) -> Result<Self> {
         let mut members = Members::new(body);
         let given = members.take("index").ok_or(Refusal::MissingKey("index"))?;

@@ -32,6 +32,7 @@ pub(crate) fn check(data: &[u8]) {
     assert!(tree.is_empty());
 }
 
+/// Returns a path of consecutive generations from six bytes. Few distinct hashes make paths overlap.
 fn path(bytes: &[u8]) -> Option<(Vec<Rev>, bool)> {
     let [start, len, hashes @ ..] = bytes else { return None };
     let start = u64::from(start % 8) + 1;

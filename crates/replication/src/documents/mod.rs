@@ -30,8 +30,8 @@ pub fn is_replicator_database(name: &str) -> bool {
     name == REPLICATOR_DATABASE || name.ends_with("/_replicator")
 }
 
-/// Parses the replication that a document describes. It runs as the document's `user_ctx`, or else as its owner with
-/// the roles of the owner's account.
+/// Parses the replication that a document describes, if any. It runs as the document's `user_ctx`, or else as its owner
+/// with the roles of the owner's account.
 pub fn parse(document: Value<'_>, tuning: &Tuning) -> Result<Spec, SpecError> {
     Spec::parse(document, &user(document), tuning)
 }

@@ -82,6 +82,7 @@ impl Analyzer {
         })
     }
 
+    /// Collects results of `of` until it returns `None`.
     pub(crate) fn collect<T>(&self, text: &str, mut of: impl FnMut(Token) -> Result<Option<T>>) -> Result<Vec<T>> {
         let (mut all, mut outcome) = (Vec::new(), Ok(()));
         self.each(text, &mut |token| match of(token) {

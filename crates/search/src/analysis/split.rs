@@ -31,6 +31,7 @@ fn run(text: &str, from: usize, is_part: impl Fn(char) -> bool) -> Option<(usize
 pub(super) enum Class {
     Letter,
     Number,
+    /// Joins letters and numbers to words, for example `_`.
     Joiner,
     Katakana,
     Ideograph,

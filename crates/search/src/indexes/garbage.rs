@@ -60,8 +60,8 @@ impl Searches {
         Ok(())
     }
 
-    /// Stops all work on the indexes of a database and prevents new work, before the database is deleted. Waiting
-    /// searches fail with [`ViewError::Stopped`].
+    /// Stops all work on the indexes of a database and prevents new work. The caller must call it before deleting the
+    /// database. Waiting searches fail with [`ViewError::Stopped`].
     pub fn release(&self, database: &Arc<Database>) {
         self.indexes_of(database).stop_and_wait();
     }

@@ -39,6 +39,7 @@ pub enum Freshness {
 
 #[derive(Clone, Debug)]
 pub struct SearchInfo {
+    /// Equal for equal definitions.
     pub signature: String,
     pub update_seq: u64,
     pub purge_seq: u64,

@@ -18,6 +18,7 @@ use super::position::Position;
 use super::{Result, SearchError};
 use crate::{Error, Field, Writer};
 
+/// Number of changes that one thread maps in the time that starting a second thread takes.
 const CHANGES_PER_THREAD: u64 = 200;
 
 pub(super) struct Pass<'a> {

@@ -23,6 +23,7 @@ pub(super) struct Indexes {
     pub(super) forgotten: Mutex<HashMap<Signature, u64>>,
     /// Errors of documents that cannot be indexed, with the update sequence at which a build would fail again.
     pub(super) failed_builds: Mutex<HashMap<Signature, (u64, SearchError)>>,
+    /// Signatures of design documents whose indexes background builds skip, and the end of the skipping.
     backoffs: Mutex<HashMap<Arc<str>, (Signature, u64)>>,
 }
 

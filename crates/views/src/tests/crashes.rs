@@ -42,6 +42,7 @@ pub(super) fn check_stored(host: &TestHost, engine: &Arc<dyn Engine>) -> Vec<u64
     leftovers
 }
 
+/// The back-pointers, inside and outside of the tree, must name exactly the existing rows.
 fn check_entries(snapshot: &dyn Snapshot, load: u64, rows: &[OwnedRow], loaded: Vec<OwnedRow>) {
     let mut found = BTreeSet::new();
     let mut entries: BTreeMap<String, Vec<u8>> =

@@ -74,6 +74,7 @@ impl TestHost {
         }
     }
 
+    /// `body` is the inside of a JSON object, or `None` for a deletion.
     pub(super) fn put(&self, id: &str, body: Option<&str>) {
         let mut documents = self.documents.lock();
         let documents = Arc::make_mut(&mut documents);

@@ -40,6 +40,7 @@ pub(super) enum LeasePurpose {
 
 pub(super) struct LoadedWorker {
     pub(super) lease: Lease,
+    /// Ordered by last use, most recent last.
     documents: Vec<(Key, u64)>,
     /// True if the worker was idle since its last request, so that it may have died.
     pub(super) was_idle: bool,

@@ -36,6 +36,7 @@ pub(super) fn without_help(source: &MapSource, documents: &[&str]) -> usize {
     documents.iter().filter(|document| outcome(&alone, source, &[document]).is_ok()).count()
 }
 
+/// Returns the number of native functions, and of documents without a bail-out.
 fn compare(seed: u64) -> (usize, usize) {
     let mut random = Random::of(seed);
     let functions: Vec<Arc<str>> = (0..FUNCTIONS).map(|_| Writer::function(&mut random).into()).collect();

@@ -262,6 +262,7 @@ fn write(proxy: &Proxy, writer: usize, retries: u32, (is_over, saved): (&AtomicB
     longest
 }
 
+/// Runs `disturb` while four clients write, each into its own database. Every write must succeed, and exist.
 fn write_during(proxy: &Proxy, (name, retries): (&str, u32), disturb: impl FnOnce(&dyn Fn(u64))) {
     let databases = [0, 1, 2, 3];
     databases.iter().for_each(|number| drop(proxy.client().put(&format!("/db{number}"), "").expect(201)));
