@@ -22,7 +22,8 @@ pub struct Options {
     pub write_buffer_bytes: usize,
     pub background_jobs: u16,
     pub max_open_files: u16,
-    /// Enables automatic compactions and the garbage collection of blob files. A damaged store is opened without them.
+    /// Enables automatic compactions and the garbage collection of blob files. A damaged store is opened without them;
+    /// those of undamaged column families are enabled afterwards.
     pub compacts: bool,
     pub tickers: Tickers,
     /// Free space of the disk below which the store refuses growth.

@@ -201,7 +201,7 @@ impl Core {
         RunDirectory::new(&self.settings.run_directory, shard).remove()
     }
 
-    /// Builds indexes in as few passes as possible. Returns the signatures of indexes that must be rebuilt from
+    /// Builds indexes in as few passes as possible, or only returns the signatures of those that must be rebuilt from
     /// scratch.
     fn build(&self, build: &Build<'_>, update_seq: u64) -> Result<Vec<Signature>> {
         let Build { host, ddoc, rights, .. } = *build;
