@@ -1,8 +1,5 @@
-//! The requirements for every [`Language`](crate::Language), as functions that panic with a description of the violation. Crates that
-//! implement a language call [`run_all`] in their tests.
-//!
-//! A [`Subject`] contains the functions that the suite specifies, written in its language; [`Ways`] declares the
-//! permitted differences between languages.
+//! The requirements for every [`Language`]. Crates that implement a language call [`run_all`] in their tests.
+//! A [`Subject`] contains the functions of the suite in its language; [`Ways`] declares the permitted differences.
 
 mod design;
 mod failures;

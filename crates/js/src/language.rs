@@ -1,5 +1,5 @@
 //! The server side of the language: [`JavaScript`] encodes requests to worker processes and validates the responses.
-//! After any failure the worker is killed, and the next request uses another one. No script runs in this module.
+//! After any failure the worker is killed, and the next request uses another one.
 
 mod design;
 mod map;
@@ -23,8 +23,7 @@ use self::reduce::FunctionReducer;
 use crate::pool::{Pool, PoolSettings, WorkerCommand, WorkerError};
 use crate::protocol::{Kind, Reader};
 
-/// CouchDB's `"language": "javascript"`. The first program or reducer starts the first process. Clones share their
-/// workers.
+/// CouchDB's `"language": "javascript"`. Clones share their workers.
 #[derive(Clone)]
 pub struct JavaScript {
     pool: Arc<Pool>,

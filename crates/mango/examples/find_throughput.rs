@@ -1,6 +1,5 @@
-//! Measures the cost of queries without the disk, on documents in memory.
-//!
-//! `cargo run --release -p settee-mango --example find_throughput [documents]`
+//! Measures the cost of queries without the disk, on documents in memory. `cargo run --release -p settee-mango
+//! --example find_throughput [documents]`
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,7 +1,5 @@
-//! [`Peer`]: a database that is accessed by the HTTP protocol.
-//!
-//! Exchanges with an unknown outcome are retried with increasing delays, so all requests must be idempotent. The caller
-//! interprets the responses.
+//! [`Peer`]: a database that is accessed by the HTTP protocol. Exchanges with an unknown outcome are retried with
+//! increasing delays, so all requests must be idempotent.
 
 mod auth;
 pub(crate) mod changes;
@@ -44,8 +42,7 @@ const RETRY_DELAY_MIN_MS: u64 = 250;
 /// Maximum delay, including delays that the peer requests.
 const RETRY_DELAY_MAX_MS: u64 = 300_000;
 
-/// Maximum total time during which a peer may return 429 for one request. As in CouchDB this status uses no retry,
-/// because rate limits often apply per minute.
+/// Maximum total time during which a peer may return 429 for one request; as in CouchDB it uses no retry.
 const RATE_LIMITED_MAX_MS: u64 = 600_000;
 
 #[derive(Clone)]

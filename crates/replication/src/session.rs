@@ -3,10 +3,8 @@
 //! 1. Both databases are opened (the target is created if requested), and their checkpoints are compared.
 //! 2. A reader follows the changes of the source after the common checkpoint. Its queue is bounded.
 //! 3. Up to `worker_processes` workers copy batches of changes concurrently. They end in any order.
-//! 4. Every `checkpoint_interval`, and at the end, both sides record the sequence up to which *all* batches are
-//!    written, so after a crash the next session starts at or before the first missing change.
-//!
-//! After a failure the scheduler decides when the next session starts.
+//! 4. Every `checkpoint_interval`, and at the end, both sides record the sequence before which *all* batches are
+//!    written.
 
 mod batch;
 mod context;
@@ -47,8 +45,7 @@ pub enum Control {
 
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// A one-shot replication is complete. Contains the members of the `_replicate` response after `ok`: an object with
-    /// `session_id`, `source_last_seq`, `history` and so on, in CouchDB's format.
+    /// A one-shot replication is complete. Contains the members of the `_replicate` response after `ok`, as in CouchDB.
     Completed(Json),
     Stopped,
     /// A later session may succeed.
@@ -75,10 +72,7 @@ impl Session {
     }
 
     /// A one-shot session completes after all changes of the source's normal feed; a continuous session runs until it
-    /// is stopped or fails.
-    ///
-    /// A continuous session mostly waits for the next change. The futures of its rare steps are on the heap, so that
-    /// waiting needs little memory.
+    /// is stopped or fails. The futures of rare steps are on the heap, so that waiting needs little memory.
     pub async fn run(self, mut control: watch::Receiver<Control>) -> Outcome {
         let started = tokio::select! {
             biased;
@@ -237,8 +231,7 @@ impl Run {
     /// Gives the waiting rows to a worker, if a worker is free and the batch is ready.
     fn dispatch(&mut self) {
         let tuning = &self.spec.tuning;
-        // A continuous replication copies pending rows at once, and batches grow while all workers are busy. A one-shot
-        // replication collects full batches as long as other work is pending.
+        // A continuous replication copies pending rows at once. A one-shot replication collects full batches.
         let idle = self.workers.is_empty() && self.items.is_empty();
         let ready = self.spec.continuous || self.rows.len() >= tuning.worker_batch_size || idle;
         if ready && self.workers.len() < tuning.worker_processes {

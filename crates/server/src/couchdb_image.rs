@@ -30,8 +30,7 @@ fn user(text: &str) -> Option<(u32, u32)> {
 }
 
 /// If this process is root and SETTEE_USER is set, creates the data directory for that user and executes this program
-/// again as that user. Files in the directory may belong to another program, so an owner is changed only while it is
-/// empty.
+/// again as that user. The owner of a directory is changed only while it is empty.
 pub(crate) fn drop_root(data: &Path) -> anyhow::Result<()> {
     let Some(wanted) = environment::text("SETTEE_USER") else { return Ok(()) };
     if !rustix::process::geteuid().is_root() {

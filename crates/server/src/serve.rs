@@ -47,8 +47,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Result<()> {
     let mut startup_files = StartupFiles::begin(&args.data)?;
     let data = args.data.canonicalize().context("the data directory cannot be found")?;
-    // An earlier start may have created the directory and been killed before the sync. Without permission to read it,
-    // no start has created it.
+    // An earlier start may have created the directory and been killed before the sync.
     match data.parent().map_or(Ok(()), durable::sync_directory) {
         Err(error) if error.kind() != std::io::ErrorKind::PermissionDenied => {
             return Err(error).context("the directory above the data directory cannot be synced");

@@ -22,7 +22,6 @@ use crate::{
 };
 use tree::{Position, Tree};
 
-/// Commits of a shard whose tokens are stored.
 const RECENT_TOKENS: usize = 16;
 
 /// An engine in memory. It represents one process, which has ended when it is dropped; [`Self::user`] creates another

@@ -1,5 +1,4 @@
-//! Development commands: `cargo xtask COMMAND`. [`main`] calls one module per command, or a suite of `settee-e2e`. No
-//! crate of the product is linked, so that it compiles in seconds.
+//! Development commands: `cargo xtask COMMAND`. No crate of the product is linked, so that it compiles in seconds.
 
 mod ci;
 mod dist;

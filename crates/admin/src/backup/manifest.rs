@@ -1,5 +1,4 @@
-//! [`Manifest`]: the contents of a backup as JSON. Its last line is a checksum of the rest, which reveals a truncated
-//! manifest.
+//! [`Manifest`]: the contents of a backup as JSON. Its last line is a checksum of the rest.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -1,12 +1,7 @@
-//! Backups of a whole server: [`run`] writes one, [`restore`] creates a data directory from one.
-//!
-//! A backup is a directory whose name is the time of its start. It contains the files of the storage engine at that
-//! time, the configuration, and `manifest.json` with the size and the SHA-256 of each file. A file that the previous
-//! backup in the same directory also has is hard-linked instead of copied, because RocksDB never changes most of its
-//! files. Therefore each backup is complete and takes only the space of its new files, and deleting one does not affect
-//! the others.
-//!
-//! [`remote`] implements backups in buckets; `export` implements backups of single databases.
+//! Backups of a whole server: [`run`] writes one, [`restore`] creates a data directory from one. A backup is a
+//! directory whose name is the time of its start. It contains the files of the storage engine at that time, the
+//! configuration, and `manifest.json` with the size and the SHA-256 of each file. A file that the previous backup also
+//! has is hard-linked. Therefore each backup is complete and takes only the space of its new files.
 
 mod backup_control;
 mod checkpoint;

@@ -1,8 +1,5 @@
-//! Migration of one database: creation, settings, replication, and local documents.
-//!
-//! Documents are copied by two replications with separate checkpoints. Design documents are copied second, so that
-//! their validation functions do not reject documents that were accepted earlier, and no index is built during the
-//! copy.
+//! Migration of one database: creation, settings, replication, and local documents. Design documents are copied second,
+//! so that their validation functions do not reject older documents, and no index is built during the copy.
 
 use std::sync::Arc;
 
@@ -89,8 +86,7 @@ pub(super) async fn copy(
     Ok(moved)
 }
 
-/// Creates the target and copies all properties of the source except documents. This precedes the documents, so that no
-/// unauthorized client can read them during the copy.
+/// Creates the target and copies everything except documents first, so that no unauthorized client can read them.
 pub(super) async fn set_up(target: &Peer, job: &Job, wanted: &Setup, notes: &mut Vec<String>) -> anyhow::Result<()> {
     if Setup::read(target).await?.is_none() {
         let query = if wanted.is_partitioned { "?partitioned=true" } else { "" };

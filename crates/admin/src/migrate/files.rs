@@ -1,9 +1,6 @@
-//! `settee import-files`: migrates the data directory of a CouchDB that does not run.
-//!
-//! A thread per file reads documents ([`shard`]), and a task writes them into the target as replications do, with
-//! `new_edits=false` ([`send`]). Everything else is written as by `settee migrate`: settings of databases, local
-//! documents, administrators and settings of the server. Each file has a checkpoint in the target ([`checkpoint`]), so
-//! that an interrupted run is resumed. Writing a revision again is idempotent.
+//! `settee import-files`: migrates the data directory of a CouchDB that does not run. A thread per file reads documents
+//! ([`shard`]), and a task writes them into the target with `new_edits=false` ([`send`]). Each file has a checkpoint in
+//! the target ([`checkpoint`]), so that an interrupted run is resumed. Writing a revision again is idempotent.
 
 mod checkpoint;
 mod config;
@@ -60,7 +57,7 @@ pub struct ImportFilesArgs {
     #[arg(long)]
     without_design: bool,
     /// Start at the first document, not at the checkpoint of an interrupted run
-    #[arg(long = "anew", conflicts_with = "verify")]
+    #[arg(long, alias = "anew", conflicts_with = "verify")]
     from_start: bool,
     /// Import even if the target is not Settee
     #[arg(long)]

@@ -1,9 +1,6 @@
 //! `settee migrate`: copies a whole CouchDB, or another Settee, over HTTP to a running server. Runs are repeatable, and
-//! both sides can be compared.
-//!
-//! Documents are copied by replication ([`database`]), whose checkpoints on both sides make it resumable and later runs
-//! short. Everything that replication does not copy is copied separately: settings of databases, local documents
-//! ([`local`]), administrators and settings of the server ([`config`]). [`verify`] compares both sides.
+//! both sides can be compared. Documents are copied by replication ([`database`]), whose checkpoints make it resumable
+//! and later runs short. Everything else is copied separately ([`local`], [`config`]). [`verify`] compares both sides.
 
 mod config;
 mod database;
@@ -68,7 +65,7 @@ pub struct MigrateArgs {
     #[arg(long)]
     without_config: bool,
     /// Start at the first change, not at the last checkpoint
-    #[arg(long = "anew", conflicts_with = "verify")]
+    #[arg(long, alias = "anew", conflicts_with = "verify")]
     from_start: bool,
     /// Migrate even if the target is not Settee
     #[arg(long)]

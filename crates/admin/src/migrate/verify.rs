@@ -1,8 +1,6 @@
 //! [`compare`]: comparison of both sides.
-//!
 //! All leaves of the source are requested from the target, with their contents ([`contents`]). Additional documents of
-//! the target show in a sum of hashes over all documents and leaves of a side, which does not depend on their order.
-//! Only if the sums differ, the hashes of the source are kept in memory and the target is read a second time.
+//! the target show in a sum of hashes; only if the sums differ, the target is read a second time.
 
 mod contents;
 pub(super) mod files;

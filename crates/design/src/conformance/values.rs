@@ -43,7 +43,6 @@ pub fn values_survive(subject: &Subject<'_>) {
     check(subject, &numbers);
 }
 
-/// The same for random values.
 pub fn random_values_survive(subject: &Subject<'_>) {
     let mut random = Random::new();
     let values: Vec<String> = (0..400).map(|_| random.json()).collect();

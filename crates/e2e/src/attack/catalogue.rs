@@ -1,10 +1,8 @@
-//! The catalogue of hostile input: [`all`] attacks by class, one file per class. The attackers are unauthenticated
-//! clients; an authorized user has made the databases that they use public.
-//!
-//! A new class is a file with its list, which has a line in [`CLASSES`]. Most entries are data: the set-up by an
-//! administrator, the hostile requests, and the required responses ([`super::entry::HostileRequest`]). An entry that
-//! needs more has a function ([`Attack::act`]). Every attack must preserve three guarantees: the server stays alive,
-//! the second client is served within its bound, and the memory is released.
+//! The catalogue of hostile input: [`all`] attacks by class. The attackers are unauthenticated clients; an
+//! authorized user has made the databases public. Most entries are data: the set-up by an administrator, the hostile
+//! requests, and the required responses ([`super::entry::HostileRequest`]). An entry that needs more has a function
+//! ([`Attack::act`]). Every attack must preserve three guarantees: the server stays alive, the second client is served
+//! within its bound, and the memory is released.
 
 mod batches;
 mod connections;

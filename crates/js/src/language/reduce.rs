@@ -77,8 +77,7 @@ impl FunctionReducer {
         Ok(())
     }
 
-    /// Sends the groups from offset `start` of the request on, and appends their reductions. Returns the number of
-    /// reduced groups, at least one.
+    /// Sends the groups from offset `start` on, and appends their reductions. Returns their number, at least one.
     fn send_groups(
         &mut self,
         kind: Kind,

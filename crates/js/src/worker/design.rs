@@ -1,6 +1,5 @@
-//! [`DesignFunctions`]: the functions of one design document in a separate engine. All of them share one global
-//! environment and one module cache. Each is compiled at its first call and kept. Thrown values are sent to the server
-//! as JSON, except after an abort of the engine. `design.js` creates the forms of results.
+//! [`DesignFunctions`]: the functions of one design document in a separate engine, with one global environment and one
+//! module cache. Each is compiled at its first call. Thrown values are sent as JSON. `design.js` creates the results.
 #![expect(unsafe_code, reason = "gives native functions to scripts")]
 
 use std::ffi::c_int;
@@ -24,6 +23,7 @@ const THROWN_BYTES: u64 = 64 << 10;
 
 pub(super) struct DesignFunctions {
     context: Context,
+    // Functions of `design.js`. The last one converts a thrown value to an error of CouchDB's query server.
     call: Value,
     filter: Value,
     list: Value,

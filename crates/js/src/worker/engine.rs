@@ -1,10 +1,7 @@
-//! An engine with limits: [`Engine`] compiles functions and creates a global environment for each; [`Host`] is the
-//! state for native callbacks.
-//!
-//! The compiler runs in a context that user code cannot access: sources are compiled to bytecode there and run in
-//! contexts without `eval` and `Function`. Each function has a separate context, because each has a separate index: a
-//! change of `Array.prototype` by one function must not affect the rows of another. Changes of an environment last
-//! until the program ends.
+//! An engine with limits: [`Engine`] compiles functions and creates a global environment for each. Sources are compiled
+//! to bytecode in a context that user code cannot access, and run in contexts without `eval` and `Function`. Each
+//! function has a separate context, because each has a separate index: a change of `Array.prototype` by one function
+//! must not affect the rows of another. Changes of an environment last until the program ends.
 #![expect(unsafe_code, reason = "sets up the JavaScript engine")]
 
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -28,7 +25,6 @@ const MESSAGE_BYTES: usize = 4096;
 const PRELUDE: &str = include_str!("prelude.js");
 const INDEX: &str = include_str!("index.js");
 
-/// State that native callbacks access through the runtime.
 pub(super) struct Host {
     pub(super) limits: Limits,
     pub(super) documents: Documents,
@@ -58,7 +54,6 @@ impl Host {
         unsafe { c::JS_GetRuntimeOpaque(runtime).cast::<Host>().as_ref() }
     }
 
-    /// Compiles an internal script, in a context that user code cannot access.
     pub(super) fn compile(&self, source: &str, name: &CStr) -> Result<Vec<u8>, Thrown> {
         self.compiler.compile(source, name)
     }
@@ -159,7 +154,6 @@ impl Engine {
         &self.heap
     }
 
-    /// Sets the start of the stack, with which the engine detects deep recursion.
     pub(super) fn enter(&self) {
         // SAFETY: the runtime is alive.
         unsafe { c::JS_UpdateStackTop(self.runtime) }
@@ -179,10 +173,8 @@ impl Engine {
     }
 
     /// Must be called once everything is compiled.
-    ///
-    /// The engine allocates small blocks from pages of one block size each, and frees a page with its last block. If
-    /// the objects of a program exactly fill its pages, every call would allocate and free a page. Therefore one block
-    /// of each size is kept in an otherwise empty page.
+    /// The engine frees a page of small blocks with its last block. If the objects of a program exactly fill its pages,
+    /// every call would allocate and free a page, so one block of each size is kept in an otherwise empty page.
     pub(super) fn pin_pages(&mut self) {
         const PAGE_BYTES: usize = 4096;
         for size in (16..=512).step_by(8) {
@@ -201,8 +193,7 @@ impl Engine {
         }
     }
 
-    /// Compiles a map function, or an index function for the type with the number `search`. The error is CouchDB's
-    /// text.
+    /// Compiles a map function, or an index function for the type with the number `search`.
     pub(super) fn function(&mut self, source: &str, search: u32, library: Option<&str>) -> Result<Function, String> {
         let root = library.map(|library| format!("{{\"views\":{{\"lib\":{library}}}}}"));
         let (context, _) = self.user_context(root.as_deref()).ok_or("InternalError: out of memory")?;
@@ -296,10 +287,9 @@ impl Drop for Engine {
     }
 }
 
-/// Compiles a source so that the value of the script is the function.
-///
-/// Sources are function expressions, possibly with trailing semicolons and comments; some have helper functions before
-/// an anonymous `function` statement. CouchDB accepts all of these.
+/// Compiles a source so that the value of the script is the function. Sources are function expressions, possibly with
+/// trailing semicolons and comments; some have helper functions before an anonymous `function` statement. CouchDB
+/// accepts all of these.
 fn compile_function(compiler: Context, source: &str) -> Result<Vec<u8>, Thrown> {
     // After a comma the source is an expression, whatever follows the function.
     let first = compiler.compile(&format!("0,{source}"), c"function");

@@ -1,5 +1,5 @@
 //! Mapping: every function of a program on every document of a request. After an exception a document emits nothing;
-//! some exceptions end the request, with the texts of CouchDB's query server ([`Halt`]).
+//! some exceptions end the request ([`Halt`]).
 #![expect(unsafe_code, reason = "hands documents in shared memory to the engine")]
 
 use std::rc::Rc;
@@ -101,7 +101,6 @@ fn call(host: &Host, function: &Function, source: &Rc<Source>, text: &[u8]) -> R
     host.emitter.write_rows(host, context)
 }
 
-/// Returns the message of a failure, or the reason why the request ends.
 pub(super) fn classify(engine: &Engine, context: Context, exception: &Value) -> Result<String, Halt> {
     let host = engine.host();
     let halt = |stop, name: &str, reason: String| Err(Halt { stop, name: name.to_owned(), reason });

@@ -1,6 +1,5 @@
-//! [`Session`]: the rows that a running list function reads and the chunks that it sends. Rows arrive in batches: at
-//! the end of one the function waits for the server, which then receives everything that the function has sent. If the
-//! server disconnects, the process ends at once.
+//! [`Session`]: the rows that a running list function reads and the chunks that it sends. At the end of a batch of rows
+//! the function waits for the server, which then receives everything that was sent.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

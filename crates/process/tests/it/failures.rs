@@ -171,7 +171,6 @@ fn a_process_that_speaks_while_it_is_idle_is_replaced() {
 
 #[test]
 fn a_document_is_not_blamed_for_those_around_it() {
-    // `late_answers` buffers responses until its input is empty.
     let server = short_timeout();
     let function = "late_answers";
     let fine: Vec<String> = (0..30).map(|_| "{}".to_owned()).collect();

@@ -1,7 +1,6 @@
-//! Documents in `_replicator` databases: the replications that they describe, and their states.
-//!
-//! [`watch`] follows the databases, [`prepare`] creates jobs from documents, and [`store`] writes states back. All
-//! accesses use the HTTP protocol. The rules are those of CouchDB's `couch_replicator_docs`.
+//! Documents in `_replicator` databases: the replications that they describe, and their states. [`watch`] follows the
+//! databases, [`prepare`] creates jobs from documents, and [`store`] writes states back. The rules are those of
+//! CouchDB's `couch_replicator_docs`.
 
 mod prepare;
 mod store;
@@ -31,8 +30,8 @@ pub fn is_replicator_database(name: &str) -> bool {
     name == REPLICATOR_DATABASE || name.ends_with("/_replicator")
 }
 
-/// Parses the replication that a document describes. It runs as the document's `user_ctx`, or else as its owner with
-/// the roles of the owner's account. Fails if the document describes no replication.
+/// Parses the replication that a document describes, if any. It runs as the document's `user_ctx`, or else as its owner
+/// with the roles of the owner's account.
 pub fn parse(document: Value<'_>, tuning: &Tuning) -> Result<Spec, SpecError> {
     Spec::parse(document, &user(document), tuning)
 }

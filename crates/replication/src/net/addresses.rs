@@ -1,5 +1,4 @@
-//! [`AllowedAddresses`]: the addresses to which this server connects for a user. A server behind a firewall can reach
-//! addresses that its users cannot.
+//! [`AllowedAddresses`]: a server behind a firewall can reach addresses that its users cannot.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

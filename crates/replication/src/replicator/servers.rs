@@ -1,10 +1,7 @@
-//! [`Servers`]: distribution of replications between servers on the same databases. All servers read all documents, and
-//! one of them holds the claim to each job. Each job moves to its preferred server, also when servers are added and
-//! removed. A transient replication runs on the server that received the request, unless another server holds its
-//! claim.
-//!
-//! A claim is advisory. If two servers run the same job for a moment, both write the same revisions, and their
-//! checkpoints conflict.
+//! [`Servers`]: distribution of replications between servers on the same databases. All read all documents, and one
+//! holds the claim to each job, its preferred server. A transient replication runs on the server that received the
+//! request, unless another server holds its claim.
+//! A claim is advisory: if two servers run the same job for a moment, both write the same revisions.
 
 pub trait Servers: Send + Sync {
     /// Returns true if this is permanently the only server.

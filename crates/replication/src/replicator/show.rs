@@ -1,5 +1,4 @@
-//! Entries of `_scheduler/jobs` and `_active_tasks`, as JSON in CouchDB's terms. Endpoints are always shown without
-//! credentials.
+//! Entries of `_scheduler/jobs` and `_active_tasks`, in CouchDB's terms. Endpoints are shown without credentials.
 
 use std::sync::Arc;
 

@@ -1,9 +1,6 @@
-//! Copies a batch of changes: requests the missing revisions from the target, fetches those from the source, and writes
-//! them.
-//!
-//! Documents remain bytes: a row of `_bulk_get` is a slice that becomes a part of a body of `_bulk_docs`. The memory of
-//! a batch is bounded by [`FLUSH_BYTES`] and one document. The retry of a broken batch requests the missing revisions
-//! again, so no revision is written twice.
+//! Copies a batch of changes: the target lists its missing revisions, which are fetched from the source and written.
+//! Documents remain bytes: a row of `_bulk_get` is a slice that becomes a part of a body of `_bulk_docs`. Memory is
+//! bounded by [`FLUSH_BYTES`] and one document. A retry requests the missing revisions again, so none is written twice.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! [`Index`]: an index in its shard, for searching and writing.
+//! [`Index`]: an index in its shard.
 
 mod bloom;
 pub(crate) mod definition;
@@ -61,8 +61,8 @@ impl Index {
         self.inner.file_store.shard()
     }
 
-    /// Returns the position of the last commit, or `None` if no commit of this format exists. Returns
-    /// [`StorageError::Dropped`] if the shard is not that of the index any more.
+    /// Returns the position of the last commit of this format, if any. Returns [`StorageError::Dropped`] if the shard
+    /// is not that of the index any more.
     pub fn position(&self) -> Result<Option<Vec<u8>>> {
         let found = self.inner.file_store.find()?;
         if found.is_dropped {
@@ -72,19 +72,16 @@ impl Index {
         }
     }
 
-    /// Opens a writer, and removes leftovers of a crash. Returns `None` if the index must be rebuilt in another shard,
-    /// because the shard was dropped or has another format. File numbers start at `first_file`, so that they differ
-    /// from those of other processes.
+    /// Opens a writer, and removes leftovers of a crash. Returns `None` if the index must be rebuilt in another shard.
+    /// File numbers start at `first_file`, so that they differ from those of other processes.
     pub fn writer(&self, first_file: u64) -> Result<Option<Writer>> {
         Writer::open(Arc::clone(&self.inner), first_file)
     }
 
-    /// Parses a query of `_nouveau`.
     pub fn parse(&self, text: &str, locale: Locale, limits: &SearchLimits) -> Result<Query> {
         self.parse_by(Grammar::Standard, text, locale, limits)
     }
 
-    /// Parses a query of `_search`.
     pub fn parse_classic(&self, text: &str, limits: &SearchLimits) -> Result<Query> {
         self.parse_by(Grammar::Classic, text, Locale::default(), limits)
     }

@@ -83,7 +83,6 @@ impl SegmentBuilder {
     }
 }
 
-/// Writes one file for each slot with vectors.
 pub(super) fn write_vectors(
     directory: &dyn Directory,
     segment: &str,

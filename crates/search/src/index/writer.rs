@@ -30,8 +30,8 @@ const SMALL_SEGMENT_BYTES: usize = 1 << 20;
 const WAITING_DOCUMENTS: usize = if cfg!(test) { 10 } else { 1_000 };
 const WAITING_BYTES: usize = 4 << 20;
 
-/// At most one writer of an index may exist. Uncommitted changes are lost when it is dropped. After an error it must be
-/// dropped.
+/// At most one writer of an index may exist. Uncommitted changes are lost when it is dropped, as it must be after an
+/// error.
 pub struct Writer {
     pub(super) inner: Arc<Inner>,
     pub(super) record: Record,
@@ -145,8 +145,7 @@ impl Writer {
         self.wait(Change::Delete(id.to_owned()))
     }
 
-    /// Publishes all changes since the last commit atomically with the position. Commits are not synced: a crash may
-    /// lose the last ones.
+    /// Publishes all changes since the last commit atomically with the position. A crash may lose the last commits.
     pub fn commit(&mut self, position: &[u8]) -> Result<()> {
         let outcome = self.try_commit(position);
         self.inner.file_store.with_store_error(outcome)
@@ -346,7 +345,6 @@ impl Writer {
         readers.flat_map(|reader| reader.record().files().map(|file| file.number).collect::<Vec<_>>()).collect()
     }
 
-    /// Removes files that a crash or another process left.
     fn clear_leftovers(&self) -> Result<()> {
         let mut used = self.files_being_read();
         used.extend(self.record.files().map(|file| file.number));

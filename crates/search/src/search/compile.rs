@@ -30,8 +30,8 @@ type Boxed = Box<dyn Compiled>;
 
 const MAX_DEPTH: usize = 200;
 
-/// Maximum number of terms of a phrase that `tantivy` evaluates: without checking the limits, it compares positions in
-/// time proportional to the length of the document times the number of terms.
+/// Maximum number of terms of a phrase that `tantivy` evaluates, in time proportional to the length of the document
+/// times the number of terms.
 const MAX_UNCHECKED_TERMS: usize = 8;
 
 const MAX_TERMS: usize = 4_096;

@@ -1,5 +1,4 @@
-//! Order of hits. Documents of a segment are compared by numbers ([`Keys`]): scores, numbers, positions in the sorted
-//! list of strings. Hits of different segments are compared by the corresponding values.
+//! Order of hits. Documents of a segment are compared by numbers ([`Keys`]), hits of different segments by values.
 
 use std::cmp::Ordering;
 

@@ -1,6 +1,5 @@
 //! Files of segments, stored in pieces in the shard of an index. [`FileStore`] writes them before the commit that
-//! publishes them; [`Files`] is the directory for `tantivy`. Metadata of `tantivy` (`meta.json`) is in memory only,
-//! because the [`Record`] contains all of it.
+//! publishes them; [`Files`] is the directory for `tantivy`, whose `meta.json` is in memory only.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -95,8 +94,7 @@ impl FileStore {
         *next - 1
     }
 
-    /// Replaces the record. The commit is not synced: data lost in a crash can be indexed again, because no later
-    /// commit survives without it.
+    /// Replaces the record. Not synced: data lost in a crash can be indexed again.
     pub(crate) fn publish(&self, record: &Record, was_entry: bool) -> Result<bool> {
         let bytes = record.encode();
         let mut batch = Batch::new();
@@ -114,7 +112,6 @@ impl FileStore {
         Ok(is_entry)
     }
 
-    /// Replaces an error of `tantivy` by the error of the store that caused it.
     pub(crate) fn with_store_error<T>(&self, outcome: Result<T>) -> Result<T> {
         match outcome {
             Err(Error::Corrupt(reason)) => Err(self.last_error.lock().take().unwrap_or(Error::Corrupt(reason))),
@@ -243,8 +240,7 @@ fn pieces(snapshot: &dyn Snapshot, file: &FileRecord, part: Range<usize>) -> Res
     }
 }
 
-/// Reads all files of the index in a shard, and verifies their checksums. An index without a record of this format has
-/// no files.
+/// Reads all files of the index in a shard, and verifies their checksums.
 pub fn verify(engine: &dyn Engine, shard: Shard) -> Result<()> {
     let snapshot = engine.snapshot(shard)?;
     let record = Found::read(&*snapshot)?.record.unwrap_or_default();
@@ -267,7 +263,6 @@ pub(crate) struct Files {
     through_cache: bool,
     known: Arc<RwLock<HashMap<PathBuf, FileRecord>>>,
     meta_files: Arc<Mutex<HashMap<PathBuf, Vec<u8>>>>,
-    /// Files that replace stored ones.
     replacements: Arc<RwLock<HashMap<PathBuf, Arc<dyn FileHandle>>>>,
 }
 

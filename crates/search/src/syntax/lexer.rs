@@ -1,5 +1,5 @@
-//! Splits a query into tokens. As in Lucene, the longest token wins, and the meaning of a character depends on its
-//! context: in a range, after `fn:`, or elsewhere.
+//! Splits a query into tokens. As in Lucene, the longest token wins; a character has other meanings in a range and
+//! after `fn:`.
 
 use super::grammar::{Grammar, MAX_CLAUSES, too_many_clauses};
 use super::tree::Text;

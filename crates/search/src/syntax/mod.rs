@@ -1,7 +1,5 @@
 //! Lucene's query syntax: from text to [`Query`]. [`Grammar::Standard`] is that of Lucene's flexible parser
-//! (`_nouveau`), [`Grammar::Classic`] that of its older one (`_search`). A text is split into tokens (`lexer`), parsed
-//! into a syntax tree (`parser`), and resolved with analyzers and types of fields (`resolve`). Precedence is that of
-//! Lucene in both: `a OR b AND c` is `a +b +c`.
+//! (`_nouveau`), [`Grammar::Classic`] that of its older one (`_search`). In both, `a OR b AND c` is `a +b +c`.
 
 mod functions;
 mod grammar;

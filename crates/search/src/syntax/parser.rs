@@ -1,5 +1,4 @@
 //! Parses tokens into a tree, by Lucene's grammars:
-//!
 //! ```text
 //! query     = disjunction+
 //! disjunction = conjunction (OR conjunction)*

@@ -1,6 +1,5 @@
 //! Validation of settings: [`Finding`]s with the place of each setting. An invalid value, or a name that looks
-//! mistyped, is a mistake that prevents a start. Any other unknown name is accepted, because clients store their own
-//! settings.
+//! mistyped, prevents a start. Other unknown names are accepted, because clients store their own settings.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -33,7 +33,6 @@ struct Run {
     offset: [u64; SHARDS.len()],
 }
 
-/// Random commits, conflicts, drops and reads of new and old snapshots, which `seed` determines.
 pub fn random_operations_agree_with_a_model(open: Open<'_>, seed: u64) {
     let mut run = Run {
         seed,

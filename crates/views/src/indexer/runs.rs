@@ -1,5 +1,5 @@
-//! [`RunDirectory`]: the sorted runs of one index on disk during a build. A run is a numbered file that is written
-//! once. Only the runs in a checkpoint are valid; others are leftovers of interrupted builds.
+//! [`RunDirectory`]: the sorted runs of one index on disk during a build, each in a numbered file. Only the runs in a
+//! checkpoint are valid.
 
 use std::cell::{OnceCell, RefCell};
 use std::fs::{self, File, OpenOptions};

@@ -1,6 +1,5 @@
-//! [`Sorter`] collects rows in one flat buffer, sorts them, and spills them to a file if memory is short. Keys and
-//! values are concatenated and fixed-size slots are sorted, so rows need no allocation. If a key is both removed and
-//! put, the put has priority.
+//! [`Sorter`] collects rows in one flat buffer, sorts them, and spills them to a file if memory is short. If a key is
+//! both removed and put, the put has priority.
 
 use std::cmp::Ordering;
 
@@ -120,8 +119,8 @@ impl Sorter {
         self.slots.iter().map(|slot| slot.change(&self.bytes))
     }
 
-    /// Sorts and returns the contents. The run takes the buffer of `space` and leaves its own for the next run, because
-    /// its pages are already allocated.
+    /// Sorts and returns the contents. The run takes the allocated buffer of `space` and leaves its own for the next
+    /// run.
     pub(super) fn take_sorted(&mut self, space: &mut Space) -> SortedRun {
         let mut run = std::mem::take(self);
         if let Some(by) = run.disorder_of() {
@@ -145,8 +144,7 @@ impl Sorter {
         }
     }
 
-    /// Moves the rows into the order of their slots. The memory accesses of this loop overlap; those of a later reader
-    /// would not.
+    /// Moves the rows into the order of their slots. The memory accesses of this loop overlap.
     fn gather(&mut self, gathered: &mut Vec<u8>) {
         gathered.clear();
         gathered.reserve(self.bytes.len());

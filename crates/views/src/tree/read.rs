@@ -106,7 +106,6 @@ pub(crate) struct TreeReader<'a> {
 }
 
 impl TreeReader<'_> {
-    /// Reads a leaf through the cache.
     pub(crate) fn leaf(&self, id: u64) -> Result<Arc<Leaf>> {
         self.shared_leaves(&[id])?.pop().ok_or(ViewError::Corrupt(MISSING))
     }
@@ -131,7 +130,6 @@ impl TreeReader<'_> {
         }
     }
 
-    /// Reads leaves without the cache, in one round trip.
     pub(crate) fn leaves(&self, ids: &[u64]) -> Result<Vec<Leaf>> {
         let nodes = self.nodes(ids)?;
         nodes.into_iter().map(|Encoded { node, pieces }| Ok(Leaf::decode(&node)?.in_pieces(pieces))).collect()

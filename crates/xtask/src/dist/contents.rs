@@ -1,5 +1,4 @@
-//! [`Contents`]: the common contents of all packages: the static program, its generated documentation, and texts of the
-//! checkout.
+//! [`Contents`]: the common contents of all packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,5 @@
-//! `cargo xtask dist`: packages of the static program in `dist/` ([`command`]). Packages are reproducible: they are
-//! made without the tools of their target systems and contain neither the build time nor a user name.
-//!
-//! `--try` installs each package in an empty environment and runs the README's session with it ([`trial`]).
+//! `cargo xtask dist`: reproducible packages of the static program in `dist/` ([`command`]), made without the tools of
+//! their target systems. `--try` installs each package in an empty environment ([`trial`]).
 
 mod archive;
 mod contents;

@@ -1,9 +1,6 @@
-//! Installs every package in an empty environment ([`run`]): a root that contains only the package, or an empty Python
-//! environment or npm folder. Measures the time from the package to the server's first response, then runs the README's
-//! session on the server.
-//!
-//! If the machine lacks a requirement of a trial, the trial is skipped with a message; a skipped trial never counts as
-//! passed.
+//! Installs every package in an empty environment ([`run`]), measures the time to the server's first response, and runs
+//! the README's session.
+//! A trial whose requirements the machine lacks is skipped with a message and never counts as passed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

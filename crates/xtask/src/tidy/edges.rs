@@ -1,5 +1,4 @@
-//! Permitted imports between crates ([`ROWS`]). The table must equal the layer diagram of ARCHITECTURE.md; both are
-//! compared here.
+//! Permitted imports between crates ([`ROWS`]), equal to the layer diagram of ARCHITECTURE.md.
 
 use super::finding::{Finding, Severity};
 use super::manifest::{self, Dependency, Kind};

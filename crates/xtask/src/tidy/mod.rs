@@ -1,8 +1,6 @@
 //! [`command`]: rules about the structure of the code that compilers and lints do not check.
-//!
-//! The input is a [`Tree`]: the files of the crates in memory, so that tests can use small invented ones. Each module
-//! implements one kind of rule and reports [`Finding`]s. Exceptions are listed with their reasons in `tidy-allow.txt`;
-//! an exception without effect is itself a finding.
+//! The input is a [`Tree`]: the files of the crates in memory, so that tests can use small invented ones. Exceptions
+//! are listed with their reasons in `tidy-allow.txt`; one without effect is itself a finding.
 
 mod allowed;
 mod cycles;

@@ -74,7 +74,7 @@ impl Tree {
     }
 }
 
-fn is_page(path: &str) -> bool {
+pub(super) fn is_page(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension == "md")
 }
 

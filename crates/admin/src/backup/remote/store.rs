@@ -1,5 +1,4 @@
-//! [`Store`]: named remote objects, encrypted if a key is configured. Calls block. Names are relative to the prefix of
-//! the store.
+//! [`Store`]: named remote objects, encrypted if a key is configured. Calls block.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -63,8 +62,7 @@ impl Store {
         Path::parse(name).with_context(|| format!("{name} is not a valid name in {}", self.shown))
     }
 
-    /// Returns true if the store has backups that are encrypted with this key, or unencrypted without a key. Fails if
-    /// the store has backups with another key, or if only one of both is encrypted.
+    /// Returns true if the store has backups with this key, or unencrypted ones without a key. Fails if it has others.
     pub fn check(&self) -> anyhow::Result<bool> {
         let Some(about) = self.get_plain(ABOUT)? else { return Ok(false) };
         let about = Json::parse(&about).ok().with_context(|| format!("{ABOUT} in {} is not JSON", self.shown))?;

@@ -1,7 +1,6 @@
-//! [`DesignWorkers`] assigns design documents to workers. Clients share the workers ([`Shares`]): the owner of a call
-//! is the account or the address of its client. A worker has several design documents loaded, each in a separate
-//! engine. A call prefers a free worker that has loaded its design document, so that repeated calls need no
-//! compilation.
+//! [`DesignWorkers`] assigns design documents to workers, which clients share ([`Shares`]): the owner of a call is the
+//! account or the address of its client. A worker has several design documents loaded, each in a separate engine. A
+//! call prefers a free worker that has loaded its design document.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,7 +66,6 @@ impl DesignWorkers {
         drop(idle);
     }
 
-    /// Waits until the caller may run another function, and leases a worker, preferably one that has loaded `key`.
     pub(super) fn acquire(
         self: &Arc<Self>,
         key: &Key,
@@ -124,7 +122,6 @@ impl LoadedWorker {
         Some(slot)
     }
 
-    /// Evicts the least recently used design document if no slot is free.
     fn allocate_slot(&mut self) -> u64 {
         if (self.documents.len() as u64) < DESIGN_SLOTS {
             let taken = |slot: &u64| self.documents.iter().any(|(_, used)| used == slot);

@@ -1,4 +1,4 @@
-//! Responses in pieces are equivalent to complete responses, for every division; truncated responses are errors.
+//! Responses in pieces are equivalent to complete responses; truncated responses are errors.
 
 use http::Response;
 use settee_model::json::Json;
@@ -195,7 +195,6 @@ async fn answers_that_end_anywhere() {
     }
 }
 
-/// First requests of feeds: members of the replication, then method, query and body.
 #[tokio::test(start_paused = true)]
 async fn feeds() {
     let members = [
