@@ -1,6 +1,7 @@
-//! Design documents and the interface that every view language implements. A [`Language`] compiles map functions into a
-//! [`Program`] and reduce functions into a [`Reducer`]; a [`DesignProgram`] calls the other functions of a design
-//! document. This crate contains no particular language.
+//! Design documents and the interface that every view language implements.
+//!
+//! A [`Language`] compiles map functions into a [`Program`] and reduce functions into a [`Reducer`]; a
+//! [`DesignProgram`] calls the other functions of a design document. This crate contains no particular language.
 
 #![warn(missing_docs)]
 

@@ -119,8 +119,7 @@ pub enum Excess {
 }
 
 impl Excess {
-    /// Returns true if a function that emits without end exceeds this limit. An index without its rows would appear
-    /// complete.
+    /// Returns true if a function that emits without end exceeds this limit. An index without its rows would be wrong.
     #[must_use]
     pub fn ends_build(self) -> bool {
         matches!(self, Self::Rows(_) | Self::Bytes(_))

@@ -1,6 +1,7 @@
-//! End-to-end tests: each suite starts servers as processes and speaks to them as clients do. [`command`] runs a suite
-//! by its name, as `cargo xtask NAME` does; the gate calls the functions `run` of the suites. No crate of the product
-//! is linked.
+//! End-to-end tests: each suite starts servers as processes and speaks to them as clients do.
+//!
+//! [`command`] runs a suite by its name, as `cargo xtask NAME` does; the gate calls the functions `run` of the suites.
+//! No crate of the product is linked.
 
 pub mod attack;
 pub mod build;

@@ -28,8 +28,7 @@ const LONG_BYTES: usize = 128 << 10;
 
 const PIECES_WAITING: usize = 4;
 
-/// Memory of a streamed response: the buffers of its connection, the cursors of its snapshot, and the stack of its
-/// thread.
+/// Memory of a streamed response: the buffers of its connection, the cursors of its snapshot, and a stack.
 const LONG_ANSWER_BYTES: usize = 256 << 10;
 
 /// Runs `write` on a thread that may wait for its client. The output is sent whole if it is short and streamed

@@ -210,8 +210,7 @@ where
     });
     let mut builder = http1::Builder::new();
     // Pipelined responses are not flushed together, because the library would then buffer whole responses. The
-    // library's timeout also runs while the connection is idle; `TolerantStream` has the timeout of a head that has
-    // started.
+    // library's timeout also runs while the connection is idle; `TolerantStream` has that of a started head.
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle_time)

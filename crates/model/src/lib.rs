@@ -1,7 +1,8 @@
-//! Documents, revisions, JSON text and collation as values without I/O. A document enters as text: [`json::compact`]
-//! validates it, [`Document::parse`] separates the client's members from those that start with an underscore,
-//! [`mod@revision_hash`] computes the id of the new revision, and [`rev_tree::RevTree`] merges it into the revision
-//! tree. Views order emitted keys with [`collate`].
+//! Documents, revisions, JSON text and collation as values without I/O.
+//!
+//! A document enters as text: [`json::compact`] validates it, [`Document::parse`] separates the client's members from
+//! those that start with an underscore, [`mod@revision_hash`] computes the id of the new revision, and
+//! [`rev_tree::RevTree`] merges it into the revision tree. Views order emitted keys with [`collate`].
 
 #![warn(missing_docs)]
 

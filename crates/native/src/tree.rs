@@ -1,5 +1,4 @@
-//! The executable form of functions: [`Program`], a tree whose names are resolved to slots. Its only mutable state is
-//! hints.
+//! The executable form of functions: [`Program`], a tree whose names are resolved to slots. It has no state but hints.
 
 use std::cell::Cell;
 

@@ -1,7 +1,6 @@
 //! [`ReplicationId`]: the id of a replication, equal to the id that CouchDB computes (`couch_replicator_ids`). The id
 //! is an MD5 hash of the server that runs the replication, both endpoints without passwords, and the filter. A server
-//! with the uuid of a CouchDB continues from CouchDB's checkpoints, also under ids of the older versions of the
-//! algorithm.
+//! with the uuid of a CouchDB continues from CouchDB's checkpoints, also under ids of older versions.
 
 mod selector;
 #[cfg(test)]

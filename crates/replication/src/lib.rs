@@ -1,5 +1,6 @@
-//! Replication: copies documents and their revisions between databases of CouchDB, PouchDB and this server. The
-//! replicator is a *client of the HTTP protocol* ([`Transport`]), also for local databases. A [`Spec`] describes a
+//! Replication: copies documents and their revisions between databases of CouchDB, PouchDB and this server.
+//!
+//! The replicator is a *client of the HTTP protocol* ([`Transport`]), also for local databases. A [`Spec`] describes a
 //! replication, a [`Peer`] is one of its two databases, and a [`Session`] runs it.
 
 mod checkpoint;

@@ -30,8 +30,7 @@ pub struct Direct;
 
 pub trait Transport: Send + Sync + 'static {
     /// Sends a request and returns when the head of the response has arrived. The URI is absolute for remote endpoints,
-    /// without credentials, and a path for local ones. Dropping the future or the body of the response ends the
-    /// exchange.
+    /// without credentials, and a path for local ones. Dropping the future or the body ends the exchange.
     fn call(&self, request: http::Request<Body>) -> BoxFuture<'_, Result<http::Response<Body>, TransportError>>;
 }
 

@@ -1,5 +1,4 @@
-//! [`Indexing`]: background work on indexes, as by CouchDB's daemon ken. Unused indexes are removed after a grace
-//! period.
+//! [`Indexing`]: background work on indexes, as by CouchDB's daemon ken. Unused indexes are removed after a time.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! Listeners of the server: plain HTTP, TLS, and a Unix socket. [`Reserved`] has their addresses before the store is
-//! opened.
+//! Listeners of the server: plain HTTP, TLS, and a Unix socket. [`Reserved`] has them before the store is opened.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};

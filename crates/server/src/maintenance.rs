@@ -1,5 +1,4 @@
-//! [`Maintenance`]: schedules compactions, the events for `_db_updates`, [`Indexing`], and the maintenance of the
-//! engine.
+//! [`Maintenance`]: schedules compactions, the events for `_db_updates`, [`Indexing`], and work of the engine.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

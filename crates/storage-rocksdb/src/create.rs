@@ -1,5 +1,4 @@
-//! [`create`]: atomic creation of a store in a subdirectory. `CURRENT`, without which no store exists, is moved up
-//! last.
+//! [`create`]: atomic creation of a store in a subdirectory. `CURRENT`, without which none exists, is moved up last.
 
 use std::path::Path;
 use std::{fs, io};

@@ -1,6 +1,7 @@
-//! [`RocksEngine`]: the embedded engine, on RocksDB. All shards are in one RocksDB store: shards are key prefixes and
-//! keyspaces column families, so that concurrent commits share one log and one sync. The reasons for all options are in
-//! [`options`].
+//! [`RocksEngine`]: the embedded engine, on RocksDB.
+//!
+//! All shards are in one RocksDB store: shards are key prefixes and keyspaces column families, so that concurrent
+//! commits share one log and one sync. The reasons for all options are in [`options`].
 
 mod clear;
 mod create;
@@ -53,8 +54,7 @@ use store::{Current, Store, close};
 /// Column families are created only when the store is opened, and their handles need no lock in this mode.
 type Database = DBWithThreadMode<SingleThreaded>;
 
-/// Attempts to open the store again after which running reads are ended; lower for damage, which blocks all other
-/// operations.
+/// Attempts to open the store again after which running reads are ended; lower for damage, which blocks everything.
 const ATTEMPTS_BEFORE_INTERRUPT: u32 = 10;
 const ATTEMPTS_BEFORE_INTERRUPT_ON_DAMAGE: u32 = 2;
 
@@ -64,8 +64,7 @@ const LOST_STATE: ShardState = ShardState { version: Version(1 << 62), token: Co
 /// Maximum number of calls of [`Engine::maintain`] between two attempts to open the store again.
 const BACKOFF_CALLS_MAX: u32 = 30;
 
-/// A store that received fewer bytes since the last call of [`Engine::maintain`] is flushed if its memtables exceed a
-/// limit.
+/// A store that received fewer bytes since the last call of [`Engine::maintain`] is flushed if its memtables are large.
 const IDLE_BYTES_MAX: u64 = 256 << 10;
 const UNFLUSHED_BYTES: usize = 4 << 20;
 

@@ -33,8 +33,7 @@ pub(crate) fn forget(store: &Path) {
 }
 
 impl RocksEngine {
-    /// Adds the time to a batch, before all other elements. A later commit never has an earlier time, regardless of the
-    /// clock.
+    /// Adds the time to a batch, before all other elements. A later commit never has an earlier time.
     pub(crate) fn stamp(&self, writes: &mut WriteBatch) {
         if let Log::Kept { clock_us, .. } = self.options.log {
             let now = clock_us();

@@ -209,8 +209,7 @@ fn table(cache: &Cache, block_size: usize) -> BlockBasedOptions {
     table
 }
 
-/// Keyspaces with lookups of keys that are often absent. A filter, also of the last level, answers these without a
-/// read.
+/// Keyspaces with lookups of keys that are often absent. A filter, also of the last level, answers these.
 fn with_point_lookups(options: &Options, cache: &Cache) -> rocksdb::Options {
     let mut table = table(cache, 8 * KIB);
     // One false positive in a hundred.

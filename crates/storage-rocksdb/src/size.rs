@@ -1,7 +1,6 @@
 //! Estimates of the size of a shard: [`in_files`], and [`RecentSizes`] for data in memtables, whose size RocksDB cannot
 //! determine for a range of keys. All memtables together hold the most recently written bytes. Therefore a shard's
-//! share of these is the amount that it wrote during the same period. Overwritten entries count twice until they are
-//! flushed.
+//! share of these is the amount that it wrote during the same period. Overwritten entries count twice until then.
 
 use std::collections::VecDeque;
 

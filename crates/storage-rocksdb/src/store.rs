@@ -55,8 +55,7 @@ pub(crate) fn interrupted() -> StorageError {
 }
 
 impl Store {
-    /// Opens a store that was inspected, or closed because of `cause`. Damage is recorded, and compactions do not read
-    /// it.
+    /// Opens a store that was inspected, or closed because of `cause`. Damage is recorded and not compacted.
     pub(crate) fn open(path: &Path, options: &Options, cause: Option<&StorageError>) -> Result<Self> {
         if let Some(cause) = cause {
             files::check_logs_in(path)?;

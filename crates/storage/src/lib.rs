@@ -1,7 +1,8 @@
-//! The storage interface: ordered byte keys in keyspaces, split into shards. An [`Engine`] provides repeatable reads
-//! through a [`Snapshot`] and writes through an atomic [`Engine::commit`] of one [`Batch`]. Every engine passes
-//! `conformance`; the crates above use only these traits. All methods that return a [`Result`] fail if the store cannot
-//! be accessed. Their documentation lists other errors.
+//! The storage interface: ordered byte keys in keyspaces, split into shards.
+//!
+//! An [`Engine`] provides repeatable reads through a [`Snapshot`] and writes through an atomic [`Engine::commit`] of
+//! one [`Batch`]. Every engine passes `conformance`; the crates above use only these traits. All methods that return a
+//! [`Result`] fail if the store cannot be accessed. Their documentation lists other errors.
 
 #![warn(missing_docs)]
 

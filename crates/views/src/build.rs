@@ -91,8 +91,7 @@ impl Core {
             }
             let build = Build { host, ddoc, indexes: &indexes, rights: &rights, urgency, cancels: control.cancels };
             result = self.build(&build, update_seq);
-            // The shard is unusable, for example because another process has replaced it. The next attempt detects
-            // this.
+            // The shard is unusable, for example because another process has replaced it. The next attempt detects it.
             let must_reset = matches!(
                 result,
                 Err(ViewError::Contended | ViewError::Storage(StorageError::Interrupted(_) | StorageError::Dropped))
@@ -201,8 +200,7 @@ impl Core {
         RunDirectory::new(&self.settings.run_directory, shard).remove()
     }
 
-    /// Builds indexes in as few passes as possible, or only returns the signatures of those that must be rebuilt from
-    /// scratch.
+    /// Builds indexes in as few passes as possible, or only returns the signatures of those to be rebuilt from scratch.
     fn build(&self, build: &Build<'_>, update_seq: u64) -> Result<Vec<Signature>> {
         let Build { host, ddoc, rights, .. } = *build;
         self.check(build)?;

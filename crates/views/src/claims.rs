@@ -133,8 +133,7 @@ impl Claims {
 }
 
 impl Watch<'_> {
-    /// Waits for a commit since the last wait, or for a timeout, after which the wait is announced to the building
-    /// process.
+    /// Waits for a commit since the last wait, or for a timeout, after which the wait is announced to the builder.
     pub fn wait(&mut self) {
         let mut waiting = self.notifications.waiting.lock();
         let commits = |waiting: &HashMap<Shard, Waiting>| waiting.get(&self.shard).map_or(0, |shard| shard.commits);

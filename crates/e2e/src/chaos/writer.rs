@@ -1,5 +1,4 @@
-//! [`Writer`]: writes documents of its own, singly and in bulk, through any node, and reads each back through another
-//! node.
+//! [`Writer`]: writes documents of its own, singly and in bulk, through any node, and reads each back through another.
 
 use std::fmt::Write as _;
 use std::thread;

@@ -1,8 +1,7 @@
 //! [`ClientThreads`]: threads that wait for clients. A streamed response or an attachment upload occupies a thread
 //! until its client has received or sent it, so such work has separate threads in a limited number. Work beyond the
 //! limit waits as a task. Commits and short reads never queue behind a client. A [`ClientPermit`] whose client is
-//! inactive expires after a timeout, much sooner while other requests wait for a permit. The caller then disconnects
-//! the client.
+//! inactive expires after a timeout, sooner while others wait for a permit. The caller then disconnects the client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +14,7 @@ use tokio::time::sleep;
 use crate::budget::{Account, Share};
 use settee_settings::{Key, Settings, chttpd, key::Number};
 
-/// A client may be inactive for this time while others wait for its permit. Most slow connections receive a piece in
-/// less.
+/// A client may be inactive for this time while others wait for its permit. Slow connections receive a piece in less.
 const CONTENDED_AFTER: Duration = Duration::from_secs(1);
 
 pub struct ClientThreads {

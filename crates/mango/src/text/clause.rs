@@ -83,8 +83,7 @@ impl Clause {
         }
     }
 
-    /// Appends the names and types of the fields that an index must contain. Existence, null and lengths are in every
-    /// index.
+    /// Appends the names and types of the fields that an index must contain. Existence, null and lengths always are.
     pub(crate) fn fields(&self, out: &mut Vec<(String, &'static str)>) {
         let mut add = |path: &Path, kind| {
             let field = (path.shown(), kind);

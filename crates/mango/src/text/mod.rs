@@ -1,6 +1,5 @@
 //! Text indexes: queries by search instead of by ranges of keys. A [`TextDefinition`](definition::TextDefinition)
-//! replaces the function, a [`Mapper`](fields::Mapper) generates fields of documents, [`translate`] converts a
-//! selector.
+//! replaces the function, a [`Mapper`](fields::Mapper) generates fields of documents, [`translate`] a query.
 
 pub(crate) mod clause;
 pub(crate) mod definition;

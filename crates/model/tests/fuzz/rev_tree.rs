@@ -1,5 +1,4 @@
-//! Any sequence of merges gives a valid tree, whose leaves do not depend on their order unless a revision has two
-//! parents.
+//! Any sequence of merges gives a valid tree, with leaves independent of their order unless a revision has two parents.
 
 use std::collections::{BTreeMap, BTreeSet};
 

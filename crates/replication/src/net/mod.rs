@@ -1,7 +1,6 @@
 //! [`Network`]: access to databases of other servers, over sockets, TLS and proxies. All replications share
 //! connections; feeds have connections of their own ([`long_lived`]). An exchange without progress is aborted after a
-//! timeout. Redirects are followed as in CouchDB, but credentials are sent only to their own host. This module does not
-//! retry.
+//! timeout. Redirects are followed as in CouchDB, but credentials are sent only to their own host. No retries.
 
 mod addresses;
 mod connector;

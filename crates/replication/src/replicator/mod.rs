@@ -172,8 +172,7 @@ impl Replicator {
         }
     }
 
-    /// Returns the id of the replication that a request cancels, because another server may run it; `None` for other
-    /// requests.
+    /// Returns the id of the replication that a request cancels, because another server may run it; `None` for others.
     pub async fn cancels(&self, body: Value<'_>, user: &User) -> Result<Option<String>, ReplicateError> {
         match Request::parse(body, user, &self.settings().tuning)? {
             Request::Cancel(CancelTarget::Id(id)) => Ok(Some(id)),

@@ -30,8 +30,7 @@ const SMALL_SEGMENT_BYTES: usize = 1 << 20;
 const WAITING_DOCUMENTS: usize = if cfg!(test) { 10 } else { 1_000 };
 const WAITING_BYTES: usize = 4 << 20;
 
-/// At most one writer of an index may exist. Uncommitted changes are lost when it is dropped, as it must be after an
-/// error.
+/// At most one writer of an index may exist. It must be dropped after an error, with its uncommitted changes.
 pub struct Writer {
     pub(super) inner: Arc<Inner>,
     pub(super) record: Record,

@@ -1,6 +1,5 @@
 //! [`Pass`] updates an index with one scan of the changes since its last commit. Threads run the index function on
-//! batches of documents, and pass the fields to the single writer. Changes are committed periodically with their
-//! position.
+//! batches of documents, and pass the fields to the single writer. Changes are committed with their position.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! [`LimitedQuery`]: a query of `tantivy` that ends early when its search exceeds a limit. The innermost parts check
-//! it.
+//! [`LimitedQuery`]: a query of `tantivy` that ends when its search exceeds a limit. The innermost parts check it.
 
 use tantivy::query::{EmptyScorer, EnableScoring, Explanation, Query, Scorer, Weight};
 use tantivy::{

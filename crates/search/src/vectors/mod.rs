@@ -1,5 +1,4 @@
-//! Vectors: [`VectorField`] defines those of a field, [`VectorFile`] stores those of a segment, [`nearest`] searches
-//! it.
+//! Vectors: [`VectorField`] defines those of a field, [`VectorFile`] stores them, [`nearest`] searches.
 
 mod file;
 mod graph;

@@ -1,5 +1,4 @@
-//! Ranges, sorts, bookmarks, drilldown, counts and groups are rejected, or the search has a result with valid
-//! bookmarks.
+//! Ranges, sorts, bookmarks, drilldown, counts and groups are rejected, or have a result with valid bookmarks.
 
 use settee_search::{Grouping, Query, Range, Request, SearchLimits, Sort};
 

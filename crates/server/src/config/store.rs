@@ -9,8 +9,7 @@ use settee_storage::durable::{self, Readers};
 
 use settee_settings::ini::Ini;
 
-/// Files of a CouchDB configuration directory, if any, the configuration file, then `local.d/*.ini` in alphabetical
-/// order.
+/// Files of a CouchDB configuration directory, if any, the configuration file, then the sorted `local.d/*.ini`.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
     main: PathBuf,

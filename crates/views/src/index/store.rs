@@ -58,8 +58,7 @@ impl IndexStore {
         TreeReader { snapshot, shard: self.shard, cache: &self.cache }
     }
 
-    /// Returns `None` if the index must be rebuilt, and [`StorageError::Dropped`] if the shard is not the index's any
-    /// more.
+    /// Returns `None` if the index must be rebuilt, and [`StorageError::Dropped`] if the index has another shard.
     pub(crate) fn meta(&self, snapshot: &dyn Snapshot) -> Result<Option<Meta>> {
         let requests = [Request::Head, Request::Get(Keyspace::Catalog, keys::META)];
         let replies: [_; 2] = snapshot.read(&requests)?.try_into().map_err(|_| ViewError::Corrupt("replies"))?;

@@ -119,8 +119,7 @@ impl Sorter {
         self.slots.iter().map(|slot| slot.change(&self.bytes))
     }
 
-    /// Sorts and returns the contents. The run takes the allocated buffer of `space` and leaves its own for the next
-    /// run.
+    /// Sorts and returns the contents. The run takes the allocated buffer of `space` and leaves its own.
     pub(super) fn take_sorted(&mut self, space: &mut Space) -> SortedRun {
         let mut run = std::mem::take(self);
         if let Some(by) = run.disorder_of() {

@@ -101,8 +101,7 @@ pub(super) fn load(
     let leftovers = Leftovers { from_node, from_load, is_writing: false };
     let loaded = Meta { update_seq, purge_seq, first_node, next_node, load, reduces, rows, entries, leftovers };
     writer.publish(batch, &loaded)?;
-    // Removing the old trees in the same commit would be as large as the index. After a crash the next opening
-    // continues.
+    // Removing the old trees in the same commit would be as large as the index. The next opening continues it.
     *meta = writer.clear_replaced(&*snapshot, loaded)?;
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! The container image: an OCI layout of one layer, made without a container engine, with the directories of CouchDB's
-//! image.
+//! The container image: an OCI layout of one layer, made without a container engine, with the paths of CouchDB's image.
 
 use anyhow::Result;
 

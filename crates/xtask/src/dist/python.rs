@@ -1,5 +1,4 @@
-//! The wheel: the program as a script, and a module that starts it (`python -m settee`), for any Python, glibc and
-//! musl.
+//! The wheel: the program as a script, and a module that starts it (`python -m settee`), for any Python and libc.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,4 @@
-//! Runs the configurations of docs/operation/cluster.md and packaging/cluster.yaml: three nodes behind each installed
-//! proxy.
+//! Runs the configurations of docs/operation/cluster.md and packaging/cluster.yaml: three nodes behind each proxy.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
