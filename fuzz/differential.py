@@ -60,7 +60,7 @@ class Server:
                 known = revs.get(identified) if name != "other" else revs.get("b" if identified == "a" else "a")
                 return (known[0] if name == "old" else known[-1]) if known else "1-" + "e" * 32
             return self.values.get(name, match[0])
-        return re.sub(r"\{((?:rev|old|other):[^{}]*|db|seq|last|here|md5)\}", found, text)
+        return re.sub(r"\{((?:rev|old|other):[^{}]*|seq|last|here|md5)\}", found, text.replace("{db}", self.values.get("db", "{db}")))
 
     def send(self, method, url, headers, body, login="admin", revs=None, window=None):
         revs = revs or {}
@@ -215,6 +215,9 @@ class Run:
                     self.report(story, "end", request, answers, found)
         for server in self.servers:
             server.send("DELETE", "/{db}", {}, None)
+            users = json.loads(server.send("GET", '/_users/_changes?style=all_docs&filter=_doc_ids&doc_ids=["org.couchdb.user:{db}-u","org.couchdb.user:{db}-v"]', {}, None).body)
+            purged = {row["id"]: [change["rev"] for change in row["changes"]] for row in users["results"]}
+            server.send("POST", "/_users/_purge", {"Content-Type": "application/json"}, json.dumps(purged))
 
 
 def generated(answer):

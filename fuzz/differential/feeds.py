@@ -3,7 +3,7 @@
 import json
 import re
 
-from compare import first_difference, parsed, plain
+from compare import body_difference, first_difference, parsed, plain
 from endpoints import Request, bound
 
 # The feeds of one round are open at the same time. Each write waits for the rows of the one before, because a feed may skip a revision.
@@ -61,6 +61,8 @@ def writes(draw, prefix):
 
 def difference(request, answers, database):
     """Returns the kind of the first difference between two feeds, or None."""
+    if answers[0].status != 200:
+        return body_difference(*answers) if answers[0].status < 500 else None
     left, right = ([*items(request, answer, database)] for answer in answers)
     beats = [heartbeats(answer) for answer in answers]
     if request.route == ROUTES[0] and ("heartbeat", "500") in request.query and (beats[0] == 0) != (beats[1] == 0):
@@ -75,9 +77,7 @@ def heartbeats(answer):
 def items(request, answer, database):
     """Yields the rows of a feed. Events of `_db_updates` are those of the writes, each kind once, because CouchDB combines them."""
     text = answer.body.decode(errors="replace")
-    rows = [line.removeprefix("data: ").removeprefix("data:") for line in text.split("\n") if not re.match(r"id:|event:|: ", line)]
-    if ("feed", "longpoll") in request.query or not re.search(r"(?m)^(data: ?)?\{\"", text):
-        rows = [text] if text.strip() else []
+    rows = [text] if ("feed", "longpoll") in request.query or answer.status != 200 else re.findall(r"(?m)^(?:data: ?)?(\{.*)$", text)
     seen = set()
     for row in filter(str.strip, rows):
         try:
