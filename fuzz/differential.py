@@ -100,13 +100,13 @@ def read(socket, response, timeout):
         while chunk := response.read1(65536):
             body += chunk
             if time.monotonic() > deadline:
-                headers["(open)"] = [""]
+                headers["(open)"] = ["yes"]
                 break
             socket.settimeout(max(deadline - time.monotonic(), 0.001))
     except TimeoutError:
-        headers["(open)"] = [""]
+        headers["(open)"] = ["yes"]
     except http.client.HTTPException:
-        headers["(broken)"] = [""]
+        headers["(broken)"] = ["yes"]
     return Answer(response.status, headers, body)
 
 

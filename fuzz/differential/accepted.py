@@ -84,6 +84,8 @@ ACCEPTED = [
     (r"error 400 illegal_partition: .* and bad_request: invalid UTF-N JSON", "COMPAT: of several faults another one is named"),
     (r"PUT \S*\{(doc|ddoc)\} \| status 200 +and 409 conflict: Document update conflict", "COMPAT: an edit that names a revision of a document that is not there is a conflict"),
     (r"#related \| status (20[12]|open) .*and 400 bad_request: More attachments follow", "COMPAT: superfluous parts of a multipart document"),
+    (r"_view/\S* \| body 200 .*/caused_by: ", "COMPAT: which of several values that cannot be added an error of _sum names"),
+    (r"#related \| status 409 conflict.* and 400 bad_request: Invalid attachment", "COMPAT: of several faults another one is named"),
     (r"/_revs_info/#/status: 'available' and 'missing'", "a compaction that was requested before ends later in CouchDB (timing)"),
 ]
 
@@ -138,7 +140,9 @@ def reason(request, answers, found, renumbered):
         return "COMPAT: an empty list of keys with a reversed range"
     if request.route.endswith("_changes") and "limit=0" in asked and "feed=longpoll" in asked and found.startswith("text 200"):
         return "COMPAT: a longpoll feed with limit=0 waits"
-    if "timeout=-" in asked and found == "status RemoteDisconnected  and 200 ":
+    if request.route == "(feed) /{db}/_changes" and "descending=true" in asked and re.search("filter=_d|feed=eventsource", asked):
+        return "COMPAT: continuous feeds in descending order"
+    if "timeout=-" in asked and found.startswith("status RemoteDisconnected  and "):
         return "COMPAT: a negative timeout of a feed that waits"
     if "filter=" in asked and re.search(r"_changes \| status 200 +and 400 bad_request: invalid UTF-N JSON", text):
         return "COMPAT: a malformed value is answered 400 (a filter that is not called does not read it)"
