@@ -8,13 +8,13 @@ from endpoints import Request, bound
 
 # The feeds of one round are open at the same time. Each write waits for the rows of the one before, because a feed may skip a revision.
 FEEDS = 4
-WINDOW = 2.6
+WINDOW = 4.5
 WRITE_DELAY = 0.35
 ROUTES = ("(feed) /{db}/_changes", "(feed) /_db_updates")
 # Each list has a value that is absent from most requests. Times are far from multiples of WRITE_DELAY.
 OPTIONS = {
     "since": (["{last}", "{last}", "now", "now", "{seq}", "0"], 0.95), "heartbeat": (["500", "true", "1200", "0", "false", "-1", "x"], 0.4),
-    "timeout": (["100", "900", "900", "0", "-1", "x"], 0.5), "style": (["all_docs", "main_only"], 0.3), "include_docs": (["true"], 0.3), "conflicts": (["true"], 0.15),
+    "timeout": (["100", "1800", "1800", "0", "-1", "x"], 0.5), "style": (["all_docs", "main_only"], 0.3), "include_docs": (["true"], 0.3), "conflicts": (["true"], 0.15),
     "limit": (["1", "2", "3", "0", "x"], 0.2), "attachments": (["true"], 0.08), "att_encoding_info": (["true"], 0.05), "descending": (["true"], 0.05),
     "seq_interval": (["2"], 0.05), "last-event-id": (["{last}", "x"], 0.05), "callback": (["f"], 0.03),
 }
@@ -37,7 +37,7 @@ def feed(draw):
     if updates:
         return Request("GET", ROUTES[1], "/_db_updates", query + [("since", "now")] + ([("heartbeat", "1200")] if len(query) == 1 else []), {}, None)
     if not any(name in ("heartbeat", "timeout") for name, _ in query):
-        query.append(("timeout", "900"))
+        query.append(("timeout", "1800"))
     if draw.random() < 0.25:
         body, name = draw.choice(BODIES)
         query += [("filter", name)] if name else []
