@@ -117,16 +117,6 @@ fn send(
         headers.insert(header::CONTENT_SECURITY_POLICY, policy.clone());
     }
     let content = view.content(attachment)?;
-    let ranges = if is_plain { ranges(asked.range.as_deref(), attachment.length)? } else { None };
-    if let Some(&[(from, to)]) = ranges.as_deref() {
-        respond::set(&mut headers, header::CONTENT_RANGE, &format!("bytes {from}-{to}/{}", attachment.length));
-        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(to + 1 - from));
-        output.set_head(settee_edge::bridge::Head::new(StatusCode::PARTIAL_CONTENT, headers));
-        return pass_on(output, &mut content.range(from..to + 1));
-    }
-    if let Some(ranges) = ranges.filter(|ranges| ranges.len() <= RANGES_MAX) {
-        return send_ranges(output, &content, attachment, &ranges, asked);
-    }
     let (form, length) = match (is_plain, asked.takes_gzip) {
         (true, _) => (Form::Stored, Some(attachment.length)),
         (false, true) => {
@@ -137,6 +127,18 @@ fn send(
         (false, false) if attachment.length == attachment.stored_length => (Form::Identity, None),
         (false, false) => (Form::Identity, Some(attachment.length)),
     };
+    let ranges = length.map_or(Ok(None), |length| ranges(asked.range.as_deref(), length))?;
+    // Like CouchDB, the server rejects ranges beyond a compressed attachment and ignores others.
+    let ranges = ranges.filter(|_| is_plain);
+    if let Some(&[(from, to)]) = ranges.as_deref() {
+        respond::set(&mut headers, header::CONTENT_RANGE, &format!("bytes {from}-{to}/{}", attachment.length));
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(to + 1 - from));
+        output.set_head(settee_edge::bridge::Head::new(StatusCode::PARTIAL_CONTENT, headers));
+        return pass_on(output, &mut content.range(from..to + 1));
+    }
+    if let Some(ranges) = ranges.filter(|ranges| ranges.len() <= RANGES_MAX) {
+        return send_ranges(output, &content, attachment, &ranges, asked);
+    }
     if let Some(length) = length {
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }

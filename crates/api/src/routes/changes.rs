@@ -160,7 +160,10 @@ const LOOKUPS_MAX: usize = 100;
 struct Rows {
     params: ChangesParams,
     sent: u64,
+    /// Start of the current scan. A live feed scans once per wake-up.
     since: u64,
+    /// Number of rows that the current scan has sent.
+    scan_sent: u64,
     position: u64,
     /// The last sequence that this scan has read, with or without a row.
     walked: Option<u64>,
@@ -170,7 +173,7 @@ struct Rows {
 
 impl Rows {
     fn new(params: ChangesParams, since: u64) -> Self {
-        Self { params, sent: 0, since, position: since, walked: None, beyond: 0 }
+        Self { params, sent: 0, since, scan_sent: 0, position: since, walked: None, beyond: 0 }
     }
 
     fn may_be_silent(&self) -> bool {
@@ -221,9 +224,9 @@ impl Rows {
                 Direction::Backward => (live + deleted).saturating_sub(after),
             })
         };
-        // Lookups by id are counted against all changes.
+        // Lookups by id are counted against all changes of the scan.
         if self.looks_up() {
-            return Ok(beyond(self.since)?.saturating_sub(self.sent));
+            return Ok(beyond(self.since)?.saturating_sub(self.scan_sent));
         }
         if self.is_full() { beyond(self.resumed()) } else { Ok(0) }
     }
@@ -237,6 +240,7 @@ impl Rows {
     ) -> Result<(), Error> {
         let has_seq = self.params.has_seq(self.sent);
         self.sent += 1;
+        self.scan_sent += 1;
         self.position = change.seq;
         self.walked = Some(change.seq);
         let out = text.text();
@@ -354,6 +358,8 @@ impl Live {
 
     async fn send_changes(&mut self) -> Result<Result<(), Gone>, Error> {
         self.rows.walked = None;
+        self.rows.since = self.rows.position;
+        self.rows.scan_sent = 0;
         loop {
             if self.listener.room().await.is_err() {
                 return Ok(Err(Gone));
