@@ -61,8 +61,8 @@ export function Databases() {
   return (
     <>
       <PageHead title="Databases" note={refused ? undefined : <span role="status">{total ?? '…'}</span>}>
-        <CopyAs request={{ method: 'GET', path: `_dbs_info${query({ limit: PAGE, startkey: prefix && JSON.stringify(prefix) })}` }} />
         {all.length > 0 && <Export name="databases" source={() => databaseSource(all)} />}
+        <CopyAs request={{ method: 'GET', path: `_dbs_info${query({ limit: PAGE, startkey: prefix && JSON.stringify(prefix) })}` }} />
         {isAdmin() && <Button kind="primary" icon="plus" onClick={() => setDialog('create')}>Create database</Button>}
       </PageHead>
       {isParty() && <Notice kind="warn">This server has no administrator: every client that reaches it has all permissions. <Link to={['setup']}>Set it up</Link></Notice>}

@@ -44,7 +44,7 @@ function Overview({ others }: { others: string[] }) {
       <Card flush>
         <div class="table-wrap" tabIndex={0} role="region" aria-label="State of the servers"><table>
           <caption class="unseen">State of the servers</caption>
-          <thead><tr><th scope="col">Server</th><th scope="col">State</th><th scope="col" class="hide-small">Product</th><th scope="col" class="hide-small">User</th><th scope="col" class="num">Databases</th><th scope="col" class="num">Documents</th><th scope="col" class="num">On disk</th><th scope="col" class="num hide-small">Tasks</th><th scope="col" class="num hide-small">Answer</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+          <thead><tr><th scope="col">Server</th><th scope="col">State</th><th scope="col" class="hide-small">Product</th><th scope="col" class="hide-small">User</th><th scope="col" class="num">Databases</th><th scope="col" class="num hide-small">Documents</th><th scope="col" class="num">On disk</th><th scope="col" class="num hide-small">Tasks</th><th scope="col" class="num hide-small">Answer</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
           <tbody>{all.map(({ on, title, state }) => <Line key={on} on={on} title={title} state={state} onLogin={() => setDialog({ kind: 'login', name: on })} onLogout={() => { removeLogin(on); again(); }} onRemove={() => setDialog({ kind: 'remove', name: on })} />)}</tbody>
         </table></div>
         {others.length === 0 && <p class="inner note">No other servers. {isAdmin() ? 'Add one below: it appears in this table and as a tab at the top of the window.' : 'An administrator of this server adds them.'}</p>}
@@ -86,7 +86,7 @@ function Line({ on, title, state, onLogin, onLogout, onRemove }: LineProps) {
       <td><Tag kind={kind}>{text}</Tag></td>
       <td class="hide-small">{state.product || '–'}</td><td class="hide-small">{state.user ?? '–'}</td>
       <td class="num">{state.names === undefined ? '–' : `${state.isCut ? '≥ ' : ''}${number(state.names.length)}`}</td>
-      <td class="num">{hasSums ? bound + number(sums.docs) : '–'}</td><td class="num">{hasSums ? bound + bytes(sums.bytes) : '–'}</td>
+      <td class="num hide-small">{hasSums ? bound + number(sums.docs) : '–'}</td><td class="num">{hasSums ? bound + bytes(sums.bytes) : '–'}</td>
       <td class="num hide-small">{number(state.tasks)}</td><td class="num hide-small">{state.ms === undefined ? '–' : millis(state.ms)}</td>
       <td class="tight right"><span class="row end-row">
         {on !== '' && state.status === 'closed' && <Button icon="lock" onClick={onLogin}>Log in</Button>}

@@ -52,8 +52,8 @@ export function Users() {
   return (
     <>
       <PageHead title="Users">
-        <CopyAs request={{ method: 'GET', path: '_users/_all_docs?include_docs=true' }} />
         {shown && shown.length > 0 && <Export name="users" source={() => rowSource('_users/_all_docs', { include_docs: true, startkey: JSON.stringify(PREFIX + prefix), endkey: JSON.stringify(`${PREFIX}${prefix}\ufff0`) }, ({ doc }) => doc && withMembers(doc, SECRETS))} />}
+        <CopyAs request={{ method: 'GET', path: '_users/_all_docs?include_docs=true' }} />
         {!isMissing && <Button kind="primary" icon="plus" onClick={() => setDialog('create')}>Create user</Button>}
       </PageHead>
       <Problem error={error ?? (isMissing ? undefined : result.error)} again={result.again} />
