@@ -140,7 +140,7 @@ test('all servers and their databases are shown side by side', { timeout: 120_00
     const state = (name) => states.getByRole('row', { name: new RegExp(name) });
     await page.getByRole('status').getByText('3 servers', { exact: true }).waitFor();
     await state('this console').getByText('up', { exact: true }).waitFor();
-    for (const name of names) await state(name).getByText('login required').waitFor();
+    for (const name of names) await state(name).getByText('no login').waitFor();
     assert.deepEqual(await violations(page), []);
 
     // Each login is for one server. A wrong password is refused in the dialog.
@@ -159,7 +159,7 @@ test('all servers and their databases are shown side by side', { timeout: 120_00
       await login(NAME, PASSWORD);
       await state(name).getByText('up', { exact: true }).waitFor();
     }
-    await state(names[0]).getByText(/^Settee /).waitFor();
+    await state(names[0]).getByText(/^Settee .*, as /).waitFor();
     // The system databases have documents of their own.
     await state(names[1]).getByRole('cell').filter({ hasText: /^\d+$/ }).first().waitFor();
 
@@ -180,11 +180,11 @@ test('all servers and their databases are shown side by side', { timeout: 120_00
 
     // A server that does not answer does not hide the others. The page polls it.
     right.stop();
-    await state(names[1]).getByText('does not answer').waitFor({ timeout: 30_000 });
+    await state(names[1]).getByText('no answer').waitFor({ timeout: 30_000 });
     await page.getByRole('status').getByText('3 servers, 1 does not answer').waitFor();
     await row(other).getByText('2 documents').waitFor();
     await state(names[0]).getByRole('button', { name: `Log out of ${names[0]}` }).click();
-    await state(names[0]).getByText('login required').waitFor();
+    await state(names[0]).getByText('no login').waitFor();
 
     // A figure is a link to the database on its server.
     await state(names[0]).getByRole('button', { name: 'Log in' }).click();

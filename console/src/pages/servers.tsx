@@ -44,7 +44,7 @@ function Overview({ others }: { others: string[] }) {
       <Card flush>
         <div class="table-wrap" tabIndex={0} role="region" aria-label="State of the servers"><table>
           <caption class="unseen">State of the servers</caption>
-          <thead><tr><th scope="col">Server</th><th scope="col">State</th><th scope="col" class="hide-small">Product</th><th scope="col" class="hide-small">User</th><th scope="col" class="num">Databases</th><th scope="col" class="num hide-small">Documents</th><th scope="col" class="num">On disk</th><th scope="col" class="num hide-small">Tasks</th><th scope="col" class="num hide-small">Answer</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+          <thead><tr><th scope="col">Server</th><th scope="col">State</th><th scope="col" class="num hide-small">Databases</th><th scope="col" class="num hide-small">Documents</th><th scope="col" class="num hide-small">On disk</th><th scope="col" class="num hide-narrow">Tasks</th><th scope="col" class="num hide-narrow">Answer</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
           <tbody>{all.map(({ on, title, state }) => <Line key={on} on={on} title={title} state={state} onLogin={() => setDialog({ kind: 'login', name: on })} onLogout={() => { removeLogin(on); again(); }} onRemove={() => setDialog({ kind: 'remove', name: on })} />)}</tbody>
         </table></div>
         {others.length === 0 && <p class="inner note">No other servers. {isAdmin() ? 'Add one below: it appears in this table and as a tab at the top of the window.' : 'An administrator of this server adds them.'}</p>}
@@ -62,7 +62,7 @@ function Overview({ others }: { others: string[] }) {
 }
 
 const STATUS: Record<ServerState['status'], ['plain' | 'good' | 'warn' | 'bad', string]> = {
-  reading: ['plain', 'waiting'], up: ['good', 'up'], closed: ['warn', 'login required'], down: ['bad', 'does not answer'],
+  reading: ['plain', 'waiting'], up: ['good', 'up'], closed: ['warn', 'no login'], down: ['bad', 'no answer'],
 };
 
 interface LineProps {
@@ -80,14 +80,15 @@ function Line({ on, title, state, onLogin, onLogout, onRemove }: LineProps) {
   // Sums of a part of the databases are lower bounds.
   const bound = sums.isComplete ? '' : '≥ ';
   const hasSums = state.names !== undefined;
+  const about = [on === '' ? 'this console' : '', state.product, state.user === undefined ? '' : `as ${state.user}`].filter((part) => part !== '').join(', ');
+  const figures = `${state.isCut ? '≥ ' : ''}${plural(state.names?.length ?? 0, 'database')}, ${bound}${bytes(sums.bytes)}`;
   return (
     <tr>
-      <td class="key"><span class="two-lines"><a href={hrefOf(on)}>{title}</a>{on === '' && <small>this console</small>}</span></td>
+      <td class="key"><span class="two-lines"><a href={hrefOf(on)}>{title}</a>{about !== '' && <small>{about}</small>}{hasSums && <small class="only-small">{figures}</small>}</span></td>
       <td><Tag kind={kind}>{text}</Tag></td>
-      <td class="hide-small">{state.product || '–'}</td><td class="hide-small">{state.user ?? '–'}</td>
-      <td class="num">{state.names === undefined ? '–' : `${state.isCut ? '≥ ' : ''}${number(state.names.length)}`}</td>
-      <td class="num hide-small">{hasSums ? bound + number(sums.docs) : '–'}</td><td class="num">{hasSums ? bound + bytes(sums.bytes) : '–'}</td>
-      <td class="num hide-small">{number(state.tasks)}</td><td class="num hide-small">{state.ms === undefined ? '–' : millis(state.ms)}</td>
+      <td class="num hide-small">{state.names === undefined ? '–' : `${state.isCut ? '≥ ' : ''}${number(state.names.length)}`}</td>
+      <td class="num hide-small">{hasSums ? bound + number(sums.docs) : '–'}</td><td class="num hide-small">{hasSums ? bound + bytes(sums.bytes) : '–'}</td>
+      <td class="num hide-narrow">{number(state.tasks)}</td><td class="num hide-narrow">{state.ms === undefined ? '–' : millis(state.ms)}</td>
       <td class="tight right"><span class="row end-row">
         {on !== '' && state.status === 'closed' && <Button icon="lock" onClick={onLogin}>Log in</Button>}
         {on !== '' && state.status === 'up' && 'Authorization' in authorization(on) && <Button kind="quiet" icon="lock" label={`Log out of ${on}`} onClick={onLogout} />}
