@@ -31,12 +31,11 @@ export function SideBySide({ columns }: { columns: Column[] }) {
       {matching.length === 0 ? <Empty icon="database" title={typed === '' ? 'No database differs' : `No such name begins with “${typed}”`} /> : (
         <div class="table-wrap"><table>
           <caption class="unseen">Databases of all servers</caption>
-          <thead><tr><th scope="col">Database</th>{columns.map(({ on, title }) => <th key={on} scope="col" class="num">{title}</th>)}<th scope="col"><span class="unseen">Difference</span></th></tr></thead>
+          <thead><tr><th scope="col">Database</th>{columns.map(({ on, title }) => <th key={on} scope="col" class="num">{title}</th>)}</tr></thead>
           <tbody>{matching.slice(0, count).map(({ db, infos, differs }) => (
             <tr key={db}>
-              <th scope="row">{db}</th>
+              <th scope="row"><span class="row">{db}{differs && <Tag kind="warn">differs</Tag>}</span></th>
               {columns.map(({ on }, at) => <td key={on} class="num"><Figures db={db} on={on} info={infos[at]} /></td>)}
-              <td class="tight">{differs && <Tag kind="warn">differs</Tag>}</td>
             </tr>
           ))}</tbody>
         </table></div>
