@@ -249,6 +249,72 @@ flow('results of a query are sorted by a click', `#/db/${db}/query?q=${encodeURI
   await page.getByText('Only the loaded documents are sorted by total').waitFor();
 });
 
+flow('documents and rows of a view are read in pages of a chosen number of rows', `#/db/${db}?view=meta&cols=`, async (page) => {
+  const list = page.getByRole('region', { name: 'Documents' });
+  const controls = page.locator('.row-pages');
+  const ids = () => page.locator('.virtual .grid-row.body a').allInnerTexts();
+  const expected = (await httpOk('GET', `${db}/_all_docs?limit=80`)).rows.map(({ id }) => id);
+  await list.getByRole('link', { name: 'exact' }).waitFor();
+  await page.getByLabel('Rows per page').selectOption('25');
+  await controls.getByText('1 to 25', { exact: true }).waitFor();
+  assert.ok(await controls.getByRole('button', { name: 'Previous' }).isDisabled());
+  assert.deepEqual(await ids(), expected.slice(0, 25));
+  for (const first of [26, 51]) {
+    await controls.getByRole('button', { name: 'Next' }).click();
+    await controls.getByText(`${first} to ${first + 24}`, { exact: true }).waitFor();
+    assert.deepEqual(await ids(), expected.slice(first - 1, first + 24));
+  }
+  // A reload keeps the page, and the rows before it are read when they are needed.
+  await page.waitForURL(new RegExp(`rows=25.*from=${encodeURIComponent(expected[50])}`));
+  await page.reload();
+  await controls.getByText('51 to 75', { exact: true }).waitFor();
+  await controls.getByRole('button', { name: 'Previous' }).click();
+  await controls.getByText('26 to 50', { exact: true }).waitFor();
+  assert.deepEqual(await ids(), expected.slice(25, 50));
+  // Another list starts with its first page, and its last page is incomplete.
+  await page.getByLabel('Documents whose ids begin with').fill('order-000000');
+  await list.getByRole('link', { name: 'order-0000000' }).waitFor();
+  await controls.getByText('1 to 10', { exact: true }).waitFor();
+  assert.ok(await controls.getByRole('button', { name: 'Next' }).isDisabled());
+  await page.getByLabel('Documents whose ids begin with').fill('');
+  await controls.getByText('1 to 25', { exact: true }).waitFor();
+  await page.getByRole('button', { name: 'Descending' }).click();
+  await list.getByRole('link', { name: 'zz-last' }).waitFor();
+  assert.equal((await ids()).length, 25);
+
+  // The number of rows is kept for other lists.
+  await goTo(page, `#/db/${db}/view/orders/by_month`);
+  await page.getByRole('region', { name: 'Rows of the view' }).waitFor();
+  await controls.getByText('1 to 25', { exact: true }).waitFor();
+  const rows = (await httpOk('GET', `${db}/_design/orders/_view/by_month?reduce=false&limit=50`)).rows.map(({ id }) => id);
+  await controls.getByRole('button', { name: 'Next' }).click();
+  await controls.getByText('26 to 50', { exact: true }).waitFor();
+  assert.deepEqual(await ids(), rows.slice(25));
+  await page.getByLabel('Rows per page').selectOption('all');
+  await controls.getByRole('button', { name: 'Next' }).waitFor({ state: 'detached' });
+});
+
+flow('the lists of databases, users, fields and log lines are exported', '#/databases', async (page) => {
+  await page.getByRole('link', { name: db, exact: true }).waitFor();
+  const databases = JSON.parse((await exported(page, 'JSON')).text);
+  const own = databases.find(({ name }) => name === db);
+  assert.deepEqual([own.documents, own.partitioned], [(await httpOk('GET', db)).doc_count, false]);
+  const name = freshName('exported');
+  await http('PUT', '_users', {});
+  await httpOk('PUT', `_users/org.couchdb.user:${name}`, { name, password: 'secret', roles: ['a'], type: 'user' });
+  await goTo(page, `#/users?q=${name}`);
+  await page.getByRole('link', { name, exact: true }).waitFor();
+  const [user, ...others] = JSON.parse((await exported(page, 'JSON')).text);
+  assert.deepEqual([user.name, user.roles, user.salt, user.derived_key, others], [name, ['a'], undefined, undefined, []]);
+  await goTo(page, `#/db/${db}/schema`);
+  await page.getByRole('cell', { name: 'city', exact: true }).waitFor();
+  assert.ok((await exported(page, 'CSV')).text.startsWith('field,types,documents,examples\n'));
+  await goTo(page, '#/logs');
+  await page.locator('.log div').first().waitFor();
+  assert.ok((await exported(page, 'NDJSON')).text.split('\n').length > 1);
+  await http('DELETE', `_users/org.couchdb.user:${name}?rev=${user._rev}`);
+});
+
 flow('the schema shows fields, types, frequency and examples', `#/db/${db}/schema`, async (page) => {
   const row = (name) => page.getByRole('row').filter({ has: page.locator('td:first-child', { hasText: new RegExp(`^${name.replaceAll('[', '\\[').replaceAll(']', '\\]')}$`) }) });
   await row('city').getByText('string', { exact: true }).waitFor();
