@@ -58,6 +58,7 @@ pub(crate) struct Contents {
     pub(crate) license: String,
     pub(crate) notice: String,
     pub(crate) libraries: String,
+    pub(crate) console_lock: String,
 }
 
 impl Contents {
@@ -90,6 +91,7 @@ impl Contents {
             license: read("LICENSE")?,
             notice: read("NOTICE")?,
             libraries: libraries(workspace)?,
+            console_lock: read("console/package-lock.json")?,
             release,
         })
     }
