@@ -41,17 +41,17 @@ fn licenses(license: &str) -> String {
 
 /// Parses a line of [`Contents::libraries`]; `None` for other lines.
 fn library(line: &str) -> Option<String> {
-    let mut fields = line.split(" | ");
-    let (name, version) = fields.next()?.split_once(" v")?;
+    let (package, rest) = line.split_once(" | ")?;
+    let (name, version) = package.split_once(" v")?;
     let version = version.split(' ').next()?;
-    let licenses = fields.next().map(str::trim).filter(|license| !license.is_empty()).map(licenses);
-    Some(component("cargo", name, version, licenses))
+    let license = rest.split(" | ").next().map(str::trim).filter(|license| !license.is_empty());
+    Some(component("cargo", name, version, license.map(licenses)))
 }
 
 fn component(registry: &str, name: &str, version: &str, licenses: Option<String>) -> String {
     let licenses = licenses.map_or_else(String::new, |licenses| format!(",{licenses}"));
     let address = format!("pkg:{registry}/{}@{version}", name.replacen('@', "%40", 1));
-    let [name, version, address] = [name, version, &address].map(quoted);
+    let [name, version, address] = [name, version, address.as_str()].map(quoted);
     format!("{{\"type\":\"library\",\"name\":{name},\"version\":{version},\"purl\":{address}{licenses}}}")
 }
 
@@ -65,7 +65,9 @@ fn console_package(entry: &str) -> Option<String> {
     };
     let is_built_in = !["dev", "optional", "peer"].iter().any(|flag| members.contains(&format!("\"{flag}\": true")));
     let is_own = is_built_in && !name.contains("node_modules/");
-    is_own.then_some(())?;
+    if !is_own {
+        return None;
+    }
     Some(component("npm", name, member("version")?, member("license").map(licenses)))
 }
 
@@ -78,7 +80,7 @@ mod tests {
     fn components_have_addresses_and_licenses() {
         let mut contents = samples::contents();
         contents.libraries =
-            "The program contains\n\nanyhow v1.0.104 | MIT/Apache-2.0 | https://x\nplain v0.1.0 (proc-macro) |  | \n"
+            "The name and version of libraries\n\nanyhow v1.0.104 | MIT/Apache-2.0 | https://x\nplain v0.1.0 (proc-macro) |  | \n"
                 .to_owned();
         contents.console_lock = "{\n  \"packages\": {\n    \"node_modules/@x/y\": {\n      \"version\": \"1.2.3\",\n      \
             \"license\": \"MIT\"\n    },\n    \"node_modules/z\": {\n      \"version\": \"2.0.0\",\n      \"dev\": true\n    }\n  }\n}\n"
