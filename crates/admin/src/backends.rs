@@ -85,7 +85,7 @@ fn refuse_to_create(data: &Path) -> anyhow::Result<()> {
         bail!(
             "{shown} contains databases of CouchDB, and nothing was changed. Start with another directory, then import them:\n  \
              settee serve --data {shown}/settee\n  {}",
-            migrate::import_command(data, None)
+            migrate::import_command(data, None, migrate::DEFAULT_PORT)
         );
     }
     let Ok(entries) = fs::read_dir(data) else { return Ok(()) };

@@ -81,11 +81,11 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
         }
     });
     configuration.log_warnings();
-    let couchdb_image = couchdb_image::notice(&data, args.settings.file().as_deref());
+    let address = address(&configuration)?;
+    let couchdb_image = couchdb_image::notice(&data, args.settings.file().as_deref(), address.port());
     if let Some(notice) = &couchdb_image {
         tracing::warn!("{}", notice.replace('\n', " "));
     }
-    let address = address(&configuration)?;
     let descriptors = Descriptors::claim()?;
     if let Err(error) = settee_admin::control::remove_checkpoints(&data) {
         tracing::warn!(error = format!("{error:#}"), "checkpoints of an earlier process were not removed");

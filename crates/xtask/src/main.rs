@@ -31,7 +31,7 @@ cargo xtask COMMAND
   fmt           formats the code
   docs          builds the documentation of all crates
   bench         builds and runs `settee-bench` with the further arguments
-  dist          builds packages in dist/: tar.gz, deb, image, wheel, npm, formula
+  dist          builds packages in dist/: tar.gz, deb, rpm, image, wheel, npm, formula, SBOM
                   --try        installs each in an empty environment and runs the README's session
                   --url URL    address of the packages, for the formula
   run           builds and starts a server, or an available package of this version

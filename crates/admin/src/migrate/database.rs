@@ -21,7 +21,8 @@ use crate::environment;
 /// Single requests of a replication have retries of their own.
 const SESSIONS_MAX: usize = 3;
 
-pub(super) const CLOSED: &str = r#"{"admins":{"roles":["_admin"]},"members":{"roles":["_admin"]}}"#;
+/// Equal, byte for byte, to CouchDB's security object of a database that has none.
+pub(super) const CLOSED: &str = r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#;
 
 pub(super) struct Options {
     pub(super) has_design: bool,

@@ -206,8 +206,11 @@ async fn survey(sites: &Arc<Sites>, jobs: &[Job], progress_display: &Arc<Progres
     Ok(())
 }
 
-pub fn import_command(files: &Path, config: Option<&Path>) -> String {
+/// Port of a CouchDB without a setting.
+pub const DEFAULT_PORT: u16 = 5984;
+
+pub fn import_command(files: &Path, config: Option<&Path>, port: u16) -> String {
     let config = config.filter(|path| path.is_dir());
     let config = config.map(|path| format!(" --config {}", path.display())).unwrap_or_default();
-    format!("settee import-files {}{config} --to http://USER:PASSWORD@127.0.0.1:5984", files.display())
+    format!("settee import-files {}{config} --to http://USER:PASSWORD@127.0.0.1:{port}", files.display())
 }

@@ -57,6 +57,7 @@ pub(crate) struct Contents {
     pub(crate) license: String,
     pub(crate) notice: String,
     pub(crate) libraries: String,
+    pub(crate) console_lock: String,
 }
 
 impl Contents {
@@ -89,6 +90,7 @@ impl Contents {
             license: read("LICENSE")?,
             notice: read("NOTICE")?,
             libraries: libraries(workspace)?,
+            console_lock: read("console/package-lock.json")?,
             release,
         })
     }

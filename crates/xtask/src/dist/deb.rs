@@ -48,7 +48,7 @@ fn about(kilobytes: usize) -> String {
     )
 }
 
-fn data(contents: &Contents) -> Result<Tree> {
+pub(crate) fn data(contents: &Contents) -> Result<Tree> {
     let mut tree = Tree::default();
     tree.program("usr/bin/settee", contents.program.as_slice());
     tree.file("usr/lib/systemd/system/settee.service", unit(&contents.unit)?);
