@@ -70,7 +70,7 @@ fn read_source(database: &Arc<Database>, id: &str, rev: Option<&Rev>) -> Result<
     }
     let mut revision = view.revision(stored)?.ok_or_else(missing)?;
     let kept = std::mem::take(&mut revision.attachments).into_iter().map(NewAttachment::kept);
-    let attachments = NewAttachments::new(kept.collect())?;
+    let attachments = NewAttachments::new(database, kept.collect())?;
     Ok(Source { document: document(stored.deleted, Json::trusted(revision.into_body())), attachments })
 }
 

@@ -1,6 +1,6 @@
 //! Properties of shards and keyspaces as a whole.
 
-use super::fixture::{Generator, Open, commit, commit_at, entries, puts, view};
+use super::fixture::{Generator, Open, commit, commit_at, entries, puts, scanned, view};
 use crate::{
     Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Shard, ShardState, Snapshot, StorageError,
     Version,
@@ -38,7 +38,7 @@ fn assert_filled(snapshot: &dyn Snapshot, shard: Shard, when: &str) {
     let wanted: Vec<_> = KEYS.iter().map(|key| (key.to_vec(), shard.0.to_be_bytes().to_vec())).collect();
     for space in Keyspace::ALL {
         assert_eq!(entries(snapshot, space), wanted, "entries of {shard:?} in {space:?} {when}");
-        let mut backward = super::scanned(snapshot, space, KeyRange::default(), Direction::Backward);
+        let mut backward = scanned(snapshot, space, KeyRange::default(), Direction::Backward);
         backward.reverse();
         assert_eq!(backward, wanted, "entries of {shard:?} in {space:?} backwards {when}");
     }
