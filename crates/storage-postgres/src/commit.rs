@@ -247,8 +247,7 @@ async fn resolve_conflict(leased: &Leased, commit: &Commit) -> Result<Outcome, F
     let rows = answers.next().transpose()?.unwrap_or_default();
     let token = commit.token.0.to_be_bytes();
     if found.first().is_some_and(|row| row.try_get::<_, &[u8]>(0).is_ok_and(|found| found == token)) {
-        // The earlier attempt is visible, but it may not be durable: a primary that is being shut down shows commits
-        // that no standby has. A later synced commit of the same server makes it durable.
+        // The earlier attempt may not be durable: a primary that is being shut down shows commits that no standby has.
         link.client.batch_execute(SYNC).await?;
         return Ok(Outcome::Committed(Version(commit.expected.0 + 1)));
     }

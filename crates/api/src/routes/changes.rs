@@ -162,7 +162,7 @@ struct Rows {
     sent: u64,
     /// Start of the current scan. A live feed scans once per wake-up.
     since: u64,
-    /// Number of rows that the current scan has sent.
+    /// Rows sent by the current scan.
     scan_sent: u64,
     position: u64,
     /// The last sequence that this scan has read, with or without a row.

@@ -112,7 +112,6 @@ async fn a_live_feed_in_descending_order_goes_on_where_its_batch_ended() {
     assert_eq!(feed(&world, line, "").await, "5 4 3 2 1 | 1 0");
 }
 
-/// Regression: the changes that earlier wake-ups had read were pending.
 #[tokio::test(flavor = "multi_thread")]
 async fn pending_of_a_live_feed_counts_the_changes_since_the_last_wakeup() {
     let server = Live::start(&[]).await;
