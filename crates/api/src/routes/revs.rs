@@ -45,8 +45,9 @@ async fn compare(
     if body.value().kind() != Kind::Object {
         return Err(Error::bad_request("Request body must be a JSON object"));
     }
+    let user = request.reader.clone();
     bridge::stream(request.outward(), move |output| {
-        let view = database.read()?.for_client(&reader(output.account()));
+        let view = database.read_as(&user)?.for_client(&reader(output.account()));
         let mut first = true;
         output.text().extend_from_slice(head);
         let members: Vec<(Cow<'_, str>, Value<'_>)> =

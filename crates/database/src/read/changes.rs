@@ -1,10 +1,14 @@
 //! [`Changes`]: scan of the changes feed. Sequence entries and their bodies usually have the same order, so both are
 //! read by sequential scans. Other bodies, such as the further ones of an update that wrote several, are read singly.
 
+use std::collections::VecDeque;
+
 use settee_model::{Document, Rev};
 use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace};
 
 use super::ReadView;
+use super::visible::ROWS_TOGETHER;
+use crate::access::index::Union;
 use crate::attachment::{EncodingInfo, decode_all, write_stubs};
 use crate::record::{SequenceEntry, Stored};
 use crate::{DatabaseError, Result, keys};
@@ -42,9 +46,16 @@ pub struct Change<'a> {
 pub struct Changes<'a> {
     view: &'a ReadView,
     entries: Box<dyn Cursor + 'a>,
+    /// Entries of a member, instead of `entries`.
+    visible: Option<Visible<'a>>,
     bodies: Option<BodyScan<'a>>,
     current: Vec<u8>,
     seq: u64,
+}
+
+struct Visible<'a> {
+    sequences: Union<'a>,
+    ahead: VecDeque<(u64, Vec<u8>)>,
 }
 
 struct BodyScan<'a> {
@@ -62,22 +73,35 @@ impl<'a> Changes<'a> {
             Direction::Backward => KeyRange { start: None, end: Some(&start) },
         };
         let entries = view.snapshot().scan(Keyspace::Sequence, range, direction, expect)?;
+        let visible = match view.member() {
+            None => None,
+            Some(member) => {
+                let sequences = view.visible_sequences(member, since, direction)?;
+                Some(Visible { sequences, ahead: VecDeque::new() })
+            }
+        };
         let bodies = match direction {
-            Direction::Forward => {
+            // The bodies of a member's documents are far apart.
+            Direction::Forward if visible.is_none() => {
                 let from = keys::body(since.saturating_add(1), 0);
                 let range = KeyRange { start: Some(&from), end: None };
                 let cursor = view.snapshot().scan(Keyspace::Bodies, range, Direction::Forward, expect)?;
                 Some(BodyScan { cursor, key: None, chunk: Vec::new() })
             }
-            Direction::Backward => None,
+            Direction::Forward | Direction::Backward => None,
         };
-        Ok(Self { view, entries, bodies, current: Vec::new(), seq: 0 })
+        Ok(Self { view, entries, visible, bodies, current: Vec::new(), seq: 0 })
     }
 
     /// Returns the next row.
     #[expect(clippy::should_implement_trait, reason = "rows are lent, which an iterator cannot do")]
     pub fn next(&mut self) -> Result<Option<Change<'_>>> {
         self.view.check_cancelled()?;
+        if let Some(visible) = &mut self.visible {
+            let Some((seq, entry)) = visible.next(self.view)? else { return Ok(None) };
+            (self.seq, self.current) = (seq, entry);
+            return self.change().map(Some);
+        }
         let Some((key, value)) = self.entries.next()? else {
             return Ok(None);
         };
@@ -109,6 +133,39 @@ impl<'a> Changes<'a> {
         let entry = SequenceEntry::decode(self.seq, &self.current)?;
         let leaves = if entry.has_conflicts { Leaves::Several } else { Leaves::One };
         Ok(Change { seq: self.seq, id: entry.id, rev: entry.rev, stored: entry.stored, leaves })
+    }
+}
+
+impl Visible<'_> {
+    fn next(&mut self, view: &ReadView) -> Result<Option<(u64, Vec<u8>)>> {
+        while self.ahead.is_empty() {
+            let mut found = Vec::new();
+            while found.len() < ROWS_TOGETHER
+                && let Some(sequence) = self.sequences.next()?
+            {
+                found.push(sequence);
+            }
+            if found.is_empty() {
+                return Ok(None);
+            }
+            let wanted: Vec<&[u8]> = found.iter().map(Vec::as_slice).collect();
+            let entries = view.snapshot().multi_get(Keyspace::Sequence, &wanted)?;
+            let mut rows = Vec::with_capacity(found.len());
+            for (key, entry) in found.iter().zip(entries) {
+                if let Some(entry) = entry {
+                    rows.push((keys::decode_sequence(key)?, entry));
+                }
+            }
+            let access = |(seq, entry): &(u64, Vec<u8>)| Ok(SequenceEntry::decode(*seq, entry)?.stored);
+            let stored: Vec<Stored> = rows.iter().map(access).collect::<Result<_>>()?;
+            view.read_access_lists(stored.iter().map(|stored| stored.access))?;
+            for (row, stored) in rows.into_iter().zip(stored) {
+                if view.sees(&stored)? {
+                    self.ahead.push_back(row);
+                }
+            }
+        }
+        Ok(self.ahead.pop_front())
     }
 }
 

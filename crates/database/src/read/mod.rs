@@ -8,6 +8,7 @@ pub(crate) mod id_range;
 mod parent;
 pub(crate) mod revision;
 mod times;
+mod visible;
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
@@ -18,6 +19,8 @@ use settee_model::json::Json;
 use settee_storage::{Direction, Expect, KeyRange, Keyspace, ShardState, Snapshot};
 
 use self::ahead::ReadAhead;
+use crate::access::lists::Lists;
+use crate::access::{Reader, local_key};
 use crate::attachment::{Attachment, Content};
 use crate::database::Database;
 use crate::local::LocalDocument;
@@ -51,6 +54,8 @@ pub struct ReadView {
     counters: OnceLock<(ShardState, Meta)>,
     revs_limit: OnceLock<u64>,
     client: ReadClient,
+    reader: Reader,
+    access_lists: Mutex<Lists>,
 }
 
 impl Database {
@@ -75,6 +80,8 @@ impl ReadView {
             counters: OnceLock::new(),
             revs_limit: OnceLock::new(),
             client: ReadClient::default(),
+            reader: Reader::Administrator,
+            access_lists: Mutex::default(),
         }
     }
 
@@ -127,6 +134,9 @@ impl ReadView {
 
     /// Numbers of live and of deleted documents.
     pub fn counts(&self) -> Result<(u64, u64)> {
+        if let Some(member) = self.member() {
+            return self.visible_counts(member);
+        }
         let meta = self.meta()?;
         Ok((meta.doc_count, meta.doc_del_count))
     }
@@ -136,14 +146,17 @@ impl ReadView {
         if let Some(record) = self.ahead.lock().decoded(id) {
             return Ok(record.head());
         }
-        self.stored_record(id, Head::decode)
+        self.visible_head(self.stored_record(id, Head::decode)?)
     }
 
     /// Returns the winning revisions of several documents, in the order of `ids`.
     pub fn heads(&self, ids: &[&str]) -> Result<Vec<Option<Head>>> {
         let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
         let records = self.snapshot.multi_get(Keyspace::Documents, &ids)?;
-        records.into_iter().map(|bytes| bytes.map(|bytes| Head::decode(&bytes)).transpose()).collect()
+        let heads = records.into_iter().map(|bytes| bytes.map(|bytes| Head::decode(&bytes)).transpose());
+        let heads: Vec<Option<Head>> = heads.collect::<Result<_>>()?;
+        self.read_access_lists(heads.iter().flatten().map(|head| head.stored.access))?;
+        heads.into_iter().map(|head| self.visible_head(head)).collect()
     }
 
     /// Returns all revisions of a document. The last long record is cached.
@@ -153,11 +166,16 @@ impl ReadView {
         }
         let decode = |stored: &[u8]| {
             let bytes = pieces::whole(self.snapshot.as_ref(), id.as_bytes(), stored)?;
-            Ok((bytes.len(), Arc::new(DocRecord::decode(&bytes)?)))
+            Ok((bytes.len(), DocRecord::decode(&bytes)?))
         };
         let Some((bytes, record)) = self.stored_record(id, decode)? else { return Ok(None) };
+        let Some(record) = self.visible_record(record)?.map(Arc::new) else { return Ok(None) };
         self.ahead.lock().set_decoded(id, bytes, &record);
         Ok(Some(record))
+    }
+
+    fn decode_record(&self, id: &str, stored: &[u8]) -> Result<DocRecord> {
+        DocRecord::decode(&pieces::whole(self.snapshot.as_ref(), id.as_bytes(), stored)?)
     }
 
     fn stored_record<T>(&self, id: &str, decode: impl Fn(&[u8]) -> Result<T>) -> Result<Option<T>> {
@@ -268,6 +286,10 @@ impl ReadView {
 
     /// Number of live documents with an id below `id`.
     pub fn rank_of_id(&self, id: &[u8]) -> Result<u64> {
+        if let Some(member) = self.member() {
+            let before = IdRange { start: None, end: Some(id.to_vec()) };
+            return self.visible_ids(member, &before, Direction::Forward)?.count();
+        }
         let ranks = self.ranks()?;
         let (start, before) = ranks.ids.before(id);
         let range = KeyRange { start: Some(start), end: Some(id) };
@@ -281,6 +303,9 @@ impl ReadView {
 
     /// Number of documents whose last change is after `seq`.
     pub fn changes_after(&self, seq: u64) -> Result<u64> {
+        if let Some(member) = self.member() {
+            return self.visible_sequences(member, seq, Direction::Forward)?.count();
+        }
         let meta = self.meta()?;
         if seq >= meta.update_seq {
             return Ok(0);
@@ -308,18 +333,22 @@ impl ReadView {
         Changes::open(self, since, direction, expect)
     }
 
-    /// Returns a local document; `id` must start with `_local/`.
+    /// Returns a local document of the reader; `id` must start with `_local/`.
     pub fn local(&self, id: &str) -> Result<Option<LocalDocument>> {
-        self.get(Keyspace::Local, id.as_bytes())?.map(|bytes| LocalDocument::decode(&bytes)).transpose()
+        let Some(key) = local_key(&self.reader, id) else { return Ok(None) };
+        self.get(Keyspace::Local, &key)?.map(|bytes| LocalDocument::decode(&bytes)).transpose()
     }
 
-    /// Calls `each` with the local documents of `range` until it returns `false`.
+    /// Calls `each` with the local documents of `range` until it returns `false`. Members list none.
     pub fn local_docs(
         &self,
         range: &IdRange,
         direction: Direction,
         mut each: impl FnMut(&str, LocalDocument) -> bool,
     ) -> Result<()> {
+        if self.member().is_some() {
+            return Ok(());
+        }
         let key_range = KeyRange { start: range.start.as_deref(), end: range.end.as_deref() };
         let mut cursor = self.snapshot.scan(Keyspace::Local, key_range, direction, Expect::Few)?;
         while let Some((id, bytes)) = cursor.next()? {

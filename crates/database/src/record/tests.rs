@@ -23,6 +23,7 @@ fn random_stored(random: &mut Random) -> Stored {
         size: random.number() as u32,
         attachments_size,
         attachments_length: if attachments_size > 0 { random.number() } else { 0 },
+        access: if random.one_in(3) { random.next() as u32 } else { 0 },
     }
 }
 
