@@ -95,8 +95,7 @@ enum Segment {
     Rest(&'static str),
 }
 
-const ADMINISTRATORS_ONLY: &str =
-    "In a database with per-document access only administrators can use this resource.";
+const ADMINISTRATORS_ONLY: &str = "In a database with per-document access only administrators can use this resource.";
 
 pub(crate) struct Router {
     resources: Vec<Resource>,
@@ -350,7 +349,19 @@ impl Router {
         let redactor = redactor::redactor(&head, &captures, &user, plus)?;
         let account = Arc::clone(&head.account);
         let other = node.nodes.named(captures.get("node"), &user);
-        let request = Request { node: Arc::clone(&node), router, head, headers, query, user, reader, instance, captures, body, takes };
+        let request = Request {
+            node: Arc::clone(&node),
+            router,
+            head,
+            headers,
+            query,
+            user,
+            reader,
+            instance,
+            captures,
+            body,
+            takes,
+        };
         let answer = match other {
             Some(other) => pass_on(&other, request).await,
             None if request.may_be_large() => node.slow_lane.serve(handler(request)).await?,

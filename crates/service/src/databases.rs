@@ -4,7 +4,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use settee_database::{AccessControl, Catalog, Database, DatabaseError, DatabaseOptions, DocUpdate, EditMode, Layout, Work};
+use settee_database::{
+    AccessControl, Catalog, Database, DatabaseError, DatabaseOptions, DocUpdate, EditMode, Layout, Work,
+};
 use settee_model::json::{Json, write_string};
 use settee_model::{Document, Rev, RevisionHasher};
 use settee_replication::Replicator;

@@ -12,8 +12,8 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use settee_auth::UserContext;
 use settee_database::{
-    AccessControl, AccessList, Bodies, DOCUMENTS_TOGETHER, Database, Direction, DocRecord, DocUpdate, IdRange, Precheck,
-    ReadView, Reader, UpdateOutcome, Validated, ValidationBasis,
+    AccessControl, AccessList, Bodies, DOCUMENTS_TOGETHER, Database, Direction, DocRecord, DocUpdate, IdRange,
+    Precheck, ReadView, Reader, UpdateOutcome, Validated, ValidationBasis,
 };
 use settee_design::{CallError, Caller, DesignProgram};
 use settee_model::json::{write_array, write_string};
@@ -267,7 +267,9 @@ fn check_update(view: &ReadView, update: &DocUpdate) -> Result<Option<Error>, Er
     match AccessList::of_body(update.body()) {
         Err(error) => return Ok(Some(error.into())),
         Ok(Some(_)) if update.id().starts_with("_design/") => {
-            return Ok(Some(Error::forbidden("A design document cannot have `_access`: it belongs to administrators.")));
+            return Ok(Some(Error::forbidden(
+                "A design document cannot have `_access`: it belongs to administrators.",
+            )));
         }
         Ok(_) => {}
     }

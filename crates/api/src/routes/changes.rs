@@ -147,12 +147,7 @@ async fn all_rows(request: &Request, mut rows: Rows, view: ReadView) -> Answer {
 }
 
 /// The tag contains the start, because that of a date depends on the recorded times.
-fn entity_tag(
-    database: &Database,
-    (update_seq, start): (u64, u64),
-    params: &ChangesParams,
-    reader: &Reader,
-) -> String {
+fn entity_tag(database: &Database, (update_seq, start): (u64, u64), params: &ChangesParams, reader: &Reader) -> String {
     let mut hasher = DefaultHasher::new();
     (database.instance(), update_seq, start, format!("{params:?}"), reader).hash(&mut hasher);
     format!("{:016x}", hasher.finish())

@@ -256,7 +256,10 @@ fn database_resources(shutdown: &Shutdown) -> Vec<Resource> {
         Resource::new("/{db}/_revs_limit", "PUT,GET")
             .get(Document, databases::revs_limit)
             .put(DatabaseAdmin, databases::set_revs_limit),
-        Resource::new("/{db}/_ensure_full_commit", "POST").post(Document, databases::ensure_full_commit).reads().per_reader(),
+        Resource::new("/{db}/_ensure_full_commit", "POST")
+            .post(Document, databases::ensure_full_commit)
+            .reads()
+            .per_reader(),
         Resource::new("/{db}/_shards", "GET").get(Member, cluster::shards),
         Resource::new("/{db}/_shards/{doc}", "GET").get(Member, cluster::shard_of),
         Resource::new("/{db}/_sync_shards", "POST").post(ServerAdmin, cluster::sync_shards).reads(),

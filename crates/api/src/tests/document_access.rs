@@ -63,7 +63,9 @@ fn path_of(resource: &Resource) -> String {
 fn body_of(path: &str, method: &Method) -> &'static str {
     match path {
         _ if *method == Method::GET || *method == Method::DELETE => "",
-        "/db/_bulk_docs" => r#"{"docs":[{"_id":"secret","_access":["eve","bob","ann"]},{"_id":"hidden-confidential"}]}"#,
+        "/db/_bulk_docs" => {
+            r#"{"docs":[{"_id":"secret","_access":["eve","bob","ann"]},{"_id":"hidden-confidential"}]}"#
+        }
         "/db/_bulk_get" => r#"{"docs":[{"id":"secret"},{"id":"hidden-confidential"}]}"#,
         "/db/_revs_diff" | "/db/_missing_revs" => r#"{"secret":["1-x"],"hidden-confidential":["1-x"]}"#,
         path if path.ends_with("/queries") => r#"{"queries":[{},{"keys":["secret"]}]}"#,
@@ -160,7 +162,10 @@ const PROBES: &[(&str, &str)] = &[
     ("PUT /db/ID/g?rev=REV", r#""x""#),
     ("COPY /db/ID", ""),
     ("COPY /db/ID?rev=REV", ""),
-    ("POST /db/_bulk_docs", r#"{"docs":[{"_id":"ID","_rev":"REV","_access":["eve"]},{"_id":"ID","_rev":"REV","_deleted":true}]}"#),
+    (
+        "POST /db/_bulk_docs",
+        r#"{"docs":[{"_id":"ID","_rev":"REV","_access":["eve"]},{"_id":"ID","_rev":"REV","_deleted":true}]}"#,
+    ),
     ("POST /db/_bulk_docs", r#"{"docs":[{"_id":"ID","_access":["ann"]}]}"#),
     ("POST /db/_find", r#"{"selector":{"_id":"ID"}}"#),
     ("GET /db/_design/d/_view/v?key=\"ID\"", ""),

@@ -106,8 +106,7 @@ impl AccessList {
             return Err(InvalidAccess::Entry);
         }
         let entry = |value: Value<'_>| value.as_str().filter(|entry| is_entry(entry)).map(String::from);
-        let mut entries =
-            value.elements().map(entry).collect::<Option<Vec<String>>>().ok_or(InvalidAccess::Entry)?;
+        let mut entries = value.elements().map(entry).collect::<Option<Vec<String>>>().ok_or(InvalidAccess::Entry)?;
         entries.sort_unstable();
         entries.dedup();
         if entries.len() > ENTRIES_MAX { Err(InvalidAccess::Length) } else { Ok(Some(Self(entries))) }

@@ -51,9 +51,7 @@ impl<'a> AllDocs<'a> {
         let cursor = view.snapshot.scan(Keyspace::Documents, key_range, direction, Expect::Few)?;
         let visible = match view.member() {
             None => None,
-            Some(member) => {
-                Some(Visible { ids: view.visible_ids(member, range, direction)?, ahead: VecDeque::new() })
-            }
+            Some(member) => Some(Visible { ids: view.visible_ids(member, range, direction)?, ahead: VecDeque::new() }),
         };
         Ok(Self { view, cursor, visible, range: range.clone(), direction, id: String::new(), within: None })
     }

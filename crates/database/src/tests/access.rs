@@ -80,8 +80,7 @@ fn check(database: &Arc<Database>, model: &Model, reader: &Reader, random: &mut 
     let view = database.read_as(reader).unwrap();
     let sees = |id: &str, known: &Known| model.grants(reader, id, &known.rev);
     let visible: BTreeMap<&String, &Known> = all.iter().filter(|(id, known)| sees(id, known)).collect();
-    let live: Vec<&str> =
-        visible.iter().filter(|(_, known)| !known.deleted).map(|(id, _)| id.as_str()).collect();
+    let live: Vec<&str> = visible.iter().filter(|(_, known)| !known.deleted).map(|(id, _)| id.as_str()).collect();
     assert_eq!(ids(&view), live, "{reader:?}");
     assert_eq!(view.counts().unwrap(), (live.len() as u64, (visible.len() - live.len()) as u64));
     let (low, high) = (random.below(10), random.below(10));
@@ -161,7 +160,13 @@ fn random_update(
 }
 
 /// Returns true if the model permits the update of an existing or new document.
-fn permits(model: &Model, all: &BTreeMap<String, Known>, reader: &Reader, update: &DocUpdate, list: &BTreeSet<String>) -> bool {
+fn permits(
+    model: &Model,
+    all: &BTreeMap<String, Known>,
+    reader: &Reader,
+    update: &DocUpdate,
+    list: &BTreeSet<String>,
+) -> bool {
     let Reader::Member(member) = reader else { return true };
     let id = update.id();
     let old = all.get(id).map(|known| &known.rev).into_iter().chain(update.path().get(1));

@@ -45,12 +45,7 @@ impl Group<'_> {
                 head.as_ref().map(|head| self.access_lists.list(self.snapshot, head.stored.access)).transpose()
             };
             let (old, new) = (list(before)?, list(head)?);
-            index::replace(
-                &mut self.batch,
-                id,
-                before.as_ref().zip(old.as_deref()),
-                head.as_ref().zip(new.as_deref()),
-            );
+            index::replace(&mut self.batch, id, before.as_ref().zip(old.as_deref()), head.as_ref().zip(new.as_deref()));
         }
         Ok(())
     }
