@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::{Method, header};
-use settee_database::{Database, Direction, Leaves, ReadView, Reader};
+use settee_auth::UserContext;
+use settee_database::{AccessControl, Database, Direction, Leaves, ReadView, Reader};
 use settee_edge::bridge::pipe::Pipe;
 use settee_edge::etag;
 use settee_model::json::{Json, Kind, write_string};
@@ -25,6 +26,7 @@ use slice::Slice;
 use walk::{Needs, Next, Seen, Walk};
 
 use super::live::{Gone, Listener, Signals, Woken};
+use crate::auth_policy::Handler;
 use crate::node::Node;
 use crate::params::changes::{ChangesParams, Feed};
 use crate::params::document::Extras;
@@ -296,8 +298,9 @@ async fn live(
     };
     let account = Arc::clone(&request.head.account);
     let (listener, beginning) = Listener::new(account, signals, feed, quiet, BATCHES_WAITING);
-    let reader = request.reader.clone();
-    tokio::spawn(Live { node: Arc::clone(&request.node), database, reader, rows, view, listener }.run());
+    let has_account = matches!(request.head.handler, Some(Handler::Cookie | Handler::Default));
+    let (node, user, reader) = (Arc::clone(&request.node), request.user.clone(), request.reader.clone());
+    tokio::spawn(Live { node, database, user, has_account, reader, rows, view, listener }.run());
     // If the filter fails at the first documents, its error is the response.
     let mut response = respond::streamed(content_type, beginning.body().await?);
     if feed == Feed::EventSource {
@@ -309,6 +312,9 @@ async fn live(
 struct Live {
     node: Arc<Node>,
     database: Arc<Database>,
+    user: UserContext,
+    /// True if the roles of the user are those of an account.
+    has_account: bool,
     reader: Reader,
     rows: Rows,
     view: Option<ReadView>,
@@ -360,11 +366,27 @@ impl Live {
         }
     }
 
+    /// Applies changed rights of the user to the rest of the feed.
+    async fn update_reader(&mut self) -> Result<(), Error> {
+        if self.database.access() == AccessControl::PerDatabase {
+            return Ok(());
+        }
+        if let Some(name) = self.user.name.as_ref().filter(|_| self.has_account) {
+            let account = self.node.users.account(name).await?;
+            self.user = account.map_or_else(UserContext::anonymous, |account| account.context());
+        }
+        self.reader = settee_service::reader(&self.database, &self.user)?;
+        Ok(())
+    }
+
     async fn send_changes(&mut self) -> Result<Result<(), Gone>, Error> {
         self.rows.walked = None;
         loop {
             if self.listener.room().await.is_err() {
                 return Ok(Err(Gone));
+            }
+            if self.view.is_none() {
+                self.update_reader().await?;
             }
             let (database, view) = (Arc::clone(&self.database), self.view.take());
             let (client, reader) = (reads::reader(self.listener.account()), self.reader.clone());

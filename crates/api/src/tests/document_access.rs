@@ -306,3 +306,81 @@ async fn creation() {
     let reason = "The `access` option is not available on this CouchDB installation.";
     assert_eq!(reply.line(), format!(r#"400 {{"error":"bad_request","reason":"{reason}"}}"#));
 }
+
+fn rev_in(body: &str) -> String {
+    body.split(r#""rev":""#).nth(1).unwrap().split('"').next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_lost_document_is_a_tombstone_in_the_feed() {
+    let world = world().await;
+    let put = async |list: &str, rev: &str| {
+        let line = format!("PUT /db/x{}", if rev.is_empty() { String::new() } else { format!("?rev={rev}") });
+        rev_in(&ask(&world, "ann", &line, &format!(r#"{{"_access":[{list}],"text":"{MARK}"}}"#)).await.body)
+    };
+    let feed = async |since: &str| {
+        let line = format!("GET /db/_changes?include_docs=true&since={since}");
+        let body = ask(&world, "eve", &line, "").await.body;
+        let last = body.split(r#""last_seq":""#).nth(1).unwrap().split('"').next().unwrap().to_owned();
+        let rows: Vec<String> = body.split(r#"{"seq":"#).skip(1).map(|row| row.trim().to_owned()).collect();
+        (rows.into_iter().filter(|row| row.contains(r#""id":"x""#)).collect::<Vec<_>>(), last)
+    };
+    let first = put(r#""ann","eve""#, "").await;
+    let (rows, since) = feed("0").await;
+    assert!(rows[0].contains(MARK), "{rows:?}");
+    let second = put(r#""ann""#, &first).await;
+    let (rows, later) = feed(&since).await;
+    let gone = rev_in(&rows[0]);
+    let expected = format!(
+        r#""changes":[{{"rev":"{gone}"}}],"deleted":true,"doc":{{"_id":"x","_rev":"{gone}","_deleted":true}}}}"#
+    );
+    assert!(rows.len() == 1 && rows[0].contains(&expected) && !rows[0].contains(MARK), "{rows:?}");
+    let of_removal = async || {
+        let ask = async |line: &str, body: &str| ask(&world, "eve", line, body).await.line();
+        let wanted = format!(r#"{{"docs":[{{"id":"x","rev":"{gone}"}}]}}"#);
+        let got = ask("POST /db/_bulk_get?revs=true&latest=true", &wanted).await;
+        (got, ask("POST /db/_revs_diff", &format!(r#"{{"x":["{gone}"]}}"#)).await)
+    };
+    let (got, diff) = of_removal().await;
+    let hash = |rev: &str| rev.split_once('-').unwrap().1.to_owned();
+    let revisions = format!(r#""_revisions":{{"start":2,"ids":["{}","{}"]}}"#, hash(&gone), hash(&first));
+    assert!(got.contains(r#""_deleted":true"#) && got.contains(&revisions) && !got.contains(MARK), "{got}");
+    assert_eq!(diff, "200 {}");
+    for rev in [&first, &second] {
+        let reply = ask(&world, "eve", &format!("GET /db/x?rev={rev}"), "").await;
+        assert_eq!((reply.status.as_u16(), reply.body.contains(MARK)), (404, false), "{reply:?}");
+    }
+    // Later changes are of no concern to eve.
+    let third = put(r#""ann""#, &second).await;
+    assert_eq!(feed(&later).await.0, [""; 0]);
+    assert_eq!(feed(&since).await.0.len(), 1);
+    let reply = ask(&world, "eve", "GET /db/x", "").await.line();
+    assert_eq!(reply, r#"404 {"error":"not_found","reason":"deleted"}"#);
+    let fourth = put(r#""ann","eve""#, &third).await;
+    let (rows, _) = feed("0").await;
+    assert!(rows.len() == 1 && rows[0].contains(&fourth) && rows[0].contains(MARK), "{rows:?}");
+    assert_eq!(of_removal().await.1, "200 {}");
+}
+
+#[tokio::test]
+async fn queries_find_visible_documents_without_indexes() {
+    let world = world().await;
+    world.admin("POST /db/_index", r#"{"index":{"fields":["text"]}}"#).await;
+    let find = async |caller: &str, body: &str| ask(&world, caller, "POST /db/_find", body).await.body;
+    for (caller, expected) in [("anonymous", vec![]), ("eve", vec!["mine"]), ("bob", vec!["secret"])] {
+        for selector in [
+            r#"{"text":{"$gt":null}}"#,
+            r#"{"_id":{"$in":["secret","mine","hidden-confidential"]}}"#,
+            r#"{"$or":[{"_id":"secret"},{"_id":"mine"},{"text":"confidential"}]}"#,
+            "{}",
+        ] {
+            let body =
+                find(caller, &format!(r#"{{"selector":{selector},"fields":["_id"],"execution_stats":true}}"#)).await;
+            let ids: Vec<&str> = body.split(r#""_id":""#).skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+            assert_eq!(ids, expected, "{selector} for {caller}: {body}");
+            assert!(body.contains(&format!(r#""total_keys_examined":{}"#, expected.len())), "{body}");
+        }
+    }
+    let sorted = find("bob", r#"{"selector":{"text":{"$gt":null}},"sort":["text"]}"#).await;
+    assert!(sorted.contains("no_usable_index"), "{sorted}");
+}

@@ -9,6 +9,7 @@
 pub(crate) mod check;
 pub(crate) mod index;
 pub(crate) mod lists;
+pub(crate) mod removal;
 
 use settee_model::json::{Json, Value};
 use settee_storage::codec::{Reader as Decoder, put_bytes};

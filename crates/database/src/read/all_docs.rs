@@ -200,12 +200,9 @@ impl<'a> AllDocs<'a> {
 impl Visible<'_> {
     fn next(&mut self, view: &ReadView) -> Result<Option<(String, Head)>> {
         while self.ahead.is_empty() {
-            let mut ids = Vec::new();
-            while ids.len() < ROWS_TOGETHER
-                && let Some(id) = self.ids.next()?
-            {
-                ids.push(keys::decode_id(&id)?.to_owned());
-            }
+            let rows = self.ids.together(ROWS_TOGETHER)?;
+            let ids = rows.iter().map(|(id, _)| keys::decode_id(id).map(str::to_owned));
+            let ids: Vec<String> = ids.collect::<Result<_>>()?;
             if ids.is_empty() {
                 return Ok(None);
             }

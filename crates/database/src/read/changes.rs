@@ -7,7 +7,6 @@ use settee_model::{Document, Rev};
 use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace};
 
 use super::ReadView;
-use super::visible::ROWS_TOGETHER;
 use crate::access::index::Union;
 use crate::attachment::{EncodingInfo, decode_all, write_stubs};
 use crate::record::{SequenceEntry, Stored};
@@ -138,32 +137,8 @@ impl<'a> Changes<'a> {
 
 impl Visible<'_> {
     fn next(&mut self, view: &ReadView) -> Result<Option<(u64, Vec<u8>)>> {
-        while self.ahead.is_empty() {
-            let mut found = Vec::new();
-            while found.len() < ROWS_TOGETHER
-                && let Some(sequence) = self.sequences.next()?
-            {
-                found.push(sequence);
-            }
-            if found.is_empty() {
-                return Ok(None);
-            }
-            let wanted: Vec<&[u8]> = found.iter().map(Vec::as_slice).collect();
-            let entries = view.snapshot().multi_get(Keyspace::Sequence, &wanted)?;
-            let mut rows = Vec::with_capacity(found.len());
-            for (key, entry) in found.iter().zip(entries) {
-                if let Some(entry) = entry {
-                    rows.push((keys::decode_sequence(key)?, entry));
-                }
-            }
-            let access = |(seq, entry): &(u64, Vec<u8>)| Ok(SequenceEntry::decode(*seq, entry)?.stored);
-            let stored: Vec<Stored> = rows.iter().map(access).collect::<Result<_>>()?;
-            view.read_access_lists(stored.iter().map(|stored| stored.access))?;
-            for (row, stored) in rows.into_iter().zip(stored) {
-                if view.sees(&stored)? {
-                    self.ahead.push_back(row);
-                }
-            }
+        if self.ahead.is_empty() {
+            self.ahead.extend(view.visible_changes(&mut self.sequences)?);
         }
         Ok(self.ahead.pop_front())
     }

@@ -20,7 +20,7 @@ use settee_storage::{Direction, Expect, KeyRange, Keyspace, ShardState, Snapshot
 
 use self::ahead::ReadAhead;
 use crate::access::lists::Lists;
-use crate::access::{Reader, local_key};
+use crate::access::{Reader, local_key, removal};
 use crate::attachment::{Attachment, Content};
 use crate::database::Database;
 use crate::local::LocalDocument;
@@ -146,17 +146,15 @@ impl ReadView {
         if let Some(record) = self.ahead.lock().decoded(id) {
             return Ok(record.head());
         }
-        self.visible_head(self.stored_record(id, Head::decode)?)
+        self.visible_head(id, self.stored_record(id, Head::decode)?)
     }
 
     /// Returns the winning revisions of several documents, in the order of `ids`.
     pub fn heads(&self, ids: &[&str]) -> Result<Vec<Option<Head>>> {
-        let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
-        let records = self.snapshot.multi_get(Keyspace::Documents, &ids)?;
+        let keys: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
+        let records = self.snapshot.multi_get(Keyspace::Documents, &keys)?;
         let heads = records.into_iter().map(|bytes| bytes.map(|bytes| Head::decode(&bytes)).transpose());
-        let heads: Vec<Option<Head>> = heads.collect::<Result<_>>()?;
-        self.read_access_lists(heads.iter().flatten().map(|head| head.stored.access))?;
-        heads.into_iter().map(|head| self.visible_head(head)).collect()
+        self.visible_heads(ids, heads.collect::<Result<_>>()?)
     }
 
     /// Returns all revisions of a document. The last long record is cached.
@@ -168,8 +166,9 @@ impl ReadView {
             let bytes = pieces::whole(self.snapshot.as_ref(), id.as_bytes(), stored)?;
             Ok((bytes.len(), DocRecord::decode(&bytes)?))
         };
-        let Some((bytes, record)) = self.stored_record(id, decode)? else { return Ok(None) };
-        let Some(record) = self.visible_record(record)?.map(Arc::new) else { return Ok(None) };
+        let (bytes, record) = self.stored_record(id, decode)?.unzip();
+        let (bytes, record) = (bytes.unwrap_or_default(), self.visible_record(id, record)?.map(Arc::new));
+        let Some(record) = record else { return Ok(None) };
         self.ahead.lock().set_decoded(id, bytes, &record);
         Ok(Some(record))
     }
@@ -234,6 +233,10 @@ impl ReadView {
     }
 
     fn read_stored(&self, stored: Stored, out: &mut Vec<u8>) -> Result<bool> {
+        if stored.body_seq == removal::BODY_NUMBER {
+            out.extend_from_slice(removal::BODY);
+            return Ok(true);
+        }
         let start = out.len();
         let ahead = self.ahead.lock().take_body(stored.body_seq);
         let beginning = match ahead {
@@ -288,7 +291,7 @@ impl ReadView {
     pub fn rank_of_id(&self, id: &[u8]) -> Result<u64> {
         if let Some(member) = self.member() {
             let before = IdRange { start: None, end: Some(id.to_vec()) };
-            return self.visible_ids(member, &before, Direction::Forward)?.count();
+            return self.visible_ids_in(member, &before);
         }
         let ranks = self.ranks()?;
         let (start, before) = ranks.ids.before(id);
@@ -304,7 +307,7 @@ impl ReadView {
     /// Number of documents whose last change is after `seq`.
     pub fn changes_after(&self, seq: u64) -> Result<u64> {
         if let Some(member) = self.member() {
-            return self.visible_sequences(member, seq, Direction::Forward)?.count();
+            return self.visible_changes_after(member, seq);
         }
         let meta = self.meta()?;
         if seq >= meta.update_seq {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use settee_storage::Keyspace;
 
 use super::*;
+use crate::access::removal::Removal;
 use crate::{AccessControl, DatabaseOptions, Direction, IdRange, Layout, Member, Reader};
 
 const USERS: [(&str, &[&str]); 4] = [("ann", &[]), ("bob", &["staff"]), ("cid", &["staff", "board"]), ("eve", &[])];
@@ -37,13 +38,41 @@ fn listed(entries: &[&str]) -> String {
     format!(r#"{{"_access":[{}]}}"#, entries.join(","))
 }
 
-/// Lists by id and revision.
 #[derive(Default)]
 struct Model {
+    /// Lists by id and revision.
     lists: BTreeMap<(String, Rev), BTreeSet<String>>,
+    /// Update sequence and last visible revision of lost entries, by entry and id.
+    removals: BTreeMap<(String, String), (u64, Rev)>,
 }
 
 impl Model {
+    /// Records the entries that the list of the winner has lost and gained.
+    fn follow(&mut self, id: &str, before: Option<&Known>, now: &Known) {
+        let Some(before) = before else { return };
+        let list = |known: &Known| self.lists[&(id.to_owned(), known.rev.clone())].clone();
+        let (old, new) = (list(before), list(now));
+        for entry in old.difference(&new).filter(|_| !before.deleted) {
+            self.removals.insert((entry.clone(), id.to_owned()), (now.seq, before.rev.clone()));
+        }
+        for entry in new.difference(&old) {
+            self.removals.remove(&(entry.clone(), id.to_owned()));
+        }
+    }
+
+    /// Returns what `reader` sees of a document.
+    fn seen(&self, reader: &Reader, id: &str, known: &Known) -> Option<Known> {
+        if self.grants(reader, id, &known.rev) {
+            let leaves = known.leaves.iter().filter(|rev| self.grants(reader, id, rev)).cloned().collect();
+            return Some(Known { rev: known.rev.clone(), leaves, ..*known });
+        }
+        let Reader::Member(member) = reader else { return None };
+        let removals = member.entries().iter().filter_map(|entry| self.removals.get(&(entry.clone(), id.to_owned())));
+        let (seq, rev) = removals.max_by_key(|(seq, _)| *seq)?.clone();
+        let rev = Removal { seq, rev }.head().rev;
+        Some(Known { seq, leaves: vec![rev.clone()], rev, deleted: true })
+    }
+
     fn grants(&self, reader: &Reader, id: &str, rev: &Rev) -> bool {
         match reader {
             Reader::Administrator => true,
@@ -78,8 +107,8 @@ fn known(view: &ReadView) -> BTreeMap<String, Known> {
 fn check(database: &Arc<Database>, model: &Model, reader: &Reader, random: &mut Random) {
     let all = known(&database.read().unwrap());
     let view = database.read_as(reader).unwrap();
-    let sees = |id: &str, known: &Known| model.grants(reader, id, &known.rev);
-    let visible: BTreeMap<&String, &Known> = all.iter().filter(|(id, known)| sees(id, known)).collect();
+    let seen = all.iter().filter_map(|(id, known)| Some((id, model.seen(reader, id, known)?)));
+    let visible: BTreeMap<&String, Known> = seen.collect();
     let live: Vec<&str> = visible.iter().filter(|(_, known)| !known.deleted).map(|(id, _)| id.as_str()).collect();
     assert_eq!(ids(&view), live, "{reader:?}");
     assert_eq!(view.counts().unwrap(), (live.len() as u64, (visible.len() - live.len()) as u64));
@@ -118,17 +147,19 @@ fn check(database: &Arc<Database>, model: &Model, reader: &Reader, random: &mut 
     }
     let before = live.iter().filter(|id| id.as_bytes() < low.to_string().as_bytes()).count();
     assert_eq!(view.rank_of_id(low.to_string().as_bytes()).unwrap(), before as u64);
-    for (id, known) in &all {
+    for id in all.keys() {
         let (head, record) = (view.head(id).unwrap(), view.record(id).unwrap());
         assert_eq!(view.heads(&[id]).unwrap(), [head.clone()]);
-        assert_eq!((head.is_some(), record.is_some()), (sees(id, known), sees(id, known)), "{id} for {reader:?}");
-        let Some(record) = record else { continue };
+        assert_eq!((head.is_some(), record.is_some()), (visible.contains_key(id), head.is_some()), "{id} {reader:?}");
+        let (Some(head), Some(record)) = (head, record) else { continue };
+        let known = &visible[id];
+        assert_eq!((head.seq, &head.rev, head.stored.deleted), (known.seq, &known.rev, known.deleted));
         assert_eq!(record.head().unwrap().rev, known.rev);
         let leaves: Vec<Rev> = record.tree.leaves().map(|leaf| record.tree.node(leaf).rev.clone()).collect();
-        let granted = known.leaves.iter().filter(|rev| model.grants(reader, id, rev));
-        assert_eq!(leaves, granted.cloned().collect::<Vec<_>>());
+        assert_eq!(leaves, known.leaves);
         for node in record.tree.nodes().iter().filter(|node| node.value.is_some()) {
-            assert!(model.grants(reader, id, &node.rev), "{id} {}", node.rev);
+            let is_removal = known.leaves == [node.rev.clone()] && known.deleted;
+            assert!(is_removal || model.grants(reader, id, &node.rev), "{id} {}", node.rev);
         }
     }
 }
@@ -206,7 +237,8 @@ fn random_documents_of_several_members() {
                 UpdateOutcome::Saved(rev) => {
                     assert!(permitted, "{id} in round {round}, update {number} by {writer:?}");
                     outcomes[0] += 1;
-                    model.lists.insert((id, rev.clone()), list);
+                    model.lists.insert((id.clone(), rev.clone()), list);
+                    model.follow(&id, all.get(&id), &known(&database.read().unwrap())[&id]);
                 }
                 UpdateOutcome::Forbidden => outcomes[1] += 1,
                 _ => outcomes[2] += 1,
@@ -251,7 +283,12 @@ fn a_member_can_neither_take_nor_give_away() {
     assert_eq!(refused(by(&anonymous(), new("d", &listed(&["staff"])))), UpdateOutcome::Forbidden);
     let shared = save(&database, by(&ann, edit("a", Some(&one), false, &listed(&["ann", "eve"]))));
     let taken = save(&database, by(&eve, edit("a", Some(&shared), false, &listed(&["eve"]))));
-    assert_eq!(ids(&database.read_as(&ann).unwrap()), [""; 0]);
+    let view = database.read_as(&ann).unwrap();
+    assert_eq!((ids(&view), view.counts().unwrap()), (vec![], (0, 1)));
+    let record = view.record("a").unwrap().unwrap();
+    let (head, revs) = (record.head().unwrap(), record.tree.nodes().iter().map(|node| node.rev.clone()));
+    assert_eq!(revs.collect::<Vec<_>>(), [one, shared, head.rev]);
+    assert_eq!((head.stored.deleted, body(&view, head.stored).as_deref()), (true, Some("{}")));
     save(&database, by(&eve, edit("a", Some(&taken), true, "{}")));
     // The deletion keeps the list: eve sees it, and only eve can create the document again.
     assert_eq!(database.read_as(&eve).unwrap().counts().unwrap(), (0, 1));
