@@ -234,7 +234,7 @@ impl Writer {
 async fn check_access(
     database: &Arc<Database>,
     user: &UserContext,
-    updates: Vec<(usize, DocUpdate)>,
+    mut updates: Vec<(usize, DocUpdate)>,
     results: &mut [Option<Result<Rev, Error>>],
 ) -> Result<Vec<(usize, DocUpdate)>, Error> {
     let reader = reader(database, user)?;
@@ -244,14 +244,19 @@ async fn check_access(
     let database = Arc::clone(database);
     let checked = settee_threads::run(move || {
         let view = database.read()?;
-        let checked = updates.into_iter().map(|(place, mut update)| {
-            update.set_reader(reader.clone());
-            match check_update(&view, &update)? {
-                None => Ok((place, Ok(update))),
-                Some(refused) => Ok((place, Err(refused))),
+        let mut checked: Vec<Verdict> = Vec::with_capacity(updates.len());
+        while !updates.is_empty() {
+            let rest = updates.split_off(updates.len().min(DOCUMENTS_TOGETHER));
+            let together = std::mem::replace(&mut updates, rest);
+            if let Reader::Member(_) = reader {
+                view.read_ahead(&together.iter().map(|(_, update)| update.id()).collect::<Vec<_>>(), Bodies::None)?;
             }
-        });
-        checked.collect::<Result<Vec<Verdict>, Error>>()
+            for (place, mut update) in together {
+                update.set_reader(reader.clone());
+                checked.push((place, check_update(&view, &update)?.map_or(Ok(update), Err)));
+            }
+        }
+        Ok::<_, Error>(checked)
     });
     let mut accepted = Vec::new();
     for (place, verdict) in checked.await? {
