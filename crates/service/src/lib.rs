@@ -20,7 +20,7 @@ mod upgrade;
 mod users;
 mod validation;
 
-pub use access::{Access, Permission, Place};
+pub use access::{Access, Permission, Place, reader};
 pub use databases::{Databases, DatabasesDependencies, RULES_DELAY, Release};
 pub use error::Error;
 pub use feeds::{Feeds, Progress};
