@@ -7,12 +7,11 @@
 use std::sync::Arc;
 
 use settee_auth::{METRICS_ROLE, UserContext};
-use settee_database::{AccessControl, Catalog, Database, EVERY_USER, Member, Reader, validate_name};
-
+use settee_database::{AccessControl, Catalog, Database, EVERY_USER, validate_name};
 use settee_settings::{Settings, chttpd};
 
 use crate::Error;
-use crate::security::{Security, administers, security};
+use crate::security::{Security, security};
 use crate::users::Users;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,15 +98,6 @@ impl Access {
     fn is_of_system(&self, name: &str) -> bool {
         self.users.is_users_db(name) || name.rsplit('/').next() == Some("_replicator")
     }
-}
-
-/// Returns the user on whose behalf documents of `database` are read or written. In a database with per-document access
-/// a user without administrator rights is restricted.
-pub fn reader(database: &Arc<Database>, user: &UserContext) -> Result<Reader, Error> {
-    if database.access() == AccessControl::PerDatabase || administers(database, user)? {
-        return Ok(Reader::Administrator);
-    }
-    Ok(Reader::Member(Member::new(user.name.as_deref(), user.roles.iter().cloned())))
 }
 
 /// In a database with per-document access every authenticated user has the role `_users`, so that the security object

@@ -20,13 +20,13 @@ mod upgrade;
 mod users;
 mod validation;
 
-pub use access::{Access, Permission, Place, reader};
+pub use access::{Access, Permission, Place};
 pub use databases::{Databases, DatabasesDependencies, RULES_DELAY, Release};
 pub use error::Error;
 pub use feeds::{Feeds, Progress};
 pub use functions::{Functions, Programs};
 pub use hashing::Hashers;
-pub use security::{MalformedSecurity, Security, administers, security};
+pub use security::{MalformedSecurity, Security, administers, reader, security};
 pub use upgrade::upgrade;
 pub use users::{Counted, Counting, Entropy, UserPolicy, Users, UsersDependencies, Visibility, public_part};
 pub use validation::{Writer, write_user};

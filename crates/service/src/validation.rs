@@ -19,10 +19,9 @@ use settee_design::{CallError, Caller, DesignProgram};
 use settee_model::json::{write_array, write_string};
 use settee_model::{Document, Rev};
 
-use crate::access::reader;
 use crate::functions::{Functions, Programs};
 use crate::revisions::{self, Conflicts};
-use crate::security::security;
+use crate::security::{reader, security};
 use crate::users::{Counted, Users};
 use crate::{Error, commits};
 

@@ -1,4 +1,4 @@
-//! What a member sees of a database with per-document access. The access list of a document decides; an access index
+//! The documents that a member sees of a database with per-document access. The access list of a document decides; an access index
 //! only finds candidates.
 
 use std::sync::Arc;
