@@ -66,7 +66,7 @@ pub fn find(
 ) -> Result<Outcome> {
     let indexes = match readers.reader {
         Reader::Administrator => index::all(database)?,
-        Reader::Member(_) => index::Indexes::default(),
+        Reader::Member(_) => Arc::default(),
     };
     let (plan, trace) = planner::plan(Purpose::Find, options, &indexes, readers.search)?;
     let plan = plan.ok_or_else(|| options.no_sort_index(database.layout()))?;
