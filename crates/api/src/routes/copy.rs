@@ -69,7 +69,7 @@ fn read_source(view: &ReadView, id: &str, rev: Option<&Rev>) -> Result<Source, E
     }
     let mut revision = view.revision(stored)?.ok_or_else(missing)?;
     let kept = std::mem::take(&mut revision.attachments).into_iter().map(NewAttachment::kept);
-    let attachments = NewAttachments::new(database, kept.collect())?;
+    let attachments = NewAttachments::new(view.database(), kept.collect())?;
     Ok(Source { document: document(stored.deleted, Json::trusted(revision.into_body())), attachments })
 }
 
