@@ -12,10 +12,10 @@ use crate::peer::{Peer, PeerError};
 
 /// Maximum number of sessions that open their databases concurrently. Opening takes several exchanges, and thousands of
 /// sessions that start with the server would need more memory than they do while they wait for changes.
-const CONCURRENT_STARTS_MAX: usize = 64;
+pub(super) const CONCURRENT_STARTS_MAX: usize = 64;
 
 /// A session then starts without a permit, because the holders may wait for unresponsive peers.
-const START_PERMIT_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const START_PERMIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
 pub struct Places(Arc<Semaphore>);
