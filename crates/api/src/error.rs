@@ -195,6 +195,7 @@ impl From<settee_service::Error> for Error {
             Cause::Database(error) => error.into(),
             Cause::Attachment(error) => error.into(),
             Cause::Rev(error) => error.into(),
+            Cause::AccessList(_) => Self::new(StatusCode::BAD_REQUEST, "doc_validation", reason),
             Cause::Compile(error) => error.into(),
             Cause::Call(error) => error.into(),
             Cause::Password(error) => error.into(),

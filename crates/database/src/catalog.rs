@@ -14,6 +14,7 @@ use settee_storage::{
     Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Purpose, Shard, Snapshot, StorageError, Version,
 };
 
+use crate::access::AccessControl;
 use crate::activity::{Activity, Happened};
 use crate::attempt::{Attempt, make_room};
 use crate::database::Database;
@@ -221,6 +222,11 @@ impl Catalog {
     /// Creates a database. Fails with [`DatabaseError::Exists`], [`DatabaseError::IllegalName`] or
     /// [`DatabaseError::NameTooLong`].
     pub fn create(&self, name: &str, options: DatabaseOptions) -> Result<Arc<Database>> {
+        self.create_with(name, options, AccessControl::PerDatabase)
+    }
+
+    /// As [`Self::create`], with a granularity of access rights.
+    pub fn create_with(&self, name: &str, options: DatabaseOptions, access: AccessControl) -> Result<Arc<Database>> {
         validate_name(name)?;
         let _name = self.names.lock(name);
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());
@@ -232,7 +238,7 @@ impl Catalog {
             }
             let shard = next_shard(snapshot, batch)?;
             let DatabaseOptions { created_ms, instance, layout, q } = options;
-            let entry = Entry { shard, instance, created_ms, layout, q };
+            let entry = Entry { shard, instance, created_ms, layout, q, access };
             batch.put(Keyspace::Catalog, &key, &entry.encode());
             created = Some(entry);
             Ok(())

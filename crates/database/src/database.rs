@@ -9,6 +9,7 @@ use settee_model::json::Json;
 use settee_storage::members::Claim;
 use settee_storage::{CommitToken, Engine, Keyspace, Request, Shard, Version};
 
+use crate::access::AccessControl;
 use crate::activity::{Activity, Happened};
 use crate::compacting::Compacting;
 use crate::design_cache::OfDesigns;
@@ -208,6 +209,12 @@ impl Database {
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.entry.layout
+    }
+
+    /// Granularity of the access rights.
+    #[must_use]
+    pub fn access(&self) -> AccessControl {
+        self.entry.access
     }
 
     /// Number of shards that was requested at creation.

@@ -8,6 +8,7 @@
 
 #![warn(missing_docs)]
 
+mod access;
 mod activity;
 mod attachment;
 mod attempt;
@@ -44,6 +45,7 @@ pub mod verify;
 #[cfg(test)]
 mod tests;
 
+pub use access::{AccessControl, AccessList, EVERY_USER, InvalidAccess, Member, Reader};
 pub use activity::{Activity, GLOBAL_CHANGES, Happened};
 pub use attachment::{
     Attachment, Content, ContentEncoding, ContentId, ContentReader, EncodingInfo, Form, write_marked, write_stubs,

@@ -262,6 +262,13 @@ impl<T> RevTree<T> {
         taken
     }
 
+    /// Removes the values that match. The revisions remain.
+    pub fn take_values(&mut self, matches: impl Fn(&T) -> bool) {
+        for node in &mut self.nodes {
+            drop(node.value.take_if(|value| matches(value)));
+        }
+    }
+
     /// Returns the values of the removed nodes in the order of their ids.
     fn retain(&mut self, keep: &[bool]) -> Vec<T> {
         const GONE: u32 = u32::MAX;

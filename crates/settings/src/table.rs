@@ -309,6 +309,9 @@ table! {
         MAX_LIMIT_PARTITIONS: Number = setting("max_limit_partitions", "2000", COUNT), "the same in a partitioned database";
         MAX_GROUP_LIMIT: Number = setting("max_group_limit", "200", COUNT), "maximum number of groups of a _search";
     }
+    per_doc_access = "per_doc_access" {
+        ENABLE: Switch = setting("enable", "true", Kind::Bool), "allow the creation of databases in which lists in documents name their readers; has no effect on existing databases";
+    }
     attachments = "attachments" {
         COMPRESSIBLE_TYPES: Text = setting("compressible_types", "text/*, application/javascript, application/json, application/xml", Kind::Text), "media types of attachments that are stored compressed";
         COMPRESSION_LEVEL: Number = setting("compression_level", "8", Kind::Integer(0, 9)), "zlib level of stored attachments; 0: no compression";

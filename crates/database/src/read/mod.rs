@@ -8,6 +8,7 @@ pub(crate) mod id_range;
 pub(crate) mod parent;
 pub(crate) mod revision;
 mod times;
+mod visible;
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
@@ -21,6 +22,8 @@ use self::ahead::ReadAhead;
 use self::client::ReadClient;
 use self::id_range::IdRange;
 use self::revision::Revision;
+use crate::access::lists::Lists;
+use crate::access::{Reader, local_key, removal};
 use crate::attachment::{Attachment, Content};
 use crate::database::Database;
 use crate::local::LocalDocument;
@@ -46,6 +49,8 @@ pub struct ReadView {
     counters: OnceLock<(ShardState, Meta)>,
     revs_limit: OnceLock<u64>,
     client: ReadClient,
+    reader: Reader,
+    access_lists: Mutex<Lists>,
 }
 
 impl Database {
@@ -70,6 +75,8 @@ impl ReadView {
             counters: OnceLock::new(),
             revs_limit: OnceLock::new(),
             client: ReadClient::default(),
+            reader: Reader::Administrator,
+            access_lists: Mutex::default(),
         }
     }
 
@@ -122,6 +129,9 @@ impl ReadView {
 
     /// Numbers of live and of deleted documents.
     pub fn counts(&self) -> Result<(u64, u64)> {
+        if let Some(member) = self.member() {
+            return self.visible_counts(member);
+        }
         let meta = self.meta()?;
         Ok((meta.doc_count, meta.doc_del_count))
     }
@@ -131,14 +141,15 @@ impl ReadView {
         if let Some(record) = self.ahead.lock().decoded(id) {
             return Ok(record.head());
         }
-        self.stored_record(id, Head::decode)
+        self.visible_head(id, self.stored_record(id, Head::decode)?)
     }
 
     /// Returns the winning revisions of several documents, in the order of `ids`.
     pub fn heads(&self, ids: &[&str]) -> Result<Vec<Option<Head>>> {
-        let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
-        let records = self.snapshot.multi_get(Keyspace::Documents, &ids)?;
-        records.into_iter().map(|bytes| bytes.map(|bytes| Head::decode(&bytes)).transpose()).collect()
+        let keys: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
+        let records = self.snapshot.multi_get(Keyspace::Documents, &keys)?;
+        let heads = records.into_iter().map(|bytes| bytes.map(|bytes| Head::decode(&bytes)).transpose());
+        self.visible_heads(ids, heads.collect::<Result<_>>()?)
     }
 
     /// Returns all revisions of a document. The last long record is cached.
@@ -148,11 +159,17 @@ impl ReadView {
         }
         let decode = |stored: &[u8]| {
             let bytes = pieces::whole(self.snapshot.as_ref(), id.as_bytes(), stored)?;
-            Ok((bytes.len(), Arc::new(DocRecord::decode(&bytes)?)))
+            Ok((bytes.len(), DocRecord::decode(&bytes)?))
         };
-        let Some((bytes, record)) = self.stored_record(id, decode)? else { return Ok(None) };
+        let (bytes, record) = self.stored_record(id, decode)?.unzip();
+        let (bytes, record) = (bytes.unwrap_or_default(), self.visible_record(id, record)?.map(Arc::new));
+        let Some(record) = record else { return Ok(None) };
         self.ahead.lock().set_decoded(id, bytes, &record);
         Ok(Some(record))
+    }
+
+    fn decode_record(&self, id: &str, stored: &[u8]) -> Result<DocRecord> {
+        DocRecord::decode(&pieces::whole(self.snapshot.as_ref(), id.as_bytes(), stored)?)
     }
 
     fn stored_record<T>(&self, id: &str, decode: impl Fn(&[u8]) -> Result<T>) -> Result<Option<T>> {
@@ -211,6 +228,10 @@ impl ReadView {
     }
 
     fn read_stored(&self, stored: Stored, out: &mut Vec<u8>) -> Result<bool> {
+        if stored.body_seq == removal::BODY_NUMBER {
+            out.extend_from_slice(removal::BODY);
+            return Ok(true);
+        }
         let start = out.len();
         let ahead = self.ahead.lock().take_body(stored.body_seq);
         let beginning = match ahead {
@@ -258,6 +279,10 @@ impl ReadView {
 
     /// Number of live documents with an id below `id`.
     pub fn rank_of_id(&self, id: &[u8]) -> Result<u64> {
+        if let Some(member) = self.member() {
+            let before = IdRange { start: None, end: Some(id.to_vec()) };
+            return self.visible_ids_in(member, &before);
+        }
         let ranks = self.ranks()?;
         let (start, before) = ranks.ids.before(id);
         let range = KeyRange { start: Some(start), end: Some(id) };
@@ -271,6 +296,9 @@ impl ReadView {
 
     /// Number of documents whose last change is after `seq`.
     pub fn changes_after(&self, seq: u64) -> Result<u64> {
+        if let Some(member) = self.member() {
+            return self.visible_changes_after(member, seq);
+        }
         let meta = self.meta()?;
         if seq >= meta.update_seq {
             return Ok(0);
@@ -288,18 +316,22 @@ impl ReadView {
         Ok(total.saturating_sub(rank))
     }
 
-    /// Returns a local document; `id` must start with `_local/`.
+    /// Returns a local document of the reader; `id` must start with `_local/`.
     pub fn local(&self, id: &str) -> Result<Option<LocalDocument>> {
-        self.get(Keyspace::Local, id.as_bytes())?.map(|bytes| LocalDocument::decode(&bytes)).transpose()
+        let Some(key) = local_key(&self.reader, id) else { return Ok(None) };
+        self.get(Keyspace::Local, &key)?.map(|bytes| LocalDocument::decode(&bytes)).transpose()
     }
 
-    /// Calls `each` with the local documents of `range` until it returns `false`.
+    /// Calls `each` with the local documents of `range` until it returns `false`. Members list none.
     pub fn local_docs(
         &self,
         range: &IdRange,
         direction: Direction,
         mut each: impl FnMut(&str, LocalDocument) -> bool,
     ) -> Result<()> {
+        if self.member().is_some() {
+            return Ok(());
+        }
         let key_range = KeyRange { start: range.start.as_deref(), end: range.end.as_deref() };
         let mut cursor = self.snapshot.scan(Keyspace::Local, key_range, direction, Expect::Few)?;
         while let Some((id, bytes)) = cursor.next()? {

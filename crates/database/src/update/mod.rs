@@ -12,6 +12,7 @@
 //! A conflict is an outcome, not an error. No step waits for a client: contents of attachments are uploaded before
 //! their revision, through an [`Upload`].
 
+mod access;
 mod commit;
 mod contents;
 mod counted;
