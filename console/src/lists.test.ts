@@ -83,6 +83,7 @@ describe('exports', () => {
   test.each([
     ['chttpd_auth', 'secret', 'hidden', '***'], ['chttpd_auth', 'secret', '', ''], ['admins', 'anna', '-pbkdf2-hidden,salt,10', '***'], ['jwt_keys', 'hmac:_default', 'hidden', '***'],
     ['backup', 'secret_access_key', 'hidden', '***'], ['storage', 'url', 'postgres://a:hidden@h/db', 'postgres://a:***@h/db'], ['log', 'level', 'info', 'info'],
+    ['a', 'urls', 'http://a:hidden@h:1/x, http://h:2/y@z, s3://:hidden@h/?sslpassword=hidden&b=1', 'http://a:***@h:1/x, http://h:2/y@z, s3://:***@h/?sslpassword=***&b=1'],
   ])('the value of [%s] %s, %j, is exported as %j', (section, key, value, expected) => {
     expect(exportedKey({ section, key, value, setting: undefined })).toEqual({ section, key, value: expected });
   });

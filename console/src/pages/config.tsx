@@ -9,7 +9,7 @@ import { Export } from '../ui/export.tsx';
 import { Button, Card, Check, Confirm, Dialog, Empty, Field, Link, Notice, PageHead, Problem, Sentence, Skeleton, Tabs, Tag, showToast } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useAction, useRequest } from '../ui/use.ts';
-import { plural, withoutPassword } from '../ui/words.ts';
+import { plural } from '../ui/words.ts';
 
 interface Entry {
   section: string;
@@ -73,11 +73,14 @@ function entries(sections: Record<string, Record<string, string>>, settings: Set
 /** Names of configuration keys with secret values, which are never shown and never stored in drafts. */
 const SECRET = /secret|password|passwd|token|hmac|_key$|^key$/i;
 
+/** Masks the passwords of all URLs in a value, both before the host and as a parameter. */
+const masked = (value: string) => value.replaceAll(/(\w:\/\/[^/:@\s,]*):[^@/\s,]*@/g, '$1:***@').replaceAll(/([?&]\w*password=)[^&\s,]*/gi, '$1***');
+
 /** Returns a key as it is exported. Secrets, hashes of passwords and passwords in URLs are masked. */
 export function exportedKey({ section, key, value, setting }: Entry) {
   const current = value ?? setting?.default ?? '';
   const isSecret = section === 'admins' || SECRET.test(key);
-  return { section, key, value: isSecret && current !== '' ? '***' : withoutPassword(current), ...(setting && { default: setting.default, applies: setting.applies, description: setting.doc }) };
+  return { section, key, value: isSecret && current !== '' ? '***' : masked(current), ...(setting && { default: setting.default, applies: setting.applies, description: setting.doc }) };
 }
 
 const VALUES: Record<string, string[]> = {
