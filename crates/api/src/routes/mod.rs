@@ -206,11 +206,11 @@ fn database_resources(shutdown: &Shutdown) -> Vec<Resource> {
     vec![
         Resource::new("/{db}", "DELETE,GET,HEAD,POST")
             .get(Document, databases::info)
+            .post(Document, write::post)
+            .per_reader()
             .put(ServerAdmin, databases::create)
             .delete(ServerAdmin, databases::delete)
-            .post(Document, write::post)
-            .takes(Documents)
-            .per_reader(),
+            .takes(Documents),
         Resource::new("/{db}/_all_docs", "GET,HEAD,POST")
             .get(Member, all_docs::get)
             .post(Member, all_docs::post)

@@ -60,7 +60,7 @@ impl Replicator {
             object.string_or_null("doc_id", job.origin.document());
             write_statistics(object.name("info"), &job.progress.statistics());
             let events = history.into_iter().flat_map(crate::scheduler::History::events);
-            write_array(object.name("history"), events, |out, event| write_event(out, event));
+            write_array(object.name("history"), events, write_event);
             object.string("node", &self.dependencies.node);
             object.string("start_time", &iso8601(job.added_ms));
         });
