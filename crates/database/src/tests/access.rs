@@ -149,7 +149,7 @@ fn check(database: &Arc<Database>, model: &Model, reader: &Reader, random: &mut 
     assert_eq!(view.rank_of_id(low.to_string().as_bytes()).unwrap(), before as u64);
     for id in all.keys() {
         let (head, record) = (view.head(id).unwrap(), view.record(id).unwrap());
-        assert_eq!(view.heads(&[id]).unwrap(), [head.clone()]);
+        assert_eq!(view.heads(&[id]).unwrap(), std::slice::from_ref(&head));
         assert_eq!((head.is_some(), record.is_some()), (visible.contains_key(id), head.is_some()), "{id} {reader:?}");
         let (Some(head), Some(record)) = (head, record) else { continue };
         let known = &visible[id];
