@@ -1,6 +1,5 @@
-//! [`check`]: import cycles between the files of a crate. [`LARGER_CYCLES`] lists the crates with larger cycles: these
-//! numbers may only decrease. `lib.rs` is not counted: a name that it exports again counts as an import of the file
-//! that it names.
+//! [`check`]: import cycles of more than [`FILES_MAX`] files of a crate. `lib.rs` is not counted: a name that it exports
+//! again counts as an import of the file that it names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
