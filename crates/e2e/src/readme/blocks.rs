@@ -16,6 +16,8 @@ const SUITES: [(&str, &str); 8] = [
     ("sh walkthrough", "console/browser/walkthrough.test.mjs"),
 ];
 
+pub(super) const BUCKET: Check = Check::Suite("crates/e2e/src/s3/mod.rs");
+
 /// Programs that no test of the documentation may call, with the reason. Only blocks that call one are exempted.
 const NOT_EXECUTED: [(&str, &str); 8] = [
     ("apt", "installs packages on this machine"),

@@ -21,7 +21,6 @@ pub(super) fn defect(workspace: &Workspace, stage: &Stage, text: &str) -> Result
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {folder}"))?;
     let port = free_port()?.to_string();
     let script = stage.adapted(text).replace(ADDRESS, &format!("http://127.0.0.1:{port}"));
-    let script = script.replace(&stage.path("lib"), &format!("{folder}/lib"));
     let mut command = stage.shell(&format!("exec env {script}"));
     command.current_dir(&folder).env("SETTEE_CHTTPD__PORT", port);
     match Server::start_prepared(workspace, "readme-served", Access::Admin, &mut command, folder.into()) {

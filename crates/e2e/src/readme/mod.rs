@@ -63,17 +63,18 @@ pub fn against(workspace: &Workspace, path: &str, server: &Server) -> Result<Tal
     page.run_session(&[Check::Session], &stage, server)
 }
 
-/// Like [`against`], with the blocks for a bucket. `settings` contains the variables that name the bucket's service.
+/// Like [`against`], with the blocks for a bucket. `variables` and `replacements` name the bucket and its service.
 pub(crate) fn against_bucket(
     workspace: &Workspace,
     path: &str,
     server: &Server,
-    settings: &[(&str, String)],
+    variables: &[(&str, &str)],
+    replacements: &[(&str, &str)],
 ) -> Result<Tally> {
     let page = Page::read(workspace, path)?;
     let mut stage = page.stage(workspace)?;
-    stage.set(settings);
-    page.run_session(&[Check::Session, Check::Suite("crates/e2e/src/s3/mod.rs")], &stage, server)
+    stage.add(variables, replacements);
+    page.run_session(&[Check::Session, blocks::BUCKET], &stage, server)
 }
 
 struct Page {

@@ -72,9 +72,12 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Adds environment variables.
-    pub(super) fn set(&mut self, variables: &[(&str, String)]) {
-        self.variables.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+    /// Adds environment variables, and replacements of texts.
+    pub(super) fn add(&mut self, variables: &[(&str, &str)], replacements: &[(&str, &str)]) {
+        self.variables.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        for (from, to) in replacements {
+            self.replace(from, (*to).to_owned());
+        }
     }
 
     pub(super) fn path(&self, name: &str) -> String {
