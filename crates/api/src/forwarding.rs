@@ -1,12 +1,9 @@
-//! Forwarding: requests that write to a database are handled by the node that is the writer of its shard.
-//!
-//! A node that is not the writer sends the complete request, of any size, to the writer ([`forward`]), which handles it
-//! as if its client were connected to it ([`Sender`]) and refuses it if another node has become the writer. The token
-//! of a node vouches for the address of the client, or for the user of a request from within the server; it does not
-//! cover the body, which is streamed.
-//!
-//! A request is sent again, after the lease has moved, only if it was certainly not handled. Otherwise the client
-//! receives 503, because the outcome is unknown.
+//! Forwarding: requests that write to a database are handled by the node that is the writer of its shard. A node that
+//! is not the writer sends the complete request, of any size, to the writer ([`forward`]), which handles it as if its
+//! client were connected to it ([`Sender`]) and refuses it if another node has become the writer. The token of a node
+//! vouches for the address of the client, or for the user of a request from within the server; it does not cover the
+//! body, which is streamed. A request is sent again, after the lease has moved, only if it was certainly not handled.
+//! Otherwise the client receives 503, because the outcome is unknown.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::pin;

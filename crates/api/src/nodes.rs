@@ -1,6 +1,5 @@
-//! [`Nodes`]: requests to the other nodes of the cluster, for data that only they have. A node that does not
-//! respond in time is left out or reported, so that it delays no request further. A server with its own store
-//! has no other nodes.
+//! [`Nodes`]: requests to the other nodes of the cluster, for data that only they have. A node that does not respond in
+//! time is left out or reported, so that it delays no request further. A server with its own store has no other nodes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,8 +1,6 @@
-//! Observation of requests: an [`Observation`] starts with the head of a request and ends with the last byte
-//! of its response. At the end it updates the metrics, writes the access log, reports slow requests and passes
-//! the span to the tracer.
-//!
-//! Of the request headers only `Host` is logged; bodies are never logged.
+//! Observation of requests: an [`Observation`] starts with the head of a request and ends with the last byte of its
+//! response. At the end it updates the metrics, writes the access log, reports slow requests and passes the span to the
+//! tracer. Of the request headers only `Host` is logged; bodies are never logged.
 
 use std::net::IpAddr;
 use std::pin::Pin;

@@ -1,7 +1,6 @@
-//! Searches on behalf of clients: their time limit and concurrency limit.
-//!
-//! A search occupies a processor, however small its request is. The number of concurrent searches is therefore
-//! small, and no client holds all permits, so that other clients get one immediately.
+//! Searches on behalf of clients: their time limit and concurrency limit. A search occupies a processor, however small
+//! its request is. The number of concurrent searches is therefore small, and no client holds all permits, so that other
+//! clients get one immediately.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -31,7 +31,6 @@ pub enum Place {
 pub type Listener = Box<dyn Fn() + Send + Sync>;
 
 /// The leases of this node. The process must be announced as a member before, so that other nodes can reach the writer.
-///
 /// When the last reference is dropped, the thread ends, and the leases expire with the engine.
 pub struct Writers {
     inner: Arc<Inner>,

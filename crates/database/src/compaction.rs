@@ -1,8 +1,7 @@
-//! Compaction: frees the space of data that can no longer be read, concurrently with reads and writes.
-//!
-//! It removes the bodies of revisions that are not leaves, and purge records beyond the limit. Counters track this
-//! garbage, so a database without garbage is not scanned. The work goes through the update queue in small pieces;
-//! between these a callback can wait or stop the compaction.
+//! Compaction: frees the space of data that can no longer be read, concurrently with reads and writes. It removes the
+//! bodies of revisions that are not leaves, and purge records beyond the limit. Counters track this garbage, so a
+//! database without garbage is not scanned. The work goes through the update queue in small pieces; between these a
+//! callback can wait or stop the compaction.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,7 +1,6 @@
-//! Documents of `_global_changes`.
-//!
-//! As in CouchDB, each database has one document per kind of event, with the id `kind:database`. If the database
-//! `_global_changes` does not exist, events are dropped. A crash can lose the most recent events.
+//! Documents of `_global_changes`. As in CouchDB, each database has one document per kind of event, with the id
+//! `kind:database`. If the database `_global_changes` does not exist, events are dropped. A crash can lose the most
+//! recent events.
 
 use std::collections::HashSet;
 

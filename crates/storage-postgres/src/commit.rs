@@ -1,9 +1,7 @@
-//! Commits: one transaction, sent in one round trip, that starts with the fence of its shard.
-//!
-//! Small commits may share a transaction with commits to other shards (the module `joint`); those that fail together
-//! are retried separately. A commit whose connection is lost is retried with the same token. If the first attempt was
-//! applied, or is applied during the retry, the fence rejects the retry, and the token identifies the commit that was
-//! applied.
+//! Commits: one transaction, sent in one round trip, that starts with the fence of its shard. Small commits may share a
+//! transaction with commits to other shards (the module `joint`); those that fail together are retried separately. A
+//! commit whose connection is lost is retried with the same token. If the first attempt was applied, or is applied
+//! during the retry, the fence rejects the retry, and the token identifies the commit that was applied.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,9 +1,7 @@
 //! [`Lease`]: the transaction of a snapshot. The first read starts it, in the same round trip, and it ends with the
-//! snapshot.
-//!
-//! An idle snapshot may lose its connection, by an error or to another caller that needs one. Its next read then starts
-//! a new transaction and continues if the shard still has the same version, because its contents are then the same.
-//! Otherwise the read is interrupted.
+//! snapshot. An idle snapshot may lose its connection, by an error or to another caller that needs one. Its next read
+//! then starts a new transaction and continues if the shard still has the same version, because its contents are then
+//! the same. Otherwise the read is interrupted.
 
 use std::borrow::Cow;
 use std::future::Future;

@@ -1,10 +1,8 @@
 //! [`Nodes`]: membership of the processes on the same tables by heartbeats, and their claims. The time rules are those
-//! of [`Membership`].
-//!
-//! Heartbeats use a connection of their own, with the name of their node. When a process ends, for any reason, the
-//! database observes the end of its connections, so that others can take its claims over when its last heartbeat is 1.5
-//! s old. A live node whose connection ends creates a new one. A node that was only unreachable for a while has current
-//! information again after its next heartbeat.
+//! of [`Membership`]. Heartbeats use a connection of their own, with the name of their node. When a process ends, for
+//! any reason, the database observes the end of its connections, so that others can take its claims over when its last
+//! heartbeat is 1.5 s old. A live node whose connection ends creates a new one. A node that was only unreachable for a
+//! while has current information again after its next heartbeat.
 
 use std::mem::take;
 use std::sync::{Arc, Weak};

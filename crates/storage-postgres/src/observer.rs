@@ -1,11 +1,8 @@
-//! [`CommitObserver`]: observes commits of other processes and notifies listeners.
-//!
-//! A poll reads the commits of all transactions that the snapshot of the previous poll did not show: those with later
-//! numbers, and those that were running. Therefore each commit is reported once, regardless of the duration of
-//! transactions, and a poll reads nothing else. Polls are made for callers of [`CommitObserver::catch_up`], after a
-//! notification of another process, and once a second. Concurrent callers share a poll.
-//!
-//! Old commits are removed, but never the last one of a shard.
+//! [`CommitObserver`]: observes commits of other processes and notifies listeners. A poll reads the commits of all
+//! transactions that the snapshot of the previous poll did not show: those with later numbers, and those that were
+//! running. Therefore each commit is reported once, regardless of the duration of transactions, and a poll reads
+//! nothing else. Polls are made for callers of [`CommitObserver::catch_up`], after a notification of another process,
+//! and once a second. Concurrent callers share a poll. Old commits are removed, but never the last one of a shard.
 
 use std::collections::HashSet;
 use std::mem::take;

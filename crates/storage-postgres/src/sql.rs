@@ -1,8 +1,7 @@
 //! [`Sql`]: the statements of normal operation. Each is prepared once per connection and concerns one shard or none;
-//! only small commits to several shards may share a statement.
-//!
-//! A planner that considers a table small, as it does with every new one, joins keys with *all* entries of a shard, or
-//! compares each of these with a list. `OFFSET 0` forces a lookup of each key; a test counts the rows read.
+//! only small commits to several shards may share a statement. A planner that considers a table small, as it does with
+//! every new one, joins keys with *all* entries of a shard, or compares each of these with a list. `OFFSET 0` forces a
+//! lookup of each key; a test counts the rows read.
 
 use settee_storage::{Direction, Keyspace};
 

@@ -1,6 +1,5 @@
-//! Incoming attachments: decides which entries of a document's `_attachments` are stored, kept or refused.
-//!
-//! All functions of this module block on the database and must run on threads that may block.
+//! Incoming attachments: decides which entries of a document's `_attachments` are stored, kept or refused. All
+//! functions of this module block on the database and must run on threads that may block.
 
 mod parts;
 pub(crate) mod related;

@@ -215,8 +215,7 @@ fn parse_heartbeat(text: &str, longest_ms: u64) -> Result<Quiet, Error> {
     }
 }
 
-/// Parses the integer of the parameter `name`. CouchDB 3.5 accepts negative integers, which set no limit:
-/// `None`.
+/// Parses the integer of the parameter `name`. CouchDB 3.5 accepts negative integers, which set no limit: `None`.
 fn count(name: &str, text: &str) -> Result<Option<u64>, Error> {
     let refused = || Error::bad_request(format!("The {name} parameter should be a non-negative integer"));
     if is_integer(text) { Ok(integer(text)) } else { Err(refused()) }

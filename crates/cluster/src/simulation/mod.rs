@@ -1,8 +1,7 @@
-//! A deterministic simulation of several nodes on one store, with faults.
-//!
-//! The nodes run the code of [`Lease`] and [`Membership`](crate::membership::Membership). The store, the network, the
-//! clocks, the clients, and what surrounds the lease on a node are models. One generator makes all choices, so a seed
-//! replays exactly. The invariants are checked after every event; [`World::check`] lists them.
+//! A deterministic simulation of several nodes on one store, with faults. The nodes run the code of [`Lease`] and
+//! [`Membership`](crate::membership::Membership). The store, the network, the clocks, the clients, and what surrounds
+//! the lease on a node are models. One generator makes all choices, so a seed replays exactly. The invariants are
+//! checked after every event; [`World::check`] lists them.
 
 mod faults;
 mod node;

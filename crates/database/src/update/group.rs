@@ -1,7 +1,6 @@
-//! [`Group`]: one commit, which applies queued work to the revision trees and builds the batch.
-//!
-//! Changes are made on copies of the counters and ranks, which replace the writer's only after the engine has
-//! committed, so a failed commit has no effect.
+//! [`Group`]: one commit, which applies queued work to the revision trees and builds the batch. Changes are made on
+//! copies of the counters and ranks, which replace the writer's only after the engine has committed, so a failed commit
+//! has no effect.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

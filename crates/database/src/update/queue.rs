@@ -1,11 +1,9 @@
-//! The update queue of a database: [`Queue`].
-//!
-//! Clients whose requests were answered together send their next updates at nearly the same time. A leader that commits
-//! the first of them immediately makes the others wait for a second sync, so that two half groups alternate. The leader
-//! therefore waits for the expected updates, at most as long as a commit takes. A client that submitted several works
-//! is expected after the last one is answered, and a full commit does not wait. If the expected clients are too many or
-//! too slow for the window, alternating halves are faster: after several wasted waits the leader does not wait for a
-//! number of commits.
+//! The update queue of a database: [`Queue`]. Clients whose requests were answered together send their next updates at
+//! nearly the same time. A leader that commits the first of them immediately makes the others wait for a second sync,
+//! so that two half groups alternate. The leader therefore waits for the expected updates, at most as long as a commit
+//! takes. A client that submitted several works is expected after the last one is answered, and a full commit does not
+//! wait. If the expected clients are too many or too slow for the window, alternating halves are faster: after several
+//! wasted waits the leader does not wait for a number of commits.
 
 use std::collections::VecDeque;
 use std::time::Duration;

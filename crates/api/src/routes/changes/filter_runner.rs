@@ -1,8 +1,6 @@
-//! [`FilterRunner`]: the rows of a feed for which a function of a design document returns true.
-//!
-//! Documents are filtered in batches, ahead of the next row. The batch size depends on the speed of the
-//! function, so that a slow function delays no row. The program is acquired only while documents are filtered,
-//! so that a waiting feed holds none.
+//! [`FilterRunner`]: the rows of a feed for which a function of a design document returns true. Documents are filtered
+//! in batches, ahead of the next row. The batch size depends on the speed of the function, so that a slow function
+//! delays no row. The program is acquired only while documents are filtered, so that a waiting feed holds none.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
