@@ -16,7 +16,7 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Uri};
 use parking_lot::Mutex;
-use settee_cluster::Place;
+use settee_cluster::WriterLocation;
 use settee_database::Shard;
 use settee_database::members::Node as Member;
 use settee_edge::body::inbound::Inbound;
@@ -32,7 +32,7 @@ use crate::authentication::{self, TOKEN};
 use crate::head::{REQUEST_ID, RequestHead};
 use crate::metrics::Count;
 use crate::node::Node;
-use crate::nodes::{Nodes, Question};
+use crate::nodes::{MemberRequest, Nodes};
 use crate::request::Unread;
 use crate::respond::{self, Response};
 use crate::{Error, bridge};
@@ -158,9 +158,9 @@ pub(crate) enum Forwarded {
 
 pub(crate) async fn start(node: &Arc<Node>, database: &str) -> Option<Writing> {
     let Some(writers) = node.nodes.writers() else { return Some(Writing { _guard: None }) };
-    // The guard precedes the place: a node that stops changes its places before it waits for the guards.
+    // The guard precedes the location: a node that stops changes its locations before it waits for the guards.
     let guard = Arc::clone(&node.nodes.writing).try_read_owned().ok()?;
-    let is_here = writers.place(shard_of(node, database).await) == Place::Here;
+    let is_here = writers.location(shard_of(node, database).await) == WriterLocation::Here;
     is_here.then_some(Writing { _guard: Some(guard) })
 }
 
@@ -233,9 +233,9 @@ pub(crate) async fn send(
             return payload.map(|payload| Sent::Here(payload, writing)).ok_or_else(Error::no_writer);
         }
         let shard = shard_of(node, database).await;
-        let place = writers.place(shard);
+        let location = writers.location(shard);
         let live = nodes.engine.members().live();
-        let member = live.iter().find(|member| place == Place::At(member.id) && !member.address.is_empty());
+        let member = live.iter().find(|member| location == WriterLocation::At(member.id) && !member.address.is_empty());
         if let Some(member) = member {
             let body = match payload.take().ok_or_else(Error::no_writer)? {
                 Payload::Streamed(body) => body,
@@ -244,9 +244,9 @@ pub(crate) async fn send(
                     full_body(bytes)
                 }
             };
-            let question = Question::new(method.clone(), target, headers.clone());
+            let question = MemberRequest::new(method.clone(), target, headers.clone());
             let exchange = nodes.forward(member, question, body);
-            match while_writer(nodes, member, (shard, place), exchange).await {
+            match while_writer(nodes, member, (shard, location), exchange).await {
                 Some(Ok(response)) if !response.headers().contains_key(NOT_WRITER) => {
                     return Ok(Sent::Answered(response));
                 }
@@ -257,7 +257,7 @@ pub(crate) async fn send(
                     // The client repeats the request, which then must reach the next writer.
                     tokio::select! {
                         () = &mut deadline => {}
-                        () = until_decided(nodes, member, (shard, place)) => {}
+                        () = until_decided(nodes, member, (shard, location)) => {}
                     }
                     return Err(Error::in_doubt(&member.name));
                 }
@@ -282,13 +282,13 @@ pub(crate) async fn send(
 async fn while_writer<T>(
     nodes: &Nodes,
     member: &Member,
-    (shard, place): (Shard, Place),
+    (shard, location): (Shard, WriterLocation),
     exchange: impl Future<Output = T>,
 ) -> Option<T> {
     let mut moves = nodes.moves.subscribe();
     let mut exchange = pin!(exchange);
     let moved = async {
-        while nodes.writers().is_some_and(|writers| writers.place(shard) == place) {
+        while nodes.writers().is_some_and(|writers| writers.location(shard) == location) {
             if moves.changed().await.is_err() {
                 return;
             }
@@ -312,8 +312,8 @@ async fn while_writer<T>(
 }
 
 /// Waits until a writer whose connection has ended is replaced, or answers a probe.
-async fn until_decided(nodes: &Nodes, member: &Member, (shard, place): (Shard, Place)) {
-    let is_writer = || nodes.writers().is_some_and(|writers| writers.place(shard) == place);
+async fn until_decided(nodes: &Nodes, member: &Member, (shard, location): (Shard, WriterLocation)) {
+    let is_writer = || nodes.writers().is_some_and(|writers| writers.location(shard) == location);
     while is_writer() && !nodes.is_alive(member).await {
         nodes.writers().into_iter().for_each(|writers| writers.refresh());
         sleep(RETRY_INTERVAL).await;

@@ -36,7 +36,7 @@ pub(crate) struct Observation {
     peer: IpAddr,
     id: String,
     begun_us: u64,
-    trace: Option<Traced>,
+    trace: Option<RequestSpan>,
     is_feed: bool,
     status: Option<StatusCode>,
     bytes: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Observation {
     work: Option<CancelOnDrop>,
 }
 
-struct Traced {
+struct RequestSpan {
     trace: u128,
     span: u64,
     parent: Option<u64>,
@@ -66,7 +66,7 @@ impl Observation {
         let trace = operation.tracer.as_ref().and_then(|tracer| {
             let parent = headers.get("traceparent").and_then(|value| parse_parent(value.to_str().ok()?));
             let (trace, span) = tracer.begin(parent)?;
-            Some(Traced { trace, span, parent: parent.map(|parent| parent.span) })
+            Some(RequestSpan { trace, span, parent: parent.map(|parent| parent.span) })
         });
         Self {
             metrics: Arc::clone(metrics),

@@ -49,4 +49,4 @@ mod writers;
 
 pub use groups::Groups;
 pub use lease::Lease;
-pub use writers::{Listener, Place, Writers};
+pub use writers::{Listener, WriterLocation, Writers};

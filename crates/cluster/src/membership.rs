@@ -59,10 +59,10 @@ impl Membership {
     /// Returns true if the store considers this node live.
     #[must_use]
     pub fn is_live(&self, now: Duration, is_connected: bool) -> bool {
-        self.is_younger(now, timeout(is_connected))
+        self.is_unexpired(now, timeout(is_connected))
     }
 
-    fn is_younger(&self, now: Duration, limit: Duration) -> bool {
+    fn is_unexpired(&self, now: Duration, limit: Duration) -> bool {
         self.last_heartbeat.is_some_and(|sent| now.saturating_sub(sent) < limit)
     }
 
@@ -84,11 +84,11 @@ impl Membership {
     #[must_use]
     pub fn is_late(&self, sent: Duration, connection: u64, gap: Option<Duration>) -> bool {
         let limit = timeout(self.connection == connection);
-        !self.is_younger(sent, limit) || gap.is_none_or(|gap| gap >= limit)
+        !self.is_unexpired(sent, limit) || gap.is_none_or(|gap| gap >= limit)
     }
 
     /// Forgets all claims.
-    pub fn lose_claims(&mut self) {
+    pub fn drop_claims(&mut self) {
         self.claims.clear();
         self.generation += 1;
         self.last_heartbeat = None;

@@ -171,12 +171,12 @@ fn find(view: &ReadView, start: &[u8]) -> Result<Piece> {
 }
 
 /// A piece takes about as long as the pause.
-const REST: Duration = Duration::from_millis(10);
+const PAUSE_DURATION: Duration = Duration::from_millis(10);
 
 /// Returns a `pause` that leaves capacity to requests, and stops the compaction once `is_over` returns true.
 pub fn throttled(is_over: impl Fn() -> bool) -> impl FnMut() -> ControlFlow<()> {
     move || {
-        std::thread::sleep(REST);
+        std::thread::sleep(PAUSE_DURATION);
         if is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }

@@ -18,11 +18,11 @@ use crate::entry::CATALOG;
 pub(crate) struct NotifiedVersions {
     /// Number of notifications of the catalog.
     catalog: AtomicU64,
-    databases: RwLock<HashMap<Shard, Arc<OfShard>>>,
+    databases: RwLock<HashMap<Shard, Arc<ShardNotifications>>>,
 }
 
 #[derive(Debug, Default)]
-struct OfShard {
+struct ShardNotifications {
     version: AtomicU64,
     /// After a store failure commits that were not synced may be lost.
     failures: AtomicU64,
@@ -32,7 +32,7 @@ struct OfShard {
 pub(crate) struct NotifiedVersion {
     notified: Arc<NotifiedVersions>,
     shard: Shard,
-    of_shard: Arc<OfShard>,
+    of_shard: Arc<ShardNotifications>,
 }
 
 impl NotifiedVersions {

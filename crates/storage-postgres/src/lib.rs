@@ -11,11 +11,11 @@
 
 mod block;
 mod commit;
+mod commit_batcher;
 mod connect;
 mod cursor;
 mod error;
 mod fence;
-mod joint;
 mod keys;
 mod lease;
 mod nodes;
@@ -28,10 +28,10 @@ mod pieces;
 mod pool;
 mod restore;
 mod schema;
-mod shape;
 mod size;
 mod snapshot;
 mod sql;
+mod statement_shape;
 mod sweep;
 mod tls;
 mod unresponsive;
@@ -52,9 +52,9 @@ use tokio::sync::Notify;
 
 use block::block_on;
 use commit::Commit;
+use commit_batcher::CommitBatcher;
 use connect::Connector;
 use error::Failure;
-use joint::Joint;
 use lease::number;
 use nodes::Nodes;
 use observer::CommitObserver;
@@ -116,7 +116,7 @@ pub struct PostgresEngine {
     writers: Arc<Pool>,
     observer: Arc<CommitObserver>,
     nodes: Arc<Nodes>,
-    joint: Arc<Joint>,
+    joint: Arc<CommitBatcher>,
     node: i64,
     sizes: Sizes,
     dropped: Arc<Notify>,
@@ -174,7 +174,7 @@ impl PostgresEngine {
             let nodes = Nodes::join(NodeId(number), heartbeat_pool, Arc::clone(&writers)).await.map_err(failed)?;
             Ok((observer, nodes))
         })?;
-        let joint = Joint::new(&writers);
+        let joint = CommitBatcher::new(&writers);
         let dropped = Arc::new(Notify::new());
         runtime.spawn(sweep::sweep(Arc::downgrade(&writers), Arc::clone(&dropped)));
         runtime.spawn(observer::poll_periodically(

@@ -7,7 +7,7 @@ use settee_storage::{Direction, Keyspace};
 
 use crate::fence::{fences, sweep};
 use crate::nodes_sql::NodesSql;
-use crate::shape::Shape;
+use crate::statement_shape::StatementShape;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Sql {
@@ -22,7 +22,7 @@ pub(crate) enum Sql {
     Restore,
     Write(Keyspace, Kind),
     /// Makes commits with all their writes, or fails.
-    Commit(Shape),
+    Commit(StatementShape),
     Drop,
     Size,
     Nodes(NodesSql),
