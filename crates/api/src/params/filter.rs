@@ -30,7 +30,8 @@ pub(crate) struct FunctionFilter {
     pub(crate) path: FunctionPath,
     /// The request object that the function receives.
     pub(crate) request: Vec<u8>,
-    /// Equal for calls of the function with equal inputs, apart from the documents.
+    /// Identifies the inputs of the function other than documents. It is a part of the `ETag` of the feed, which is
+    /// computed from the `Debug` text of the parameters.
     pub(crate) inputs: String,
 }
 
