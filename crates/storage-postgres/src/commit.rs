@@ -1,5 +1,5 @@
 //! Commits: one transaction, sent in one round trip, that starts with the fence of its shard. Small commits may share a
-//! transaction with commits to other shards (the module `joint`); those that fail together are retried separately. A
+//! transaction with commits to other shards (`commit_batcher.rs`); those that fail together are retried separately. A
 //! commit whose connection is lost is retried with the same token. If the first attempt was applied, or is applied
 //! during the retry, the fence rejects the retry, and the token identifies the commit that was applied.
 
@@ -59,15 +59,15 @@ impl Commit {
 }
 
 /// Joins concurrent commits if this one is small. After an error other than a conflict, the commit was not applied.
-pub(crate) async fn commit(joint: &Arc<CommitBatcher>, commit: Commit) -> Result<Outcome> {
+pub(crate) async fn commit(batcher: &Arc<CommitBatcher>, commit: Commit) -> Result<Outcome> {
     let (started, commit) = (Instant::now(), Arc::new(commit));
     if !CommitBatcher::accepts(&commit) {
-        return commit_single(joint.pool(), &commit, started, false).await;
+        return commit_single(batcher.pool(), &commit, started, false).await;
     }
-    match joint.commit(&commit).await {
+    match batcher.commit(&commit).await {
         BatchedOutcome::Committed => Ok(commit.outcome()),
         BatchedOutcome::Rejected(error) => Err(error),
-        BatchedOutcome::Failed { is_unknown } => commit_single(joint.pool(), &commit, started, is_unknown).await,
+        BatchedOutcome::Failed { is_unknown } => commit_single(batcher.pool(), &commit, started, is_unknown).await,
     }
 }
 

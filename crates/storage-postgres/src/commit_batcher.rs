@@ -87,12 +87,12 @@ impl Drop for RunningStatement {
 
 impl RunningStatement {
     async fn run(self) {
-        let joint = &self.0;
-        let acquired = joint.pool.acquire().await;
-        let (group, start) = joint.queue.lock().take();
-        joint.start_statement(start);
+        let batcher = &self.0;
+        let acquired = batcher.pool.acquire().await;
+        let (group, start) = batcher.queue.lock().take();
+        batcher.start_statement(start);
         match acquired {
-            Ok(leased) => joint.commit_group(leased, group).await,
+            Ok(leased) => batcher.commit_group(leased, group).await,
             Err(error) => group.into_iter().for_each(|queued| queued.finish(BatchedOutcome::Rejected(error.clone()))),
         }
     }

@@ -1,5 +1,5 @@
 //! The fence of a commit: the commit gets the next version of its shard, or fails, regardless of concurrent commits.
-//! [`fences`] are those of joint commits.
+//! [`fences`] are those of batched commits.
 //!
 //! Each commit inserts its version, and the primary key admits each version once. If the version is not the next one,
 //! or the claim of the commit is not current, the inserted value is NULL, which the table rejects ([`NEXT_VERSION`]),
