@@ -202,7 +202,7 @@ impl Nodes {
     async fn register_again(&self, link: &PostgresConnection) -> Result<(), Failure> {
         let announced = {
             let mut state = self.state.lock();
-            state.membership.lose_claims();
+            state.membership.drop_claims();
             state.announced.clone()
         };
         let (name, address) = announced.unzip();
@@ -394,7 +394,7 @@ impl Members for Nodes {
             let _lock = self.heartbeat_lock.lock().await;
             {
                 let mut state = self.state.lock();
-                state.membership.lose_claims();
+                state.membership.drop_claims();
                 (state.has_left, state.announced) = (true, None);
                 state.live = Arc::default();
             }
