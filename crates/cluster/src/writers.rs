@@ -27,7 +27,7 @@ pub enum WriterLocation {
     Unknown,
 }
 
-/// Listener for changes of locations.
+/// Listener for changes of writers.
 pub type Listener = Box<dyn Fn() + Send + Sync>;
 
 /// The leases of this node. The process must be announced as a member before, so that other nodes can reach the writer.
@@ -148,7 +148,7 @@ impl Writers {
         self.inner.work.notify_one();
     }
 
-    /// Registers a listener, which is called after each change of a location. It must be quick, and may read locations.
+    /// Registers a listener, which is called after a shard has another writer. It must be quick, and may call [`Writers::location`].
     pub fn on_change(&self, listener: Listener) {
         self.inner.listeners.lock().push(Arc::new(listener));
     }
@@ -159,13 +159,13 @@ impl Writers {
         self.inner.shared.lock().locations.contains(&WriterLocation::Unknown)
     }
 
-    /// Accepts no further writes: no location is this node any more. The leases remain valid for writes in progress.
+    /// Accepts no further writes: this node is the writer of no shard any more. The leases remain valid for writes in progress.
     pub fn leave(&self) {
         self.inner.change(|shared, _| shared.is_leaving = true);
     }
 
     /// Releases all leases and acquires none any more. The caller must have finished its commits, so that the next
-    /// writer need not wait for them. The locations of other nodes are still observed. May block.
+    /// writer need not wait for them. The writers of other shards are still observed. May block.
     pub fn stop(&self) {
         let mut releases = Vec::new();
         self.inner.change(|shared, now| {

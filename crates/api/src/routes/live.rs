@@ -17,11 +17,11 @@ use crate::Error;
 use crate::params::changes::{Feed, IdlePolicy};
 
 /// Minimum interval of heartbeats while a feed works, because a `timeout` may be zero.
-const MIN_BEAT: Duration = Duration::from_millis(10);
+const HEARTBEAT_MIN: Duration = Duration::from_millis(10);
 
 /// Maximum interval of heartbeats while a normal feed works: CouchDB's 5 s, and a margin. `os_process_timeout` is 5 s by
 /// default, and a filter that exceeds it is reported as the response if no heartbeat was sent before.
-const NORMAL_BEAT: Duration = Duration::from_millis(5_500);
+const HEARTBEAT_NORMAL_MAX: Duration = Duration::from_millis(5_500);
 
 pub(super) struct Listener {
     account: Arc<Account>,
@@ -144,26 +144,25 @@ impl Listener {
             tokio::select! {
                 done = &mut work => return Ok(done),
                 () = self.sender.closed() => return Err(ClientDisconnected),
-                () = tokio::time::sleep(self.until_beat()) => self.send_heartbeat().await?,
+                () = tokio::time::sleep(self.time_until_heartbeat()) => self.send_heartbeat().await?,
             }
         }
     }
 
     pub(super) async fn send_heartbeat_if_due(&mut self) -> Result<(), ClientDisconnected> {
-        if self.until_beat().is_zero() { self.send_heartbeat().await } else { Ok(()) }
+        if self.time_until_heartbeat().is_zero() { self.send_heartbeat().await } else { Ok(()) }
     }
 
     /// Like CouchDB, a feed that works uses `timeout` as the interval if no heartbeat is requested.
-    fn until_beat(&self) -> Duration {
+    fn time_until_heartbeat(&self) -> Duration {
         let (IdlePolicy::Timeout(pause) | IdlePolicy::Heartbeat(pause)) = self.quiet;
-        let longest = if self.feed == Feed::Normal { NORMAL_BEAT } else { Duration::MAX };
-        pause.clamp(MIN_BEAT, longest).saturating_sub(self.sent.elapsed())
+        let longest = if self.feed == Feed::Normal { HEARTBEAT_NORMAL_MAX } else { Duration::MAX };
+        pause.clamp(HEARTBEAT_MIN, longest).saturating_sub(self.sent.elapsed())
     }
 
     async fn send_heartbeat(&mut self) -> Result<(), ClientDisconnected> {
-        let send_heartbeat: &[u8] =
-            if self.feed == Feed::EventSource { b"event: heartbeat\ndata: \n\n" } else { b"\n" };
-        self.send(send_heartbeat.to_vec()).await
+        let text: &[u8] = if self.feed == Feed::EventSource { b"event: heartbeat\ndata: \n\n" } else { b"\n" };
+        self.send(text.to_vec()).await
     }
 
     /// The first text is preceded by the head of the response and the prefix.
