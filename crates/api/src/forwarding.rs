@@ -158,7 +158,7 @@ pub(crate) enum Forwarded {
 
 pub(crate) async fn start(node: &Arc<Node>, database: &str) -> Option<Writing> {
     let Some(writers) = node.nodes.writers() else { return Some(Writing { _guard: None }) };
-    // The guard is acquired before the location is read: a node that stops gives up its shards before it waits for the
+    // The guard is acquired before the location is read: a node that stops releases its shards before it waits for the
     // guards.
     let guard = Arc::clone(&node.nodes.writing).try_read_owned().ok()?;
     let is_here = writers.location(shard_of(node, database).await) == WriterLocation::Here;

@@ -144,7 +144,8 @@ impl Nodes {
         self.request_all(MemberRequest::post(target, body), user).await
     }
 
-    /// Waits until the writers have observed what this node has changed, unless it is the only writer: they do not poll.
+    /// Waits until the writers have observed what this node has changed, unless it is the only writer: they do not
+    /// poll.
     pub(crate) async fn notify_writers(&self) {
         let Some(writers) = self.writers().filter(|writers| !writers.holds_all()) else { return };
         writers.refresh();
@@ -169,7 +170,8 @@ impl Nodes {
         None
     }
 
-    /// Sends a POST with the timeout [`LONG_REQUEST_TIMEOUT`]. Returns `None` if the request fails or its status is 404.
+    /// Sends a POST with the timeout [`LONG_REQUEST_TIMEOUT`]. Returns `None` if the request fails or its status is
+    /// 404.
     pub(crate) async fn post_to(&self, node: &Member, target: &str, body: Vec<u8>) -> Option<(StatusCode, Bytes)> {
         match self.exchange(node, MemberRequest::post(target, body), LONG_REQUEST_TIMEOUT).await {
             Ok((StatusCode::NOT_FOUND, ..)) => None,

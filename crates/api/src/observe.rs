@@ -167,7 +167,8 @@ impl Observation {
         }
     }
 
-    /// Writes CouchDB's log line: host, client, user, method, target, status, completeness of the response, milliseconds.
+    /// Writes CouchDB's log line: host, client, user, method, target, status, completeness of the response,
+    /// milliseconds.
     fn log(&self, status: StatusCode, duration_us: u64) {
         tracing::info!(
             target: ACCESS_LOG,

@@ -63,8 +63,8 @@ impl Replication {
         Ok(Self { replicator, timekeeper })
     }
 
-    /// Stops all replications. The caller must await this before the server shuts down, because replications write their
-    /// checkpoints by requests to this server.
+    /// Stops all replications. The caller must await this before the server shuts down, because replications write
+    /// their checkpoints by requests to this server.
     pub async fn stop(self) {
         self.replicator.begin_stop();
         self.replicator.stopped().await;

@@ -148,7 +148,8 @@ impl Writers {
         self.inner.work.notify_one();
     }
 
-    /// Registers a listener, which is called after a shard has another writer. It must be quick, and may call [`Writers::location`].
+    /// Registers a listener, which is called after a shard has another writer. It must be quick, and may call
+    /// [`Writers::location`].
     pub fn on_change(&self, listener: Listener) {
         self.inner.listeners.lock().push(Arc::new(listener));
     }
@@ -159,7 +160,8 @@ impl Writers {
         self.inner.shared.lock().locations.contains(&WriterLocation::Unknown)
     }
 
-    /// Accepts no further writes: this node is the writer of no shard any more. The leases remain valid for writes in progress.
+    /// Accepts no further writes: this node is the writer of no shard any more. The leases remain valid for writes in
+    /// progress.
     pub fn leave(&self) {
         self.inner.change(|shared, _| shared.is_leaving = true);
     }

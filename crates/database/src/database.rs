@@ -320,8 +320,8 @@ impl Database {
         self.read()?.revs_limit()
     }
 
-    /// Returns the security object as of the latest observed commit, or `None` if it was never set. Fails if the database
-    /// was deleted. Reads nothing.
+    /// Returns the security object as of the latest observed commit, or `None` if it was never set. Fails if the
+    /// database was deleted. Reads nothing.
     pub fn security(&self) -> Result<Option<Json>> {
         if self.is_closed() {
             return Err(DatabaseError::NotFound);

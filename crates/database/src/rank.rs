@@ -1,4 +1,5 @@
-//! Ranks: numbers of entries before a key. [`Counts`] is one table of counts, [`RankIndex`] the two tables of a database.
+//! Ranks: numbers of entries before a key. [`Counts`] is one table of counts, [`RankIndex`] the two tables of a
+//! database.
 //!
 //! Keys are divided into buckets of a few thousand entries with one count each. The rank of a key is the sum of the
 //! counts before its bucket plus a short scan inside it, so `total_rows`, `offset` and `pending` are exact without a

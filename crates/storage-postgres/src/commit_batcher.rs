@@ -1,8 +1,9 @@
 //! [`CommitBatcher`]: the smallest commits to different shards share a statement, with one message, one sync and one
-//! response. Commits that arrive while a statement is running form the next one. A second statement is started concurrently when
-//! as many commits wait as the last statement had, because otherwise, with a high latency to PostgreSQL, a commit takes
-//! up to twice the round trip. After a statement with several commits the next one is preceded by a [`GATHERING_TIME`],
-//! unless enough commits wait to fill it. If one commit of a statement fails, all fail, and each is retried separately.
+//! response. Commits that arrive while a statement is running form the next one. A second statement is started
+//! concurrently when as many commits wait as the last statement had, because otherwise, with a high latency to
+//! PostgreSQL, a commit takes up to twice the round trip. After a statement with several commits the next one is
+//! preceded by a [`GATHERING_TIME`], unless enough commits wait to fill it. If one commit of a statement fails, all
+//! fail, and each is retried separately.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -67,8 +67,8 @@ struct Session {
     is_new: bool,
 }
 
-/// Commits that may be lost if PostgreSQL fails now: those of the last [`DURABLE_AGE`] and, because they are kept in two
-/// parts, of up to twice that time.
+/// Commits that may be lost if PostgreSQL fails now: those of the last [`DURABLE_AGE`] and, because they are kept in
+/// two parts, of up to twice that time.
 struct RecentCommits {
     since: Instant,
     floors: [String; 2],

@@ -1,8 +1,8 @@
-//! [`StatementShape`]: the kinds of writes of small commits, which determine their single statement. Each statement costs a
-//! response of PostgreSQL and a wait in this process, more than writing a few rows. A commit of a document needs six;
-//! combined into one, it is a transaction by itself, alone or with commits to other shards. All parts of a statement
-//! see the state at its start. A writer that expects a version has seen it committed, so its entries are visible, and
-//! the fence detects later commits.
+//! [`StatementShape`]: the kinds of writes of small commits, which determine their single statement. Each statement
+//! costs a response of PostgreSQL and a wait in this process, more than writing a few rows. A commit of a document
+//! needs six; combined into one, it is a transaction by itself, alone or with commits to other shards. All parts of a
+//! statement see the state at its start. A writer that expects a version has seen it committed, so its entries are
+//! visible, and the fence detects later commits.
 
 use settee_storage::Keyspace;
 

@@ -75,7 +75,8 @@ pub(crate) fn upload(
     Ok(upload.finish()?)
 }
 
-/// Returns the attachments of the document `id` after an update by `reader`. `followed` has the data that was received in separate parts.
+/// Returns the attachments of the document `id` after an update by `reader`. `followed` has the data that was received
+/// in separate parts.
 pub(crate) fn resolve(
     (database, reader, id): (&Arc<Database>, &Reader, &str),
     policy: &Policy,

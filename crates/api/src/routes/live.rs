@@ -19,8 +19,8 @@ use crate::params::changes::{Feed, IdlePolicy};
 /// Minimum interval of heartbeats while a feed works, because a `timeout` may be zero.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(10);
 
-/// Maximum interval of heartbeats while a normal feed works: CouchDB's 5 s, and a margin. `os_process_timeout` is 5 s by
-/// default, and a filter that exceeds it is reported as the response if no heartbeat was sent before.
+/// Maximum interval of heartbeats while a normal feed works: CouchDB's 5 s, and a margin. `os_process_timeout` is 5 s
+/// by default, and a filter that exceeds it is reported as the response if no heartbeat was sent before.
 const HEARTBEAT_NORMAL_MAX: Duration = Duration::from_millis(5_500);
 
 pub(super) struct Listener {

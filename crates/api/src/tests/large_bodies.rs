@@ -1,4 +1,5 @@
-//! Requests with bodies above a megabyte run on low-priority threads; all others, also reads of large documents, do not.
+//! Requests with bodies above a megabyte run on low-priority threads; all others, also reads of large documents, do
+//! not.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -86,8 +86,8 @@ impl Simulation {
         self.schedule(duration, Event::Resume(node, life));
     }
 
-    /// Resumes a suspended node. Its delayed events are processed within 5 ms, in random order. Does nothing if the node
-    /// was restarted since.
+    /// Resumes a suspended node. Its delayed events are processed within 5 ms, in random order. Does nothing if the
+    /// node was restarted since.
     pub(super) fn resume(&mut self, node: usize, life: u64) {
         let target = &mut self.nodes[node];
         if target.life != life || !target.is_suspended {

@@ -389,8 +389,8 @@ impl Simulation {
         self.violation.get_or_insert(violation);
     }
 
-    /// Checks the invariants of the current state. Further ones are checked where events cause them: a commit is applied
-    /// at most once and not after a later fence ([`Self::apply`]), an acknowledged write exists
+    /// Checks the invariants of the current state. Further ones are checked where events cause them: a commit is
+    /// applied at most once and not after a later fence ([`Self::apply`]), an acknowledged write exists
     /// ([`Self::acknowledge`]), and every group has a writer again after the faults ([`Self::check_elected`]).
     fn check(&mut self) {
         for group in 0..self.fenced.len() {

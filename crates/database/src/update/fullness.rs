@@ -1,5 +1,5 @@
-//! [`RevisionCountCache`]: sizes of partitions. Documents of a partition that has reached `max_partition_size` must not grow.
-//! Sizes are those of [`PartitionInfo::external_bytes`](crate::PartitionInfo). A scan determines the size of a
+//! [`RevisionCountCache`]: sizes of partitions. Documents of a partition that has reached `max_partition_size` must not
+//! grow. Sizes are those of [`PartitionInfo::external_bytes`](crate::PartitionInfo). A scan determines the size of a
 //! partition once, and only in databases that are as large as the limit; each commit then updates the cached size.
 
 use std::collections::{HashMap, HashSet};

@@ -60,8 +60,8 @@ fn chunks(page: &str, blocks: &[&Block]) -> Result<Vec<Chunk>> {
     Ok(chunks)
 }
 
-/// One script of all chunks, so that variables persist from one to the next. Servers in the background are stopped at its
-/// end.
+/// One script of all chunks, so that variables persist from one to the next. Servers in the background are stopped at
+/// its end.
 fn script(chunks: &[Chunk]) -> String {
     let mut script = String::from("set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n");
     for chunk in chunks {
