@@ -25,8 +25,7 @@ impl Limits {
         }
     }
 
-    /// Rejects a document above the limit. As in CouchDB, its size excludes members of the server (revisions,
-    /// attachments), and an escaped character counts as the character.
+    /// As in CouchDB, the size excludes members of the server (revisions, attachments) and escapes.
     pub(crate) fn check_document(self, document: &Document) -> Result<(), Error> {
         if !exceeds(document.body.value(), self.document_bytes) {
             return Ok(());
@@ -35,7 +34,6 @@ impl Limits {
         Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", id))
     }
 
-    /// Returns the update with the size limit of partitions, if the database is partitioned and the setting is not 0.
     pub(crate) fn with_partition_limit(self, database: &Database, update: DocUpdate) -> DocUpdate {
         let is_limited = database.layout() == Layout::Partitioned && self.partition_bytes > 0;
         if is_limited { update.within(self.partition_bytes) } else { update }

@@ -80,11 +80,10 @@ impl BodyKind {
     }
 }
 
-/// The data that a request may change, according to its method and path. It determines which node handles the request.
+/// The data that a request may change, which determines the node that handles it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     Nothing,
-    /// A database, with the path of the resource.
     Database(&'static str, String),
     /// Like `Database`, for a request that `_rewrite` replaces by another one, which may change the database.
     Rewrite(&'static str, String),

@@ -30,8 +30,7 @@ pub(crate) struct FunctionFilter {
     pub(crate) path: FunctionPath,
     /// The request object that the function receives.
     pub(crate) request: Vec<u8>,
-    /// Identifies the inputs of the function other than documents. It is a part of the `ETag` of the feed, which is
-    /// computed from the `Debug` text of the parameters.
+    /// All inputs other than documents, for the `ETag`, which is computed from the `Debug` text of parameters.
     pub(crate) inputs: String,
 }
 
@@ -104,8 +103,7 @@ pub(crate) struct SelectorFilter {
 }
 
 impl Filter {
-    /// Resolves the built-in filters. Returns [`Self::None`] for functions of design documents, which
-    /// [`FunctionPath::of`] parses. `body` is the body of a POST.
+    /// Resolves built-in filters; [`FunctionPath::of`] parses others. `body` is the body of a POST.
     pub(crate) fn resolve(name: &str, query: &Query, body: Option<&Json>) -> Result<Self, Error> {
         match name {
             "_design" => Ok(Self::Design),
@@ -116,8 +114,7 @@ impl Filter {
         }
     }
 
-    /// Returns an error for an unknown filter: a feed without a filter would return documents that the client did not
-    /// select.
+    /// Returns an error for an unknown filter, because a feed without one would return all documents.
     pub(crate) fn check_name(name: &str, query: &Query) -> Result<(), Error> {
         match name {
             "_design" | "_doc_ids" | "_selector" => Ok(()),

@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 use crate::Platform;
 use crate::tests::node::{Ask, World};
 
-/// Names of the threads that run the request, and its blocking part.
 const LANE: &str = "settee-lane";
 const LANE_WORK: &str = "settee-large";
 

@@ -16,7 +16,6 @@ const READERS: usize = 300;
 
 const LARGE: usize = 40;
 
-/// Far below the time that the readers would delay others without the protection, and enough for a busy machine.
 const LATENCY_MAX: Duration = Duration::from_secs(20);
 
 async fn load(server: &Live) {
@@ -29,7 +28,7 @@ async fn load(server: &Live) {
     }
 }
 
-/// Returns a connection with a response that has started and that the client does not read.
+/// The client does not read the response.
 async fn start_response(server: &Live, path: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     // A small receive buffer, because the server does not wait for buffered data.

@@ -1,10 +1,10 @@
-//! [`Block`]: a fenced block of a page, and [`Check`]: the test that its label states.
+//! [`Block`]: a fenced block of a page.
 
 use anyhow::{Result, bail, ensure};
 
 const FENCE: &str = "```";
 
-/// Labels of blocks that other tests execute, and the files of these tests, which name the page.
+/// Labels that other tests execute; their files name the page.
 const SUITES: [(&str, &str); 8] = [
     ("caddy", "crates/server/tests/it/on_postgresql/proxies.rs"),
     ("coffeescript", "crates/js/tests/it/coffeescript.rs"),
@@ -18,7 +18,7 @@ const SUITES: [(&str, &str); 8] = [
 
 pub(super) const BUCKET: Check = Check::Suite("crates/e2e/src/s3/mod.rs");
 
-/// Programs that no test of the documentation may call, with the reason. Only blocks that call one are exempted.
+/// Programs that these tests must not call, with the reason.
 const NOT_EXECUTED: [(&str, &str); 8] = [
     ("apt", "installs packages on this machine"),
     ("docker", "requires a container engine"),
@@ -30,41 +30,30 @@ const NOT_EXECUTED: [(&str, &str); 8] = [
     ("systemctl", "changes the services of this machine"),
 ];
 
-/// Programs whose commands must be in a block that is executed.
 const COMMANDS: [&str; 12] =
     ["$", "apt", "bash", "cargo", "curl", "docker", "make", "npm", "npx", "python3", "settee", "sudo"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
-    /// Commands of a shell, with their expected output, next to a running server.
     Session,
-    /// A command that serves until a signal.
     Foreground,
     Json,
-    /// A configuration file of Settee.
     Settings,
-    /// A part of postgresql.conf.
     PostgresSettings,
-    /// A part of the example in Rust, which other tests execute.
     Example,
-    /// Another test, by its file.
     Suite(&'static str),
-    /// Commands that no test executes.
     Unavailable,
-    /// Output or a format, without commands.
     Text,
 }
 
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) label: String,
-    /// The line of the fence, from 1.
     pub(super) line: usize,
     pub(super) text: String,
 }
 
 impl Block {
-    /// Returns the defect of a block without a test.
     pub(super) fn check(&self) -> Result<Check, String> {
         let suite = SUITES.iter().find(|(label, _)| self.label == *label);
         match self.label.as_str() {
@@ -125,7 +114,6 @@ pub(super) fn parse(page: &str) -> Result<Vec<Block>> {
     }
 }
 
-/// Lines at which a block without a fence starts.
 pub(super) fn indented(page: &str) -> Vec<usize> {
     let mut found = Vec::new();
     let (mut is_code, mut follows_blank) = (false, false);

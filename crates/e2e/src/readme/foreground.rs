@@ -11,8 +11,7 @@ use crate::workspace::Workspace;
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// Starts the server on a free port with data of its own, and an administrator unless the command names one. Returns
-/// the reason if it does not listen, or does not end after SIGTERM.
+/// The server must listen, and end after SIGTERM.
 pub(super) fn defect(workspace: &Workspace, stage: &Stage, text: &str) -> Result<Option<String>> {
     if !is_single_command(text) {
         return Ok(Some("a block `sh serve` is one command".to_owned()));

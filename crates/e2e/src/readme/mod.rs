@@ -1,5 +1,5 @@
-//! Executes the examples of README.md and of the pages in docs ([`run`]). The label of a block states its test
-//! ([`Check`]). A block without a test fails; `sh needs PROGRAM` exempts commands that no test can execute.
+//! Executes the examples of README.md and docs ([`run`]). The label of a block states its test ([`Check`]); without one
+//! it fails.
 
 mod blocks;
 mod foreground;
@@ -20,10 +20,8 @@ use crate::workspace::Workspace;
 use blocks::{Block, Check};
 use stage::Stage;
 
-/// README.md must be one, because packages are tested with its session.
 const ROOT_PAGES: [&str; 5] = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "COMPAT.md", "CONTRIBUTING.md"];
 
-/// The records of former decisions are not kept up to date.
 const NOT_CHECKED: &str = "docs/adr/history";
 
 pub(crate) fn command(workspace: &Workspace) -> Result<Tally> {
@@ -35,7 +33,7 @@ pub(crate) fn command(workspace: &Workspace) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Checks all blocks, and executes those that need no PostgreSQL.
+/// Executes all examples except those on PostgreSQL.
 pub fn run(workspace: &Workspace) -> Result<Tally> {
     let mut tally = Tally::default();
     for page in pages(workspace)? {
@@ -47,7 +45,6 @@ pub fn run(workspace: &Workspace) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Executes the examples that need PostgreSQL, which is started for each page.
 pub fn run_on_postgres(workspace: &Workspace) -> Result<Tally> {
     let mut tally = Tally::default();
     for page in pages(workspace)?.iter().filter(|page| page.needs_postgres()) {
@@ -56,14 +53,12 @@ pub fn run_on_postgres(workspace: &Workspace) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Executes the session of a page on a running server.
 pub fn against(workspace: &Workspace, path: &str, server: &Server) -> Result<Tally> {
     let page = Page::read(workspace, path)?;
     let stage = page.stage(workspace)?;
     page.run_session(&[Check::Session], &stage, server)
 }
 
-/// Like [`against`], with the blocks for a bucket. `variables` and `replacements` name the bucket and its service.
 pub(crate) fn against_bucket(
     workspace: &Workspace,
     path: &str,
@@ -105,7 +100,6 @@ impl Page {
         Stage::prepare(workspace, &texts, self.needs_postgres())
     }
 
-    /// Labels, formats and exemptions: everything that needs no running server.
     fn check_blocks(&self, workspace: &Workspace) -> Result<Tally> {
         let mut tally = Tally::default();
         for line in blocks::indented(&self.text) {

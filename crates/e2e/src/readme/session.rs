@@ -1,5 +1,5 @@
-//! [`run`]: executes the session of a page, which consists of all its blocks with that label, as one script. Lines that
-//! start with `#=>` contain the expected output of the commands above them; `...` matches any text.
+//! [`run`]: executes the blocks of a session as one script. Lines that start with `#=>` contain the expected output of
+//! the commands above them; `...` matches any text.
 
 use anyhow::{Context as _, Result, bail};
 
@@ -18,7 +18,6 @@ struct Chunk {
     expected: Option<String>,
 }
 
-/// The addresses and the data of the page are replaced by those of the server.
 pub(super) fn run(page: &str, blocks: &[&Block], stage: &Stage, server: &Server) -> Result<Tally> {
     let chunks = chunks(page, blocks)?;
     let output = stage.shell(&stage.for_server(&script(&chunks), server)).output().context("cannot start bash")?;
@@ -60,8 +59,7 @@ fn chunks(page: &str, blocks: &[&Block]) -> Result<Vec<Chunk>> {
     Ok(chunks)
 }
 
-/// One script of all chunks, so that variables persist from one to the next. Servers in the background are stopped at
-/// its end.
+/// One script, so that variables persist.
 fn script(chunks: &[Chunk]) -> String {
     let mut script = String::from("set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n");
     for chunk in chunks {

@@ -1,4 +1,4 @@
-//! [`defect`]: checks a block that is a file or belongs to another test.
+//! [`defect`]: checks a block without executing it.
 
 use std::fs;
 use std::io::Write as _;
@@ -10,7 +10,6 @@ use super::blocks::{Block, Check};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// The example that tests of the language compile and execute.
 const RUST_EXAMPLE: &str = "sdk/wasm/examples/rust/src/lib.rs";
 
 pub(super) fn defect(workspace: &Workspace, page: &str, block: &Block, check: Check) -> Result<Option<String>> {
@@ -39,7 +38,6 @@ fn read(workspace: &Workspace, path: &str) -> Result<String> {
     fs::read_to_string(workspace.root.join(path)).with_context(|| format!("cannot read {path}"))
 }
 
-/// Returns the output of the program if it refuses its input.
 fn refusal(command: &mut Command, input: &str) -> Result<Option<String>> {
     let mut child = command
         .stdin(Stdio::piped())
@@ -53,7 +51,6 @@ fn refusal(command: &mut Command, input: &str) -> Result<Option<String>> {
     Ok((!output.status.success()).then(|| message.lines().last().unwrap_or("refused").to_owned()))
 }
 
-/// The parser of the server must accept the settings and know all of them.
 fn settings_defect(workspace: &Workspace, text: &str) -> Result<Option<String>> {
     let file = workspace.scratch("readme.ini");
     fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
@@ -66,11 +63,10 @@ fn settings_defect(workspace: &Workspace, text: &str) -> Result<Option<String>> 
     }
 }
 
-/// Returns the first option of a `settee` command that the help of this command does not contain.
 fn unknown_option(workspace: &Workspace, text: &str) -> Result<Option<String>> {
     for line in text.replace("\\\n", " ").lines() {
         let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
-        // In `docker exec settee settee doctor` the first name is that of a container.
+        // The first name can be that of a container.
         let Some(at) = words.iter().rposition(|word| *word == "settee") else { continue };
         let is_name = |word: &&&str| word.starts_with(|char: char| char.is_ascii_lowercase()) && !word.contains(':');
         let names: Vec<&str> = words[at + 1..].iter().take_while(is_name).copied().collect();

@@ -1,4 +1,4 @@
-//! [`Stage`]: the directory, the addresses and the PostgreSQL that replace those of a page.
+//! [`Stage`]: replaces the directories, addresses and the PostgreSQL of a page.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -12,14 +12,13 @@ use crate::cluster::postgres::Instance;
 use crate::server::{Server, free_port};
 use crate::workspace::Workspace;
 
-/// Pages that contain it get a server with an administrator. Others get a server without one.
+/// Only pages with this address get an administrator.
 pub(super) const ADMIN_ADDRESS: &str = "http://admin:secret@127.0.0.1:5984";
 pub(super) const ADDRESS: &str = "http://127.0.0.1:5984";
 
 const DEFAULT_PORT: &str = "5984";
 const COUCHDB: &str = "/opt/couchdb";
 const COUCHDB_FILES: &str = "crates/couch-files/tests/fixtures/data";
-/// The roles and databases of the URLs in pages.
 const POSTGRES_SETUP: [&str; 4] = [
     "CREATE ROLE postgres SUPERUSER LOGIN",
     "CREATE ROLE couch LOGIN",
@@ -27,7 +26,6 @@ const POSTGRES_SETUP: [&str; 4] = [
     "CREATE DATABASE settee",
 ];
 
-/// The directory is removed when this is dropped.
 pub(super) struct Stage {
     folder: PathBuf,
     programs: PathBuf,
@@ -37,7 +35,6 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// `texts` contains all blocks of the page.
     pub(super) fn prepare(workspace: &Workspace, texts: &str, needs_postgres: bool) -> Result<Self> {
         let folder = workspace.scratch("session");
         let _ = fs::remove_dir_all(&folder);
@@ -58,7 +55,7 @@ impl Stage {
             stage.replace(&format!("--port {port}"), format!("--port {free}"));
         }
         if needs_postgres {
-            let mut instance = Instance::new("readme")?;
+            let mut instance = Instance::new("readme-postgres")?;
             instance.begin()?;
             for statement in POSTGRES_SETUP {
                 instance.sql(statement)?;
@@ -72,7 +69,6 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Adds environment variables, and replacements of texts.
     pub(super) fn add(&mut self, variables: &[(&str, &str)], replacements: &[(&str, &str)]) {
         self.variables.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         for (from, to) in replacements {
@@ -84,7 +80,6 @@ impl Stage {
         self.folder.join(name).display().to_string()
     }
 
-    /// Returns the script with the addresses and the data of a server.
     pub(super) fn for_server(&self, script: &str, server: &Server) -> String {
         let script = script.replace(ADMIN_ADDRESS, &server.url()).replace(ADDRESS, &server.url());
         self.adapted(&script.replace("./data", &server.data().display().to_string()))
@@ -94,7 +89,6 @@ impl Stage {
         self.replacements.iter().fold(script.to_owned(), |script, (from, to)| script.replace(from, to))
     }
 
-    /// The home is the directory of the stage, so that no configuration of the user applies.
     pub(super) fn shell(&self, script: &str) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new("bash");
@@ -104,7 +98,6 @@ impl Stage {
         command
     }
 
-    /// Returns the reason if PostgreSQL refuses a setting.
     pub(super) fn postgres_defect(&self, settings: &str) -> Result<Option<String>> {
         let instance = self.postgres.as_ref().context("the page has no PostgreSQL")?;
         let mut refused = settings.lines().filter_map(|line| {

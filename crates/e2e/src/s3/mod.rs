@@ -1,6 +1,6 @@
 //! `cargo xtask s3`: backups in a bucket of an independent S3 server. A server sends periodic backups and its log; then
 //! it is restored to random seconds, and must contain exactly the writes that were acknowledged before each of them.
-//! The commands of docs/operation/backup.md are executed as well.
+//! The commands of [`PAGE`] are executed as well.
 
 mod gateway;
 mod load;
@@ -74,7 +74,6 @@ fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     Ok(tally)
 }
 
-/// The page names the bucket of this server, whose log is in it within a second.
 fn run_page(workspace: &Workspace, gateway: &Gateway) -> Result<Tally> {
     let endpoint = gateway.endpoint();
     let variables =

@@ -235,7 +235,6 @@ fn entries_of_dropped_shards_are_deleted() {
 #[test]
 fn only_requested_entries_are_read() {
     let Some(server) = server() else { return };
-    // Commits that wait for the disk, and commits that do not.
     for durability in [Durability::Buffered, Durability::Synced] {
         count_rows_read(server, durability);
     }

@@ -11,7 +11,7 @@ use super::nodes::{observe, until};
 use crate::scratch::{Scratch, programs};
 use crate::{numbered, open, steps, token};
 
-/// A standby in the directory of its primary. The primary starts it, because only the user of the primary may.
+/// A standby that its primary starts, because only its user may.
 struct Standby<'a> {
     primary: &'a Scratch,
     directory: String,
