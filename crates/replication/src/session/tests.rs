@@ -311,7 +311,7 @@ async fn revisions_that_are_purged_in_between() {
     server.databases.lock().get_mut("a").unwrap().phantoms.push(("ghost".to_owned(), "1-g".to_owned()));
     let (outcome, _) = sides(&server).run(&spec, &services()).await;
     let Outcome::Failed(failure) = outcome else { panic!("{outcome:?}") };
-    assert_eq!(failure, Failure::Unsupported("ghost".to_owned(), "1-g".to_owned()));
+    assert_eq!(failure, Failure::Missing("ghost".to_owned(), "1-g".to_owned()));
     server.databases.lock().get_mut("a").unwrap().phantoms.clear();
     answer(&sides(&server).run(&spec, &services()).await.0);
     assert_eq!(server.database("a").state(), server.database("b").state());
