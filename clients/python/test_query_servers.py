@@ -65,7 +65,7 @@ class PythonTest(Configured):
     def test_the_example_of_the_documentation(self):
         page = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "languages.md")
         with open(page, encoding="utf-8") as file:
-            example = re.search("^```\n(def .*?)^```$", file.read(), re.DOTALL | re.MULTILINE).group(1)
+            example = re.search("^```python\n(def .*?)^```$", file.read(), re.DOTALL | re.MULTILINE).group(1)
         by_month, total = re.split(r"\n+(?=def )", example)
         expected = self.months()
         self.save("d", {"language": "python", "views": {"v": {"map": by_month, "reduce": total}}})

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
-use settee_database::verify::Place;
+use settee_database::verify::CatalogEntry;
 use settee_database::{Catalog, Loss};
 use settee_storage::durable::{self, Readers};
 
@@ -113,7 +113,12 @@ fn repair(catalog: &Arc<Catalog>, salvaged: &Salvaged, known: &Names, list: &mut
     Ok(())
 }
 
-fn repair_database(catalog: &Catalog, salvaged: &Salvaged, place: &Place, list: &mut List) -> anyhow::Result<()> {
+fn repair_database(
+    catalog: &Catalog,
+    salvaged: &Salvaged,
+    place: &CatalogEntry,
+    list: &mut List,
+) -> anyhow::Result<()> {
     let name = &place.name;
     let is_damaged = |shard: u64| salvaged.damaged.iter().any(|range| range.contains(&shard));
     let is_concerned = salvaged.lost_writes || is_damaged(place.shard.0);

@@ -1,10 +1,8 @@
-//! [`BrowserPolicy`]: security headers for browsers and checks of cross-site requests.
-//!
-//! It covers requests from pages of other origins (CORS, with the rules of CouchDB's `chttpd_cors`), frames
-//! around responses (`X-Frame-Options`) and the resources that pages under `/_utils` may load
-//! (`Content-Security-Policy`; the handlers of attachments and design functions set their own). Requests that
-//! a foreign page can send without a preflight are refused if they would have more rights than an anonymous
-//! request. Authentication and authorization are done elsewhere.
+//! [`BrowserPolicy`]: security headers for browsers and checks of cross-site requests. It covers requests from pages of
+//! other origins (CORS, with the rules of CouchDB's `chttpd_cors`), frames around responses (`X-Frame-Options`) and the
+//! resources that pages under `/_utils` may load (`Content-Security-Policy`; the handlers of attachments and design
+//! functions set their own). Requests that a foreign page can send without a preflight are refused if they would have
+//! more rights than an anonymous request. Authentication and authorization are done elsewhere.
 
 mod cors;
 

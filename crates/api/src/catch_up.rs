@@ -1,8 +1,6 @@
-//! [`CatchUp`]: makes commits of other processes visible to each request. Before a request is handled, the
-//! listeners of the store are notified of all commits that finished before the request arrived, and the
-//! settings include the changes of other nodes.
-//!
-//! Concurrent requests share one round trip to the store. A sole process makes none.
+//! [`CatchUp`]: makes commits of other processes visible to each request. Before a request is handled, the listeners of
+//! the store are notified of all commits that finished before the request arrived, and the settings include the changes
+//! of other nodes. Concurrent requests share one round trip to the store. A sole process makes none.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,12 +1,9 @@
-//! Forwarding: requests that write to a database are handled by the node that is the writer of its shard.
-//!
-//! A node that is not the writer sends the complete request, of any size, to the writer ([`forward`]), which handles it
-//! as if its client were connected to it ([`Sender`]) and refuses it if another node has become the writer. The token
-//! of a node vouches for the address of the client, or for the user of a request from within the server; it does not
-//! cover the body, which is streamed.
-//!
-//! A request is sent again, after the lease has moved, only if it was certainly not handled. Otherwise the client
-//! receives 503, because the outcome is unknown.
+//! Forwarding: requests that write to a database are handled by the node that is the writer of its shard. A node that
+//! is not the writer sends the complete request, of any size, to the writer ([`forward`]), which handles it as if its
+//! client were connected to it ([`Sender`]) and refuses it if another node has become the writer. The token of a node
+//! vouches for the address of the client, or for the user of a request from within the server; it does not cover the
+//! body, which is streamed. A request is sent again, after the lease has moved, only if it was certainly not handled.
+//! Otherwise the client receives 503, because the outcome is unknown.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::pin;
@@ -19,7 +16,7 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Uri};
 use parking_lot::Mutex;
-use settee_cluster::Place;
+use settee_cluster::WriterLocation;
 use settee_database::Shard;
 use settee_database::members::Node as Member;
 use settee_edge::body::inbound::Inbound;
@@ -35,7 +32,7 @@ use crate::authentication::{self, TOKEN};
 use crate::head::{REQUEST_ID, RequestHead};
 use crate::metrics::Count;
 use crate::node::Node;
-use crate::nodes::{Nodes, Question};
+use crate::nodes::{MemberRequest, Nodes};
 use crate::request::Unread;
 use crate::respond::{self, Response};
 use crate::{Error, bridge};
@@ -161,9 +158,10 @@ pub(crate) enum Forwarded {
 
 pub(crate) async fn start(node: &Arc<Node>, database: &str) -> Option<Writing> {
     let Some(writers) = node.nodes.writers() else { return Some(Writing { _guard: None }) };
-    // The guard precedes the place: a node that stops changes its places before it waits for the guards.
+    // The guard is acquired before the location is read: a node that stops releases its shards before it waits for the
+    // guards.
     let guard = Arc::clone(&node.nodes.writing).try_read_owned().ok()?;
-    let is_here = writers.place(shard_of(node, database).await) == Place::Here;
+    let is_here = writers.location(shard_of(node, database).await) == WriterLocation::Here;
     is_here.then_some(Writing { _guard: Some(guard) })
 }
 
@@ -236,9 +234,9 @@ pub(crate) async fn send(
             return payload.map(|payload| Sent::Here(payload, writing)).ok_or_else(Error::no_writer);
         }
         let shard = shard_of(node, database).await;
-        let place = writers.place(shard);
+        let location = writers.location(shard);
         let live = nodes.engine.members().live();
-        let member = live.iter().find(|member| place == Place::At(member.id) && !member.address.is_empty());
+        let member = live.iter().find(|member| location == WriterLocation::At(member.id) && !member.address.is_empty());
         if let Some(member) = member {
             let body = match payload.take().ok_or_else(Error::no_writer)? {
                 Payload::Streamed(body) => body,
@@ -247,9 +245,9 @@ pub(crate) async fn send(
                     full_body(bytes)
                 }
             };
-            let question = Question::new(method.clone(), target, headers.clone());
+            let question = MemberRequest::new(method.clone(), target, headers.clone());
             let exchange = nodes.forward(member, question, body);
-            match while_writer(nodes, member, (shard, place), exchange).await {
+            match while_writer(nodes, member, (shard, location), exchange).await {
                 Some(Ok(response)) if !response.headers().contains_key(NOT_WRITER) => {
                     return Ok(Sent::Answered(response));
                 }
@@ -260,7 +258,7 @@ pub(crate) async fn send(
                     // The client repeats the request, which then must reach the next writer.
                     tokio::select! {
                         () = &mut deadline => {}
-                        () = until_decided(nodes, member, (shard, place)) => {}
+                        () = until_decided(nodes, member, (shard, location)) => {}
                     }
                     return Err(Error::in_doubt(&member.name));
                 }
@@ -285,13 +283,13 @@ pub(crate) async fn send(
 async fn while_writer<T>(
     nodes: &Nodes,
     member: &Member,
-    (shard, place): (Shard, Place),
+    (shard, location): (Shard, WriterLocation),
     exchange: impl Future<Output = T>,
 ) -> Option<T> {
     let mut moves = nodes.moves.subscribe();
     let mut exchange = pin!(exchange);
     let moved = async {
-        while nodes.writers().is_some_and(|writers| writers.place(shard) == place) {
+        while nodes.writers().is_some_and(|writers| writers.location(shard) == location) {
             if moves.changed().await.is_err() {
                 return;
             }
@@ -315,8 +313,8 @@ async fn while_writer<T>(
 }
 
 /// Waits until a writer whose connection has ended is replaced, or answers a probe.
-async fn until_decided(nodes: &Nodes, member: &Member, (shard, place): (Shard, Place)) {
-    let is_writer = || nodes.writers().is_some_and(|writers| writers.place(shard) == place);
+async fn until_decided(nodes: &Nodes, member: &Member, (shard, location): (Shard, WriterLocation)) {
+    let is_writer = || nodes.writers().is_some_and(|writers| writers.location(shard) == location);
     while is_writer() && !nodes.is_alive(member).await {
         nodes.writers().into_iter().for_each(|writers| writers.refresh());
         sleep(RETRY_INTERVAL).await;

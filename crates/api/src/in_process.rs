@@ -115,10 +115,9 @@ impl Transport for InProcess {
     }
 }
 
-/// Returns the current rights of a user. Given roles are those of an earlier authorized request or of
-/// `user_ctx`; a current server administrator keeps those rights. Without given roles the job has the
-/// current roles of its owner's account, as if the owner had sent the request. The account may not exist if
-/// names come from tokens or proxies.
+/// Returns the current rights of a user. Given roles are those of an earlier authorized request or of `user_ctx`; a
+/// current server administrator keeps those rights. Without given roles the job has the current roles of its owner's
+/// account, as if the owner had sent the request. The account may not exist if names come from tokens or proxies.
 async fn context(node: &Arc<Node>, user: &User) -> Result<UserContext, Error> {
     let now = match (&user.name, &user.roles) {
         (None, _) => node.authenticator.without_credentials(),

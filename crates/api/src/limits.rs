@@ -1,4 +1,4 @@
-//! [`Limits`]: size limits of documents and ids, and the limit of small bodies.
+//! [`Limits`]: size limits of documents, ids and partitions.
 
 use hyper::StatusCode;
 use settee_database::{Database, DocUpdate, Layout};
@@ -25,7 +25,7 @@ impl Limits {
         }
     }
 
-    /// The size of a document excludes the server's members (revisions, attachments) and escapes, as in CouchDB.
+    /// As in CouchDB, the size excludes members of the server (revisions, attachments) and escapes.
     pub(crate) fn check_document(self, document: &Document) -> Result<(), Error> {
         if !exceeds(document.body.value(), self.document_bytes) {
             return Ok(());
@@ -34,7 +34,7 @@ impl Limits {
         Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", id))
     }
 
-    pub(crate) fn within(self, database: &Database, update: DocUpdate) -> DocUpdate {
+    pub(crate) fn with_partition_limit(self, database: &Database, update: DocUpdate) -> DocUpdate {
         let is_limited = database.layout() == Layout::Partitioned && self.partition_bytes > 0;
         if is_limited { update.within(self.partition_bytes) } else { update }
     }

@@ -1,6 +1,5 @@
-//! [`Nodes`]: requests to the other nodes of the cluster, for data that only they have. A node that does not
-//! respond in time is left out or reported, so that it delays no request further. A server with its own store
-//! has no other nodes.
+//! [`Nodes`]: requests to the other nodes of the cluster, for data that only they have. A node that does not respond in
+//! time is left out or reported, so that it delays no request further. A server with its own store has no other nodes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -57,14 +56,14 @@ pub(crate) struct Nodes {
 }
 
 #[derive(Clone)]
-pub(crate) struct Question {
+pub(crate) struct MemberRequest {
     pub(crate) method: Method,
     pub(crate) target: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Question {
+impl MemberRequest {
     pub(crate) fn new(method: Method, target: &str, headers: HeaderMap) -> Self {
         Self { method, target: target.to_owned(), headers, body: Bytes::new() }
     }
@@ -117,7 +116,7 @@ impl Nodes {
     ) -> Answer {
         let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
         let passed = COVERED.into_iter().filter_map(|name| Some((name.clone(), headers.get(&name)?.clone())));
-        let question = Question { method: method.clone(), target, headers: passed.collect(), body };
+        let question = MemberRequest { method: method.clone(), target, headers: passed.collect(), body };
         let (status, headers, body) = self.ask(node, question).await.map_err(|why| {
             let reason = format!("node {} does not answer: {why}", node.name);
             Error::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
@@ -132,26 +131,27 @@ impl Nodes {
     }
 
     pub(crate) async fn is_alive(&self, node: &Member) -> bool {
-        self.exchange(node, Question::get(ALIVE), ANSWER_TIME).await.is_ok()
+        self.exchange(node, MemberRequest::get(ALIVE), ANSWER_TIME).await.is_ok()
     }
 
     /// Returns the successful responses of all nodes that respond in time. If the request itself comes from a node, no
     /// other node is asked.
     pub(crate) async fn ask_all(&self, target: &str, user: &UserContext) -> Vec<Bytes> {
-        self.question_all(Question::get(target), user).await
+        self.request_all(MemberRequest::get(target), user).await
     }
 
     pub(crate) async fn post_all(&self, target: &str, body: Vec<u8>, user: &UserContext) -> Vec<Bytes> {
-        self.question_all(Question::post(target, body), user).await
+        self.request_all(MemberRequest::post(target, body), user).await
     }
 
-    /// Waits until the writers have observed what this node has changed, unless it is the only writer: they do not poll.
+    /// Waits until the writers have observed what this node has changed, unless it is the only writer: they do not
+    /// poll.
     pub(crate) async fn notify_writers(&self) {
         let Some(writers) = self.writers().filter(|writers| !writers.holds_all()) else { return };
         writers.refresh();
         let holders = self.engine.members().writers();
         let others = self.others().into_iter().filter(|node| holders.iter().any(|(_, holder)| *holder == node.id));
-        let asking: JoinSet<_> = others.map(|node| self.ask(&node, Question::get(OBSERVED))).collect();
+        let asking: JoinSet<_> = others.map(|node| self.ask(&node, MemberRequest::get(OBSERVED))).collect();
         // A writer that does not respond loses its lease, and its successor catches up.
         asking.join_all().await;
     }
@@ -159,7 +159,7 @@ impl Nodes {
     pub(crate) async fn find_node(&self, target: &str) -> Option<Member> {
         let mut asking = JoinSet::new();
         for node in self.others() {
-            let asked = self.ask(&node, Question::get(target));
+            let asked = self.ask(&node, MemberRequest::get(target));
             asking.spawn(async move { matches!(asked.await, Ok((StatusCode::OK, ..))).then_some(node) });
         }
         while let Some(answered) = asking.join_next().await {
@@ -170,9 +170,10 @@ impl Nodes {
         None
     }
 
-    /// Sends a POST with the timeout [`LONG_REQUEST_TIMEOUT`]. Returns `None` if the request fails or its status is 404.
+    /// Sends a POST with the timeout [`LONG_REQUEST_TIMEOUT`]. Returns `None` if the request fails or its status is
+    /// 404.
     pub(crate) async fn post_to(&self, node: &Member, target: &str, body: Vec<u8>) -> Option<(StatusCode, Bytes)> {
-        match self.exchange(node, Question::post(target, body), LONG_REQUEST_TIMEOUT).await {
+        match self.exchange(node, MemberRequest::post(target, body), LONG_REQUEST_TIMEOUT).await {
             Ok((StatusCode::NOT_FOUND, ..)) => None,
             Ok((status, _, body)) => Some((status, body)),
             Err(why) => {
@@ -182,7 +183,7 @@ impl Nodes {
         }
     }
 
-    async fn question_all(&self, question: Question, user: &UserContext) -> Vec<Bytes> {
+    async fn request_all(&self, question: MemberRequest, user: &UserContext) -> Vec<Bytes> {
         if is_node(user) {
             return Vec::new();
         }
@@ -206,7 +207,7 @@ impl Nodes {
     fn ask(
         &self,
         node: &Member,
-        question: Question,
+        question: MemberRequest,
     ) -> impl Future<Output = Result<(StatusCode, HeaderMap, Bytes), String>> + Send + use<> {
         let exchange = self.exchange(node, question, ANSWER_TIME);
         async move {
@@ -219,7 +220,7 @@ impl Nodes {
     pub(crate) fn forward(
         &self,
         node: &Member,
-        question: Question,
+        question: MemberRequest,
         body: Body,
     ) -> impl Future<Output = Result<http::Response<Body>, TransportError>> + Send + use<> {
         let request = self.request(node, question, LONG_REQUEST_TIMEOUT);
@@ -235,7 +236,7 @@ impl Nodes {
     fn exchange(
         &self,
         node: &Member,
-        question: Question,
+        question: MemberRequest,
         time: Duration,
     ) -> impl Future<Output = Result<(StatusCode, HeaderMap, Bytes), TransportError>> + Send + use<> {
         let called = self.call(node, question, time);
@@ -250,7 +251,7 @@ impl Nodes {
     fn call(
         &self,
         node: &Member,
-        question: Question,
+        question: MemberRequest,
         time: Duration,
     ) -> impl Future<Output = Result<http::Response<Body>, TransportError>> + Send + use<> {
         let request = self.request(node, question, time);
@@ -263,10 +264,10 @@ impl Nodes {
     fn request(
         &self,
         node: &Member,
-        question: Question,
+        question: MemberRequest,
         time: Duration,
     ) -> Result<(Arc<dyn Transport>, http::Request<Body>), String> {
-        let Question { method, target, headers, body } = question;
+        let MemberRequest { method, target, headers, body } = question;
         let network = self.network.get().ok_or("this node has not started yet")?;
         let secret = self.secret.current(self.settings.as_ref(), |settings| cluster::SECRET.text(settings));
         let secret = secret.as_ref().as_ref().ok_or("there is no secret")?;

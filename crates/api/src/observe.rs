@@ -1,8 +1,6 @@
-//! Observation of requests: an [`Observation`] starts with the head of a request and ends with the last byte
-//! of its response. At the end it updates the metrics, writes the access log, reports slow requests and passes
-//! the span to the tracer.
-//!
-//! Of the request headers only `Host` is logged; bodies are never logged.
+//! Observation of requests: an [`Observation`] starts with the head of a request and ends with the last byte of its
+//! response. At the end it updates the metrics, writes the access log, reports slow requests and passes the span to the
+//! tracer. Of the request headers only `Host` is logged; bodies are never logged.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -38,7 +36,7 @@ pub(crate) struct Observation {
     peer: IpAddr,
     id: String,
     begun_us: u64,
-    trace: Option<Traced>,
+    trace: Option<RequestSpan>,
     is_feed: bool,
     status: Option<StatusCode>,
     bytes: u64,
@@ -46,7 +44,7 @@ pub(crate) struct Observation {
     work: Option<CancelOnDrop>,
 }
 
-struct Traced {
+struct RequestSpan {
     trace: u128,
     span: u64,
     parent: Option<u64>,
@@ -68,7 +66,7 @@ impl Observation {
         let trace = operation.tracer.as_ref().and_then(|tracer| {
             let parent = headers.get("traceparent").and_then(|value| parse_parent(value.to_str().ok()?));
             let (trace, span) = tracer.begin(parent)?;
-            Some(Traced { trace, span, parent: parent.map(|parent| parent.span) })
+            Some(RequestSpan { trace, span, parent: parent.map(|parent| parent.span) })
         });
         Self {
             metrics: Arc::clone(metrics),
@@ -169,7 +167,8 @@ impl Observation {
         }
     }
 
-    /// Writes CouchDB's log line: host, client, user, method, target, status, completeness of the response, milliseconds.
+    /// Writes CouchDB's log line: host, client, user, method, target, status, completeness of the response,
+    /// milliseconds.
     fn log(&self, status: StatusCode, duration_us: u64) {
         tracing::info!(
             target: ACCESS_LOG,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use settee_database::{Memory, ReadClient, Taken, Tally};
+use settee_database::{Memory, MemoryGrant, ReadClient, Tally};
 use settee_edge::budget::Account;
 use settee_threads::{Scope, yield_if_long};
 
@@ -22,7 +22,7 @@ pub(crate) fn reader(account: &Arc<Account>) -> ReadClient {
 struct Reader(Arc<Account>);
 
 impl Memory for Reader {
-    fn take(&self, bytes: usize) -> Option<Taken> {
+    fn take(&self, bytes: usize) -> Option<MemoryGrant> {
         Some(Box::new(self.0.hold_now(bytes).ok()?))
     }
 }

@@ -46,7 +46,7 @@ impl Replication {
         // These two are set only here, so setting them succeeds.
         let _ = node.nodes.network.set(Arc::clone(&network));
         Failures::begin(node);
-        let ways = Ways { node: Arc::downgrade(node), router: Arc::new(routes::router(shutdown)), network };
+        let ways = TransportFactory { node: Arc::downgrade(node), router: Arc::new(routes::router(shutdown)), network };
         let replicator = Replicator::new(make_dependencies(node, ways, hostname, port));
         let _ = node.replicator.set(Arc::clone(&replicator));
         let opened = Arc::clone(node);
@@ -63,8 +63,8 @@ impl Replication {
         Ok(Self { replicator, timekeeper })
     }
 
-    /// Stops all replications. The caller must await this before the server shuts down, because replications write their
-    /// checkpoints by requests to this server.
+    /// Stops all replications. The caller must await this before the server shuts down, because replications write
+    /// their checkpoints by requests to this server.
     pub async fn stop(self) {
         self.replicator.begin_stop();
         self.replicator.stopped().await;
@@ -84,7 +84,7 @@ fn ensure_database(node: &Node) -> Result<(), crate::Error> {
     }
 }
 
-fn make_dependencies(node: &Arc<Node>, ways: Ways, hostname: String, port: u16) -> Dependencies {
+fn make_dependencies(node: &Arc<Node>, ways: TransportFactory, hostname: String, port: u16) -> Dependencies {
     let (seconds, ids, clock, random, settings) =
         (Arc::clone(node), Arc::clone(node), Arc::clone(node), Arc::clone(node), Arc::clone(node));
     Dependencies {
@@ -149,13 +149,13 @@ impl Node {
     }
 }
 
-struct Ways {
+struct TransportFactory {
     node: std::sync::Weak<Node>,
     router: Arc<Router>,
     network: Arc<dyn Connect>,
 }
 
-impl Connect for Ways {
+impl Connect for TransportFactory {
     fn connect(&self, endpoint: &Endpoint, tuning: &Tuning) -> Result<Arc<dyn Transport>, TransportError> {
         match endpoint {
             Endpoint::Remote(_) => self.network.connect(endpoint, tuning),

@@ -26,7 +26,7 @@ use crate::head::RequestHead;
 use crate::node::Node;
 use crate::params::Query;
 use crate::path::Captures;
-use crate::router::{Router, Takes};
+use crate::router::{BodyKind, Router};
 
 /// Requests with larger bodies run in the slow lane. Replicators and clients send batches of about a megabyte.
 const LANE_BYTES: u64 = 1 << 20;
@@ -51,7 +51,7 @@ pub(crate) struct Request {
     pub(crate) instance: Option<u64>,
     pub(crate) captures: Captures,
     pub(crate) body: Option<Unread>,
-    pub(crate) takes: Takes,
+    pub(crate) takes: BodyKind,
 }
 
 impl Request {
@@ -84,7 +84,7 @@ impl Request {
             return Ok(Bytes::new());
         }
         let policy = self.node.policy();
-        let limit = self.takes.most_bytes().min(policy.max_body_bytes);
+        let limit = self.takes.max_bytes().min(policy.max_body_bytes);
         let (timeout, account) = (ReceiveTimeout::new(policy.receive_timeout), &self.head.account);
         Ok(match self.body.take() {
             Some(Unread::Incoming(body)) => read(body, &self.headers, limit, timeout, account).await?,
@@ -198,8 +198,8 @@ impl Request {
 }
 
 /// Returns true if the body may be large. A compressed body can expand by a factor of a thousand.
-fn may_be_large(takes: Takes, bytes: Option<u64>, is_packed: bool) -> bool {
-    takes.most_bytes() as u64 > LANE_BYTES && bytes.is_none_or(|bytes| bytes > LANE_BYTES || (is_packed && bytes > 0))
+fn may_be_large(takes: BodyKind, bytes: Option<u64>, is_packed: bool) -> bool {
+    takes.max_bytes() as u64 > LANE_BYTES && bytes.is_none_or(|bytes| bytes > LANE_BYTES || (is_packed && bytes > 0))
 }
 
 pub(crate) fn absolute(node: &Node, head: &RequestHead, headers: &HeaderMap, path: &str) -> String {
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn bodies_that_may_be_large() {
-        use Takes::{Documents, Lists, Options};
+        use BodyKind::{Documents, Lists, Options};
         for (takes, bytes, is_packed, expected) in [
             (Documents, Some(0), false, false),
             (Documents, Some(0), true, false),
@@ -228,7 +228,7 @@ mod tests {
             (Options, Some(LANE_BYTES + 1), false, false),
         ] {
             let found = may_be_large(takes, bytes, is_packed);
-            assert_eq!(found, expected, "{:?} of {} bytes, packed: {is_packed}", bytes, takes.most_bytes());
+            assert_eq!(found, expected, "{:?} of {} bytes, packed: {is_packed}", bytes, takes.max_bytes());
         }
     }
 }

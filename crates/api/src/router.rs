@@ -31,20 +31,20 @@ type Handler = Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Answer> + Send
 pub(crate) struct Resource {
     pub(crate) path: &'static str,
     segments: Vec<Segment>,
-    /// The methods in CouchDB's order.
+    /// Value of the header `Allow`: the methods in CouchDB's order.
     pub(crate) allow: &'static str,
     pub(crate) methods: Vec<Served>,
     reads: bool,
-    /// True if the method of a request may be replaced.
+    /// True if `_rewrite` replaces the request by another one.
     rewrites: bool,
-    pub(crate) other_methods: Option<(Permission, Takes, Handler)>,
+    pub(crate) other_methods: Option<(Permission, BodyKind, Handler)>,
 }
 
 pub(crate) struct Served {
     pub(crate) method: Method,
     pub(crate) permission: Permission,
-    pub(crate) takes: Takes,
-    /// True if the handler restricts its result to what the reader of the request sees.
+    pub(crate) takes: BodyKind,
+    /// True if the handler returns only documents that the reader of the request may see.
     pub(crate) is_per_reader: bool,
     handler: Handler,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Served {
 /// Kinds of request bodies, which determine their maximum size. `[chttpd] max_http_request_size` and the
 /// available memory limit all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Takes {
+pub(crate) enum BodyKind {
     /// Names, options, settings, definitions.
     Options,
     /// Lists of keys, ids and revisions, and selectors, which can contain lists.
@@ -61,8 +61,8 @@ pub(crate) enum Takes {
     Documents,
 }
 
-impl Takes {
-    pub(crate) fn most_bytes(self) -> usize {
+impl BodyKind {
+    pub(crate) fn max_bytes(self) -> usize {
         match self {
             Self::Options => 1 << 20,
             Self::Lists => 64 << 20,
@@ -80,11 +80,12 @@ impl Takes {
     }
 }
 
+/// The data that a request may change, which determines the node that handles it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     Nothing,
     Database(&'static str, String),
-    /// Like `Database`, for a request that becomes another one that changes the database.
+    /// Like `Database`, for a request that `_rewrite` replaces by another one, which may change the database.
     Rewrite(&'static str, String),
     Server,
 }
@@ -105,10 +106,10 @@ pub(crate) struct Router {
 
 pub(crate) struct Resolved<'a> {
     plus: Plus,
-    place: Result<Place<'a>, Error>,
+    place: Result<RouteMatch<'a>, Error>,
 }
 
-struct Place<'a> {
+struct RouteMatch<'a> {
     resource: Option<&'a Resource>,
     captures: Captures,
     partition: Option<String>,
@@ -130,18 +131,18 @@ impl Resource {
         Self { path, segments, allow, methods: Vec::new(), reads: false, rewrites: false, other_methods: None }
     }
 
-    /// Bodies are options, unless [`Self::takes`] sets another kind.
+    /// The kind of the body is [`BodyKind::Options`], unless [`Self::takes`] sets another one.
     pub(crate) fn on<F, T>(mut self, method: Method, permission: Permission, handler: F) -> Self
     where
         F: Fn(Request) -> T + Send + Sync + 'static,
         T: Future<Output = Answer> + Send + 'static,
     {
         let handler: Handler = Arc::new(move |request| Box::pin(handler(request)));
-        self.methods.push(Served { method, permission, takes: Takes::Options, is_per_reader: false, handler });
+        self.methods.push(Served { method, permission, takes: BodyKind::Options, is_per_reader: false, handler });
         self
     }
 
-    pub(crate) fn takes(mut self, takes: Takes) -> Self {
+    pub(crate) fn takes(mut self, takes: BodyKind) -> Self {
         for served in &mut self.methods {
             if matches!(served.method, Method::POST | Method::PUT) {
                 served.takes = takes;
@@ -153,7 +154,7 @@ impl Resource {
         self
     }
 
-    /// Declares that the handlers of the methods so far restrict their results to what the reader of the request sees.
+    /// Declares that the handlers of the methods so far return only documents that the reader of the request may see.
     /// In a database with per-document access all other methods are refused to users without administrator rights.
     pub(crate) fn per_reader(mut self) -> Self {
         self.methods.iter_mut().for_each(|served| served.is_per_reader = true);
@@ -180,7 +181,7 @@ impl Resource {
         F: Fn(Request) -> T + Send + Sync + 'static,
         T: Future<Output = Answer> + Send + 'static,
     {
-        self.other_methods = Some((permission, Takes::Options, Arc::new(move |request| Box::pin(handler(request)))));
+        self.other_methods = Some((permission, BodyKind::Options, Arc::new(move |request| Box::pin(handler(request)))));
         self
     }
 
@@ -217,7 +218,7 @@ impl Resource {
     }
 
     /// Treats HEAD as GET.
-    pub(crate) fn method(&self, method: &Method) -> Result<(Permission, Takes, &Handler), Error> {
+    pub(crate) fn method(&self, method: &Method) -> Result<(Permission, BodyKind, &Handler), Error> {
         let method = if method == Method::HEAD { &Method::GET } else { method };
         match (self.methods.iter().find(|served| served.method == method), &self.other_methods) {
             (Some(served), _) => Ok((served.permission, served.takes, &served.handler)),
@@ -288,7 +289,7 @@ impl Router {
         let plus = node.policy().plus;
         // Another node may have changed the setting since the path was resolved.
         let place = if resolved.plus == plus { resolved.place } else { self.place(head.uri.path(), plus) }?;
-        get_ready(node, &place.captures).await;
+        prepare_database(node, &place.captures).await;
         let found = match place.resource {
             Some(resource) => {
                 let method = resource.method(&head.method);
@@ -311,7 +312,7 @@ impl Router {
                     }
                 }
                 if head.method == Method::GET
-                    && let Some(target) = with_plain_slash(&head.uri)
+                    && let Some(target) = with_decoded_slash(&head.uri)
                 {
                     return Ok(respond::moved(&absolute(node, &head, &headers, &target)));
                 }
@@ -319,7 +320,7 @@ impl Router {
             // Unauthorized users must not learn which resources exist.
             Err(_) => {
                 let Split { parts, .. } = split(head.uri.path(), plus);
-                let permission = of_unserved(&head.method, &parts);
+                let permission = permission_of_unserved(&head.method, &parts);
                 node.access.authorize(permission, &user, place.captures.place()).await?;
                 if let Some(database) = open_database(node, &place.captures)? {
                     reader = settee_service::reader(&database, &user)?;
@@ -383,7 +384,7 @@ impl Router {
         Resolved { plus, place: self.place(path, plus) }
     }
 
-    fn place(&self, path: &str, plus: Plus) -> Result<Place<'_>, Error> {
+    fn place(&self, path: &str, plus: Plus) -> Result<RouteMatch<'_>, Error> {
         let Split { mut parts, garbled } = split(path, plus);
         let partition = (parts.len() > 3 && parts[1] == "_partition").then(|| parts[2].to_string());
         if partition.is_some() {
@@ -403,7 +404,7 @@ impl Router {
             }
             None => Captures::default(),
         };
-        Ok(Place { resource, captures, partition })
+        Ok(RouteMatch { resource, captures, partition })
     }
 
     #[cfg(test)]
@@ -417,7 +418,7 @@ impl Router {
 
 impl Resolved<'_> {
     pub(crate) fn effect(&self, method: &Method) -> Effect {
-        let Ok(Place { resource: Some(resource), captures, .. }) = &self.place else {
+        let Ok(RouteMatch { resource: Some(resource), captures, .. }) = &self.place else {
             return Effect::Nothing;
         };
         let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
@@ -438,7 +439,7 @@ async fn pass_on(other: &Member, mut request: Request) -> Answer {
 
 /// Opens or refreshes the database on a thread that may block, so that a slow store blocks no thread of the runtime.
 /// Errors are ignored here and reported by the next access.
-async fn get_ready(node: &Arc<Node>, captures: &Captures) {
+async fn prepare_database(node: &Arc<Node>, captures: &Captures) {
     let name = captures.get("db");
     if name.is_empty() || node.catalog.is_at_hand(name) {
         return;
@@ -456,7 +457,7 @@ fn open_database(node: &Node, captures: &Captures) -> Result<Option<Arc<Database
 
 /// Returns the target with a plain slash. CouchDB redirects reads there, because relative URLs in attachments would
 /// resolve wrongly otherwise.
-fn with_plain_slash(uri: &Uri) -> Option<String> {
+fn with_decoded_slash(uri: &Uri) -> Option<String> {
     const PREFIX: &str = "_design";
     let path = uri.path();
     let start = path.match_indices('/').map(|(at, _)| at + 1).filter(|at| !path[*at..].starts_with('/')).nth(1)?;
@@ -504,7 +505,7 @@ async fn require_design_document(node: &Arc<Node>, captures: &Captures) -> Resul
 
 /// Returns the permission that CouchDB checks before it reports an unsupported path or method, so that unauthorized
 /// users do not learn which resources exist.
-fn of_unserved(method: &Method, path: &[Cow<'_, str>]) -> Permission {
+fn permission_of_unserved(method: &Method, path: &[Cow<'_, str>]) -> Permission {
     let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
     let makes_or_ends = [Method::PUT, Method::DELETE].contains(method);
     match path[..] {

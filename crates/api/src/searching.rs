@@ -1,13 +1,12 @@
-//! Searches on behalf of clients: their time limit and concurrency limit.
-//!
-//! A search occupies a processor, however small its request is. The number of concurrent searches is therefore
-//! small, and no client holds all permits, so that other clients get one immediately.
+//! Searches on behalf of clients: their time limit and concurrency limit. A search occupies a processor, however small
+//! its request is. The number of concurrent searches is therefore small, and no client holds all permits, so that other
+//! clients get one immediately.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use settee_edge::budget::Account;
-use settee_search::{Requester, SearchLimits, Shortage, Taken};
+use settee_search::{MemoryGrant, Requester, SearchLimits, Shortage};
 use settee_settings::search;
 use settee_threads::{Owner, Permit};
 use tokio::runtime::Handle;
@@ -78,7 +77,7 @@ impl Requester for Searching {
         (self.node.operation.monotonic_us)() >= self.deadline_us
     }
 
-    fn take(&self, bytes: usize) -> Result<Taken, Shortage> {
+    fn take(&self, bytes: usize) -> Result<MemoryGrant, Shortage> {
         match self.account.hold_now(bytes) {
             Ok(held) => Ok(Box::new(held)),
             Err(_) if self.account.held().saturating_add(bytes) > self.account.limit() => Err(Shortage::TooLarge),

@@ -1,9 +1,7 @@
-//! Update sequences on the wire: opaque texts `N-TERM`.
-//!
-//! Clients may only compare them and send them back, but many read the leading number, and tools for CouchDB
-//! decode the rest: an Erlang term in base64, `[{Node, [Begin, End], {Seq, Uuid, Node}}]`. A database here is
-//! one range. The uuid is the database's instance, which distinguishes a sequence of this database from one of
-//! a deleted database of the same name.
+//! Update sequences on the wire: opaque texts `N-TERM`. Clients may only compare them and send them back, but many read
+//! the leading number, and tools for CouchDB decode the rest: an Erlang term in base64, `[{Node, [Begin, End], {Seq,
+//! Uuid, Node}}]`. A database here is one range. The uuid is the database's instance, which distinguishes a sequence of
+//! this database from one of a deleted database of the same name.
 
 pub(crate) mod date;
 mod term;

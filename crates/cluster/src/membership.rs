@@ -2,15 +2,15 @@
 //! monotonic clock as the duration since an arbitrary start.
 //!
 //! The clock of the store determines the age of heartbeats. The store regards a node as failed when its last heartbeat
-//! is [`HEARTBEAT_EXPIRY`] old, or [`DISCONNECTED_EXPIRY`] without a connection for heartbeats. The node itself measures
-//! from the time at which it *sent* the last heartbeat that arrived, and considers its claims lost after
+//! is [`HEARTBEAT_EXPIRY`] old, or [`DISCONNECTED_EXPIRY`] without a connection for heartbeats. The node itself
+//! measures from the time at which it *sent* the last heartbeat that arrived, and considers its claims lost after
 //! [`CLAIM_TIMEOUT`] or [`DISCONNECTED_CLAIM_TIMEOUT`].
 //!
 //! Hence no claim is taken over while its holder considers it valid, unless the store loses heartbeats, its clock
 //! jumps, as after a promotion, or it ends a connection without the node observing that. When the server is another
 //! one, or was restarted, every node has [`HEARTBEAT_EXPIRY`] to send a heartbeat before its claims are taken over, and
-//! it detects the gap. A node that has not run for a while may have an ended connection: [`Membership::is_exclusive`] does
-//! not rely on it.
+//! it detects the gap. A node that has not run for a while may have an ended connection: [`Membership::is_exclusive`]
+//! does not rely on it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -59,10 +59,10 @@ impl Membership {
     /// Returns true if the store considers this node live.
     #[must_use]
     pub fn is_live(&self, now: Duration, is_connected: bool) -> bool {
-        self.is_younger(now, timeout(is_connected))
+        self.is_unexpired(now, timeout(is_connected))
     }
 
-    fn is_younger(&self, now: Duration, limit: Duration) -> bool {
+    fn is_unexpired(&self, now: Duration, limit: Duration) -> bool {
         self.last_heartbeat.is_some_and(|sent| now.saturating_sub(sent) < limit)
     }
 
@@ -84,18 +84,18 @@ impl Membership {
     #[must_use]
     pub fn is_late(&self, sent: Duration, connection: u64, gap: Option<Duration>) -> bool {
         let limit = timeout(self.connection == connection);
-        !self.is_younger(sent, limit) || gap.is_none_or(|gap| gap >= limit)
+        !self.is_unexpired(sent, limit) || gap.is_none_or(|gap| gap >= limit)
     }
 
     /// Forgets all claims.
-    pub fn lose_claims(&mut self) {
+    pub fn drop_claims(&mut self) {
         self.claims.clear();
         self.generation += 1;
         self.last_heartbeat = None;
     }
 
-    /// Records the response to the heartbeat that was sent at `sent`. Returns true if the connection is another one than
-    /// before.
+    /// Records the response to the heartbeat that was sent at `sent`. Returns true if the connection is another one
+    /// than before.
     pub fn record_heartbeat(&mut self, sent: Duration, connection: u64, server: String) -> bool {
         // Another server may have older heartbeats, of this node and of others.
         if self.server != server {

@@ -18,7 +18,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The node that commits writes to a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum WriterLocation {
     /// This node.
     Here,
     /// The last observed holder of the lease, which may have failed since.
@@ -27,11 +27,10 @@ pub enum Place {
     Unknown,
 }
 
-/// Listener for changes of places.
+/// Listener for changes of writers.
 pub type Listener = Box<dyn Fn() + Send + Sync>;
 
 /// The leases of this node. The process must be announced as a member before, so that other nodes can reach the writer.
-///
 /// When the last reference is dropped, the thread ends, and the leases expire with the engine.
 pub struct Writers {
     inner: Arc<Inner>,
@@ -49,7 +48,7 @@ struct Inner {
 
 struct Shared {
     leases: Vec<Lease>,
-    places: Vec<Place>,
+    locations: Vec<WriterLocation>,
     /// Actions that other threads have caused.
     actions: VecDeque<(u32, Action)>,
     must_refresh: bool,
@@ -59,7 +58,7 @@ struct Shared {
 
 impl fmt::Debug for Writers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writers").field("places", &self.inner.shared.lock().places).finish_non_exhaustive()
+        f.debug_struct("Writers").field("locations", &self.inner.shared.lock().locations).finish_non_exhaustive()
     }
 }
 
@@ -74,7 +73,7 @@ impl Writers {
         let is_sole = engine.members().is_sole();
         let shared = Shared {
             leases: vec![Lease::default(); count],
-            places: vec![Place::Unknown; count],
+            locations: vec![WriterLocation::Unknown; count],
             actions: VecDeque::new(),
             must_refresh: false,
             is_leaving: false,
@@ -118,9 +117,9 @@ impl Writers {
 
     /// Returns the node that commits writes to the shard.
     #[must_use]
-    pub fn place(&self, shard: Shard) -> Place {
+    pub fn location(&self, shard: Shard) -> WriterLocation {
         let group = self.inner.groups.of(shard) as usize;
-        self.inner.shared.lock().places[group]
+        self.inner.shared.lock().locations[group]
     }
 
     /// Reports that a commit under this claim was rejected. This node becomes a follower.
@@ -149,7 +148,8 @@ impl Writers {
         self.inner.work.notify_one();
     }
 
-    /// Registers a listener, which is called after each change of a place. It must be quick, and may read places.
+    /// Registers a listener, which is called after a shard has another writer. It must be quick, and may call
+    /// [`Writers::location`].
     pub fn on_change(&self, listener: Listener) {
         self.inner.listeners.lock().push(Arc::new(listener));
     }
@@ -157,16 +157,17 @@ impl Writers {
     /// Returns true if some group has no observed writer.
     #[must_use]
     pub fn is_vacant(&self) -> bool {
-        self.inner.shared.lock().places.contains(&Place::Unknown)
+        self.inner.shared.lock().locations.contains(&WriterLocation::Unknown)
     }
 
-    /// Accepts no further writes: no place is this node any more. The leases remain valid for writes in progress.
+    /// Accepts no further writes: this node is the writer of no shard any more. The leases remain valid for writes in
+    /// progress.
     pub fn leave(&self) {
         self.inner.change(|shared, _| shared.is_leaving = true);
     }
 
     /// Releases all leases and acquires none any more. The caller must have finished its commits, so that the next
-    /// writer need not wait for them. The places of other nodes are still observed. May block.
+    /// writer need not wait for them. The writers of other shards are still observed. May block.
     pub fn stop(&self) {
         let mut releases = Vec::new();
         self.inner.change(|shared, now| {
@@ -307,32 +308,36 @@ impl Inner {
         }
     }
 
-    /// Changes leases, then computes the places and notifies those that wait for a change.
+    /// Changes leases, then computes the locations and notifies those that wait for a change.
     fn change(&self, change: impl FnOnce(&mut Shared, u64)) {
         {
             let mut shared = self.shared.lock();
             change(&mut shared, self.now());
-            let mut places: Vec<_> = (0..).zip(&shared.leases).map(|(group, lease)| self.place(group, lease)).collect();
+            let mut locations: Vec<_> =
+                (0..).zip(&shared.leases).map(|(group, lease)| self.location(group, lease)).collect();
             if shared.is_leaving {
-                places.iter_mut().filter(|place| **place == Place::Here).for_each(|place| *place = Place::Unknown);
+                locations
+                    .iter_mut()
+                    .filter(|location| **location == WriterLocation::Here)
+                    .for_each(|location| *location = WriterLocation::Unknown);
             }
-            if shared.places == places {
+            if shared.locations == locations {
                 return;
             }
-            shared.places = places;
+            shared.locations = locations;
         }
         let listeners = self.listeners.lock().clone();
         listeners.iter().for_each(|listener| listener());
     }
 
-    fn place(&self, group: u32, lease: &Lease) -> Place {
+    fn location(&self, group: u32, lease: &Lease) -> WriterLocation {
         if matches!(lease.state(), State::Writer { .. }) {
-            return Place::Here;
+            return WriterLocation::Here;
         }
         let this = self.engine.members().this();
         match self.observed(group) {
-            Some((_, node)) if node != this => Place::At(node),
-            _ => Place::Unknown,
+            Some((_, node)) if node != this => WriterLocation::At(node),
+            _ => WriterLocation::Unknown,
         }
     }
 }

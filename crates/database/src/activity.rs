@@ -19,7 +19,7 @@ const DATABASES: &str = "_dbs";
 
 /// Kind of an event of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happened {
+pub enum DatabaseEventKind {
     /// The database was created.
     Created,
     /// Documents were written.
@@ -28,7 +28,7 @@ pub enum Happened {
     Deleted,
 }
 
-impl Happened {
+impl DatabaseEventKind {
     /// Returns CouchDB's name of the event.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -63,7 +63,7 @@ pub struct Activity {
 struct State {
     /// Called for the first event; `None` disables the collection.
     wake: Option<Box<dyn Fn() + Send + Sync>>,
-    events: Vec<(String, Happened)>,
+    events: Vec<(String, DatabaseEventKind)>,
     updated: HashSet<String>,
 }
 
@@ -76,26 +76,26 @@ impl Activity {
 
     /// Removes and returns the collected events, oldest first. Updates of one database are merged into one event.
     #[must_use]
-    pub fn take(&self) -> Vec<(String, Happened)> {
+    pub fn take(&self) -> Vec<(String, DatabaseEventKind)> {
         let mut state = self.state.lock();
         state.updated.clear();
         std::mem::take(&mut state.events)
     }
 
-    pub(crate) fn note_in_list(&self, database: &str, happened: Happened) {
+    pub(crate) fn note_in_list(&self, database: &str, happened: DatabaseEventKind) {
         self.note(database, happened);
-        self.note(DATABASES, Happened::Updated);
+        self.note(DATABASES, DatabaseEventKind::Updated);
     }
 
-    pub(crate) fn note(&self, database: &str, happened: Happened) {
+    pub(crate) fn note(&self, database: &str, happened: DatabaseEventKind) {
         let mut state = self.state.lock();
         if state.wake.is_none() || database == GLOBAL_CHANGES {
             return;
         }
         match happened {
-            Happened::Updated if state.updated.contains(database) => return,
-            Happened::Updated => drop(state.updated.insert(database.to_owned())),
-            Happened::Created | Happened::Deleted => drop(state.updated.remove(database)),
+            DatabaseEventKind::Updated if state.updated.contains(database) => return,
+            DatabaseEventKind::Updated => drop(state.updated.insert(database.to_owned())),
+            DatabaseEventKind::Created | DatabaseEventKind::Deleted => drop(state.updated.remove(database)),
         }
         state.events.push((database.to_owned(), happened));
         if state.events.len() == 1

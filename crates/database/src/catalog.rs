@@ -15,7 +15,7 @@ use settee_storage::{
 };
 
 use crate::access::AccessControl;
-use crate::activity::{Activity, Happened};
+use crate::activity::{Activity, DatabaseEventKind};
 use crate::attempt::{Attempt, make_room};
 use crate::database::Database;
 use crate::entry::{CATALOG, Entry, Layout};
@@ -245,7 +245,7 @@ impl Catalog {
         })?;
         let entry = created.expect("the commit made an entry");
         let database = self.open_entry(name, &entry, seen).map_err(DatabaseError::in_doubt)?;
-        self.activity.note_in_list(name, Happened::Created);
+        self.activity.note_in_list(name, DatabaseEventKind::Created);
         Ok(database)
     }
 
@@ -289,7 +289,7 @@ impl Catalog {
             Ok(())
         })?;
         drop(name_lock);
-        self.activity.note_in_list(name, Happened::Deleted);
+        self.activity.note_in_list(name, DatabaseEventKind::Deleted);
         shards.into_iter().try_for_each(|shard| self.drop_shard(shard)).map_err(DatabaseError::in_doubt)
     }
 

@@ -1,8 +1,7 @@
-//! Compaction: frees the space of data that can no longer be read, concurrently with reads and writes.
-//!
-//! It removes the bodies of revisions that are not leaves, and purge records beyond the limit. Counters track this
-//! garbage, so a database without garbage is not scanned. The work goes through the update queue in small pieces;
-//! between these a callback can wait or stop the compaction.
+//! Compaction: frees the space of data that can no longer be read, concurrently with reads and writes. It removes the
+//! bodies of revisions that are not leaves, and purge records beyond the limit. Counters track this garbage, so a
+//! database without garbage is not scanned. The work goes through the update queue in small pieces; between these a
+//! callback can wait or stop the compaction.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -172,12 +171,12 @@ fn find(view: &ReadView, start: &[u8]) -> Result<Piece> {
 }
 
 /// A piece takes about as long as the pause.
-const REST: Duration = Duration::from_millis(10);
+const PAUSE_DURATION: Duration = Duration::from_millis(10);
 
 /// Returns a `pause` that leaves capacity to requests, and stops the compaction once `is_over` returns true.
 pub fn throttled(is_over: impl Fn() -> bool) -> impl FnMut() -> ControlFlow<()> {
     move || {
-        std::thread::sleep(REST);
+        std::thread::sleep(PAUSE_DURATION);
         if is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }

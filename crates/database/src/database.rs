@@ -10,9 +10,9 @@ use settee_storage::members::Claim;
 use settee_storage::{CommitToken, Engine, Keyspace, Request, Shard, Version};
 
 use crate::access::AccessControl;
-use crate::activity::{Activity, Happened};
+use crate::activity::{Activity, DatabaseEventKind};
 use crate::compacting::Compacting;
-use crate::design_cache::OfDesigns;
+use crate::design_cache::DesignCache;
 use crate::entry::{Entry, Layout};
 use crate::meta::Meta;
 use crate::notifications::{NotifiedVersion, NotifiedVersions};
@@ -94,7 +94,7 @@ pub struct Database {
     next_listener: AtomicU64,
     notified_seq: AtomicU64,
     design_seq: AtomicU64,
-    pub(crate) designs: OfDesigns,
+    pub(crate) designs: DesignCache,
     pub(crate) compacting: Compacting,
     /// Abandoned uploads. The next commit removes their chunks.
     pub(crate) given_up: Arc<Mutex<Vec<u64>>>,
@@ -137,7 +137,7 @@ impl Database {
         let ranks = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
         let design_seq = AtomicU64::new(writer.meta.design_seq);
         let notified_seq = AtomicU64::new(writer.meta.update_seq);
-        let designs = OfDesigns::new(Arc::clone(&activity.design_bytes));
+        let designs = DesignCache::new(Arc::clone(&activity.design_bytes));
         let database = Arc::new(Self {
             name: name.to_owned(),
             entry,
@@ -320,8 +320,8 @@ impl Database {
         self.read()?.revs_limit()
     }
 
-    /// Returns the security object as of the latest observed commit, or `None` if it was never set. Fails if the database
-    /// was deleted. Reads nothing.
+    /// Returns the security object as of the latest observed commit, or `None` if it was never set. Fails if the
+    /// database was deleted. Reads nothing.
     pub fn security(&self) -> Result<Option<Json>> {
         if self.is_closed() {
             return Err(DatabaseError::NotFound);
@@ -348,7 +348,7 @@ impl Database {
 
     pub(crate) fn notify(&self, event: Event) {
         if let Event::Committed(_) = event {
-            self.activity.note(&self.name, Happened::Updated);
+            self.activity.note(&self.name, DatabaseEventKind::Updated);
         }
         self.notify_subscribers(event);
     }

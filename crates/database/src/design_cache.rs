@@ -1,4 +1,4 @@
-//! [`OfDesigns`]: cache of values that other layers derive from the design documents of an open database. It is valid
+//! [`DesignCache`]: cache of values that other layers derive from the design documents of an open database. It is valid
 //! until a design document changes and is dropped with the database.
 
 use std::any::{Any, TypeId};
@@ -13,7 +13,7 @@ const DATABASE_BYTES: usize = 2 << 20;
 const ALL_BYTES: usize = 64 << 20;
 
 /// Cache of derived values of one database.
-pub(crate) struct OfDesigns {
+pub(crate) struct DesignCache {
     made: Mutex<Made>,
     /// Size of the caches of all databases.
     total: Arc<AtomicUsize>,
@@ -27,7 +27,7 @@ struct Made {
     bytes: usize,
 }
 
-impl OfDesigns {
+impl DesignCache {
     pub(crate) fn new(total: Arc<AtomicUsize>) -> Self {
         Self { made: Mutex::default(), total }
     }
@@ -62,7 +62,7 @@ impl OfDesigns {
     }
 }
 
-impl Drop for OfDesigns {
+impl Drop for DesignCache {
     fn drop(&mut self) {
         self.total.fetch_sub(self.made.get_mut().bytes, Ordering::Relaxed);
     }

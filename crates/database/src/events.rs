@@ -1,14 +1,13 @@
-//! Documents of `_global_changes`.
-//!
-//! As in CouchDB, each database has one document per kind of event, with the id `kind:database`. If the database
-//! `_global_changes` does not exist, events are dropped. A crash can lose the most recent events.
+//! Documents of `_global_changes`. As in CouchDB, each database has one document per kind of event, with the id
+//! `kind:database`. If the database `_global_changes` does not exist, events are dropped. A crash can lose the most
+//! recent events.
 
 use std::collections::HashSet;
 
 use settee_model::json::Json;
 use settee_model::{Document, Rev, RevisionHasher};
 
-use crate::activity::{GLOBAL_CHANGES, Happened};
+use crate::activity::{DatabaseEventKind, GLOBAL_CHANGES};
 use crate::{Catalog, DatabaseError, DocUpdate, EditMode, Result, Work};
 
 /// Revision limit of the event documents. It is low because these documents are written often and their old revisions
@@ -20,7 +19,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Fails if the events cannot be written.
-    pub fn keep_events(&self, events: &[(String, Happened)]) -> Result<()> {
+    pub fn keep_events(&self, events: &[(String, DatabaseEventKind)]) -> Result<()> {
         let database = match self.database(GLOBAL_CHANGES) {
             Err(DatabaseError::NotFound) => return Ok(()),
             database => database?,

@@ -46,7 +46,7 @@ pub mod verify;
 mod tests;
 
 pub use access::{AccessControl, AccessList, EVERY_USER, InvalidAccess, Member, Reader};
-pub use activity::{Activity, GLOBAL_CHANGES, Happened};
+pub use activity::{Activity, DatabaseEventKind, GLOBAL_CHANGES};
 pub use attachment::{
     Attachment, Content, ContentEncoding, ContentId, ContentReader, EncodingInfo, Form, write_marked, write_stubs,
 };
@@ -61,7 +61,7 @@ pub use read::ReadView;
 pub use read::ahead::{BODIES_MAX, Bodies, DOCUMENTS_TOGETHER};
 pub use read::all_docs::{AllDocs, DocRow};
 pub use read::changes::{Change, Changes, Leaves};
-pub use read::client::{Memory, ReadClient, Taken};
+pub use read::client::{Memory, MemoryGrant, ReadClient};
 pub use read::id_range::IdRange;
 pub use read::parent::ParentAttachments;
 pub use read::revision::Revision;

@@ -1,10 +1,9 @@
 //! [`NotifiedVersions`]: commit notifications of other processes for the open databases of this one. They wake waiting
-//! feeds, invalidate cached security objects and design documents, and report deleted databases.
-//!
-//! The engine's thread only records the latest notified version of each shard. A thread that uses a database reads
-//! the state again if the recorded version is newer than its cache, so after `Engine::catch_up` no cached state is
-//! older than that call. For databases with subscribers, such as feeds, a temporary thread does the same (`follow`).
-//! Writers do not depend on notifications, because their commits conflict.
+//! feeds, invalidate cached security objects and design documents, and report deleted databases. The engine's thread
+//! only records the latest notified version of each shard. A thread that uses a database reads the state again if the
+//! recorded version is newer than its cache, so after `Engine::catch_up` no cached state is older than that call. For
+//! databases with subscribers, such as feeds, a temporary thread does the same (`follow`). Writers do not depend on
+//! notifications, because their commits conflict.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,11 +18,11 @@ use crate::entry::CATALOG;
 pub(crate) struct NotifiedVersions {
     /// Number of notifications of the catalog.
     catalog: AtomicU64,
-    databases: RwLock<HashMap<Shard, Arc<OfShard>>>,
+    databases: RwLock<HashMap<Shard, Arc<ShardNotifications>>>,
 }
 
 #[derive(Debug, Default)]
-struct OfShard {
+struct ShardNotifications {
     version: AtomicU64,
     /// After a store failure commits that were not synced may be lost.
     failures: AtomicU64,
@@ -33,7 +32,7 @@ struct OfShard {
 pub(crate) struct NotifiedVersion {
     notified: Arc<NotifiedVersions>,
     shard: Shard,
-    of_shard: Arc<OfShard>,
+    of_shard: Arc<ShardNotifications>,
 }
 
 impl NotifiedVersions {

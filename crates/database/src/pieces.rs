@@ -1,8 +1,6 @@
-//! Long records of documents are stored in pieces: [`put`] writes them, [`whole`] reads them.
-//!
-//! The first piece is stored under the document's key and starts like an undivided record, so a reader of the winning
-//! revision needs only this piece. It ends with the length of the whole record. The other pieces are entries of the
-//! shard's catalog.
+//! Long records of documents are stored in pieces: [`put`] writes them, [`whole`] reads them. The first piece is stored
+//! under the document's key and starts like an undivided record, so a reader of the winning revision needs only this
+//! piece. It ends with the length of the whole record. The other pieces are entries of the shard's catalog.
 
 use std::borrow::Cow;
 

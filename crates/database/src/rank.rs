@@ -1,4 +1,5 @@
-//! Ranks: numbers of entries before a key. [`Counts`] is one table of counts, [`Ranks`] the two tables of a database.
+//! Ranks: numbers of entries before a key. [`Counts`] is one table of counts, [`RankIndex`] the two tables of a
+//! database.
 //!
 //! Keys are divided into buckets of a few thousand entries with one count each. The rank of a key is the sum of the
 //! counts before its bucket plus a short scan inside it, so `total_rows`, `offset` and `pending` are exact without a
@@ -20,13 +21,13 @@ pub(crate) mod table;
 mod tests;
 
 /// The ranks that readers may need: those of the latest commit and of the one in progress.
-pub(crate) type PublishedRanks = [Arc<Ranks>; 2];
+pub(crate) type PublishedRanks = [Arc<RankIndex>; 2];
 
 /// Number of entries at which an append opens a new bucket; a bucket with twice as many is divided.
 pub(crate) const BUCKET_ENTRIES: u32 = if cfg!(test) { 8 } else { 4096 };
 
 #[derive(Clone, Debug)]
-pub(crate) struct Ranks {
+pub(crate) struct RankIndex {
     /// The commit of these counts. Its token distinguishes it from a commit of another node at the same version.
     pub(crate) state: ShardState,
     pub(crate) ids: Counts,
@@ -69,13 +70,13 @@ pub(crate) enum Skip<'a> {
 
 /// A bucket that is too large. Its owner must scan it for the key at which [`Counts::divide`] divides it.
 #[derive(Clone, Debug)]
-pub(crate) struct Overfull {
+pub(crate) struct OversizedBucket {
     pub(crate) bucket: usize,
     pub(crate) start: Box<[u8]>,
     pub(crate) end: Option<Box<[u8]>>,
 }
 
-impl Ranks {
+impl RankIndex {
     pub(crate) fn new() -> Self {
         Self { state: ShardState::default(), ids: Counts::new(), seqs: Counts::new() }
     }
@@ -217,9 +218,9 @@ impl Counts {
         self.counts[bucket].saturating_add(self.uncounted[bucket])
     }
 
-    pub(crate) fn overfull(&self) -> Option<Overfull> {
+    pub(crate) fn overfull(&self) -> Option<OversizedBucket> {
         let bucket = (0..self.counts.len()).find(|bucket| self.entries(*bucket) > 2 * BUCKET_ENTRIES)?;
-        Some(Overfull { bucket, start: self.starts[bucket].clone(), end: self.starts.get(bucket + 1).cloned() })
+        Some(OversizedBucket { bucket, start: self.starts[bucket].clone(), end: self.starts.get(bucket + 1).cloned() })
     }
 
     /// `counted` and `uncounted` are the numbers of entries of `bucket` before `middle`.

@@ -1,6 +1,5 @@
-//! Running tasks of the server: the entries of `_active_tasks`.
-//!
-//! Long-running work registers a [`Task`] and updates its counters; dropping the task removes the entry.
+//! Running tasks of the server: the entries of `_active_tasks`. Long-running work registers a [`Task`] and updates its
+//! counters; dropping the task removes the entry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

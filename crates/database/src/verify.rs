@@ -22,7 +22,7 @@ const PROBLEMS_MAX: usize = 1000;
 
 /// A database in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct CatalogEntry {
     /// Name of the database.
     pub name: String,
     /// Shard of its documents.
@@ -73,12 +73,12 @@ impl Verified {
 
 /// Returns all databases in the readable part of the catalog, and the error that ended the read.
 #[must_use]
-pub fn places(engine: &dyn Engine) -> (Vec<Place>, Option<DatabaseError>) {
+pub fn places(engine: &dyn Engine) -> (Vec<CatalogEntry>, Option<DatabaseError>) {
     let (found, read) = databases(engine);
     let places = found.into_iter().map(|(name, entry)| {
         let owned = StoredDatabase::open(engine, entry.shard).and_then(|stored| stored.owned_records());
         let indexes = owned.unwrap_or_default().into_iter().map(|(_, shard, rest)| (shard, rest)).collect();
-        Place { name, shard: entry.shard, indexes }
+        CatalogEntry { name, shard: entry.shard, indexes }
     });
     (places.collect(), read.err())
 }

@@ -45,7 +45,7 @@ pub const HELP: &str = "\
                   --short      as in the gate: a minute without a standby
   clients       runs the suites of PouchDB, nano and couchdb-python against this server
   console       checks the web console's sources, and runs its flows in Chromium
-  readme        runs the shell sessions of README.md, docs and docs/operation against this server
+  readme        executes the examples of README.md and docs; a block without a test is a failure
   cluster       builds the server and runs several on one PostgreSQL with a proxy in front of them, until Ctrl-C
                   --nodes N    number of nodes (3)
                   --port P     the port of the proxy (5984); nodes use the following ports

@@ -24,7 +24,7 @@ use crate::tuning::Tuning;
 pub(crate) use altering::{Alteration, Altering, HARMFUL, HARMLESS, KINDS, in_pieces};
 pub(crate) use database::{Database, Leaf, Sequences};
 pub(crate) use faulty::{Fault, Faulty};
-pub(crate) use server::{Missing, Server};
+pub(crate) use server::{Server, Unsupported};
 
 #[track_caller]
 pub(crate) fn check_file(name: &str, text: &str) {

@@ -26,7 +26,7 @@ pub use error::{Error, Result};
 pub use field::{Field, FieldKind, FieldOptions, FieldValue, MAX_FIELDS, MAX_TERM_BYTES, StoredValue, check_name};
 pub use index::{Definition, Index, Info, Writer};
 pub use indexes::{Freshness, SearchError, SearchIndex, SearchInfo, Searches, analyzer_of};
-pub use limits::{Requester, SearchLimits, Shortage, Taken};
+pub use limits::{MemoryGrant, Requester, SearchLimits, Shortage};
 pub use query::{Boolean, Interval, Nearest, Query, Relative};
 pub use request::{
     DEFAULT_CANDIDATES, DEFAULT_LIMIT, DEFAULT_TOP_N, Grouping, Highlighting, MAX_CANDIDATES, MAX_TOP_N, Range,

@@ -15,14 +15,14 @@ const PIECE_BYTES: usize = 64 << 10;
 const STEPS: usize = 2_048;
 
 /// Granted memory, returned on drop.
-pub type Taken = Box<dyn Any + Send>;
+pub type MemoryGrant = Box<dyn Any + Send>;
 
 pub trait Requester: Send + Sync {
     fn has_gone(&self) -> bool;
 
     fn is_late(&self) -> bool;
 
-    fn take(&self, bytes: usize) -> Result<Taken, Shortage>;
+    fn take(&self, bytes: usize) -> Result<MemoryGrant, Shortage>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ struct Inner {
 struct Memory {
     charged: usize,
     taken: usize,
-    pieces: Vec<Taken>,
+    pieces: Vec<MemoryGrant>,
 }
 
 impl SearchLimits {

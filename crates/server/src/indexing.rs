@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use settee_database::{Catalog, Database, DatabaseError, Happened};
+use settee_database::{Catalog, Database, DatabaseError, DatabaseEventKind};
 use settee_design::DesignDocument;
 use settee_search::{SearchError, Searches};
 use settee_settings::{Key, dreyfus, ken, key::Number, nouveau, view_cleanup};
@@ -79,8 +79,8 @@ impl Indexing {
         vec![tokio::spawn(Arc::clone(self).update_lagging()), tokio::spawn(Arc::clone(self).collect_periodically())]
     }
 
-    pub(crate) fn note(&self, events: &[(String, Happened)]) {
-        let changed = events.iter().filter(|(_, happened)| *happened != Happened::Deleted);
+    pub(crate) fn note(&self, events: &[(String, DatabaseEventKind)]) {
+        let changed = events.iter().filter(|(_, happened)| *happened != DatabaseEventKind::Deleted);
         self.changed.lock().extend(changed.map(|(name, _)| name.clone()));
         self.wakeup.notify_one();
     }

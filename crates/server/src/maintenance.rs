@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use settee_api::Node;
 use settee_database::tasks::Tasks;
-use settee_database::{Catalog, Compaction, Database, DatabaseError, Garbage, Happened, throttled};
+use settee_database::{Catalog, Compaction, Database, DatabaseError, DatabaseEventKind, Garbage, throttled};
 use settee_settings::{compaction_daemon, global_changes, smoosh_ratio_dbs};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -116,10 +116,13 @@ impl Maintenance {
 
     fn keep_events(&self) {
         let events = self.catalog.activity().take();
-        let written = events.iter().filter(|(_, happened)| *happened == Happened::Updated);
+        let written = events.iter().filter(|(_, happened)| *happened == DatabaseEventKind::Updated);
         self.written.lock().extend(written.map(|(name, _)| name.clone()));
         self.indexing.note(&events);
-        if events.iter().any(|(_, happened)| matches!(happened, Happened::Created | Happened::Deleted)) {
+        if events
+            .iter()
+            .any(|(_, happened)| matches!(happened, DatabaseEventKind::Created | DatabaseEventKind::Deleted))
+        {
             names::write(&self.data, self.catalog.engine().as_ref());
         }
         if events.is_empty() || !global_changes::UPDATE_DB.of(self.configuration.as_ref()) {

@@ -1,8 +1,6 @@
-//! Authorization of all requests. Every operation needs a [`Permission`]; no operation has a default.
-//!
-//! The security object of a database authorizes operations within it, and admits only administrators unless it says
-//! otherwise. In system databases, users other than server administrators may perform only operations that restrict
-//! their own result.
+//! Authorization of all requests. Every operation needs a [`Permission`]; no operation has a default. The security
+//! object of a database authorizes operations within it, and admits only administrators unless it says otherwise. In
+//! system databases, users other than server administrators may perform only operations that restrict their own result.
 
 use std::sync::Arc;
 

@@ -1,8 +1,7 @@
 //! Operations of the server on databases on behalf of users: authorization, validation of writes, the rules of `_users`
-//! and `_replicator`, calls of functions of design documents, feeds, password hashing.
-//!
-//! The crate is independent of HTTP: an [`Error`] describes the cause, and the caller chooses the status code. Blocking
-//! work runs on separate threads ([`settee_threads`]).
+//! and `_replicator`, calls of functions of design documents, feeds, password hashing. The crate is independent of
+//! HTTP: an [`Error`] describes the cause, and the caller chooses the status code. Blocking work runs on separate
+//! threads ([`settee_threads`]).
 
 mod access;
 pub mod commits;

@@ -1,8 +1,6 @@
 //! Authorization of writes to `_replicator` databases ([`before_update`]), whose documents contain passwords and act on
-//! behalf of their owners.
-//!
-//! The rules are those of CouchDB's `before_doc_update`, but stricter where a document could act for another user:
-//! databases of this server are accessed with the permissions of the owner.
+//! behalf of their owners. The rules are those of CouchDB's `before_doc_update`, but stricter where a document could
+//! act for another user: databases of this server are accessed with the permissions of the owner.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,7 +1,6 @@
-//! [`Security`]: the members and administrators of a database according to its security object.
-//!
-//! A malformed object is refused when it is set. If one is stored nevertheless, for example by an earlier version, only
-//! server administrators can access the database.
+//! [`Security`]: the members and administrators of a database according to its security object. A malformed object is
+//! refused when it is set. If one is stored nevertheless, for example by an earlier version, only server administrators
+//! can access the database.
 
 use std::sync::Arc;
 

@@ -1,8 +1,7 @@
-//! Validation of updates by functions of design documents: every document is written by [`Writer::commit`].
-//!
-//! Functions run on a snapshot before the update enters the queue. If the design documents or the old document have
-//! changed since, the leader of the queue reports the update as stale, and it is validated again. For a database
-//! without validation functions the cost is one comparison, see [`Validators`].
+//! Validation of updates by functions of design documents: every document is written by [`Writer::commit`]. Functions
+//! run on a snapshot before the update enters the queue. If the design documents or the old document have changed
+//! since, the leader of the queue reports the update as stale, and it is validated again. For a database without
+//! validation functions the cost is one comparison, see [`Validators`].
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;

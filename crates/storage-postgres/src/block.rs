@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-struct Unpark(Thread);
+struct ThreadWaker(Thread);
 
-impl Wake for Unpark {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
@@ -26,7 +26,7 @@ pub(crate) fn block_on<T>(runtime: &tokio::runtime::Handle, future: impl Future<
     // when the task yields: a future that has used it up, for example by reconnecting during an outage, would never
     // make progress.
     let mut future = pin!(tokio::task::unconstrained(future));
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
     let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(value) = future.as_mut().poll(&mut context) {

@@ -1,9 +1,7 @@
-//! Commits: one transaction, sent in one round trip, that starts with the fence of its shard.
-//!
-//! Small commits may share a transaction with commits to other shards (the module `joint`); those that fail together
-//! are retried separately. A commit whose connection is lost is retried with the same token. If the first attempt was
-//! applied, or is applied during the retry, the fence rejects the retry, and the token identifies the commit that was
-//! applied.
+//! Commits: one transaction, sent in one round trip, that starts with the fence of its shard. Small commits may share a
+//! transaction with commits to other shards (`commit_batcher.rs`); those that fail together are retried separately. A
+//! commit whose connection is lost is retried with the same token. If the first attempt was applied, or is applied
+//! during the retry, the fence rejects the retry, and the token identifies the commit that was applied.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,16 +13,16 @@ use settee_storage::{Batch, CommitToken, Outcome, Result, Shard, StorageError, V
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Statement};
 
-use crate::connect::{Link, pipelined};
+use crate::commit_batcher::{BatchedOutcome, CommitBatcher};
+use crate::connect::{PostgresConnection, pipelined};
 use crate::error::Failure;
 use crate::fence::{self, FENCE_PARAMETERS, SWEEP_PARAMETERS};
-use crate::joint::{Joint, JointOutcome};
 use crate::lease::{LastCommit, number};
 use crate::nodes_sql::NodesSql;
 use crate::pieces::{PIECE_ROWS, Parameter, Piece, pieces};
-use crate::pool::{Leased, Pool};
-use crate::shape::Shape;
+use crate::pool::{Pool, PooledConnection};
 use crate::sql::Sql;
+use crate::statement_shape::StatementShape;
 
 /// Commits of fewer bytes are one statement.
 const STATEMENT_BYTES_MAX: usize = 256 << 10;
@@ -61,15 +59,15 @@ impl Commit {
 }
 
 /// Joins concurrent commits if this one is small. After an error other than a conflict, the commit was not applied.
-pub(crate) async fn commit(joint: &Arc<Joint>, commit: Commit) -> Result<Outcome> {
+pub(crate) async fn commit(batcher: &Arc<CommitBatcher>, commit: Commit) -> Result<Outcome> {
     let (started, commit) = (Instant::now(), Arc::new(commit));
-    if !Joint::accepts(&commit) {
-        return commit_single(joint.pool(), &commit, started, false).await;
+    if !CommitBatcher::accepts(&commit) {
+        return commit_single(batcher.pool(), &commit, started, false).await;
     }
-    match joint.commit(&commit).await {
-        JointOutcome::Committed => Ok(commit.outcome()),
-        JointOutcome::Rejected(error) => Err(error),
-        JointOutcome::Failed { is_unknown } => commit_single(joint.pool(), &commit, started, is_unknown).await,
+    match batcher.commit(&commit).await {
+        BatchedOutcome::Committed => Ok(commit.outcome()),
+        BatchedOutcome::Rejected(error) => Err(error),
+        BatchedOutcome::Failed { is_unknown } => commit_single(batcher.pool(), &commit, started, is_unknown).await,
     }
 }
 
@@ -121,10 +119,10 @@ async fn commit_single(pool: &Arc<Pool>, commit: &Commit, started: Instant, mut 
 
 /// The commits must be small and ordered by shard. They are applied atomically. `None` if the connection has no
 /// capacity for the statement.
-pub(crate) async fn in_one_statement(leased: &Leased, commits: &[&Commit]) -> Option<Result<(), Failure>> {
+pub(crate) async fn in_one_statement(leased: &PooledConnection, commits: &[&Commit]) -> Option<Result<(), Failure>> {
     let batches: Vec<(i64, &Batch)> = commits.iter().map(|commit| (number(commit.shard), &commit.batch)).collect();
     let (pieces, fences) = (pieces(&batches), Fences::of(commits));
-    let shape = Shape::of(pieces.iter().map(|piece| piece.sql))?;
+    let shape = StatementShape::of(pieces.iter().map(|piece| piece.sql))?;
     let sql = Sql::Commit(if fences.is_sweeping() { shape.sweeping() } else { shape });
     if !leased.link().can_prepare(sql) {
         return None;
@@ -132,14 +130,19 @@ pub(crate) async fn in_one_statement(leased: &Leased, commits: &[&Commit]) -> Op
     Some(execute_statement(leased.link(), sql, &fences, &pieces).await)
 }
 
-async fn execute_statement(link: &Link, sql: Sql, fences: &Fences<'_>, pieces: &[Piece<'_>]) -> Result<(), Failure> {
+async fn execute_statement(
+    link: &PostgresConnection,
+    sql: Sql,
+    fences: &Fences<'_>,
+    pieces: &[Piece<'_>],
+) -> Result<(), Failure> {
     let statement = link.statement(sql).await?;
     let mut parameters = fences.parameters().to_vec();
     pieces.iter().for_each(|piece| parameters.extend(piece.parameters()));
     Ok(execute(link, &statement, &parameters).await?)
 }
 
-async fn in_several_statements(leased: &Leased, commit: &Commit) -> Result<(), Failure> {
+async fn in_several_statements(leased: &PooledConnection, commit: &Commit) -> Result<(), Failure> {
     let link = leased.link();
     let (pieces, fences) = (pieces(&[(number(commit.shard), &commit.batch)]), Fences::of(&[commit]));
     let sweep = fences.is_sweeping().then(|| (Sql::Sweep, fences.sweep_parameters().to_vec()));
@@ -218,12 +221,16 @@ fn epoch(claim: &Claim) -> i64 {
     i64::try_from(claim.epoch).unwrap_or(i64::MAX)
 }
 
-pub(crate) async fn execute(link: &Link, statement: &Statement, parameters: &[Parameter<'_>]) -> Result<(), Error> {
+pub(crate) async fn execute(
+    link: &PostgresConnection,
+    statement: &Statement,
+    parameters: &[Parameter<'_>],
+) -> Result<(), Error> {
     link.client.execute(statement, parameters).await.map(drop)
 }
 
 /// The conflict may be with an earlier attempt of the same commit.
-async fn resolve_conflict(leased: &Leased, commit: &Commit) -> Result<Outcome, Failure> {
+async fn resolve_conflict(leased: &PooledConnection, commit: &Commit) -> Result<Outcome, Failure> {
     let link = leased.link();
     let shard = number(commit.shard);
     let next = i64::try_from(commit.expected.0).map_or(i64::MAX, |expected| expected.saturating_add(1));

@@ -1,4 +1,4 @@
-//! [`Link`]: a connection with its prepared statements; [`Connector`]: creates connections.
+//! [`PostgresConnection`]: a connection with its prepared statements; [`Connector`]: creates connections.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -53,7 +53,7 @@ pub(crate) enum ServerState {
     Idle,
 }
 
-pub(crate) struct Link {
+pub(crate) struct PostgresConnection {
     pub(crate) client: Client,
     statements: Mutex<HashMap<Sql, Statement>>,
     host: usize,
@@ -68,7 +68,7 @@ struct NewConnection {
 
 type Attempt<'a> = Pin<Box<dyn Future<Output = Result<NewConnection, ConnectError>> + Send + 'a>>;
 
-impl Link {
+impl PostgresConnection {
     pub(crate) fn host(&self) -> usize {
         self.host
     }
@@ -157,7 +157,7 @@ impl Connector {
     }
 
     /// Connects to the tables, with additional `settings`. Fails at once while the server is unresponsive.
-    pub(crate) async fn connect(&self, settings: &str) -> Result<Link, ConnectError> {
+    pub(crate) async fn connect(&self, settings: &str) -> Result<PostgresConnection, ConnectError> {
         tokio::select! {
             biased;
             () = self.unresponsive.wait() => Err(ConnectError::Unresponsive),
@@ -165,13 +165,13 @@ impl Connector {
         }
     }
 
-    async fn link(&self, settings: &str) -> Result<Link, ConnectError> {
+    async fn link(&self, settings: &str) -> Result<PostgresConnection, ConnectError> {
         let NewConnection { client, host, task } = self.connect_to_any(FALLBACK_DELAY).await?;
         let schema = &self.options.schema;
         let statements = format!("{SETTINGS} SET search_path = {schema}; {settings}");
         let set = tokio::time::timeout(GREETING_TIMEOUT, client.batch_execute(&statements)).await;
         set.map_err(|_| ConnectError::Timeout(GREETING_TIMEOUT))??;
-        Ok(Link { client, statements: Mutex::default(), host, task })
+        Ok(PostgresConnection { client, statements: Mutex::default(), host, task })
     }
 
     pub(crate) async fn connect_plain(&self) -> Result<Client, ConnectError> {

@@ -1,5 +1,5 @@
 //! The fence of a commit: the commit gets the next version of its shard, or fails, regardless of concurrent commits.
-//! [`fences`] are those of joint commits.
+//! [`fences`] are those of batched commits.
 //!
 //! Each commit inserts its version, and the primary key admits each version once. If the version is not the next one,
 //! or the claim of the commit is not current, the inserted value is NULL, which the table rejects ([`NEXT_VERSION`]),
@@ -19,7 +19,7 @@ pub(crate) const SWEEP_PARAMETERS: usize = 2;
 pub(crate) const NEXT_VERSION: (&str, &str) = ("commits", "version");
 
 /// One of this many commits to a shard removes old rows.
-const SWEPT_EVERY: i64 = 64;
+const SWEEP_EVERY: i64 = 64;
 
 pub(crate) fn fences() -> String {
     // An epoch belongs to one holder, and a released claim has none.
@@ -39,14 +39,14 @@ pub(crate) fn sweep(before: &str) -> String {
         "DELETE FROM commits WHERE ctid = ANY (ARRAY (SELECT old.place \
          FROM {before}unnest($1::bigint[], $2::bigint[]) AS own(shard, version), \
          LATERAL (SELECT place FROM (SELECT ctid AS place, at FROM commits \
-         WHERE shard = own.shard AND version < own.version - {SWEPT_EVERY} ORDER BY version LIMIT {}) AS first \
+         WHERE shard = own.shard AND version < own.version - {SWEEP_EVERY} ORDER BY version LIMIT {}) AS first \
          WHERE at < now() - interval '2 minutes') AS old \
-         WHERE own.version % {SWEPT_EVERY} = {}))",
-        4 * SWEPT_EVERY,
-        SWEPT_EVERY - 1
+         WHERE own.version % {SWEEP_EVERY} = {}))",
+        4 * SWEEP_EVERY,
+        SWEEP_EVERY - 1
     )
 }
 
 pub(crate) fn is_sweeping(expected: i64) -> bool {
-    expected % SWEPT_EVERY == SWEPT_EVERY - 1
+    expected % SWEEP_EVERY == SWEEP_EVERY - 1
 }

@@ -1,9 +1,7 @@
 //! [`Lease`]: the transaction of a snapshot. The first read starts it, in the same round trip, and it ends with the
-//! snapshot.
-//!
-//! An idle snapshot may lose its connection, by an error or to another caller that needs one. Its next read then starts
-//! a new transaction and continues if the shard still has the same version, because its contents are then the same.
-//! Otherwise the read is interrupted.
+//! snapshot. An idle snapshot may lose its connection, by an error or to another caller that needs one. Its next read
+//! then starts a new transaction and continues if the shard still has the same version, because its contents are then
+//! the same. Otherwise the read is interrupted.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -18,10 +16,10 @@ use settee_storage::{
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, Statement};
 
-use crate::connect::{Link, pipelined};
+use crate::connect::{PostgresConnection, pipelined};
 use crate::error::Failure;
 use crate::keys::Bounds;
-use crate::pool::{Leased, Pool};
+use crate::pool::{Pool, PooledConnection};
 use crate::sql::{PageEnd, Sql};
 
 const ATTEMPTS_MAX: u32 = 3;
@@ -45,7 +43,7 @@ pub(crate) struct LastCommit {
 pub(crate) struct Lease {
     pool: Arc<Pool>,
     shard: i64,
-    slot: tokio::sync::Mutex<Option<Arc<Leased>>>,
+    slot: tokio::sync::Mutex<Option<Arc<PooledConnection>>>,
     last_commit: OnceLock<LastCommit>,
     last_used: Mutex<Instant>,
 }
@@ -122,7 +120,7 @@ impl Lease {
         answers
     }
 
-    async fn execute(&self, leased: &Leased, queries: &[Query<'_>]) -> Result<Vec<Vec<Row>>, Failure> {
+    async fn execute(&self, leased: &PooledConnection, queries: &[Query<'_>]) -> Result<Vec<Vec<Row>>, Failure> {
         let link = leased.link();
         let statements = link.statements(queries.iter().map(Query::sql)).await?;
         let requests =
@@ -130,7 +128,11 @@ impl Lease {
         Ok(pipelined(requests).await.into_iter().collect::<Result<_, Error>>()?)
     }
 
-    async fn start_transaction(&self, leased: &Leased, queries: &[Query<'_>]) -> Result<Vec<Vec<Row>>, Failure> {
+    async fn start_transaction(
+        &self,
+        leased: &PooledConnection,
+        queries: &[Query<'_>],
+    ) -> Result<Vec<Vec<Row>>, Failure> {
         let link = leased.link();
         let state = link.statement(Sql::State).await?;
         let prepared = link.statements(queries.iter().map(Query::sql)).await?;
@@ -152,7 +154,7 @@ impl Lease {
         Ok(answers.collect::<Result<_, Error>>()?)
     }
 
-    fn send<'a>(&'a self, link: &'a Link, statement: &'a Statement, query: &'a Query<'_>) -> Request<'a> {
+    fn send<'a>(&'a self, link: &'a PostgresConnection, statement: &'a Statement, query: &'a Query<'_>) -> Request<'a> {
         Box::pin(async move {
             let shard: &(dyn ToSql + Sync) = &self.shard;
             match query {
@@ -173,7 +175,7 @@ impl Lease {
     }
 }
 
-fn mark_lost<T>(leased: &Leased, answer: Result<T, Failure>) -> Result<T, Failure> {
+fn mark_lost<T>(leased: &PooledConnection, answer: Result<T, Failure>) -> Result<T, Failure> {
     if let Err(Failure::Lost(_)) = &answer {
         leased.set_broken();
     }

@@ -11,11 +11,11 @@
 
 mod block;
 mod commit;
+mod commit_batcher;
 mod connect;
 mod cursor;
 mod error;
 mod fence;
-mod joint;
 mod keys;
 mod lease;
 mod nodes;
@@ -28,10 +28,10 @@ mod pieces;
 mod pool;
 mod restore;
 mod schema;
-mod shape;
 mod size;
 mod snapshot;
 mod sql;
+mod statement_shape;
 mod sweep;
 mod tls;
 mod unresponsive;
@@ -52,9 +52,9 @@ use tokio::sync::Notify;
 
 use block::block_on;
 use commit::Commit;
+use commit_batcher::CommitBatcher;
 use connect::Connector;
 use error::Failure;
-use joint::Joint;
 use lease::number;
 use nodes::Nodes;
 use observer::CommitObserver;
@@ -116,7 +116,7 @@ pub struct PostgresEngine {
     writers: Arc<Pool>,
     observer: Arc<CommitObserver>,
     nodes: Arc<Nodes>,
-    joint: Arc<Joint>,
+    batcher: Arc<CommitBatcher>,
     node: i64,
     sizes: Sizes,
     dropped: Arc<Notify>,
@@ -174,7 +174,7 @@ impl PostgresEngine {
             let nodes = Nodes::join(NodeId(number), heartbeat_pool, Arc::clone(&writers)).await.map_err(failed)?;
             Ok((observer, nodes))
         })?;
-        let joint = Joint::new(&writers);
+        let batcher = CommitBatcher::new(&writers);
         let dropped = Arc::new(Notify::new());
         runtime.spawn(sweep::sweep(Arc::downgrade(&writers), Arc::clone(&dropped)));
         runtime.spawn(observer::poll_periodically(
@@ -189,7 +189,7 @@ impl PostgresEngine {
             writers,
             observer,
             nodes,
-            joint,
+            batcher,
             node,
             sizes: Sizes::default(),
             dropped,
@@ -244,7 +244,7 @@ impl Engine for PostgresEngine {
         batch.check()?;
         let size = batch.size_bytes();
         let commit = Commit { shard, expected, token, batch, node: self.node };
-        let outcome = block_on(self.handle(), commit::commit(&self.joint, commit));
+        let outcome = block_on(self.handle(), commit::commit(&self.batcher, commit));
         self.write_failure.record(&outcome);
         let outcome = outcome?;
         let counter = if matches!(outcome, Outcome::Conflict(_)) { &self.conflicts } else { &self.commits };
@@ -339,7 +339,7 @@ impl Engine for PostgresEngine {
         let [writers, writing, made_for_writing, _] = self.writers.counts();
         let [observing, _, made_for_observing, _] = self.observer.pool().counts();
         let [polls, observed] = self.observer.counts();
-        let [shared, unfinished] = self.joint.counts();
+        let [shared, unfinished] = self.batcher.counts();
         vec![
             ("connections", readers + writers + observing + 1),
             ("connections_reading", reading),

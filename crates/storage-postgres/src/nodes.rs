@@ -1,10 +1,8 @@
 //! [`Nodes`]: membership of the processes on the same tables by heartbeats, and their claims. The time rules are those
-//! of [`Membership`].
-//!
-//! Heartbeats use a connection of their own, with the name of their node. When a process ends, for any reason, the
-//! database observes the end of its connections, so that others can take its claims over when its last heartbeat is 1.5
-//! s old. A live node whose connection ends creates a new one. A node that was only unreachable for a while has current
-//! information again after its next heartbeat.
+//! of [`Membership`]. Heartbeats use a connection of their own, with the name of their node. When a process ends, for
+//! any reason, the database observes the end of its connections, so that others can take its claims over when its last
+//! heartbeat is 1.5 s old. A live node whose connection ends creates a new one. A node that was only unreachable for a
+//! while has current information again after its next heartbeat.
 
 use std::mem::take;
 use std::sync::{Arc, Weak};
@@ -19,11 +17,11 @@ use tokio::task::AbortHandle;
 use tokio_postgres::Row;
 
 use crate::block::block_on;
-use crate::connect::{Link, ServerState};
+use crate::connect::{PostgresConnection, ServerState};
 use crate::error::Failure;
 use crate::nodes_sql::NodesSql;
 use crate::notification::Notification;
-use crate::pool::{Leased, Pool};
+use crate::pool::{Pool, PooledConnection};
 use crate::sql::Sql;
 
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
@@ -117,7 +115,8 @@ impl Nodes {
         listening.map_err(|_| timed_out().into_error())?;
         let mut held = None;
         let answer = async {
-            let leased: &Leased = held.insert(self.heartbeat_pool.acquire().await.map_err(Failure::Permanent)?);
+            let leased: &PooledConnection =
+                held.insert(self.heartbeat_pool.acquire().await.map_err(Failure::Permanent)?);
             self.send_heartbeat_over(leased).await
         };
         let answer = tokio::time::timeout(HEARTBEAT_TIMEOUT, self.with_failure_detection(answer))
@@ -125,18 +124,18 @@ impl Nodes {
             .unwrap_or_else(|_| Err(timed_out()));
         self.state.lock().is_searching = false;
         answer.map_err(|failure| {
-            held.iter().for_each(Leased::set_broken);
+            held.iter().for_each(PooledConnection::set_broken);
             failure.into_error()
         })
     }
 
-    async fn send_heartbeat_over(&self, leased: &Leased) -> Result<(), Failure> {
+    async fn send_heartbeat_over(&self, leased: &PooledConnection) -> Result<(), Failure> {
         let [_, _, connections, _] = self.heartbeat_pool.counts();
         let sent = self.now();
         let mut answer = self.try_heartbeat(leased.link()).await?;
         let is_late = self.state.lock().membership.is_late(sent, connections, answer.gap);
         if is_late {
-            self.rejoin(leased.link()).await?;
+            self.register_again(leased.link()).await?;
             answer = self.try_heartbeat(leased.link()).await?;
         }
         let mut state = self.state.lock();
@@ -183,7 +182,7 @@ impl Nodes {
         }
     }
 
-    async fn try_heartbeat(&self, link: &Link) -> Result<HeartbeatResponse, Failure> {
+    async fn try_heartbeat(&self, link: &PostgresConnection) -> Result<HeartbeatResponse, Failure> {
         let statement = link.statement(Sql::Nodes(NodesSql::Heartbeat)).await?;
         let rows = link.client.query(&statement, &[&self.key()]).await?;
         let mut answer = HeartbeatResponse { live: Vec::new(), writers: Vec::new(), gap: None, server: String::new() };
@@ -200,10 +199,10 @@ impl Nodes {
     }
 
     /// Drops all claims, here and in the database, and enters this node again.
-    async fn rejoin(&self, link: &Link) -> Result<(), Failure> {
+    async fn register_again(&self, link: &PostgresConnection) -> Result<(), Failure> {
         let announced = {
             let mut state = self.state.lock();
-            state.membership.lose_claims();
+            state.membership.drop_claims();
             state.announced.clone()
         };
         let (name, address) = announced.unzip();
@@ -262,7 +261,7 @@ impl Nodes {
     /// Waits until all transactions of commits that started before this call have ended, also those of this node under
     /// an earlier claim. Ends those that take too long, because their node has probably failed.
     async fn wait_for_earlier_commits(&self) -> Result<()> {
-        let now = async |link: &Link| {
+        let now = async |link: &PostgresConnection| {
             Ok(link.client.query_one("SELECT clock_timestamp()::text", &[]).await?.try_get::<_, String>(0)?)
         };
         let now = self.writers.with_retries(now).await?;
@@ -270,7 +269,7 @@ impl Nodes {
         loop {
             let is_late = started.elapsed() > FENCE_DELAY_MAX;
             let which = if is_late { NodesSql::EndEarlierCommits } else { NodesSql::EarlierCommits };
-            let count = async |link: &Link| {
+            let count = async |link: &PostgresConnection| {
                 let statement = link.statement(Sql::Nodes(which)).await?;
                 Ok(link.client.query_one(&statement, &[&now]).await?.try_get::<_, i64>(0)?)
             };
@@ -395,7 +394,7 @@ impl Members for Nodes {
             let _lock = self.heartbeat_lock.lock().await;
             {
                 let mut state = self.state.lock();
-                state.membership.lose_claims();
+                state.membership.drop_claims();
                 (state.has_left, state.announced) = (true, None);
                 state.live = Arc::default();
             }

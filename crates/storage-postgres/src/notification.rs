@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_postgres::Error;
 
-use crate::connect::Link;
+use crate::connect::PostgresConnection;
 use crate::nodes_sql::NodesSql;
 use crate::sql::Sql;
 
@@ -53,7 +53,7 @@ impl Notifications {
         self.awaited.lock().remove(key);
     }
 
-    pub(crate) async fn send(&self, link: &Link, notification: Notification<'_>) -> Result<(), Error> {
+    pub(crate) async fn send(&self, link: &PostgresConnection, notification: Notification<'_>) -> Result<(), Error> {
         let statement = link.statement(Sql::Nodes(NodesSql::Notify)).await?;
         link.client.query(&statement, &[&CHANNEL, &self.payload(notification)]).await.map(drop)
     }

@@ -1,11 +1,8 @@
-//! [`CommitObserver`]: observes commits of other processes and notifies listeners.
-//!
-//! A poll reads the commits of all transactions that the snapshot of the previous poll did not show: those with later
-//! numbers, and those that were running. Therefore each commit is reported once, regardless of the duration of
-//! transactions, and a poll reads nothing else. Polls are made for callers of [`CommitObserver::catch_up`], after a
-//! notification of another process, and once a second. Concurrent callers share a poll.
-//!
-//! Old commits are removed, but never the last one of a shard.
+//! [`CommitObserver`]: observes commits of other processes and notifies listeners. A poll reads the commits of all
+//! transactions that the snapshot of the previous poll did not show: those with later numbers, and those that were
+//! running. Therefore each commit is reported once, regardless of the duration of transactions, and a poll reads
+//! nothing else. Polls are made for callers of [`CommitObserver::catch_up`], after a notification of another process,
+//! and once a second. Concurrent callers share a poll. Old commits are removed, but never the last one of a shard.
 
 use std::collections::HashSet;
 use std::mem::take;
@@ -21,7 +18,7 @@ use tokio_postgres::Row;
 use crate::error::Failure;
 use crate::nodes_sql::NodesSql;
 use crate::notification::{CHANNEL, Notification};
-use crate::pool::{Leased, Pool};
+use crate::pool::{Pool, PooledConnection};
 use crate::sql::Sql;
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -37,7 +34,7 @@ const ATTEMPTS_MAX: u32 = 3;
 
 /// Age after which a commit that PostgreSQL has acknowledged, synced or not, is safe: it is not lost and its
 /// transaction number is not reused after a restart or a failover, because the log is written every fifth of a second.
-const SAFE_AGE: Duration = Duration::from_secs(10);
+const DURABLE_AGE: Duration = Duration::from_secs(10);
 
 /// Upper bound of the shards to which one PostgreSQL commits in that time.
 const RECENT_COMMITS_MAX: usize = 200_000;
@@ -64,14 +61,14 @@ struct PollState {
 }
 
 struct Session {
-    leased: Option<Leased>,
+    leased: Option<PooledConnection>,
     /// Notation of PostgreSQL: `xmin:xmax:running,running`.
     snapshot: String,
     is_new: bool,
 }
 
-/// Commits that may be lost if PostgreSQL fails now: those of the last [`SAFE_AGE`] and, because they are kept in two
-/// parts, of up to twice that time.
+/// Commits that may be lost if PostgreSQL fails now: those of the last [`DURABLE_AGE`] and, because they are kept in
+/// two parts, of up to twice that time.
 struct RecentCommits {
     since: Instant,
     floors: [String; 2],
@@ -92,7 +89,7 @@ impl RecentCommits {
 
     /// Starts a new part if the current one is old enough. Must be called after each poll.
     fn rotate(&mut self, snapshot: &str, now: Instant) {
-        if now.saturating_duration_since(self.since) < SAFE_AGE {
+        if now.saturating_duration_since(self.since) < DURABLE_AGE {
             return;
         }
         self.since = now;
@@ -269,7 +266,7 @@ impl CommitObserver {
 }
 
 /// Without notifications, only the periodic polls remain.
-async fn listen(leased: &Leased) {
+async fn listen(leased: &PooledConnection) {
     let _ = leased.link().client.batch_execute(&format!("LISTEN {CHANNEL}")).await;
 }
 

@@ -10,7 +10,7 @@ use settee_storage::{Result, StorageError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::block::poll_once;
-use crate::connect::{Connector, Link};
+use crate::connect::{Connector, PostgresConnection};
 use crate::error::{ConnectError, Failure};
 use crate::lease::Lease;
 
@@ -39,7 +39,7 @@ const IDLE_CONNECTION: Duration = Duration::from_secs(60);
 
 pub(crate) struct Pool {
     connector: Arc<Connector>,
-    idle: Mutex<Vec<(Link, Instant)>>,
+    idle: Mutex<Vec<(PostgresConnection, Instant)>>,
     permits: Arc<Semaphore>,
     size: usize,
     settings: String,
@@ -49,16 +49,16 @@ pub(crate) struct Pool {
     reclaimed: AtomicU64,
 }
 
-pub(crate) struct Leased {
-    link: Option<Link>,
+pub(crate) struct PooledConnection {
+    link: Option<PostgresConnection>,
     is_in_transaction: AtomicBool,
     is_broken: AtomicBool,
     pool: Arc<Pool>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Leased {
-    pub(crate) fn link(&self) -> &Link {
+impl PooledConnection {
+    pub(crate) fn link(&self) -> &PostgresConnection {
         self.link.as_ref().expect("the connection is present until this is dropped")
     }
 
@@ -79,7 +79,7 @@ impl Leased {
     }
 }
 
-impl Drop for Leased {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         let is_usable = self.is_usable();
         if !is_usable {
@@ -126,7 +126,7 @@ impl Pool {
         [open as u64, used as u64, created, reclaimed]
     }
 
-    pub(crate) async fn acquire(self: &Arc<Self>) -> Result<Leased> {
+    pub(crate) async fn acquire(self: &Arc<Self>) -> Result<PooledConnection> {
         let permit = self.permit().await?;
         let next_idle = || std::iter::from_fn(|| self.idle.lock().pop()).find(|(link, _)| !link.client.is_closed());
         let link = match next_idle() {
@@ -134,7 +134,7 @@ impl Pool {
             None => self.connect().await?,
         };
         let [is_in_transaction, is_broken] = [AtomicBool::new(false), AtomicBool::new(false)];
-        Ok(Leased { link: Some(link), is_in_transaction, is_broken, pool: Arc::clone(self), _permit: permit })
+        Ok(PooledConnection { link: Some(link), is_in_transaction, is_broken, pool: Arc::clone(self), _permit: permit })
     }
 
     async fn permit(&self) -> Result<OwnedSemaphorePermit> {
@@ -164,7 +164,7 @@ impl Pool {
     /// Retries an idempotent operation if its connection is lost.
     pub(crate) async fn with_retries<T>(
         self: &Arc<Self>,
-        operation: impl AsyncFn(&Link) -> Result<T, Failure>,
+        operation: impl AsyncFn(&PostgresConnection) -> Result<T, Failure>,
     ) -> Result<T> {
         let mut attempts = 0;
         loop {
@@ -188,7 +188,7 @@ impl Pool {
     }
 
     /// Retries during a short outage, and fails at once during a long one.
-    async fn connect(&self) -> Result<Link> {
+    async fn connect(&self) -> Result<PostgresConnection> {
         let started = Instant::now();
         loop {
             match self.connector.connect(&self.settings).await {

@@ -10,7 +10,7 @@ use crate::commit::execute;
 use crate::error::Failure;
 use crate::lease::number;
 use crate::pieces::pieces;
-use crate::pool::{Leased, Pool};
+use crate::pool::{Pool, PooledConnection};
 use crate::sql::Sql;
 
 pub(crate) async fn restore(pool: &Arc<Pool>, shard: Shard, state: ShardState, batch: &Batch) -> Result<()> {
@@ -31,7 +31,7 @@ pub(crate) async fn restore(pool: &Arc<Pool>, shard: Shard, state: ShardState, b
     }
 }
 
-async fn attempt(leased: &Leased, shard: i64, state: ShardState, batch: &Batch) -> Result<bool, Failure> {
+async fn attempt(leased: &PooledConnection, shard: i64, state: ShardState, batch: &Batch) -> Result<bool, Failure> {
     let link = leased.link();
     link.client.batch_execute("BEGIN; SET LOCAL synchronous_commit TO off").await?;
     let statement = link.statement(Sql::Restore).await?;

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use settee_storage::Shard;
 
 /// A result is cached for this multiple of the time it took, so that summing takes at most a twentieth of a processor.
-const LIFETIME_FACTOR: u32 = 20;
+const CACHE_TIME_FACTOR: u32 = 20;
 
 const SIZES_MAX: usize = 10_000;
 
@@ -33,7 +33,7 @@ impl Sizes {
         if cached.len() >= SIZES_MAX {
             cached.clear();
         }
-        let lifetime = now.saturating_duration_since(started).min(Duration::from_secs(60)) * LIFETIME_FACTOR;
+        let lifetime = now.saturating_duration_since(started).min(Duration::from_secs(60)) * CACHE_TIME_FACTOR;
         cached.insert(shard, Size { bytes, until: now + lifetime });
     }
 

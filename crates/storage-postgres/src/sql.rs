@@ -1,14 +1,13 @@
 //! [`Sql`]: the statements of normal operation. Each is prepared once per connection and concerns one shard or none;
-//! only small commits to several shards may share a statement.
-//!
-//! A planner that considers a table small, as it does with every new one, joins keys with *all* entries of a shard, or
-//! compares each of these with a list. `OFFSET 0` forces a lookup of each key; a test counts the rows read.
+//! only small commits to several shards may share a statement. A planner that considers a table small, as it does with
+//! every new one, joins keys with *all* entries of a shard, or compares each of these with a list. `OFFSET 0` forces a
+//! lookup of each key; a test counts the rows read.
 
 use settee_storage::{Direction, Keyspace};
 
 use crate::fence::{fences, sweep};
 use crate::nodes_sql::NodesSql;
-use crate::shape::Shape;
+use crate::statement_shape::StatementShape;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Sql {
@@ -23,7 +22,7 @@ pub(crate) enum Sql {
     Restore,
     Write(Keyspace, Kind),
     /// Makes commits with all their writes, or fails.
-    Commit(Shape),
+    Commit(StatementShape),
     Drop,
     Size,
     Nodes(NodesSql),

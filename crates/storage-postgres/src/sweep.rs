@@ -22,7 +22,7 @@ pub(crate) async fn sweep(pool: Weak<Pool>, work: Arc<Notify>) {
         loop {
             let Some(pool) = pool.upgrade() else { return };
             // A later run finds the work that is left after an error.
-            if !matches!(sweep_some(&pool).await, Ok(true)) {
+            if !matches!(sweep_batch(&pool).await, Ok(true)) {
                 break;
             }
         }
@@ -30,7 +30,7 @@ pub(crate) async fn sweep(pool: Weak<Pool>, work: Arc<Notify>) {
     }
 }
 
-async fn sweep_some(pool: &Arc<Pool>) -> Result<bool, Failure> {
+async fn sweep_batch(pool: &Arc<Pool>) -> Result<bool, Failure> {
     let leased = pool.acquire().await.map_err(Failure::Permanent)?;
     let client = &leased.link().client;
     let answer = async {

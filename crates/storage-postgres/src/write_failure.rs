@@ -1,8 +1,6 @@
 //! [`WriteFailure`]: the reason why a reachable PostgreSQL rejects writes: a missing privilege, a full disk, or
-//! read-only transactions.
-//!
-//! A rejected commit sets it, and a successful one clears it. A server whose health check fails gets no writes, so a
-//! probe clears it as well, and detects missing privileges before a write does.
+//! read-only transactions. A rejected commit sets it, and a successful one clears it. A server whose health check fails
+//! gets no writes, so a probe clears it as well, and detects missing privileges before a write does.
 
 use std::sync::Arc;
 

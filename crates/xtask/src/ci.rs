@@ -70,7 +70,7 @@ fn quick(workspace: &Workspace, gate: &mut Gate) {
     if gate.step("compile tests", &[], || build_tests(workspace)) {
         gate.step("test", &["erlang-base"], || run_tests(workspace, "test", &["--skip", ON_POSTGRESQL], None));
         gate.step("conformance", &["python3"], || conformance::run(workspace, &conformance::Options::default()));
-        gate.step("readme", &["curl"], || readme::run(workspace));
+        gate.step("readme", &["curl", "python3"], || readme::run(workspace));
     }
     gate.step("docs", &[], || document(workspace));
 }
@@ -84,6 +84,7 @@ fn rest(workspace: &Workspace, gate: &mut Gate) {
         let on_postgres = |nodes| move || conformance::run_on_postgres(workspace, nodes);
         gate.step("conformance on PostgreSQL", &["python3", "postgresql"], on_postgres(1));
         gate.step("conformance on two nodes", &["python3", "postgresql"], on_postgres(2));
+        gate.step("readme on PostgreSQL", &["curl", "postgresql"], || readme::run_on_postgres(workspace));
         gate.step("chaos", &["postgresql"], || chaos::run(workspace, &chaos::Options::short()));
         gate.step("attack", &[], || attack::run(workspace, &attack::Options::short()));
         gate.step("clients", &["nodejs", "npm", "python3-venv", "pypy3", "erlang-base", "curl"], || {

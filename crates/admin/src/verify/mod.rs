@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use settee_database::verify::{Place, Problem, Verified};
+use settee_database::verify::{CatalogEntry, Problem, Verified};
 use settee_model::json::{Json, Value, write_string};
 use settee_storage::{Engine, Shard};
 use settee_views::Family;
@@ -162,7 +162,7 @@ pub fn databases(engine: &dyn Engine, emit: &mut dyn FnMut(Vec<u8>) -> ControlFl
     }
 }
 
-fn line(place: &Place, found: Verified, broken: &[Problem]) -> Vec<u8> {
+fn line(place: &CatalogEntry, found: Verified, broken: &[Problem]) -> Vec<u8> {
     let Verified { documents, attachments, bytes, problems, more } = found;
     let mut line = b"{\"database\":".to_vec();
     write_string(&mut line, &place.name);

@@ -1,6 +1,5 @@
-//! Incoming attachments: decides which entries of a document's `_attachments` are stored, kept or refused.
-//!
-//! All functions of this module block on the database and must run on threads that may block.
+//! Incoming attachments: decides which entries of a document's `_attachments` are stored, kept or refused. All
+//! functions of this module block on the database and must run on threads that may block.
 
 mod parts;
 pub(crate) mod related;
@@ -76,7 +75,8 @@ pub(crate) fn upload(
     Ok(upload.finish()?)
 }
 
-/// Returns the attachments of the document `id` after an update by `reader`. `followed` has the data that was received in separate parts.
+/// Returns the attachments of the document `id` after an update by `reader`. `followed` has the data that was received
+/// in separate parts.
 pub(crate) fn resolve(
     (database, reader, id): (&Arc<Database>, &Reader, &str),
     policy: &Policy,

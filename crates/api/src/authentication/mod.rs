@@ -83,9 +83,8 @@ async fn acting_user(parts: &Authentication, headers: &HeaderMap, user: UserCont
     Ok(account.context())
 }
 
-/// Returns the user of basic credentials. While no administrator exists, every client is an administrator,
-/// also under a name that no user has: set-up scripts send the credentials of the administrator that they are
-/// about to create.
+/// Returns the user of basic credentials. While no administrator exists, every client is an administrator, also under a
+/// name that no user has: set-up scripts send the credentials of the administrator that they are about to create.
 async fn default_user(
     parts: &Authentication,
     policy: &AuthPolicy,

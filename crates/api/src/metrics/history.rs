@@ -1,7 +1,6 @@
-//! [`History`]: a sample of a node's figures per minute, for charts of the last day.
-//!
-//! Counters are stored as they are, since the start of the process: a reader computes rates from differences, so a
-//! missing sample changes no rate. The history ends with the process.
+//! [`History`]: a sample of a node's figures per minute, for charts of the last day. Counters are stored as they are,
+//! since the start of the process: a reader computes rates from differences, so a missing sample changes no rate. The
+//! history ends with the process.
 
 use std::collections::VecDeque;
 

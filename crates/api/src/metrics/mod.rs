@@ -1,7 +1,6 @@
-//! Metrics: [`Metrics`] contains the counters behind `_stats` and `_prometheus`.
-//!
-//! All counters are copied every ten seconds of use, for statistics of the last minutes; no background task is
-//! needed. [`table`] contains the names of the numbers.
+//! Metrics: [`Metrics`] contains the counters behind `_stats` and `_prometheus`. All counters are copied every ten
+//! seconds of use, for statistics of the last minutes; no background task is needed. [`table`] contains the names of
+//! the numbers.
 
 mod cells;
 pub(crate) mod histogram;

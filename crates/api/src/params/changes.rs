@@ -26,7 +26,7 @@ pub(crate) enum Style {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Quiet {
+pub(crate) enum IdlePolicy {
     /// Ends the feed after this time without rows.
     Timeout(Duration),
     /// Sends an empty line after this time without rows.
@@ -46,7 +46,7 @@ pub(crate) struct ChangesParams {
     pub(crate) conflicts: bool,
     pub(crate) shown: Shown,
     pub(crate) seq_interval: u64,
-    pub(crate) quiet: Quiet,
+    pub(crate) quiet: IdlePolicy,
     pub(crate) filter_name: String,
     /// Resolved separately, because its arguments may be in the body.
     pub(crate) filter: Filter,
@@ -153,7 +153,7 @@ impl ChangesParams {
         let feed = feed
             .ok_or_else(|| Error::bad_request("Supported `feed` types: normal, continuous, longpoll, eventsource"))?;
         let since = last_event_id.filter(|_| feed == Feed::EventSource).or(since);
-        let heartbeat = heartbeat.map(|ms| Quiet::Heartbeat(Duration::from_millis(ms)));
+        let heartbeat = heartbeat.map(|ms| IdlePolicy::Heartbeat(Duration::from_millis(ms)));
         Ok(Self {
             feed,
             since: start_of(since, direction, database)?,
@@ -192,8 +192,8 @@ fn longest(timeout_ms: u64) -> u64 {
     if timeout_ms == 0 { DEFAULT_QUIET_MS } else { timeout_ms }
 }
 
-fn timeout_of(timeout_ms: Option<u64>, longest_ms: u64) -> Quiet {
-    Quiet::Timeout(Duration::from_millis(timeout_ms.unwrap_or(longest_ms).min(longest_ms)))
+fn timeout_of(timeout_ms: Option<u64>, longest_ms: u64) -> IdlePolicy {
+    IdlePolicy::Timeout(Duration::from_millis(timeout_ms.unwrap_or(longest_ms).min(longest_ms)))
 }
 
 fn start_of(since: Option<&str>, direction: Direction, database: &Database) -> Result<Since, Error> {
@@ -204,10 +204,10 @@ fn start_of(since: Option<&str>, direction: Direction, database: &Database) -> R
     }
 }
 
-fn parse_heartbeat(text: &str, longest_ms: u64) -> Result<Quiet, Error> {
+fn parse_heartbeat(text: &str, longest_ms: u64) -> Result<IdlePolicy, Error> {
     let ms = if text == "true" { Some(longest_ms) } else { integer(text) };
     match ms {
-        Some(ms) if ms > 0 => Ok(Quiet::Heartbeat(Duration::from_millis(ms.min(longest_ms)))),
+        Some(ms) if ms > 0 => Ok(IdlePolicy::Heartbeat(Duration::from_millis(ms.min(longest_ms)))),
         None if !is_integer(text) => {
             Err(Error::bad_request("Invalid heartbeat value. Expecting a positive integer value (in milliseconds)."))
         }
@@ -215,8 +215,7 @@ fn parse_heartbeat(text: &str, longest_ms: u64) -> Result<Quiet, Error> {
     }
 }
 
-/// Parses the integer of the parameter `name`. CouchDB 3.5 accepts negative integers, which set no limit:
-/// `None`.
+/// Parses the integer of the parameter `name`. CouchDB 3.5 accepts negative integers, which set no limit: `None`.
 fn count(name: &str, text: &str) -> Result<Option<u64>, Error> {
     let refused = || Error::bad_request(format!("The {name} parameter should be a non-negative integer"));
     if is_integer(text) { Ok(integer(text)) } else { Err(refused()) }

@@ -20,7 +20,7 @@ pub(crate) struct Extras {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum RevisionSelection {
     Winner { deleted: bool },
     Rev(Rev),
     Open(OpenRevs),
@@ -34,7 +34,7 @@ pub(crate) enum OpenRevs {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DocParams {
-    pub(crate) which: Which,
+    pub(crate) which: RevisionSelection,
     /// `rev` and `deleted`, for requests that support neither lists of revisions nor `latest`.
     pub(crate) rev: Option<Rev>,
     pub(crate) deleted: bool,
@@ -64,10 +64,10 @@ impl DocParams {
         }
         let (meta, latest) = (query.is_true("meta"), query.is_true("latest"));
         let which = match (open, &rev) {
-            (Some(open), _) => Which::Open(open),
-            (None, Some(rev)) if !latest => Which::Rev(rev.clone()),
+            (Some(open), _) => RevisionSelection::Open(open),
+            (None, Some(rev)) if !latest => RevisionSelection::Rev(rev.clone()),
             // With `latest` and without a list CouchDB reads the winner, whatever the revision is.
-            (None, _) => Which::Winner { deleted: query.is_true("deleted") },
+            (None, _) => RevisionSelection::Winner { deleted: query.is_true("deleted") },
         };
         Ok(Self {
             which,

@@ -30,13 +30,13 @@ pub(crate) struct FunctionFilter {
     pub(crate) path: FunctionPath,
     /// The request object that the function receives.
     pub(crate) request: Vec<u8>,
-    /// Identifies the inputs of the function other than documents.
-    pub(crate) mark: String,
+    /// All inputs other than documents, for the `ETag`, which is computed from the `Debug` text of parameters.
+    pub(crate) inputs: String,
 }
 
 impl fmt::Debug for FunctionFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FunctionFilter").field("path", &self.path).field("mark", &self.mark).finish_non_exhaustive()
+        f.debug_struct("FunctionFilter").field("path", &self.path).field("inputs", &self.inputs).finish_non_exhaustive()
     }
 }
 
@@ -90,7 +90,7 @@ impl FunctionPath {
     }
 }
 
-/// Splits a path into names, which are percent-decoded again. The number of names is not limited.
+/// Splits a path into names, which are percent-decoded again. The caller checks their number.
 fn names(text: &str) -> Vec<String> {
     let parts = text.split('/').filter(|part| !part.is_empty());
     parts.map(|part| decode(part, Plus::Space).map_or_else(|| part.to_owned(), Cow::into_owned)).collect()
@@ -103,7 +103,7 @@ pub(crate) struct SelectorFilter {
 }
 
 impl Filter {
-    /// `body` is the body of a POST.
+    /// Resolves built-in filters; [`FunctionPath::of`] parses others. `body` is the body of a POST.
     pub(crate) fn resolve(name: &str, query: &Query, body: Option<&Json>) -> Result<Self, Error> {
         match name {
             "_design" => Ok(Self::Design),
@@ -114,7 +114,7 @@ impl Filter {
         }
     }
 
-    /// Returns an error for an unknown filter, because it must not be treated as no filter.
+    /// Returns an error for an unknown filter, because a feed without one would return all documents.
     pub(crate) fn check_name(name: &str, query: &Query) -> Result<(), Error> {
         match name {
             "_design" | "_doc_ids" | "_selector" => Ok(()),
@@ -156,7 +156,7 @@ fn selector(body: Option<&Json>) -> Result<Filter, Error> {
     })))
 }
 
-/// Feeds report all errors of selectors under one name.
+/// As in CouchDB, `_changes` reports each error of a selector as `bad_request`.
 fn refused(refusal: &Refusal) -> Error {
     Error::bad_request(refusal.to_string())
 }

@@ -1,8 +1,6 @@
-//! Parameters of views, `_all_docs` and related resources.
-//!
-//! Parameters are collected in CouchDB's order, members of a body before the query string, and later values
-//! replace earlier ones. [`ViewParams::check`] then detects contradictions, also in CouchDB's order. The query
-//! checks the order of the keys, because it depends on the view.
+//! Parameters of views, `_all_docs` and related resources. Parameters are collected in CouchDB's order, members of a
+//! body before the query string, and later values replace earlier ones. [`ViewParams::check`] then detects
+//! contradictions, also in CouchDB's order. The query checks the order of the keys, because it depends on the view.
 
 mod check;
 

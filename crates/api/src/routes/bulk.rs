@@ -76,7 +76,7 @@ pub(super) async fn docs(mut request: Request) -> Answer {
     for row in rows {
         match row {
             Row::Update(update) => {
-                updates.push(limits.within(&database, update));
+                updates.push(limits.with_partition_limit(&database, update));
                 answered.push(None);
             }
             Row::Stored { rev, .. } => answered.push(Some(Ok(rev))),

@@ -35,10 +35,10 @@ struct Asked {
     latest: bool,
     shown: Shown,
     policy: Limits,
-    sees: Sees,
+    sees: AccessCheck,
 }
 
-type Sees = Box<dyn Fn(&str) -> Result<(), Error> + Send + Sync>;
+type AccessCheck = Box<dyn Fn(&str) -> Result<(), Error> + Send + Sync>;
 
 pub(super) async fn get(mut request: Request) -> Answer {
     let database = request.database()?;

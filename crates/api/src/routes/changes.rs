@@ -22,10 +22,10 @@ use settee_model::json::{Json, Kind, write_string};
 use settee_settings::chttpd;
 use tokio::sync::watch;
 
-use slice::Slice;
-use walk::{Needs, Next, Seen, Walk};
+use slice::TimeSlice;
+use walk::{ChangeScan, Next, RequiredData, ScannedChange};
 
-use super::live::{Gone, Listener, Signals, Woken};
+use super::live::{ClientDisconnected, FeedSignals, Listener, Woken};
 use crate::auth_policy::Handler;
 use crate::node::Node;
 use crate::params::changes::{ChangesParams, Feed};
@@ -66,7 +66,7 @@ pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) 
             let (reader, since) = (Arc::clone(&database), params.since);
             let start = bridge::blocking(move || since.start(&reader.read()?)).await?;
             let rows = Rows::new(params, start);
-            live(&request, database, rows, None, Signals { progress, stopping }).await
+            live(&request, database, rows, None, FeedSignals { progress, stopping }).await
         }
     }
 }
@@ -110,7 +110,7 @@ async fn normal(
     let rows = Rows::new(params, start);
     let mut response = if rows.may_be_silent() {
         let progress = request.node.feeds.watch(&database);
-        live(request, database, rows, Some(view), Signals { progress, stopping }).await?
+        live(request, database, rows, Some(view), FeedSignals { progress, stopping }).await?
     } else {
         all_rows(request, rows, view).await?
     };
@@ -122,8 +122,8 @@ async fn all_rows(request: &Request, mut rows: Rows, view: ReadView) -> Answer {
     bridge::stream(request.outward(), move |output| {
         output.text().extend_from_slice(b"{\"results\":[\n");
         let filter = rows.params.filter.clone();
-        let (direction, needs) = (rows.params.direction, Needs::of(&rows.params));
-        let mut walk = Walk::open(&view, rows.position, direction, &filter, needs, Slice::endless())?;
+        let (direction, needs) = (rows.params.direction, RequiredData::of(&rows.params));
+        let mut walk = ChangeScan::open(&view, rows.position, direction, &filter, needs, TimeSlice::endless())?;
         while !rows.is_full() {
             let change = match walk.next()? {
                 Next::Row(change) => change,
@@ -243,7 +243,7 @@ impl Rows {
         &mut self,
         text: &mut impl Text,
         view: &ReadView,
-        change: &Seen,
+        change: &ScannedChange,
         write_doc: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let has_seq = self.params.has_seq(self.sent);
@@ -293,7 +293,7 @@ async fn live(
     database: Arc<Database>,
     rows: Rows,
     view: Option<ReadView>,
-    signals: Signals,
+    signals: FeedSignals,
 ) -> Answer {
     let (feed, quiet) = (rows.params.feed, rows.params.quiet);
     let content_type = match feed {
@@ -331,7 +331,7 @@ impl Live {
             self.listener.mark_unchanged();
             match self.send_changes().await {
                 Ok(Ok(())) => {}
-                Ok(Err(Gone)) => return,
+                Ok(Err(ClientDisconnected)) => return,
                 Err(error) => return self.listener.fail(error).await,
             }
             let text = if self.is_idle() { b"\n".to_vec() } else { Vec::new() };
@@ -344,7 +344,7 @@ impl Live {
             match self.listener.wait().await {
                 Woken::Changed => {}
                 Woken::End => break,
-                Woken::Gone => return,
+                Woken::Disconnected => return,
             }
         }
         self.end().await;
@@ -383,13 +383,13 @@ impl Live {
         Ok(())
     }
 
-    async fn send_changes(&mut self) -> Result<Result<(), Gone>, Error> {
+    async fn send_changes(&mut self) -> Result<Result<(), ClientDisconnected>, Error> {
         self.rows.walked = None;
         self.rows.since = self.rows.position;
         self.rows.scan_sent = 0;
         loop {
             if self.listener.room().await.is_err() {
-                return Ok(Err(Gone));
+                return Ok(Err(ClientDisconnected));
             }
             if self.view.is_none() {
                 self.update_reader().await?;
@@ -402,7 +402,7 @@ impl Live {
                     Some(view) => (view, true),
                     None => (database.read_as(&reader)?.for_client(&client), false),
                 };
-                let (text, more) = read_batch(&view, &mut rows, pipe, Slice::start())?;
+                let (text, more) = read_batch(&view, &mut rows, pipe, TimeSlice::start())?;
                 Ok::<_, Error>((rows, text, more, keeps.then_some(view)))
             };
             let done = if self.rows.params.shown.is_plain() {
@@ -417,13 +417,14 @@ impl Live {
                 };
                 match self.listener.during(work).await {
                     Ok(done) => done?,
-                    Err(Gone) => return Ok(Err(Gone)),
+                    Err(ClientDisconnected) => return Ok(Err(ClientDisconnected)),
                 }
             } else {
                 // The rows are sent while they are read, so preceding text must be sent first and no heartbeat
                 // may be inserted.
-                if self.listener.send(Vec::new()).await.is_err() || self.listener.beat_if_due().await.is_err() {
-                    return Ok(Err(Gone));
+                if self.listener.send(Vec::new()).await.is_err() || self.listener.send_heartbeat_if_due().await.is_err()
+                {
+                    return Ok(Err(ClientDisconnected));
                 }
                 let admission = self.node.outward(self.listener.account());
                 settee_edge::bridge::piping(admission, self.listener.sender(), move |pipe| read(Some(pipe))).await??
@@ -431,7 +432,7 @@ impl Live {
             let (rows, text, more, view) = done;
             (self.rows, self.view) = (rows, view);
             if !text.is_empty() && self.listener.send(text).await.is_err() {
-                return Ok(Err(Gone));
+                return Ok(Err(ClientDisconnected));
             }
             if !more {
                 return Ok(Ok(()));
@@ -483,14 +484,20 @@ impl Text for Batch {
 }
 
 /// Returns the text, and true if more rows may exist.
-fn read_batch(view: &ReadView, rows: &mut Rows, pipe: Option<Pipe>, slice: Slice) -> Result<(Vec<u8>, bool), Error> {
+fn read_batch(
+    view: &ReadView,
+    rows: &mut Rows,
+    pipe: Option<Pipe>,
+    slice: TimeSlice,
+) -> Result<(Vec<u8>, bool), Error> {
     let filter = rows.params.filter.clone();
     if rows.params.direction == Direction::Backward && rows.walked.is_none() {
         // A feed without rows so far restarts at the last change.
         rows.since = view.update_seq()?;
         rows.position = rows.since;
     }
-    let mut walk = Walk::open(view, rows.resumed(), rows.params.direction, &filter, Needs::of(&rows.params), slice)?;
+    let mut walk =
+        ChangeScan::open(view, rows.resumed(), rows.params.direction, &filter, RequiredData::of(&rows.params), slice)?;
     let mut batch = Batch { text: Vec::new(), pipe, flow: ControlFlow::Continue(()) };
     while !rows.is_full() {
         let change = match walk.next()? {

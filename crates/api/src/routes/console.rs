@@ -1,7 +1,5 @@
-//! The console under `/_utils`: the files of `settee_console`.
-//!
-//! The console uses only the public API, so it has the rights of its user. All clients may load it; `[csp]`
-//! restricts the resources of its pages, see [`crate::browser`].
+//! The console under `/_utils`: the files of `settee_console`. The console uses only the public API, so it has the
+//! rights of its user. All clients may load it; `[csp]` restricts the resources of its pages, see [`crate::browser`].
 
 use data_encoding::HEXLOWER;
 use std::io::Read as _;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use hyper::header;
-use settee_database::{Database, Direction, GLOBAL_CHANGES, Happened};
+use settee_database::{Database, DatabaseEventKind, Direction, GLOBAL_CHANGES};
 use settee_model::json::append_object;
 use settee_settings::chttpd;
 use tokio::sync::watch;
 
-use super::live::{Gone, Listener, Signals, Woken};
+use super::live::{ClientDisconnected, FeedSignals, Listener, Woken};
 use crate::params::changes::{ChangesParams, Feed};
 use crate::request::Request;
 use crate::respond::{self, Answer};
@@ -33,7 +33,7 @@ pub(super) async fn feed(request: Request, stopping: watch::Receiver<bool>) -> A
     let start = bridge::blocking(move || since.start(&reader.read()?)).await?;
     let rows = Rows { feed: params.feed, direction: params.direction, limit: params.limit, sent: 0, position: start };
     let account = Arc::clone(&request.head.account);
-    let signals = Signals { progress, stopping };
+    let signals = FeedSignals { progress, stopping };
     let (listener, beginning) = Listener::new(account, signals, params.feed, params.quiet, PIECES_WAITING);
     tokio::spawn(Live { database, rows, listener }.run());
     let content_type = if is_event_stream { "text/event-stream" } else { "application/json" };
@@ -79,14 +79,14 @@ impl Rows {
                 return Ok((out, false));
             };
             self.position = change.seq;
-            if let Some((happened, name)) = Happened::parse(change.id).filter(|_| !change.stored.deleted) {
+            if let Some((happened, name)) = DatabaseEventKind::parse(change.id).filter(|_| !change.stored.deleted) {
                 self.write(&mut out, database, happened, name);
             }
         }
         Ok((out, !self.is_full()))
     }
 
-    fn write(&mut self, out: &mut Vec<u8>, database: &Database, happened: Happened, name: &str) {
+    fn write(&mut self, out: &mut Vec<u8>, database: &Database, happened: DatabaseEventKind, name: &str) {
         let separator: &[u8] = match self.feed {
             Feed::Normal | Feed::Longpoll if self.sent > 0 => b",\r\n",
             Feed::EventSource => b"data: ",
@@ -140,7 +140,7 @@ impl Live {
             match self.listener.wait().await {
                 Woken::Changed => {}
                 Woken::End => break,
-                Woken::Gone => return Ok(()),
+                Woken::Disconnected => return Ok(()),
             }
         }
         let is_object = matches!(self.rows.feed, Feed::Normal | Feed::Longpoll);
@@ -155,18 +155,18 @@ impl Live {
         Ok(())
     }
 
-    async fn send_rows(&mut self) -> Result<Result<(), Gone>, Error> {
+    async fn send_rows(&mut self) -> Result<Result<(), ClientDisconnected>, Error> {
         loop {
             let (database, mut rows) = (Arc::clone(&self.database), self.rows);
             let read = bridge::blocking(move || {
                 let (text, more) = rows.read(&database)?;
                 Ok((rows, text, more))
             });
-            let Ok(read) = self.listener.during(read).await else { return Ok(Err(Gone)) };
+            let Ok(read) = self.listener.during(read).await else { return Ok(Err(ClientDisconnected)) };
             let (rows, text, more) = read?;
             self.rows = rows;
             if !text.is_empty() && self.listener.send(text).await.is_err() {
-                return Ok(Err(Gone));
+                return Ok(Err(ClientDisconnected));
             }
             if !more {
                 return Ok(Ok(()));

@@ -13,7 +13,7 @@ use settee_wire::multipart::Writer;
 
 use super::partition::check_place;
 use crate::params::attachments::Data;
-use crate::params::document::{DocParams, Extras, OpenRevs, Which};
+use crate::params::document::{DocParams, Extras, OpenRevs, RevisionSelection};
 use crate::request::Request;
 use crate::respond::{self, Answer, Response};
 use crate::revision::multipart::Related;
@@ -52,7 +52,7 @@ pub(super) async fn get(request: Request) -> Answer {
         })
         .await;
     }
-    if let Which::Open(open) = &params.which {
+    if let RevisionSelection::Open(open) = &params.which {
         let open = open.clone();
         // Credentials can be removed from JSON only.
         let is_masked =
@@ -95,18 +95,18 @@ pub(super) fn boundaries(request: &Request) -> [String; 2] {
 fn choose(record: &DocRecord, params: &DocParams) -> Result<(u32, Extras), Error> {
     let winner = record.tree.winner(is_deleted).ok_or_else(|| Error::not_found("missing"))?;
     match &params.which {
-        Which::Rev(rev) => {
+        RevisionSelection::Rev(rev) => {
             let node = record.tree.find(rev).ok_or_else(|| Error::not_found("missing"))?;
             // Members about the whole document are added only to the winner.
             Ok((node, Extras { revs: params.extras.revs, ..Extras::default() }))
         }
-        Which::Winner { deleted } => {
+        RevisionSelection::Winner { deleted } => {
             if !deleted && record.tree.node(winner).value.as_ref().is_some_and(is_deleted) {
                 return Err(Error::not_found("deleted"));
             }
             Ok((winner, params.extras))
         }
-        Which::Open(_) => Err(Error::internal("a list of revisions is no single one")),
+        RevisionSelection::Open(_) => Err(Error::internal("a list of revisions is no single one")),
     }
 }
 
@@ -310,7 +310,7 @@ pub(super) fn is_local(id: &str) -> bool {
 
 /// The only revision of a local document cannot be requested.
 fn local(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>) -> Answer {
-    let found = if matches!(params.which, Which::Winner { .. }) { view.local(id)? } else { None };
+    let found = if matches!(params.which, RevisionSelection::Winner { .. }) { view.local(id)? } else { None };
     let local = found.ok_or_else(|| Error::not_found("missing"))?;
     let tag = local_tag(&local_rev(&local), &local.body);
     let mut response = if etag::is_known(known, &tag) {

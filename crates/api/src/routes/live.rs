@@ -14,14 +14,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::Error;
-use crate::params::changes::{Feed, Quiet};
+use crate::params::changes::{Feed, IdlePolicy};
 
 /// Minimum interval of heartbeats while a feed works, because a `timeout` may be zero.
-const MIN_BEAT: Duration = Duration::from_millis(10);
+const HEARTBEAT_MIN: Duration = Duration::from_millis(10);
 
-/// Maximum interval of heartbeats while a normal feed works: CouchDB's 5 s, and a margin. `os_process_timeout` is 5 s by
-/// default, and a filter that exceeds it is reported as the response if no heartbeat was sent before.
-const NORMAL_BEAT: Duration = Duration::from_millis(5_500);
+/// Maximum interval of heartbeats while a normal feed works: CouchDB's 5 s, and a margin. `os_process_timeout` is 5 s
+/// by default, and a filter that exceeds it is reported as the response if no heartbeat was sent before.
+const HEARTBEAT_NORMAL_MAX: Duration = Duration::from_millis(5_500);
 
 pub(super) struct Listener {
     account: Arc<Account>,
@@ -29,7 +29,7 @@ pub(super) struct Listener {
     progress: watch::Receiver<Progress>,
     stopping: watch::Receiver<bool>,
     feed: Feed,
-    quiet: Quiet,
+    quiet: IdlePolicy,
     prefix: &'static [u8],
     /// Completed at the first text, or with an error before that.
     begun: Option<oneshot::Sender<Result<(), Error>>>,
@@ -37,12 +37,12 @@ pub(super) struct Listener {
     sent: Instant,
 }
 
-pub(super) struct Signals {
+pub(super) struct FeedSignals {
     pub(super) progress: watch::Receiver<Progress>,
     pub(super) stopping: watch::Receiver<bool>,
 }
 
-pub(super) struct Beginning {
+pub(super) struct FeedStart {
     begun: oneshot::Receiver<Result<(), Error>>,
     receiver: mpsc::Receiver<Result<Bytes, Aborted>>,
 }
@@ -51,27 +51,27 @@ pub(super) enum Woken {
     Changed,
     /// The timeout expired, or the server or the database ends.
     End,
-    Gone,
+    Disconnected,
 }
 
-pub(super) struct Gone;
+pub(super) struct ClientDisconnected;
 
 impl Listener {
     /// At most `pieces` are buffered for a slow client.
     pub(super) fn new(
         account: Arc<Account>,
-        signals: Signals,
+        signals: FeedSignals,
         feed: Feed,
-        quiet: Quiet,
+        quiet: IdlePolicy,
         pieces: usize,
-    ) -> (Self, Beginning) {
+    ) -> (Self, FeedStart) {
         let (sender, receiver) = mpsc::channel(pieces);
         let (begin, begun) = oneshot::channel();
         let prefix: &[u8] = match feed {
             Feed::Normal | Feed::Longpoll => b"{\"results\":[\n",
             Feed::Continuous | Feed::EventSource => b"",
         };
-        let Signals { progress, stopping } = signals;
+        let FeedSignals { progress, stopping } = signals;
         let sent = Instant::now();
         let listener = Self {
             account,
@@ -85,7 +85,7 @@ impl Listener {
             has_sent_text: false,
             sent,
         };
-        (listener, Beginning { begun, receiver })
+        (listener, FeedStart { begun, receiver })
     }
 
     pub(super) fn mark_unchanged(&mut self) {
@@ -105,18 +105,18 @@ impl Listener {
         self.sender.clone()
     }
 
-    pub(super) async fn room(&self) -> Result<(), Gone> {
+    pub(super) async fn room(&self) -> Result<(), ClientDisconnected> {
         tokio::select! {
             () = self.account.room() => Ok(()),
-            () = self.sender.closed() => Err(Gone),
+            () = self.sender.closed() => Err(ClientDisconnected),
         }
     }
 
     pub(super) async fn wait(&mut self) -> Woken {
         loop {
             let (pause, is_timeout) = match self.quiet {
-                Quiet::Timeout(pause) => (pause, true),
-                Quiet::Heartbeat(pause) => (pause, false),
+                IdlePolicy::Timeout(pause) => (pause, true),
+                IdlePolicy::Heartbeat(pause) => (pause, false),
             };
             tokio::select! {
                 changed = self.progress.changed() => {
@@ -124,51 +124,51 @@ impl Listener {
                     return if lives { Woken::Changed } else { Woken::End };
                 }
                 () = until_true(&mut self.stopping) => return Woken::End,
-                () = self.sender.closed() => return Woken::Gone,
+                () = self.sender.closed() => return Woken::Disconnected,
                 () = tokio::time::sleep(pause) => {
                     if is_timeout {
                         return Woken::End;
                     }
-                    if self.beat().await.is_err() {
-                        return Woken::Gone;
+                    if self.send_heartbeat().await.is_err() {
+                        return Woken::Disconnected;
                     }
                 }
             }
         }
     }
 
-    /// Sends heartbeats while `work` runs. Returns `Gone` and drops the work if the client disconnects.
-    pub(super) async fn during<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Gone> {
+    /// Sends heartbeats while `work` runs. Returns `ClientDisconnected` and drops the work if the client disconnects.
+    pub(super) async fn during<T>(&mut self, work: impl Future<Output = T>) -> Result<T, ClientDisconnected> {
         let mut work = pin!(work);
         loop {
             tokio::select! {
                 done = &mut work => return Ok(done),
-                () = self.sender.closed() => return Err(Gone),
-                () = tokio::time::sleep(self.until_beat()) => self.beat().await?,
+                () = self.sender.closed() => return Err(ClientDisconnected),
+                () = tokio::time::sleep(self.time_until_heartbeat()) => self.send_heartbeat().await?,
             }
         }
     }
 
-    pub(super) async fn beat_if_due(&mut self) -> Result<(), Gone> {
-        if self.until_beat().is_zero() { self.beat().await } else { Ok(()) }
+    pub(super) async fn send_heartbeat_if_due(&mut self) -> Result<(), ClientDisconnected> {
+        if self.time_until_heartbeat().is_zero() { self.send_heartbeat().await } else { Ok(()) }
     }
 
     /// Like CouchDB, a feed that works uses `timeout` as the interval if no heartbeat is requested.
-    fn until_beat(&self) -> Duration {
-        let (Quiet::Timeout(pause) | Quiet::Heartbeat(pause)) = self.quiet;
-        let longest = if self.feed == Feed::Normal { NORMAL_BEAT } else { Duration::MAX };
-        pause.clamp(MIN_BEAT, longest).saturating_sub(self.sent.elapsed())
+    fn time_until_heartbeat(&self) -> Duration {
+        let (IdlePolicy::Timeout(pause) | IdlePolicy::Heartbeat(pause)) = self.quiet;
+        let longest = if self.feed == Feed::Normal { HEARTBEAT_NORMAL_MAX } else { Duration::MAX };
+        pause.clamp(HEARTBEAT_MIN, longest).saturating_sub(self.sent.elapsed())
     }
 
-    async fn beat(&mut self) -> Result<(), Gone> {
-        let beat: &[u8] = if self.feed == Feed::EventSource { b"event: heartbeat\ndata: \n\n" } else { b"\n" };
-        self.send(beat.to_vec()).await
+    async fn send_heartbeat(&mut self) -> Result<(), ClientDisconnected> {
+        let text: &[u8] = if self.feed == Feed::EventSource { b"event: heartbeat\ndata: \n\n" } else { b"\n" };
+        self.send(text.to_vec()).await
     }
 
     /// The first text is preceded by the head of the response and the prefix.
-    pub(super) async fn send(&mut self, text: Vec<u8>) -> Result<(), Gone> {
+    pub(super) async fn send(&mut self, text: Vec<u8>) -> Result<(), ClientDisconnected> {
         if let Some(begun) = self.begun.take() {
-            begun.send(Ok(())).map_err(|_| Gone)?;
+            begun.send(Ok(())).map_err(|_| ClientDisconnected)?;
         }
         self.has_sent_text |= !text.is_empty();
         let prefix = std::mem::take(&mut self.prefix);
@@ -177,7 +177,7 @@ impl Listener {
             return Ok(());
         }
         self.sent = Instant::now();
-        self.sender.send(Ok(self.account.unsent(Bytes::from(whole)))).await.map_err(|_| Gone)
+        self.sender.send(Ok(self.account.unsent(Bytes::from(whole)))).await.map_err(|_| ClientDisconnected)
     }
 
     /// The error is the response if nothing was sent yet; otherwise the connection is aborted.
@@ -192,7 +192,7 @@ impl Listener {
     }
 }
 
-impl Beginning {
+impl FeedStart {
     /// Waits for the first text. Returns the error if the feed ended before.
     pub(super) async fn body(self) -> Result<mpsc::Receiver<Result<Bytes, Aborted>>, Error> {
         self.begun.await.unwrap_or_else(|_| Err(Error::internal("the feed did not start")))?;

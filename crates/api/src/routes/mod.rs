@@ -50,7 +50,7 @@ use hyper::Method;
 
 use crate::head::copy;
 use crate::respond::Answer;
-use crate::router::Takes::{Documents, Lists};
+use crate::router::BodyKind::{Documents, Lists};
 use crate::router::{Resource, Router};
 use settee_edge::shutdown::Shutdown;
 use settee_service::Permission::{

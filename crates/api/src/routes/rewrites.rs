@@ -1,11 +1,8 @@
-//! `_rewrite`: rules or a function of a design document redirect a request internally.
-//!
-//! `Rule`s are tried in order. A path that matches none is not found; the rewritten request is served like any
-//! other, with its own permission. The semantics of rules are CouchDB's (`chttpd_rewrite`).
-//!
-//! The author of a design document administers its database, and visitors may have more rights. With
-//! `[chttpd] secure_rewrites`, which is on by default, a rewrite therefore stays in its database, cannot do
-//! anything that requires a server administrator, and cannot change a read to a write.
+//! `_rewrite`: rules or a function of a design document redirect a request internally. `Rule`s are tried in order. A
+//! path that matches none is not found; the rewritten request is served like any other, with its own permission. The
+//! semantics of rules are CouchDB's (`chttpd_rewrite`). The author of a design document administers its database, and
+//! visitors may have more rights. With `[chttpd] secure_rewrites`, which is on by default, a rewrite therefore stays in
+//! its database, cannot do anything that requires a server administrator, and cannot change a read to a write.
 
 use bytes::Bytes;
 use hyper::header::{HeaderName, HeaderValue};

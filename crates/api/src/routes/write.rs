@@ -278,7 +278,7 @@ async fn make_update(request: &Request, database: &Arc<Database>, edit: Edit) ->
             }
         };
         let update = prepare(id, document, attachments, mode, &mut RevisionHasher::default())?;
-        Ok(policy.documents.within(&store, update))
+        Ok(policy.documents.with_partition_limit(&store, update))
     };
     let update = if waits || large { bridge::blocking(make).await? } else { make()? };
     if is_design && !design::is_stored(database, &update, mode).await? {

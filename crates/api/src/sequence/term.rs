@@ -1,6 +1,5 @@
-//! The opaque part of a sequence: an Erlang term in base64url without padding.
-//!
-//! Only the layout that this server writes is decoded. The terms of CouchDB are only validated.
+//! The opaque part of a sequence: an Erlang term in base64url without padding. Only the layout that this server writes
+//! is decoded. The terms of CouchDB are only validated.
 
 use std::io::Read as _;
 use std::sync::LazyLock;

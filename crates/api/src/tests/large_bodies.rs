@@ -1,4 +1,5 @@
-//! Requests with large bodies run on threads that yield to others, and no other requests do.
+//! Requests with bodies above a megabyte run on low-priority threads; all others, also reads of large documents, do
+//! not.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ fn world() -> (World, Arc<Mutex<BTreeSet<String>>>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bodies_beyond_a_megabyte_go_to_the_lane() {
+async fn bodies_above_a_megabyte_run_on_low_priority_threads() {
     let (world, names) = world();
     let of_lane = || names.lock().iter().any(|name| name == LANE || name == LANE_WORK);
     let text = |bytes| format!("{{\"text\":\"{}\"}}", "x".repeat(bytes));

@@ -547,7 +547,7 @@ async fn an_unsatisfiable_range_of_a_compressed_attachment_is_rejected() {
 async fn events_of_databases_are_not_cached_and_have_quoted_ids() {
     let world = world(Layout::Whole);
     world.make_database("_global_changes");
-    world.node.catalog.keep_events(&[("one".to_owned(), settee_database::Happened::Created)]).unwrap();
+    world.node.catalog.keep_events(&[("one".to_owned(), settee_database::DatabaseEventKind::Created)]).unwrap();
     let reply = world.admin("GET /_db_updates?feed=eventsource&timeout=10", "").await;
     assert_eq!(reply.header("cache-control"), "no-cache");
     assert!(reply.body.contains("\nid: \""), "{reply:?}");

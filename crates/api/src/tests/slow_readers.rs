@@ -16,7 +16,7 @@ const READERS: usize = 300;
 
 const LARGE: usize = 40;
 
-const PROMPT: Duration = Duration::from_secs(20);
+const LATENCY_MAX: Duration = Duration::from_secs(20);
 
 async fn load(server: &Live) {
     assert_eq!(server.request("PUT /db", "").await.status, 201);
@@ -28,14 +28,14 @@ async fn load(server: &Live) {
     }
 }
 
-async fn ask(server: &Live, path: &str) -> TcpStream {
+/// The client does not read the response.
+async fn start_response(server: &Live, path: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     // A small receive buffer, because the server does not wait for buffered data.
     socket.set_recv_buffer_size(4096).unwrap();
     let mut stream = socket.connect(server.address).await.unwrap();
     let head = format!("GET {path} HTTP/1.1\r\nHost: settee.test\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
-    // The response has started, so the server is working for this client.
     stream.readable().await.unwrap();
     stream
 }
@@ -55,20 +55,20 @@ async fn hundreds_of_clients_that_never_read_delay_no_other() {
     let mut readers = Vec::new();
     for count in 0..READERS {
         let path = ["/db/_all_docs?include_docs=true", "/db/_changes?include_docs=true"][count % 2];
-        readers.push(ask(&server, path).await);
+        readers.push(start_response(&server, path).await);
     }
-    until("they keep no threads for short work", || settee_threads::busy() < READERS / 2).await;
+    until("the readers occupy no threads for short work", || settee_threads::busy() < READERS / 2).await;
     for round in 0..5 {
-        within("a write", PROMPT, async {
+        within("a write", LATENCY_MAX, async {
             let saved = server.request(&format!("PUT /db/new-{round}"), "{}").await;
             assert_eq!(saved.status, 201);
         })
         .await;
-        within("a read", PROMPT, async {
+        within("a read", LATENCY_MAX, async {
             assert_eq!(server.request(&format!("GET /db/new-{round}"), "").await.status, 200);
         })
         .await;
-        within("a list", PROMPT, async {
+        within("a list", LATENCY_MAX, async {
             let list = server.request("GET /db/_all_docs?include_docs=true", "").await;
             assert!(list.status == 200 && list.body.len() > 12_000_000, "{} {}", list.status, list.body.len());
         })
@@ -84,7 +84,7 @@ async fn hundreds_of_clients_that_never_read_delay_no_other() {
             }
         });
     }
-    within("many writes", PROMPT, async { while writers.join_next().await.is_some() {} }).await;
+    within("many writes", LATENCY_MAX, async { while writers.join_next().await.is_some() {} }).await;
     drop(readers);
     server.stop().await;
 }
@@ -113,18 +113,18 @@ async fn large_documents_that_wait_for_memory_delay_no_other() {
             }
         });
     }
-    // Both conditions are checked at one time, because rejected requests would release their threads.
-    until("large documents wait, and keep no threads for short work", || {
+    // Both conditions are checked together, because rejected requests release their threads.
+    until("large documents wait, and occupy no threads for short work", || {
         let waiting = 1024 - server.node.free_answers();
         waiting > LARGE / 2 && settee_threads::busy() < waiting / 2
     })
     .await;
-    within("a short read", PROMPT, async {
+    within("a short read", LATENCY_MAX, async {
         assert_eq!(server.request("GET /db/small", "").await.status, 200);
     })
     .await;
     stop.store(true, Ordering::Relaxed);
-    within("they are asked to retry", PROMPT, async {
+    within("the readers are rejected", LATENCY_MAX, async {
         while let Some(response) = readers.join_next().await {
             response.unwrap();
         }
@@ -143,15 +143,15 @@ async fn idle_clients_are_closed_for_new_ones() {
     load(&server).await;
     let mut readers = Vec::new();
     for _ in 0..10 {
-        readers.push(ask(&server, "/db/_all_docs?include_docs=true").await);
+        readers.push(start_response(&server, "/db/_all_docs?include_docs=true").await);
     }
     assert_eq!(server.node.free_answers(), 0);
-    within("a list", PROMPT, async {
+    within("a list", LATENCY_MAX, async {
         let list = server.request("GET /db/_all_docs?include_docs=true", "").await;
         assert!(list.status == 200 && list.body.len() > 12_000_000, "{} {}", list.status, list.body.len());
     })
     .await;
-    assert_eq!(server.node.free_answers(), 1, "one client had to go, and no more");
+    assert_eq!(server.node.free_answers(), 1, "exactly one client is disconnected");
     server.stop().await;
 }
 
@@ -160,12 +160,12 @@ async fn a_client_that_takes_nothing_is_cut_off() {
     let server = Live::start(&["chttpd/send_timeout_ms=300"]).await;
     load(&server).await;
     let mut reader = server.client().await;
-    until("no client is answered", || server.node.free_answers() == 1024).await;
+    until("no response is in progress", || server.node.free_answers() == 1024).await;
     reader.send("GET /db/_all_docs?include_docs=true", &[], "").await;
     // The client reads only after the server has aborted the response, which would be complete otherwise.
     let all = 1024;
-    until("an answer starts", || server.node.free_answers() < all).await;
-    until("the answer is aborted", || server.node.free_answers() == all).await;
+    until("a response starts", || server.node.free_answers() < all).await;
+    until("the response is aborted", || server.node.free_answers() == all).await;
     let rest = reader.rest().await;
     assert!(rest.len() < 12_000_000 && !rest.ends_with(b"0\r\n\r\n"), "{} bytes came", rest.len());
     server.stop().await;

@@ -144,7 +144,7 @@ async fn updates_of_databases_start_at_a_date() {
     world.make_database("_global_changes");
     for (hours, name) in [(0, "one"), (3, "two")] {
         world.back_to_s(START_S + hours * 3600);
-        let events = [(name.to_owned(), settee_database::Happened::Created)];
+        let events = [(name.to_owned(), settee_database::DatabaseEventKind::Created)];
         world.node.catalog.keep_events(&events).unwrap();
     }
     for (date, expected) in [("2025-11-28T02:59:59Z", vec!["one", "two"]), ("2025-11-28T03:00:00Z", vec!["two"])] {

@@ -2,10 +2,10 @@
 
 use super::*;
 
-const FREE: Holder = Holder::Free { is_preferred: false };
+const VACANT: Holder = Holder::Free { is_preferred: false };
 const PREFERRED: Holder = Holder::Free { is_preferred: true };
 const VALID: Holder = Holder::This { is_valid: true };
-const LATE: Holder = Holder::This { is_valid: false };
+const EXPIRED: Holder = Holder::This { is_valid: false };
 
 fn check(steps: &[(u64, Input, Option<Action>, State)]) {
     let mut lease = Lease::default();
@@ -34,17 +34,17 @@ fn and_then(steps: &[(u64, Input, Option<Action>, State)]) {
 fn a_group_without_a_holder_is_claimed() {
     and_then(&[]);
     check(&[
-        (100, Input::Observed(FREE), None, State::Follower),
-        (599, Input::Observed(FREE), None, State::Follower),
-        (600, Input::Observed(FREE), Some(Action::Claim), State::Claiming),
+        (100, Input::Observed(VACANT), None, State::Follower),
+        (599, Input::Observed(VACANT), None, State::Follower),
+        (600, Input::Observed(VACANT), Some(Action::Claim), State::Claiming),
         (601, Input::Claimed(None), None, State::Follower),
-        (650, Input::Observed(FREE), None, State::Follower),
-        (701, Input::Observed(FREE), Some(Action::Claim), State::Claiming),
+        (650, Input::Observed(VACANT), None, State::Follower),
+        (701, Input::Observed(VACANT), Some(Action::Claim), State::Claiming),
     ]);
     check(&[
-        (0, Input::Observed(FREE), None, State::Follower),
+        (0, Input::Observed(VACANT), None, State::Follower),
         (300, Input::Observed(Holder::Live), None, State::Follower),
-        (600, Input::Observed(FREE), None, State::Follower),
+        (600, Input::Observed(VACANT), None, State::Follower),
         (700, Input::Observed(Holder::Expired), Some(Action::Claim), State::Claiming),
     ]);
     check(&[(0, Input::Observed(VALID), Some(Action::Claim), State::Claiming)]);
@@ -72,7 +72,7 @@ fn a_failed_step_is_repeated_after_a_pause() {
         (1, Input::Claimed(Some(epoch)), Some(Action::Fence { epoch }), State::Fencing { epoch }),
         (2, Input::Fenced { epoch, is_done: false }, None, State::Fencing { epoch }),
         (50, Input::Observed(VALID), None, State::Fencing { epoch }),
-        (102, Input::Observed(LATE), None, State::Fencing { epoch }),
+        (102, Input::Observed(EXPIRED), None, State::Fencing { epoch }),
         (102, Input::Observed(VALID), Some(Action::Fence { epoch }), State::Fencing { epoch }),
         (103, Input::Fenced { epoch: 6, is_done: true }, None, State::Fencing { epoch }),
         (104, Input::Fenced { epoch, is_done: true }, Some(Action::CatchUp { epoch }), State::CatchingUp { epoch }),
@@ -88,12 +88,12 @@ fn a_writer_is_deposed_by_late_heartbeats_and_by_rejected_commits() {
     let epoch = 7;
     let release = Some(Action::Release { epoch });
     and_then(&[
-        (10, Input::Observed(LATE), None, State::Deposed { epoch }),
-        (11, Input::Observed(LATE), None, State::Deposed { epoch }),
+        (10, Input::Observed(EXPIRED), None, State::Deposed { epoch }),
+        (11, Input::Observed(EXPIRED), None, State::Deposed { epoch }),
         (12, Input::Observed(VALID), Some(Action::CatchUp { epoch }), State::CatchingUp { epoch }),
         (13, Input::CaughtUp { epoch, is_done: true }, None, State::Writer { epoch }),
-        (14, Input::Observed(LATE), None, State::Deposed { epoch }),
-        (15, Input::Observed(FREE), release, State::Follower),
+        (14, Input::Observed(EXPIRED), None, State::Deposed { epoch }),
+        (15, Input::Observed(VACANT), release, State::Follower),
     ]);
     and_then(&[(10, Input::Observed(Holder::Live), release, State::Follower)]);
     and_then(&[

@@ -1,9 +1,9 @@
-//! The faults.
+//! Random faults of nodes, connections and the store: [`Simulation::fault`] selects one.
 
 use super::node::{Node, Wake};
-use super::{Event, FAULTS_UNTIL, World};
+use super::{Event, FAULTS_UNTIL, Simulation};
 
-impl World {
+impl Simulation {
     /// Causes a fault and schedules the next one.
     pub(super) fn fault(&mut self) {
         let node = self.victim();
@@ -17,7 +17,7 @@ impl World {
         }
         match self.rng.below(12) {
             0 | 1 => self.crash(node),
-            2 | 3 => self.freeze(node),
+            2 | 3 => self.suspend(node),
             4 => {
                 self.nodes[node].is_cut_off = true;
                 let duration = self.rng.range(100, 6000);
@@ -42,7 +42,7 @@ impl World {
         }
     }
 
-    /// Returns a writer in half of the cases.
+    /// Returns the node for the next fault: in half of the cases the writer of the first group, otherwise any node.
     fn victim(&mut self) -> usize {
         let any = self.rng.index(self.nodes.len());
         let is_writer = |node: &usize| self.writer_epoch(*node, 0).is_some();
@@ -75,31 +75,33 @@ impl World {
         self.start(node);
     }
 
-    fn freeze(&mut self, node: usize) {
+    fn suspend(&mut self, node: usize) {
         let target = &mut self.nodes[node];
-        if target.is_frozen || !target.is_alive {
+        if target.is_suspended || !target.is_alive {
             return;
         }
-        target.is_frozen = true;
+        target.is_suspended = true;
         let life = target.life;
         let duration = self.rng.range(50, 6000);
-        self.schedule(duration, Event::Thaw(node, life));
+        self.schedule(duration, Event::Resume(node, life));
     }
 
-    /// Continues a node. Its threads run again in any order.
-    pub(super) fn thaw(&mut self, node: usize, life: u64) {
+    /// Resumes a suspended node. Its delayed events are processed within 5 ms, in random order. Does nothing if the
+    /// node was restarted since.
+    pub(super) fn resume(&mut self, node: usize, life: u64) {
         let target = &mut self.nodes[node];
-        if target.life != life || !target.is_frozen {
+        if target.life != life || !target.is_suspended {
             return;
         }
-        target.is_frozen = false;
+        target.is_suspended = false;
         for wake in std::mem::take(&mut target.deferred) {
             let delay = self.rng.below(5);
             self.wake(node, delay, wake);
         }
     }
 
-    /// The primary is lost, and another server is promoted.
+    /// The primary of the store is lost, and another server is promoted. A third of the transactions in progress is
+    /// committed without a response.
     fn fail_over(&mut self) {
         if !self.is_up {
             return;
@@ -123,7 +125,7 @@ impl World {
         self.schedule(duration, Event::StoreUp);
     }
 
-    /// Ends all faults.
+    /// Ends all faults, and schedules the check that a writer is elected.
     pub(super) fn end_faults(&mut self) {
         self.faults_ended = true;
         (self.is_up, self.stalled_until, self.slow_until) = (true, 0, 0);
@@ -132,7 +134,7 @@ impl World {
             target.is_cut_off = false;
             target.unreachable.clear();
             let life = target.life;
-            self.thaw(node, life);
+            self.resume(node, life);
             if !self.is_plain {
                 self.restart(node);
             }

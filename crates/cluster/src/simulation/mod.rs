@@ -1,8 +1,7 @@
-//! A deterministic simulation of several nodes on one store, with faults.
-//!
-//! The nodes run the code of [`Lease`] and [`Membership`](crate::membership::Membership). The store, the network, the
-//! clocks, the clients, and what surrounds the lease on a node are models. One generator makes all choices, so a seed
-//! replays exactly. The invariants are checked after every event; [`World::check`] lists them.
+//! A deterministic simulation of several nodes on one store, with faults. The nodes run the code of [`Lease`] and
+//! [`Membership`](crate::membership::Membership). The store, the network, the clocks, the clients, and what surrounds
+//! the lease on a node are models. One generator makes all choices, so a seed replays exactly. The invariants are
+//! checked after every event; [`Simulation::check`] lists them.
 
 mod faults;
 mod node;
@@ -36,7 +35,7 @@ const SERVER_SKEW_MAX_MS: u64 = 2000;
 
 /// An error of the implementation that the simulation must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bug {
+enum InjectedDefect {
     /// The store does not compare the claim of a commit.
     EpochUnchecked,
     /// A writer ignores the expiry of its lease.
@@ -51,7 +50,7 @@ enum Bug {
 
 /// Result of a run.
 #[derive(Clone, Copy, Debug, Default)]
-struct Summary {
+struct RunResult {
     events: u64,
     acknowledged: usize,
     elections: u64,
@@ -65,7 +64,7 @@ enum Event {
     EndFaults,
     CheckElected,
     End,
-    Thaw(usize, u64),
+    Resume(usize, u64),
     Restart(usize),
     Reconnect(usize),
     StoreUp,
@@ -137,11 +136,11 @@ struct Client {
     finished: usize,
 }
 
-struct World {
+struct Simulation {
     now: u64,
     events: BinaryHeap<Scheduled>,
     rng: Rng,
-    bug: Option<Bug>,
+    defect: Option<InjectedDefect>,
     /// True if the run has a single fault: the crash of the writer.
     is_plain: bool,
     store: Store,
@@ -163,14 +162,14 @@ struct World {
     fenced: Vec<u64>,
     faults_ended: bool,
     crashed_at: Option<u64>,
-    summary: Summary,
+    summary: RunResult,
     violation: Option<String>,
     trace: bool,
 }
 
 /// Runs a seed and returns the violation of an invariant.
-fn run(seed: u64, bug: Option<Bug>, is_plain: bool) -> Result<Summary, String> {
-    let mut world = World::new(seed, bug, is_plain);
+fn run(seed: u64, defect: Option<InjectedDefect>, is_plain: bool) -> Result<RunResult, String> {
+    let mut world = Simulation::new(seed, defect, is_plain);
     while let Some(Scheduled { at, event, .. }) = world.events.pop() {
         world.now = at;
         world.summary.events += 1;
@@ -193,8 +192,8 @@ fn run(seed: u64, bug: Option<Bug>, is_plain: bool) -> Result<Summary, String> {
     Ok(world.summary)
 }
 
-impl World {
-    fn new(seed: u64, bug: Option<Bug>, is_plain: bool) -> Self {
+impl Simulation {
+    fn new(seed: u64, defect: Option<InjectedDefect>, is_plain: bool) -> Self {
         let mut rng = Rng::new(seed);
         let count = u32::try_from(rng.range(1, 3)).expect("small");
         let groups = Groups::new(NonZeroU32::new(count).expect("positive"));
@@ -203,9 +202,9 @@ impl World {
         let mut world = Self {
             now: 0,
             events: BinaryHeap::new(),
-            bug,
+            defect,
             is_plain,
-            store: Store::new(count as usize, SHARDS, bug),
+            store: Store::new(count as usize, SHARDS, defect),
             is_up: true,
             stalled_until: 0,
             slow_until: 0,
@@ -221,7 +220,7 @@ impl World {
             fenced: vec![0; count as usize],
             faults_ended: false,
             crashed_at: None,
-            summary: Summary::default(),
+            summary: RunResult::default(),
             violation: None,
             trace: std::env::var_os("SETTEE_TRACE").is_some(),
             rng,
@@ -252,7 +251,7 @@ impl World {
     }
 
     /// Returns true if the network loses no messages.
-    fn is_calm(&self) -> bool {
+    fn is_network_reliable(&self) -> bool {
         self.faults_ended || self.is_plain
     }
 
@@ -272,7 +271,7 @@ impl World {
             Event::EndFaults => self.end_faults(),
             Event::CheckElected => self.check_elected(),
             Event::End => {}
-            Event::Thaw(node, life) => self.thaw(node, life),
+            Event::Resume(node, life) => self.resume(node, life),
             Event::Restart(node) => self.restart(node),
             Event::Reconnect(node) => self.nodes[node].is_cut_off = false,
             Event::StoreUp => self.is_up = true,
@@ -281,7 +280,7 @@ impl World {
                 if target.life != life || !target.is_alive {
                     return;
                 }
-                if target.is_frozen {
+                if target.is_suspended {
                     target.deferred.push(wake);
                 } else {
                     self.on_wake(node, wake);
@@ -334,7 +333,7 @@ impl World {
     }
 
     fn respond(&mut self, node: usize, life: u64, call: u64, response: store::Response) {
-        let is_lost = self.nodes[node].is_cut_off || (!self.is_calm() && self.rng.percent(1));
+        let is_lost = self.nodes[node].is_cut_off || (!self.is_network_reliable() && self.rng.percent(1));
         if !is_lost {
             let delay = self.latency();
             self.schedule(delay, Event::Wake(node, life, Wake::Response(call, response)));
@@ -355,13 +354,16 @@ impl World {
         }
         let fenced = self.fenced[commit.group];
         if commit.epoch < fenced {
-            self.violate(format!("a commit under epoch {} is applied after the fence of {fenced}", commit.epoch));
+            self.report_violation(format!(
+                "a commit under epoch {} is applied after the fence of {fenced}",
+                commit.epoch
+            ));
         }
         self.fenced[commit.group] = fenced.max(commit.epoch);
         let version = self.store.shards[commit.shard].len();
         let document = self.store.shards[commit.shard][version - 1].document;
         if self.written[document].replace(version).is_some() {
-            self.violate(format!("document {document} is written twice"));
+            self.report_violation(format!("document {document} is written twice"));
         }
         true
     }
@@ -383,19 +385,19 @@ impl World {
         self.wake(node, delay, Wake::Ended(connection));
     }
 
-    fn violate(&mut self, violation: String) {
+    fn report_violation(&mut self, violation: String) {
         self.violation.get_or_insert(violation);
     }
 
-    /// Checks the invariants of the current state. Further ones are checked where events cause them: a commit is applied
-    /// at most once and not after a later fence ([`Self::apply`]), an acknowledged write exists
+    /// Checks the invariants of the current state. Further ones are checked where events cause them: a commit is
+    /// applied at most once and not after a later fence ([`Self::apply`]), an acknowledged write exists
     /// ([`Self::acknowledge`]), and every group has a writer again after the faults ([`Self::check_elected`]).
     fn check(&mut self) {
         for group in 0..self.fenced.len() {
             let mut exclusive = None;
             for index in 0..self.nodes.len() {
                 let node = &self.nodes[index];
-                if !node.is_alive || node.is_frozen || !matches!(node.leases[group].state(), State::Writer { .. }) {
+                if !node.is_alive || node.is_suspended || !matches!(node.leases[group].state(), State::Writer { .. }) {
                     continue;
                 }
                 let clock = node.clock(self.now);
@@ -403,22 +405,22 @@ impl World {
                 let may_commit = self.writer_epoch(index, group).is_some();
                 let may_read = self.is_exclusive(index, group);
                 if (may_commit && age >= millis(CLAIM_TIMEOUT))
-                    || (may_read && age >= millis(DISCONNECTED_CLAIM_TIMEOUT) && self.bug.is_none())
+                    || (may_read && age >= millis(DISCONNECTED_CLAIM_TIMEOUT) && self.defect.is_none())
                 {
-                    self.violate(format!("node {index} uses an expired lease of group {group}, {age} ms old"));
+                    self.report_violation(format!("node {index} uses an expired lease of group {group}, {age} ms old"));
                 }
                 if !may_read {
                     continue;
                 }
                 if let Some(other) = exclusive.replace(index) {
-                    self.violate(format!("nodes {other} and {index} are both the writer of group {group}"));
+                    self.report_violation(format!("nodes {other} and {index} are both the writer of group {group}"));
                 }
                 let shards = (0..SHARDS).filter(|shard| self.group_of[*shard] == group);
                 let stale = shards
                     .into_iter()
                     .find(|shard| self.nodes[index].cache[*shard] < self.acknowledged_version[*shard]);
                 if let Some(shard) = stale {
-                    self.violate(format!("node {index} reads shard {shard} without an acknowledged write"));
+                    self.report_violation(format!("node {index} reads shard {shard} without an acknowledged write"));
                 }
             }
         }
@@ -428,7 +430,7 @@ impl World {
         for group in 0..self.fenced.len() {
             let mut nodes = 0..self.nodes.len();
             if !nodes.any(|node| self.nodes[node].is_alive && self.writer_epoch(node, group).is_some()) {
-                self.violate(format!("group {group} has no writer after the faults"));
+                self.report_violation(format!("group {group} has no writer after the faults"));
             }
         }
         self.clients.iter_mut().for_each(|client| client.finished = 0);

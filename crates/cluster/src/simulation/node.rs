@@ -7,7 +7,7 @@ use settee_storage::members::{NodeId, WRITER_PREFIX, preferred};
 
 use super::rng::Rng;
 use super::store::{Commit, Request, Response};
-use super::{Bug, Event, World};
+use super::{Event, InjectedDefect, Simulation};
 use crate::lease::{Action, Holder, Input, Lease, State};
 use crate::membership::{Attempt, Membership};
 
@@ -71,7 +71,7 @@ pub(super) enum Call {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Busy {
+enum NodeActivity {
     Idle,
     Refresh,
     Action(usize, Action),
@@ -91,7 +91,7 @@ pub(super) struct Node {
     /// Incremented by a restart.
     pub(super) life: u64,
     pub(super) is_alive: bool,
-    pub(super) is_frozen: bool,
+    pub(super) is_suspended: bool,
     pub(super) is_stopping: bool,
     /// True while messages between the node and the store are lost.
     pub(super) is_cut_off: bool,
@@ -116,7 +116,7 @@ pub(super) struct Node {
     actions: VecDeque<(usize, Action)>,
     unobserved: VecDeque<usize>,
     must_refresh: bool,
-    busy: Busy,
+    busy: NodeActivity,
     pub(super) calls: BTreeMap<u64, Call>,
     /// Version of each shard that this node has observed.
     pub(super) cache: Vec<usize>,
@@ -132,7 +132,7 @@ impl Node {
             index,
             life,
             is_alive: true,
-            is_frozen: false,
+            is_suspended: false,
             is_stopping: false,
             is_cut_off: false,
             unreachable: Vec::new(),
@@ -153,7 +153,7 @@ impl Node {
             actions: VecDeque::new(),
             unobserved: VecDeque::new(),
             must_refresh: false,
-            busy: Busy::Idle,
+            busy: NodeActivity::Idle,
             calls: BTreeMap::new(),
             cache: vec![0; super::SHARDS],
             queues: vec![VecDeque::new(); super::SHARDS],
@@ -187,11 +187,11 @@ fn key(group: usize) -> String {
     format!("{WRITER_PREFIX}{group}")
 }
 
-impl World {
+impl Simulation {
     /// Returns the epoch under which the node may commit: [`Writers::claim`](crate::Writers::claim).
     pub(super) fn writer_epoch(&self, node: usize, group: usize) -> Option<u64> {
         let State::Writer { epoch } = self.nodes[node].leases[group].state() else { return None };
-        let holds = self.nodes[node].holds(self.now, group, epoch) || self.bug == Some(Bug::LeaseKept);
+        let holds = self.nodes[node].holds(self.now, group, epoch) || self.defect == Some(InjectedDefect::LeaseKept);
         holds.then_some(epoch)
     }
 
@@ -199,8 +199,8 @@ impl World {
     pub(super) fn is_exclusive(&self, node: usize, group: usize) -> bool {
         let Some(epoch) = self.writer_epoch(node, group) else { return false };
         let node = &self.nodes[node];
-        match self.bug {
-            Some(Bug::LeaseKept | Bug::ConnectionTrusted) => true,
+        match self.defect {
+            Some(InjectedDefect::LeaseKept | InjectedDefect::ConnectionTrusted) => true,
             _ => node.membership.is_exclusive(node.time(self.now), &claim(group, epoch)),
         }
     }
@@ -216,7 +216,7 @@ impl World {
             Wake::Poll => {
                 self.wake(node, POLL_MS, Wake::Poll);
                 let target = &mut self.nodes[node];
-                if target.busy == Busy::Idle && target.unobserved.is_empty() {
+                if target.busy == NodeActivity::Idle && target.unobserved.is_empty() {
                     target.unobserved = (0..target.leases.len()).collect();
                 }
                 self.drive(node);
@@ -243,8 +243,7 @@ impl World {
             }
             Wake::Timeout(call) => self.on_timeout(node, call),
             Wake::Fence { epoch, since, begun } => {
-                let is_current =
-                    matches!(self.nodes[node].busy, Busy::Action(_, Action::Fence { epoch: of }) if of == epoch);
+                let is_current = matches!(self.nodes[node].busy, NodeActivity::Action(_, Action::Fence { epoch: of }) if of == epoch);
                 if is_current {
                     self.call(node, Call::Driver { begun }, Request::Fence { since: Some(since) });
                 }
@@ -263,7 +262,7 @@ impl World {
             }
             Wake::Stop => self.stop(node),
             Wake::Leave => {
-                self.nodes[node].membership.lose_claims();
+                self.nodes[node].membership.drop_claims();
                 self.call(node, Call::Leave, Request::Leave);
             }
         }
@@ -291,12 +290,12 @@ impl World {
         }
         self.wake(node, timeout, Wake::Timeout(number));
         let may_repeat = !matches!(request, Request::Commit(_) | Request::Heartbeat | Request::Rejoin);
-        if may_repeat && !self.is_calm() && self.rng.percent(2) {
+        if may_repeat && !self.is_network_reliable() && self.rng.percent(2) {
             let delay = self.rng.below(2000);
             let request = request.clone();
             self.schedule(delay, Event::Arrive { node, life, id, call: number, connection, request });
         }
-        if self.nodes[node].is_cut_off || (!self.is_calm() && self.rng.percent(1)) {
+        if self.nodes[node].is_cut_off || (!self.is_network_reliable() && self.rng.percent(1)) {
             return;
         }
         let delay = self.latency();
@@ -364,15 +363,15 @@ impl World {
 
     fn on_refreshed(&mut self, node: usize, is_sent: bool) {
         match self.nodes[node].busy {
-            Busy::Action(group, Action::Fence { epoch }) if !is_sent => {
+            NodeActivity::Action(group, Action::Fence { epoch }) if !is_sent => {
                 self.finish(node, group, Input::Fenced { epoch, is_done: false });
             }
-            Busy::Action(_, Action::Fence { .. }) => {
+            NodeActivity::Action(_, Action::Fence { .. }) => {
                 let begun = self.now;
                 self.call(node, Call::Driver { begun }, Request::Fence { since: None });
             }
             _ => {
-                self.nodes[node].busy = Busy::Idle;
+                self.nodes[node].busy = NodeActivity::Idle;
                 self.drive(node);
             }
         }
@@ -380,13 +379,13 @@ impl World {
 
     /// Continues the work of the driver, as [`Writers`](crate::Writers) does on its thread.
     pub(super) fn drive(&mut self, node: usize) {
-        while self.nodes[node].busy == Busy::Idle {
+        while self.nodes[node].busy == NodeActivity::Idle {
             let now = self.now;
             let target = &mut self.nodes[node];
             if let Some((group, action)) = target.actions.pop_front() {
                 self.perform(node, group, action);
             } else if std::mem::take(&mut target.must_refresh) {
-                target.busy = Busy::Refresh;
+                target.busy = NodeActivity::Refresh;
                 self.refresh(node);
             } else if let Some(group) = target.unobserved.pop_front() {
                 let holder = self.holder(node, group);
@@ -412,14 +411,16 @@ impl World {
         }
         match target.leases[group].epoch() {
             Some(held) if held != epoch => Holder::Live,
-            _ => Holder::This { is_valid: self.bug == Some(Bug::LeaseKept) || target.holds(self.now, group, epoch) },
+            _ => Holder::This {
+                is_valid: self.defect == Some(InjectedDefect::LeaseKept) || target.holds(self.now, group, epoch),
+            },
         }
     }
 
     fn perform(&mut self, node: usize, group: usize, action: Action) {
         let now = self.now;
         let target = &mut self.nodes[node];
-        target.busy = Busy::Action(group, action);
+        target.busy = NodeActivity::Action(group, action);
         let call = Call::Driver { begun: now };
         match action {
             Action::Claim => {
@@ -437,7 +438,7 @@ impl World {
                 if target.membership.release(&claim(group, epoch)) {
                     self.call(node, call, Request::Release { group, epoch });
                 } else {
-                    target.busy = Busy::Idle;
+                    target.busy = NodeActivity::Idle;
                 }
             }
         }
@@ -446,7 +447,7 @@ impl World {
     /// Passes the result of the current action to the lease.
     fn finish(&mut self, node: usize, group: usize, input: Input) {
         let target = &mut self.nodes[node];
-        target.busy = Busy::Idle;
+        target.busy = NodeActivity::Idle;
         let clock = target.clock(self.now);
         let action = target.leases[group].step(clock, input);
         if let Some(action) = action {
@@ -467,7 +468,7 @@ impl World {
             (Call::Heartbeat { sent, connection }, Response::Heartbeat { gap, server, live, writers }) => {
                 let time = Duration::from_millis(sent);
                 if self.nodes[node].membership.is_late(time, connection, gap) {
-                    self.nodes[node].membership.lose_claims();
+                    self.nodes[node].membership.drop_claims();
                     self.call(node, Call::Rejoin { sent, connection }, Request::Rejoin);
                 } else {
                     self.record_heartbeat(node, sent, connection, server, &live, writers);
@@ -506,7 +507,7 @@ impl World {
     }
 
     fn on_driver_response(&mut self, node: usize, begun: u64, response: Response) {
-        let Busy::Action(group, action) = self.nodes[node].busy else { return };
+        let NodeActivity::Action(group, action) = self.nodes[node].busy else { return };
         let now = self.now;
         match (action, response) {
             (Action::Claim, Response::Claimed(epoch)) => {
@@ -535,7 +536,7 @@ impl World {
                 self.finish(node, group, Input::CaughtUp { epoch, is_done: true });
             }
             _ => {
-                self.nodes[node].busy = Busy::Idle;
+                self.nodes[node].busy = NodeActivity::Idle;
                 self.drive(node);
             }
         }
@@ -549,13 +550,13 @@ impl World {
                 self.end_heartbeat(node, false);
             }
             Call::Driver { .. } => {
-                let Busy::Action(group, action) = self.nodes[node].busy else { return };
+                let NodeActivity::Action(group, action) = self.nodes[node].busy else { return };
                 match action {
                     Action::Claim => self.finish(node, group, Input::Claimed(None)),
                     Action::Fence { epoch } => self.finish(node, group, Input::Fenced { epoch, is_done: false }),
                     Action::CatchUp { epoch } => self.finish(node, group, Input::CaughtUp { epoch, is_done: false }),
                     Action::Release { .. } => {
-                        self.nodes[node].busy = Busy::Idle;
+                        self.nodes[node].busy = NodeActivity::Idle;
                         self.drive(node);
                     }
                 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use settee_storage::members::NodeId;
 
-use super::Bug;
+use super::InjectedDefect;
 use super::rng::Rng;
 use crate::membership::{CLAIM_TIMEOUT, DISCONNECTED_EXPIRY, HEARTBEAT_EXPIRY};
 
@@ -100,11 +100,11 @@ pub(super) struct Store {
     last_epoch: u64,
     pub(super) shards: Vec<Vec<Entry>>,
     pub(super) transactions: BTreeMap<u64, Transaction>,
-    bug: Option<Bug>,
+    defect: Option<InjectedDefect>,
 }
 
 impl Store {
-    pub(super) fn new(groups: usize, shards: usize, bug: Option<Bug>) -> Self {
+    pub(super) fn new(groups: usize, shards: usize, defect: Option<InjectedDefect>) -> Self {
         Self {
             offset: 0,
             server: 1,
@@ -115,7 +115,7 @@ impl Store {
             last_epoch: 0,
             shards: (0..shards).map(|_| Vec::new()).collect(),
             transactions: BTreeMap::new(),
-            bug,
+            defect,
         }
     }
 
@@ -207,7 +207,7 @@ impl Store {
             }),
             Request::Commit(commit) => {
                 let is_current = self.claims[commit.group] == (Some(node), commit.epoch);
-                if is_current || self.bug == Some(Bug::EpochUnchecked) {
+                if is_current || self.defect == Some(InjectedDefect::EpochUnchecked) {
                     return None;
                 }
                 Response::Deposed
@@ -246,9 +246,11 @@ impl Store {
 
     /// Returns the transactions for which a fence waits.
     fn earlier(&self, node: NodeId, begun: u64) -> Vec<u64> {
-        let is_awaited = |transaction: &Transaction| match self.bug {
+        let is_awaited = |transaction: &Transaction| match self.defect {
             // Transactions of nodes that have left, and of this node itself, are overlooked.
-            Some(Bug::FenceOfMembers) => transaction.node != node && self.rows.contains_key(&transaction.node),
+            Some(InjectedDefect::FenceOfMembers) => {
+                transaction.node != node && self.rows.contains_key(&transaction.node)
+            }
             _ => true,
         };
         let earlier = self.transactions.iter().filter(|(_, transaction)| transaction.started <= begun);

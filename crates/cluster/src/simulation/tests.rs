@@ -1,6 +1,6 @@
 //! Tests that run the simulation. `SETTEE_SEED=…` repeats a seed, with `SETTEE_TRACE=1` also its events are printed.
 
-use super::{Bug, Summary, run};
+use super::{InjectedDefect, RunResult, run};
 
 /// Seeds of a quick run; `SETTEE_TEST_SCALE` multiplies them.
 const SEEDS: u64 = 300;
@@ -16,7 +16,7 @@ fn seeds() -> std::ops::Range<u64> {
 #[test]
 fn invariants_hold() {
     let started = std::time::Instant::now();
-    let mut total = Summary::default();
+    let mut total = RunResult::default();
     for seed in seeds() {
         match run(seed, None, false) {
             Ok(summary) => {
@@ -48,9 +48,15 @@ fn a_failed_writer_is_replaced_within_two_seconds() {
 #[test]
 fn seeded_bugs_are_found() {
     const SEEDS_MAX: u64 = 200;
-    for bug in [Bug::EpochUnchecked, Bug::LeaseKept, Bug::TokenIgnored, Bug::ConnectionTrusted, Bug::FenceOfMembers] {
-        let find = |seed| run(seed, Some(bug), false).err().map(|violation| (seed, violation));
-        let (seed, violation) = (0..SEEDS_MAX).find_map(find).unwrap_or_else(|| panic!("{bug:?} is not found"));
-        eprintln!("{bug:?} is found by seed {seed}: {violation}");
+    for defect in [
+        InjectedDefect::EpochUnchecked,
+        InjectedDefect::LeaseKept,
+        InjectedDefect::TokenIgnored,
+        InjectedDefect::ConnectionTrusted,
+        InjectedDefect::FenceOfMembers,
+    ] {
+        let find = |seed| run(seed, Some(defect), false).err().map(|violation| (seed, violation));
+        let (seed, violation) = (0..SEEDS_MAX).find_map(find).unwrap_or_else(|| panic!("{defect:?} is not found"));
+        eprintln!("{defect:?} is found by seed {seed}: {violation}");
     }
 }

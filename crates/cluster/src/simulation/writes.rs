@@ -2,11 +2,11 @@
 
 use super::node::{Call, Wake};
 use super::store::{Commit, Found, Request, Response};
-use super::{Bug, Event, SHARDS, World};
+use super::{Event, InjectedDefect, SHARDS, Simulation};
 
 const CLIENT_TIMEOUT_MS: u64 = 1500;
 
-impl World {
+impl Simulation {
     pub(super) fn new_document(&mut self, client: usize) {
         let document = self.written.len();
         self.written.push(None);
@@ -34,7 +34,7 @@ impl World {
             let pause = self.rng.range(1, 50);
             return self.schedule(pause, Event::Client(client, attempt));
         }
-        let copies = if !self.is_calm() && self.rng.percent(3) { 2 } else { 1 };
+        let copies = if !self.is_network_reliable() && self.rng.percent(3) { 2 } else { 1 };
         for _ in 0..copies {
             let delay = self.latency();
             self.wake(node, delay, Wake::Put { client, document, shard, forwarded_by: None });
@@ -56,7 +56,7 @@ impl World {
     }
 
     fn answer(&mut self, client: usize, document: usize, is_written: bool) {
-        if self.is_calm() || !self.rng.percent(2) {
+        if self.is_network_reliable() || !self.rng.percent(2) {
             let delay = self.latency();
             self.schedule(delay, Event::Answer { client, document, is_written });
         }
@@ -69,7 +69,7 @@ impl World {
                 self.acknowledged_version[shard] = self.acknowledged_version[shard].max(version);
                 self.acknowledged[document] = true;
             }
-            None => self.violate(format!("document {document} is acknowledged and does not exist")),
+            None => self.report_violation(format!("document {document} is acknowledged and does not exist")),
         }
         self.answer(client, document, true);
     }
@@ -98,7 +98,7 @@ impl World {
             (None, Some(holder)) if holder != node => {
                 let is_reachable = self.nodes[holder].is_alive && !target.unreachable.contains(&holder);
                 let delay = self.latency();
-                if !is_reachable || self.nodes[holder].is_frozen {
+                if !is_reachable || self.nodes[holder].is_suspended {
                     let timeout = if is_reachable { 1000 } else { self.rng.range(1, 300) };
                     self.wake(node, timeout, Wake::Suspect);
                 }
@@ -195,7 +195,7 @@ impl World {
 
     pub(super) fn on_write_timeout(&mut self, node: usize, call: Call) {
         match call {
-            Call::Commit(commit) if self.bug == Some(Bug::TokenIgnored) => {
+            Call::Commit(commit) if self.defect == Some(InjectedDefect::TokenIgnored) => {
                 let expected = self.store.shards[commit.shard].len();
                 self.commit(node, Commit { expected, ..commit });
             }

@@ -1,8 +1,7 @@
-//! Attachments: the stored metadata of a revision ([`Attachment`]) and reads of their content ([`Content`]).
-//!
-//! Contents are addressed by their hash and stored once per database, in chunks. Each content has a reference count,
-//! which changes in the commit that stores or removes a revision. An upload in progress has a mark, which the commit of
-//! the revision removes; opening the database collects the marks that a crash left.
+//! Attachments: the stored metadata of a revision ([`Attachment`]) and reads of their content ([`Content`]). Contents
+//! are addressed by their hash and stored once per database, in chunks. Each content has a reference count, which
+//! changes in the commit that stores or removes a revision. An upload in progress has a mark, which the commit of the
+//! revision removes; opening the database collects the marks that a crash left.
 
 mod content;
 

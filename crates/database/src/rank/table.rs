@@ -3,7 +3,7 @@
 use settee_storage::codec::{Reader, put_varint};
 use settee_storage::{Batch, Direction, KeyRange, Keyspace, Page, PageRange, Request, ShardState, Snapshot};
 
-use super::Ranks;
+use super::RankIndex;
 use crate::{DatabaseError, Result, keys};
 
 const PIECE_BYTES: usize = if cfg!(test) { 100 } else { 64 << 10 };
@@ -31,9 +31,9 @@ pub(crate) fn put(batch: &mut Batch, encoded: &[u8], before: usize) -> usize {
     count as usize
 }
 
-pub(crate) fn read(snapshot: &dyn Snapshot, stored: &[u8]) -> Result<(Ranks, usize)> {
+pub(crate) fn read(snapshot: &dyn Snapshot, stored: &[u8]) -> Result<(RankIndex, usize)> {
     if stored.first() != Some(&IN_PIECES) {
-        return Ok((Ranks::decode(stored)?, 0));
+        return Ok((RankIndex::decode(stored)?, 0));
     }
     let count = Reader::new(&stored[1..], "rank table").varint()?;
     let mut encoded = Vec::new();
@@ -44,7 +44,7 @@ pub(crate) fn read(snapshot: &dyn Snapshot, stored: &[u8]) -> Result<(Ranks, usi
             encoded.extend_from_slice(&piece.ok_or(DatabaseError::Corrupt("rank table"))?);
         }
     }
-    Ok((Ranks::decode(&encoded)?, count as usize))
+    Ok((RankIndex::decode(&encoded)?, count as usize))
 }
 
 /// Exceeds the usual length of the log.
@@ -59,7 +59,7 @@ pub(crate) fn log_from<'a>(start: &'a [u8], end: &'a [u8]) -> PageRange<'a> {
     PageRange { space: Keyspace::Catalog, range, direction: Direction::Forward, rows: LOADED_RECORDS }
 }
 
-pub(crate) fn load(snapshot: &dyn Snapshot, state: ShardState) -> Result<Ranks> {
+pub(crate) fn load(snapshot: &dyn Snapshot, state: ShardState) -> Result<RankIndex> {
     let end = keys::after_prefix(keys::RANK_LOG);
     let requests = [Request::Get(Keyspace::Catalog, keys::RANK_TABLE), Request::Page(log(&end))];
     let [table, log]: [_; 2] = snapshot.read(&requests)?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
@@ -72,8 +72,8 @@ pub(crate) fn decode(
     state: ShardState,
     table: Option<Vec<u8>>,
     mut log: Page,
-) -> Result<(Ranks, Vec<u64>, usize)> {
-    let (mut ranks, pieces) = table.map_or_else(|| Ok((Ranks::new(), 0)), |stored| read(snapshot, &stored))?;
+) -> Result<(RankIndex, Vec<u64>, usize)> {
+    let (mut ranks, pieces) = table.map_or_else(|| Ok((RankIndex::new(), 0)), |stored| read(snapshot, &stored))?;
     let mut numbers = Vec::new();
     let end = keys::after_prefix(keys::RANK_LOG);
     loop {

@@ -40,7 +40,7 @@ fn check(counts: &Counts, keys: &Keys, probes: &[Vec<u8>]) {
 }
 
 fn divide_overfull(counts: &mut Counts, keys: &Keys) {
-    while let Some(Overfull { bucket, start, end }) = counts.overfull() {
+    while let Some(OversizedBucket { bucket, start, end }) = counts.overfull() {
         let in_bucket =
             |key: &&Vec<u8>| key.as_slice() >= &*start && end.as_ref().is_none_or(|end| key.as_slice() < &**end);
         let middle = keys.iter().filter(in_bucket).nth(BUCKET_ENTRIES as usize).unwrap();
@@ -53,13 +53,13 @@ fn same(a: &Counts, b: &Counts) {
     assert_eq!(a.greatest, b.greatest);
 }
 
-fn encoded(ranks: &Ranks) -> Vec<u8> {
+fn encoded(ranks: &RankIndex) -> Vec<u8> {
     let mut out = Vec::new();
     ranks.encode(&mut out);
     out
 }
 
-fn encoded_log(ranks: &Ranks) -> Vec<u8> {
+fn encoded_log(ranks: &RankIndex) -> Vec<u8> {
     let mut out = Vec::new();
     ranks.encode_log(&mut out);
     out
@@ -69,8 +69,8 @@ fn encoded_log(ranks: &Ranks) -> Vec<u8> {
 fn random_changes_agree_with_a_set_and_replay() {
     let mut random = Random::new();
     for _ in 0..20 {
-        let mut ranks = Ranks::new();
-        let mut replayed = Ranks::new();
+        let mut ranks = RankIndex::new();
+        let mut replayed = RankIndex::new();
         let mut keys = Keys::new();
         for version in 1..40 {
             for _ in 0..random.below(30) {
@@ -98,7 +98,7 @@ fn random_changes_agree_with_a_set_and_replay() {
             }
             ranks.state.version = Version(version);
             if ranks.reshaped() {
-                replayed = Ranks::decode(&encoded(&ranks)).unwrap();
+                replayed = RankIndex::decode(&encoded(&ranks)).unwrap();
             } else {
                 replayed.replay(version, &encoded_log(&ranks)).unwrap();
             }
@@ -115,14 +115,14 @@ fn random_changes_agree_with_a_set_and_replay() {
 
 #[test]
 fn old_log_records_are_not_counted_twice() {
-    let mut ranks = Ranks::new();
+    let mut ranks = RankIndex::new();
     ranks.ids.add(b"a");
     let first = encoded_log(&ranks);
     ranks.stored();
     ranks.ids.add(b"b");
     let second = encoded_log(&ranks);
     ranks.state.version = Version(2);
-    let mut read = Ranks::decode(&encoded(&ranks)).unwrap();
+    let mut read = RankIndex::decode(&encoded(&ranks)).unwrap();
     read.replay(1, &first).unwrap();
     read.replay(2, &second).unwrap();
     same(&read.ids, &ranks.ids);
@@ -138,8 +138,8 @@ fn appends_open_buckets_and_never_overfill_one() {
     assert_eq!(counts.counts, [BUCKET_ENTRIES; 10]);
 }
 
-fn uncounted(live: &Keys, deleted: &Keys) -> Ranks {
-    let mut ranks = Ranks::new();
+fn uncounted(live: &Keys, deleted: &Keys) -> RankIndex {
+    let mut ranks = RankIndex::new();
     for key in live.union(deleted) {
         ranks.ids.change(key, 1, 0);
     }
@@ -154,7 +154,7 @@ fn a_scan_skips_buckets_of_deleted_documents_in_both_directions() {
     let live: Keys = [0, 1, entries / 2, entries - 1].map(key).into();
     let deleted: Keys = (0..entries).map(key).filter(|key| !live.contains(key)).collect();
     let ranks = uncounted(&live, &deleted);
-    let stored = Ranks::decode(&encoded(&ranks)).unwrap();
+    let stored = RankIndex::decode(&encoded(&ranks)).unwrap();
     same(&ranks.ids, &stored.ids);
     for at in deleted {
         for direction in [Direction::Forward, Direction::Backward] {
@@ -180,7 +180,7 @@ fn a_scan_skips_buckets_of_deleted_documents_in_both_directions() {
 #[test]
 fn deleted_documents_divide_a_bucket_and_keep_it_apart() {
     let mut random = Random::new();
-    let mut ranks = Ranks::new();
+    let mut ranks = RankIndex::new();
     let mut keys = Keys::new();
     for _ in 0..100 * BUCKET_ENTRIES {
         let key = random.bytes(8);
@@ -188,7 +188,7 @@ fn deleted_documents_divide_a_bucket_and_keep_it_apart() {
             ranks.ids.change(&key, 1, 0);
             ranks.ids.change(&key, -1, 1);
         }
-        while let Some(Overfull { bucket, start, end }) = ranks.ids.overfull() {
+        while let Some(OversizedBucket { bucket, start, end }) = ranks.ids.overfull() {
             let end = end.map_or(std::ops::Bound::Unbounded, |end| std::ops::Bound::Excluded(end.to_vec()));
             let in_bucket = keys.range((std::ops::Bound::Included(start.to_vec()), end));
             let middle = in_bucket.into_iter().nth(BUCKET_ENTRIES as usize).unwrap().clone();
@@ -243,7 +243,7 @@ fn edits_of_few_documents_do_not_grow_the_table() {
 fn truncated_and_damaged_records_are_corrupt() {
     let mut random = Random::new();
     for _ in 0..50 {
-        let mut ranks = Ranks::new();
+        let mut ranks = RankIndex::new();
         ranks.state.version = Version(random.number());
         for _ in 0..random.below(60) {
             ranks.ids.add(&random.bytes(6));
@@ -253,12 +253,12 @@ fn truncated_and_damaged_records_are_corrupt() {
         // The tables of an earlier version end before the uncounted entries.
         let (old_table, old_log) = (table.len() - ranks.ids.counts.len(), log.len() - 1);
         for len in (0..table.len()).filter(|len| *len != old_table) {
-            assert!(matches!(Ranks::decode(&table[..len]), Err(DatabaseError::Corrupt(_))));
+            assert!(matches!(RankIndex::decode(&table[..len]), Err(DatabaseError::Corrupt(_))));
         }
-        same(&Ranks::decode(&table[..old_table]).unwrap().ids, &ranks.ids);
+        same(&RankIndex::decode(&table[..old_table]).unwrap().ids, &ranks.ids);
         let empty_version = 1;
         for len in (0..log.len()).filter(|len| *len != old_log) {
-            let mut target = Ranks::decode(&table).unwrap();
+            let mut target = RankIndex::decode(&table).unwrap();
             target.state.version = Version(0);
             assert!(matches!(target.replay(empty_version, &log[..len]), Err(DatabaseError::Corrupt(_))));
         }
@@ -267,7 +267,7 @@ fn truncated_and_damaged_records_are_corrupt() {
                 let at = random.below(bytes.len());
                 bytes[at] = random.next() as u8;
                 // Decoding may succeed by chance; the test requires only that it returns.
-                let _ = Ranks::decode(&bytes);
+                let _ = RankIndex::decode(&bytes);
                 let mut target = ranks.clone();
                 target.state.version = Version(0);
                 let _ = target.replay(1, &bytes);
@@ -281,14 +281,14 @@ fn random_bytes_never_panic() {
     let mut random = Random::new();
     for _ in 0..20_000 {
         let bytes = random.bytes(40);
-        let _ = Ranks::decode(&bytes);
-        let _ = Ranks::new().replay(1, &bytes);
+        let _ = RankIndex::decode(&bytes);
+        let _ = RankIndex::new().replay(1, &bytes);
     }
 }
 
 #[test]
 fn a_change_beyond_all_numbers_is_corrupt() {
-    let mut ranks = Ranks::new();
+    let mut ranks = RankIndex::new();
     ranks.ids.counts = vec![7];
     let mut record = vec![0, 1, 0];
     put_varint(&mut record, u64::MAX - 1);
@@ -304,5 +304,5 @@ fn unordered_buckets_are_corrupt() {
         put_varint(&mut table, 1);
     }
     table.extend_from_slice(&[0, 1, 0, 0]);
-    assert!(matches!(Ranks::decode(&table), Err(DatabaseError::Corrupt("rank table"))));
+    assert!(matches!(RankIndex::decode(&table), Err(DatabaseError::Corrupt("rank table"))));
 }

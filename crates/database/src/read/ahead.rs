@@ -8,7 +8,7 @@ use settee_model::rev_tree::RevTree;
 use settee_storage::Keyspace;
 
 use super::ReadView;
-use super::client::Taken;
+use super::client::MemoryGrant;
 use crate::record::{DocRecord, Head, Stored};
 use crate::{Result, keys, pieces};
 
@@ -39,7 +39,7 @@ pub enum Bodies {
 pub(crate) struct ReadAhead {
     records: HashMap<Vec<u8>, Option<Vec<u8>>>,
     bodies: HashMap<u64, Option<Vec<u8>>>,
-    memory: Option<Taken>,
+    memory: Option<MemoryGrant>,
     decoded: Option<(String, Arc<DocRecord>)>,
 }
 

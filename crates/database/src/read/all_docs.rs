@@ -14,7 +14,7 @@ use crate::record::Head;
 use crate::{Result, keys};
 
 /// Ids are UTF-8.
-const BEYOND_IDS: &[u8] = &[0xff];
+const END_OF_IDS: &[u8] = &[0xff];
 
 /// A row of a document list.
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ impl<'a> AllDocs<'a> {
                 });
             }
             Some(Skip::To(key)) => self.cursor.seek(key)?,
-            Some(Skip::All) if self.direction == Direction::Forward => self.cursor.seek(BEYOND_IDS)?,
+            Some(Skip::All) if self.direction == Direction::Forward => self.cursor.seek(END_OF_IDS)?,
             Some(Skip::All) => self.cursor.seek(b"")?,
         }
         Ok(())
@@ -170,7 +170,7 @@ impl<'a> AllDocs<'a> {
         let start = self.range.start.as_deref().unwrap_or_default();
         let target = self.view.rank_of_id(start)?.saturating_add(count);
         let Some(bucket) = ids.at(target) else {
-            self.cursor.seek(BEYOND_IDS)?;
+            self.cursor.seek(END_OF_IDS)?;
             return Ok(0);
         };
         if bucket.start <= start {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use settee_design::Cancellation;
 
 /// Memory of a [`Memory`], which is returned when this is dropped.
-pub type Taken = Box<dyn Any + Send + Sync>;
+pub type MemoryGrant = Box<dyn Any + Send + Sync>;
 
 /// Memory budget of a client.
 pub trait Memory: Send + Sync {
     /// Takes `bytes`. Returns `None` if they are not available; then less is read ahead.
-    fn take(&self, bytes: usize) -> Option<Taken>;
+    fn take(&self, bytes: usize) -> Option<MemoryGrant>;
 }
 
 /// Client for which documents are read.

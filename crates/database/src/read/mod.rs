@@ -29,7 +29,7 @@ use crate::database::Database;
 use crate::local::LocalDocument;
 use crate::meta::{Meta, read_revs_limit};
 use crate::partitions::{PartitionInfo, read_partition};
-use crate::rank::{BUCKET_ENTRIES, PublishedRanks, Ranks};
+use crate::rank::{BUCKET_ENTRIES, PublishedRanks, RankIndex};
 use crate::record::{DocRecord, Head, Stored};
 use crate::stored::attached_with_prefix;
 use crate::{DatabaseError, Result, keys, pieces, rank};
@@ -386,7 +386,7 @@ impl ReadView {
     }
 
     /// The store has the ranks if another process made the snapshot's last commit or newer ranks were published.
-    fn ranks(&self) -> Result<Arc<Ranks>> {
+    fn ranks(&self) -> Result<Arc<RankIndex>> {
         let (state, _) = self.state_and_meta()?;
         let now = self.database.ranks.lock().clone();
         if let Some(ranks) = self.ranks.iter().chain(&now).find(|ranks| ranks.state == state) {

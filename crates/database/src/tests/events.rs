@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{create, engine, ids, new, open, save};
-use crate::{Catalog, Direction, GLOBAL_CHANGES, Happened};
+use crate::{Catalog, DatabaseEventKind, Direction, GLOBAL_CHANGES};
 
 fn watch(catalog: &Catalog) -> Arc<AtomicUsize> {
     let wakes = Arc::new(AtomicUsize::new(0));
@@ -20,7 +20,7 @@ fn kept(catalog: &Catalog) -> Vec<String> {
     let mut changes = view.changes(0, Direction::Forward).unwrap();
     let mut kept = Vec::new();
     while let Some(change) = changes.next().unwrap() {
-        let (happened, name) = Happened::parse(change.id).unwrap();
+        let (happened, name) = DatabaseEventKind::parse(change.id).unwrap();
         kept.push(format!("{} {name}", happened.name()));
     }
     kept
@@ -42,13 +42,13 @@ fn many_updates_are_one_event_and_wake_once() {
     save(&create(&catalog, "a"), new("again", "{}"));
     let events = catalog.activity().take();
     let wanted = [
-        ("a", Happened::Created),
-        ("_dbs", Happened::Updated),
-        ("a", Happened::Updated),
-        ("early", Happened::Updated),
-        ("a", Happened::Deleted),
-        ("a", Happened::Created),
-        ("a", Happened::Updated),
+        ("a", DatabaseEventKind::Created),
+        ("_dbs", DatabaseEventKind::Updated),
+        ("a", DatabaseEventKind::Updated),
+        ("early", DatabaseEventKind::Updated),
+        ("a", DatabaseEventKind::Deleted),
+        ("a", DatabaseEventKind::Created),
+        ("a", DatabaseEventKind::Updated),
     ];
     assert_eq!(events, wanted.map(|(name, happened)| (name.to_owned(), happened)));
     assert_eq!(wakes.load(Ordering::Relaxed), 1);
@@ -61,7 +61,8 @@ fn many_updates_are_one_event_and_wake_once() {
 fn events_are_kept_where_the_last_of_their_kind_happened() {
     let catalog = open(&engine());
     watch(&catalog);
-    let events = [("a", Happened::Created), ("a", Happened::Updated), ("b:c", Happened::Deleted)];
+    let events =
+        [("a", DatabaseEventKind::Created), ("a", DatabaseEventKind::Updated), ("b:c", DatabaseEventKind::Deleted)];
     let events = |range: std::ops::Range<usize>| {
         events[range].iter().map(|(name, happened)| ((*name).to_owned(), *happened)).collect::<Vec<_>>()
     };
@@ -73,7 +74,7 @@ fn events_are_kept_where_the_last_of_their_kind_happened() {
     catalog.keep_events(&[events(1..3), events(0..2)].concat()).unwrap();
     assert_eq!(kept(&catalog), ["deleted b:c", "created a", "updated a"]);
     assert_eq!(ids(&database.read().unwrap()), ["created:a", "deleted:b:c", "updated:a"]);
-    let list = [("_dbs".to_owned(), Happened::Updated)];
+    let list = [("_dbs".to_owned(), DatabaseEventKind::Updated)];
     assert_eq!(catalog.activity().take(), list, "the database of events makes no others");
     for _ in 0..20 {
         catalog.keep_events(&events(1..2)).unwrap();

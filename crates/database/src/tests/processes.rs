@@ -14,8 +14,8 @@ use crate::tasks::Tasks;
 use crate::update::load_writer;
 use crate::update::writer::Writer;
 use crate::{
-    Catalog, Compaction, Compression, Database, DatabaseError, Event, GLOBAL_CHANGES, Happened, Origin, StorageError,
-    Submitted, UpdateOutcome, Upload, Work,
+    Catalog, Compaction, Compression, Database, DatabaseError, DatabaseEventKind, Event, GLOBAL_CHANGES, Origin,
+    StorageError, Submitted, UpdateOutcome, Upload, Work,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -236,7 +236,7 @@ fn events_of_databases_that_others_write_reach_local_waiters() {
     let _subscription = events.subscribe(move |event| sender.send(event).unwrap());
     save(&create(&theirs, "db"), new("a", "{}"));
     let happened = theirs.activity().take();
-    assert!(happened.contains(&("db".to_owned(), Happened::Updated)));
+    assert!(happened.contains(&("db".to_owned(), DatabaseEventKind::Updated)));
     theirs.keep_events(&happened).unwrap();
     while notified.recv_timeout(TIMEOUT).unwrap() != Event::Committed(3) {}
     assert_eq!(ids(&events.read().unwrap()), ["created:db", "updated:_dbs", "updated:db"]);

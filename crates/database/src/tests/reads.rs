@@ -214,10 +214,10 @@ fn a_long_document_is_read_once_however_often_it_is_named() {
 fn reads_for_a_client_are_cancelled_and_charged() {
     struct Budget(std::sync::Mutex<(usize, usize)>);
     impl crate::Memory for Budget {
-        fn take(&self, bytes: usize) -> Option<crate::Taken> {
+        fn take(&self, bytes: usize) -> Option<crate::MemoryGrant> {
             let mut budget = self.0.lock().unwrap();
             budget.1 += bytes;
-            (bytes <= budget.0).then(|| Box::new(()) as crate::Taken)
+            (bytes <= budget.0).then(|| Box::new(()) as crate::MemoryGrant)
         }
     }
     let database = database();

@@ -1,7 +1,7 @@
 //! Per-document access in a commit: authorization of updates against the current documents, and the access indexes.
 
 use super::group::Group;
-use super::touched::Settled;
+use super::touched::ChangedDocument;
 use super::work::{DocUpdate, UpdateOutcome};
 use crate::access::check::{NewList, refusal};
 use crate::access::index;
@@ -34,11 +34,11 @@ impl Group<'_> {
         }
     }
 
-    pub(super) fn put_access_rows(&mut self, settled: &[Settled<'_>]) -> Result<()> {
+    pub(super) fn put_access_rows(&mut self, settled: &[ChangedDocument<'_>]) -> Result<()> {
         if self.writer.meta.update_seq == 0 && !settled.is_empty() {
             self.batch.put(Keyspace::Catalog, keys::ACCESS_CONTROL, b"");
         }
-        for Settled { id, before, head, .. } in settled {
+        for ChangedDocument { id, before, head, .. } in settled {
             let state = |head: &Head| (head.seq, head.stored.access, head.stored.deleted);
             if before.as_ref().map(state) == head.as_ref().map(state) {
                 continue;

@@ -1,8 +1,6 @@
-//! [`Contents`]: changes of the reference counts of attachment contents by one commit.
-//!
-//! A revision adds references to the contents of its attachments when it is stored, and removes them when its body is
-//! removed. Contents without references are deleted in the same commit, and abandoned uploads too, a bounded number per
-//! commit.
+//! [`Contents`]: changes of the reference counts of attachment contents by one commit. A revision adds references to
+//! the contents of its attachments when it is stored, and removes them when its body is removed. Contents without
+//! references are deleted in the same commit, and abandoned uploads too, a bounded number per commit.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,6 +1,5 @@
-//! [`Fullness`]: sizes of partitions. Documents of a partition that has reached `max_partition_size` must not grow.
-//!
-//! Sizes are those of [`PartitionInfo::external_bytes`](crate::PartitionInfo). A scan determines the size of a
+//! [`RevisionCountCache`]: sizes of partitions. Documents of a partition that has reached `max_partition_size` must not
+//! grow. Sizes are those of [`PartitionInfo::external_bytes`](crate::PartitionInfo). A scan determines the size of a
 //! partition once, and only in databases that are as large as the limit; each commit then updates the cached size.
 
 use std::collections::{HashMap, HashSet};
@@ -15,7 +14,7 @@ use crate::partitions::read_partition;
 const REMEMBERED_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
-pub(crate) struct Fullness {
+pub(crate) struct RevisionCountCache {
     committed: HashMap<Box<str>, u64>,
     changes: HashMap<Box<str>, Change>,
 }
@@ -26,7 +25,7 @@ struct Change {
     removed: u64,
 }
 
-impl Fullness {
+impl RevisionCountCache {
     pub(super) fn begin(&mut self) {
         self.changes.clear();
     }

@@ -1,7 +1,6 @@
-//! [`Group`]: one commit, which applies queued work to the revision trees and builds the batch.
-//!
-//! Changes are made on copies of the counters and ranks, which replace the writer's only after the engine has
-//! committed, so a failed commit has no effect.
+//! [`Group`]: one commit, which applies queued work to the revision trees and builds the batch. Changes are made on
+//! copies of the counters and ranks, which replace the writer's only after the engine has committed, so a failed commit
+//! has no effect.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -16,7 +15,7 @@ use settee_storage::{
 };
 
 use super::contents::{ContentBytes, Contents, ReadContext, discard};
-use super::touched::{Attached, Documents, Settled, Touched};
+use super::touched::{Attached, ChangedDocument, Documents, EditedDocument};
 use super::validation::{Acceptance, acceptance, is_design_id};
 use super::work::{DocUpdate, EditMode, UpdateOutcome, Work};
 use super::writer::Writer;
@@ -28,7 +27,7 @@ use crate::database::{Database, Source};
 use crate::entry::Layout;
 use crate::local::LocalDocument;
 use crate::meta::Meta;
-use crate::rank::{BUCKET_ENTRIES, Overfull, Ranks};
+use crate::rank::{BUCKET_ENTRIES, OversizedBucket, RankIndex};
 use crate::record::{Head, SequenceEntry, Stored};
 use crate::{Event, Result, keys, pieces, rank};
 
@@ -41,7 +40,7 @@ pub(super) struct Group<'a> {
     pub(super) documents: Documents<'a>,
     pub(super) batch: Batch,
     pub(super) meta: Meta,
-    ranks: Ranks,
+    ranks: RankIndex,
     revs_limit: u64,
     first_seq: u64,
     security: Option<Json>,
@@ -72,7 +71,7 @@ impl<'a> Group<'a> {
             documents,
             batch: Batch::of(purpose),
             meta: writer.meta,
-            ranks: Ranks::clone(&writer.ranks),
+            ranks: RankIndex::clone(&writer.ranks),
             revs_limit: writer.revs_limit,
             first_seq: 0,
             security: writer.security.clone(),
@@ -313,7 +312,7 @@ impl<'a> Group<'a> {
             self.put_access_rows(&settled)?;
         }
         // In key order, because engines insert neighbours faster and the ranks must receive appends in ascending order.
-        for Settled { id, before, bytes_before, pieces, bytes, record, head } in &settled {
+        for ChangedDocument { id, before, bytes_before, pieces, bytes, record, head } in &settled {
             self.meta.count_leaves(*bytes_before, *bytes);
             if self.database.layout() == Layout::Partitioned {
                 self.writer.fullness.count(id, *bytes_before, *bytes);
@@ -332,9 +331,9 @@ impl<'a> Group<'a> {
             count_document(&mut self.meta, &mut self.ranks, id, was, is);
         }
         let seq = |head: &Option<Head>| head.as_ref().map(|head| head.seq);
-        let mut by_seq: Vec<&Settled<'_>> = settled.iter().collect();
+        let mut by_seq: Vec<&ChangedDocument<'_>> = settled.iter().collect();
         by_seq.sort_unstable_by_key(|settled| seq(&settled.head));
-        for Settled { id, before, head, .. } in by_seq {
+        for ChangedDocument { id, before, head, .. } in by_seq {
             let was = seq(before);
             if was == seq(head) {
                 continue;
@@ -376,7 +375,7 @@ impl<'a> Group<'a> {
     /// the group, because each process would repeat it otherwise. If another process has written since, the group
     /// conflicts.
     fn divide_buckets(&mut self) -> Result<()> {
-        while let Some(Overfull { bucket, start, end }) = self.ranks.ids.overfull() {
+        while let Some(OversizedBucket { bucket, start, end }) = self.ranks.ids.overfull() {
             let range = KeyRange { start: Some(&start), end: end.as_deref() };
             let mut cursor = self.snapshot.scan(
                 Keyspace::Documents,
@@ -402,7 +401,7 @@ impl<'a> Group<'a> {
 
 /// Returns the update sequence for a further change of a document, the number of bodies already written under it, and
 /// the number of the next body. A work reuses the sequence that it gave the document; another work uses `next`.
-fn place(touched: &Touched, first_seq: u64, next: u64) -> (u64, u64, u64) {
+fn place(touched: &EditedDocument, first_seq: u64, next: u64) -> (u64, u64, u64) {
     let goes_on = touched.seq >= first_seq;
     let further = goes_on.then(|| keys::body_number(touched.seq, touched.bodies)).flatten();
     further.map_or((next, 0, next), |number| (touched.seq, touched.bodies, number))
@@ -433,7 +432,13 @@ fn grows(tree: &impl Revisions<Stored>, update: &DocUpdate, path: &[Rev]) -> boo
 }
 
 /// The flags are `None` for an absent document.
-fn count_document(meta: &mut Meta, ranks: &mut Ranks, id: &str, was_deleted: Option<bool>, is_deleted: Option<bool>) {
+fn count_document(
+    meta: &mut Meta,
+    ranks: &mut RankIndex,
+    id: &str,
+    was_deleted: Option<bool>,
+    is_deleted: Option<bool>,
+) {
     if was_deleted == is_deleted {
         return;
     }

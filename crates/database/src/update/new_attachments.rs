@@ -10,13 +10,14 @@ use crate::attachment::Attachment;
 pub struct NewAttachment {
     pub(crate) attachment: Attachment,
     pub(crate) source: Source,
-    pub(crate) came: Came,
+    pub(crate) revpos_source: RevposSource,
 }
 
+/// Origin of the `revpos` of an attachment: given by the caller, or the generation of the revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Came {
-    Then,
-    Now,
+pub(crate) enum RevposSource {
+    Given,
+    Revision,
 }
 
 /// The attachments of a revision to be written, in order.
@@ -31,7 +32,7 @@ impl NewAttachment {
     /// Keeps a stored attachment with its generation.
     #[must_use]
     pub fn kept(attachment: Attachment) -> Self {
-        Self { attachment, source: Source::Stored, came: Came::Then }
+        Self { attachment, source: Source::Stored, revpos_source: RevposSource::Given }
     }
 
     /// Adds uploaded data. `revpos` is the generation that a replicator supplies; the default is that of the revision.
@@ -48,7 +49,11 @@ impl NewAttachment {
             stored_length,
             content,
         };
-        Self { attachment, source, came: if revpos.is_some() { Came::Then } else { Came::Now } }
+        Self {
+            attachment,
+            source,
+            revpos_source: if revpos.is_some() { RevposSource::Given } else { RevposSource::Revision },
+        }
     }
 
     /// Name of the attachment.
@@ -81,9 +86,9 @@ impl NewAttachments {
     }
 
     pub(crate) fn stored(&self, generation: u64) -> Vec<Attachment> {
-        let stored = self.list.iter().map(|new| match new.came {
-            Came::Then => new.attachment.clone(),
-            Came::Now => Attachment { revpos: generation, ..new.attachment.clone() },
+        let stored = self.list.iter().map(|new| match new.revpos_source {
+            RevposSource::Given => new.attachment.clone(),
+            RevposSource::Revision => Attachment { revpos: generation, ..new.attachment.clone() },
         });
         stored.collect()
     }

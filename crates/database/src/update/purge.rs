@@ -1,8 +1,6 @@
 //! Removal of revisions: a purge removes leaves from revision trees, a compaction the bodies of revisions that are not
-//! leaves.
-//!
-//! A purge gives the document a new update sequence, or none if no leaf remains. It is recorded under a number, so that
-//! view indexes can follow. A compaction changes nothing that a reader of leaves can see.
+//! leaves. A purge gives the document a new update sequence, or none if no leaf remains. It is recorded under a number,
+//! so that view indexes can follow. A compaction changes nothing that a reader of leaves can see.
 
 use settee_model::Rev;
 use settee_storage::Keyspace;

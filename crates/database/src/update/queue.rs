@@ -1,11 +1,9 @@
-//! The update queue of a database: [`Queue`].
-//!
-//! Clients whose requests were answered together send their next updates at nearly the same time. A leader that commits
-//! the first of them immediately makes the others wait for a second sync, so that two half groups alternate. The leader
-//! therefore waits for the expected updates, at most as long as a commit takes. A client that submitted several works
-//! is expected after the last one is answered, and a full commit does not wait. If the expected clients are too many or
-//! too slow for the window, alternating halves are faster: after several wasted waits the leader does not wait for a
-//! number of commits.
+//! The update queue of a database: [`Queue`]. Clients whose requests were answered together send their next updates at
+//! nearly the same time. A leader that commits the first of them immediately makes the others wait for a second sync,
+//! so that two half groups alternate. The leader therefore waits for the expected updates, at most as long as a commit
+//! takes. A client that submitted several works is expected after the last one is answered, and a full commit does not
+//! wait. If the expected clients are too many or too slow for the window, alternating halves are faster: after several
+//! wasted waits the leader does not wait for a number of commits.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,7 +16,7 @@ use super::work::{Completion, Origin, Submitted, Work};
 const WASTED_WAITS_MAX: u32 = 3;
 
 /// Number of commits without a wait then. The next wait tests whether waiting has become useful.
-const HURRIED_COMMITS: u32 = 32;
+const COMMITS_WITHOUT_WAIT: u32 = 32;
 
 pub(crate) struct Pending {
     pub(crate) work: Work,
@@ -141,7 +139,7 @@ impl WaitStatistics {
     fn waited(&mut self, is_wasted: bool) {
         self.wasted_waits = if is_wasted { self.wasted_waits + 1 } else { 0 };
         if self.wasted_waits >= WASTED_WAITS_MAX {
-            self.hurried_commits = HURRIED_COMMITS;
+            self.hurried_commits = COMMITS_WITHOUT_WAIT;
         }
     }
 }
@@ -194,9 +192,9 @@ mod tests {
             assert_eq!(hurried(statistics), 0);
         }
         (0..WASTED_WAITS_MAX).for_each(|_| statistics.waited(true));
-        assert_eq!(hurried(statistics), HURRIED_COMMITS as usize);
+        assert_eq!(hurried(statistics), COMMITS_WITHOUT_WAIT as usize);
         statistics.waited(true);
-        assert_eq!(hurried(statistics), HURRIED_COMMITS as usize);
+        assert_eq!(hurried(statistics), COMMITS_WITHOUT_WAIT as usize);
         statistics.waited(false);
         statistics.waited(true);
         assert_eq!(hurried(statistics), 0);

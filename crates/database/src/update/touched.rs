@@ -13,7 +13,7 @@ use crate::{DatabaseError, Result, keys, pieces};
 
 const CORRUPT: DatabaseError = DatabaseError::Corrupt("update group");
 
-pub(super) struct Touched {
+pub(super) struct EditedDocument {
     pub(super) seq: u64,
     /// The tree is settled and measured once, because a group can contain many updates of one document.
     pub(super) tree: Growth<Stored>,
@@ -24,7 +24,7 @@ pub(super) struct Touched {
     pub(super) changed: bool,
 }
 
-impl Touched {
+impl EditedDocument {
     fn of(record: DocRecord, pieces: usize) -> Self {
         let (before, bytes_before) = (record.head(), leaf_bytes(&record.tree));
         let tree = Growth::new(record.tree);
@@ -32,7 +32,7 @@ impl Touched {
     }
 }
 
-pub(super) struct Settled<'a> {
+pub(super) struct ChangedDocument<'a> {
     pub(super) id: &'a str,
     pub(super) before: Option<Head>,
     pub(super) bytes_before: LeafBytes,
@@ -45,7 +45,7 @@ pub(super) struct Settled<'a> {
 pub(super) struct Documents<'a> {
     /// Ascending, without duplicates.
     ids: Vec<&'a str>,
-    touched: Vec<Touched>,
+    touched: Vec<EditedDocument>,
     /// Index after the last requested document, because works often come in id order.
     next: usize,
     pub(super) attached: Attached,
@@ -105,7 +105,7 @@ impl<'a> Documents<'a> {
                 Some(stored) => (DocRecord::decode(&pieces::whole(snapshot, id, &stored)?)?, pieces::count(&stored)?),
                 None => (DocRecord::empty(), 0),
             };
-            touched.push(Touched::of(record, pieces));
+            touched.push(EditedDocument::of(record, pieces));
         }
         if touched.len() != ids.len() {
             return Err(CORRUPT);
@@ -127,12 +127,12 @@ impl<'a> Documents<'a> {
         }
         ids.sort_unstable();
         ids.dedup();
-        let touched = ids.iter().map(|_| Touched::of(DocRecord::empty(), 0)).collect();
+        let touched = ids.iter().map(|_| EditedDocument::of(DocRecord::empty(), 0)).collect();
         Some(Self { ids, touched, next: 0, attached: Attached::new() })
     }
 
     /// Panics if the document does not belong to the works.
-    pub(super) fn get(&mut self, id: &str) -> &mut Touched {
+    pub(super) fn get(&mut self, id: &str) -> &mut EditedDocument {
         let found = match self.ids.get(self.next) {
             Some(next) if *next == id => self.next,
             _ => self.ids.binary_search(&id).expect("every document of the group was read"),
@@ -142,13 +142,13 @@ impl<'a> Documents<'a> {
     }
 
     /// Returns the changed documents in id order. [`Self::get`] must not be called afterwards.
-    pub(super) fn settle(&mut self) -> Vec<Settled<'a>> {
+    pub(super) fn settle(&mut self) -> Vec<ChangedDocument<'a>> {
         let changed = self.ids.iter().zip(std::mem::take(&mut self.touched)).filter(|(_, touched)| touched.changed);
-        let settle = |(id, touched): (&&'a str, Touched)| {
-            let Touched { seq, tree, before, bytes_before, pieces, .. } = touched;
+        let settle = |(id, touched): (&&'a str, EditedDocument)| {
+            let EditedDocument { seq, tree, before, bytes_before, pieces, .. } = touched;
             let record = DocRecord { seq, tree: tree.into_settled() };
             let (head, bytes) = (record.head(), leaf_bytes(&record.tree));
-            Settled { id, before, bytes_before, pieces, bytes, record, head }
+            ChangedDocument { id, before, bytes_before, pieces, bytes, record, head }
         };
         changed.map(settle).collect()
     }

@@ -1,7 +1,6 @@
-//! [`Upload`]: hashes, compresses and stores the content of an attachment while it is received.
-//!
-//! A small content stays in memory and is written together with its revision. A larger one is written in chunks by
-//! commits without a sync; the commit of the revision syncs all of them.
+//! [`Upload`]: hashes, compresses and stores the content of an attachment while it is received. A small content stays
+//! in memory and is written together with its revision. A larger one is written in chunks by commits without a sync;
+//! the commit of the revision syncs all of them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,9 +1,8 @@
 //! Validated updates: the leader checks that the data to which validation functions were applied ([`Validated`]) is
-//! current.
-//!
-//! The functions run before the update is queued, so that user code never blocks other writers. The leader compares the
-//! latest change of a design document and the revision that the functions received as the old one. If either has
-//! changed, the outcome is [`UpdateOutcome::Stale`](super::UpdateOutcome::Stale), and the caller must validate again.
+//! current. The functions run before the update is queued, so that user code never blocks other writers. The leader
+//! compares the latest change of a design document and the revision that the functions received as the old one. If
+//! either has changed, the outcome is [`UpdateOutcome::Stale`](super::UpdateOutcome::Stale), and the caller must
+//! validate again.
 
 use settee_model::Rev;
 use settee_model::rev_tree::{RevTree, Revisions};

@@ -5,7 +5,7 @@ use settee_model::json::Json;
 use settee_model::{Document, Rev, RevHash, RevisionHasher};
 use settee_storage::Purpose;
 
-use super::new_attachments::{Came, NewAttachments};
+use super::new_attachments::{NewAttachments, RevposSource};
 use crate::access::Reader;
 use crate::attachment::{self, EncodingInfo};
 use crate::{Result, keys};
@@ -325,7 +325,7 @@ impl DocUpdate {
     /// an interactive edit has neither a generation nor a digest before the edit is written.
     pub fn write_seen_attachments(&self, out: &mut Vec<u8>) {
         attachment::write_members(out, &self.attachments.list, |new, out| {
-            if self.mode == EditMode::Interactive && new.came == Came::Now {
+            if self.mode == EditMode::Interactive && new.revpos_source == RevposSource::Revision {
                 new.attachment.write_unwritten_beginning(out);
             } else {
                 new.attachment.write_beginning(out);

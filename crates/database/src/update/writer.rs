@@ -5,22 +5,22 @@ use std::sync::Arc;
 use settee_model::json::Json;
 use settee_storage::{Keyspace, Page, Reply, Request, ShardState, Snapshot, Version};
 
-use super::fullness::Fullness;
+use super::fullness::RevisionCountCache;
 use super::upload_marks::marks;
 use crate::meta::{Meta, decode_revs_limit};
-use crate::rank::Ranks;
+use crate::rank::RankIndex;
 use crate::{DatabaseError, Result, keys, rank};
 
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) state: ShardState,
     pub(crate) meta: Meta,
-    pub(crate) ranks: Arc<Ranks>,
+    pub(crate) ranks: Arc<RankIndex>,
     pub(crate) revs_limit: u64,
     pub(crate) security: Option<Json>,
     pub(crate) rank_log: Vec<u64>,
     pub(crate) rank_pieces: usize,
-    pub(crate) fullness: Fullness,
+    pub(crate) fullness: RevisionCountCache,
     /// Number of further commits that read documents before they insert them, because one was unexpectedly present.
     pub(crate) commits_reading_first: u32,
 }
@@ -75,13 +75,13 @@ impl Writer {
         // The cached state may be lost in a crash of a server, after which others continued from an earlier state.
         let is_linear = token.is_some_and(|token| token == self.state.token.0.to_be_bytes());
         let (Some(head), true, true) = (head, is_linear, log.is_last) else { return Ok(false) };
-        let mut ranks = Ranks::clone(&self.ranks);
+        let mut ranks = RankIndex::clone(&self.ranks);
         let Some(numbers) = ranks.replay_all(known, state, &log.rows) else { return Ok(false) };
         self.meta = Meta::of_records(Some(head), None)?;
         self.revs_limit = decode_revs_limit(revs_limit)?;
         self.security = security.map(Json::trusted);
         self.rank_log.extend(numbers);
-        (self.state, self.ranks, self.fullness) = (state, Arc::new(ranks), Fullness::default());
+        (self.state, self.ranks, self.fullness) = (state, Arc::new(ranks), RevisionCountCache::default());
         Ok(true)
     }
 }
@@ -109,7 +109,7 @@ pub(crate) fn load(snapshot: &dyn Snapshot) -> Result<(Writer, Page)> {
     let meta = Meta::of_records(head, old_meta)?;
     let revs_limit = decode_revs_limit(revs_limit)?;
     let security = security.map(Json::trusted);
-    let (ranks, fullness) = (Arc::new(ranks), Fullness::default());
+    let (ranks, fullness) = (Arc::new(ranks), RevisionCountCache::default());
     let writer =
         Writer { state, meta, ranks, revs_limit, security, rank_log, rank_pieces, fullness, commits_reading_first: 0 };
     Ok((writer, uploads.into_page()?))

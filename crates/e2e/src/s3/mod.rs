@@ -1,5 +1,6 @@
 //! `cargo xtask s3`: backups in a bucket of an independent S3 server. A server sends periodic backups and its log; then
 //! it is restored to random seconds, and must contain exactly the writes that were acknowledged before each of them.
+//! The commands of [`PAGE`] are executed as well.
 
 mod gateway;
 mod load;
@@ -16,6 +17,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::attack::client::{Connection, split};
 use crate::build;
+use crate::readme;
 use crate::server::{Access, Server};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
@@ -25,6 +27,8 @@ use load::{DATABASE, Writer, documents, now_us};
 const WRITERS: usize = 4;
 
 const MOMENTS: usize = 10;
+
+const PAGE: &str = "docs/operation/backup.md";
 
 /// The last write must be in the bucket within this time.
 const SHIP_LIMIT: Duration = Duration::from_secs(30);
@@ -65,7 +69,26 @@ fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     let bucket = Bucket { workspace, gateway: &gateway, key: &key };
     let run = bucket.play(options);
     let _ = fs::remove_file(&key);
-    run
+    let mut tally = run?;
+    tally += run_page(workspace, &gateway)?;
+    Ok(tally)
+}
+
+fn run_page(workspace: &Workspace, gateway: &Gateway) -> Result<Tally> {
+    let endpoint = gateway.endpoint();
+    let variables =
+        [("AWS_ACCESS_KEY_ID", ID), ("AWS_SECRET_ACCESS_KEY", SECRET), ("AWS_ENDPOINT_URL", endpoint.as_str())];
+    let settings = [
+        format!("backup/url=s3://{BUCKET}/page"),
+        format!("backup/endpoint={endpoint}"),
+        format!("backup/access_key_id={ID}"),
+        format!("backup/secret_access_key={SECRET}"),
+        "backup/log_interval=1".to_owned(),
+    ];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let server = Server::start_with(workspace, "s3-page", Access::AdminParty, &settings)?;
+    let replacements = [("https://s3.example.com", endpoint.as_str()), ("s3://backups/server", "s3://backups/page")];
+    readme::against_bucket(workspace, PAGE, &server, &variables, &replacements)
 }
 
 struct Bucket<'a> {

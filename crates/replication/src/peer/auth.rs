@@ -26,12 +26,15 @@ enum Session {
 }
 
 pub(super) enum Login {
-    /// The cookie of the request; without one it contains name and password.
+    /// The session cookie for the request. Without a cookie the request contains the basic credentials of the
+    /// endpoint, if it has any.
     Sent(Option<String>),
-    /// The peer refused the credentials. Another request would be one more failed login of the account.
+    /// The peer refused the credentials. No further request is sent, because each would count as a failed login, and
+    /// the peer could lock the account.
     Rejected,
 }
 
+/// The response to requests that are not sent because the peer refused the credentials.
 pub(super) fn refusal() -> Response<Body> {
     let mut response = Response::new(full_body("{}"));
     *response.status_mut() = StatusCode::UNAUTHORIZED;
@@ -47,6 +50,7 @@ impl State {
         Self { auth, session: Mutex::new(Session::Unknown), login: tokio::sync::Mutex::new(()) }
     }
 
+    /// Returns the credentials for a request. The first call logs in; concurrent calls wait for it.
     pub(super) async fn cookie(&self, peer: &Peer) -> Result<Login, TransportError> {
         if self.auth == Auth::None {
             return Ok(Login::Sent(None));
@@ -63,7 +67,7 @@ impl State {
             Session::Cookie(cookie) => Ok(Login::Sent(Some(cookie))),
             Session::Basic => Ok(Login::Sent(None)),
             Session::Rejected => Ok(Login::Rejected),
-            Session::Unknown => self.begin(peer).await,
+            Session::Unknown => self.log_in(peer).await,
         }
     }
 
@@ -75,11 +79,11 @@ impl State {
             Session::Cookie(cookie) if cookie != old => Ok(Login::Sent(Some(cookie))),
             Session::Basic => Ok(Login::Sent(None)),
             Session::Rejected => Ok(Login::Rejected),
-            Session::Cookie(_) | Session::Unknown => self.begin(peer).await,
+            Session::Cookie(_) | Session::Unknown => self.log_in(peer).await,
         }
     }
 
-    async fn begin(&self, peer: &Peer) -> Result<Login, TransportError> {
+    async fn log_in(&self, peer: &Peer) -> Result<Login, TransportError> {
         let Auth::Basic { username, password } = &self.auth else { return Ok(Login::Sent(None)) };
         let body = json::object(|body| {
             body.string("name", username).string("password", password);
@@ -87,7 +91,7 @@ impl State {
         let uri = format!("{}/_session", peer.inner.endpoint.server_uri());
         let peer_request = PeerRequest { method: Method::POST, ..PeerRequest::get(uri) };
         let length = Length::Known(body.len());
-        // The header contains name and password too, as long as no cookie exists, because some peers require it.
+        // Without a cookie the header of this request contains name and password too, because some peers require it.
         let response = peer.send_once(&peer_request, Some("application/json"), full_body(body), length, None).await?;
         let status = response.status();
         drop(response);
@@ -97,7 +101,7 @@ impl State {
                 *session = Session::Rejected;
                 Ok(Login::Rejected)
             }
-            // `update` has stored the cookie of the response.
+            // `send_once` has passed the cookie of the response to `update`.
             (Session::Cookie(cookie), status) if status.is_success() => Ok(Login::Sent(Some(cookie.clone()))),
             _ => {
                 *session = Session::Basic;
@@ -106,6 +110,7 @@ impl State {
         }
     }
 
+    /// Stores a cookie that the peer has set in any response.
     pub(super) fn update(&self, cookie: String) {
         if self.auth != Auth::None {
             *self.session.lock() = Session::Cookie(cookie);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::session::{Control, Failure, Outcome, Statistics};
 use crate::spec::Filter;
-use crate::testing::{Database, Leaf, Missing, Sequences, Server, Sides, services, spec};
+use crate::testing::{Database, Leaf, Sequences, Server, Sides, Unsupported, services, spec};
 use crate::transport::{Body, BoxFuture, Transport, TransportError};
 
 fn sides(server: &Arc<Server>) -> Sides {
@@ -58,7 +58,7 @@ async fn a_replication_and_one_without_changes() {
     assert!(third.contains("\"start_last_seq\":\"5-g1AAAA\"") && third.contains("\"start_last_seq\":0"), "{third}");
 }
 
-fn varied(sequences: Sequences, missing: Missing) -> Arc<Server> {
+fn varied(sequences: Sequences, missing: Unsupported) -> Arc<Server> {
     let server = Server::new(sequences, missing);
     for name in ["a", "b"] {
         server.databases.lock().insert(name.to_owned(), Database::default());
@@ -75,7 +75,7 @@ fn varied(sequences: Sequences, missing: Missing) -> Arc<Server> {
     server
 }
 
-async fn check_kinds(sequences: Sequences, missing: Missing) {
+async fn check_kinds(sequences: Sequences, missing: Unsupported) {
     let server = varied(sequences, missing);
     let (spec, services) = (spec("a", "b", ""), services());
     let (outcome, statistics) = sides(&server).run(&spec, &services).await;
@@ -97,7 +97,7 @@ async fn check_kinds(sequences: Sequences, missing: Missing) {
 async fn servers_of_all_kinds_as_peers() {
     for sequences in [Sequences::Numbers, Sequences::Strings, Sequences::Arrays] {
         for (bulk_get, multipart) in [(false, false), (true, false), (false, true), (true, true)] {
-            check_kinds(sequences, Missing { bulk_get, multipart }).await;
+            check_kinds(sequences, Unsupported { bulk_get, multipart }).await;
         }
     }
 }
@@ -110,7 +110,7 @@ async fn options_of_a_replication() {
         ("\"use_checkpoints\":false,\"doc_ids\":[\"plain\"]", &["plain"]),
     ];
     for (members, expected) in cases {
-        let server = varied(Sequences::Strings, Missing::default());
+        let server = varied(Sequences::Strings, Unsupported::default());
         let spec = spec("a", "b", members);
         let outcome = answer(&sides(&server).run(&spec, &services()).await.0);
         assert_eq!(server.database("b").state().keys().collect::<Vec<_>>(), expected, "{members}");
@@ -119,7 +119,7 @@ async fn options_of_a_replication() {
             assert!(server.database("a").locals.is_empty() && server.database("b").locals.is_empty());
         }
     }
-    let server = varied(Sequences::Strings, Missing::default());
+    let server = varied(Sequences::Strings, Unsupported::default());
     answer(&sides(&server).run(&spec("a", "b", "\"winning_revs_only\":true"), &services()).await.0);
     assert_eq!(server.database("b").leaves("conflict").len(), 1);
     answer(&sides(&server).run(&spec("a", "b", ""), &services()).await.0);
@@ -130,7 +130,7 @@ async fn options_of_a_replication() {
 
 #[tokio::test(start_paused = true)]
 async fn design_documents_can_come_later() {
-    let server = varied(Sequences::Strings, Missing::default());
+    let server = varied(Sequences::Strings, Unsupported::default());
     let mut others = spec("a", "b", "");
     others.filter = Filter::AllButDesign;
     let (_, statistics) = sides(&server).run(&others, &services()).await;
@@ -144,7 +144,7 @@ async fn design_documents_can_come_later() {
 
 #[tokio::test(start_paused = true)]
 async fn the_counters_of_a_history_go_on_over_sessions() {
-    let server = varied(Sequences::Strings, Missing::default());
+    let server = varied(Sequences::Strings, Unsupported::default());
     let spec = spec("a", "b", "");
     let (_, first) = sides(&server).run(&spec, &services()).await;
     server.write("a", "later", Leaf::new(&["1-l"], "{}"));
@@ -159,7 +159,7 @@ async fn the_counters_of_a_history_go_on_over_sessions() {
 
 #[tokio::test(start_paused = true)]
 async fn documents_that_are_named_and_not_there_are_no_changes() {
-    let server = varied(Sequences::Strings, Missing::default());
+    let server = varied(Sequences::Strings, Unsupported::default());
     let spec = spec("a", "b", "\"doc_ids\":[\"nosuch\"]");
     assert_eq!(answer(&sides(&server).run(&spec, &services()).await.0), "{\"no_changes\":true}");
     assert!(server.database("a").locals.is_empty() && server.database("b").locals.is_empty());
@@ -168,7 +168,7 @@ async fn documents_that_are_named_and_not_there_are_no_changes() {
 /// As in CouchDB's `couch_replicator_scheduler_job_tests`.
 #[tokio::test(start_paused = true)]
 async fn a_checkpoint_goes_before_since_seq() {
-    let server = varied(Sequences::Strings, Missing::default());
+    let server = varied(Sequences::Strings, Unsupported::default());
     let spec = spec("a", "b", "\"since_seq\":\"7-g1AAAA\"");
     let since = |server: &Server| {
         let log = server.log.lock();
@@ -220,7 +220,7 @@ async fn databases_that_are_not_there() {
 
 #[tokio::test(start_paused = true)]
 async fn documents_that_a_target_refuses() {
-    let server = varied(Sequences::Strings, Missing::default());
+    let server = varied(Sequences::Strings, Unsupported::default());
     *server.forbidden.lock() = ["plain", "_design/d", "attached"].map(str::to_owned).to_vec();
     let (outcome, statistics) = sides(&server).run(&spec("a", "b", ""), &services()).await;
     answer(&outcome);
@@ -233,7 +233,7 @@ async fn documents_that_a_target_refuses() {
 
 #[tokio::test(start_paused = true)]
 async fn batches_that_are_too_long_are_divided() {
-    let server = Arc::new(Server { longest: 1000, ..Arc::into_inner(Server::with(&["a", "b"])).unwrap() });
+    let server = Arc::new(Server { max_body_bytes: 1000, ..Arc::into_inner(Server::with(&["a", "b"])).unwrap() });
     for number in 0..20 {
         server.write("a", &format!("doc{number}"), Leaf::new(&["1-a"], &format!("{{\"x\":\"{number:0120}\"}}")));
     }
@@ -247,7 +247,7 @@ async fn batches_that_are_too_long_are_divided() {
 
 #[tokio::test(start_paused = true)]
 async fn later_changes_are_replicated_at_once_and_a_stop_is_recorded() {
-    let server = varied(Sequences::Strings, Missing::default());
+    let server = varied(Sequences::Strings, Unsupported::default());
     let (spec, services) = (spec("a", "b", "\"continuous\":true"), services());
     let both = sides(&server);
     let (control, outcome, progress) = both.begin(&spec, &services).await;
@@ -285,7 +285,7 @@ async fn later_changes_are_replicated_at_once_and_a_stop_is_recorded() {
 
 #[tokio::test(start_paused = true)]
 async fn a_source_that_is_recreated() {
-    let server = varied(Sequences::Strings, Missing::default());
+    let server = varied(Sequences::Strings, Unsupported::default());
     let (spec, services) = (spec("a", "b", "\"continuous\":true"), services());
     let both = sides(&server);
     let (_control, outcome, _) = both.begin(&spec, &services).await;
@@ -306,7 +306,7 @@ async fn a_source_that_is_recreated() {
 
 #[tokio::test(start_paused = true)]
 async fn revisions_that_are_purged_in_between() {
-    let server = varied(Sequences::Strings, Missing::default());
+    let server = varied(Sequences::Strings, Unsupported::default());
     let spec = spec("a", "b", "");
     server.databases.lock().get_mut("a").unwrap().phantoms.push(("ghost".to_owned(), "1-g".to_owned()));
     let (outcome, _) = sides(&server).run(&spec, &services()).await;
@@ -319,7 +319,7 @@ async fn revisions_that_are_purged_in_between() {
 
 #[tokio::test(start_paused = true)]
 async fn checkpoints_under_older_ids_go_on_under_the_newest() {
-    let server = varied(Sequences::Strings, Missing::default());
+    let server = varied(Sequences::Strings, Unsupported::default());
     let (spec, services) = (spec("a", "b", ""), services());
     answer(&sides(&server).run(&spec, &services).await.0);
     let (source, _) = sides(&server).peers(&spec);
@@ -352,7 +352,7 @@ async fn a_document_that_is_no_json_does_not_stop_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn clocks_that_jump_show_in_dates_only() {
-    let server = varied(Sequences::Strings, Missing::default());
+    let server = varied(Sequences::Strings, Unsupported::default());
     let (mut services, spec) = (services(), spec("a", "b", "\"continuous\":true,\"checkpoint_interval\":1000"));
     let jumps = std::sync::atomic::AtomicU64::new(0);
     services.now_s = Arc::new(move || match jumps.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 3 {
@@ -376,7 +376,7 @@ async fn clocks_that_jump_show_in_dates_only() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_does_not_wait_for_a_silent_side() {
     use crate::testing::{Fault, Faulty};
-    let server = varied(Sequences::Strings, Missing::default());
+    let server = varied(Sequences::Strings, Unsupported::default());
     let target = Faulty::new(server.clone(), Fault::Stall, 6, u64::MAX / 2);
     let both = Sides { source: server.clone(), target };
     let spec = spec("a", "b", "\"continuous\":true,\"worker_processes\":1,\"worker_batch_size\":2");

@@ -1,4 +1,4 @@
-//! Server of the model.
+//! [`Server`]: model databases in memory behind the requests that a replication sends.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,7 +19,8 @@ use crate::peer::channel_body;
 use crate::transport::{Body, BoxFuture, Transport, TransportError, full_body};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Missing {
+/// Requests that the server refuses, as old versions of CouchDB do.
+pub(crate) struct Unsupported {
     pub(crate) bulk_get: bool,
     pub(crate) multipart: bool,
 }
@@ -27,10 +28,13 @@ pub(crate) struct Missing {
 pub(crate) struct Server {
     pub(crate) databases: Arc<Mutex<BTreeMap<String, Database>>>,
     pub(crate) sequences: Sequences,
-    pub(crate) missing: Missing,
+    pub(crate) unsupported: Unsupported,
+    /// Ids of documents that are refused with 403.
     pub(crate) forbidden: Mutex<Vec<String>>,
-    pub(crate) longest: usize,
+    pub(crate) max_body_bytes: usize,
+    /// Method and target of each request.
     pub(crate) log: Mutex<Vec<String>>,
+    /// Increased after each request that may have changed a database, for continuous feeds.
     pub(crate) changed: watch::Sender<u64>,
 }
 
@@ -53,20 +57,20 @@ fn quoted(text: &str) -> String {
 }
 
 impl Server {
-    pub(crate) fn new(sequences: Sequences, missing: Missing) -> Arc<Self> {
+    pub(crate) fn new(sequences: Sequences, unsupported: Unsupported) -> Arc<Self> {
         Arc::new(Self {
             databases: Arc::default(),
             sequences,
-            missing,
+            unsupported,
             forbidden: Mutex::default(),
-            longest: usize::MAX,
+            max_body_bytes: usize::MAX,
             log: Mutex::default(),
             changed: watch::Sender::new(0),
         })
     }
 
     pub(crate) fn with(names: &[&str]) -> Arc<Self> {
-        let server = Self::new(Sequences::Strings, Missing::default());
+        let server = Self::new(Sequences::Strings, Unsupported::default());
         for name in names {
             server.databases.lock().insert((*name).to_owned(), Database::default());
         }
@@ -98,8 +102,8 @@ impl Server {
         let (database, rest) = path.split_once('/').unwrap_or((path, ""));
         let decoded = |text: &str| percent_decode_str(text).decode_utf8().unwrap().into_owned();
         if query.contains_key("rev") {
-            let behind = if rest.starts_with("_design/") { "_design/".len() } else { 0 };
-            let (id, name) = rest.split_at(behind + rest[behind..].find('/').unwrap());
+            let prefix_bytes = if rest.starts_with("_design/") { "_design/".len() } else { 0 };
+            let (id, name) = rest.split_at(prefix_bytes + rest[prefix_bytes..].find('/').unwrap());
             let name = &name[1..];
             let bytes = self.database(database).leaf(&decoded(id), &query["rev"]).unwrap().attachments[&decoded(name)]
                 .2
@@ -116,14 +120,14 @@ impl Server {
         if !self.databases.lock().contains_key(database) {
             return Ok(respond(error(404, "not_found")));
         }
-        if body.len() > self.longest {
+        if body.len() > self.max_body_bytes {
             return Ok(respond(error(413, "too_large")));
         }
         if rest == "_changes" && query.get("feed").is_some_and(|feed| feed == "continuous") {
             return Ok(self.continuous(database, &query));
         }
-        if head.method == Method::GET && query.contains_key("open_revs") && !self.missing.multipart {
-            return Ok(self.mixed(database, &rest, &query));
+        if head.method == Method::GET && query.contains_key("open_revs") && !self.unsupported.multipart {
+            return Ok(self.multipart_revisions(database, &rest, &query));
         }
         let content_type = head.headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
         let mut databases = self.databases.lock();
@@ -142,7 +146,7 @@ impl Server {
             }
             (_, "_changes") => self.changes(database, &query, &body),
             (&Method::POST, "_revs_diff") => revs_diff(database, &body),
-            (&Method::POST, "_bulk_get") if self.missing.bulk_get => error(405, "method_not_allowed"),
+            (&Method::POST, "_bulk_get") if self.unsupported.bulk_get => error(405, "method_not_allowed"),
             (&Method::POST, "_bulk_get") => bulk_get(database, &body),
             (&Method::POST, "_bulk_docs") => self.bulk_docs(database, &body),
             (method, rest) if rest.starts_with("_local/") => local(database, method, rest, &body),
@@ -241,7 +245,7 @@ impl Server {
         }
     }
 
-    fn mixed(&self, database: &str, id: &str, query: &BTreeMap<String, String>) -> Response<Body> {
+    fn multipart_revisions(&self, database: &str, id: &str, query: &BTreeMap<String, String>) -> Response<Body> {
         let databases = self.databases.lock();
         let database = &databases[database];
         let since: Vec<String> = revs_in(query.get("atts_since"));
@@ -273,7 +277,7 @@ impl Server {
             out.extend_from_slice(b"\r\n--inner--\r\n");
         }
         out.extend_from_slice(b"--outer--");
-        let content_type = "multipart/mixed; boundary=\"outer\"";
+        let content_type = "multipart/multipart_revisions; boundary=\"outer\"";
         Response::builder().header("content-type", content_type).body(full_body(out)).unwrap()
     }
 }
@@ -338,6 +342,7 @@ fn generation(rev: &str) -> u64 {
     rev.split('-').next().and_then(|generation| generation.parse().ok()).unwrap()
 }
 
+/// Returns the JSON text of a revision. `mark` is `stub` or `follows` for each attachment.
 fn written(id: &str, leaf: &Leaf, mark: impl Fn(&String) -> &'static str) -> String {
     let ids: Vec<&str> = leaf.history.iter().map(|rev| rev.split_once('-').unwrap().1).collect();
     let mut out = format!("{{\"_id\":{},\"_rev\":\"{}\"", quoted(id), leaf.history[0]);
@@ -407,6 +412,7 @@ fn get(database: &Database, path: &str, query: &BTreeMap<String, String>) -> Ans
     (200, format!("[{}]", rows.join(",")))
 }
 
+/// Returns nothing if the document refers to an attachment that neither `parts` nor the database contains.
 fn leaf_of(database: &Database, document: Value<'_>, parts: &Parts) -> Option<Leaf> {
     let revisions = document.get("_revisions").unwrap();
     let start = revisions.get("start").and_then(Value::as_u64).unwrap();

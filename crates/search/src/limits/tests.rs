@@ -36,7 +36,7 @@ impl Requester for Client {
         self.checks.load(Ordering::Relaxed) > self.late_after
     }
 
-    fn take(&self, bytes: usize) -> Result<Taken, Shortage> {
+    fn take(&self, bytes: usize) -> Result<MemoryGrant, Shortage> {
         let rest = |left: usize| left.checked_sub(bytes);
         match self.memory.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest) {
             Ok(_) => Ok(Box::new(Returned(Arc::clone(&self.memory), bytes))),

@@ -98,7 +98,8 @@ impl Fixture {
     }
 
     fn changed(&self) {
-        self.indexing.note(&[("db".to_owned(), Happened::Updated), ("gone".to_owned(), Happened::Updated)]);
+        self.indexing
+            .note(&[("db".to_owned(), DatabaseEventKind::Updated), ("gone".to_owned(), DatabaseEventKind::Updated)]);
     }
 
     async fn until_current(&self) {

@@ -14,7 +14,7 @@ fn without_parameters_everything_is_sent_once() {
     assert_eq!((params.feed, params.since, params.limit), (Feed::Normal, Since::Seq(0), None));
     assert_eq!((params.direction, params.style), (Direction::Forward, Style::MainOnly));
     assert_eq!((params.include_docs, params.conflicts, params.seq_interval), (false, false, 1));
-    assert_eq!(params.quiet, Quiet::Timeout(Duration::from_millis(60_000)));
+    assert_eq!(params.quiet, IdlePolicy::Timeout(Duration::from_millis(60_000)));
 }
 
 #[test]
@@ -86,12 +86,12 @@ fn the_place_to_begin_has_three_names() {
 
 #[test]
 fn a_quiet_feed_lives_by_heartbeats_or_ends() {
-    let check = |text: &str, timeout_ms: u64, expected: Quiet| {
+    let check = |text: &str, timeout_ms: u64, expected: IdlePolicy| {
         let params = ChangesParams::resolve(&query(text), None, timeout_ms, &database()).unwrap();
         assert_eq!(params.quiet, expected, "{text}");
     };
-    let timeout = |ms| Quiet::Timeout(Duration::from_millis(ms));
-    let heartbeat = |ms| Quiet::Heartbeat(Duration::from_millis(ms));
+    let timeout = |ms| IdlePolicy::Timeout(Duration::from_millis(ms));
+    let heartbeat = |ms| IdlePolicy::Heartbeat(Duration::from_millis(ms));
     check("timeout=5", 1000, timeout(5));
     check("timeout=0", 1000, timeout(0));
     check("timeout=5000", 1000, timeout(1000));
@@ -162,11 +162,11 @@ fn errors_say_which_parameter_is_wrong() {
 #[test]
 fn updates_of_databases_have_parameters_of_their_own() {
     let of_updates = |text: &str| ChangesParams::of_updates(&query(text), None, 1000, &database());
-    let check = |text: &str, expected: Quiet| {
+    let check = |text: &str, expected: IdlePolicy| {
         assert_eq!(of_updates(text).map(|params| params.quiet).map_err(|error| show(&error)), Ok(expected), "{text}");
     };
-    let timeout = |ms| Quiet::Timeout(Duration::from_millis(ms));
-    let heartbeat = |ms| Quiet::Heartbeat(Duration::from_millis(ms));
+    let timeout = |ms| IdlePolicy::Timeout(Duration::from_millis(ms));
+    let heartbeat = |ms| IdlePolicy::Heartbeat(Duration::from_millis(ms));
     check("", timeout(1000));
     check("heartbeat=false", timeout(1000));
     check("heartbeat=false&timeout=5", timeout(5));

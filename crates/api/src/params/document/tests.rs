@@ -13,22 +13,25 @@ fn rev(text: &str) -> Rev {
 
 #[test]
 fn which_revisions_a_read_means() {
-    let check = |text: &str, expected: Which| {
+    let check = |text: &str, expected: RevisionSelection| {
         assert_eq!(DocParams::resolve(&query(text)).unwrap().which, expected, "{text}");
     };
-    check("", Which::Winner { deleted: false });
-    check("deleted=true", Which::Winner { deleted: true });
-    check(&format!("rev={A}"), Which::Rev(rev(A)));
-    check("open_revs=all", Which::Open(OpenRevs::All));
-    check(&format!("open_revs=%5B%22{A}%22,%22{B}%22%5D"), Which::Open(OpenRevs::Some(vec![rev(A), rev(B)])));
-    check(&format!("open_revs=all&rev={A}"), Which::Open(OpenRevs::All));
+    check("", RevisionSelection::Winner { deleted: false });
+    check("deleted=true", RevisionSelection::Winner { deleted: true });
+    check(&format!("rev={A}"), RevisionSelection::Rev(rev(A)));
+    check("open_revs=all", RevisionSelection::Open(OpenRevs::All));
+    check(
+        &format!("open_revs=%5B%22{A}%22,%22{B}%22%5D"),
+        RevisionSelection::Open(OpenRevs::Some(vec![rev(A), rev(B)])),
+    );
+    check(&format!("open_revs=all&rev={A}"), RevisionSelection::Open(OpenRevs::All));
     // As in CouchDB an empty list is ignored.
-    check("open_revs=%5B%5D", Which::Winner { deleted: false });
-    check(&format!("open_revs=%5B%5D&rev={A}"), Which::Rev(rev(A)));
-    check(&format!("rev={A}&rev={B}"), Which::Rev(rev(B)));
-    check("open_revs=all&open_revs=%5B%5D", Which::Winner { deleted: false });
+    check("open_revs=%5B%5D", RevisionSelection::Winner { deleted: false });
+    check(&format!("open_revs=%5B%5D&rev={A}"), RevisionSelection::Rev(rev(A)));
+    check(&format!("rev={A}&rev={B}"), RevisionSelection::Rev(rev(B)));
+    check("open_revs=all&open_revs=%5B%5D", RevisionSelection::Winner { deleted: false });
     // With `latest` the winner is read, whatever the revision is.
-    check(&format!("rev={A}&latest=true"), Which::Winner { deleted: false });
+    check(&format!("rev={A}&latest=true"), RevisionSelection::Winner { deleted: false });
 }
 
 #[test]

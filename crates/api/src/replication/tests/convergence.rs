@@ -1,7 +1,5 @@
-//! Sessions between databases of a whole server with faults: at every exchange, and at random.
-//!
-//! Three databases that are edited and replicated at random converge to the same leaves, winners, histories
-//! and attachments. Seeds are printed.
+//! Sessions between databases of a whole server with faults: at every exchange, and at random. Three databases that are
+//! edited and replicated at random converge to the same leaves, winners, histories and attachments. Seeds are printed.
 
 use settee_model::testing::{Random, scaled};
 use settee_replication::{

@@ -1,8 +1,6 @@
-//! [`FilterRunner`]: the rows of a feed for which a function of a design document returns true.
-//!
-//! Documents are filtered in batches, ahead of the next row. The batch size depends on the speed of the
-//! function, so that a slow function delays no row. The program is acquired only while documents are filtered,
-//! so that a waiting feed holds none.
+//! [`FilterRunner`]: the rows of a feed for which a function of a design document returns true. Documents are filtered
+//! in batches, ahead of the next row. The batch size depends on the speed of the function, so that a slow function
+//! delays no row. The program is acquired only while documents are filtered, so that a waiting feed holds none.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,8 +11,8 @@ use settee_design::{DesignProgram, DocumentBatch};
 use settee_model::Rev;
 use tokio::time::Instant;
 
-use super::slice::Slice;
-use super::walk::{Needs, Next, Seen};
+use super::slice::TimeSlice;
+use super::walk::{Next, RequiredData, ScannedChange};
 use crate::params::changes::Style;
 use crate::params::filter::{FunctionFilter, FunctionPath};
 use crate::request::Request;
@@ -49,14 +47,14 @@ pub(super) async fn function(
         let functions = Functions::load(&database, path.ddoc())?;
         functions.require(&path.names())?;
         let request = object.to_json(&database, Members::All)?;
-        let mark = format!("{} {target} {user:?}", functions.rev());
-        Ok(Arc::new(FunctionFilter { programs, caller, functions, path, request, mark }))
+        let inputs = format!("{} {target} {user:?}", functions.rev());
+        Ok(Arc::new(FunctionFilter { programs, caller, functions, path, request, inputs }))
     })
     .await
 }
 
 struct Passed {
-    seen: Seen,
+    seen: ScannedChange,
     rev: Rev,
     stored: Stored,
 }
@@ -65,8 +63,8 @@ pub(super) struct FilterRunner<'a> {
     view: &'a ReadView,
     changes: Changes<'a>,
     filter: &'a FunctionFilter,
-    needs: Needs,
-    slice: Slice,
+    needs: RequiredData,
+    slice: TimeSlice,
     size: usize,
     filtered: Option<u64>,
     program: Option<Box<dyn DesignProgram>>,
@@ -82,8 +80,8 @@ impl<'a> FilterRunner<'a> {
         since: u64,
         direction: Direction,
         filter: &'a FunctionFilter,
-        needs: Needs,
-        slice: Slice,
+        needs: RequiredData,
+        slice: TimeSlice,
     ) -> Result<Self, Error> {
         Ok(Self {
             view,
@@ -170,7 +168,8 @@ impl<'a> FilterRunner<'a> {
         while self.ahead.len() < self.size && bytes < BATCH_BYTES {
             let Some(change) = self.changes.next()? else { break };
             bytes += change.stored.size as usize;
-            let row = Passed { rev: change.rev.clone(), stored: change.stored, seen: Seen::of_change(&change) };
+            let row =
+                Passed { rev: change.rev.clone(), stored: change.stored, seen: ScannedChange::of_change(&change) };
             self.ahead.push_back(row);
         }
         let ids: Vec<&str> = self.ahead.iter().map(|row| row.seen.id.as_str()).collect();
@@ -195,7 +194,12 @@ impl<'a> FilterRunner<'a> {
 
 /// Returns the ids of the added revisions, the winner first. As in CouchDB, `_revisions` contains only the
 /// revision itself, and `_conflicts` is added only to winners and only on request.
-fn add_leaves(batch: &mut DocumentBatch, view: &ReadView, change: &Seen, needs: Needs) -> Result<Vec<Rev>, Error> {
+fn add_leaves(
+    batch: &mut DocumentBatch,
+    view: &ReadView,
+    change: &ScannedChange,
+    needs: RequiredData,
+) -> Result<Vec<Rev>, Error> {
     let Some(record) = view.record(&change.id)? else { return Ok(Vec::new()) };
     let leaves = record.tree.leaves_by_rank(|stored| stored.deleted);
     let (count, conflicts) = match needs.style {

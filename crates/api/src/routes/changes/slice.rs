@@ -1,4 +1,4 @@
-//! [`Slice`]: time limit of a read of a feed, after which it sends its rows.
+//! [`TimeSlice`]: time limit of a read of a feed, after which it sends its rows.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use tokio::time::Instant;
 const LENGTH: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slice {
+pub(super) struct TimeSlice {
     end: Option<Instant>,
 }
 
-impl Slice {
+impl TimeSlice {
     pub(super) fn start() -> Self {
         Self { end: Some(Instant::now() + LENGTH) }
     }

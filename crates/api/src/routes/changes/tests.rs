@@ -5,7 +5,7 @@ use super::*;
 use crate::tests::node::World;
 use crate::tests::query;
 
-fn whole(view: &ReadView, text: &str, body: &str, slice: fn() -> Slice) -> (String, u64, u64) {
+fn whole(view: &ReadView, text: &str, body: &str, slice: fn() -> TimeSlice) -> (String, u64, u64) {
     let query = query(text);
     let mut params = ChangesParams::resolve(&query, None, 60_000, view.database()).unwrap();
     let body = (!body.is_empty()).then(|| Json::parse(body.as_bytes()).unwrap());
@@ -51,8 +51,8 @@ async fn a_feed_continues_where_its_slice_ended() {
                     ("&filter=_selector", r#"{"selector":{"id":"nothing"}}"#.to_owned()),
                 ] {
                     let query = format!("feed={feed}{order}{rest}{filter}");
-                    let expected = whole(&view, &query, &body, Slice::endless);
-                    assert_eq!(whole(&view, &query, &body, Slice::over), expected, "{query} {body}");
+                    let expected = whole(&view, &query, &body, TimeSlice::endless);
+                    assert_eq!(whole(&view, &query, &body, TimeSlice::over), expected, "{query} {body}");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! [`Walk`]: a scan of the rows of a feed that pass its filter.
+//! [`ChangeScan`]: a scan of the rows of a feed that pass its filter.
 
 use std::collections::VecDeque;
 use std::vec::IntoIter;
@@ -8,13 +8,13 @@ use settee_model::Rev;
 use settee_service::revisions::write_leaves;
 
 use super::filter_runner::FilterRunner;
-use super::slice::Slice;
+use super::slice::TimeSlice;
 use crate::Error;
 use crate::params::changes::{ChangesParams, Style};
 use crate::params::filter::{Filter, SelectorFilter};
 
 #[derive(Clone)]
-pub(super) struct Seen {
+pub(super) struct ScannedChange {
     pub(super) seq: u64,
     pub(super) id: String,
     pub(super) deleted: bool,
@@ -23,7 +23,7 @@ pub(super) struct Seen {
     pub(super) size: usize,
 }
 
-impl Seen {
+impl ScannedChange {
     pub(super) fn of_change(change: &Change<'_>) -> Self {
         Self {
             seq: change.seq,
@@ -49,21 +49,21 @@ impl Seen {
 }
 
 pub(super) enum Next {
-    Row(Seen),
+    Row(ScannedChange),
     /// The slice is over. All rows up to this sequence were returned.
     Pause(u64),
     End,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Needs {
+pub(super) struct RequiredData {
     pub(super) style: Style,
     pub(super) documents: bool,
     pub(super) conflicts: bool,
     pub(super) seen_conflicts: bool,
 }
 
-impl Needs {
+impl RequiredData {
     pub(super) fn of(params: &ChangesParams) -> Self {
         let documents = params.include_docs || matches!(params.filter, Filter::Selector(_));
         let seen_conflicts = params.conflicts && matches!(params.filter, Filter::Selector(_) | Filter::Function(_));
@@ -72,12 +72,12 @@ impl Needs {
     }
 }
 
-pub(super) struct Walk<'a> {
+pub(super) struct ChangeScan<'a> {
     view: &'a ReadView,
     rows: Rows<'a>,
     filter: &'a Filter,
-    needs: Needs,
-    slice: Slice,
+    needs: RequiredData,
+    slice: TimeSlice,
     walked: Option<u64>,
     /// The document of the current row as the selector received it.
     document: Vec<u8>,
@@ -87,10 +87,10 @@ enum Rows<'a> {
     Scanned(Changes<'a>),
     Filtered(Box<FilterRunner<'a>>),
     /// Rows whose documents and conflicts are stored elsewhere and are read in batches.
-    Together(Together<'a>),
+    Batched(Batched<'a>),
 }
 
-struct Together<'a> {
+struct Batched<'a> {
     source: Source<'a>,
     ahead: VecDeque<Found>,
     current: Option<Found>,
@@ -104,7 +104,7 @@ enum Source<'a> {
 }
 
 struct Found {
-    seen: Seen,
+    seen: ScannedChange,
     rev: Rev,
     stored: Stored,
 }
@@ -112,8 +112,8 @@ struct Found {
 /// Size of the first batch, which is small because a feed may need few rows.
 const FIRST_ROWS: usize = 16;
 
-impl Together<'_> {
-    fn next(&mut self, view: &ReadView, needs: Needs) -> Result<Option<Seen>, Error> {
+impl Batched<'_> {
+    fn next(&mut self, view: &ReadView, needs: RequiredData) -> Result<Option<ScannedChange>, Error> {
         if self.ahead.is_empty() {
             self.fill(view, needs)?;
         }
@@ -121,16 +121,16 @@ impl Together<'_> {
         Ok(self.current.as_ref().map(|found| found.seen.clone()))
     }
 
-    fn fill(&mut self, view: &ReadView, needs: Needs) -> Result<(), Error> {
+    fn fill(&mut self, view: &ReadView, needs: RequiredData) -> Result<(), Error> {
         while self.ahead.len() < self.size {
             let found = match &mut self.source {
                 Source::Changes(changes) => changes.next()?.map(|change| Found {
-                    seen: Seen::of_change(&change),
+                    seen: ScannedChange::of_change(&change),
                     rev: change.rev.clone(),
                     stored: change.stored,
                 }),
                 Source::LookedUp(rows) => rows.next().map(|(id, head)| Found {
-                    seen: Seen::of_head(&id, &head),
+                    seen: ScannedChange::of_head(&id, &head),
                     rev: head.rev,
                     stored: head.stored,
                 }),
@@ -151,18 +151,18 @@ impl Together<'_> {
     }
 }
 
-impl<'a> Walk<'a> {
+impl<'a> ChangeScan<'a> {
     pub(super) fn open(
         view: &'a ReadView,
         since: u64,
         direction: Direction,
         filter: &'a Filter,
-        needs: Needs,
-        slice: Slice,
+        needs: RequiredData,
+        slice: TimeSlice,
     ) -> Result<Self, Error> {
         let mut slice = slice;
         let together =
-            |source| Rows::Together(Together { source, ahead: VecDeque::new(), current: None, size: FIRST_ROWS });
+            |source| Rows::Batched(Batched { source, ahead: VecDeque::new(), current: None, size: FIRST_ROWS });
         let rows = match filter {
             Filter::DocIds(ids)
                 if (ids.len() as u64) < view.changes_after(since)? || direction == Direction::Backward =>
@@ -182,7 +182,7 @@ impl<'a> Walk<'a> {
                     }
                 }
                 // The next slice would look them up again.
-                slice = Slice::endless();
+                slice = TimeSlice::endless();
                 together(Source::LookedUp(found.into_iter()))
             }
             Filter::Function(filter) => {
@@ -206,9 +206,9 @@ impl<'a> Walk<'a> {
                 return Ok(Next::Pause(walked));
             }
             let seen = match &mut self.rows {
-                Rows::Scanned(changes) => changes.next()?.map(|change| Seen::of_change(&change)),
+                Rows::Scanned(changes) => changes.next()?.map(|change| ScannedChange::of_change(&change)),
                 Rows::Filtered(runner) => return runner.next(),
-                Rows::Together(together) => together.next(self.view, self.needs)?,
+                Rows::Batched(together) => together.next(self.view, self.needs)?,
             };
             let Some(mut seen) = seen else { return Ok(Next::End) };
             self.walked = Some(seen.seq);
@@ -232,7 +232,7 @@ impl<'a> Walk<'a> {
         match &mut self.rows {
             Rows::Scanned(changes) => changes.write_document(out, extra)?,
             Rows::Filtered(runner) => runner.write_document(out)?,
-            Rows::Together(Together { current, .. }) => {
+            Rows::Batched(Batched { current, .. }) => {
                 if let Some(Found { seen, rev, stored }) = current {
                     self.view.write_document(out, &seen.id, rev, *stored, extra)?;
                 }
@@ -242,7 +242,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns true if a row passes, and sets the revisions that do.
-    fn passes(&mut self, seen: &mut Seen) -> Result<bool, Error> {
+    fn passes(&mut self, seen: &mut ScannedChange) -> Result<bool, Error> {
         let selector = match self.filter {
             Filter::None | Filter::Function(_) => None,
             Filter::Design if seen.id.starts_with("_design/") => None,

@@ -1,8 +1,6 @@
-//! Responses of CouchDB to invalid requests, extracted from the recorded scenarios.
-//!
-//! A [`Section`] names an endpoint and the content of the database in addition to a document `a` (`a:1` in
-//! partitions) and a local document `a`. Only responses that do not depend on the history of a scenario are
-//! extracted, see [`Learner::learn`].
+//! Responses of CouchDB to invalid requests, extracted from the recorded scenarios. A [`Section`] names an endpoint and
+//! the content of the database in addition to a document `a` (`a:1` in partitions) and a local document `a`. Only
+//! responses that do not depend on the history of a scenario are extracted, see [`Learner::learn`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -1,13 +1,9 @@
-//! Responses to parameters and bodies, documented in files and compared with CouchDB.
-//!
-//! [`check`] derives invalid requests from the valid request of an [`Endpoint`]. The response to a single invalid value
-//! is in a file next to the table of the endpoint. The response to several follows from these by the rule that an
-//! endpoint declares, see [`Parameter::stage`], or is in the file as well.
-//!
-//! [`learned`] contains responses of CouchDB to invalid requests, taken from recordings.
-//!
-//! To add an endpoint, add a line to a table like that of [`documents`], [`queries`] or [`server`] and run
-//! with `SETTEE_UPDATE=1`.
+//! Responses to parameters and bodies, documented in files and compared with CouchDB. [`check`] derives invalid
+//! requests from the valid request of an [`Endpoint`]. The response to a single invalid value is in a file next to the
+//! table of the endpoint. The response to several follows from these by the rule that an endpoint declares, see
+//! [`Parameter::stage`], or is in the file as well. [`learned`] contains responses of CouchDB to invalid requests,
+//! taken from recordings. To add an endpoint, add a line to a table like that of [`documents`], [`queries`] or
+//! [`server`] and run with `SETTEE_UPDATE=1`.
 
 mod cases;
 mod documents;

@@ -8,7 +8,7 @@ use super::varied;
 use crate::session::Outcome;
 use crate::spec::Spec;
 use crate::testing::{
-    Alteration, Altering, HARMFUL, HARMLESS, KINDS, Missing, Sequences, Server, Sides, check_file, services, spec,
+    Alteration, Altering, HARMFUL, HARMLESS, KINDS, Sequences, Server, Sides, Unsupported, check_file, services, spec,
 };
 
 fn spec_of(kind: &str) -> Spec {
@@ -65,7 +65,7 @@ async fn outcomes(side: &str, kind: &'static str, count: u64, table: &mut String
     let mut by_outcome: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for change in HARMFUL {
         let context = format!("{side} {kind} {change:?} {count}");
-        let server = varied(Sequences::Strings, Missing::default());
+        let server = varied(Sequences::Strings, Unsupported::default());
         let Some(outcome) = altered(&server, side, kind, change, count).await else { panic!("{context}: none") };
         if (kind, change) != ("revs_diff", Alteration::Text("{}")) {
             assert_nothing_lost(&server, &context).await;
@@ -91,7 +91,7 @@ async fn answers_that_say_the_same_in_another_way() {
     for (side, kind) in kinds() {
         for change in HARMLESS {
             let context = format!("{side} {kind} {change:?}");
-            let server = varied(Sequences::Strings, Missing::default());
+            let server = varied(Sequences::Strings, Unsupported::default());
             let outcome = altered(&server, side, kind, change, u64::MAX).await;
             assert!(matches!(outcome, Some(Outcome::Completed(_))), "{context}: {outcome:?}");
             assert_eq!(server.database("a").state(), server.database("b").state(), "{context}");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::varied;
 use crate::session::{Outcome, Statistics};
 use crate::spec::Spec;
-use crate::testing::{Fault, Faulty, Leaf, Missing, Sequences, Server, Sides, services, spec};
+use crate::testing::{Fault, Faulty, Leaf, Sequences, Server, Sides, Unsupported, services, spec};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
@@ -44,7 +44,7 @@ fn assert_copied(server: &Server, context: &str) {
     assert!(twice.is_empty(), "{context}: {twice:?}");
 }
 
-async fn check_every_exchange(missing: Missing) {
+async fn check_every_exchange(missing: Unsupported) {
     for side in [Side::Source, Side::Target] {
         for fault in FAULTS {
             let mut first = 0;
@@ -76,12 +76,12 @@ async fn check_every_exchange(missing: Missing) {
 
 #[tokio::test(start_paused = true)]
 async fn one_exchange_fails() {
-    check_every_exchange(Missing::default()).await;
+    check_every_exchange(Unsupported::default()).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_exchange_with_an_old_server_fails() {
-    check_every_exchange(Missing { bulk_get: true, multipart: true }).await;
+    check_every_exchange(Unsupported { bulk_get: true, multipart: true }).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,7 +91,7 @@ async fn a_side_dies_at_any_exchange_and_comes_back() {
             let mut first = 0;
             loop {
                 let context = format!("{side:?} {fault:?} from exchange {first} on");
-                let server = varied(Sequences::Strings, Missing::default());
+                let server = varied(Sequences::Strings, Unsupported::default());
                 let (outcome, _, exchanges) = faulty(&server, side, fault, first, u64::MAX / 2).await;
                 if first >= exchanges {
                     assert!(matches!(outcome, Outcome::Completed(_)), "{context}: {outcome:?}");
@@ -117,7 +117,7 @@ async fn a_session_is_killed_at_any_exchange() {
     for side in [Side::Source, Side::Target] {
         let mut first = 0;
         loop {
-            let server = varied(Sequences::Strings, Missing::default());
+            let server = varied(Sequences::Strings, Unsupported::default());
             let stalled = Faulty::new(server.clone(), Fault::Stall, first, u64::MAX / 2);
             let sides = match side {
                 Side::Source => Sides { source: stalled.clone(), target: server.clone() },
@@ -145,7 +145,7 @@ async fn a_session_is_killed_at_any_exchange() {
 #[tokio::test(start_paused = true)]
 async fn batches_are_split_where_a_peer_takes_less() {
     let mut server = Server::with(&["a", "b"]);
-    Arc::get_mut(&mut server).unwrap().longest = 2_000;
+    Arc::get_mut(&mut server).unwrap().max_body_bytes = 2_000;
     let body = format!("{{\"text\":\"{}\"}}", "x".repeat(300));
     for number in 0..60 {
         server.write("a", &format!("a-document-with-a-long-name-{number:04}"), Leaf::new(&["1-a"], &body));

@@ -7,7 +7,7 @@ use settee_model::testing::Random;
 
 use crate::session::Outcome;
 use crate::spec::{Filter, Spec};
-use crate::testing::{Leaf, Missing, Sequences, Server, Sides, services, spec};
+use crate::testing::{Leaf, Sequences, Server, Sides, Unsupported, services, spec};
 
 const IDS: [&str; 9] = ["a", "b", "_design/d", "_design/d/e", "c/d?e", "\"q\"", "\\", "\u{e9}\u{1f600}", "%41+ "];
 
@@ -79,7 +79,7 @@ fn wanted(server: &Server, spec: &Spec) -> BTreeMap<String, BTreeSet<String>> {
 
 async fn check(seed: u64) -> usize {
     let mut random = Random::of(seed);
-    let missing = Missing { bulk_get: random.one_in(4), multipart: random.one_in(4) };
+    let missing = Unsupported { bulk_get: random.one_in(4), multipart: random.one_in(4) };
     let server = Server::new(Sequences::Strings, missing);
     for name in ["a", "b"] {
         server.databases.lock().insert(name.to_owned(), Default::default());

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::{Request, Response};
 
 use super::{answer, varied};
-use crate::testing::{Missing, Sequences, Server, Sides, services, spec};
+use crate::testing::{Sequences, Server, Sides, Unsupported, services, spec};
 use crate::transport::{Body, BoxFuture, Transport, TransportError, full_body};
 
 struct Special {
@@ -72,7 +72,7 @@ async fn peers_that_answer_one_request_unlike_others() {
         ("/_bulk_docs", 503, RETRY_AFTER, 4),
         ("/_ensure_full_commit", 408, PLAIN, 4),
     ] {
-        for missing in [Missing::default(), Missing { bulk_get: true, multipart: true }] {
+        for missing in [Unsupported::default(), Unsupported { bulk_get: true, multipart: true }] {
             let context = format!("{path} {status} {headers:?} {missing:?}");
             let server = varied(Sequences::Strings, missing);
             let special = || {
@@ -90,7 +90,7 @@ async fn peers_that_answer_one_request_unlike_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_is_always_busy_ends_the_session() {
-    let server = varied(Sequences::Strings, Missing::default());
+    let server = varied(Sequences::Strings, Unsupported::default());
     let busy = Special {
         inner: server.clone(),
         path: "/_revs_diff",
@@ -109,7 +109,7 @@ async fn a_peer_that_is_always_busy_ends_the_session() {
 #[tokio::test(start_paused = true)]
 async fn peers_that_reject_long_bodies() {
     for (path, accepted) in [("/_revs_diff", 40), ("/_bulk_get", 100), ("/_bulk_docs", 400)] {
-        let server = varied(Sequences::Strings, Missing::default());
+        let server = varied(Sequences::Strings, Unsupported::default());
         let special = || {
             let (status, headers, left) = (413, PLAIN, AtomicU64::new(ALWAYS));
             Arc::new(Special { inner: server.clone(), path, status, headers, accepted: Some(accepted), left })

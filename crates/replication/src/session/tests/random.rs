@@ -5,7 +5,7 @@ use std::sync::Arc;
 use settee_model::testing::scaled;
 
 use crate::session::Outcome;
-use crate::testing::{Fault, Faulty, Leaf, Missing, Sequences, Server, Sides, services, spec};
+use crate::testing::{Fault, Faulty, Leaf, Sequences, Server, Sides, Unsupported, services, spec};
 use crate::transport::Transport;
 
 const ROUNDS: u64 = 60;
@@ -70,7 +70,7 @@ async fn replicate(server: &Arc<Server>, random: &mut Random, faults: bool) {
 async fn check_round(seed: u64) {
     let mut random = Random(seed);
     let sequences = [Sequences::Numbers, Sequences::Strings, Sequences::Arrays][random.below(3) as usize];
-    let missing = Missing { bulk_get: random.below(4) == 0, multipart: random.below(4) == 0 };
+    let missing = Unsupported { bulk_get: random.below(4) == 0, multipart: random.below(4) == 0 };
     let server = Server::new(sequences, missing);
     for name in NAMES {
         server.databases.lock().insert(name.to_owned(), Default::default());

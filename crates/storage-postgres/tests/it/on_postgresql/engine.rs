@@ -47,8 +47,8 @@ fn entries_survive_reopening() {
     assert_eq!(steps(&engine, Shard(2)), 450);
 }
 
-/// Other processes keep what they read under the version of a commit. The commit of a version that a standby has not
-/// received would be made again with other contents.
+/// Other processes cache what they read under the version of a commit. If a standby without this commit were promoted,
+/// the next commit would get the same version with other contents.
 #[test]
 fn a_visible_commit_is_durable() {
     let Some(server) = Scratch::start("-c synchronous_commit=on -c wal_writer_delay=10s") else { return };
@@ -57,11 +57,11 @@ fn a_visible_commit_is_durable() {
         step(&engine, Shard(1), *number, Durability::Buffered);
         server.run("SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()") == "t"
     });
-    // Heartbeats, which need not be durable, are written in between.
+    // Heartbeats are written between the commits and are not flushed, so a part of the comparisons fails.
     assert!(flushed.count() > 10);
 }
 
-/// Keys around the maximum that is stored unchanged: the same prefix with different rests, and adjacent keys.
+/// Keys around the maximum length that is stored unchanged: the same prefix with different rests, and adjacent keys.
 fn long_keys() -> Vec<Vec<u8>> {
     let mut random = Generator::new(5);
     let mut keys = vec![b"a".to_vec(), vec![b'k'; 2_399], vec![b'k'; 2_400], b"z".to_vec()];
@@ -235,7 +235,6 @@ fn entries_of_dropped_shards_are_deleted() {
 #[test]
 fn only_requested_entries_are_read() {
     let Some(server) = server() else { return };
-    // As pieces, and as one statement.
     for durability in [Durability::Buffered, Durability::Synced] {
         count_rows_read(server, durability);
     }

@@ -1,8 +1,8 @@
 //! Tests of the engine. `make test` skips modules of this name.
 
+mod batched_commits;
 mod engine;
 mod faults;
-mod joint;
 mod nodes;
 mod promotion;
 mod schema;

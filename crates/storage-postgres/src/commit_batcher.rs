@@ -1,11 +1,9 @@
-//! [`Joint`]: the smallest commits to different shards share a statement, with one message, one sync and one response.
-//!
-//! Commits that arrive while a statement is running form the next one. A second statement is started concurrently when
-//! as many commits wait as the last statement had, because otherwise, with a high latency to PostgreSQL, a commit takes
-//! up to twice the round trip. After a statement with several commits the next one is preceded by a [`GATHERING_TIME`],
-//! unless enough commits wait to fill it.
-//!
-//! If one commit of a statement fails, all fail, and each is retried separately.
+//! [`CommitBatcher`]: the smallest commits to different shards share a statement, with one message, one sync and one
+//! response. Commits that arrive while a statement is running form the next one. A second statement is started
+//! concurrently when as many commits wait as the last statement had, because otherwise, with a high latency to
+//! PostgreSQL, a commit takes up to twice the round trip. After a statement with several commits the next one is
+//! preceded by a [`GATHERING_TIME`], unless enough commits wait to fill it. If one commit of a statement fails, all
+//! fail, and each is retried separately.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +19,7 @@ use crate::block::block_on;
 use crate::commit::{Commit, in_one_statement};
 use crate::error::Failure;
 use crate::pieces::{PIECE_BYTES, PIECE_ROWS};
-use crate::pool::{Leased, Pool};
+use crate::pool::{Pool, PooledConnection};
 
 /// All commits of a statement fail with one.
 const COMMITS_MAX: usize = 32;
@@ -37,7 +35,7 @@ const GATHERING_TIME: Duration = Duration::from_micros(150);
 // A statement writes to each table once.
 const _: () = assert!(COMMITS_MAX * ROWS_MAX <= PIECE_ROWS && COMMITS_MAX * BYTES_MAX <= PIECE_BYTES);
 
-pub(crate) struct Joint {
+pub(crate) struct CommitBatcher {
     pool: Arc<Pool>,
     queue: Mutex<Queue>,
     shared: AtomicU64,
@@ -55,11 +53,11 @@ struct Queue {
 
 struct QueuedCommit {
     commit: Arc<Commit>,
-    done: oneshot::Sender<JointOutcome>,
+    done: oneshot::Sender<BatchedOutcome>,
 }
 
 #[derive(Clone)]
-pub(crate) enum JointOutcome {
+pub(crate) enum BatchedOutcome {
     Committed,
     /// A retry would fail as well.
     Rejected(StorageError),
@@ -75,7 +73,7 @@ enum Start {
     AfterDelay,
 }
 
-struct RunningStatement(Arc<Joint>);
+struct RunningStatement(Arc<CommitBatcher>);
 
 impl Drop for RunningStatement {
     fn drop(&mut self) {
@@ -90,18 +88,18 @@ impl Drop for RunningStatement {
 
 impl RunningStatement {
     async fn run(self) {
-        let joint = &self.0;
-        let acquired = joint.pool.acquire().await;
-        let (group, start) = joint.queue.lock().take();
-        joint.start_statement(start);
+        let batcher = &self.0;
+        let acquired = batcher.pool.acquire().await;
+        let (group, start) = batcher.queue.lock().take();
+        batcher.start_statement(start);
         match acquired {
-            Ok(leased) => joint.commit_group(leased, group).await,
-            Err(error) => group.into_iter().for_each(|queued| queued.finish(JointOutcome::Rejected(error.clone()))),
+            Ok(leased) => batcher.commit_group(leased, group).await,
+            Err(error) => group.into_iter().for_each(|queued| queued.finish(BatchedOutcome::Rejected(error.clone()))),
         }
     }
 }
 
-impl Joint {
+impl CommitBatcher {
     pub(crate) fn new(pool: &Arc<Pool>) -> Arc<Self> {
         Arc::new(Self {
             pool: Arc::clone(pool),
@@ -126,7 +124,7 @@ impl Joint {
 
     /// Makes a commit that this [`accepts`](Self::accepts). The caller must not make two commits to one shard
     /// concurrently.
-    pub(crate) async fn commit(self: &Arc<Self>, commit: &Arc<Commit>) -> JointOutcome {
+    pub(crate) async fn commit(self: &Arc<Self>, commit: &Arc<Commit>) -> BatchedOutcome {
         let (done, joined) = oneshot::channel();
         self.unfinished.fetch_add(1, Ordering::Relaxed);
         let start = {
@@ -140,7 +138,7 @@ impl Joint {
             start => self.start_statement(start),
         }
         // The sender is dropped if its threads have ended. The commit may have been sent.
-        let joined = joined.await.unwrap_or(JointOutcome::Failed { is_unknown: true });
+        let joined = joined.await.unwrap_or(BatchedOutcome::Failed { is_unknown: true });
         self.unfinished.fetch_sub(1, Ordering::Relaxed);
         joined
     }
@@ -161,7 +159,7 @@ impl Joint {
         });
     }
 
-    async fn commit_group(&self, leased: Leased, mut group: Vec<QueuedCommit>) {
+    async fn commit_group(&self, leased: PooledConnection, mut group: Vec<QueuedCommit>) {
         // A common order of locks prevents deadlocks.
         group.sort_unstable_by_key(|queued| queued.commit.shard);
         let commits: Vec<&Commit> = group.iter().map(|queued| &*queued.commit).collect();
@@ -173,12 +171,12 @@ impl Joint {
         drop(leased);
         let is_single = group.len() == 1;
         let joined = match result {
-            Some(Ok(())) => JointOutcome::Committed,
-            Some(Err(Failure::Permanent(error))) if is_single => JointOutcome::Rejected(error),
-            Some(Err(failure)) => JointOutcome::Failed { is_unknown: matches!(failure, Failure::Lost(_)) },
-            None => JointOutcome::Failed { is_unknown: false },
+            Some(Ok(())) => BatchedOutcome::Committed,
+            Some(Err(Failure::Permanent(error))) if is_single => BatchedOutcome::Rejected(error),
+            Some(Err(failure)) => BatchedOutcome::Failed { is_unknown: matches!(failure, Failure::Lost(_)) },
+            None => BatchedOutcome::Failed { is_unknown: false },
         };
-        if !is_single && matches!(joined, JointOutcome::Committed) {
+        if !is_single && matches!(joined, BatchedOutcome::Committed) {
             self.shared.fetch_add(group.len() as u64, Ordering::Relaxed);
         }
         group.into_iter().for_each(|queued| queued.finish(joined.clone()));
@@ -211,7 +209,7 @@ impl Queue {
 }
 
 impl QueuedCommit {
-    fn finish(self, joined: JointOutcome) {
+    fn finish(self, joined: BatchedOutcome) {
         let _ = self.done.send(joined);
     }
 }
@@ -293,7 +291,7 @@ mod tests {
         let accepts = |change: &dyn Fn(&mut Commit)| {
             let mut commit = Arc::into_inner(commit(1)).expect("it is not shared");
             change(&mut commit);
-            Joint::accepts(&commit)
+            CommitBatcher::accepts(&commit)
         };
         let key = |number: usize| number.to_be_bytes();
         assert!(accepts(&|_| {}));

@@ -1,10 +1,8 @@
-//! [`Shape`]: the kinds of writes of small commits, which determine their single statement.
-//!
-//! Each statement costs a response of PostgreSQL and a wait in this process, more than writing a few rows. A commit of
-//! a document needs six; combined into one, it is a transaction by itself, alone or with commits to other shards.
-//!
-//! All parts of a statement see the state at its start. A writer that expects a version has seen it committed, so its
-//! entries are visible, and the fence detects later commits.
+//! [`StatementShape`]: the kinds of writes of small commits, which determine their single statement. Each statement
+//! costs a response of PostgreSQL and a wait in this process, more than writing a few rows. A commit of a document
+//! needs six; combined into one, it is a transaction by itself, alone or with commits to other shards. All parts of a
+//! statement see the state at its start. A writer that expects a version has seen it committed, so its entries are
+//! visible, and the fence detects later commits.
 
 use settee_storage::Keyspace;
 
@@ -16,9 +14,9 @@ const SWEEP: u32 = 1 << 31;
 const _: () = assert!(Keyspace::ALL.len() * Kind::ALL.len() <= SWEEP.trailing_zeros() as usize);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Shape(u32);
+pub(crate) struct StatementShape(u32);
 
-impl Shape {
+impl StatementShape {
     /// The statements must be in the order of [`Keyspace::ALL`] and [`Kind::ALL`]. `None` if one occurs twice.
     pub(crate) fn of(statements: impl Iterator<Item = Sql>) -> Option<Self> {
         let mut shape = Self::default();
@@ -70,11 +68,11 @@ mod tests {
         let (of_bodies, of_local) =
             (|kind| Sql::Write(Keyspace::Bodies, kind), |kind| Sql::Write(Keyspace::Local, kind));
         let all = [of_bodies(Kind::Delete), of_bodies(Kind::Insert), of_local(Kind::Put)];
-        let shape = Shape::of(all.into_iter()).expect("they are in order");
+        let shape = StatementShape::of(all.into_iter()).expect("they are in order");
         assert_eq!(shape.0.count_ones(), 3);
-        assert_eq!(Shape::of([].into_iter()), Some(Shape(0)));
+        assert_eq!(StatementShape::of([].into_iter()), Some(StatementShape(0)));
         for wrong in [[all[0], all[0]], [all[1], all[0]], [all[2], all[1]], [all[0], Sql::Fence]] {
-            assert_eq!(Shape::of(wrong.into_iter()), None, "{wrong:?}");
+            assert_eq!(StatementShape::of(wrong.into_iter()), None, "{wrong:?}");
         }
     }
 
@@ -85,7 +83,7 @@ mod tests {
             Sql::Write(Keyspace::Sequence, Kind::Insert),
             Sql::Write(Keyspace::Bodies, Kind::Put),
         ];
-        let text = Shape::of(writes.into_iter()).expect("they are in order").text();
+        let text = StatementShape::of(writes.into_iter()).expect("they are in order").text();
         for part in [
             "unnest($8::bigint[], $9::bytea[]) AS gone",
             "unnest($10::bigint[], $11::bytea[], $12::bytea[])",
