@@ -16,8 +16,10 @@ import argparse
 import base64
 import collections
 import concurrent.futures
+import contextlib
 import dataclasses
 import http.client
+import itertools
 import json
 import pathlib
 import random
@@ -290,10 +292,10 @@ def main():
     if options.story is not None:
         run.confirm(options.story)
     else:
-        story = 0
-        while run.requests < options.requests:
-            run.confirm(story)
-            story += 1
+        # An interrupted run prints its summary too.
+        with contextlib.suppress(KeyboardInterrupt):
+            for story in itertools.takewhile(lambda _: run.requests < options.requests, itertools.count()):
+                run.confirm(story)
     for reason, count in run.known.most_common():
         print(f"accepted {count}: {reason}")
     for signature, count in run.unsteady.most_common():
