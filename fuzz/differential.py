@@ -5,7 +5,9 @@
 
 Requests are grouped into stories. A story creates its own database, sends 60 requests, writes while feeds
 are open, and then compares the documents and changes.
-It depends only on the seed and its number: `--seed N --story K` repeats one story, `--verbose` prints each of its requests. The
+It depends only on the seed and its number: `--seed N --story K` repeats one story, `--verbose` prints each of its requests.
+A story with a new difference is repeated. A difference that does not recur depends on time, for example on rows that reach a
+feed after its end; it is counted as unsteady and is no class. The
 names of the databases begin with df; use servers without valuable data. The exit code is 1 if a difference occurred that
 `differential/accepted.py` does not list.
 """
@@ -14,8 +16,10 @@ import argparse
 import base64
 import collections
 import concurrent.futures
+import contextlib
 import dataclasses
 import http.client
+import itertools
 import json
 import pathlib
 import random
@@ -113,7 +117,9 @@ def read(socket, response, timeout):
 class Run:
     def __init__(self, left, right, options):
         self.servers, self.options = (left, right), options
-        self.classes, self.known, self.crashes = {}, collections.Counter(), {}
+        self.classes, self.known, self.crashes, self.unsteady = {}, collections.Counter(), {}, collections.Counter()
+        # Differences of the current repetition of a story: signature, and what to print.
+        self.found = {}
         self.requests, self.last_new = 0, 0
         # True after a change of settings or a purge in the current story, because CouchDB counts these in the update sequence.
         self.renumbered = False
@@ -132,19 +138,39 @@ class Run:
                 print(f"CRASH {signature}\n   story {story}/{step} {request.method} {request.url()} {request.body!r:.200}\n   right {answers[1].status} {answers[1].body[:200]!r}", flush=True)
             self.crashes[signature][0] += 1
         else:
+            lines = [f"   story {story}/{step}: {request.method} {request.url()} {request.headers} {request.login} {request.body!r:.600}"]
+            lines += [f"   {side} {answer.status} {answer.body[:400]!r}" for side, answer in zip(("left ", "right"), answers)]
+            self.found.setdefault(signature, "\n".join(lines))
+
+    def confirm(self, story):
+        """Plays a story, repeats it up to twice if it finds differences, and counts those that occur in two repetitions."""
+        first = self.differences(story)
+        again = self.differences(story) if first else {}
+        if set(map(kind, first)) - set(map(kind, again)):
+            again |= self.differences(story)
+        for signature, lines in first.items():
+            if kind(signature) not in map(kind, again):
+                self.unsteady[signature] += 1
+                print(f"UNSTEADY {signature}\n{lines}", flush=True)
+                continue
             if signature not in self.classes:
-                self.classes[signature] = 0
                 self.last_new = self.requests
-                print(f"NEW {signature}\n   story {story}/{step}: {request.method} {request.url()} {request.headers} {request.login} {request.body!r:.600}", flush=True)
-                for side, answer in zip(("left ", "right"), answers):
-                    print(f"   {side} {answer.status} {answer.body[:400]!r}", flush=True)
-            self.classes[signature] += 1
+                print(f"NEW {signature}\n{lines}", flush=True)
+            self.classes[signature] = self.classes.get(signature, 0) + 1
+
+    def differences(self, story):
+        self.found = {}
+        self.play(story)
+        return self.found
 
     def watch(self, story, draw, partitioned, revs):
         """Opens feeds, writes while they are open and compares them. Returns false if the answers to a write differ or the database was deleted."""
         requests, writes = feeds.drawn(draw, partitioned)
         with concurrent.futures.ThreadPoolExecutor(2 * len(requests)) as pool:
             opened = [[pool.submit(server.send, request.method, request.url(), request.headers, request.body, "admin", dict(revs), feeds.WINDOW) for server in self.servers] for request in requests]
+            # On a busy machine a feed that ends at once would otherwise receive the first write.
+            brief = [side for request, sides in zip(requests, opened) if feeds.ends_at_once(request) for side in sides]
+            concurrent.futures.wait(brief, timeout=feeds.END_TIMEOUT)
             for write in writes:
                 time.sleep(feeds.WRITE_DELAY)
                 answers = self.both(write, revs)
@@ -220,6 +246,11 @@ class Run:
             server.send("POST", "/_users/_purge", {"Content-Type": "application/json"}, json.dumps(purged))
 
 
+def kind(signature):
+    """Returns a signature without its numbers, which can differ between repetitions of one fault."""
+    return re.sub(r"\d+", "N", signature)
+
+
 def generated(answer):
     """Returns the ids of 32 hexadecimal digits in an answer, which a server has generated."""
     return re.findall(rb'"id":"[0-9a-f]{32}"', answer.body)
@@ -259,14 +290,16 @@ def main():
         if server.send("GET", "/_session", {}, None, login="user").status != 200:
             sys.exit(f"{server.here} does not accept the user df-user")
     if options.story is not None:
-        run.play(options.story)
+        run.confirm(options.story)
     else:
-        story = 0
-        while run.requests < options.requests:
-            run.play(story)
-            story += 1
+        # An interrupted run prints its summary too.
+        with contextlib.suppress(KeyboardInterrupt):
+            for story in itertools.takewhile(lambda _: run.requests < options.requests, itertools.count()):
+                run.confirm(story)
     for reason, count in run.known.most_common():
         print(f"accepted {count}: {reason}")
+    for signature, count in run.unsteady.most_common():
+        print(f"unsteady {count}: {signature}")
     for signature, count in sorted(run.classes.items(), key=lambda entry: -entry[1]):
         print(f"class {count}: {signature}")
     print(f"{run.requests} requests, {len(run.classes)} classes of differences, {run.requests - run.last_new} requests since the last new one")

@@ -10,6 +10,8 @@ from endpoints import Request, bound
 FEEDS = 4
 WINDOW = 4.5
 WRITE_DELAY = 0.35
+# Less than the `timeout` of feeds that receive the writes.
+END_TIMEOUT = 1.2
 ROUTES = ("(feed) /{db}/_changes", "(feed) /_db_updates")
 # Each list has a value that is absent from most requests. Times are far from multiples of WRITE_DELAY.
 OPTIONS = {
@@ -44,6 +46,11 @@ def feed(draw):
         return Request("POST", ROUTES[0], "/{db}/_changes", query, {"Content-Type": "application/json"}, json.dumps(body))
     headers = {"Last-Event-ID": draw.choice(["{last}", "0", "x"])} if draw.random() < 0.05 else {}
     return Request("GET", ROUTES[0], "/{db}/_changes", query + draw.choice(FILTERS), headers, None)
+
+
+def ends_at_once(request):
+    """Returns true if the feed ends before the first write, unless the server is slow."""
+    return any(option in request.query for option in (("timeout", "0"), ("timeout", "100"))) and not any(name == "heartbeat" for name, _ in request.query)
 
 
 def writes(draw, prefix):

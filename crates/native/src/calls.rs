@@ -9,6 +9,7 @@ use super::inherited;
 use super::numbers;
 use super::run::{Run, count};
 use super::tree::{Builtin, Expression, Math, Method};
+use super::uri;
 use super::value::{Array, Packed, Val};
 use super::write;
 use crate::reason::{Reason, Stop};
@@ -77,6 +78,15 @@ impl<'a> Run<'a, '_> {
             Builtin::DateParse => {
                 let text = self.convert().text(first)?;
                 Val::Number(date::parse(text)?)
+            }
+            Builtin::EncodeUri(scope) => {
+                let text = self.convert().text(first)?;
+                Val::Text(self.convert().keep(&uri::encode(code_units::as_str(text)?, scope))?)
+            }
+            Builtin::DecodeUri(scope) => {
+                let text = self.convert().text(first)?;
+                let decoded = uri::decode(code_units::as_str(text)?, scope).ok_or(Stop::BailOut(Reason::Call))?;
+                Val::Text(self.convert().keep(&decoded)?)
             }
             _ => return Err(Stop::BailOut(Reason::Call)),
         })

@@ -26,6 +26,7 @@ mod run;
 mod strings;
 pub mod text;
 mod tree;
+mod uri;
 mod value;
 mod write;
 

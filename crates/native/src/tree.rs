@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use crate::text::fingerprint;
+use crate::uri::Scope;
 
 #[derive(Debug)]
 pub(super) struct Program {
@@ -250,6 +251,8 @@ pub(super) enum Builtin {
     DateText,
     DateParse,
     DateUtc,
+    EncodeUri(Scope),
+    DecodeUri(Scope),
     Math(Math),
     /// `Math.max.apply(null, array)` and similar.
     MathApply(Math),

@@ -5,6 +5,7 @@ use oxc_ast::ast::{self, Expression as Node};
 use super::{Compiler, Refused, Result, is_function, refuse};
 use crate::Environment;
 use crate::tree::{Builtin, Callee, Expression, Math, Method, Target, Visit, Visitor};
+use crate::uri::Scope;
 
 fn function(name: &str, environment: Environment) -> Option<Builtin> {
     Some(match name {
@@ -23,6 +24,10 @@ fn function(name: &str, environment: Environment) -> Option<Builtin> {
         "Number" => Builtin::ToNumber,
         "Boolean" => Builtin::ToBoolean,
         "Date" => Builtin::DateText,
+        "encodeURI" => Builtin::EncodeUri(Scope::Whole),
+        "encodeURIComponent" => Builtin::EncodeUri(Scope::Component),
+        "decodeURI" => Builtin::DecodeUri(Scope::Whole),
+        "decodeURIComponent" => Builtin::DecodeUri(Scope::Component),
         _ => return None,
     })
 }
