@@ -211,7 +211,7 @@ fn error_for(user: &Reader, error: ViewError) -> Error {
 }
 
 const FUNCTION_FAILED: &str =
-    "A function of the design document failed. An administrator who queries the view receives the cause.";
+    "A function of the design document failed. Administrators receive the cause as the answer to the same query.";
 
 pub(super) fn update_later(views: &Arc<Views>, database: &Arc<Database>, design: &Arc<DesignDocument>) {
     let (views, database, design) = (Arc::clone(views), Arc::clone(database), Arc::clone(design));
