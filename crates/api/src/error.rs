@@ -445,7 +445,7 @@ impl From<ViewError> for Error {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
             }
             ViewError::Corrupt(_) | ViewError::MissingNode { .. } => Self::damaged(reason),
-            ViewError::Contended => Self::for_now(reason),
+            ViewError::Contended | ViewError::Memory => Self::for_now(reason),
             ViewError::Spill(_) | ViewError::Source(_) => Self::internal(reason),
         }
     }

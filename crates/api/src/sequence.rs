@@ -2,11 +2,14 @@
 //! the leading number, and tools for CouchDB decode the rest: an Erlang term in base64, `[{Node, [Begin, End], {Seq,
 //! Uuid, Node}}]`. A database here is one range. The uuid is the database's instance, which distinguishes a sequence of
 //! this database from one of a deleted database of the same name.
+//! In a feed of a member of a database with per-document access it also depends on the roles of the member: after a
+//! change of roles, a sequence of an earlier feed means the start, so that the feed contains the documents that a new
+//! role makes visible.
 
 pub(crate) mod date;
 mod term;
 
-use settee_database::{Database, ReadView};
+use settee_database::{Database, ReadView, Reader};
 
 use crate::Error;
 
@@ -29,27 +32,40 @@ impl Since {
 }
 
 pub(crate) fn write(out: &mut Vec<u8>, database: &Database, seq: u64) {
+    write_for(out, (database, &Reader::Administrator), seq);
+}
+
+/// Writes a sequence of a feed of `reader`.
+pub(crate) fn write_for(out: &mut Vec<u8>, feed: (&Database, &Reader), seq: u64) {
     out.push(b'"');
-    append(out, database, seq);
+    append(out, instance_for(feed), seq);
     out.push(b'"');
 }
 
 pub(crate) fn text(database: &Database, seq: u64) -> String {
+    text_for((database, &Reader::Administrator), seq)
+}
+
+pub(crate) fn text_for(feed: (&Database, &Reader), seq: u64) -> String {
     let mut out = Vec::new();
-    append(&mut out, database, seq);
+    append(&mut out, instance_for(feed), seq);
     String::from_utf8(out).expect("digits and base64 are ASCII")
 }
 
-fn append(out: &mut Vec<u8>, database: &Database, seq: u64) {
+fn instance_for((database, reader): (&Database, &Reader)) -> u64 {
+    database.instance() ^ reader.fingerprint()
+}
+
+fn append(out: &mut Vec<u8>, instance: u64, seq: u64) {
     settee_model::json::write_u64(out, seq);
     out.push(b'-');
-    term::write(out, database.instance(), seq);
+    term::write(out, instance, seq);
 }
 
 /// Parses the `since` of a request as CouchDB does: `0`, `now`, a date, or a sequence, with or without quotes. A
 /// sequence of another instance means the start. Of a sequence of CouchDB the number applies, because migrated
 /// documents keep their update order. Sequences `N-INSTANCE` of earlier versions are accepted.
-pub(crate) fn parse(text: &str, database: &Database) -> Result<Since, Error> {
+pub(crate) fn parse(text: &str, feed: (&Database, &Reader)) -> Result<Since, Error> {
     match text {
         "now" => return Ok(Since::Now),
         "0" => return Ok(Since::Seq(0)),
@@ -76,7 +92,8 @@ pub(crate) fn parse(text: &str, database: &Database) -> Result<Since, Error> {
             term::Origin::Couchdb => return Ok(Since::Seq(number.unwrap_or(0))),
         },
     };
-    Ok(Since::Seq(if instance == database.instance() { seq } else { 0 }))
+    let is_own = instance == feed.0.instance() || instance == instance_for(feed);
+    Ok(Since::Seq(if is_own { seq } else { 0 }))
 }
 
 fn short_instance(opaque: &str) -> Option<u64> {

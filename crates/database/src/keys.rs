@@ -64,7 +64,6 @@ pub(crate) fn body_number(seq: u64, earlier: u64) -> Option<u64> {
     fits.then_some(FURTHER_BODY | seq << FURTHER_BODY_BITS | earlier)
 }
 
-#[cfg(test)]
 pub(crate) fn writer_of_body(number: u64) -> u64 {
     if number & FURTHER_BODY == 0 { number } else { (number & !FURTHER_BODY) >> FURTHER_BODY_BITS }
 }

@@ -63,6 +63,7 @@ pub use read::all_docs::{AllDocs, DocRow};
 pub use read::changes::{Change, Changes, Leaves};
 pub use read::client::{Memory, MemoryGrant, ReadClient};
 pub use read::id_range::IdRange;
+pub use read::indexed::IndexPosition;
 pub use read::parent::ParentAttachments;
 pub use read::revision::Revision;
 pub use record::{DocRecord, Head, Stored};

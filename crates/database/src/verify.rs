@@ -3,12 +3,14 @@
 use std::collections::{BTreeSet, HashSet};
 use std::io::Read as _;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use md5::{Digest as _, Md5};
 use settee_model::json::Json;
 use settee_storage::{Engine, Keyspace, Shard};
 use sha2::Sha256;
 
+use crate::access::verify::ExpectedRows;
 use crate::attachment::{Attachment, Form};
 use crate::entry::CATALOG;
 use crate::local::LocalDocument;
@@ -113,9 +115,15 @@ pub fn verify(engine: &dyn Engine, shard: Shard, watch: &mut dyn FnMut(u64) -> C
             return found;
         }
     };
-    let mut verifying =
-        Verifying { stored, found: Verified::default(), contents: HashSet::new(), counted: Meta::default() };
+    let mut verifying = Verifying {
+        stored,
+        found: Verified::default(),
+        contents: HashSet::new(),
+        access: ExpectedRows::default(),
+        counted: Meta::default(),
+    };
     if verifying.documents(watch).is_continue() && verifying.changes(watch).is_continue() {
+        verifying.access_indexes();
         verifying.local_documents();
         verifying.counters();
     }
@@ -126,6 +134,7 @@ struct Verifying {
     stored: StoredDatabase,
     found: Verified,
     contents: HashSet<[u8; 32]>,
+    access: ExpectedRows,
     counted: Meta,
 }
 
@@ -181,8 +190,14 @@ impl Verifying {
             }
             None => self.found.problem(Some(id), format!("its entry {} in the order of updates is missing", head.seq)),
         }
+        let snapshot = Arc::clone(&self.stored.snapshot);
+        match self.access.missing_of(snapshot.as_ref(), id, &head)? {
+            0 => {}
+            missing => self.found.problem(Some(id), format!("the access indexes lack {missing} of its rows")),
+        }
         for (index, node) in (0..).zip(record.tree.nodes()) {
             let Some(stored) = node.value else { continue };
+            self.access.list(snapshot.as_ref(), stored.access)?;
             self.counted.body_bytes += u64::from(stored.size);
             self.counted.attachment_bytes += stored.attachments_length;
             if record.tree.is_leaf(index) {
@@ -268,6 +283,17 @@ impl Verifying {
             }
             Ok(None) => self.found.problem(Some(&change.id), "the document is missing"),
             Err(error) => self.found.problem(Some(&change.id), error.to_string()),
+        }
+    }
+
+    /// Rows are counted only if all documents could be read.
+    fn access_indexes(&mut self) {
+        if !self.found.is_good() {
+            return;
+        }
+        match self.access.check_others(self.stored.snapshot.as_ref()) {
+            Ok(problems) => problems.into_iter().for_each(|problem| self.found.problem(None, problem)),
+            Err(error) => self.found.problem(None, format!("the access indexes cannot be read: {error}")),
         }
     }
 

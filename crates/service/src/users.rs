@@ -134,6 +134,12 @@ impl Users {
         &self.dependencies
     }
 
+    /// Returns the database of accounts, if it exists.
+    #[must_use]
+    pub fn database(&self) -> Option<Arc<Database>> {
+        self.dependencies.catalog.database(&self.policy().users_db).ok()
+    }
+
     /// Returns the server administrator of this name, with the roles that a document adds, or the user. Changes of
     /// either take effect immediately. Fails if the account must not be used or cannot be read.
     pub async fn account(&self, name: &str) -> Result<Option<Arc<Account>>, Error> {

@@ -46,6 +46,9 @@ pub enum ViewError {
     /// The waiting client has disconnected. The build continues.
     #[error(transparent)]
     Disconnected(#[from] settee_design::Cancelled),
+    /// The memory of the client does not suffice.
+    #[error("the user sees more rows of the view than the memory of a request can hold")]
+    Memory,
     /// The stored bytes of an index are invalid.
     #[error("view index is corrupt: {0}")]
     Corrupt(&'static str),

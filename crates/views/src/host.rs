@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use settee_database::{Catalog, Change, Database, DatabaseError, Layout, Leaves, ReadView, Work};
+use settee_database::{
+    Catalog, Change, Database, DatabaseError, IndexPosition, Layout, Leaves, ReadClient, ReadView, Reader, Taken, Work,
+};
 use settee_design::DesignOptions;
 use settee_storage::{Direction, Engine, Expect, Shard};
 
 use crate::error::{Result, ViewError};
-use crate::index::Signature;
+use crate::index::{Meta, Signature};
 use crate::indexer::source::{ChangeBatch, ChangeSnapshot, Changes, Fill, is_left_out};
+use crate::query::visible::VisibleDocuments;
 use crate::records::{Family, IndexRecords};
 
 pub(crate) trait IndexHost: Send + Sync {
@@ -50,6 +53,27 @@ pub(crate) trait IndexHost: Send + Sync {
 pub(crate) struct CatalogHost<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) database: &'a Arc<Database>,
+}
+
+/// The documents that `reader` sees.
+pub(crate) struct ReaderDocuments<'a> {
+    pub(crate) database: &'a Arc<Database>,
+    pub(crate) reader: &'a Reader,
+    pub(crate) client: &'a ReadClient,
+}
+
+impl VisibleDocuments for ReaderDocuments<'_> {
+    fn for_each_batch(&self, meta: &Meta, each: &mut dyn FnMut(&[&str]) -> Result<()>) -> Result<()> {
+        let view = self.database.read_as(self.reader)?.for_client(self.client);
+        view.indexed_documents(IndexPosition { update_seq: meta.update_seq, purge_seq: meta.purge_seq }, each)
+    }
+
+    fn take_memory(&self, bytes: usize) -> Result<Taken> {
+        match &self.client.memory {
+            Some(memory) => memory.take(bytes).ok_or(ViewError::Memory),
+            None => Ok(Box::new(())),
+        }
+    }
 }
 
 const NOTES: &str = "views/";

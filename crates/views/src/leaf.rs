@@ -129,6 +129,12 @@ impl Leaf {
         self.rows.partition_point(|slot| self.bytes[range(slot.row_key, slot.row_key_len)] < *bound)
     }
 
+    /// As [`Self::rank`] for a bound that is not before the row `from`.
+    pub(crate) fn rank_from(&self, from: usize, bound: &[u8]) -> usize {
+        let rows = &self.rows[from..];
+        from + rows.partition_point(|slot| self.bytes[range(slot.row_key, slot.row_key_len)] < *bound)
+    }
+
     pub(crate) fn content_bytes(&self) -> u64 {
         let bytes = |slot: &Slot| slot.row_key_len - slot.sort_len + slot.key_len + slot.value_len;
         self.rows.iter().map(|slot| u64::from(bytes(slot))).sum()

@@ -6,20 +6,21 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
-use settee_database::{Catalog, Database, DatabaseError};
+use settee_database::{AccessControl, Catalog, Database, DatabaseError, ReadClient, Reader};
 use settee_design::{Cancellation, DesignDocument, Language, Limits, ViewDefinition};
 use settee_storage::Shard;
 
 use crate::control::BuildState;
 use crate::error::{Result, ViewError};
 use crate::handle::{BuildControl, DatabaseIndexes};
-use crate::host::{CatalogHost, IndexHost};
+use crate::host::{CatalogHost, IndexHost, ReaderDocuments};
 use crate::index::Signature;
 use crate::index::identity::{definitions, layout_of, signature};
 use crate::indexer::Settings;
 use crate::indexer::runs::directories;
 use crate::pace::{Budget, Pace, Urgency};
 use crate::query::plan::{Plan, Shown};
+use crate::query::visible::{VisibleDocuments, VisibleRows};
 use crate::query::{RowSink, Update, ViewQuery};
 use crate::shared::{About, Core, Languages, Log};
 
@@ -99,7 +100,24 @@ impl Views {
         query: &ViewQuery,
         sink: &mut dyn RowSink,
     ) -> Result<Answer> {
-        self.core.query(&self.host(database), ddoc, view, query, sink)
+        self.core.query((&self.host(database), None), ddoc, view, query, sink)
+    }
+
+    /// As [`Self::query`], with the rows of the documents that `reader` sees, as if no others existed. Fails with
+    /// [`ViewError::Memory`] if the client's memory does not suffice for the keys of all rows that the reader sees.
+    pub fn query_as(
+        &self,
+        database: &Arc<Database>,
+        (reader, client): (&Reader, &ReadClient),
+        ddoc: &DesignDocument,
+        view: &str,
+        query: &ViewQuery,
+        sink: &mut dyn RowSink,
+    ) -> Result<Answer> {
+        let documents = ReaderDocuments { database, reader, client };
+        let is_restricted = *reader != Reader::Administrator && database.access() == AccessControl::PerDocument;
+        let visible = is_restricted.then_some(&documents as &dyn VisibleDocuments);
+        self.core.query((&self.host(database), visible), ddoc, view, query, sink)
     }
 
     /// Updates all indexes of a design document. Fails if a function fails or the update is stopped.
@@ -257,7 +275,7 @@ impl Drop for Compaction {
 impl Core {
     pub(crate) fn query(
         &self,
-        host: &dyn IndexHost,
+        (host, visible): (&dyn IndexHost, Option<&dyn VisibleDocuments>),
         ddoc: &DesignDocument,
         view: &str,
         query: &ViewQuery,
@@ -267,9 +285,9 @@ impl Core {
         let shown = self.shown_instead(host, ddoc, definition)?;
         if let Some((shown, stale)) = &shown {
             sink.stale(stale);
-            self.query_shown(host, shown, &shown.views[0], query, sink)?;
+            self.query_shown((host, visible), shown, &shown.views[0], query, sink)?;
         } else {
-            self.query_shown(host, ddoc, definition, query, sink)?;
+            self.query_shown((host, visible), ddoc, definition, query, sink)?;
         }
         let is_wanted = shown.is_some() || query.update == Update::Lazy;
         Ok(if is_wanted && self.lag(host, ddoc)?.is_some() { Answer::UpdateWanted } else { Answer::Complete })
@@ -277,7 +295,7 @@ impl Core {
 
     fn query_shown(
         &self,
-        host: &dyn IndexHost,
+        (host, visible): (&dyn IndexHost, Option<&dyn VisibleDocuments>),
         ddoc: &DesignDocument,
         view: &ViewDefinition,
         query: &ViewQuery,
@@ -301,7 +319,10 @@ impl Core {
             drop(snapshot);
             self.advance(host, ddoc, signature, update_seq, (Urgency::Client, &sink.cancellation()))?;
         };
-        let shown = Shown { tree: handle.store().tree(&*snapshot), meta: &meta };
+        let tree = handle.store().tree(&*snapshot);
+        // The documents are read after the index, so that they are at least as recent.
+        let visible = visible.map(|documents| VisibleRows::read(tree, &meta, documents)).transpose()?;
+        let shown = Shown { tree, meta: &meta, visible: visible.as_ref() };
         let mut aggregate = match &reduce {
             Some(reduce) => {
                 Some((self.aggregate(ddoc, reduce)?.with_context(context), meta.aggregate(reduce).unwrap_or(0)))

@@ -111,6 +111,7 @@ fn every_error_has_a_status_a_name_and_a_reason() {
     line(&mut text, "view Paused", ViewError::Paused);
     line(&mut text, "view Cancelled", ViewError::Cancelled);
     line(&mut text, "view Contended", ViewError::Contended);
+    line(&mut text, "view Memory", ViewError::Memory);
     line(&mut text, "view Corrupt", ViewError::Corrupt("node"));
     line(&mut text, "mango Refused", MangoError::Refused(Refusal::InvalidOperator("$nosuch".to_owned())));
     line(&mut text, "mango NoSuchIndex", MangoError::NoSuchIndex);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use settee_database::{Database, Direction};
+use settee_database::{Database, Direction, Reader};
 
 use super::Query;
 use super::attachments::Shown;
@@ -68,7 +68,7 @@ impl ChangesParams {
         query: &Query,
         last_event_id: Option<&str>,
         timeout_ms: u64,
-        database: &Database,
+        of: (&Database, &Reader),
     ) -> Result<Self, Error> {
         let longest_ms = longest(timeout_ms);
         let (mut feed, mut since, mut limit, mut timeout, mut heartbeat) = (None, None, None, None, None);
@@ -106,7 +106,7 @@ impl ChangesParams {
         let direction = if descending { Direction::Backward } else { Direction::Forward };
         Ok(Self {
             feed,
-            since: start_of(since, direction, database)?,
+            since: start_of(since, direction, of)?,
             limit,
             countdown,
             direction,
@@ -156,7 +156,7 @@ impl ChangesParams {
         let heartbeat = heartbeat.map(|ms| IdlePolicy::Heartbeat(Duration::from_millis(ms)));
         Ok(Self {
             feed,
-            since: start_of(since, direction, database)?,
+            since: start_of(since, direction, (database, &Reader::Administrator))?,
             limit,
             countdown: LIMIT,
             direction,
@@ -196,10 +196,10 @@ fn timeout_of(timeout_ms: Option<u64>, longest_ms: u64) -> IdlePolicy {
     IdlePolicy::Timeout(Duration::from_millis(timeout_ms.unwrap_or(longest_ms).min(longest_ms)))
 }
 
-fn start_of(since: Option<&str>, direction: Direction, database: &Database) -> Result<Since, Error> {
+fn start_of(since: Option<&str>, direction: Direction, feed: (&Database, &Reader)) -> Result<Since, Error> {
     match (since, direction) {
         (_, Direction::Backward) => Ok(Since::Now),
-        (Some(since), Direction::Forward) => sequence::parse(since, database),
+        (Some(since), Direction::Forward) => sequence::parse(since, feed),
         (None, Direction::Forward) => Ok(Since::Seq(0)),
     }
 }

@@ -45,7 +45,12 @@ pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) 
     let database = request.database()?;
     let body = if request.head.method == Method::POST { read_body(&mut request).await? } else { None };
     let timeout_ms = chttpd::CHANGES_TIMEOUT.of(&*request.node.settings);
-    let mut params = ChangesParams::resolve(&request.query, request.header("last-event-id"), timeout_ms, &database)?;
+    let mut params = ChangesParams::resolve(
+        &request.query,
+        request.header("last-event-id"),
+        timeout_ms,
+        (&database, &request.reader),
+    )?;
     params.filter = match FunctionPath::of(&params.filter_name, &request.query)? {
         Some(_) if request.reader != Reader::Administrator => {
             return Err(Error::forbidden(
@@ -62,13 +67,23 @@ pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) 
         Feed::Normal => normal(&request, database, params, stopping).await,
         Feed::Longpoll | Feed::Continuous | Feed::EventSource => {
             // The subscription starts before the first read, so that no change between them is missed.
-            let progress = request.node.feeds.watch(&database);
+            let signals = signals(&request, &database, stopping);
             let (reader, since) = (Arc::clone(&database), params.since);
             let start = bridge::blocking(move || since.start(&reader.read()?)).await?;
             let rows = Rows::new(params, start);
-            live(&request, database, rows, None, FeedSignals { progress, stopping }).await
+            live(&request, database, rows, None, signals).await
         }
     }
+}
+
+/// Feeds of members also observe the accounts, because a changed role changes the feed.
+fn signals(request: &Request, database: &Arc<Database>, stopping: watch::Receiver<bool>) -> FeedSignals {
+    let feeds = &request.node.feeds;
+    let accounts = match database.access() {
+        AccessControl::PerDatabase => None,
+        AccessControl::PerDocument => request.node.users.database().map(|accounts| feeds.watch(&accounts)),
+    };
+    FeedSignals { progress: feeds.watch(database), accounts, stopping }
 }
 
 async fn read_body(request: &mut Request) -> Result<Option<Json>, Error> {
@@ -109,8 +124,8 @@ async fn normal(
     }
     let rows = Rows::new(params, start);
     let mut response = if rows.may_be_silent() {
-        let progress = request.node.feeds.watch(&database);
-        live(request, database, rows, Some(view), FeedSignals { progress, stopping }).await?
+        let signals = signals(request, &database, stopping);
+        live(request, database, rows, Some(view), signals).await?
     } else {
         all_rows(request, rows, view).await?
     };
@@ -142,7 +157,7 @@ async fn all_rows(request: &Request, mut rows: Rows, view: ReadView) -> Answer {
             }
         }
         let pending = rows.pending(&view)?;
-        write_end(output.text(), view.database(), rows.position, pending);
+        write_end(output.text(), (view.database(), view.reader()), rows.position, pending);
         Ok(())
     })
     .await
@@ -155,9 +170,9 @@ fn entity_tag(database: &Database, (update_seq, start): (u64, u64), params: &Cha
     format!("{:016x}", hasher.finish())
 }
 
-fn write_end(out: &mut Vec<u8>, database: &Database, last_seq: u64, pending: u64) {
+fn write_end(out: &mut Vec<u8>, feed: (&Database, &Reader), last_seq: u64, pending: u64) {
     out.extend_from_slice(b"\n],\n\"last_seq\":");
-    sequence::write(out, database, last_seq);
+    sequence::write_for(out, feed, last_seq);
     // CouchDB ends each JSON answer that it sends in chunks with a line feed of its own.
     out.extend_from_slice(format!(",\"pending\":{pending}}}\n\n").as_bytes());
 }
@@ -254,7 +269,7 @@ impl Rows {
         let out = text.text();
         out.extend_from_slice(b"{\"seq\":");
         if has_seq {
-            sequence::write(out, view.database(), change.seq);
+            sequence::write_for(out, (view.database(), view.reader()), change.seq);
         } else {
             out.extend_from_slice(b"null");
         }
@@ -370,7 +385,8 @@ impl Live {
         }
     }
 
-    /// Applies changed rights of the user to the rest of the feed.
+    /// Applies changed rights of the user to the rest of the feed. With other roles the feed restarts at the first
+    /// change, because documents that a new role makes visible can have any sequence.
     async fn update_reader(&mut self) -> Result<(), Error> {
         if self.database.access() == AccessControl::PerDatabase {
             return Ok(());
@@ -379,7 +395,14 @@ impl Live {
             let account = self.node.users.account(name).await?;
             self.user = account.map_or_else(UserContext::anonymous, |account| account.context());
         }
-        self.reader = settee_service::reader(&self.database, &self.user)?;
+        let reader = settee_service::reader(&self.database, &self.user)?;
+        if self.reader != reader {
+            self.reader = reader;
+            if self.rows.params.direction == Direction::Forward {
+                (self.rows.since, self.rows.position, self.rows.walked) = (0, 0, None);
+                self.rows.scan_sent = 0;
+            }
+        }
         Ok(())
     }
 
@@ -442,12 +465,13 @@ impl Live {
 
     async fn end(mut self) {
         let mut out = Vec::new();
+        let feed = (&*self.database, &self.reader);
         match self.rows.params.feed {
             Feed::EventSource => return,
-            Feed::Normal | Feed::Longpoll => write_end(&mut out, &self.database, self.rows.position, self.rows.beyond),
+            Feed::Normal | Feed::Longpoll => write_end(&mut out, feed, self.rows.position, self.rows.beyond),
             Feed::Continuous => {
                 out.extend_from_slice(b"{\"last_seq\":");
-                sequence::write(&mut out, &self.database, self.rows.position);
+                sequence::write_for(&mut out, feed, self.rows.position);
                 out.extend_from_slice(format!(",\"pending\":{}}}\n\n", self.rows.beyond).as_bytes());
             }
         }
@@ -524,7 +548,7 @@ fn read_batch(
         }
         match rows.params.feed {
             Feed::EventSource => {
-                let id = sequence::text(view.database(), change.seq);
+                let id = sequence::text_for((view.database(), view.reader()), change.seq);
                 batch.text.extend_from_slice(format!("\nid: \"{id}\"\n\n").as_bytes());
             }
             Feed::Continuous => batch.text.push(b'\n'),

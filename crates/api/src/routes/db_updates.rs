@@ -33,7 +33,7 @@ pub(super) async fn feed(request: Request, stopping: watch::Receiver<bool>) -> A
     let start = bridge::blocking(move || since.start(&reader.read()?)).await?;
     let rows = Rows { feed: params.feed, direction: params.direction, limit: params.limit, sent: 0, position: start };
     let account = Arc::clone(&request.head.account);
-    let signals = FeedSignals { progress, stopping };
+    let signals = FeedSignals { progress, accounts: None, stopping };
     let (listener, beginning) = Listener::new(account, signals, params.feed, params.quiet, PIECES_WAITING);
     tokio::spawn(Live { database, rows, listener }.run());
     let content_type = if is_event_stream { "text/event-stream" } else { "application/json" };

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use settee_database::{DOCUMENTS_TOGETHER, Database, Direction, Head as DocHead, ReadView};
+use settee_database::{DOCUMENTS_TOGETHER, Database, Direction, Head as DocHead, ReadView, Reader};
 use settee_design::{
     CallError, Cancellation, DesignDocument, DesignProgram, ListSession, ListSink, ListState, MoreRows,
 };
@@ -76,6 +76,7 @@ async fn run(request: Request, posted: Option<Json>, body: &[u8]) -> Answer {
         let list = List {
             node: &request.node,
             database: &database,
+            user: &request.reader,
             params: &params,
             name,
             request: &seen,
@@ -105,6 +106,7 @@ enum Stage<'a> {
 struct List<'a> {
     node: &'a Arc<Node>,
     database: &'a Arc<Database>,
+    user: &'a Reader,
     params: &'a ViewParams,
     name: &'a str,
     request: &'a [u8],
@@ -294,6 +296,7 @@ impl RowSink for List<'_> {
             out.extend_from_slice(b",\"doc\":");
             let mut linked = views::Linked {
                 database: self.database,
+                user: self.user,
                 client: reader(self.output.account()),
                 opened: &mut self.documents,
             };

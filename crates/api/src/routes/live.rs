@@ -27,6 +27,7 @@ pub(super) struct Listener {
     account: Arc<Account>,
     sender: mpsc::Sender<Result<Bytes, Aborted>>,
     progress: watch::Receiver<Progress>,
+    accounts: Option<watch::Receiver<Progress>>,
     stopping: watch::Receiver<bool>,
     feed: Feed,
     quiet: IdlePolicy,
@@ -39,6 +40,8 @@ pub(super) struct Listener {
 
 pub(super) struct FeedSignals {
     pub(super) progress: watch::Receiver<Progress>,
+    /// Changes of accounts, if the feed depends on them.
+    pub(super) accounts: Option<watch::Receiver<Progress>>,
     pub(super) stopping: watch::Receiver<bool>,
 }
 
@@ -71,12 +74,13 @@ impl Listener {
             Feed::Normal | Feed::Longpoll => b"{\"results\":[\n",
             Feed::Continuous | Feed::EventSource => b"",
         };
-        let FeedSignals { progress, stopping } = signals;
+        let FeedSignals { progress, accounts, stopping } = signals;
         let sent = Instant::now();
         let listener = Self {
             account,
             sender,
             progress,
+            accounts,
             stopping,
             feed,
             quiet,
@@ -90,6 +94,7 @@ impl Listener {
 
     pub(super) fn mark_unchanged(&mut self) {
         self.progress.mark_unchanged();
+        self.accounts.iter_mut().for_each(watch::Receiver::mark_unchanged);
     }
 
     /// Returns true if rows or heartbeats were sent, except by [`Self::sender`].
@@ -123,6 +128,7 @@ impl Listener {
                     let lives = changed.is_ok() && *self.progress.borrow() != Progress::Deleted;
                     return if lives { Woken::Changed } else { Woken::End };
                 }
+                () = until_changed(self.accounts.as_mut()) => return Woken::Changed,
                 () = until_true(&mut self.stopping) => return Woken::End,
                 () = self.sender.closed() => return Woken::Disconnected,
                 () = tokio::time::sleep(pause) => {
@@ -197,5 +203,12 @@ impl FeedStart {
     pub(super) async fn body(self) -> Result<mpsc::Receiver<Result<Bytes, Aborted>>, Error> {
         self.begun.await.unwrap_or_else(|_| Err(Error::internal("the feed did not start")))?;
         Ok(self.receiver)
+    }
+}
+
+async fn until_changed(accounts: Option<&mut watch::Receiver<Progress>>) {
+    let Some(accounts) = accounts else { return std::future::pending().await };
+    if accounts.changed().await.is_err() {
+        std::future::pending().await
     }
 }

@@ -424,11 +424,13 @@ fn design_resources() -> Vec<Resource> {
             .get(Member, views::get)
             .post(Member, views::post)
             .takes(Lists)
-            .reads(),
+            .reads()
+            .per_reader(),
         Resource::new("/{db}/_design/{ddoc}/_view/{view}/queries", "POST")
             .post(Member, views::queries)
             .takes(Lists)
-            .reads(),
+            .reads()
+            .per_reader(),
         Resource::new("/{db}/_design/{ddoc}/_view", "GET,POST,HEAD"),
         Resource::new("/{db}/_design/{ddoc}/_view/{*path}", "GET,POST,HEAD"),
         Resource::new("/{db}/_design/{ddoc}/_info", "GET").get(Member, views::info),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use hyper::header::HeaderName;
-use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Head, ReadClient, ReadView};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Head, ReadClient, ReadView, Reader};
 use settee_design::{Cancellation, DesignDocument, MapSource};
 use settee_edge::bridge::Output;
 use settee_model::Rev;
@@ -160,9 +160,9 @@ async fn run(
     mut queries: Queries,
 ) -> Answer {
     queries.check(kind_of(&database, &design, &view)?, request)?;
-    let views = Arc::clone(&request.node.views);
+    let (views, reader) = (Arc::clone(&request.node.views), request.reader.clone());
     bridge::stream(request.outward(), move |output| {
-        queries.write(output, |output, params| one(output, &views, &database, &design, &view, params))
+        queries.write(output, |output, params| one(output, &views, (&database, &reader), &design, &view, params))
     })
     .await
 }
@@ -176,13 +176,16 @@ pub(super) fn kind_of(database: &Database, design: &DesignDocument, view: &str) 
 fn one(
     output: &mut Output,
     views: &Arc<Views>,
-    database: &Arc<Database>,
+    (database, user): (&Arc<Database>, &Reader),
     design: &Arc<DesignDocument>,
     view: &str,
     params: &ViewParams,
 ) -> Result<ControlFlow<()>, Error> {
-    let mut rows = Rows::new(output, database, params);
-    let answer = views.query(database, design, view, &params.view_query(), &mut rows)?;
+    let client = reader(output.account());
+    let mut rows = Rows::new(output, (database, user), params);
+    let answer = views
+        .query_as(database, (user, &client), design, view, &params.view_query(), &mut rows)
+        .map_err(|error| error_for(user, error))?;
     if rows.error.is_none() && rows.flow.is_continue() {
         let _ = rows.write_waiting();
     }
@@ -196,6 +199,19 @@ fn one(
     }
     Ok(flow)
 }
+
+/// The message of a function can contain parts of documents that a member does not see.
+fn error_for(user: &Reader, error: ViewError) -> Error {
+    match error {
+        ViewError::Run(_) | ViewError::Compile(_) if *user != Reader::Administrator => {
+            Error::new(StatusCode::INTERNAL_SERVER_ERROR, "view_function_failed", FUNCTION_FAILED)
+        }
+        error => error.into(),
+    }
+}
+
+const FUNCTION_FAILED: &str =
+    "A function of the design document failed. Administrators receive the cause as the answer to the same query.";
 
 pub(super) fn update_later(views: &Arc<Views>, database: &Arc<Database>, design: &Arc<DesignDocument>) {
     let (views, database, design) = (Arc::clone(views), Arc::clone(database), Arc::clone(design));
@@ -213,6 +229,7 @@ pub(super) fn update_later(views: &Arc<Views>, database: &Arc<Database>, design:
 struct Rows<'a> {
     output: &'a mut Output,
     database: &'a Arc<Database>,
+    user: &'a Reader,
     params: &'a ViewParams,
     documents: Option<ReadView>,
     waiting: Vec<WaitingRow>,
@@ -315,16 +332,16 @@ struct WaitingRow {
 }
 
 impl<'a> Rows<'a> {
-    fn new(output: &'a mut Output, database: &'a Arc<Database>, params: &'a ViewParams) -> Self {
+    fn new(output: &'a mut Output, (database, user): (&'a Arc<Database>, &'a Reader), params: &'a ViewParams) -> Self {
         let (flow, waiting) = (ControlFlow::Continue(()), Vec::new());
-        Self { output, database, params, documents: None, waiting, waiting_bytes: 0, sent: 0, flow, error: None }
+        Self { output, database, user, params, documents: None, waiting, waiting_bytes: 0, sent: 0, flow, error: None }
     }
 
     fn write_waiting(&mut self) -> ControlFlow<()> {
         self.waiting_bytes = 0;
         let waiting = std::mem::take(&mut self.waiting);
-        let mut linked =
-            Linked { database: self.database, client: reader(self.output.account()), opened: &mut self.documents };
+        let client = reader(self.output.account());
+        let mut linked = Linked { database: self.database, user: self.user, client, opened: &mut self.documents };
         if let Err(error) = linked.read_ahead(waiting.iter().map(|row| &row.document)) {
             return self.fail(error);
         }
@@ -332,8 +349,8 @@ impl<'a> Rows<'a> {
             self.separate();
             self.output.text().extend_from_slice(&row.text);
             self.output.text().extend_from_slice(b",\"doc\":");
-            let mut linked =
-                Linked { database: self.database, client: reader(self.output.account()), opened: &mut self.documents };
+            let client = reader(self.output.account());
+            let mut linked = Linked { database: self.database, user: self.user, client, opened: &mut self.documents };
             if let Err(error) = linked.write(self.output, &row.document, self.params) {
                 return self.fail(error);
             }
@@ -364,6 +381,7 @@ impl<'a> Rows<'a> {
 /// The snapshot is opened with the first document, so it is at least as recent as the index.
 pub(super) struct Linked<'a> {
     pub(super) database: &'a Arc<Database>,
+    pub(super) user: &'a Reader,
     pub(super) client: ReadClient,
     pub(super) opened: &'a mut Option<ReadView>,
 }
@@ -379,7 +397,7 @@ impl Linked<'_> {
     fn view(&mut self) -> Result<&ReadView, Error> {
         Ok(match self.opened {
             Some(view) => view,
-            None => self.opened.insert(self.database.read()?.for_client(&self.client)),
+            None => self.opened.insert(self.database.read_as(self.user)?.for_client(&self.client)),
         })
     }
 

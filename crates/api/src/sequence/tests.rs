@@ -19,7 +19,11 @@ fn values_of_since() {
     let database = database();
     let own = format!("{INSTANCE:016x}");
     let check = |since: &str, expected: Since| {
-        assert_eq!(parse(since, &database).map_err(|error| show(&error)), Ok(expected), "{since}");
+        assert_eq!(
+            parse(since, (&database, &Reader::Administrator)).map_err(|error| show(&error)),
+            Ok(expected),
+            "{since}"
+        );
     };
     check("0", Since::Seq(0));
     check("now", Since::Now);
@@ -96,7 +100,7 @@ fn invalid_sequences_are_rejected() {
         "99999999999999999999-fedcba9876543210",
     ];
     for since in texts.into_iter().chain(broken.iter().map(String::as_str)) {
-        let error = parse(since, &database).map_err(|error| show(&error));
+        let error = parse(since, (&database, &Reader::Administrator)).map_err(|error| show(&error));
         let expected = "400 bad_request: Malformed sequence supplied in 'since' parameter.";
         assert_eq!(error, Err(expected.to_owned()), "{since:?}");
     }
@@ -112,7 +116,28 @@ fn a_sequence_is_read_as_it_was_written() {
         write(&mut out, &database, seq);
         let written = String::from_utf8_lossy(&out).into_owned();
         assert_eq!(written, format!("\"{}\"", text(&database, seq)));
-        assert_eq!(parse(&written, &database).map_err(|error| show(&error)), Ok(Since::Seq(seq)));
-        assert_eq!(parse(&text(&database, seq), &database).map_err(|error| show(&error)), Ok(Since::Seq(seq)));
+        assert_eq!(
+            parse(&written, (&database, &Reader::Administrator)).map_err(|error| show(&error)),
+            Ok(Since::Seq(seq))
+        );
+        assert_eq!(
+            parse(&text(&database, seq), (&database, &Reader::Administrator)).map_err(|error| show(&error)),
+            Ok(Since::Seq(seq))
+        );
     }
+}
+
+#[test]
+fn a_sequence_of_a_member_with_other_roles_is_the_start() {
+    use settee_database::Member;
+    let database = database();
+    let of = |role: &str| Reader::Member(Member::new(Some("ann"), [role.to_owned()]));
+    let (before, now) = (of("staff"), of("board"));
+    let sequence = text_for((&database, &before), 7);
+    let start = |text: &str, reader: &Reader| parse(text, (&database, reader)).map_err(|error| show(&error));
+    assert_eq!(start(&sequence, &before), Ok(Since::Seq(7)));
+    assert_eq!(start(&sequence, &now), Ok(Since::Seq(0)));
+    assert_eq!(start(&sequence, &Reader::Administrator), Ok(Since::Seq(0)));
+    // For example `update_seq` of the information about the database.
+    assert_eq!(start(&text(&database, 7), &now), Ok(Since::Seq(7)));
 }

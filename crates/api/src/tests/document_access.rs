@@ -178,11 +178,22 @@ const PROBES: &[(&str, &str)] = &[
     ("POST /db/_bulk_docs", r#"{"docs":[{"_id":"ID","_access":["ann"]}]}"#),
     ("POST /db/_find", r#"{"selector":{"_id":"ID"}}"#),
     ("GET /db/_design/d/_view/v?key=\"ID\"", ""),
+    ("GET /db/_design/by/_view/id?key=[\"ID\"]&reduce=false&include_docs=true", ""),
+    ("GET /db/_design/by/_view/id?key=[\"ID\"]&group=true", ""),
+    ("GET /db/_design/by/_view/id?startkey=[\"ID\"]&limit=1&reduce=false", ""),
+    ("GET /db/_design/by/_view/id?startkey=[\"ID\"]&skip=1&reduce=false&descending=true", ""),
+    ("GET /db/_design/by/_view/id?update=false", ""),
+    ("POST /db/_design/by/_view/id", r#"{"keys":[["ID"],["mine"]],"reduce":false}"#),
+    ("POST /db/_design/by/_view/id/queries", r#"{"queries":[{"keys":[["ID"]],"group":true},{"reduce":true}]}"#),
 ];
+
+/// An index of all documents by id, whose rows are counted.
+const BY_ID: &str = r#"{"index":{"fields":["_id"]},"ddoc":"by","name":"id"}"#;
 
 #[tokio::test]
 async fn foreign_and_missing_documents_have_equal_answers() {
     let world = world().await;
+    world.admin("POST /db/_index", BY_ID).await;
     let deleted = r#"{"_access":["ann"],"_deleted":true}"#;
     let made = world.admin("PUT /db/needless", r#"{"_access":["ann"]}"#).await.body;
     let gone = world.admin(&format!("PUT /db/needless?rev={}", rev_in(&made)), deleted).await.body;
@@ -243,6 +254,58 @@ async fn counts_and_feeds_contain_only_visible_documents() {
 }
 
 #[tokio::test]
+async fn views_contain_only_rows_of_visible_documents() {
+    let world = world().await;
+    world.admin("POST /db/_index", BY_ID).await;
+    let more = r#"{"docs":[{"_id":"a","_access":["eve","staff"]},{"_id":"z","_access":["_users"]}]}"#;
+    world.admin("POST /db/_bulk_docs", more).await;
+    for (caller, ids) in [
+        ("anonymous", vec![]),
+        ("eve", vec!["a", "mine", "z"]),
+        ("bob", vec!["a", "secret", "z"]),
+        ("ann", vec!["hidden-confidential", "secret", "z"]),
+        ("dba", vec!["a", "hidden-confidential", "mine", "none-confidential", "secret", "z"]),
+    ] {
+        let get = async |query: &str| ask(&world, caller, &format!("GET /db/_design/by/_view/id?{query}"), "").await;
+        let total = ids.len();
+        let body = get("reduce=false").await.body;
+        assert!(body.starts_with(&format!(r#"{{"total_rows":{total},"offset":0,"#)), "{caller}: {body}");
+        let rows = |body: &str| {
+            let ids = body.split(r#"{"id":""#).skip(1).map(|rest| rest.split('"').next().unwrap().to_owned());
+            ids.collect::<Vec<_>>()
+        };
+        assert_eq!(rows(&body), ids, "{caller}: {body}");
+        let body = get("reduce=false&skip=1&limit=1&include_docs=true").await.body;
+        assert!(body.starts_with(&format!(r#"{{"total_rows":{total},"offset":{},"#, total.min(1))), "{caller}: {body}");
+        assert_eq!(rows(&body), ids.iter().skip(1).take(1).copied().collect::<Vec<_>>(), "{caller}: {body}");
+        assert_eq!(body.contains(r#""doc":{"_id":"#), total > 1, "{caller}: {body}");
+        let body = get("").await.body;
+        let count = format!(r#"{{"key":null,"value":{total}}}"#);
+        assert_eq!(body.contains(&count), total > 0, "{caller}: {body}");
+        let body = get("startkey=[\"s\"]&reduce=false&descending=true").await.body;
+        let before: Vec<&str> = ids.iter().rev().copied().filter(|id| *id < "s").collect();
+        assert_eq!(rows(&body), before, "{caller}: {body}");
+        assert!(body.contains(&format!(r#""offset":{},"#, total - before.len())), "{caller}: {body}");
+    }
+}
+
+/// The map function of `d/v` is compiled by a language whose messages members must not see.
+#[tokio::test]
+async fn members_do_not_see_messages_of_functions() {
+    let world = world().await;
+    world.admin("PUT /db/_design/bad", r#"{"language":"nonsense","views":{"v":{"map":"m"}}}"#).await;
+    for (line, status) in [
+        ("GET /db/_design/missing/_view/v", 404),
+        ("GET /db/_design/d/_view/missing", 404),
+        ("GET /db/_design/bad/_view/v", 500),
+        ("GET /db/_design/d/_list/l/v", 403),
+        ("GET /db/_design/d/_info", 403),
+    ] {
+        assert_eq!(ask(&world, "eve", line, "").await.status.as_u16(), status, "{line}");
+    }
+}
+
+#[tokio::test]
 async fn writes_are_checked_against_both_lists() {
     let world = world().await;
     let put = async |caller: &str, id: &str, body: &str| ask(&world, caller, &format!("PUT /db/{id}"), body).await;
@@ -279,6 +342,44 @@ async fn changed_roles_apply_to_the_next_request() {
     world.admin("PUT /_users/org.couchdb.user:bob", &user.replace("\"staff\"", "")).await;
     assert!(list().await.starts_with(r#"{"total_rows":0"#));
     assert_eq!(ask(&world, "bob", "GET /db/secret", "").await.status.as_u16(), 404);
+}
+
+fn last_seq_in(body: &str) -> String {
+    body.split(r#""last_seq":""#).nth(1).unwrap().split('"').next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_new_role_shows_old_documents_in_feeds() {
+    let world = world().await;
+    let feed =
+        async |caller: &str, query: &str| ask(&world, caller, &format!("GET /db/_changes?{query}"), "").await.body;
+    let set_roles = async |roles: &str| {
+        let user = world.admin("GET /_users/org.couchdb.user:eve", "").await.body;
+        let (before, rest) = user.split_once(r#""roles":["#).unwrap();
+        let user = format!(r#"{before}"roles":[{roles}]{}"#, rest.split_once(']').unwrap().1);
+        world.admin("PUT /_users/org.couchdb.user:eve", &user).await;
+    };
+    let since = last_seq_in(&feed("eve", "").await);
+    let same = feed("eve", &format!("since={since}")).await;
+    assert!(same.starts_with("{\"results\":[\n\n]"), "{same}");
+    let waiting = format!("feed=longpoll&timeout=20000&since={since}");
+    let (woken, ()) = tokio::join!(feed("eve", &waiting), async {
+        // The feed waits after one of these requests, or starts with the new role.
+        for _ in 0..50 {
+            world.admin("GET /db", "").await;
+        }
+        set_roles(r#""staff""#).await;
+    });
+    for body in [&woken, &feed("eve", &format!("since={since}")).await] {
+        assert!(body.contains(r#""id":"secret""#) && body.contains(r#""id":"mine""#), "{body}");
+    }
+    let later = last_seq_in(&woken);
+    let same = feed("eve", &format!("since={later}")).await;
+    assert!(same.starts_with("{\"results\":[\n\n]"), "{same}");
+    // A lost role hides the documents; the feed does not report them.
+    set_roles("").await;
+    let without = feed("eve", &format!("since={later}")).await;
+    assert!(without.contains(r#""id":"mine""#) && !without.contains("secret"), "{without}");
 }
 
 #[tokio::test]

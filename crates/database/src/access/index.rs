@@ -26,14 +26,23 @@ impl Order {
     /// Returns the common prefix of the keys of an entry. The length of the entry precedes it, so that no prefix starts
     /// with another one. Entries are not empty and end with a byte of UTF-8, so that [`keys::after_prefix`] is valid.
     pub(super) fn prefix(self, entry: &str) -> Vec<u8> {
-        let mut prefix = vec![match self {
-            Self::Ids => b'i',
-            Self::Sequences => b's',
-            Self::Removals => b'r',
-        }];
+        let mut prefix = vec![self.letter()];
         put_varint(&mut prefix, entry.len() as u64);
         prefix.extend_from_slice(entry.as_bytes());
         prefix
+    }
+
+    fn letter(self) -> u8 {
+        match self {
+            Self::Ids => b'i',
+            Self::Sequences => b's',
+            Self::Removals => b'r',
+        }
+    }
+
+    /// Returns the order of the index that contains `key`.
+    pub(super) fn of_key(key: &[u8]) -> Option<Self> {
+        [Self::Ids, Self::Sequences, Self::Removals].into_iter().find(|order| key.first() == Some(&order.letter()))
     }
 }
 
@@ -42,7 +51,7 @@ pub(super) fn sequence_key(entry: &str, seq: u64) -> Vec<u8> {
 }
 
 /// The rows of one document.
-fn rows(id: &str, head: &Head, list: &AccessList) -> Vec<Vec<u8>> {
+pub(super) fn rows(id: &str, head: &Head, list: &AccessList) -> Vec<Vec<u8>> {
     let mut rows = Vec::new();
     for entry in list.entries() {
         rows.push(sequence_key(entry, head.seq));

@@ -10,7 +10,9 @@ pub(crate) mod check;
 pub(crate) mod index;
 pub(crate) mod lists;
 pub(crate) mod removal;
+pub(crate) mod verify;
 
+use md5::{Digest as _, Md5};
 use settee_model::json::{Json, Value};
 use settee_storage::codec::{Reader as Decoder, put_bytes};
 
@@ -54,6 +56,18 @@ pub struct Member {
     name: Option<String>,
     /// Ascending: the name and the roles.
     entries: Vec<String>,
+    fingerprint: u64,
+}
+
+impl Reader {
+    /// Returns a number that changes if the name or a role of the reader changes; 0 for administrators.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        match self {
+            Self::Administrator => 0,
+            Self::Member(member) => member.fingerprint,
+        }
+    }
 }
 
 impl Member {
@@ -66,7 +80,10 @@ impl Member {
         entries.retain(|entry| is_entry(entry));
         entries.sort_unstable();
         entries.dedup();
-        Self { name: name.map(str::to_owned), entries }
+        let mut encoded = Vec::new();
+        entries.iter().for_each(|entry| put_bytes(&mut encoded, entry.as_bytes()));
+        let digest = u128::from_be_bytes(Md5::digest(&encoded).into());
+        Self { name: name.map(str::to_owned), entries, fingerprint: digest as u64 }
     }
 
     /// Name of the user; `None` for an anonymous client.
@@ -186,6 +203,17 @@ mod tests {
         let member = Member::new(None, ["role".to_owned()]);
         assert!(member.entries().is_empty());
         assert_eq!(local_key(&Reader::Member(member), "_local/x"), None);
+    }
+
+    #[test]
+    fn fingerprints_distinguish_names_and_roles() {
+        let of = |name, roles: &[&str]| {
+            Reader::Member(Member::new(name, roles.iter().map(|role| (*role).to_owned()))).fingerprint()
+        };
+        assert_eq!(of(Some("a"), &["b", "c"]), of(Some("a"), &["c", "b", "b"]));
+        let all =
+            [0, of(None, &[]), of(Some("a"), &[]), of(Some("a"), &["b"]), of(Some("a"), &["bc"]), of(Some("b"), &[])];
+        assert!((1..all.len()).all(|at| !all[..at].contains(&all[at])), "{all:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub(crate) mod all_docs;
 pub(crate) mod changes;
 pub(crate) mod client;
 pub(crate) mod id_range;
+pub(crate) mod indexed;
 pub(crate) mod parent;
 pub(crate) mod revision;
 mod times;

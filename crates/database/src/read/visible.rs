@@ -31,6 +31,12 @@ impl Database {
 }
 
 impl ReadView {
+    /// The reader whose documents the view contains.
+    #[must_use]
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
     /// The member whose view this is, or `None` if it is not restricted.
     pub(super) fn member(&self) -> Option<&Member> {
         match &self.reader {

@@ -1,8 +1,9 @@
 //! Per-document access against a model that evaluates the list of every revision.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
-use settee_storage::Keyspace;
+use settee_storage::{Batch, CommitToken, Durability, Keyspace, Outcome};
 
 use super::*;
 use crate::access::removal::Removal;
@@ -294,6 +295,46 @@ fn a_member_can_neither_take_nor_give_away() {
     assert_eq!(database.read_as(&eve).unwrap().counts().unwrap(), (0, 1));
     assert_eq!(refused(by(&ann, new("a", &listed(&["ann"])))), UpdateOutcome::Forbidden);
     save(&database, by(&eve, new("a", &listed(&["eve"]))));
+}
+
+fn problems(engine: &Arc<dyn Engine>, database: &Database) -> Vec<String> {
+    let found = crate::verify::verify(engine.as_ref(), database.shard(), &mut |_| ControlFlow::Continue(()));
+    found.problems.into_iter().map(|problem| problem.description).collect()
+}
+
+#[test]
+fn verification_compares_the_access_indexes_with_the_documents() {
+    let engine = engine();
+    let database = with_access(&open(&engine));
+    let rev = save(&database, new("a", &listed(&["ann", "bob"])));
+    save(&database, new("b", &listed(&["staff"])));
+    save(&database, edit("a", Some(&rev), false, &listed(&["ann"])));
+    assert_eq!(problems(&engine, &database), [""; 0]);
+    let shard = database.shard();
+    let snapshot = engine.snapshot(shard).unwrap();
+    let mut rows = Vec::new();
+    let mut cursor =
+        snapshot.scan(Keyspace::IndexEntries, Default::default(), Direction::Forward, crate::Expect::All).unwrap();
+    while let Some((key, value)) = cursor.next().unwrap() {
+        rows.push((key.to_vec(), value.to_vec()));
+    }
+    // Two rows of each of the two lists, a removal and its row in the feed of bob.
+    assert_eq!(rows.len(), 6);
+    let commit = |change: &dyn Fn(&mut Batch)| {
+        let mut batch = Batch::new();
+        change(&mut batch);
+        let version = engine.snapshot(shard).unwrap().state().unwrap().version;
+        let done = engine.commit(shard, version, CommitToken(version.0.into()), batch, Durability::Buffered).unwrap();
+        assert!(matches!(done, Outcome::Committed(_)));
+    };
+    for (key, value) in &rows {
+        commit(&|batch| batch.delete(Keyspace::IndexEntries, key));
+        assert_eq!(problems(&engine, &database).len(), 1, "{key:?}");
+        commit(&|batch| batch.put(Keyspace::IndexEntries, key, value));
+    }
+    assert_eq!(problems(&engine, &database), [""; 0]);
+    commit(&|batch| batch.put(Keyspace::IndexEntries, b"i\x03bobb", b""));
+    assert_eq!(problems(&engine, &database), ["the access indexes have 5 rows instead of 4"]);
 }
 
 #[test]

@@ -28,10 +28,10 @@ pub(crate) fn for_each_row(entry: &[u8], mut each: impl FnMut(&[u8], u32)) -> Re
 }
 
 #[derive(Clone)]
-pub(super) struct EntryReader<'a> {
-    pub(super) tree: TreeReader<'a>,
-    pub(super) root: Option<Root>,
-    pub(super) load: u64,
+pub(crate) struct EntryReader<'a> {
+    pub(crate) tree: TreeReader<'a>,
+    pub(crate) root: Option<Root>,
+    pub(crate) load: u64,
 }
 
 impl EntryReader<'_> {
@@ -40,7 +40,7 @@ impl EntryReader<'_> {
     }
 
     /// Returns one entry per id: `None` if the document never had rows, an empty one if it has none any more.
-    pub(super) fn lookup(&self, ids: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
+    pub(crate) fn lookup(&self, ids: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
         let bytes: Vec<Vec<u8>> = ids.iter().map(|id| keys::entry(self.load, id.as_bytes())).collect();
         let bytes: Vec<&[u8]> = bytes.iter().map(Vec::as_slice).collect();
         let mut found = self.tree.snapshot.multi_get(Keyspace::IndexEntries, &bytes)?;

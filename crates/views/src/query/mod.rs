@@ -5,6 +5,7 @@ mod group;
 pub(crate) mod plan;
 mod range;
 mod rows;
+pub(crate) mod visible;
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;

@@ -8,6 +8,7 @@ use settee_model::collate::Collation;
 use super::group::{Grouping, Groups};
 use super::range::{Space, between, of_key};
 use super::rows::Rows;
+use super::visible::{Selected, VisibleRows};
 use super::{Docs, Header, Keys, Order, Reduce, ReduceRow, RowSink, ViewQuery};
 use crate::error::QueryError;
 use crate::error::{Result, ViewError};
@@ -15,7 +16,7 @@ use crate::index::Meta;
 use crate::keys;
 use crate::reduce::Aggregate;
 use crate::tree::walk::{RowRange, Visitor, walk};
-use crate::tree::{LEAVES_TOGETHER, Root, TreeReader};
+use crate::tree::{LEAVES_TOGETHER, TreeReader};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
@@ -37,6 +38,27 @@ enum Mode {
 pub(crate) struct Shown<'a> {
     pub(crate) tree: TreeReader<'a>,
     pub(crate) meta: &'a Meta,
+    /// `None` if all rows are visible.
+    pub(crate) visible: Option<&'a VisibleRows>,
+}
+
+impl Shown<'_> {
+    fn total_rows(&self) -> u64 {
+        let all = || self.meta.rows.as_ref().map_or(0, |root| root.node.rows);
+        self.visible.map_or_else(all, VisibleRows::count)
+    }
+
+    fn rank(&self, bound: &[u8]) -> Result<u64> {
+        match (self.visible, &self.meta.rows) {
+            (Some(visible), _) => Ok(visible.rank(bound)),
+            (None, Some(root)) => self.tree.rank(root, bound),
+            (None, None) => Ok(0),
+        }
+    }
+
+    fn may_have_rows_in(&self, range: &RowRange) -> bool {
+        self.visible.is_none_or(|visible| visible.has_any_in(range))
+    }
 }
 
 fn prefix(layout: Layout, partition: Option<&str>) -> Result<Vec<u8>, QueryError> {
@@ -113,54 +135,56 @@ impl Plan {
         }
     }
 
-    fn show_rows(&self, Shown { tree, meta }: Shown<'_>, sink: &mut dyn RowSink) -> Result<()> {
-        let total_rows = meta.rows.as_ref().map_or(0, |root| root.node.rows);
-        let (before, skipped) = match (&meta.rows, self.ranges.first()) {
-            (Some(root), Some(range)) => (self.rows_before(tree, root, range)?, self.rows_skipped(tree, root, range)?),
-            _ => (0, self.skip),
+    fn show_rows(&self, shown: Shown<'_>, sink: &mut dyn RowSink) -> Result<()> {
+        let total_rows = shown.total_rows();
+        let (before, skipped) = match self.ranges.first() {
+            Some(range) => (self.rows_before(shown, range)?, self.rows_skipped(shown, range)?),
+            None => (0, self.skip),
         };
         let offset = before.saturating_add(skipped).min(total_rows);
-        let header = Header::Map { total_rows, offset, update_seq: meta.update_seq };
+        let header = Header::Map { total_rows, offset, update_seq: shown.meta.update_seq };
         if sink.header(header).is_break() {
             return Ok(());
         }
         let mut rows = Rows::new(self.skip, self.limit, self.order, sink);
         if self.limit > 0 {
-            let _ = self.walk_ranges(tree, meta, &mut rows)?;
+            let _ = self.walk_ranges(shown, &mut rows)?;
         }
         Ok(())
     }
 
-    fn rows_before(&self, tree: TreeReader<'_>, root: &Root, range: &RowRange) -> Result<u64> {
+    fn rows_before(&self, shown: Shown<'_>, range: &RowRange) -> Result<u64> {
         match (self.order, &range.upper) {
-            (Order::Ascending, _) => Ok(tree.rank(root, &range.lower)?),
-            (Order::Descending, Some(upper)) => Ok(root.node.rows - tree.rank(root, upper)?),
+            (Order::Ascending, _) => shown.rank(&range.lower),
+            (Order::Descending, Some(upper)) => Ok(shown.total_rows() - shown.rank(upper)?),
             (Order::Descending, None) => Ok(0),
         }
     }
 
     /// Returns the skipped rows that count in `offset`: in a partition at most those of the range.
-    fn rows_skipped(&self, tree: TreeReader<'_>, root: &Root, range: &RowRange) -> Result<u64> {
+    fn rows_skipped(&self, shown: Shown<'_>, range: &RowRange) -> Result<u64> {
         if !self.is_of_partition || self.skip == 0 {
             return Ok(self.skip);
         }
-        let end = range.upper.as_ref().map_or(Ok(root.node.rows), |upper| tree.rank(root, upper))?;
-        Ok(self.skip.min(end.saturating_sub(tree.rank(root, &range.lower)?)))
+        let end = range.upper.as_ref().map_or(Ok(shown.total_rows()), |upper| shown.rank(upper))?;
+        Ok(self.skip.min(end.saturating_sub(shown.rank(&range.lower)?)))
     }
 
     fn show_groups(
         &self,
-        Shown { tree, meta }: Shown<'_>,
+        shown: Shown<'_>,
         grouping: Grouping,
         aggregate: &mut Aggregate,
         index: usize,
         sink: &mut dyn RowSink,
     ) -> Result<()> {
-        if sink.header(Header::Reduce { update_seq: meta.update_seq }).is_break() || self.limit == 0 {
+        let update_seq = shown.meta.update_seq;
+        if sink.header(Header::Reduce { update_seq }).is_break() || self.limit == 0 {
             return Ok(());
         }
-        if let (Grouping::Whole, [range], Some(root)) = (grouping, &self.ranges[..], &meta.rows)
+        if let (Grouping::Whole, [range], Some(root)) = (grouping, &self.ranges[..], &shown.meta.rows)
             && *range == RowRange::default()
+            && shown.visible.is_none()
         {
             if self.skip == 0 {
                 let mut value = Vec::new();
@@ -172,24 +196,35 @@ impl Plan {
             return Ok(());
         }
         let mut groups = Groups::new(grouping, self.order, self.skip, self.limit, (aggregate, index), sink);
-        if self.walk_ranges(tree, meta, &mut groups)?.is_continue() {
+        if self.walk_ranges(shown, &mut groups)?.is_continue() {
             groups.finish()?;
         }
         Ok(())
     }
 
-    fn walk_ranges(&self, tree: TreeReader<'_>, meta: &Meta, visitor: &mut dyn Visitor) -> Result<ControlFlow<()>> {
+    fn walk_ranges(&self, shown: Shown<'_>, visitor: &mut dyn Visitor) -> Result<ControlFlow<()>> {
+        match shown.visible {
+            Some(visible) => self.walk_all(shown, &mut Selected::new(visible, shown.meta, visitor)),
+            None => self.walk_all(shown, visitor),
+        }
+    }
+
+    fn walk_all(&self, shown: Shown<'_>, visitor: &mut dyn Visitor) -> Result<ControlFlow<()>> {
+        let Shown { tree, meta, .. } = shown;
         let Some(root) = &meta.rows else {
             return Ok(ControlFlow::Continue(()));
         };
         for (number, range) in self.ranges.iter().enumerate() {
             if self.ranges.len() > 1 && number % LEAVES_TOGETHER == 0 {
                 let next = self.ranges[number..].iter().take(LEAVES_TOGETHER);
+                let next = next.filter(|range| shown.may_have_rows_in(range));
                 tree.read_ahead(root, next.map(|range| range.lower.as_slice()))?;
             }
-            let flow = walk(tree, root, range, self.order.direction(), visitor)?;
-            if flow.is_break() {
-                return Ok(flow);
+            if shown.may_have_rows_in(range) {
+                let flow = walk(tree, root, range, self.order.direction(), visitor)?;
+                if flow.is_break() {
+                    return Ok(flow);
+                }
             }
             let flow = visitor.end_of_range()?;
             if flow.is_break() {

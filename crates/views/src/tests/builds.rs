@@ -191,7 +191,7 @@ fn a_receiver_may_hang_up_at_any_row() {
     for rows in [0, 1, 2, 10, 100] {
         for reduce in [Reduce::Off, Reduce::Exact, Reduce::Level(1)] {
             let query = ViewQuery { reduce, ..ViewQuery::default() };
-            let _ = core.query(&host, &ddoc, "each", &query, &mut StopsAfter(rows)).unwrap();
+            let _ = core.query((&host, None), &ddoc, "each", &query, &mut StopsAfter(rows)).unwrap();
         }
     }
 }

@@ -61,7 +61,7 @@ fn a_paused_build_goes_on_where_it_was() {
     assert!(state.checkpoint_seq.unwrap() > 0 && state.updates_pending > 1_000);
     let mut rows = Rows::default();
     assert!(matches!(
-        core.query(&*host, &ddoc(VIEWS), "plain", &ViewQuery::default(), &mut rows),
+        core.query((&*host, None), &ddoc(VIEWS), "plain", &ViewQuery::default(), &mut rows),
         Err(ViewError::Paused)
     ));
     let stale = ViewQuery { update: Update::False, ..ViewQuery::default() };

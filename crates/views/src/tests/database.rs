@@ -14,7 +14,7 @@ use crate::query::ViewQuery;
 use crate::testing::Rules;
 use crate::{Answer, Views};
 
-fn views(engine: Arc<dyn Engine>) -> (Arc<Catalog>, Views) {
+pub(super) fn views(engine: Arc<dyn Engine>) -> (Arc<Catalog>, Views) {
     let catalog = Arc::new(Catalog::open(engine, 7).unwrap());
     let languages = Arc::new(|_: &str| Some(Rules::shared()));
     let views = Views::new(Arc::clone(&catalog), languages, Tasks::new(|| 0), Arc::new(|_| {}), settings(2, 1 << 20));

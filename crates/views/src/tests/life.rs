@@ -121,13 +121,13 @@ impl Life {
             let reduce = reduce[usize::try_from(self.random.below(4)).unwrap()];
             let query = ViewQuery { reduce, update: Update::True, ..ViewQuery::default() };
             let mut rows = Rows::default();
-            let _ = self.core.query(&*self.host, &self.ddoc, name, &query, &mut rows).unwrap();
+            let _ = self.core.query((&*self.host, None), &self.ddoc, name, &query, &mut rows).unwrap();
             // The former view may serve the query only if the result reports it.
             if rows.stale.is_some() {
                 assert_eq!(self.ddoc.swap, Swap::Online);
                 self.core.update(&*self.host, &self.ddoc, Urgency::Background).unwrap();
                 rows = Rows::default();
-                let _ = self.core.query(&*self.host, &self.ddoc, name, &query, &mut rows).unwrap();
+                let _ = self.core.query((&*self.host, None), &self.ddoc, name, &query, &mut rows).unwrap();
             }
             assert_eq!(rows, model::answer(&self.host.documents.lock().clone(), &self.ddoc, name, &query), "{name}");
         }
@@ -158,8 +158,8 @@ fn an_index_after_any_life_is_one_that_was_built_from_scratch() {
         for name in ["v0", "v1", "v2"] {
             let query = ViewQuery { reduce: Reduce::Off, ..ViewQuery::default() };
             let (mut one, mut other) = (Rows::default(), Rows::default());
-            let _ = life.core.query(&*life.host, &life.ddoc, name, &query, &mut one).unwrap();
-            let _ = core.query(&fresh, &life.ddoc, name, &query, &mut other).unwrap();
+            let _ = life.core.query((&*life.host, None), &life.ddoc, name, &query, &mut one).unwrap();
+            let _ = core.query((&fresh, None), &life.ddoc, name, &query, &mut other).unwrap();
             assert_eq!((one.header, one.map), (other.header, other.map));
         }
     }

@@ -147,7 +147,7 @@ impl World {
             let (name, query) = (self.random.pick(&names()), query(&mut self.random));
             let documents = Arc::clone(&self.host.documents.lock());
             let mut rows = Rows::default();
-            match self.core.query(&self.host, self.present(), name, &query, &mut rows) {
+            match self.core.query((&self.host, None), self.present(), name, &query, &mut rows) {
                 Ok(_) if rows.stale.take().is_some() => {
                     let mut others = self.editions.iter().filter(|edition| {
                         edition.view(name).unwrap().reduce.is_some()

@@ -18,6 +18,7 @@ mod random;
 mod resume;
 mod sizes;
 mod swaps;
+mod visible;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -114,7 +115,7 @@ pub(crate) fn ddoc(views: &str) -> DesignDocument {
 
 fn ask(core: &Core, host: &TestHost, ddoc: &DesignDocument, view: &str, query: &ViewQuery) -> Result<Rows> {
     let mut rows = Rows::default();
-    let answer = core.query(host, ddoc, view, query, &mut rows)?;
+    let answer = core.query((host, None), ddoc, view, query, &mut rows)?;
     assert!(answer == Answer::Complete || query.update == crate::Update::Lazy);
     Ok(rows)
 }

@@ -7,7 +7,7 @@ use settee_model::json::Json;
 use settee_storage_testing::engine;
 
 use super::host::{Documents, TestHost};
-use super::{ask, core, ddoc, model, settings};
+use super::{Rows, ask, core, ddoc, model, settings};
 use crate::error::QueryError;
 use crate::error::ViewError;
 use crate::pace::Urgency;
@@ -133,7 +133,17 @@ pub(super) fn compare_one(
     query: &ViewQuery,
     documents: &Documents,
 ) {
-    match ask(core, host, ddoc, name, query) {
+    check_answer(ask(core, host, ddoc, name, query), ddoc, name, query, documents);
+}
+
+pub(super) fn check_answer(
+    answer: Result<Rows, ViewError>,
+    ddoc: &DesignDocument,
+    name: &str,
+    query: &ViewQuery,
+    documents: &Documents,
+) {
+    match answer {
         Ok(rows) => assert_eq!(rows, model::answer(documents, ddoc, name, query), "{name} {query:?}"),
         Err(ViewError::Query(QueryError::GroupingOnMap)) => assert_eq!(name, "plain"),
         Err(ViewError::Query(QueryError::ManyKeysOnReduce)) => assert!(matches!(query.keys, Keys::Many(..))),

@@ -27,7 +27,7 @@ fn host() -> TestHost {
 fn check(core: &Core, host: &TestHost, asked: &DesignDocument, view: &str, shown: &DesignDocument) -> bool {
     let query = ViewQuery::default();
     let mut rows = Rows::default();
-    let answer = core.query(host, asked, view, &query, &mut rows).unwrap();
+    let answer = core.query((host, None), asked, view, &query, &mut rows).unwrap();
     let expected = model::answer(&host.documents.lock().clone(), shown, view, &query);
     let is_other = asked.view(view) != shown.view(view);
     assert_eq!(rows.stale.take().is_some(), is_other);
@@ -92,7 +92,7 @@ fn new_removed_or_renamed_views_have_no_previous_rows() {
     let new = online(r#""renamed": {"map": "value k v"}, "new": {"map": "each list"}"#);
     check(&core, &host, &new, "renamed", &new);
     check(&core, &host, &new, "new", &new);
-    let missing = core.query(&host, &new, "v", &ViewQuery::default(), &mut Rows::default());
+    let missing = core.query((&host, None), &new, "v", &ViewQuery::default(), &mut Rows::default());
     assert!(matches!(missing, Err(crate::ViewError::MissingView)));
     core.update(&host, &new, Urgency::Client).unwrap();
     assert_eq!(core.collect(&host, std::slice::from_ref(&new), 0).unwrap(), 1, "the index of w");
@@ -140,5 +140,5 @@ fn a_new_view_that_fails_leaves_the_old_one_and_is_not_tried_all_the_time() {
     core.update(&host, &new, Urgency::Background).unwrap_err();
     assert!(!check(&core, &host, &new, "v", &old));
     let lazy = ViewQuery { update: Update::Lazy, ..ViewQuery::default() };
-    assert_eq!(core.query(&host, &new, "v", &lazy, &mut Rows::default()).unwrap(), Answer::Complete);
+    assert_eq!(core.query((&host, None), &new, "v", &lazy, &mut Rows::default()).unwrap(), Answer::Complete);
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::tests::{database, query, show};
 
 fn resolve(text: &str) -> Result<ChangesParams, Error> {
-    ChangesParams::resolve(&query(text), None, 60_000, &database())
+    ChangesParams::resolve(&query(text), None, 60_000, (&database(), &Reader::Administrator))
 }
 
 #[test]
@@ -65,7 +65,8 @@ fn rows_that_have_a_sequence_are_counted_downwards() {
 fn the_place_to_begin_has_three_names() {
     let seq = |number: u64| sequence::text(&database(), number);
     let since = |header: Option<&str>, text: &str| {
-        ChangesParams::resolve(&query(text), header, 60_000, &database()).map(|params| params.since)
+        ChangesParams::resolve(&query(text), header, 60_000, (&database(), &Reader::Administrator))
+            .map(|params| params.since)
     };
     let (five, six) = (format!("since={}", seq(5)), format!("last-event-id={}", seq(6)));
     let check = |header: Option<&str>, text: &str, expected: Since| {
@@ -87,7 +88,8 @@ fn the_place_to_begin_has_three_names() {
 #[test]
 fn a_quiet_feed_lives_by_heartbeats_or_ends() {
     let check = |text: &str, timeout_ms: u64, expected: IdlePolicy| {
-        let params = ChangesParams::resolve(&query(text), None, timeout_ms, &database()).unwrap();
+        let params =
+            ChangesParams::resolve(&query(text), None, timeout_ms, (&database(), &Reader::Administrator)).unwrap();
         assert_eq!(params.quiet, expected, "{text}");
     };
     let timeout = |ms| IdlePolicy::Timeout(Duration::from_millis(ms));

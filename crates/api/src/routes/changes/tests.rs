@@ -7,7 +7,7 @@ use crate::tests::query;
 
 fn whole(view: &ReadView, text: &str, body: &str, slice: fn() -> TimeSlice) -> (String, u64, u64) {
     let query = query(text);
-    let mut params = ChangesParams::resolve(&query, None, 60_000, view.database()).unwrap();
+    let mut params = ChangesParams::resolve(&query, None, 60_000, (view.database(), view.reader())).unwrap();
     let body = (!body.is_empty()).then(|| Json::parse(body.as_bytes()).unwrap());
     params.filter = Filter::resolve(&params.filter_name, &query, body.as_ref()).unwrap();
     let mut rows = Rows::new(params, view.update_seq().unwrap());
