@@ -165,19 +165,32 @@ impl BucketEngine {
                 pending.number = None;
             }
         }
-        let handle = match write() {
-            Ok(handle) => handle,
-            Err(error) => {
-                // The library is closed after such an error.
-                return Err(error);
-            }
-        };
+        // The library is closed after an error.
+        let handle = write()?;
         if let Some(pending) = slot.pending.lock().as_mut() {
             pending.number = Some(handle.seqnum());
         }
         self.wait_durable(&handle)?;
         *slot.pending.lock() = None;
         Ok(())
+    }
+
+    /// Returns a snapshot of the last durable commit, or of the last buffered one.
+    fn view(&self, shard: Shard) -> Result<BucketSnapshot> {
+        let slot = self.slots.slot(shard);
+        let view = {
+            // The lock excludes a commit between the check and the snapshot.
+            let mut pending = slot.pending.lock();
+            let durable = self.durable_number();
+            if pending.as_ref().is_some_and(|pending| pending.is_durable(durable)) {
+                *pending = None;
+            }
+            match pending.as_ref() {
+                Some(pending) => Arc::clone(&pending.before),
+                None => self.database.snapshot().map_err(|error| translate(&error))?,
+            }
+        };
+        Ok(BucketSnapshot::new(view, shard, self.handle().clone(), self.timeout))
     }
 
     fn is_pending(&self, slot: &Slot) -> bool {
@@ -212,20 +225,7 @@ impl fmt::Debug for BucketEngine {
 impl Engine for BucketEngine {
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
         self.check_owner()?;
-        let slot = self.slots.slot(shard);
-        let view = {
-            // The lock excludes a commit between the check and the snapshot.
-            let mut pending = slot.pending.lock();
-            let durable = self.durable_number();
-            if pending.as_ref().is_some_and(|pending| pending.is_durable(durable)) {
-                *pending = None;
-            }
-            match pending.as_ref() {
-                Some(pending) => Arc::clone(&pending.before),
-                None => self.database.snapshot().map_err(|error| translate(&error))?,
-            }
-        };
-        Ok(Arc::new(BucketSnapshot::new(view, shard, self.handle().clone(), self.timeout)))
+        Ok(Arc::new(self.view(shard)?))
     }
 
     fn commit(
@@ -316,6 +316,7 @@ impl Engine for BucketEngine {
     /// were replaced or removed.
     fn reclaim(&self, shard: Shard) -> Result<()> {
         self.check()?;
+        let before = self.approximate_size(shard);
         let counted = self.block_on(clear::size(&self.database, shard)).map_err(|error| translate(&error))?;
         let slot = self.slots.slot(shard);
         let mut stored = slot.stored.lock();
@@ -323,16 +324,15 @@ impl Engine for BucketEngine {
         if next.is_dropped || next.state == ShardState::default() {
             return Ok(());
         }
-        next.bytes = counted;
+        // Concurrent commits are counted twice at most.
+        next.bytes = counted + next.bytes.saturating_sub(before);
         self.write(&mut stored, next, shard, WriteBatch::new())?;
         Ok(())
     }
 
     /// Bytes that were written to the shard since [`Self::reclaim`] counted them. Compression is not considered.
     fn approximate_size(&self, shard: Shard) -> u64 {
-        let slot = self.slots.slot(shard);
-        let mut stored = slot.stored.lock();
-        self.load(shard, &mut stored).map_or(0, |stored| stored.bytes)
+        self.view(shard).and_then(|view| view.bytes()).unwrap_or_default()
     }
 
     fn sync(&self) -> Result<()> {

@@ -87,6 +87,11 @@ impl BucketSnapshot {
         if stored.is_dropped { Err(StorageError::Dropped) } else { Ok(stored) }
     }
 
+    /// Returns the bytes of the shard, as the engine counts them.
+    pub(crate) fn bytes(&self) -> Result<u64> {
+        self.stored().map(|stored| stored.bytes)
+    }
+
     fn get(&self, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.stored()?;
         let value = self.wait(self.value(&keys::entry(self.shard, space, key)))?;
