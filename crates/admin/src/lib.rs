@@ -7,7 +7,10 @@
 pub mod backends;
 pub mod backup;
 mod bulk_get;
+#[cfg(feature = "bucket")]
+mod bucket;
 pub mod commands;
+mod connector;
 pub mod control;
 pub mod descriptors;
 pub mod doctor;

@@ -7,6 +7,7 @@ use object_store::{Error, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions}
 use settee_storage::{Result, StorageError};
 
 use crate::error::explain;
+use crate::location::LOCK;
 
 /// Identifier of a cluster: the nodes that serve one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +59,12 @@ pub(crate) async fn establish(
             expected.0
         )));
     }
-    if let Some(object) = objects.list(None).next().await {
+    let mut others = objects.list(None);
+    while let Some(object) = others.next().await {
         let object = object.map_err(|error| explain(shown, OBJECT, &error))?;
+        if object.location.as_ref() == LOCK {
+            continue;
+        }
         return Err(StorageError::Io(format!(
             "{shown} contains other objects, such as {}, but no data of a cluster: choose another prefix. Nothing was \
              written",

@@ -39,13 +39,16 @@ struct Record {
     node: u128,
     beat: u64,
     is_released: bool,
+    /// Other nodes wait for this time, whatever they are configured to.
+    duration_ms: u64,
     name: String,
 }
 
 impl Record {
     fn encode(&self) -> String {
         let state = if self.is_released { "released" } else { "held" };
-        format!("node {:032x}\nbeat {}\nstate {state}\nname {}\n", self.node, self.beat, self.name)
+        let Self { node, beat, duration_ms, name, .. } = self;
+        format!("node {node:032x}\nbeat {beat}\nstate {state}\nduration_ms {duration_ms}\nname {name}\n")
     }
 
     fn decode(text: &str) -> Option<Self> {
@@ -53,7 +56,8 @@ impl Record {
         let node = u128::from_str_radix(lines.next()?.strip_prefix("node ")?, 16).ok()?;
         let beat = lines.next()?.strip_prefix("beat ")?.parse().ok()?;
         let is_released = lines.next()?.strip_prefix("state ")? == "released";
-        Some(Self { node, beat, is_released, name: lines.next()?.strip_prefix("name ")?.to_owned() })
+        let duration_ms = lines.next()?.strip_prefix("duration_ms ")?.parse().ok()?;
+        Some(Self { node, beat, is_released, duration_ms, name: lines.next()?.strip_prefix("name ")?.to_owned() })
     }
 }
 
@@ -64,6 +68,13 @@ pub(crate) struct LeaseOptions {
     pub(crate) duration: Duration,
     pub(crate) standby: Standby,
     pub(crate) shown: String,
+}
+
+impl LeaseOptions {
+    fn record(&self, beat: u64, is_released: bool) -> Record {
+        let duration_ms = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX);
+        Record { node: self.node, beat, is_released, duration_ms, name: self.name.clone() }
+    }
 }
 
 pub(crate) struct Lease {
@@ -104,7 +115,8 @@ impl Lease {
                 }
                 _ => Instant::now(),
             };
-            let is_free = record.is_released || record.node == options.node || since.elapsed() >= options.duration;
+            let has_expired = since.elapsed() >= Duration::from_millis(record.duration_ms);
+            let is_free = record.is_released || record.node == options.node || has_expired;
             if is_free {
                 let mode = PutMode::Update(version);
                 if let Some(lease) = Self::take(&objects, &options, record.beat + 1, mode).await? {
@@ -116,8 +128,9 @@ impl Lease {
                 is_reported = true;
                 tracing::info!(owner = record.name, store = options.shown, "waiting for the owner of the store to end");
             }
+            let pause = Duration::from_millis(record.duration_ms).min(options.duration) / READS;
             observed = Some((record, since));
-            tokio::time::sleep(options.duration / READS).await;
+            tokio::time::sleep(pause).await;
         }
     }
 
@@ -129,7 +142,7 @@ impl Lease {
         mode: PutMode,
     ) -> Result<Option<Arc<Self>>> {
         let started = Instant::now();
-        let record = Record { node: options.node, beat, is_released: false, name: options.name.clone() };
+        let record = options.record(beat, false);
         let version = match put(objects.as_ref(), &record, mode).await {
             Ok(version) => version,
             Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {
@@ -204,7 +217,7 @@ impl Lease {
                 let held = self.held.lock();
                 (held.beat + 1, held.version.clone())
             };
-            let record = Record { node: self.options.node, beat, is_released, name: self.options.name.clone() };
+            let record = self.options.record(beat, is_released);
             match put(self.objects.as_ref(), &record, PutMode::Update(version)).await {
                 Ok(version) => {
                     *self.held.lock() = Held { beat, version, valid_until: started + self.options.duration };
@@ -261,7 +274,7 @@ mod tests {
     #[test]
     fn records_are_decoded_as_they_were_encoded() {
         let name = "settee@host name".to_owned();
-        let record = Record { node: u128::MAX - 5, beat: 7, is_released: false, name };
+        let record = Record { node: u128::MAX - 5, beat: 7, is_released: false, duration_ms: 15_000, name };
         for record in [record.clone(), Record { is_released: true, ..record }] {
             assert_eq!(Record::decode(&record.encode()), Some(record));
         }

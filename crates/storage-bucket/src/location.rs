@@ -17,7 +17,8 @@ use object_store::prefix::PrefixStore;
 use object_store::{ObjectStore, memory::InMemory};
 use settee_storage::{Result, StorageError, durable};
 
-const LOCK: &str = "settee-lock";
+/// File in a directory whose lock excludes other processes.
+pub(crate) const LOCK: &str = "settee-lock";
 
 /// Retries of one request by the client of the store. The library retries beyond them while the store is opened.
 const RETRIES: usize = 3;
