@@ -132,6 +132,10 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     }
     // Commits without a sync, such as view indexes, must not be lost.
     engine.sync().context("the last writes were not synced")?;
+    if engine.members().is_sole() {
+        // A server that waits for the store starts immediately.
+        engine.members().leave().context("the store was not released")?;
+    }
     runtime.shutdown_background();
     drop(lock);
     Ok(())

@@ -6,6 +6,7 @@
 //! the owner from others, and readers from an owner that another node has replaced. It does not protect the data: the
 //! library fences the log of an earlier writer.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -84,6 +85,7 @@ pub(crate) struct Lease {
     /// Reason why this node is not the owner any more.
     lost: OnceLock<String>,
     ended: Notify,
+    is_releasing: AtomicBool,
 }
 
 struct Held {
@@ -161,6 +163,7 @@ impl Lease {
             held: Mutex::new(held),
             lost: OnceLock::new(),
             ended: Notify::new(),
+            is_releasing: AtomicBool::new(false),
         })))
     }
 
@@ -204,6 +207,7 @@ impl Lease {
 
     /// Permits the next node to start immediately. Errors are ignored, because the lease expires.
     pub(crate) async fn release(&self) {
+        self.is_releasing.store(true, Ordering::SeqCst);
         self.ended.notify_one();
         if self.lost.get().is_none() {
             let _ = tokio::time::timeout(self.options.duration, self.put_next(true)).await;
@@ -212,6 +216,9 @@ impl Lease {
 
     async fn put_next(&self, is_released: bool) -> Result<(), Error> {
         loop {
+            if !is_released && self.is_releasing.load(Ordering::SeqCst) {
+                return Ok(());
+            }
             let started = Instant::now();
             let (beat, version) = {
                 let held = self.held.lock();

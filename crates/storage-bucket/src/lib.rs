@@ -16,6 +16,7 @@ mod identity;
 mod keys;
 mod lease;
 mod location;
+mod members;
 mod metered;
 mod open;
 mod options;
@@ -25,11 +26,11 @@ mod snapshot;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use settee_storage::{
-    Batch, CommitToken, Durability, Engine, Operation, Outcome, Result, Shard, ShardState, Snapshot, StorageError,
+    Batch, CommitToken, Durability, Engine, Members, Operation, Outcome, Result, Shard, ShardState, Snapshot, StorageError,
     Version,
 };
 use slatedb::config::{FlushOptions, FlushType};
@@ -69,6 +70,7 @@ pub struct BucketEngine {
     timeout: Duration,
     commits: AtomicU64,
     written: AtomicU64,
+    is_closed: AtomicBool,
 }
 
 impl BucketEngine {
@@ -83,6 +85,22 @@ impl BucketEngine {
     #[must_use]
     pub fn cluster(&self) -> ClusterId {
         self.cluster
+    }
+
+    /// Writes what is in memory and releases the store, so that another process can open it immediately. All operations
+    /// fail afterwards. Idempotent.
+    pub fn close(&self) {
+        if self.is_closed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        self.flusher.end();
+        self.block_on(async {
+            // A store whose data is in files opens faster. Without this step the log contains them.
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.database.close()).await;
+            if let Some(lease) = &self.lease {
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, lease.release()).await;
+            }
+        });
     }
 
     fn handle(&self) -> &tokio::runtime::Handle {
@@ -103,6 +121,7 @@ impl BucketEngine {
         self.lease.as_ref().map_or(Ok(()), |lease| lease.check())?;
         match self.status.borrow().close_reason {
             None => Ok(()),
+            Some(slatedb::CloseReason::Clean) => Err(StorageError::Unreached("the server is about to end".to_owned())),
             Some(slatedb::CloseReason::Fenced) => Err(StorageError::Unreached(error::FENCED.to_owned())),
             Some(reason) => Err(StorageError::Poisoned(format!(
                 "{} was closed after an error ({reason:?}); restart the server",
@@ -335,6 +354,10 @@ impl Engine for BucketEngine {
         self.view(shard).and_then(|view| view.bytes()).unwrap_or_default()
     }
 
+    fn members(&self) -> &dyn Members {
+        self
+    }
+
     fn sync(&self) -> Result<()> {
         self.check()?;
         self.flush_log()
@@ -370,15 +393,9 @@ impl Engine for BucketEngine {
 
 impl Drop for BucketEngine {
     fn drop(&mut self) {
-        let Some(runtime) = self.runtime.take() else { return };
-        self.flusher.end();
-        block_on(runtime.handle(), async {
-            // A store whose data is in files opens faster. Without this step the log contains it.
-            let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.database.close()).await;
-            if let Some(lease) = &self.lease {
-                let _ = tokio::time::timeout(CLOSE_TIMEOUT, lease.release()).await;
-            }
-        });
-        runtime.shutdown_background();
+        self.close();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }

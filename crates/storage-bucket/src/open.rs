@@ -1,7 +1,7 @@
 //! Opening of an engine: the identity of the store, the lease, then the library.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use settee_storage::{Result, StorageError};
 use slatedb::Db;
@@ -101,5 +101,6 @@ async fn open_on(runtime: &Runtime, bucket: Bucket, options: &Options) -> Result
         timeout: options.timeout,
         commits: AtomicU64::new(0),
         written: AtomicU64::new(0),
+        is_closed: AtomicBool::new(false),
     })
 }

@@ -68,7 +68,7 @@ impl BucketSnapshot {
         block_on(&self.runtime, limited(self.timeout, operation))
     }
 
-    fn value(&self, key: &[u8]) -> impl Future<Output = Result<Option<Bytes>, slatedb::Error>> {
+    fn value(&self, key: &[u8]) -> impl Future<Output = Result<Option<Bytes>, slatedb::Error>> + use<> {
         let view = Arc::clone(&self.view);
         let key = Bytes::copy_from_slice(key);
         async move { view.get_with_options(key, &ReadOptions::new().with_cache_blocks(true)).await }
