@@ -66,7 +66,8 @@ fn basic(id: [u8; 16], name: &str) -> Options {
 }
 
 fn variables() -> Vec<(String, String)> {
-    let text = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let text =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     text.filter(|(name, _)| VARIABLES.iter().any(|prefix| name.starts_with(prefix))).collect()
 }
 
@@ -146,7 +147,10 @@ mod tests {
         let settings = NoSettings;
         let (engine, note) = open(&settings, &url, &directory, [1; 16], "settee@here").unwrap();
         engine.sync().unwrap();
-        assert!(note.starts_with(&url) && cluster_of(&note, &url) == Some(ClusterId(u128::from_be_bytes([1; 16]))), "{note}");
+        assert!(
+            note.starts_with(&url) && cluster_of(&note, &url) == Some(ClusterId(u128::from_be_bytes([1; 16]))),
+            "{note}"
+        );
         let error = format!("{:#}", open(&settings, &url, &directory, [2; 16], "settee@there").err().unwrap());
         assert!(error.contains("in use by another process"), "{error}");
         drop(engine);

@@ -6,9 +6,9 @@
 
 pub mod backends;
 pub mod backup;
-mod bulk_get;
 #[cfg(feature = "bucket")]
 mod bucket;
+mod bulk_get;
 pub mod commands;
 mod connector;
 pub mod control;

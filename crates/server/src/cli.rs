@@ -18,8 +18,8 @@ use settee_admin::exchange::export::ExportArgs;
 use settee_admin::exchange::import::ImportArgs;
 use settee_admin::migrate::{ImportFilesArgs, MigrateArgs};
 use settee_admin::output::print_text;
-use settee_admin::transfer::StorageArgs;
 use settee_admin::storage::Chosen;
+use settee_admin::transfer::StorageArgs;
 use settee_admin::{backends, storage};
 
 /// Settee: a CouchDB-compatible document database in one program.

@@ -48,7 +48,10 @@ mod tests {
     fn errors_of_a_store_name_cause_and_remedy() {
         let path = || "settee-cluster".to_owned();
         let cases = [
-            (StoreError::NotFound { path: path(), source: source("404: <Code>NoSuchBucket</Code>") }, "create it first"),
+            (
+                StoreError::NotFound { path: path(), source: source("404: <Code>NoSuchBucket</Code>") },
+                "create it first",
+            ),
             (StoreError::Unauthenticated { path: path(), source: source("401") }, "are not accepted"),
             (StoreError::PermissionDenied { path: path(), source: source("403") }, "do not permit access"),
             (StoreError::Generic { store: "S3", source: source("connection refused") }, "connection refused"),

@@ -30,8 +30,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use settee_storage::{
-    Batch, CommitToken, Durability, Engine, Members, Operation, Outcome, Result, Shard, ShardState, Snapshot, StorageError,
-    Version,
+    Batch, CommitToken, Durability, Engine, Members, Operation, Outcome, Result, Shard, ShardState, Snapshot,
+    StorageError, Version,
 };
 use slatedb::config::{FlushOptions, FlushType};
 use slatedb::{Db, WriteBatch, WriteHandle};
@@ -144,7 +144,13 @@ impl BucketEngine {
     }
 
     /// Applies a batch, which is durable later.
-    fn write(&self, slot: &mut Option<Stored>, next: Stored, shard: Shard, mut writes: WriteBatch) -> Result<WriteHandle> {
+    fn write(
+        &self,
+        slot: &mut Option<Stored>,
+        next: Stored,
+        shard: Shard,
+        mut writes: WriteBatch,
+    ) -> Result<WriteHandle> {
         writes.put(keys::state(shard), next.encode());
         match self.block_on(self.database.write(writes)) {
             Ok(handle) => {
@@ -184,8 +190,14 @@ impl BucketEngine {
                 pending.number = None;
             }
         }
-        // The library is closed after an error.
-        let handle = write()?;
+        let handle = match write() {
+            Ok(handle) => handle,
+            Err(error) => {
+                // The library has closed the store, unless it rejected the batch, which is then not applied.
+                *slot.pending.lock() = None;
+                return Err(error);
+            }
+        };
         if let Some(pending) = slot.pending.lock().as_mut() {
             pending.number = Some(handle.seqnum());
         }

@@ -102,7 +102,9 @@ impl Location {
         let found = SCHEMES.iter().find_map(|(scheme, kind)| Some((*kind, url.strip_prefix(scheme)?)));
         let Some((kind, rest)) = found else { return Err(format!("it has an unknown scheme: {FORMS}")) };
         if rest.contains(['?', '#', '@']) {
-            return Err(format!("it contains parameters or credentials, which belong in variables or settings: {FORMS}"));
+            return Err(format!(
+                "it contains parameters or credentials, which belong in variables or settings: {FORMS}"
+            ));
         }
         if kind == Kind::Directory {
             if !rest.starts_with('/') || rest.trim_matches('/').is_empty() {

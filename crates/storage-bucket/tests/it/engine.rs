@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use settee_storage::conformance;
-use settee_storage::{Durability, Engine, Expect, Keyspace, Shard, Snapshot, StorageError, Version};
+use settee_storage::{Durability, Engine, Expect, Keyspace, Shard, StorageError, Version};
 use settee_storage_bucket::{Bucket, BucketEngine, Options};
 
 use crate::faulty::FaultyStore;

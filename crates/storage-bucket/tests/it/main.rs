@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use object_store::client::{ClientOptions, HttpClient, HttpConnector};
 use settee_storage::{
-    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Shard, StorageError, Version,
+    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Shard, StorageError,
+    Version,
 };
 use settee_storage_bucket::{Access, Bucket, BucketEngine, Location, Options, Standby};
 

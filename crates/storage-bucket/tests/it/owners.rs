@@ -10,7 +10,7 @@ use crate::faulty::FaultyStore;
 use crate::{numbered, open, options, step, steps, token};
 
 /// Short enough for a test that waits for its end, and long enough for renewals on a loaded machine.
-const SHORT_LEASE: Duration = Duration::from_secs(3);
+const SHORT_LEASE: Duration = Duration::from_secs(6);
 
 #[test]
 fn a_second_process_refuses_while_the_first_one_runs() {
@@ -52,7 +52,7 @@ fn a_process_that_cannot_reach_the_store_is_replaced_and_stops() {
     let other = store.other();
     store.set_down(true);
     let replaced = Instant::now();
-    let second = BucketEngine::open(other.bucket(), &Options { lease: SHORT_LEASE, ..options() }).unwrap();
+    let second = open(other.bucket());
     println!("replaced after {:?}", replaced.elapsed());
     let Err(error) = engine.snapshot(Shard(1)) else { panic!("a replaced process still serves reads") };
     assert!(matches!(error, StorageError::Unreached(_)), "{error:?}");
