@@ -394,7 +394,7 @@ impl Engine for BucketEngine {
             ("first_level_files", levels),
             ("sorted_runs", sorted),
             ("log_flushes", self.flusher.flushes()),
-            ("log_stalled_ms", self.flusher.stalled_for().map_or(0, |stalled| stalled.as_millis() as u64)),
+            ("log_stalled_seconds", self.flusher.stalled_for().map_or(0, |stalled| stalled.as_secs())),
             ("commits", self.commits.load(Ordering::Relaxed)),
             ("written_bytes", self.written.load(Ordering::Relaxed)),
             ("cached_shards", self.slots.len() as u64),
