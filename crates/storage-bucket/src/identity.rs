@@ -6,7 +6,7 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
 use settee_storage::{Result, StorageError};
 
-use crate::error::explain;
+use crate::error::{explain, is_missing_bucket};
 use crate::location::LOCK;
 
 /// Identifier of a cluster: the nodes that serve one store.
@@ -87,10 +87,8 @@ pub(crate) async fn establish(
 async fn read(objects: &dyn ObjectStore, shown: &str) -> Result<Option<Identity>> {
     let found = match objects.get(&Path::from(OBJECT)).await {
         Ok(found) => found,
-        Err(error @ Error::NotFound { .. }) => {
-            let explained = explain(shown, OBJECT, &error);
-            return if explained.to_string().contains("does not exist") { Err(explained) } else { Ok(None) };
-        }
+        Err(error) if is_missing_bucket(&error) => return Err(explain(shown, OBJECT, &error)),
+        Err(Error::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(explain(shown, OBJECT, &error)),
     };
     let unknown = || StorageError::Io(format!("{OBJECT} in {shown} is not the identity of a cluster"));
