@@ -38,5 +38,6 @@ export default defineConfig({
       '^/(?!_utils/)': { target: process.env['COUCHDB_URL'] ?? 'http://127.0.0.1:5984', changeOrigin: true },
     },
   },
-  test: { include: ['src/**/*.test.ts'] },
+  // The random tests take seconds on a machine that also compiles.
+  test: { include: ['src/**/*.test.ts'], testTimeout: 60_000 },
 } as Parameters<typeof defineConfig>[0]);

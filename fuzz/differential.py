@@ -3,7 +3,8 @@
 
     python3 fuzz/differential.py --left http://admin:pw@127.0.0.1:15984 --right http://admin:pw@127.0.0.1:5984 --requests 20000 [--seed N]
 
-Requests are grouped into stories. A story creates its own database, sends 60 requests and then compares the documents and changes.
+Requests are grouped into stories. A story creates its own database, sends 60 requests, writes while feeds
+are open, and then compares the documents and changes.
 It depends only on the seed and its number: `--seed N --story K` repeats one story, `--verbose` prints each of its requests. The
 names of the databases begin with df; use servers without valuable data. The exit code is 1 if a difference occurred that
 `differential/accepted.py` does not list.
@@ -12,6 +13,8 @@ names of the databases begin with df; use servers without valuable data. The exi
 import argparse
 import base64
 import collections
+import concurrent.futures
+import dataclasses
 import http.client
 import json
 import pathlib
@@ -25,6 +28,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "differential"))
 import accepted  # noqa: E402
 import compare  # noqa: E402
 import endpoints  # noqa: E402
+import feeds  # noqa: E402
 import stories  # noqa: E402
 
 # Feeds and replications may not end. Other requests wait longer, because a busy server is no difference.
@@ -56,9 +60,9 @@ class Server:
                 known = revs.get(identified) if name != "other" else revs.get("b" if identified == "a" else "a")
                 return (known[0] if name == "old" else known[-1]) if known else "1-" + "e" * 32
             return self.values.get(name, match[0])
-        return re.sub(r"\{((?:rev|old|other):[^{}]*|db|seq|last|here|md5)\}", found, text)
+        return re.sub(r"\{((?:rev|old|other):[^{}]*|seq|last|here|md5)\}", found, text.replace("{db}", self.values.get("db", "{db}")))
 
-    def send(self, method, url, headers, body, login="admin", revs=None):
+    def send(self, method, url, headers, body, login="admin", revs=None, window=None):
         revs = revs or {}
         url = "".join(c if 32 < ord(c) < 127 else urllib.parse.quote(c) for c in self.fill(url, revs))
         headers = {name: self.fill(value, revs).encode() for name, value in headers.items()}
@@ -67,7 +71,7 @@ class Server:
         headers.setdefault("Accept", "application/json")
         body = self.fill(body, revs).encode("utf-8", "surrogatepass") if body is not None else None
         # One connection per request, because some answers to HEAD have a body, which would be read as the next answer.
-        timeout = READ_TIMEOUT if re.search("_changes|_db_updates|_replicate", url) else RESPONSE_TIMEOUT
+        timeout = window or (READ_TIMEOUT if re.search("_changes|_db_updates|_replicate", url) else RESPONSE_TIMEOUT)
         connection = http.client.HTTPConnection(self.url.hostname, self.url.port, timeout=timeout)
         try:
             connection.putrequest(method, url, skip_accept_encoding=True)
@@ -76,7 +80,7 @@ class Server:
             if body is not None:
                 connection.putheader("Content-Length", str(len(body)))
             connection.endheaders(body)
-            return read(connection.getresponse(), timeout)
+            return read(connection.sock, connection.getresponse(), timeout)
         except TimeoutError:
             return Answer("open", {}, b"")
         except (http.client.HTTPException, OSError) as error:
@@ -85,7 +89,7 @@ class Server:
             connection.close()
 
 
-def read(response, timeout):
+def read(socket, response, timeout):
     """Reads an answer to its end, but for `timeout` seconds at most, because feeds do not end."""
     deadline = time.monotonic() + timeout
     headers = {}
@@ -96,12 +100,13 @@ def read(response, timeout):
         while chunk := response.read1(65536):
             body += chunk
             if time.monotonic() > deadline:
-                headers["(open)"] = [""]
+                headers["(open)"] = ["yes"]
                 break
+            socket.settimeout(max(deadline - time.monotonic(), 0.001))
     except TimeoutError:
-        headers["(open)"] = [""]
+        headers["(open)"] = ["yes"]
     except http.client.HTTPException:
-        headers["(broken)"] = [""]
+        headers["(broken)"] = ["yes"]
     return Answer(response.status, headers, body)
 
 
@@ -135,6 +140,28 @@ class Run:
                     print(f"   {side} {answer.status} {answer.body[:400]!r}", flush=True)
             self.classes[signature] += 1
 
+    def watch(self, story, draw, partitioned, revs):
+        """Opens feeds, writes while they are open and compares them. Returns false if the answers to a write differ or the database was deleted."""
+        requests, writes = feeds.drawn(draw, partitioned)
+        with concurrent.futures.ThreadPoolExecutor(2 * len(requests)) as pool:
+            opened = [[pool.submit(server.send, request.method, request.url(), request.headers, request.body, "admin", dict(revs), feeds.WINDOW) for server in self.servers] for request in requests]
+            for write in writes:
+                time.sleep(feeds.WRITE_DELAY)
+                answers = self.both(write, revs)
+                learn(answers[0], revs)
+                if found := compare.difference(write, answers):
+                    self.report(story, "write", write, answers, found)
+                    return False
+            results = [[side.result() for side in sides] for sides in opened]
+        self.requests += len(requests)
+        for request, answers in zip(requests, results):
+            found = compare.difference(dataclasses.replace(request, method="HEAD"), answers) or feeds.difference(request, answers, self.servers[0].values["db"])
+            if self.options.verbose:
+                print(f"feed {request.method} {request.url()} {request.headers} {request.body}\n   {answers[0].status} {answers[0].body!r:.1000}\n   {answers[1].status} {answers[1].body!r:.1000}\n   {found}")
+            if found:
+                self.report(story, "feed", request, answers, found)
+        return writes[-1].path != "/{db}"
+
     def play(self, story):
         """Runs a story. The story ends early if the answers to a write differ, because the databases then differ too."""
         draw = random.Random(f"{self.options.seed}/{story}")
@@ -155,7 +182,10 @@ class Run:
         for server in self.servers:
             feed = json.loads(server.send("GET", "/{db}/_changes", {}, None).body)
             server.values |= {"seq": feed["results"][2]["seq"], "last": feed["last_seq"]}
+        watched = draw.randrange(STORY)
         for step in range(STORY):
+            if step == watched and not self.watch(story, draw, partitioned, revs):
+                break
             request = endpoints.one(draw, partitioned)
             answers = self.both(request, revs)
             found = compare.difference(request, answers)
@@ -185,6 +215,9 @@ class Run:
                     self.report(story, "end", request, answers, found)
         for server in self.servers:
             server.send("DELETE", "/{db}", {}, None)
+            users = json.loads(server.send("GET", '/_users/_changes?style=all_docs&filter=_doc_ids&doc_ids=["org.couchdb.user:{db}-u","org.couchdb.user:{db}-v"]', {}, None).body)
+            purged = {row["id"]: [change["rev"] for change in row["changes"]] for row in users["results"]}
+            server.send("POST", "/_users/_purge", {"Content-Type": "application/json"}, json.dumps(purged))
 
 
 def generated(answer):

@@ -176,6 +176,12 @@ flow('fields suggest values of the server', `#/db/${db}/changes`, async (page) =
   await page.locator('datalist option[value="orders/paid"]').waitFor({ state: 'attached' });
   await goTo(page, '#/config?q=password_scheme');
   await page.locator('datalist option[value="pbkdf2"]').waitFor({ state: 'attached' });
+  const [name, role] = [freshName('member'), freshName('role')];
+  await http('PUT', '_users', {});
+  const { rev } = await httpOk('PUT', `_users/org.couchdb.user:${name}`, { name, password: 'secret', roles: [role], type: 'user' });
+  await goTo(page, `#/db/${db}/settings`);
+  for (const choice of [name, role]) await page.locator(`datalist option[value="${choice}"]`).first().waitFor({ state: 'attached' });
+  await http('DELETE', `_users/org.couchdb.user:${name}?rev=${rev}`);
 });
 
 flow('secrets of the configuration are not shown', '#/config?section=chttpd_auth', async (page) => {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before } from 'node:test';
-import { flows, freshName, http, launch, httpOk, orders, seed } from './support.mjs';
+import { ORIGIN, flows, freshName, http, launch, httpOk, orders, seed } from './support.mjs';
 
 let browser;
 const db = freshName('lists');
@@ -247,6 +247,183 @@ flow('results of a query are sorted by a click', `#/db/${db}/query?q=${encodeURI
   await found.locator('th[aria-sort="descending"]').waitFor();
   assert.deepEqual(await totals(), ascending.toReversed());
   await page.getByText('Only the loaded documents are sorted by total').waitFor();
+});
+
+flow('documents and rows of a view are read in pages of a chosen number of rows', `#/db/${db}?view=meta&cols=`, async (page) => {
+  const list = page.getByRole('region', { name: 'Documents' });
+  const controls = page.locator('.row-pages');
+  const ids = () => page.locator('.virtual .grid-row.body a').allInnerTexts();
+  const expected = (await httpOk('GET', `${db}/_all_docs?limit=80`)).rows.map(({ id }) => id);
+  await list.getByRole('link', { name: 'exact' }).waitFor();
+  await page.getByLabel('Rows per page').selectOption('25');
+  await controls.getByText('1 to 25', { exact: true }).waitFor();
+  assert.ok(await controls.getByRole('button', { name: 'Previous' }).isDisabled());
+  assert.deepEqual(await ids(), expected.slice(0, 25));
+  for (const first of [26, 51]) {
+    await controls.getByRole('button', { name: 'Next' }).click();
+    await controls.getByText(`${first} to ${first + 24}`, { exact: true }).waitFor();
+    assert.deepEqual(await ids(), expected.slice(first - 1, first + 24));
+  }
+  // A reload keeps the page, and the rows before it are read when they are needed.
+  await page.waitForURL(new RegExp(`rows=25.*from=${encodeURIComponent(expected[50])}`));
+  await page.reload();
+  await controls.getByText('51 to 75', { exact: true }).waitFor();
+  await controls.getByRole('button', { name: 'Previous' }).click();
+  await controls.getByText('26 to 50', { exact: true }).waitFor();
+  assert.deepEqual(await ids(), expected.slice(25, 50));
+  // Another list starts with its first page, and its last page is incomplete.
+  await page.getByLabel('Documents whose ids begin with').fill('order-000000');
+  await list.getByRole('link', { name: 'order-0000000' }).waitFor();
+  await controls.getByText('1 to 10', { exact: true }).waitFor();
+  assert.ok(await controls.getByRole('button', { name: 'Next' }).isDisabled());
+  await page.getByLabel('Documents whose ids begin with').fill('');
+  await controls.getByText('1 to 25', { exact: true }).waitFor();
+  await page.getByRole('button', { name: 'Descending' }).click();
+  await list.getByRole('link', { name: 'zz-last' }).waitFor();
+  assert.equal((await ids()).length, 25);
+
+  // The number of rows is kept for other lists.
+  await goTo(page, `#/db/${db}/view/orders/by_month`);
+  await page.getByRole('region', { name: 'Rows of the view' }).waitFor();
+  await controls.getByText('1 to 25', { exact: true }).waitFor();
+  const rows = (await httpOk('GET', `${db}/_design/orders/_view/by_month?reduce=false&limit=50`)).rows.map(({ id }) => id);
+  await controls.getByRole('button', { name: 'Next' }).click();
+  await controls.getByText('26 to 50', { exact: true }).waitFor();
+  assert.deepEqual(await ids(), rows.slice(25));
+  await page.getByLabel('Rows per page').selectOption('all');
+  await controls.getByRole('button', { name: 'Next' }).waitFor({ state: 'detached' });
+});
+
+flow('the lists of databases, users, fields and log lines are exported', '#/databases', async (page) => {
+  await page.getByRole('link', { name: db, exact: true }).waitFor();
+  const databases = JSON.parse((await exported(page, 'JSON')).text);
+  const own = databases.find(({ name }) => name === db);
+  assert.deepEqual([own.documents, own.partitioned], [(await httpOk('GET', db)).doc_count, false]);
+  const name = freshName('exported');
+  await http('PUT', '_users', {});
+  await httpOk('PUT', `_users/org.couchdb.user:${name}`, { name, password: 'secret', roles: ['a'], type: 'user' });
+  await goTo(page, `#/users?q=${name}`);
+  await page.getByRole('link', { name, exact: true }).waitFor();
+  const [user, ...others] = JSON.parse((await exported(page, 'JSON')).text);
+  assert.deepEqual([user.name, user.roles, user.salt, user.derived_key, others], [name, ['a'], undefined, undefined, []]);
+  await goTo(page, `#/db/${db}/schema`);
+  await page.getByRole('cell', { name: 'city', exact: true }).waitFor();
+  assert.ok((await exported(page, 'CSV')).text.startsWith('field,types,documents,examples\n'));
+  await goTo(page, '#/logs');
+  await page.locator('.log div').first().waitFor();
+  assert.ok((await exported(page, 'NDJSON')).text.split('\n').length > 1);
+  await http('DELETE', `_users/org.couchdb.user:${name}?rev=${user._rev}`);
+});
+
+const CONFIG = '_node/_local/_config';
+
+flow('the attachments of a document are exported', `#/db/${db}/doc/files?tab=attachments`, async (page) => {
+  await page.getByRole('heading', { name: '2 attachments' }).waitFor();
+  const stubs = (await httpOk('GET', `${db}/files`))._attachments;
+  const expected = Object.entries(stubs).map(([name, { content_type, length, digest, revpos }]) => ({ name, content_type, length, digest, revpos }));
+  const json = await exported(page, 'JSON');
+  assert.deepEqual([json.name, JSON.parse(json.text)], ['files-attachments.json', expected]);
+  const lines = (await exported(page, 'NDJSON')).text.trimEnd().split('\n').map((line) => JSON.parse(line));
+  assert.deepEqual(lines, expected);
+  const csv = (await exported(page, 'CSV')).text.trimEnd().split('\n');
+  assert.deepEqual(csv, ['name,content_type,length,digest,revpos', ...expected.map((stub) => Object.values(stub).join(','))]);
+});
+
+flow('the keys of the configuration are exported without secrets', '#/config', async (page) => {
+  const added = [['exported', 'api_token', 'hidden-1'], ['exported', 'upstream', 'https://ann:hidden-2@example.test/a'], ['exported', 'plain', 'shown, "quoted"']];
+  for (const [section, key, value] of added) await httpOk('PUT', `${CONFIG}/${section}/${key}`, JSON.stringify(value));
+  try {
+    await page.reload();
+    await page.getByRole('navigation', { name: 'Sections' }).getByRole('link', { name: 'exported', exact: true }).waitFor();
+    const json = await exported(page, 'JSON');
+    assert.equal(json.name, 'configuration.json');
+    const keys = JSON.parse(json.text);
+    const of = (section, key) => keys.find((each) => each.section === section && each.key === key)?.value;
+    assert.deepEqual(added.map(([section, key]) => of(section, key)), ['***', 'https://ann:***@example.test/a', 'shown, "quoted"']);
+    const sections = await httpOk('GET', CONFIG);
+    const set = Object.entries(sections).flatMap(([section, names]) => Object.keys(names).map((key) => [section, key]));
+    assert.ok(set.every(([section, key]) => of(section, key) !== undefined), 'the export contains all sections');
+    for (const hash of Object.values(sections.admins ?? {})) assert.ok(!json.text.includes(hash), 'the export contains no hash of a password');
+    for (const format of ['NDJSON', 'CSV']) assert.ok(!(await exported(page, format)).text.includes('hidden-'));
+    await page.getByLabel('Search keys and descriptions').fill('exported');
+    await page.locator('.key-item', { hasText: '[exported] plain' }).waitFor();
+    const csv = (await exported(page, 'CSV')).text.split('\n');
+    assert.ok(csv[0].startsWith('section,key,value') && csv.some((row) => row.startsWith('exported,plain,"shown, ""quoted"""')), csv.join('\n'));
+  } finally {
+    for (const [section, key] of added) await http('DELETE', `${CONFIG}/${section}/${key}`);
+  }
+});
+
+flow('active tasks are exported', '#/activity', async (page) => {
+  const name = freshName('building');
+  // With this budget a background build waits for minutes after its first batch, so the task is listed during the test.
+  await httpOk('PUT', `${CONFIG}/ken/bytes_per_second`, '"1"');
+  try {
+    await httpOk('PUT', name, {});
+    await httpOk('POST', `${name}/_bulk_docs`, { docs: orders(3000, 0) });
+    await httpOk('PUT', `${name}/_design/slow`, { views: { slow: { map: 'function (doc) { emit(doc.city, null); }' } } });
+    await httpOk('POST', `${name}/_design/slow/_build`, { action: 'start' });
+    await page.locator('.build', { hasText: name }).waitFor();
+    const tasks = JSON.parse((await exported(page, 'JSON')).text);
+    const own = tasks.find(({ database }) => database?.includes(name));
+    assert.deepEqual([own.type, own.design_document, typeof own.started_on], ['indexer', '_design/slow', 'number']);
+    const lines = (await exported(page, 'NDJSON')).text.trimEnd().split('\n').map((line) => JSON.parse(line));
+    assert.ok(lines.some(({ database }) => database?.includes(name)));
+    const [head, ...rows] = (await exported(page, 'CSV')).text.trimEnd().split('\n');
+    assert.ok(head.split(',').includes('database') && rows.some((row) => row.includes(name)), head);
+    // The list shows one kind of tasks, and so does its export.
+    await page.getByRole('button', { name: 'Compactions' }).click();
+    await page.locator('.build', { hasText: name }).waitFor({ state: 'detached' });
+  } finally {
+    await http('DELETE', `${CONFIG}/ken/bytes_per_second`);
+    await http('DELETE', name);
+  }
+});
+
+flow('stored and running replications are exported without passwords', '#/replication', async (page) => {
+  const [failing, running] = [freshName('failing'), freshName('running')];
+  await http('PUT', '_replicator', {});
+  await httpOk('PUT', `_replicator/${failing}`, { source: `${ORIGIN.replace('//', '//ann:hidden-1@')}/none`, target: `${ORIGIN.replace('//', '//ann:hidden-2@')}/none2` });
+  await httpOk('PUT', `_replicator/${running}`, { source: db, target: running, create_target: true, continuous: true });
+  try {
+    await page.getByRole('row', { name: new RegExp(running) }).waitFor();
+    const json = await exported(page, 'JSON');
+    const stored = JSON.parse(json.text);
+    assert.equal(json.name, 'replications.json');
+    assert.ok([failing, running].every((id) => stored.some(({ doc_id }) => doc_id === id)), json.text);
+    for (const format of ['JSON', 'NDJSON', 'CSV']) {
+      const { text } = await exported(page, format);
+      assert.ok(text.includes(failing) && !text.includes('hidden-'), text);
+    }
+    await page.getByRole('button', { name: /^Running/ }).click();
+    await page.getByRole('table', { name: 'Running replications' }).getByRole('row', { name: new RegExp(running) }).waitFor();
+    const jobs = (await exported(page, 'NDJSON')).text.trimEnd().split('\n').map((line) => JSON.parse(line));
+    assert.ok(jobs.some(({ doc_id, history }) => doc_id === running && Array.isArray(history)));
+  } finally {
+    for (const id of [failing, running]) {
+      const { body } = await http('GET', `_replicator/${id}`);
+      await http('DELETE', `_replicator/${id}?rev=${body?._rev}`);
+    }
+    await http('DELETE', running);
+  }
+});
+
+flow('slow requests are exported', '#/slow', async (page) => {
+  // With a limit of 0 every request is slow.
+  await httpOk('PUT', `${CONFIG}/log/slow_request_ms`, '"0"');
+  try {
+    await httpOk('GET', `${db}/_design/orders/_view/by_city?reduce=false&limit=1`);
+    await page.getByRole('row', { name: new RegExp(`${db}.*by_city`) }).first().waitFor();
+    const found = JSON.parse((await exported(page, 'JSON')).text);
+    const own = found.find(({ target }) => target.includes(`${db}/_design/orders/_view/by_city`));
+    assert.deepEqual([own.method, typeof own.ms, own.line.includes('a slow request')], ['GET', 'number', true]);
+    const lines = (await exported(page, 'NDJSON')).text.trimEnd().split('\n').map((line) => JSON.parse(line));
+    assert.ok(lines.some(({ target }) => target === own.target));
+    const csv = (await exported(page, 'CSV')).text;
+    assert.ok(csv.startsWith('method,target,ms,route,') && csv.includes(own.target));
+  } finally {
+    await http('DELETE', `${CONFIG}/log/slow_request_ms`);
+  }
 });
 
 flow('the schema shows fields, types, frequency and examples', `#/db/${db}/schema`, async (page) => {

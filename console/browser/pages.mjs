@@ -38,7 +38,7 @@ export function pages(db) {
     ['logs', '#/logs', '.log div'],
     ['slow', '#/slow', '.card, .empty'],
     ['backups', '#/backups', 'main .card'],
-    ['servers', '#/servers', 'main form'],
+    ['servers', '#/servers', '.tag.good'],
     ['login', '#/login', 'form'],
   ];
 }

@@ -155,7 +155,7 @@ function Sidebar({ section, open }: { section: string; open: boolean }) {
       <Link class="brand" to={['databases']}><Logo /><span class="words">{welcome?.isSettee === false ? welcome.vendor.replace(/^The /, '') : 'Settee'}</span></Link>
       <nav aria-label="Main">
         {NAVIGATION.filter(({ admin }) => !admin || isAdmin()).map(({ text, icon, page }) => (
-          <Link key={page} to={[page]} title={text} aria-current={section === page || (page === 'databases' && section === 'db') || (page === 'logs' && section === 'slow') ? 'page' : undefined}><Icon name={icon} /><span class="words">{text}</span></Link>
+          <Link key={page} to={[page]} title={text} aria-current={section === page || (page === 'databases' && section === 'db') || (page === 'logs' && section === 'slow') || (page === 'server' && section === 'servers') ? 'page' : undefined}><Icon name={icon} /><span class="words">{text}</span></Link>
         ))}
       </nav>
       <p class="side-foot">{welcome ? `${welcome.vendor.replace(/^The /, '')} ${welcome.version}` : ''}</p>

@@ -8,6 +8,8 @@ import { compareValues, sortedBy, type Row } from './json/rows.ts';
 import { schemaOf } from './json/schema.ts';
 import { conditionValue, withCondition } from './json/selector.ts';
 import { typedValue } from './json/edit.ts';
+import { maskedTask } from './pages/activity.tsx';
+import { exportedKey } from './pages/config.tsx';
 import type { Index } from './pages/indexes.tsx';
 import { readAnalyzers, writeAnalyzers } from './pages/search-index.tsx';
 import { fieldOf, indexFor } from './pages/sorted.tsx';
@@ -76,6 +78,25 @@ describe('exports', () => {
     const counts: number[] = [];
     const { file, count } = await exportAs(format, batches, new AbortController().signal, (each) => counts.push(each));
     expect([await file.text(), count, counts]).toEqual([expected, 3, [2, 3]]);
+  });
+
+  test.each([
+    ['chttpd_auth', 'secret', 'hidden', '***'], ['chttpd_auth', 'secret', '', ''], ['admins', 'anna', '-pbkdf2-hidden,salt,10', '***'], ['jwt_keys', 'hmac:_default', 'hidden', '***'],
+    ['backup', 'secret_access_key', 'hidden', '***'], ['storage', 'url', 'postgres://a:hidden@h/db', 'postgres://a:***@h/db'], ['log', 'level', 'info', 'info'],
+    ['a', 'urls', 'http://a:hidden@h:1/x, http://h:2/y@z, s3://:hidden@h/?sslpassword=hidden&b=1', 'http://a:***@h:1/x, http://h:2/y@z, s3://:***@h/?sslpassword=***&b=1'],
+  ])('the value of [%s] %s, %j, is exported as %j', (section, key, value, expected) => {
+    expect(exportedKey({ section, key, value, setting: undefined })).toEqual({ section, key, value: expected });
+  });
+
+  test('a key that is not set is exported with its default', () => {
+    const setting = { section: 'log', key: 'level', default: 'info', value: 'info', applies: 'at-once' as const, doc: 'The lowest level.' };
+    expect(exportedKey({ section: 'log', key: 'level', value: undefined, setting })).toEqual({ section: 'log', key: 'level', value: 'info', default: 'info', applies: 'at-once', description: 'The lowest level.' });
+  });
+
+  test('the URLs of a task are exported without passwords', () => {
+    const times = { started_on: 1, updated_on: 2 };
+    expect(maskedTask({ type: 'replication', source: 'http://a:hidden@h/b', target: 'c', ...times })).toEqual({ type: 'replication', source: 'http://a:***@h/b', target: 'c', ...times });
+    expect(maskedTask({ type: 'indexer', database: 'd', ...times })).toEqual({ type: 'indexer', database: 'd', ...times });
   });
 });
 

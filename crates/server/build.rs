@@ -1,5 +1,5 @@
-//! Build script: passes the commit and the enabled features to the program for `settee --version`. Outside of a
-//! checkout, or without git, the commit is the value of `SETTEE_COMMIT`.
+//! Passes the commit and the enabled features to the program for `settee --version`. Without git, the commit is the
+//! value of `SETTEE_COMMIT`.
 
 use std::env;
 use std::path::Path;
@@ -27,8 +27,7 @@ fn features() -> String {
 
 /// `None` if the sources are unpacked inside the repository of another project.
 fn checked_out() -> Option<String> {
-    // Read from the running cargo, because another checkout may have compiled this script into the same build
-    // directory.
+    // Read from the running cargo, because checkouts may share a build directory.
     let folder = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
     let folder = Path::new(&folder);
     if git(folder, &["rev-parse", "--show-prefix"])? != "crates/server/" {

@@ -256,6 +256,37 @@ def cluster_body(draw, shape):
     return draw.choice([{}, {"action": "x"}, {"action": 1}, [], {"action": None}, 1])
 
 
+def user_body(draw, shape):
+    body = {"name": "{db}-u", "roles": [], "type": "user"}
+    # A valid password is stored with a random salt, so that revisions would differ.
+    if draw.random() < 0.1:
+        body["password"] = draw.choice([1, None, [], True])
+    for name, choices in {"name": ["{db}-v", 1, None, "", "a:b", "x y"], "roles": [["r"], ["_admin"], [1], "r", None, {}], "type": ["x", None, 1], "_rev": ["{rev}"], "salt": ["s", 1], "_deleted": [True],
+                          "derived_key": ["a" * 40, 1], "password_scheme": ["pbkdf2", "simple", "x", 1], "iterations": [1, "x"], "pbkdf2_prf": ["sha256", "x"], "password_sha": ["a" * 40],
+                          "_id": ["org.couchdb.user:{db}-u", "x"], "couch_private": [1], "x": [1], "password_hash": ["x"]}.items():
+        if draw.random() < 0.12:
+            body[name] = draw.choice(choices)
+    for name in ("name", "roles", "type"):
+        if draw.random() < 0.05:
+            del body[name]
+    return body
+
+
+def multipart_body(draw, shape):
+    """Returns a document with attachments as multipart/related with the boundary `b`, which some requests damage."""
+    files = {"f": "hello", "g": ""}
+    attachments = {name: {"follows": True, "length": len(content), "content_type": "text/plain"} for name, content in files.items() if draw.random() < 0.8}
+    if attachments and draw.random() < 0.3:
+        attachments[draw.choice(list(attachments))][draw.choice(["length", "follows", "content_type", "data", "stub", "digest", "revpos", "encoding"])] = draw.choice([0, 3, 9, "", "x", True, False, None, "gzip"])
+    doc = {"a": 1, "_attachments": attachments}
+    if draw.random() < 0.5:
+        doc["_rev"] = "{rev}"
+    parts = [f"Content-Type: application/json\r\n\r\n{text(doc)}"] + [f"Content-Disposition: attachment; filename=\"{name}\"\r\n\r\n{files[name]}" for name in attachments]
+    if draw.random() < 0.15:
+        parts = draw.choice([parts[:-1], parts + ["\r\n\r\nx"], ["\r\n" + text(doc)] + parts[1:], parts[1:], parts[::-1]])
+    return "".join(f"--b\r\n{part}\r\n" for part in parts) + draw.choice(["--b--", "--b--", "--b--", "--b--\r\n", "--b--x"])
+
+
 def bulk_delete_body(draw, shape):
     return draw.choice([{"docids": ["_design/m"]}, {"docids": []}, {"docids": ["none"]}, {}, {"docids": 1}, {"docids": [1]}, {"docids": ["m", "m"]}, {"docids": ["a"]}, {"docids": ["_design/none"], "w": 1}])
 
@@ -269,7 +300,7 @@ def form_body(draw, shape):
 
 
 DDOC = ["d", "d", "d", "m", "none", "new", "a", ""]
-PARTS = {"db": ["{db}"] * 30 + ["none-{db}", "A", "_x", "1a", "{db}%2Fx", "a" * 240, "a.b", "{db}+x"], "ddoc": DDOC, "view": ["v", "v", "pairs", "stats", "raw", "none", "lib", ""],
+PARTS = {"user": ["{db}-u", "{db}-v"], "db": ["{db}"] * 30 + ["none-{db}", "A", "_x", "1a", "{db}%2Fx", "a" * 240, "a.b", "{db}+x"], "ddoc": DDOC, "view": ["v", "v", "pairs", "stats", "raw", "mixed", "own", "distinct", "fails", "none", "lib", ""],
          "doc": DOCUMENTS * 2 + BAD_DOCUMENTS, "att": ["a.txt", "b.bin", "none", "f", "f/g", "_f", "new", "\u00e9", "a.txt/"], "show": ["s", "s", "json", "throws", "none"],
          "list": ["l", "l", "heads", "none"], "update": ["u", "u", "null", "bad", "none"], "partition": ["p", "q", "none", "_p", "p:1", ""], "index": ["byn", "none", "bya"],
          "section": ["df_{db}", "df_{db}", "none"], "key": ["k", "k2", "none"], "local": ["l", "none", "new", "", "a/b", "\u00e9"], "rest": ["", "x", "x/y"], "count": ["x"]}
@@ -300,6 +331,7 @@ ENDPOINTS = [
     (1, "POST", "/_dbs_info", {}, uuid_free), (1, "GET", "/_all_dbs", LISTING, None), (1, "GET", "/_dbs_info", LISTING, None),
     (1, "GET", "/_node/_local/_config/{section}/{key}", {}, None), (2, "PUT DELETE", "/_node/_local/_config/{section}/{key}", {"raw": "bool"}, string_body), (1, "GET", "/_node/_local/_config/{section}", {}, None),
     (1, "GET POST", "/_node/{rest}", {}, form_body), (2, "POST", "/_replicate", {}, replicate_body), (1, "GET PUT", "/_reshard/state", {}, reshard_body), (1, "POST GET", "/_reshard/jobs", {}, reshard_job_body),
+    (3, "PUT GET DELETE HEAD", "/_users/org.couchdb.user:{user}", {"rev": "rev"}, user_body), (2, "PUT", "/{db}/{doc}#related", WRITE, multipart_body),
     (1, "GET HEAD POST", "/favicon.ico", {}, form_body), (1, "GET PUT DELETE", "/{db}/_temp_view", {}, form_body), (1, "GET", "/_scheduler/docs", {"limit": "int", "skip": "int", "states": "word"}, None),
     (1, "GET", "/_scheduler/jobs/{rest}", {}, None), (1, "GET", "/_scheduler/docs/{rest}", {}, None), (1, "GET POST", "/_cluster_setup", {}, cluster_body), (1, "GET", "/_membership", {}, None),
     (1, "GET", "/_{rest}", {}, None), (1, "GET POST", "/{db}/_{rest}", {}, form_body), (1, "PUT", "/{db}", {"q": "int", "n": "int", "partitioned": "bool", "placement": "word"}, None), (1, "DELETE", "/{db}", {"rev": "rev"}, None),
@@ -328,13 +360,13 @@ def one(draw, partitioned):
         query.append(("timeout", "10"))
     if route in LIMITED and not any("start" in name or "key" in name for name, _ in query):
         query += [("startkey", '"{db}"'), ("endkey", '"{db}z"')]
-    path, identified = route, "a"
+    path, identified = route.partition("#")[0], "a"
     for part in PARTS:
         while "{" + part + "}" in path:
             chosen = draw.choice(PARTS[part])
             escaped = chosen if part in ("db", "rest") else chosen if part == "doc" and chosen.startswith(("_design/", "_local/")) and draw.random() < 0.9 else urllib.parse.quote(chosen, safe="+/" if part == "att" else "+")
-            if part in ("doc", "local", "ddoc"):
-                identified = {"doc": "", "local": "_local/", "ddoc": "_design/"}[part] + chosen
+            if part in ("doc", "local", "ddoc", "user"):
+                identified = {"doc": "", "local": "_local/", "ddoc": "_design/", "user": "org.couchdb.user:"}[part] + chosen
             path = path.replace("{" + part + "}", escaped.replace("{db}", "\0").replace("%7Bdb%7D", "\0"), 1)
     path = path.replace("\0", "{db}")
     if draw.random() < 0.02:
@@ -351,7 +383,7 @@ def one(draw, partitioned):
         if kind > 0.95:
             body = broken_text(draw)
             odd_of.append("text")
-        headers["Content-Type"] = "application/json"
+        headers["Content-Type"] = "multipart/related; boundary=b" if "#" in route else "application/json"
         if draw.random() < 0.05:
             headers["Content-Type"] = draw.choice(CONTENT_TYPES)
             odd_of.append("content-type")

@@ -15,23 +15,23 @@ export const NAMES_MAX = 20_000;
 const BATCH = 100;
 
 /** Returns the sorted names that start with `prefix`. One more than `NAMES_MAX` are returned if the list is incomplete. */
-export function databaseNames(prefix: string, signal?: AbortSignal): Promise<string[]> {
-  return get<string[]>(`_all_dbs${query({ limit: NAMES_MAX + 1, startkey: prefix && JSON.stringify(prefix), endkey: prefix && JSON.stringify(`${prefix}\ufff0`) })}`, signal);
+export function databaseNames(prefix: string, signal?: AbortSignal, on?: string): Promise<string[]> {
+  return get<string[]>(`_all_dbs${query({ limit: NAMES_MAX + 1, startkey: prefix && JSON.stringify(prefix), endkey: prefix && JSON.stringify(`${prefix}\ufff0`) })}`, signal, on);
 }
 
 /** Reads counts and sizes of databases in batches. They are undefined for databases that the user is not permitted to read. */
-export async function readFigures(names: string[], signal: AbortSignal, onBatch: (found: Map<string, Info | undefined>) => void): Promise<void> {
-  for (let from = 0; from < names.length && !signal.aborted; from += BATCH) onBatch(await batch(names.slice(from, from + BATCH), signal));
+export async function readFigures(names: string[], signal: AbortSignal, onBatch: (found: Map<string, Info | undefined>) => void, on?: string): Promise<void> {
+  for (let from = 0; from < names.length && !signal.aborted; from += BATCH) onBatch(await batch(names.slice(from, from + BATCH), signal, on));
 }
 
-async function batch(names: string[], signal: AbortSignal): Promise<Map<string, Info | undefined>> {
+async function batch(names: string[], signal: AbortSignal, on?: string): Promise<Map<string, Info | undefined>> {
   try {
-    const found = await post<{ key: string; info?: Info }[]>('_dbs_info', { keys: names }, signal);
+    const found = await post<{ key: string; info?: Info }[]>('_dbs_info', { keys: names }, signal, on);
     return new Map(found.map(({ key, info }) => [key, info]));
   } catch (error) {
     // CouchDB before 2.2 has no `_dbs_info`, and some servers permit it to administrators only.
     if (!(error instanceof ApiError) || ![400, 401, 403, 404, 405].includes(error.status)) throw error;
-    return new Map(await Promise.all(names.map(async (name): Promise<[string, Info | undefined]> => [name, await get<Info>(path`${name}`, signal).catch(() => undefined)])));
+    return new Map(await Promise.all(names.map(async (name): Promise<[string, Info | undefined]> => [name, await get<Info>(path`${name}`, signal, on).catch(() => undefined)])));
   }
 }
 

@@ -2,6 +2,7 @@
 import { ENDINGS, TYPES, addColumns, csvHead, csvRow, line, type ExportFormat } from '../json/export.ts';
 import { readDocs, readRows, type Row } from '../json/rows.ts';
 import { member, parse, plain, raw, stringOf, withMembers } from '../json/text.ts';
+import { readFigures, type Info } from './databases.ts';
 import { send } from './http.ts';
 import { query } from './paths.ts';
 
@@ -9,7 +10,7 @@ const BATCH = 1000;
 /** Maximum number of hits in one answer of `_search`. */
 const HITS = 200;
 
-export type Source = (signal: AbortSignal) => AsyncGenerator<string[]>;
+export type Source = (signal: AbortSignal) => AsyncIterable<string[]> | Iterable<string[]>;
 
 type Params = Record<string, string | number | boolean | undefined>;
 
@@ -80,6 +81,24 @@ export function changesSource(path: string, params: Params): Source {
       const last = member(root, 'last_seq');
       if (found.length < BATCH || !last) return;
       since = plain(text, last);
+    }
+  };
+}
+
+/** Yields objects that the page has loaded. */
+export const objectSource = (objects: readonly object[]): Source => () => [objects.map((object) => JSON.stringify(object))];
+
+/** Yields the names and figures of databases. */
+export function databaseSource(names: string[]): Source {
+  return async function* databases(signal) {
+    for (let from = 0; from < names.length; from += BATCH) {
+      const some = names.slice(from, from + BATCH);
+      const found = new Map<string, Info | undefined>();
+      await readFigures(some, signal, (batch) => { for (const [name, info] of batch) found.set(name, info); });
+      yield some.map((name) => {
+        const info = found.get(name);
+        return JSON.stringify({ name, ...(info && { documents: info.doc_count, deleted: info.doc_del_count, data_bytes: info.sizes.external, disk_bytes: info.sizes.file, partitioned: info.props?.partitioned ?? false }) });
+      });
     }
   };
 }

@@ -1,9 +1,9 @@
 /**
  * Requests to the server of the page. Paths are relative to its URL, which may have a prefix. Use `send` for documents of users,
- * because parsing rounds numbers; `get`, `post` and `put` parse the response.
+ * because parsing rounds numbers; `get`, `post` and `put` parse the response. Only reads may name another server (`on`).
  */
 import { actingHeader } from './acting.ts';
-import { address } from './paths.ts';
+import { address, root } from './paths.ts';
 import { authorization, server, serversOf } from './servers.ts';
 
 export class ApiError extends Error {
@@ -24,6 +24,8 @@ export interface Options {
   type?: string;
   headers?: Record<string, string>;
   signal?: AbortSignal | undefined;
+  /** Name of a server of the list; by default the server of the page. An empty name selects the server of the console. */
+  on?: string | undefined;
 }
 
 let unauthorizedListener: (isWrite: boolean) => void = () => {};
@@ -36,19 +38,20 @@ export async function send(method: string, path: string, options: Options = {}):
   const began = performance.now();
   const response = await respond(method, path, options);
   const text = await response.text();
-  if (!response.ok) throw refusal(response, text, method);
+  if (!response.ok) throw refusal(response, text, method, options.on);
   return { status: response.status, text, headers: response.headers, ms: performance.now() - began };
 }
 
 /** Sends cookies only to the server of the console. */
 async function respond(method: string, path: string, options: Options): Promise<Response> {
+  const on = options.on ?? server;
   // Prevents the password dialog of the browser. Not sent to other servers, because their CORS settings may not permit the header.
-  const own: Record<string, string> = server === '' ? { 'X-CouchDB-WWW-Authenticate': 'Cookie', ...actingHeader() } : authorization();
+  const own: Record<string, string> = on === '' ? { 'X-CouchDB-WWW-Authenticate': 'Cookie', ...actingHeader() } : authorization(on);
   const headers: Record<string, string> = { Accept: 'application/json', ...own, ...options.headers };
   if (options.body !== undefined) headers['Content-Type'] = options.type ?? 'application/json';
-  const url = address(path);
+  const url = address(path, root(on));
   try {
-    return await fetch(url, { method, headers, body: options.body ?? null, signal: options.signal ?? null, credentials: server === '' ? 'same-origin' : 'omit' });
+    return await fetch(url, { method, headers, body: options.body ?? null, signal: options.signal ?? null, credentials: on === '' ? 'same-origin' : 'omit' });
   } catch (error) {
     if (error instanceof DOMException && error.name === 'AbortError') throw error;
     throw new ApiError(0, 'unreachable', 'The server does not answer.');
@@ -69,24 +72,24 @@ export async function pagePolicy(): Promise<string> {
 
 export const otherServers = (): Promise<string[]> => pagePolicy().then(serversOf, () => []);
 
-function refusal(response: Response, text: string, method: string): ApiError {
+function refusal(response: Response, text: string, method: string, on = server): ApiError {
   let body: { error?: unknown; reason?: unknown } = {};
   try {
     body = JSON.parse(text) as typeof body;
   } catch {
     // The response of a proxy need not be JSON.
   }
-  if (response.status === 401) unauthorizedListener(method !== 'GET');
+  if (response.status === 401 && on === server) unauthorizedListener(method !== 'GET');
   const reason = typeof body.reason === 'string' ? body.reason : text.slice(0, 300) || response.statusText;
   return new ApiError(response.status, typeof body.error === 'string' ? body.error : response.statusText, reason);
 }
 
-export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
-  return JSON.parse((await send('GET', path, { signal })).text) as T;
+export async function get<T>(path: string, signal?: AbortSignal, on?: string): Promise<T> {
+  return JSON.parse((await send('GET', path, { signal, on })).text) as T;
 }
 
-export async function post<T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
-  return JSON.parse((await send('POST', path, { body: JSON.stringify(body), signal })).text) as T;
+export async function post<T>(path: string, body: unknown, signal?: AbortSignal, on?: string): Promise<T> {
+  return JSON.parse((await send('POST', path, { body: JSON.stringify(body), signal, on })).text) as T;
 }
 
 export async function put<T>(path: string, body: unknown): Promise<T> {

@@ -53,9 +53,9 @@ export function query(params: Record<string, string | number | boolean | undefin
 /** URL for invalid names of servers; the domain `invalid` never resolves. */
 const NO_SERVER = 'https://none.invalid/';
 
-/** Returns the URL of the server with a trailing slash. */
-export function root(): string {
-  return server === '' ? new URL('../', location.href.split('#')[0]).href : (urlOf(server) ?? NO_SERVER);
+/** Returns the URL of a server with a trailing slash. An empty name selects the server of the console. */
+export function root(on = server): string {
+  return on === '' ? new URL('../', location.href.split('#')[0]).href : (urlOf(on) ?? NO_SERVER);
 }
 
 /** Returns true for segments that a browser or a proxy removes from a path. */

@@ -1,7 +1,8 @@
 /**
  * Servers of the console: the one that serves it, and those that the content security policy permits (`connect-src`). Invariant: a page
- * sends all requests to one server. Selecting another server reloads the page, so that no running task can send requests to it. The
- * address contains the server, and the tab of the browser stores the logins and the last page of each server, so tabs are independent.
+ * writes to one server only. Selecting another server reloads the page, so that no running task can send requests to it. Only the page
+ * Servers reads from all servers. The address contains the server, and the tab of the browser stores the logins and the last page of each
+ * server, so tabs are independent.
  */
 
 /** Prefix of the first segment of an address that contains the name of another server. */
@@ -54,15 +55,18 @@ export function policyWith(policy: string, names: string[]): string {
 }
 
 /** Returns the authentication header for another server, because this page cannot use cookies of that server. */
-export function authorization(): Record<string, string> {
-  const kept = sessionStorage.getItem(LOGIN + server);
+export function authorization(on = server): Record<string, string> {
+  const kept = sessionStorage.getItem(LOGIN + on);
   return kept === null ? {} : { Authorization: kept };
 }
 
-/** Stores credentials until the tab is closed. Without a name the credentials are removed. */
-export function storeLogin(name?: string, password = ''): void {
-  if (name === undefined) sessionStorage.removeItem(LOGIN + server);
-  else sessionStorage.setItem(LOGIN + server, `Basic ${btoa(String.fromCharCode(...new TextEncoder().encode(`${name}:${password}`)))}`);
+export function removeLogin(on = server): void {
+  sessionStorage.removeItem(LOGIN + on);
+}
+
+/** Stores credentials until the tab is closed. */
+export function storeLogin(name: string, password: string, on = server): void {
+  sessionStorage.setItem(LOGIN + on, `Basic ${btoa(String.fromCharCode(...new TextEncoder().encode(`${name}:${password}`)))}`);
 }
 
 /** Stores the address of the current page of this server until the tab is closed. */

@@ -3,7 +3,7 @@ import { acting, stopActing } from './acting.ts';
 import { draftsReady, setDraftOwner } from './drafts.ts';
 import { ApiError, get, otherServers, send } from './http.ts';
 import { root } from './paths.ts';
-import { storeLogin, server } from './servers.ts';
+import { removeLogin, server, storeLogin } from './servers.ts';
 
 export interface Session {
   name: string | null;
@@ -99,19 +99,19 @@ export async function refresh(): Promise<void> {
 
 export async function login(name: string, password: string): Promise<void> {
   if (server === '') await send('POST', '_session', { body: JSON.stringify({ name, password }) });
-  else await loginToOtherServer(name, password);
+  else await loginTo(server, name, password);
   await refresh();
   loginOpen.value = false;
   logins.value += 1;
 }
 
-/** Stores the password for all requests, because this page cannot use cookies of another server. */
-async function loginToOtherServer(name: string, password: string): Promise<void> {
-  storeLogin(name, password);
+/** Stores the password for all requests to another server, because this page cannot use cookies of it. */
+export async function loginTo(on: string, name: string, password: string): Promise<void> {
+  storeLogin(name, password, on);
   try {
-    await get('_session');
+    await get('_session', undefined, on);
   } catch (error) {
-    storeLogin();
+    removeLogin(on);
     throw error;
   }
 }
@@ -137,6 +137,6 @@ export async function checkSession(isWrite: boolean): Promise<void> {
 
 export async function logout(): Promise<void> {
   if (server === '') await send('DELETE', '_session');
-  else storeLogin();
+  else removeLogin();
   await refresh();
 }

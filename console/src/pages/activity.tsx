@@ -1,10 +1,12 @@
 /** Background tasks: index builds with their rate, compactions, replications. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { build, controlBuild } from '../api/design.ts';
+import { objectSource } from '../api/export.ts';
 import { get } from '../api/http.ts';
 import { Series } from '../api/prometheus.ts';
 import { useParam } from '../router.ts';
 import { Chart } from '../ui/chart.tsx';
+import { Export } from '../ui/export.tsx';
 import { Button, Card, Empty, Link, Meter, PageHead, Problem, Segments, Skeleton, Tag } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useAction, useRequest } from '../ui/use.ts';
@@ -63,6 +65,7 @@ export function Activity() {
     <>
       <PageHead title="Activity" note="Background tasks of the server">
         <Segments label="Show" value={kind} onValue={setKind} options={[['all', 'All'], ['indexes', 'Indexes'], ['compactions', 'Compactions'], ['replications', 'Replications']]} />
+        {shown.length > 0 && <Export name="tasks" source={() => objectSource(shown.map(maskedTask))} />}
         <CopyAs request={{ method: 'GET', path: '_active_tasks' }} />
       </PageHead>
       <Problem error={result.error} again={result.again} />
@@ -75,6 +78,9 @@ export function Activity() {
     </>
   );
 }
+
+/** Returns the task as it is exported: without passwords in URLs. */
+export const maskedTask = (task: Task): Task => ({ ...task, ...(task.source !== undefined && { source: withoutPassword(task.source) }), ...(task.target !== undefined && { target: withoutPassword(task.target) }) });
 
 const ddocOf = (task: Task) => task.design_document?.replace('_design/', '') ?? '';
 /** Removes the path of the shard, which servers with several shards return. */

@@ -1,12 +1,13 @@
 /** Attachments of a document. Previews show text or images and never execute content. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { hasPlainLinks } from '../api/acting.ts';
-import { downloadFile } from '../api/export.ts';
+import { downloadFile, objectSource } from '../api/export.ts';
 import { getBlob, send } from '../api/http.ts';
 import { attachmentPath, linkTo, query } from '../api/paths.ts';
+import { Export } from '../ui/export.tsx';
 import { Button, Card, Confirm, Dialog, Empty, Json, Problem, showToast } from '../ui/kit.tsx';
 import { useAction, useRequest } from '../ui/use.ts';
-import { bytes } from '../ui/words.ts';
+import { bytes, plural } from '../ui/words.ts';
 import type { Loaded } from './document.tsx';
 
 export interface Stub {
@@ -54,7 +55,7 @@ export function Attachments({ db, doc, again }: { db: string; doc: Loaded; again
         {busy && <p role="status">{progress}</p>}
       </div>
       <Problem error={error} />
-      <Card flush>
+      <Card flush {...(doc.attachments.length > 0 && { title: plural(doc.attachments.length, 'attachment'), actions: <Export name={`${doc.id}-attachments`} source={() => objectSource(doc.attachments.map(({ name, content_type, length, digest, revpos }) => ({ name, content_type, length, digest, revpos })))} /> })}>
         {doc.attachments.length === 0 ? <Empty icon="attach" title="No attachments">Attachments are files of any type. They replicate with the document.</Empty> : (
           <div class="table-wrap"><table>
             <caption class="unseen">Attachments</caption>

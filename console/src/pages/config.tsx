@@ -1,9 +1,11 @@
 /** The configuration by section, with descriptions and defaults if the server returns them, and a form for CORS. */
 import { useState } from 'preact/hooks';
 import { CORS_HEADERS, CORS_METHODS, type Cors, type Setting, corsOf, readConfig, readSettings, setConfig, setCors, unsetConfig } from '../api/config.ts';
+import { objectSource } from '../api/export.ts';
 import { setParams, useDialog, useParam, useRoute } from '../router.ts';
 import { ChoiceField } from '../ui/choice.tsx';
 import { Restored, useDraft, useForm } from '../ui/draft.tsx';
+import { Export } from '../ui/export.tsx';
 import { Button, Card, Check, Confirm, Dialog, Empty, Field, Link, Notice, PageHead, Problem, Sentence, Skeleton, Tabs, Tag, showToast } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useAction, useRequest } from '../ui/use.ts';
@@ -43,9 +45,11 @@ function Keys() {
   const section = sections.includes(chosen) ? chosen : sections.includes('couchdb') ? 'couchdb' : (sections[0] ?? '');
   const hay = typed.toLowerCase();
   const shown = all.filter((entry) => (hay === '' ? entry.section === section : `${entry.section} ${entry.key} ${entry.value ?? ''} ${entry.setting?.doc ?? ''}`.toLowerCase().includes(hay)));
+  // Without a search, the export contains all sections, although the page shows one.
+  const exported = hay === '' ? all : shown;
   return (
     <>
-      <div class="toolbar"><div class="grow"><Field label="Search keys and descriptions" hideLabel type="search" value={typed} onValue={(q) => setParams({ q }, true)} placeholder="Search keys, values and descriptions" /></div><Button icon="plus" onClick={() => setDialog('add')}>Add a key</Button></div>
+      <div class="toolbar"><div class="grow"><Field label="Search keys and descriptions" hideLabel type="search" value={typed} onValue={(q) => setParams({ q }, true)} placeholder="Search keys, values and descriptions" /></div>{exported.length > 0 && <Export name="configuration" source={() => objectSource(exported.map(exportedKey))} />}<Button icon="plus" onClick={() => setDialog('add')}>Add a key</Button></div>
       <div class="config">
         <nav aria-label="Sections">{sections.map((name) => <Link key={name} to={['config']} query={{ section: name }} aria-current={hay === '' && name === section ? 'true' : undefined}>{name}</Link>)}</nav>
         <Card flush title={hay === '' ? `[${section}]` : plural(shown.length, 'key')}>
@@ -68,6 +72,16 @@ function entries(sections: Record<string, Record<string, string>>, settings: Set
 
 /** Names of configuration keys with secret values, which are never shown and never stored in drafts. */
 const SECRET = /secret|password|passwd|token|hmac|_key$|^key$/i;
+
+/** Masks the passwords of all URLs in a value, both before the host and as a parameter. */
+const masked = (value: string) => value.replaceAll(/(\w:\/\/[^/:@\s,]*):[^@/\s,]*@/g, '$1:***@').replaceAll(/([?&]\w*password=)[^&\s,]*/gi, '$1***');
+
+/** Returns a key as it is exported. Secrets, hashes of passwords and passwords in URLs are masked. */
+export function exportedKey({ section, key, value, setting }: Entry) {
+  const current = value ?? setting?.default ?? '';
+  const isSecret = section === 'admins' || SECRET.test(key);
+  return { section, key, value: isSecret && current !== '' ? '***' : masked(current), ...(setting && { default: setting.default, applies: setting.applies, description: setting.doc }) };
+}
 
 const VALUES: Record<string, string[]> = {
   'log/level': ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency', 'none'], 'log/writer': ['stderr', 'file', 'syslog', 'journald'],

@@ -1,15 +1,18 @@
 /** The list of databases with their sizes, which can be sorted by each column. The table grows while it is scrolled. */
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { createDatabase } from '../api/config.ts';
 import { NAMES_MAX, databaseNames, readFigures, sortDatabases, type Info, type SortKey } from '../api/databases.ts';
 import { ApiError, creating, get, send } from '../api/http.ts';
 import { path, query } from '../api/paths.ts';
 import { isAdmin, isParty, sessionState } from '../api/session.ts';
 import { go, setParams, useDialog, useParam } from '../router.ts';
+import { databaseSource } from '../api/export.ts';
+import { Export } from '../ui/export.tsx';
 import { Icon } from '../ui/icons.tsx';
 import { Button, Card, Check, Confirm, Dialog, Empty, Field, Link, Notice, PageHead, Problem, Skeleton, Tag, showToast } from '../ui/kit.tsx';
 import { CopyAs, Menu } from '../ui/menu.tsx';
 import { useCommands } from '../ui/palette.tsx';
+import { Sentinel } from '../ui/sentinel.tsx';
 import { useAction, useRequest, useSettled } from '../ui/use.ts';
 import { bytes, number, plural } from '../ui/words.ts';
 
@@ -58,6 +61,7 @@ export function Databases() {
   return (
     <>
       <PageHead title="Databases" note={refused ? undefined : <span role="status">{total ?? '…'}</span>}>
+        {all.length > 0 && <Export name="databases" source={() => databaseSource(all)} />}
         <CopyAs request={{ method: 'GET', path: `_dbs_info${query({ limit: PAGE, startkey: prefix && JSON.stringify(prefix) })}` }} />
         {isAdmin() && <Button kind="primary" icon="plus" onClick={() => setDialog('create')}>Create database</Button>}
       </PageHead>
@@ -79,17 +83,6 @@ export function Databases() {
       {deleting !== undefined && <DeleteDatabase name={deleting} onClose={() => setDeleting(undefined)} onDone={result.again} />}
     </>
   );
-}
-
-/** Calls `onSeen` when the end of the list is close to the visible part. */
-function Sentinel({ onSeen }: { onSeen: () => void }) {
-  const at = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    const observer = new IntersectionObserver(([entry]) => { if (entry?.isIntersecting) onSeen(); }, { rootMargin: '600px' });
-    if (at.current) observer.observe(at.current);
-    return () => observer.disconnect();
-  }, []);
-  return <div ref={at} class="sentinel" />;
 }
 
 const COLUMNS: [SortKey, string, string][] = [['name', 'Name', ''], ['docs', 'Documents', 'num'], ['deleted', 'Deleted', 'num hide-small'], ['data', 'Data', 'num hide-small'], ['disk', 'On disk', 'num']];

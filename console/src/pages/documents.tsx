@@ -11,6 +11,7 @@ import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { type Paged, pageSize, usePager } from '../ui/pager.ts';
 import { useCommands } from '../ui/palette.tsx';
+import { useRowPages } from '../ui/row-pages.tsx';
 import { SortButton } from '../ui/sort.tsx';
 import { useSettled } from '../ui/use.ts';
 import { Virtual } from '../ui/virtual.tsx';
@@ -63,6 +64,9 @@ export function Documents({ db, info, again }: DbPage) {
   const byId = usePager(info === undefined ? undefined : keys === '' ? listRequest : { ...listRequest, startkey: undefined, endkey: undefined, from: undefined, limit: 100_000 }, [partition.path, withDocs, prefix, descending, keys, info === undefined]);
   const sorted = useSorted({ db, info, partition, byId, by, descending: isDown, prefix, hasKeys: keys !== '' });
   const { paged } = sorted;
+  // The offset of the server counts from the first document of the database.
+  const page = useRowPages(prefix === '' && by === '' ? paged : { ...paged, offset: undefined }, list);
+  const { shown } = page;
   useCommands([
     { text: 'New document', where: 'Action', icon: 'plus', act: () => go(['db', db, 'new']) },
     { text: 'Show as table', where: 'Action', icon: 'table', act: () => setDisplay('table') },
@@ -73,7 +77,8 @@ export function Documents({ db, info, again }: DbPage) {
   const [chosen, setChosen] = useChosenColumns();
   const names = useCommon(display, paged);
   const top = (index: number) => {
-    const id = index === 0 && paged.atFirst ? undefined : paged.rows[index]?.id;
+    const at = page.isPage ? 0 : index;
+    const id = at === 0 && shown.atFirst ? undefined : shown.rows[at]?.id;
     if (keys === '' && by === '') setParams({ from: id }, true);
   };
   const toggle = (row: Row) => {
@@ -100,20 +105,21 @@ export function Documents({ db, info, again }: DbPage) {
       </div>
       {picked.size > 0 && (
         <div class="notice"><div>{plural(picked.size, 'document')} selected</div>
-          <Button onClick={() => setPicked(new Map(paged.rows.flatMap((row) => (row.id !== undefined && revOf(row) !== undefined ? [[row.id, revOf(row) ?? ''] as [string, string]] : []))))}>Select all {number(paged.rows.length)} loaded</Button>
+          <Button onClick={() => setPicked(new Map(shown.rows.flatMap((row) => (row.id !== undefined && revOf(row) !== undefined ? [[row.id, revOf(row) ?? ''] as [string, string]] : []))))}>Select all {number(shown.rows.length)} {page.isPage ? 'of this page' : 'loaded'}</Button>
           <Button onClick={() => setPicked(new Map())}>Select none</Button>
           <Button onClick={() => setDialog('edit')}>Edit</Button>
           <Button kind="danger" icon="trash" onClick={() => setDialog('delete')}>Delete</Button>
         </div>
       )}
       <Problem error={paged.error} again={paged.again} />
-      {paged.rows.length === 0 && !paged.error && (sorted.kind === 'none' ? <NoIndex db={db} by={by} info={info} isPartition={partition.name !== ''} onDone={sorted.again} />
+      {shown.rows.length === 0 && !paged.error && (sorted.kind === 'none' ? <NoIndex db={db} by={by} info={info} isPartition={partition.name !== ''} onDone={sorted.again} />
         : paged.loading || sorted.kind === 'loading' || info === undefined ? <Skeleton lines={10} /> : <NoDocuments db={db} typed={typed} keys={keys} by={by} />)}
-      {paged.rows.length > 0 && <List db={db} display={display as Display} paged={paged} picked={picked} toggle={toggle} top={top} chosen={chosen} sort={sort} onSort={sortBy} />}
-      <p class="list-foot" role="status">
-        <span>{by !== '' ? orderNote(sorted, by, isDown) : loadedNote(paged, prefix)}{paged.loading && sorted.kind !== 'none' ? ' · loading …' : ''}</span>
+      {shown.rows.length > 0 && <List key={page.key} db={db} display={display as Display} paged={shown} picked={picked} toggle={toggle} top={top} chosen={chosen} sort={sort} onSort={sortBy} />}
+      <div class="list-foot">
+        <p role="status">{by !== '' ? orderNote(sorted, by, isDown) : loadedNote(paged, prefix, page.isPage)}{paged.loading && sorted.kind !== 'none' ? ' · loading …' : ''}</p>
         <span>{paged.ms === undefined ? '' : `answered in ${millis(paged.ms)}`}</span>
-      </p>
+        {page.controls}
+      </div>
       {dialog === 'columns' && <ColumnChoice names={names} shown={chosen.length > 0 ? chosen : names.slice(0, COLUMNS_MAX)} onChoose={setChosen} onClose={() => setDialog('')} />}
       {dialog === 'keys' && <Keys keys={keys} onKeys={(value) => setParams({ keys: value, do: undefined, from: undefined })} onClose={() => setDialog('')} />}
       {dialog === 'edit' && picked.size > 0 && <EditMany db={db} chosen={{ ids: [...picked.keys()] }} names={names} onClose={() => { setPicked(new Map()); setDialog(''); }} onDone={() => { paged.again(); again(); }} />}
@@ -122,8 +128,8 @@ export function Documents({ db, info, again }: DbPage) {
   );
 }
 
-function loadedNote({ total, offset, rows }: Paged, prefix: string): string {
-  const part = offset === undefined || rows.length === 0 || prefix !== '' ? '' : `, ${number(offset + 1)} to ${number(offset + rows.length)} loaded`;
+function loadedNote({ total, offset, rows }: Paged, prefix: string, isPage: boolean): string {
+  const part = offset === undefined || rows.length === 0 || prefix !== '' || isPage ? '' : `, ${number(offset + 1)} to ${number(offset + rows.length)} loaded`;
   return total === undefined ? '' : plural(total, 'document') + part;
 }
 

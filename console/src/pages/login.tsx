@@ -35,7 +35,8 @@ export function LoginDialog() {
   );
 }
 
-function LoginForm({ user = '', onDone, children }: { user?: string; onDone: () => void; children?: preact.ComponentChildren }) {
+/** `act` logs in, by default to the server of the page. */
+export function LoginForm({ user = '', act = login, onDone, children }: { user?: string; act?: (name: string, password: string) => Promise<void>; onDone: () => void; children?: preact.ComponentChildren }) {
   const [name, setName] = useState(user);
   const [password, setPassword] = useState('');
   const { busy, error, run } = useAction();
@@ -43,7 +44,7 @@ function LoginForm({ user = '', onDone, children }: { user?: string; onDone: () 
   const submit = (event: Event) => {
     event.preventDefault();
     void run(async () => {
-      await login(name, password);
+      await act(name, password);
       onDone();
     });
   };

@@ -1,8 +1,10 @@
 /** The end of the server's log, and slow requests. */
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { objectSource } from '../api/export.ts';
 import { ApiError, send } from '../api/http.ts';
 import { setParams, useParam } from '../router.ts';
 import { Button, Card, Check, Empty, Field, Link, LinkButton, PageHead, Problem, Select, Skeleton, Tag } from '../ui/kit.tsx';
+import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useRequest } from '../ui/use.ts';
 import { bytes, millis, number } from '../ui/words.ts';
@@ -44,7 +46,7 @@ export function Logs() {
   };
   return (
     <>
-      <PageHead title="Logs" note="The newest lines of the server's log. Passwords and tokens are masked."><CopyAs request={{ method: 'GET', path: `_log?bytes=${BYTES}` }} /><LinkButton to={['slow']} icon="clock">Slow requests</LinkButton></PageHead>
+      <PageHead title="Logs" note="The newest lines of the server's log. Passwords and tokens are masked.">{lines.length > 0 && <Export name="log" source={() => objectSource(lines.map((line) => ({ level: levelOf(line), line })))} />}<CopyAs request={{ method: 'GET', path: `_log?bytes=${BYTES}` }} /><LinkButton to={['slow']} icon="clock">Slow requests</LinkButton></PageHead>
       {isMissing(result.error) ? <NoLog /> : (
         <>
           <div class="toolbar">
@@ -100,7 +102,7 @@ export function Slow() {
   const groups = byKind(found);
   return (
     <>
-      <PageHead title="Slow requests" note={<>Requests that took longer than <Link to={['config']} query={{ section: 'log' }}>[log] slow_request_ms</Link>, from the newest lines of the log</>}><CopyAs request={{ method: 'GET', path: '_log?bytes=1000000' }} /></PageHead>
+      <PageHead title="Slow requests" note={<>Requests that took longer than <Link to={['config']} query={{ section: 'log' }}>[log] slow_request_ms</Link>, from the newest lines of the log</>}>{found.length > 0 && <Export name="slow-requests" source={() => objectSource(found)} />}<CopyAs request={{ method: 'GET', path: '_log?bytes=1000000' }} /></PageHead>
       {isMissing(result.error) ? <NoLog /> : <Problem error={result.error} />}
       {!result.data && !result.error && <Skeleton />}
       {result.data && found.length === 0 && <Card><Empty icon="clock" title="No slow requests">No recent request took longer than the limit.</Empty></Card>}

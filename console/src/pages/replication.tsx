@@ -1,11 +1,13 @@
 /** Stored and running replications with their errors. */
 import { useState } from 'preact/hooks';
 import { createDatabase } from '../api/config.ts';
+import type { Source } from '../api/export.ts';
 import { ApiError, get, send } from '../api/http.ts';
 import { docPath, query } from '../api/paths.ts';
 import { withMembers } from '../json/text.ts';
 import { useParam, useRoute } from '../router.ts';
 import { Button, Card, Confirm, Dialog, Empty, Json, Link, LinkButton, PageHead, Problem, Segments, Skeleton, Tag, showToast } from '../ui/kit.tsx';
+import { Export } from '../ui/export.tsx';
 import { CopyAs, Menu } from '../ui/menu.tsx';
 import { useAction, useRequest } from '../ui/use.ts';
 import { ago, number, plural, withoutPassword } from '../ui/words.ts';
@@ -52,6 +54,18 @@ export function Replication() {
   return path[1] === 'new' ? <NewReplication /> : <List />;
 }
 
+/** Yields all replications with their passwords masked, in pages. */
+function replications(tab: string): Source {
+  return async function* pages(signal) {
+    const [path, member] = tab === 'stored' ? ['_scheduler/docs', 'docs'] : ['_scheduler/jobs', 'jobs'];
+    for (let skip = 0; ; skip += PAGE) {
+      const found = (await get<Record<string, (StoredDoc | Job)[]>>(path + query({ limit: PAGE, skip }), signal))[member] ?? [];
+      yield found.map((each) => JSON.stringify({ ...each, source: withoutPassword(each.source), target: withoutPassword(each.target) }));
+      if (found.length < PAGE) return;
+    }
+  };
+}
+
 function List() {
   const [tab, setTab] = useParam('show', 'stored');
   const [shown, setShown] = useState<StoredDoc | Job>();
@@ -72,6 +86,7 @@ function List() {
     <>
       <PageHead title="Replication" note="Copies changes between databases of this and other servers">
         <Segments label="Show" value={tab} onValue={setTab} options={[['stored', `Stored${docs.data ? ` (${docs.data.total_rows})` : ''}`], ['jobs', `Running${jobs.data ? ` (${jobs.data.total_rows})` : ''}`]]} />
+        {(tab === 'stored' ? docs.data?.docs : jobs.data?.jobs)?.length ? <Export name="replications" source={() => replications(tab)} /> : null}
         <CopyAs request={{ method: 'GET', path: tab === 'stored' ? '_scheduler/docs' : '_scheduler/jobs' }} />
         <LinkButton to={['replication', 'new']} kind="primary" icon="plus">New replication</LinkButton>
       </PageHead>

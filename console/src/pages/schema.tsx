@@ -1,10 +1,12 @@
 /** The fields of the documents of a database, determined from a sample. */
+import { objectSource } from '../api/export.ts';
 import { send } from '../api/http.ts';
 import { path, query } from '../api/paths.ts';
 import { readRows } from '../json/rows.ts';
 import { schemaOf, type FieldSummary, type Schema as Summary } from '../json/schema.ts';
 import { setParams, useParam } from '../router.ts';
 import { Card, Empty, Field, Link, Meter, Notice, Problem, Select, Skeleton, Tag } from '../ui/kit.tsx';
+import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useRequest } from '../ui/use.ts';
 import { number, plural } from '../ui/words.ts';
@@ -32,6 +34,7 @@ export function Schema({ db, info }: DbPage) {
       <div class="toolbar">
         <div class="grow"><Field label="Fields that contain" value={typed} onValue={(q) => setParams({ q }, true)} type="search" placeholder="a part of the name" /></div>
         <Select label="Sample" value={size} onValue={setSize} options={[['100', '100 documents'], ['500', '500 documents'], ['2000', '2,000 documents']]} />
+        {shown.length > 0 && <Export name={`${db}-schema`} source={() => objectSource(shown.map(({ path: field, types, documents, examples }) => ({ field, types: Object.fromEntries(types), documents, examples })))} />}
         <CopyAs request={{ method: 'GET', path: path`${db}/_all_docs` + query({ include_docs: true, limit: size }) }} />
       </div>
       <Problem error={result.error} again={result.again} />

@@ -1,6 +1,7 @@
 /** Information about the node and its cluster, and checks. */
 import { get } from '../api/http.ts';
 import { sessionState } from '../api/session.ts';
+import { href } from '../router.ts';
 import { Card, Link, PageHead, Problem, Skeleton, Tag } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useSignal } from '../ui/signal.ts';
@@ -44,7 +45,7 @@ export function Server() {
   const system = useRequest((signal) => get<Record<string, unknown>>('_node/_local/_system', signal), []);
   return (
     <>
-      <PageHead title="Server"><CopyAs request={{ method: 'GET', path: '' }} /></PageHead>
+      <PageHead title="Server"><a class="button plain" href={href(['servers'], {}, '')}>All servers</a><CopyAs request={{ method: 'GET', path: '' }} /></PageHead>
       <Problem error={members.error} />
       <div class="grid-2">
         <div class="stack">

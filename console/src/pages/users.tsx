@@ -2,6 +2,7 @@ import { useState } from 'preact/hooks';
 import { actAs } from '../api/acting.ts';
 import { people } from '../api/choices.ts';
 import { createDatabase, readConfig, setConfig, unsetConfig } from '../api/config.ts';
+import { rowSource } from '../api/export.ts';
 import { ApiError, creating, get, send } from '../api/http.ts';
 import { query, userPath } from '../api/paths.ts';
 import { server } from '../api/servers.ts';
@@ -10,6 +11,7 @@ import { withMembers } from '../json/text.ts';
 import { setParams, useDialog, useParam } from '../router.ts';
 import { Toggles } from '../ui/choice.tsx';
 import { Restored, useForm } from '../ui/draft.tsx';
+import { Export } from '../ui/export.tsx';
 import { Button, Card, Confirm, Dialog, Empty, Field, Link, PageHead, Problem, Skeleton, Tag, showToast } from '../ui/kit.tsx';
 import { CopyAs, Menu } from '../ui/menu.tsx';
 import { useCommands } from '../ui/palette.tsx';
@@ -26,6 +28,8 @@ interface User {
 
 const PREFIX = 'org.couchdb.user:';
 const PAGE = 50;
+/** Members of a user that an export omits. */
+const SECRETS = { password_sha: undefined, password_scheme: undefined, pbkdf2_prf: undefined, derived_key: undefined, salt: undefined, iterations: undefined };
 
 export function Users() {
   const [typed] = useParam('q');
@@ -48,6 +52,7 @@ export function Users() {
   return (
     <>
       <PageHead title="Users">
+        {shown && shown.length > 0 && <Export name="users" source={() => rowSource('_users/_all_docs', { include_docs: true, startkey: JSON.stringify(PREFIX + prefix), endkey: JSON.stringify(`${PREFIX}${prefix}\ufff0`) }, ({ doc }) => doc && withMembers(doc, SECRETS))} />}
         <CopyAs request={{ method: 'GET', path: '_users/_all_docs?include_docs=true' }} />
         {!isMissing && <Button kind="primary" icon="plus" onClick={() => setDialog('create')}>Create user</Button>}
       </PageHead>

@@ -12,6 +12,7 @@ import { Button, Card, Check, Empty, Field, Link, LinkButton, ORDERS, Problem, S
 import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { usePager } from '../ui/pager.ts';
+import { useRowPages } from '../ui/row-pages.tsx';
 import { SortButton, SortHead } from '../ui/sort.tsx';
 import { useRequest } from '../ui/use.ts';
 import { Virtual } from '../ui/virtual.tsx';
@@ -116,7 +117,11 @@ function Rows({ db, path, params, descending, keys, ready }: RowsProps) {
   useEffect(() => {
     if (isFilling && !paged.loading && !paged.error) paged.near(paged.atLast ? 'first' : 'last');
   }, [isFilling, paged.loading, paged.rows.length]);
-  const rows = isSorted ? sortedBy(paged.rows, (row) => (by === 'value' ? row.value : JSON.stringify(row.id)), byOrder === 'down') : paged.rows;
+  const all = isSorted ? sortedBy(paged.rows, (row) => (by === 'value' ? row.value : JSON.stringify(row.id)), byOrder === 'down') : paged.rows;
+  // The offset of the server counts from the first row of the view.
+  const page = useRowPages({ ...paged, rows: all, ...(Object.keys(keys).length === 0 ? {} : { offset: undefined }) }, `${path} ${list} ${by} ${byOrder}`);
+  const { shown } = page;
+  const { rows } = shown;
   const sort = isSorted ? { name: by, descending: byOrder === 'down' } : undefined;
   const sortBy = (next: Sort | undefined) => {
     if (next === undefined || isSmall) setParams({ by: next?.name, 'by-order': next?.descending ? 'down' : undefined, from: undefined });
@@ -131,15 +136,16 @@ function Rows({ db, path, params, descending, keys, ready }: RowsProps) {
   };
   const top = (index: number) => {
     if (by !== '') return;
-    const row = paged.rows[index];
-    setParams({ from: row && !(index === 0 && paged.atFirst) ? JSON.stringify([row.key, row.id]) : undefined }, true);
+    const at = page.isPage ? 0 : index;
+    const row = rows[at];
+    setParams({ from: row && !(at === 0 && shown.atFirst) ? JSON.stringify([row.key, row.id]) : undefined }, true);
   };
   return (
     <div class="docs-area fills">
       <Problem error={paged.error} again={paged.again} />
-      {paged.rows.length === 0 && !paged.error && (paged.loading || !ready ? <Skeleton lines={10} /> : <Card><Empty icon="table" title="No rows">The view has no rows in this range of keys.</Empty></Card>)}
-      {paged.rows.length > 0 && (
-        <Virtual label="Rows of the view" count={paged.rows.length} height={34} shift={paged.shift} order={JSON.stringify(sort)} onNear={paged.near} onTop={top} onOpen={open}
+      {rows.length === 0 && !paged.error && (paged.loading || !ready ? <Skeleton lines={10} /> : <Card><Empty icon="table" title="No rows">The view has no rows in this range of keys.</Empty></Card>)}
+      {rows.length > 0 && (
+        <Virtual key={page.key} label="Rows of the view" count={rows.length} height={34} shift={shown.shift} order={JSON.stringify(sort)} onNear={shown.near} onTop={top} onOpen={open}
           head={<div class="grid-row head" style={style}><span>key</span><span><SortButton name="value" sort={sort} onSort={sortBy} /></span><span><SortButton name="id" sort={sort} onSort={sortBy} /></span>{withDocs && <span>document</span>}</div>}
           row={(index, active) => {
             const row = rows[index];
@@ -151,7 +157,7 @@ function Rows({ db, path, params, descending, keys, ready }: RowsProps) {
             );
           }} />
       )}
-      <p class="list-foot" role="status"><span>{paged.total === undefined ? '' : `${plural(paged.total, 'row')} in the view`}{isSorted ? ` · all ${plural(rows.length, 'row')} of the list, sorted by ${by} in the browser, ${byOrder === 'down' ? 'descending' : 'ascending'}` : ''}{paged.loading ? ' · loading; the server updates the index first …' : ''}</span><span>{paged.ms === undefined ? '' : `answered in ${millis(paged.ms)}`}</span></p>
+      <div class="list-foot"><p role="status">{paged.total === undefined ? '' : `${plural(paged.total, 'row')} in the view`}{isSorted ? ` · all ${plural(all.length, 'row')} of the list, sorted by ${by} in the browser, ${byOrder === 'down' ? 'descending' : 'ascending'}` : ''}{paged.loading ? ' · loading; the server updates the index first …' : ''}</p><span>{paged.ms === undefined ? '' : `answered in ${millis(paged.ms)}`}</span>{page.controls}</div>
     </div>
   );
 }

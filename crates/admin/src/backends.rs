@@ -25,15 +25,13 @@ pub fn open(data: &Path, files_max: u16) -> anyhow::Result<Arc<dyn Engine>> {
     prepare(data)?.open(files_max)
 }
 
-/// An inspected data directory: either its engine can be opened with every acknowledged commit, or a new one may be
-/// created in it.
+/// An inspected data directory: its engine can be opened with every acknowledged commit, or created.
 pub struct Prepared {
     data: PathBuf,
     inspected: Inspected,
 }
 
-/// Modifies no file. Fails if the directory has held a store that cannot be opened completely, or if it belongs to
-/// another program.
+/// Modifies no file. Fails if a store cannot be opened completely, or the directory belongs to another program.
 pub fn prepare(data: &Path) -> anyhow::Result<Prepared> {
     storage::refuse_elsewhere(data)?;
     let directory = data.join(verify::ENGINE);
@@ -87,7 +85,7 @@ fn refuse_to_create(data: &Path) -> anyhow::Result<()> {
         bail!(
             "{shown} contains databases of CouchDB, and nothing was changed. Start with another directory, then import them:\n  \
              settee serve --data {shown}/settee\n  {}",
-            migrate::import_command(data, None)
+            migrate::import_command(data, None, migrate::DEFAULT_PORT)
         );
     }
     let Ok(entries) = fs::read_dir(data) else { return Ok(()) };
@@ -131,8 +129,7 @@ impl Prepared {
         }
         durable::create_directories(&directory)
             .with_context(|| format!("{} cannot be created", directory.display()))?;
-        // An engine syncs its own directory but not the parents: a previous start may have been killed before it synced
-        // them.
+        // A previous start may have been killed before it synced the parents of the engine's directory.
         durable::sync_directory(&data).with_context(|| format!("{} cannot be synced", data.display()))?;
         let disk_bytes =
             rustix::fs::statvfs(&data).map_or(u64::MAX, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));

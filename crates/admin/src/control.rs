@@ -1,14 +1,9 @@
-//! Interface between a running server and the commands that work on its data directory. Only the owner of the data can
-//! open the socket `control.sock` in that directory. A client sends a line with the name of a request and receives a
-//! line of JSON.
+//! Interface between a running server and the commands that work on its data directory: the socket `control.sock`,
+//! which only the owner of the data can open. A request is a line with its name, a response a line of JSON.
 //!
 //! - `status`: the address of the server, its start time, the reason if writes are refused, and recent slow requests.
-//! - `checkpoint`: a consistent copy of all data in the data directory, made of hard links. It is removed when the
-//!   connection ends.
-//! - `verify`: reads the contents of all databases and recounts the counters. Sends a line for each database, and
-//!   progress lines in between.
-//!
-//! The socket grants no additional permissions, because its users can already read the files.
+//! - `checkpoint`: a consistent copy of all data, made of hard links, until the connection ends.
+//! - `verify`: reads the contents of all databases and recounts the counters, with a line for each database.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -1,5 +1,4 @@
-//! [`Descriptors`]: the limit of open files of the process, and its distribution. Files and connections share one
-//! limit, so connections get the remainder after the engine and all other users.
+//! [`Descriptors`]: the limit of open files of the process. Connections get the remainder after the engine and others.
 
 use std::fmt;
 use std::fs;
@@ -59,8 +58,7 @@ pub fn open_files_limit() -> Option<(u64, u64)> {
     Some((numbers.next()?, numbers.next()?))
 }
 
-/// Raises the soft limit of open files to the hard one and returns the result. The default soft limit is low for the
-/// sake of programs that use `select`, which this one does not.
+/// Raises the soft limit of open files, low for programs that use `select`, to the hard one and returns it.
 pub fn raise_open_files_limit() -> u64 {
     let limits = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum });

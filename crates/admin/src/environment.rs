@@ -1,5 +1,4 @@
-//! Access to the environment of the process, which other crates receive as arguments: clock, random numbers,
-//! environment variables.
+//! Access to the environment of the process: clock, random numbers, environment variables.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -20,8 +19,7 @@ pub fn monotonic_us() -> u64 {
     u64::try_from(START.get_or_init(Instant::now).elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The bytes are cryptographically secure. Panics if the system provides no random numbers, because nothing can be
-/// secured then.
+/// The bytes are cryptographically secure. Panics if the system provides no random numbers.
 pub fn random(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the system provides random numbers");
 }

@@ -1,8 +1,5 @@
-//! The commands on a data directory or between servers: backup, restore, migration, import, export, moves between
-//! stores, the doctor, verification, salvage; and the data directory that they share with the server: its store, its
-//! files and their layout, its lock, and the control socket.
-//!
-//! A command is a type of arguments with a function `run`, which the command line calls.
+//! The commands on a data directory or between servers, and the data directory that they share with the server: its
+//! store, its files and their layout, its lock, and the control socket.
 
 pub mod backends;
 pub mod backup;

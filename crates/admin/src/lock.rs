@@ -1,5 +1,4 @@
-//! [`DataLock`]: guarantees that only one server uses a data directory. The lock covers the whole directory, including
-//! the configuration.
+//! [`DataLock`]: guarantees that only one server uses a data directory.
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt as _;

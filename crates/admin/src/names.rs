@@ -1,5 +1,5 @@
-//! The file `databases` in a data directory: a copy of the mapping of shards to databases. The engine stores all names
-//! close together, so a single damaged block may lose all of them. Only [`crate::salvage`] reads this copy.
+//! The file `databases` in a data directory: a copy of the mapping of shards to databases, for [`crate::salvage`],
+//! because a single damaged block of the engine may lose all names.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,5 +1,4 @@
-//! Safe reading of regular files in directories that other programs may have filled. Opening a FIFO would block
-//! forever, a device has no end, and a link may lead to any file.
+//! Safe reading of regular files: a FIFO would block forever, a device has no end, and a link may lead to any file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
@@ -41,8 +40,7 @@ pub(crate) fn read_to_string(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// The entries of a data directory that a server reads must be regular files. The error names the first one that is
-/// not.
+/// Fails if a path in a data directory that a server reads leads to anything but a regular file or a directory.
 pub(crate) fn check_data(data: &Path) -> anyhow::Result<()> {
     for directory in [data.to_owned(), data.join("local.d")] {
         let Ok(entries) = fs::read_dir(&directory) else { continue };
@@ -50,7 +48,7 @@ pub(crate) fn check_data(data: &Path) -> anyhow::Result<()> {
             let name = entry.file_name().to_string_lossy().into_owned();
             let is_read = directory != data
                 || matches!(name.as_str(), "version" | "databases" | "storage" | "local.ini" | "reserve" | "lock");
-            // A link may lead to a regular file, such as a mounted configuration.
+            // Links are followed, because a mounted configuration may be one.
             let is_regular = fs::metadata(entry.path()).is_ok_and(|found| found.is_file() || found.is_dir());
             anyhow::ensure!(!is_read || is_regular, "{} is not a regular file", entry.path().display());
         }

@@ -1,5 +1,5 @@
-//! [`RemoteServer`]: a remote server of a command, CouchDB or Settee. Its connections have the retries, sessions and
-//! TLS of replications.
+//! [`RemoteServer`]: a remote server of a command, CouchDB or Settee, with the retries, sessions and TLS of
+//! replications.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -3,8 +3,6 @@
 //! 1. Entries of the engine's files with correct checksums are written to new files.
 //! 2. Databases that may lack entries are verified, and inconsistent ones are rebuilt document by document.
 //! 3. Indexes that may lack entries are removed; the next query rebuilds them.
-//!
-//! Databases without damage are copied unchanged, with their update sequences and indexes.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,7 +1,5 @@
-//! Selection of the store of a server: its data directory, a PostgreSQL, or a bucket. `settee storage` is in `transfer`.
-//!
-//! If the data is in another store, the file `storage` in the data directory names it, so that no command takes the
-//! directory for an empty one.
+//! Selection of the store of a server: its data directory, a PostgreSQL, or a bucket. The file `storage` in the data
+//! directory names another store, so that no command takes the directory for an empty one.
 
 use std::fs;
 use std::path::Path;

@@ -32,8 +32,7 @@ pub fn file_name(epoch_us: u64) -> String {
     format!("{}Z", text[..19].replace(':', "-"))
 }
 
-/// Parses the output of [`rfc3339`] and [`file_name`], with fewer or more digits of the second, to microseconds. Time
-/// zones other than UTC are not supported.
+/// Parses the output of [`rfc3339`] and [`file_name`], with fewer or more digits of the second, to microseconds.
 pub fn parse(text: &str) -> Option<u64> {
     let text = text.trim().strip_suffix('Z')?;
     let (text, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -59,7 +58,6 @@ pub fn parse(text: &str) -> Option<u64> {
     Some((day * DAY_S + second) * 1_000_000 + us)
 }
 
-/// Parses seconds of the Unix epoch to microseconds.
 pub fn parse_seconds(text: &str) -> Option<u64> {
     let (seconds, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
     let is_number = !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit());

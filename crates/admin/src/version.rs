@@ -1,9 +1,7 @@
-//! The layout version of a data directory, stored in its file `version`. A server refuses data of a later layout
-//! instead of damaging it, and marks data of an earlier one with its own layout before it writes anything.
-//!
-//! The mark is durable before anything else is written. Data without a mark was written before marks were durable, when
-//! only layout 1 existed: a power loss then left the file empty, or filled with zeros. Such a directory is marked
-//! again. Any other unknown mark is an error.
+//! The layout version of a data directory, stored in its file `version`. A server refuses data of a later layout, and
+//! marks data of an earlier one before it writes anything. Data without a mark was written when only layout 1 existed
+//! and marks were not durable: a power loss then left the file empty, or filled with zeros. Any other unknown mark is
+//! an error.
 
 use std::fs;
 use std::path::Path;

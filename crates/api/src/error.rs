@@ -195,6 +195,7 @@ impl From<settee_service::Error> for Error {
             Cause::Database(error) => error.into(),
             Cause::Attachment(error) => error.into(),
             Cause::Rev(error) => error.into(),
+            Cause::AccessList(_) => Self::new(StatusCode::BAD_REQUEST, "doc_validation", reason),
             Cause::Compile(error) => error.into(),
             Cause::Call(error) => error.into(),
             Cause::Password(error) => error.into(),
@@ -443,7 +444,7 @@ impl From<ViewError> for Error {
             ViewError::Stopped | ViewError::Disconnected(_) => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
             }
-            ViewError::Corrupt(_) => Self::damaged(reason),
+            ViewError::Corrupt(_) | ViewError::MissingNode { .. } => Self::damaged(reason),
             ViewError::Contended => Self::for_now(reason),
             ViewError::Spill(_) | ViewError::Source(_) => Self::internal(reason),
         }

@@ -1,5 +1,6 @@
 //! [`Node`]: the components that serve requests.
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use settee_search::Searches;
 use settee_service::{
     Access, Counted, Databases, DatabasesDependencies, Feeds, Hashers, Programs, Users, UsersDependencies, Writer,
 };
-use settee_settings::{Derived, Settings, couchdb};
+use settee_settings::{Derived, Settings, cluster, couchdb};
 use settee_threads::{GiveWay, Owner, SlowLane};
 use settee_views::{Languages, Views};
 use tokio::sync::watch;
@@ -277,7 +278,9 @@ impl Node {
         if !self.nodes.is_cluster() || self.nodes.writers().is_some() {
             return;
         }
-        let writers = Writers::start(Arc::clone(self.catalog.engine()), Groups::default());
+        let count = u32::try_from(cluster::WRITER_GROUPS.of(self.settings.as_ref())).ok().and_then(NonZeroU32::new);
+        let groups = count.map_or_else(Groups::default, Groups::new);
+        let writers = Writers::start(Arc::clone(self.catalog.engine()), groups);
         let moves = self.nodes.moves.clone();
         writers.on_change(Box::new(move || moves.send_modify(|count| *count += 1)));
         self.catalog.set_writers(Arc::clone(&writers));

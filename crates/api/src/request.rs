@@ -9,7 +9,7 @@ use hyper::body::{Body as _, SizeHint};
 use hyper::{HeaderMap, header};
 use parking_lot::Mutex;
 use settee_auth::UserContext;
-use settee_database::Database;
+use settee_database::{Database, Reader};
 use settee_design::{Caller, Owner};
 use settee_edge::body::inbound::Inbound;
 use settee_edge::body::pieces::{self, Pieces};
@@ -45,6 +45,10 @@ pub(crate) struct Request {
     pub(crate) headers: HeaderMap,
     pub(crate) query: Query,
     pub(crate) user: UserContext,
+    /// The user as a reader of the database; reads on behalf of the user must use it.
+    pub(crate) reader: Reader,
+    /// Instance of the database for which the request was authorized.
+    pub(crate) instance: Option<u64>,
     pub(crate) captures: Captures,
     pub(crate) body: Option<Unread>,
     pub(crate) takes: Takes,
@@ -52,7 +56,12 @@ pub(crate) struct Request {
 
 impl Request {
     pub(crate) fn database(&self) -> Result<Arc<Database>, Error> {
-        self.node.database(self.captures.get("db"))
+        let database = self.node.database(self.captures.get("db"))?;
+        // A database that was created again since then can have other readers.
+        if self.instance.is_some_and(|instance| instance != database.instance()) {
+            return Err(settee_database::DatabaseError::NotFound.into());
+        }
+        Ok(database)
     }
 
     pub(crate) async fn require_database_admin(&self) -> Result<(), Error> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use hyper::{HeaderMap, Method, Uri};
 use settee_auth::UserContext;
 use settee_database::members::Node as Member;
-use settee_database::{Database, Layout};
+use settee_database::{Database, Layout, Reader};
 use settee_edge::budget::Share;
 use settee_model::partition::validate_partition;
 use settee_service::Permission;
@@ -44,6 +44,8 @@ pub(crate) struct Served {
     pub(crate) method: Method,
     pub(crate) permission: Permission,
     pub(crate) takes: Takes,
+    /// True if the handler restricts its result to what the reader of the request sees.
+    pub(crate) is_per_reader: bool,
     handler: Handler,
 }
 
@@ -93,6 +95,8 @@ enum Segment {
     Rest(&'static str),
 }
 
+const ADMINISTRATORS_ONLY: &str = "In a database with per-document access only administrators can use this resource.";
+
 pub(crate) struct Router {
     resources: Vec<Resource>,
     /// The resources that a path of a given length can match, in order. All longer paths use the last entry.
@@ -133,7 +137,7 @@ impl Resource {
         T: Future<Output = Answer> + Send + 'static,
     {
         let handler: Handler = Arc::new(move |request| Box::pin(handler(request)));
-        self.methods.push(Served { method, permission, takes: Takes::Options, handler });
+        self.methods.push(Served { method, permission, takes: Takes::Options, is_per_reader: false, handler });
         self
     }
 
@@ -147,6 +151,18 @@ impl Resource {
             *others = takes;
         }
         self
+    }
+
+    /// Declares that the handlers of the methods so far restrict their results to what the reader of the request sees.
+    /// In a database with per-document access all other methods are refused to users without administrator rights.
+    pub(crate) fn per_reader(mut self) -> Self {
+        self.methods.iter_mut().for_each(|served| served.is_per_reader = true);
+        self
+    }
+
+    fn is_per_reader(&self, method: &Method) -> bool {
+        let method = if method == Method::HEAD { &Method::GET } else { method };
+        self.methods.iter().any(|served| served.method == *method && served.is_per_reader)
     }
 
     /// Declares that no method changes documents, so that every node of a cluster serves the resource.
@@ -280,6 +296,7 @@ impl Router {
             }
             None => Err(Error::not_found("missing")),
         };
+        let (mut reader, mut instance) = (Reader::Administrator, None);
         match &found {
             Ok((resource, permission, ..)) => {
                 head.account.set_share(share_of(&user));
@@ -287,8 +304,11 @@ impl Router {
                 node.access.authorize(*permission, &user, place.captures.place()).await?;
                 // The database is opened first, except for requests that create or delete it.
                 let is_for_database = resource.path == "/{db}" && [Method::PUT, Method::DELETE].contains(&head.method);
-                if !is_for_database {
-                    open_database(node, &place.captures)?;
+                if !is_for_database && let Some(database) = open_database(node, &place.captures)? {
+                    (reader, instance) = (settee_service::reader(&database, &user)?, Some(database.instance()));
+                    if reader != Reader::Administrator && !resource.is_per_reader(&head.method) {
+                        return Err(Error::forbidden(ADMINISTRATORS_ONLY));
+                    }
                 }
                 if head.method == Method::GET
                     && let Some(target) = with_plain_slash(&head.uri)
@@ -301,7 +321,9 @@ impl Router {
                 let Split { parts, .. } = split(head.uri.path(), plus);
                 let permission = of_unserved(&head.method, &parts);
                 node.access.authorize(permission, &user, place.captures.place()).await?;
-                open_database(node, &place.captures)?;
+                if let Some(database) = open_database(node, &place.captures)? {
+                    reader = settee_service::reader(&database, &user)?;
+                }
             }
         }
         let mut query = Query::parse(head.uri.query())?;
@@ -312,7 +334,9 @@ impl Router {
             Ok((.., takes, handler)) => (takes, handler),
             Err(error) => {
                 // As in CouchDB, the design document is opened before an unsupported method is reported.
-                if place.resource.is_some_and(Resource::is_function) || is_unknown_function(&place.captures) {
+                let is_of_design =
+                    place.resource.is_some_and(Resource::is_function) || is_unknown_function(&place.captures);
+                if is_of_design && reader == Reader::Administrator {
                     require_design_document(node, &place.captures).await?;
                 }
                 return Err(error);
@@ -325,7 +349,19 @@ impl Router {
         let redactor = redactor::redactor(&head, &captures, &user, plus)?;
         let account = Arc::clone(&head.account);
         let other = node.nodes.named(captures.get("node"), &user);
-        let request = Request { node: Arc::clone(&node), router, head, headers, query, user, captures, body, takes };
+        let request = Request {
+            node: Arc::clone(&node),
+            router,
+            head,
+            headers,
+            query,
+            user,
+            reader,
+            instance,
+            captures,
+            body,
+            takes,
+        };
         let answer = match other {
             Some(other) => pass_on(&other, request).await,
             None if request.may_be_large() => node.slow_lane.serve(handler(request)).await?,
@@ -411,10 +447,10 @@ async fn get_ready(node: &Arc<Node>, captures: &Captures) {
     let _ = bridge::blocking(move || node.database(&name).map(|_| ())).await;
 }
 
-fn open_database(node: &Node, captures: &Captures) -> Result<(), Error> {
+fn open_database(node: &Node, captures: &Captures) -> Result<Option<Arc<Database>>, Error> {
     match captures.get("db") {
-        "" => Ok(()),
-        name => node.database(name).map(|_| ()),
+        "" => Ok(None),
+        name => node.database(name).map(Some),
     }
 }
 

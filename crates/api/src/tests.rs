@@ -5,6 +5,7 @@ mod access;
 mod changes;
 mod cluster;
 mod differential;
+mod document_access;
 mod documents;
 mod edits;
 mod engine_calls;

@@ -1,8 +1,7 @@
-//! [`NodeToken`]: proof that a request comes from a node of the same cluster.
-//!
-//! A token covers the method, the target, the headers that the receiver reads, and the body of one request to one node.
-//! It is valid for a minute and once ([`SeenTokens`]), and reveals nothing of the secret that all nodes share. It
-//! contains the digest of the body, so the receiver verifies the head before it reads the body.
+//! [`NodeToken`]: proof that a request comes from a node of the same cluster. A token covers the method, the target,
+//! the headers that the receiver reads, and the body of one request to one node. It is valid for a minute and once
+//! ([`SeenTokens`]), and reveals nothing of the secret that all nodes share. It contains the digest of the body, so the
+//! receiver verifies the head before it reads the body.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,8 +1,6 @@
 //! [`Auth`]: cost of authentication. The same small document is read without credentials, with basic credentials, a
-//! session cookie and a token; and the effect of a flood of wrong passwords on other clients is measured.
-//!
-//! Every cell also reads without credentials before and after, so that its share does not depend on the time of the
-//! measurement. The workload changes settings of the server in its memory only, and restores them.
+//! session cookie and a token; also during a flood of wrong passwords. Every cell also reads without credentials before
+//! and after. The workload changes settings of the server in its memory only, and restores them.
 
 use crate::args::AuthArgs;
 use crate::client::{Connection, Credentials, basic};

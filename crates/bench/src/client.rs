@@ -1,8 +1,6 @@
 //! HTTP client ([`Server`], [`Connection`]): one keep-alive connection, without pipelining, over plain HTTP. It never
-//! retries a request.
-//!
-//! Client and server share the machine's cores, so bodies are passed to the socket without a copy and nothing is parsed
-//! here.
+//! retries a request. Bodies are passed to the socket without a copy and nothing is parsed here, because client and
+//! server share the cores.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytes::Bytes;
@@ -25,10 +23,12 @@ pub(crate) enum Credentials {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Server {
+    /// Host and port of the connection.
     address: String,
     host: HeaderValue,
     credentials: Credentials,
     prefix: String,
+    /// URL without credentials.
     pub(crate) shown: String,
 }
 

@@ -1,6 +1,4 @@
 //! [`Cost`]: processor time and context switches of a server on this machine, if `/proc` exists.
-//!
-//! The kernel counts both per thread. Threads and processes that end between two readings are not counted.
 
 use std::fs;
 

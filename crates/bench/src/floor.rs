@@ -1,5 +1,4 @@
-//! [`Floor`]: the floor of a request, a server without logic that returns a recorded response with the HTTP library of
-//! the measured server. The difference between both is the cost of the database.
+//! [`Floor`]: a server without logic that returns a recorded response with the HTTP library of the measured server.
 
 use crate::client::{Answer, Server};
 use anyhow::{Context, Result};

@@ -1,7 +1,6 @@
-//! [`Documents`]: generated documents and their expected query results, determined by a seed alone.
-//!
-//! Every document has a separate generator, so any document can be generated without the earlier ones, and the expected
-//! sums of views are computed without building the text of a document.
+//! [`Documents`]: generated documents and their expected query results, determined by a seed alone. Any document, and
+//! the expected sums of views, can be computed without the earlier ones. The *founding* document contains a date and a
+//! score; the founding view sums the scores of each month.
 
 use clap::ValueEnum;
 use std::collections::BTreeMap;

@@ -1,7 +1,5 @@
-//! [`Grow`]: the cost of operations while a database grows.
-//!
-//! Each cell is one size of the same database: documents are loaded up to that size, then every operation is measured.
-//! A cost that depends on the size of the database shows as a growing column.
+//! [`Grow`]: the cost of operations while a database grows. Each cell is one size of the same database. A cost that
+//! depends on it shows as a growing column.
 
 use crate::args::GrowArgs;
 use crate::generate::{Documents, Random, SCORES, Shape};

@@ -1,7 +1,5 @@
-//! [`Index`]: building the founding index, scores by month, over small and big documents.
-//!
-//! The rate is the number of documents divided by the time from the first query until its response. In addition
-//! `_active_tasks` is sampled, as an operator would.
+//! [`Index`]: building the founding index, scores by month, over small and big documents. The rate is the number of
+//! documents divided by the time from the first query until its response.
 
 use crate::args::{IndexArgs, Language, SumReduce};
 use crate::client::{Server, base64};

@@ -1,6 +1,5 @@
 //! [`Load`]: bulk loading with different batch sizes, sequential and random ids.
-//!
-//! Only requests are timed: bodies are built in rounds between them, so that their generation is not measured.
+//! Only requests are timed: bodies are built in rounds between them.
 
 use crate::args::LoadArgs;
 use crate::client::{Connection, encode};
@@ -233,7 +232,7 @@ async fn check_samples(database: &mut Database, documents: &Documents) -> Result
 
 impl Clock {
     /// Returns documents per second from the last batch that ends before the share `from` to the first that reaches
-    /// `to`, and the documents written by then. A load of few large batches has the same rate in all its parts.
+    /// `to`, and the documents written by then.
     fn part(&self, from: f64, to: f64) -> (u64, f64) {
         let share = |documents: u64| documents as f64 / self.documents as f64;
         let start = self.marks.iter().rev().find(|(_, documents)| share(*documents) <= from);

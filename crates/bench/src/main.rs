@@ -1,8 +1,6 @@
-//! The program `settee-bench`: measurements of Settee, or of any CouchDB, over HTTP.
-//!
-//! A *workload* has *cells*; each cell is measured on one server, or on two alternately, and every response is checked:
-//! a wrong sum fails the run. Only the bare key-value store of the yardstick is code of the server, so the measurements
-//! reflect the view of any client.
+//! The program `settee-bench`: measurements of Settee, or of any CouchDB, over HTTP. A *workload* has *cells*; each
+//! cell is measured on one server, or on two alternately, and every response is checked: a wrong sum fails the run.
+//! Only the bare key-value store of the yardstick is code of the server.
 
 mod args;
 mod auth;
@@ -68,8 +66,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the results. The exit code is 1 if any response was wrong or missing. Fails if a URL cannot be used, a server
-/// cannot be reached, or a report cannot be written.
+/// Prints the results. The exit code is 1 if any response was wrong or missing.
 fn run(args: BenchArgs) -> Result<ExitCode> {
     let BenchArgs { command, common } = args;
     let directory = common.dir.clone().unwrap_or_else(|| PathBuf::from("."));

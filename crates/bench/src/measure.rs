@@ -1,7 +1,5 @@
-//! Measurement of workloads: cells, runs, alternation between two servers ([`Workload`], [`Figure`]).
-//!
-//! A workload prepares its data once per server, then each *cell* (one row of its table) is measured `runs` times,
-//! server after server, so that drift of the machine affects both alike.
+//! Measurement of workloads: cells, runs, alternation between two servers ([`Workload`], [`Figure`]). Each *cell* (one
+//! row of a table) is measured `runs` times, server after server, so that drift of the machine affects both.
 
 use crate::client::{Connection, Server};
 use crate::generate::Documents;

@@ -1,5 +1,4 @@
-//! [`figures`]: peak memory of a server on this machine, if `/proc` exists. The kernel tracks the peak of each process,
-//! so no peak is missed.
+//! [`figures`]: peak memory of a server on this machine, as the kernel tracks it, if `/proc` exists.
 
 use crate::measure::{Figure, Metric};
 use std::fs;

@@ -1,7 +1,5 @@
-//! [`Reads`]: reading documents, `_all_docs`, view ranges, grouped queries.
-//!
-//! One client sends requests in sequence for a fixed time. Only the time until the response is complete is measured;
-//! the response is checked afterwards.
+//! [`Reads`]: reading documents, `_all_docs`, view ranges, grouped queries. One client sends requests in sequence for a
+//! fixed time; responses are checked after their time was taken.
 
 use crate::args::{Language, ReadsArgs, SumReduce};
 use crate::client::{Answer, encode};
@@ -246,8 +244,8 @@ impl Reads {
                     let asked = Instant::now();
                     let answer = connection.get(&path).await?;
                     latencies_ms.push(asked.elapsed().as_secs_f64() * 1e3);
-                    // Parsing every response would use processor time that the server needs, so only its end, the
-                    // member `score`, is compared.
+                    // Parsing would use processor time that the server needs, so only the end, the member `score`, is
+                    // compared.
                     let score = format!("\"score\":{}}}", documents.score(index).score);
                     check(answer.body.trim_ascii_end().ends_with(score.as_bytes()), || {
                         format!("{path}: {}", answer.excerpt())

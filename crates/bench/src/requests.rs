@@ -1,8 +1,5 @@
-//! [`Requests`]: the cost of one request of each kind: latency, processor time, context switches, and the distance to
-//! the floor.
-//!
-//! A cell sends a fixed number of requests of one kind with one client or with several. The [`Floor`] then repeats the
-//! last response to one client without a database, with one sync per request if the request writes.
+//! [`Requests`]: latency, processor time, context switches of one request of each kind, and the distance to the floor.
+//! The [`Floor`] repeats the last response to one client without a database, with one sync per request that writes.
 
 use crate::args::RequestsArgs;
 use crate::client::{Answer, Connection};

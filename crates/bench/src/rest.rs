@@ -1,7 +1,5 @@
-//! [`Rest`]: waiting until this machine is idle, if `/proc` exists.
-//!
-//! Servers respond before all work is done: logs are written to tables and tables are merged for seconds after a large
-//! cell. Without a pause that work would affect the next cell, and figures would depend on the order of the cells.
+//! [`Rest`]: waiting until this machine is idle, if `/proc` exists. Servers respond before all work is done. Without a
+//! pause that work would affect the next cell.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -51,8 +49,7 @@ fn ticks() -> Option<Ticks> {
     parse_ticks(&fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// Parses `cpu user nice system idle iowait irq softirq steal …`; the last two repeat parts of the first ones. Waiting
-/// for a disk does not count as idle.
+/// Parses `cpu user nice system idle iowait irq softirq steal …`. Waiting for a disk does not count as idle.
 fn parse_ticks(stat: &str) -> Option<Ticks> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     let fields: Vec<u64> = line.split_whitespace().take(8).map_while(|field| field.parse().ok()).collect();

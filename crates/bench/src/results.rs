@@ -112,8 +112,7 @@ impl Row {
 }
 
 impl Record {
-    /// The ratio of the first server to the second for each run; above 1 the first was better. Empty without a second
-    /// server or without a direction of improvement.
+    /// The ratio of the first server to the second for each run; above 1 the first was better.
     pub(crate) fn ratios(&self) -> Vec<f64> {
         let [first, second] = &self.values[..] else {
             return Vec::new();

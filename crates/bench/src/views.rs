@@ -1,7 +1,5 @@
-//! [`Views`]: building many kinds of views: padding, rows per document, keys, number of views, reduces.
-//!
-//! One workload per padding. Each build is timed by the first query for one row, and the contents of the index are
-//! checked afterwards.
+//! [`Views`]: building many kinds of views: padding, rows per document, keys, number of views, reduces. One workload
+//! per padding. Each build is timed by the first query for one row.
 
 use crate::args::ViewsArgs;
 use crate::generate::{Documents, SCORES};
@@ -98,8 +96,7 @@ impl Views {
 
         let started = Instant::now();
         for (view, path) in views.iter().zip(&paths) {
-            // The other views of a design document that was just built must answer immediately, so all of them are
-            // queried.
+            // The other views of a design document that was just built must answer immediately.
             let off = if view.reduce.is_some() { "&reduce=false" } else { "" };
             first_answer(database, &format!("{path}?limit=1{off}")).await?;
         }

@@ -1,5 +1,4 @@
-//! [`Writes`]: clients that write single documents: new ones, edits of hot ones. Every client waits for its response
-//! before it writes again, so latency and rate are coupled.
+//! [`Writes`]: clients that write single documents. Every client waits for its response before it writes again.
 
 use crate::args::WritesArgs;
 use crate::client::Connection;
@@ -285,8 +284,7 @@ fn generation(rev: &str) -> u64 {
     rev.split_once('-').and_then(|(generation, _)| generation.parse().ok()).unwrap_or_default()
 }
 
-/// Found without parsing, because this runs once per write concurrently with the server. The member must have no
-/// escapes.
+/// Found without parsing, because this runs once per write. The member must have no escapes.
 fn member_text<'a>(body: &'a [u8], name: &str) -> Option<&'a str> {
     let body = std::str::from_utf8(body).ok()?;
     let after = body.split_once(&format!("\"{name}\":\""))?.1;

@@ -1,5 +1,4 @@
-//! [`measure`]: limits of this machine: fsync, key-value store, a hand-written map, memory. Other figures are compared
-//! with these limits; no server is involved.
+//! [`measure`]: limits of this machine, without a server: fsync, key-value store, a hand-written map, memory.
 
 use crate::args::YardstickArgs;
 use crate::generate::{Documents, IdOrder, Shape};
@@ -19,8 +18,8 @@ use std::time::Instant;
 pub(crate) enum RawLoad {
     /// Id and body as one pair: the same bytes in the fewest entries. Nothing is read.
     Pairs,
-    /// The minimum of a document database: the id is looked up; a record under the id, an entry in the order of updates
-    /// and the body are written.
+    /// The minimum of a document database: the id is looked up; a record, an entry in the order of updates and the body
+    /// are written.
     Documents,
 }
 

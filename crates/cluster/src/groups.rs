@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use settee_storage::Shard;
 use settee_storage::members::WRITER_PREFIX;
 
-/// The assignment of shards to groups. All nodes of a store must use the same number of groups: with different numbers
-/// two nodes can be writers of the same shard, and their commits conflict.
+/// The assignment of shards to groups. Nodes with different numbers of groups have different claims: the later ones
+/// acquire none until the earlier ones have left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups {
     count: NonZeroU32,
@@ -43,15 +43,16 @@ impl Groups {
 
     /// Returns the key of the claim whose holder is the writer of a group.
     #[must_use]
-    pub fn key(group: u32) -> String {
-        format!("{WRITER_PREFIX}{group}")
+    pub fn key(self, group: u32) -> String {
+        format!("{WRITER_PREFIX}{}/{group}", self.count)
     }
 
     /// Returns the group with this key.
     #[must_use]
     pub fn of_key(self, key: &str) -> Option<u32> {
-        let group = key.strip_prefix(WRITER_PREFIX)?.parse().ok()?;
-        (group < self.count() && Self::key(group) == key).then_some(group)
+        let (_, group) = key.strip_prefix(WRITER_PREFIX)?.split_once('/')?;
+        let group = group.parse().ok()?;
+        (group < self.count() && self.key(group) == key).then_some(group)
     }
 }
 
@@ -74,8 +75,8 @@ mod tests {
     #[test]
     fn keys_name_their_groups() {
         let groups = Groups::new(NonZeroU32::new(4).expect("positive"));
-        assert_eq!(Groups::key(3), "writer/3");
-        let of: Vec<_> = ["writer/3", "writer/4", "writer/03", "index/3"].map(|key| groups.of_key(key)).into();
-        assert_eq!(of, [Some(3), None, None, None]);
+        assert_eq!(groups.key(3), "writer/4/3");
+        let keys = ["writer/4/3", "writer/4/4", "writer/4/03", "writer/8/3", "writer/3", "index/4/3"];
+        assert_eq!(keys.map(|key| groups.of_key(key)), [Some(3), None, None, None, None, None]);
     }
 }

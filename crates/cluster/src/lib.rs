@@ -4,7 +4,7 @@
 //! can cause conflicts but no lost write. One writer per group makes conflicts rare, and makes its memory current: it
 //! neither polls for commits of others nor validates what it has read.
 //!
-//! **Lease.** Shards are hashed into groups ([`Groups`]). The claim `writer/<group>` in the store names the writer of a
+//! **Lease.** Shards are hashed into groups ([`Groups`]). The claim `writer/<groups>/<group>` in the store names the writer of a
 //! group. It has an epoch, which increases with every change of the holder. Every node sends heartbeats to the store
 //! twice a second. The store, by its own clock, grants the claim to another node when the holder has left or its
 //! heartbeats have expired. The holder, by its own monotonic clock, considers its lease expired earlier

@@ -239,10 +239,10 @@ impl Inner {
 
     fn perform(&self, group: u32, action: Action) -> Option<Input> {
         let members = self.engine.members();
-        let claim = |epoch| Claim { key: Groups::key(group), epoch };
+        let claim = |epoch| Claim { key: self.groups.key(group), epoch };
         match action {
             Action::Claim => {
-                let claimed = members.claim(&Groups::key(group)).ok().flatten();
+                let claimed = members.claim(&self.groups.key(group)).ok().flatten();
                 Some(Input::Claimed(claimed.map(|claim| claim.epoch)))
             }
             Action::Fence { epoch } => {
@@ -272,7 +272,14 @@ impl Inner {
         let members = self.engine.members();
         let live = members.live();
         let Some((claim, node)) = self.observed(group) else {
-            let preferred = preferred(&live, &Groups::key(group)).is_none_or(|node| node.id == members.this());
+            let is_other = |(claim, node): &(Claim, NodeId)| {
+                self.groups.of_key(&claim.key).is_none() && live.iter().any(|other| other.id == *node)
+            };
+            if members.writers().iter().any(is_other) {
+                // A node with another number of groups may be the writer of these shards.
+                return Holder::Live;
+            }
+            let preferred = preferred(&live, &self.groups.key(group)).is_none_or(|node| node.id == members.this());
             // With one group there is nothing to distribute.
             return Holder::Free { is_preferred: preferred || self.groups.count() == 1 };
         };
@@ -295,7 +302,7 @@ impl Inner {
     /// Returns the claim of a group whose writer this node is, if the lease is valid.
     fn held(&self, group: u32) -> Option<Claim> {
         match self.shared.lock().leases[group as usize].state() {
-            State::Writer { epoch } => Some(Claim { key: Groups::key(group), epoch }),
+            State::Writer { epoch } => Some(Claim { key: self.groups.key(group), epoch }),
             _ => None,
         }
     }

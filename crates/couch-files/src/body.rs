@@ -1,12 +1,8 @@
-//! [`Contents`] of a revision: its body and attachments, stored in one chunk.
-//!
-//! The chunk contains a pair of the body and the list of attachments. Since version 6 both are binaries, each a
-//! separately compressed term; earlier they are the terms themselves.
-//!
-//! An attachment is a tuple of name, type, chunks, stored length, length, generation of the revision that added it, MD5
-//! and encoding, possibly in a pair with a list of further properties. Early files lack some of these. The chunks are a
-//! list of positions, or of pairs of position and length. The MD5 covers the stored data, which are compressed by gzip
-//! if the encoding says so.
+//! [`Contents`] of a revision: its body and attachments, stored in one chunk. The chunk contains a pair of the body and
+//! the list of attachments: terms, since version 6 separately compressed. An attachment is a tuple of name, type,
+//! chunks, stored length, length, generation of the revision that added it, MD5 and encoding, possibly in a pair with
+//! further properties. Early files lack some of these. The chunks are a list of positions, or of pairs of position and
+//! length. The MD5 covers the stored data.
 
 use md5::{Digest as _, Md5};
 
@@ -94,8 +90,8 @@ impl Attachment {
         })
     }
 
-    /// Passes the stored data to `sink`, chunk by chunk. Length and MD5 are checked at the end, so after an error
-    /// `sink` may have received wrong data.
+    /// Passes the stored data to `sink`. Length and MD5 are checked at the end, so after an error `sink` may have wrong
+    /// data.
     pub(crate) fn read<E: From<DocumentError>>(
         &self,
         source: &dyn Source,

@@ -1,12 +1,9 @@
-//! B-trees: [`Walk`] visits the entries of a tree in ascending order of their keys.
-//!
-//! A node is a chunk with a pair of its kind and its entries. An entry of an inner node (`kp_node`) is a pair of the
-//! last key of a child and a tuple that starts with the position of the child. An entry of a leaf (`kv_node`) is a pair
-//! of key and value.
-//!
-//! A walk ends and returns no key twice, even in a damaged file: children must precede their parents, as CouchDB writes
-//! them, their keys must be within the range that the parent states, and the nodes together must not exceed the size of
-//! the file. An unreadable node is reported as [`LostRange`], and the walk continues after it.
+//! B-trees: [`Walk`] visits the entries of a tree in ascending order of their keys. A node is a chunk with a pair of
+//! its kind and its entries. An entry of an inner node (`kp_node`) is a pair of the last key of a child and a tuple
+//! that starts with the position of the child. An entry of a leaf (`kv_node`) is a pair of key and value. A walk ends
+//! and returns no key twice, even in a damaged file: children must precede their parents, their keys must be within the
+//! range that the parent states, and the nodes together must not exceed the size of the file. An unreadable node is
+//! reported as [`LostRange`], and the walk continues after it.
 
 use std::fmt;
 use std::sync::Arc;

@@ -80,9 +80,8 @@ impl Database {
         })
     }
 
-    /// Visits the documents that exist in the tree by sequence only, because the tree by id is damaged. CouchDB 1
-    /// stores no histories in that tree, so its documents are reported as lost. Takes memory for a hash of each
-    /// readable id.
+    /// Visits the documents that exist in the tree by sequence only, because the tree by id is damaged. Those of
+    /// CouchDB 1 are reported as lost. Takes memory for a hash of each readable id.
     pub fn recover(&self) -> impl Iterator<Item = Result<DocInfo, Lost>> {
         let hash = |id: &str| xxh3_128(id.as_bytes());
         let readable: HashSet<u128> = self.documents(None).flatten().map(|document| hash(&document.id)).collect();
@@ -96,8 +95,8 @@ impl Database {
         Contents::read(self.source.as_ref(), leaf.body.ok_or(DocumentError::NoBody)?)
     }
 
-    /// Passes the stored data to `sink`, chunk by chunk. Length and MD5 are checked at the end, so after an error
-    /// `sink` may have received wrong data.
+    /// Passes the stored data to `sink`. Length and MD5 are checked at the end, so after an error `sink` may have wrong
+    /// data.
     pub fn attachment<E: From<DocumentError>>(
         &self,
         attachment: &Attachment,

@@ -7,10 +7,9 @@
 //! | `….couch.compact`, `….compact.data`, `….compact.meta` | unfinished compactions |
 //! | `NAME_design`, `.shards`, `.delete` | indexes, and files that are being deleted |
 //!
-//! Database names may contain slashes, so files may be in subdirectories. The database `_dbs` has a document for each
-//! database: its id is the name, `shard_suffix` is the part of the file names between name and `.couch` as a list of
-//! characters, `by_range` lists the ranges, and `props` the properties. A database that was deleted and created again
-//! has a new suffix; files with other suffixes are remains.
+//! Files may be in subdirectories, because database names may contain slashes. The database `_dbs` has a document for
+//! each database: its id is the name, `shard_suffix` is the part of the file names between name and `.couch` as a list
+//! of characters, `by_range` lists the ranges, and `props` the properties. Files with other suffixes are remains.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -162,7 +161,6 @@ fn is_deleted(name: &str) -> bool {
     name.ends_with(".deleted")
 }
 
-/// A database without a readable shard map: the files with the newest suffix are used.
 fn unmapped(name: String, mut files: Vec<ShardFile>, notes: &mut Vec<String>) -> DatabaseFiles {
     let newest = files.iter().map(|file| (file.suffix.len(), file.suffix.clone())).max().unwrap_or_default().1;
     files.sort();

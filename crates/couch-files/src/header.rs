@@ -1,8 +1,7 @@
 //! The header of a database file: [`Header::find`].
 //!
-//! CouchDB never overwrites data. A commit appends a header: it pads the file with zeros to the next block and writes
-//! the byte 1, the length (four bytes) of the rest, a checksum of 16 bytes, and an uncompressed term, the tuple
-//! `db_header`:
+//! A commit appends a header: it pads the file with zeros to the next block and writes the byte 1, the length (four
+//! bytes) of the rest, a checksum of 16 bytes, and an uncompressed term, the tuple `db_header`:
 //!
 //! | element | versions 7 and 8 | version 6, if different |
 //! |---|---|---|
@@ -21,8 +20,7 @@
 //! The root of a tree is `nil`, or a tuple of the position of its root node, a reduction and the size of the tree. The
 //! reduction of the tree by id starts with the numbers of documents and of deleted documents.
 //!
-//! Only the newest header is valid: what follows it was not committed. The search proceeds block by block from the end
-//! of the file.
+//! Only the newest header is valid. The search proceeds block by block from the end of the file.
 
 use crate::error::FileError;
 use crate::source::{BLOCK, BlockReader, CHECKSUM, HEADER_MARK, Source, has_checksum};
@@ -82,7 +80,6 @@ impl Header {
 }
 
 /// Returns the term of the header at `position` and the position after it, or `None` if no valid header starts there.
-/// I/O errors are errors.
 fn read(source: &dyn Source, position: u64) -> Result<Option<(Tape, u64)>, FileError> {
     let head_len = 5;
     if source.size() - position < head_len {

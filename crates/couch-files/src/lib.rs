@@ -1,8 +1,7 @@
 //! Reads CouchDB's data directories without a running server and without Erlang.
 //!
-//! [`DataDirectory`] lists the databases of a directory and the files of each; [`Database`] reads one file: documents
-//! with their revision trees, bodies and attachments, local documents, the security object, limits, properties and
-//! purges. Files are opened for reading only.
+//! [`DataDirectory`] lists the databases of a directory and the files of each; [`Database`] reads one file. Files are
+//! opened for reading only.
 //!
 //! # The format
 //!
@@ -18,8 +17,8 @@
 //!   after the newest header are uncommitted.
 //!
 //! The tree by id contains each document with its revisions ([`DocInfo`]) and the positions of their bodies
-//! ([`Contents`]). The tree by sequence contains the same by the sequence of the last change. A third tree contains the
-//! local documents. Since version 2 a database consists of shards, one file each ([`directory`]).
+//! ([`Contents`]). The tree by sequence contains the same by the sequence of the last change. Since version 2 a
+//! database consists of shards, one file each ([`directory`]).
 //!
 //! # Damage
 //!

@@ -15,8 +15,8 @@
 //! | 109 | binary | length (four bytes), the bytes |
 //! | 116 | map | number of pairs (four bytes), keys and values |
 //!
-//! A revision tree nests two levels per revision, so terms may be nested very deeply. A term is therefore decoded into
-//! one vector without recursion. Only the size bounds the depth; consumers that recurse need their own limits.
+//! Terms may be nested very deeply, by two levels per revision. A term is therefore decoded into one vector without
+//! recursion. Only the size bounds the depth.
 
 use crate::error::TermError;
 

@@ -11,10 +11,10 @@ use parking_lot::{Mutex, MutexGuard};
 use settee_cluster::Writers;
 use settee_storage::codec::{Reader, put_varint};
 use settee_storage::{
-    Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Purpose, Request, Shard, Snapshot, StorageError,
-    Version,
+    Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Purpose, Shard, Snapshot, StorageError, Version,
 };
 
+use crate::access::AccessControl;
 use crate::activity::{Activity, Happened};
 use crate::attempt::{Attempt, make_room};
 use crate::database::Database;
@@ -172,8 +172,9 @@ impl Catalog {
             self.open.remove_this(&database);
             database.close();
         }
-        let (version, entry) = self.entry(name)?;
-        self.open_entry(name, &entry.ok_or(DatabaseError::NotFound)?, version)
+        let seen = self.notified.catalog();
+        let entry = self.entry(name)?.ok_or(DatabaseError::NotFound)?;
+        self.open_entry(name, &entry, seen)
     }
 
     /// Makes commits of clients' writes depend on the leases of `writers`. Only the first call has an effect.
@@ -197,12 +198,12 @@ impl Catalog {
 
     /// Reads commits of other processes to an open database. Returns `false` if the database was deleted.
     fn refresh(&self, database: &Database) -> Result<bool> {
-        if self.notified.catalog() > database.named_at() {
-            let (version, entry) = self.entry(database.name())?;
-            if entry.is_none_or(|entry| entry.shard != database.shard()) {
+        let seen = self.notified.catalog();
+        if seen > database.named_at() {
+            if self.entry(database.name())?.is_none_or(|entry| entry.shard != database.shard()) {
                 return Ok(false);
             }
-            database.is_named_at(version);
+            database.is_named_at(seen);
         }
         if database.is_stale()
             && let Err(error) = database.refresh_cache()
@@ -212,36 +213,38 @@ impl Catalog {
         Ok(true)
     }
 
-    /// Also returns the catalog version that contains the entry.
-    fn entry(&self, name: &str) -> Result<(Version, Option<Entry>)> {
+    fn entry(&self, name: &str) -> Result<Option<Entry>> {
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());
-        let requests = [Request::State, Request::Get(Keyspace::Catalog, &key)];
-        let replies = self.engine.snapshot(CATALOG)?.read(&requests)?;
-        let [state, entry]: [_; 2] = replies.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
-        let entry = entry.into_value()?.map(|bytes| Entry::decode(&bytes)).transpose()?;
-        Ok((state.into_state()?.version, entry))
+        let entry = self.engine.snapshot(CATALOG)?.get(Keyspace::Catalog, &key)?;
+        entry.map(|bytes| Entry::decode(&bytes)).transpose()
     }
 
     /// Creates a database. Fails with [`DatabaseError::Exists`], [`DatabaseError::IllegalName`] or
     /// [`DatabaseError::NameTooLong`].
     pub fn create(&self, name: &str, options: DatabaseOptions) -> Result<Arc<Database>> {
+        self.create_with(name, options, AccessControl::PerDatabase)
+    }
+
+    /// As [`Self::create`], with a granularity of access rights.
+    pub fn create_with(&self, name: &str, options: DatabaseOptions, access: AccessControl) -> Result<Arc<Database>> {
         validate_name(name)?;
         let _name = self.names.lock(name);
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());
         let mut created = None;
-        let version = self.commit(Purpose::Growth, |snapshot, batch| {
+        let seen = self.notified.catalog();
+        self.commit(Purpose::Growth, |snapshot, batch| {
             if snapshot.get(Keyspace::Catalog, &key)?.is_some() {
                 return Err(DatabaseError::Exists);
             }
             let shard = next_shard(snapshot, batch)?;
             let DatabaseOptions { created_ms, instance, layout, q } = options;
-            let entry = Entry { shard, instance, created_ms, layout, q };
+            let entry = Entry { shard, instance, created_ms, layout, q, access };
             batch.put(Keyspace::Catalog, &key, &entry.encode());
             created = Some(entry);
             Ok(())
         })?;
         let entry = created.expect("the commit made an entry");
-        let database = self.open_entry(name, &entry, version).map_err(DatabaseError::in_doubt)?;
+        let database = self.open_entry(name, &entry, seen).map_err(DatabaseError::in_doubt)?;
         self.activity.note_in_list(name, Happened::Created);
         Ok(database)
     }
@@ -350,7 +353,7 @@ impl Catalog {
     pub(crate) fn open_detached(&self, name: &str, entry: &Entry) -> Result<Arc<Database>> {
         let seed = self.tokens.fetch_add(1 << 32, Ordering::Relaxed);
         let around = (Arc::clone(&self.activity), &self.notified);
-        Database::open(Arc::clone(&self.engine), name, (*entry, Version::default()), around, seed)
+        Database::open(Arc::clone(&self.engine), name, (*entry, 0), around, seed)
     }
 
     pub(crate) fn replace(&self, name: &str, entry: &Entry, shards: &[Shard]) -> Result<()> {
@@ -391,11 +394,11 @@ impl Catalog {
         Ok(())
     }
 
-    fn open_entry(&self, name: &str, entry: &Entry, version: Version) -> Result<Arc<Database>> {
+    fn open_entry(&self, name: &str, entry: &Entry, seen: u64) -> Result<Arc<Database>> {
         let seed = self.tokens.fetch_add(1 << 32, Ordering::Relaxed);
         let engine = Arc::clone(&self.engine);
         let around = (Arc::clone(&self.activity), &self.notified);
-        let database = Database::open(engine, name, (*entry, version), around, seed)?;
+        let database = Database::open(engine, name, (*entry, seen), around, seed)?;
         self.open.insert(&database);
         Ok(database)
     }

@@ -9,6 +9,7 @@ use settee_model::json::Json;
 use settee_storage::members::Claim;
 use settee_storage::{CommitToken, Engine, Keyspace, Request, Shard, Version};
 
+use crate::access::AccessControl;
 use crate::activity::{Activity, Happened};
 use crate::compacting::Compacting;
 use crate::design_cache::OfDesigns;
@@ -96,7 +97,7 @@ pub struct Database {
     pub(crate) designs: OfDesigns,
     pub(crate) compacting: Compacting,
     /// Abandoned uploads. The next commit removes their chunks.
-    pub(crate) given_up: Mutex<Vec<u64>>,
+    pub(crate) given_up: Arc<Mutex<Vec<u64>>>,
 }
 
 impl std::fmt::Debug for Database {
@@ -123,7 +124,7 @@ impl Database {
     pub(crate) fn open(
         engine: Arc<dyn Engine>,
         name: &str,
-        (entry, named_at): (Entry, Version),
+        (entry, named_at): (Entry, u64),
         (activity, notified): (Arc<Activity>, &Arc<NotifiedVersions>),
         token_seed: u64,
     ) -> Result<Arc<Self>> {
@@ -146,7 +147,7 @@ impl Database {
             seen: AtomicU64::new(version.0),
             notified,
             failures_seen: AtomicU64::new(failures),
-            named_at: AtomicU64::new(named_at.0),
+            named_at: AtomicU64::new(named_at),
             refreshing: Mutex::new(()),
             attached_elsewhere: AtomicU64::new(0),
             writer: Mutex::new(writer),
@@ -160,7 +161,7 @@ impl Database {
             design_seq,
             designs,
             compacting: Compacting::default(),
-            given_up: Mutex::new(Vec::new()),
+            given_up: Arc::default(),
         });
         database.collect_uploads(&uploads, OwnUploads::Over)?;
         Ok(database)
@@ -210,6 +211,12 @@ impl Database {
         self.entry.layout
     }
 
+    /// Granularity of the access rights.
+    #[must_use]
+    pub fn access(&self) -> AccessControl {
+        self.entry.access
+    }
+
     /// Number of shards that was requested at creation.
     #[must_use]
     pub fn q(&self) -> u32 {
@@ -246,12 +253,13 @@ impl Database {
         self.notified.failures() != self.failures_seen.load(Ordering::Acquire)
     }
 
-    pub(crate) fn named_at(&self) -> Version {
-        Version(self.named_at.load(Ordering::Acquire))
+    /// Number of notifications of the catalog before the name of the database was last read.
+    pub(crate) fn named_at(&self) -> u64 {
+        self.named_at.load(Ordering::Acquire)
     }
 
-    pub(crate) fn is_named_at(&self, version: Version) {
-        self.named_at.fetch_max(version.0, Ordering::AcqRel);
+    pub(crate) fn is_named_at(&self, seen: u64) {
+        self.named_at.fetch_max(seen, Ordering::AcqRel);
     }
 
     /// Caches the state after a commit, unless the cached state is newer.

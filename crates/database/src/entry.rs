@@ -3,6 +3,7 @@
 use settee_storage::Shard;
 use settee_storage::codec::{Reader, put_varint};
 
+use crate::access::AccessControl;
 use crate::{DatabaseError, Result};
 
 /// The shard of the catalog itself.
@@ -28,7 +29,11 @@ pub(crate) struct Entry {
     pub(crate) created_ms: u64,
     pub(crate) layout: Layout,
     pub(crate) q: u32,
+    pub(crate) access: AccessControl,
 }
+
+/// Added to the number of the layout. Programs that ignore access lists refuse the entry.
+const PER_DOCUMENT: u64 = 2;
 
 impl Entry {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -37,7 +42,11 @@ impl Entry {
             Layout::Whole => 0,
             Layout::Partitioned => 1,
         };
-        for value in [self.shard.0, self.instance, self.created_ms, layout, self.q.into()] {
+        let access = match self.access {
+            AccessControl::PerDatabase => 0,
+            AccessControl::PerDocument => PER_DOCUMENT,
+        };
+        for value in [self.shard.0, self.instance, self.created_ms, layout + access, self.q.into()] {
             put_varint(&mut out, value);
         }
         out
@@ -45,17 +54,16 @@ impl Entry {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes, "database entry");
-        Ok(Self {
-            shard: Shard(reader.varint()?),
-            instance: reader.varint()?,
-            created_ms: reader.varint()?,
-            layout: match reader.varint()? {
-                0 => Layout::Whole,
-                1 => Layout::Partitioned,
-                _ => return Err(DatabaseError::Corrupt("database entry")),
-            },
-            // Entries of earlier versions end here.
-            q: if reader.rest().is_empty() { 1 } else { u32::try_from(reader.varint()?).unwrap_or(u32::MAX) },
-        })
+        let (shard, instance, created_ms) = (Shard(reader.varint()?), reader.varint()?, reader.varint()?);
+        let (layout, access) = match reader.varint()? {
+            0 => (Layout::Whole, AccessControl::PerDatabase),
+            1 => (Layout::Partitioned, AccessControl::PerDatabase),
+            PER_DOCUMENT => (Layout::Whole, AccessControl::PerDocument),
+            3 => (Layout::Partitioned, AccessControl::PerDocument),
+            _ => return Err(DatabaseError::Corrupt("database entry")),
+        };
+        // Entries of earlier versions end here.
+        let q = if reader.rest().is_empty() { 1 } else { u32::try_from(reader.varint()?).unwrap_or(u32::MAX) };
+        Ok(Self { shard, instance, created_ms, layout, q, access })
     }
 }

@@ -24,6 +24,11 @@ pub(crate) const RANK_PIECE: &[u8] = b"rank/piece/";
 /// One entry per commit since the latest complete tables.
 pub(crate) const RANK_LOG: &[u8] = b"rank/log/";
 pub(crate) const PIECES: &[u8] = b"pieces/";
+/// Exists if documents were written with per-document access.
+pub(crate) const ACCESS_CONTROL: &[u8] = b"access/control";
+/// Numbers of access lists, by the hash of the list.
+pub(crate) const ACCESS_LIST: &[u8] = b"access/list/";
+pub(crate) const ACCESS_NUMBER: &[u8] = b"access/number/";
 /// Records of other layers.
 pub(crate) const ATTACHED: &[u8] = b"attached/";
 

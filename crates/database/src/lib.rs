@@ -8,6 +8,7 @@
 
 #![warn(missing_docs)]
 
+mod access;
 mod activity;
 mod attachment;
 mod attempt;
@@ -44,6 +45,7 @@ pub mod verify;
 #[cfg(test)]
 mod tests;
 
+pub use access::{AccessControl, AccessList, EVERY_USER, InvalidAccess, Member, Reader};
 pub use activity::{Activity, GLOBAL_CHANGES, Happened};
 pub use attachment::{
     Attachment, Content, ContentEncoding, ContentId, ContentReader, EncodingInfo, Form, write_marked, write_stubs,
@@ -55,10 +57,14 @@ pub use database::{Closed, Database, DatabaseInfo, Event, Subscription};
 pub use entry::{CATALOG, Layout, OWNED_SHARDS};
 pub use local::LocalDocument;
 pub use partitions::{PartitionInfo, partition_range};
-pub use read::{
-    AllDocs, BODIES_MAX, Bodies, Change, Changes, DOCUMENTS_TOGETHER, DocRow, IdRange, Leaves, Memory,
-    ParentAttachments, ReadClient, ReadView, Revision, Taken,
-};
+pub use read::ReadView;
+pub use read::ahead::{BODIES_MAX, Bodies, DOCUMENTS_TOGETHER};
+pub use read::all_docs::{AllDocs, DocRow};
+pub use read::changes::{Change, Changes, Leaves};
+pub use read::client::{Memory, ReadClient, Taken};
+pub use read::id_range::IdRange;
+pub use read::parent::ParentAttachments;
+pub use read::revision::Revision;
 pub use record::{DocRecord, Head, Stored};
 pub use rescue::{Loss, Rescued};
 pub use shared::{SharedSettings, read_shared_settings};

@@ -29,6 +29,8 @@ pub(crate) struct Meta {
     pub(crate) attached_seq: u64,
     /// Newest interval of the [`TimeSeq`](crate::time_seq::TimeSeq); 0 if the latest update has no recorded time.
     pub(crate) time_interval: u64,
+    /// Number of access lists; the highest number of one.
+    pub(crate) access_lists: u64,
 }
 
 impl Meta {
@@ -38,6 +40,9 @@ impl Meta {
         let numbers = [self.design_seq, self.purge_seq, self.purges_forgotten, self.attached_seq, self.time_interval];
         for value in counters.into_iter().chain(attachments).chain(numbers) {
             put_varint(out, value);
+        }
+        if self.access_lists > 0 {
+            put_varint(out, self.access_lists);
         }
     }
 
@@ -55,9 +60,10 @@ impl Meta {
             design_seq: reader.varint()?,
             purge_seq: reader.varint()?,
             purges_forgotten: reader.varint()?,
-            // Counters of earlier versions end here or after the next one.
+            // Counters of earlier versions end here or after one of the next ones.
             attached_seq: if reader.is_at_end() { 0 } else { reader.varint()? },
             time_interval: if reader.is_at_end() { 0 } else { reader.varint()? },
+            access_lists: if reader.is_at_end() { 0 } else { reader.varint()? },
         })
     }
 

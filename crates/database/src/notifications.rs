@@ -17,6 +17,7 @@ use crate::entry::CATALOG;
 
 #[derive(Debug, Default)]
 pub(crate) struct NotifiedVersions {
+    /// Number of notifications of the catalog.
     catalog: AtomicU64,
     databases: RwLock<HashMap<Shard, Arc<OfShard>>>,
 }
@@ -41,14 +42,15 @@ impl NotifiedVersions {
         NotifiedVersion { notified: Arc::clone(self), shard, of_shard }
     }
 
-    pub(crate) fn catalog(&self) -> Version {
-        Version(self.catalog.load(Ordering::Acquire))
+    /// Returns a number that each notification of the catalog increases.
+    pub(crate) fn catalog(&self) -> u64 {
+        self.catalog.load(Ordering::Acquire)
     }
 
     /// Records a notification. Returns true if the database has subscribers.
     pub(crate) fn note(&self, shard: Shard, version: Version) -> bool {
         if shard == CATALOG {
-            self.catalog.fetch_max(version.0, Ordering::AcqRel);
+            self.catalog.fetch_add(1, Ordering::AcqRel);
             return false;
         }
         let databases = self.databases.read();

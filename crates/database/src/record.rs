@@ -15,6 +15,7 @@ const HAS_VALUE: u8 = 4;
 const OWN_SEQUENCE: u8 = 8;
 const HAS_ATTACHMENTS: u8 = 16;
 pub(crate) const IN_PIECES: u8 = 32;
+const HAS_ACCESS: u8 = 64;
 
 /// The record of one revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub struct Stored {
     pub attachments_size: u32,
     /// Total stored size of the attachments in bytes.
     pub attachments_length: u64,
+    /// Number of its access list; 0 for the empty list, and in databases without per-document access.
+    pub access: u32,
 }
 
 impl Stored {
@@ -38,7 +41,8 @@ impl Stored {
 
     fn flags(&self) -> u8 {
         let deleted = if self.deleted { DELETED } else { 0 };
-        if self.attachments_size > 0 { deleted | HAS_ATTACHMENTS } else { deleted }
+        let access = if self.access > 0 { HAS_ACCESS } else { 0 };
+        if self.attachments_size > 0 { deleted | access | HAS_ATTACHMENTS } else { deleted | access }
     }
 }
 
@@ -222,6 +226,9 @@ fn put_sizes(out: &mut Vec<u8>, stored: Stored) {
         put_varint(out, u64::from(stored.attachments_size));
         put_varint(out, stored.attachments_length);
     }
+    if stored.access > 0 {
+        put_varint(out, u64::from(stored.access));
+    }
 }
 
 fn read_stored(reader: &mut Reader<'_>, flags: u8) -> Result<Stored> {
@@ -232,10 +239,13 @@ fn read_stored(reader: &mut Reader<'_>, flags: u8) -> Result<Stored> {
 fn read_sizes(reader: &mut Reader<'_>, flags: u8, body_seq: u64) -> Result<Stored> {
     let mut size = || u32::try_from(reader.varint()?).map_err(|_| DatabaseError::Corrupt("body size"));
     let deleted = flags & DELETED != 0;
-    let mut stored = Stored { deleted, body_seq, size: size()?, attachments_size: 0, attachments_length: 0 };
+    let mut stored = Stored { deleted, body_seq, size: size()?, ..Stored::default() };
     if flags & HAS_ATTACHMENTS != 0 {
         stored.attachments_size = size()?;
         stored.attachments_length = reader.varint()?;
+    }
+    if flags & HAS_ACCESS != 0 {
+        stored.access = u32::try_from(reader.varint()?).map_err(|_| DatabaseError::Corrupt("access list"))?;
     }
     Ok(stored)
 }

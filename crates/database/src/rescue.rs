@@ -9,6 +9,7 @@ use settee_model::Rev;
 use settee_model::json::Json;
 use settee_storage::{Batch, CommitToken, Durability, Keyspace, Outcome, Shard, StorageError};
 
+use crate::access::{AccessControl, AccessList};
 use crate::attachment::{Attachment, ContentEncoding, Form, from_io};
 use crate::catalog::{Catalog, validate_name};
 use crate::database::Database;
@@ -112,7 +113,12 @@ impl Catalog {
                 Some((name, layout)) if !is_taken(name) && validate_name(name).is_ok() => (name.clone(), *layout),
                 _ => (format!("salvaged-{}", shard.0), Layout::Whole),
             };
-            self.enter(&name, &Entry { shard, instance, created_ms: 0, layout, q: 1 })?;
+            // Without the entry of the database only its shard shows that lists restrict access.
+            let access = match stored.get(Keyspace::Catalog, keys::ACCESS_CONTROL)? {
+                Some(_) => AccessControl::PerDocument,
+                None => AccessControl::PerDatabase,
+            };
+            self.enter(&name, &Entry { shard, instance, created_ms: 0, layout, q: 1, access })?;
             names.push((name, is_named));
         }
         Ok(names)
@@ -240,8 +246,11 @@ impl Rescue<'_> {
             self.lose(Some(id), format!("revision {rev} is no JSON"));
             return Ok(());
         };
+        if stored.deleted && stored.access > 0 && AccessList::of_body(&body) == Ok(None) {
+            self.lose(Some(id), format!("the access list of the deletion {rev}"));
+        }
         self.bytes += body.as_bytes().len();
-        let (mode, attachments) = (EditMode::Replicated, NewAttachments::new(list)?);
+        let (mode, attachments) = (EditMode::Replicated, NewAttachments::new(self.database, list)?);
         self.updates.push(DocUpdate::replicated(id.to_owned(), stored.deleted, body, mode, path, attachments));
         self.rescued.revisions += 1;
         if self.updates.len() >= TOGETHER || self.bytes >= TOGETHER_BYTES { self.commit() } else { Ok(()) }

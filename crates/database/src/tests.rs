@@ -1,6 +1,7 @@
 //! Shared parts of this crate's tests: helpers to open, write and read, and [`audit`].
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod access;
 mod attachments;
 mod audit;
 mod catalog;

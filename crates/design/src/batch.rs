@@ -1,5 +1,4 @@
-//! Input of map functions ([`DocumentBatch`]) and their output ([`Emissions`]). Both are flat buffers, so that another
-//! process can receive a batch without conversion.
+//! Input of map functions ([`DocumentBatch`]) and their output ([`Emissions`]), as flat buffers.
 
 use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};

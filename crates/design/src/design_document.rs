@@ -1,7 +1,4 @@
-//! [`DesignDocument`]: the views and search indexes of a design document, and the validation of its members as CouchDB
-//! makes it when one is written.
-//!
-//! Languages compile the functions; the views check names of built-in reduce functions.
+//! [`DesignDocument`]: the views and search indexes of a design document, and the validation of its members.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,8 +1,5 @@
-//! [`DesignProgram`]: functions of design documents other than those of views: validations, updates, filters, shows,
-//! lists and rewrites.
-//!
-//! The path in the design document identifies a function; its arguments and its result are JSON text. Callers interpret
-//! results, except rejections, which are a [`CallError`].
+//! [`DesignProgram`]: validations, updates, filters, shows, lists and rewrites of design documents.
+//! Functions are identified by their paths in the design document; arguments and results are JSON text.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -94,8 +91,8 @@ impl CallError {
         }
     }
 
-    /// Converts a value that a function threw, or returned instead of its result: `{forbidden: …}` and `{unauthorized:
-    /// …}` are rejections; otherwise the first member or the whole value is the reason.
+    /// Converts a value that a function threw: `{forbidden: …}` and `{unauthorized: …}` are rejections; otherwise the
+    /// first member or the whole value is the reason.
     #[must_use]
     pub fn thrown(value: Value<'_>) -> Self {
         match (value.get("forbidden"), value.get("unauthorized")) {
@@ -121,8 +118,8 @@ pub trait DesignProgram: Send {
     /// Fails if the function rejects its arguments or fails.
     fn call(&mut self, path: &[&str], arguments: &[&[u8]]) -> Result<Vec<u8>, CallError>;
 
-    /// Returns, for each document, true if it passes the filter at `path`: `["filters", name]`, which also gets
-    /// `request`, or `["views", name, "map"]`, which passes documents for which it emits a row.
+    /// Returns true for each document that passes the filter at `path`: `["filters", name]`, which also gets `request`,
+    /// or `["views", name, "map"]`, which passes documents for which it emits a row.
     fn filter(
         &mut self,
         path: &[&str],

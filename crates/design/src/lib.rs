@@ -1,12 +1,13 @@
 //! Design documents and the interface that every view language implements.
 //!
-//! A [`Language`] compiles the map functions of an index into a [`Program`], which maps batches of documents, and
-//! reduce functions into a [`Reducer`]. A [`DesignProgram`] calls the other functions of a design document. This crate
-//! runs no functions and contains no particular language.
+//! A [`Language`] compiles map functions into a [`Program`] and reduce functions into a [`Reducer`]; a
+//! [`DesignProgram`] calls the other functions of a design document. This crate contains no particular language.
 
 #![warn(missing_docs)]
 
 mod batch;
+#[cfg(any(test, feature = "conformance"))]
+#[expect(missing_docs, reason = "support of tests: the names state the properties")]
 pub mod conformance;
 mod design_document;
 mod functions;
@@ -100,11 +101,10 @@ pub trait Language: Send + Sync {
         Err(CompileError::Unavailable(format!("the language {} has no map functions", self.name())))
     }
 
-    /// Compiles functions of search indexes, which call `index` instead of `emit`. Fails as [`Language::program`].
-    ///
-    /// Each field that a function creates for a document is a row. For Nouveau's `index(type, name, value, options)`
-    /// its key is `[type,name]` or `[type,name,options]`, and for Clouseau's `index(name, value, options)` it is
-    /// `[name]` or `[name,options]`. The value of the row is that of the field.
+    /// Compiles functions of search indexes, which call `index` instead of `emit`. Fails as [`Language::program`]. Each
+    /// field that a function creates for a document is a row. For Nouveau's `index(type, name, value, options)` its key
+    /// is `[type,name]` or `[type,name,options]`, and for Clouseau's `index(name, value, options)` it is `[name]` or
+    /// `[name,options]`. The value of the row is that of the field.
     fn index_program(
         &self,
         kind: SearchKind,
@@ -133,8 +133,8 @@ pub trait Language: Send + Sync {
         Err(CompileError::Unavailable(format!("the language {} has only views", self.name())))
     }
 
-    /// Compiles a `validate_doc_update` before its design document is saved; fails if it does not compile. Not
-    /// implemented by languages that report errors at the first call, as CouchDB does for JavaScript.
+    /// Compiles a `validate_doc_update` before its design document is saved. Not implemented by languages that report
+    /// errors at the first call, as CouchDB does for JavaScript.
     fn check_validation(&self, function: Value<'_>) -> Result<(), CompileError> {
         let _ = function;
         Ok(())
@@ -167,11 +167,9 @@ pub type TakeRows<'a> = dyn FnMut(&mut Emissions) -> ControlFlow<()> + 'a;
 /// Compiled map functions.
 pub trait Program: Send {
     /// Runs every function on every document of `batch` and adds their rows to `output`, which must be empty. Fails if
-    /// the build of the index must stop, or `take` returns `Break`.
-    ///
-    /// Whenever `output` is full ([`Emissions::is_full`]) after a function has processed a document, `take` is called
-    /// and must empty it. Rows of one document and function are always passed together, and those of a function mostly
-    /// in the order of the documents.
+    /// the build of the index must stop, or `take` returns `Break`. Whenever `output` is full ([`Emissions::is_full`])
+    /// after a function has processed a document, `take` is called and must empty it. Rows of one document and function
+    /// are always passed together, and those of a function mostly in the order of the documents.
     fn map_in_parts(
         &mut self,
         batch: &DocumentBatch,
@@ -203,8 +201,8 @@ pub struct ReduceRows<'a> {
     pub rows: Vec<(&'a [u8], &'a str, &'a [u8])>,
 }
 
-/// A compiled reduce function. Both methods return one JSON text for each group, in order. An exception makes the group
-/// `null`; a reduction that does not shrink or exceeds [`Limits::reduction_bytes`] becomes an [`overflow_text`].
+/// Both methods return one JSON text for each group, in order. An exception makes the group `null`; a reduction that
+/// does not shrink or exceeds [`Limits::reduction_bytes`] becomes an [`overflow_text`].
 pub trait Reducer: Send {
     /// Reduces groups of rows. Fails if a limit was exceeded, or the process or engine failed.
     fn reduce(&mut self, groups: &[ReduceRows<'_>]) -> Result<Vec<Vec<u8>>, RunError>;

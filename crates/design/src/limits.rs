@@ -1,8 +1,6 @@
 //! [`Limits`] of functions. [`Allowance`] counts the emissions of one function for one document.
-//!
 //! If a key or a value is too long, the document has no rows of this function, as after an exception. An excess of rows
-//! or bytes ends the build ([`Excess::ends_build`]). The languages enforce the limits in their workers, so the server
-//! does not receive excessive output.
+//! or bytes ends the build ([`Excess::ends_build`]). The languages enforce the limits in their workers.
 
 use std::sync::Arc;
 
@@ -121,8 +119,7 @@ pub enum Excess {
 }
 
 impl Excess {
-    /// Returns true if a function that emits without end exceeds this limit. The build then fails, because an index
-    /// without the rows of such a function would appear complete. A long key or value excludes only its document.
+    /// Returns true if a function that emits without end exceeds this limit. An index without its rows would be wrong.
     #[must_use]
     pub fn ends_build(self) -> bool {
         matches!(self, Self::Rows(_) | Self::Bytes(_))

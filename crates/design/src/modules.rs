@@ -1,8 +1,6 @@
-//! Binary modules of a design document, stored as attachments or in `views.lib`.
-//!
-//! In languages whose functions are modules, a source is `attachment:NAME` or `lib:NAME`, with an optional `#EXPORT`,
-//! or the module itself in base64. [`DesignDocument::embed_modules`] replaces names by modules, because a source
-//! identifies an index and must be sufficient for compiling it.
+//! Binary modules of a design document, stored as attachments or in `views.lib`. A source is `attachment:NAME` or
+//! `lib:NAME`, with an optional `#EXPORT`, or the module itself in base64. [`DesignDocument::embed_modules`] replaces
+//! names by modules, because a source identifies an index.
 
 use std::sync::Arc;
 
@@ -28,8 +26,7 @@ impl DesignDocument {
         self.has_modules() && source.trim_start().starts_with(ATTACHMENT)
     }
 
-    /// Replaces names by modules. `attachment` reads one by its name; its errors are returned. The name of a missing
-    /// module is kept, so the language reports an error.
+    /// Replaces names by modules, which `attachment` reads. The name of a missing one is kept.
     pub fn embed_modules<E>(
         &mut self,
         mut attachment: impl FnMut(&str) -> Result<Option<Vec<u8>>, E>,

@@ -44,7 +44,7 @@ impl DesignProgram for Call {
         (self.language.0)(&self.source, path, arguments)
     }
 
-    /// Filter `everything` passes all documents, `conflicted` those with `_conflicts`, `single` those with one of
+    /// `everything` passes all documents, `conflicted` those with `_conflicts`, `single` those with one of
     /// `_revisions`.
     fn filter(&mut self, path: &[&str], batch: &DocumentBatch, _: Option<&[u8]>) -> Result<Vec<bool>, CallError> {
         let documents = || (0..batch.len()).map(|index| Value::trusted(batch.get(index).json));

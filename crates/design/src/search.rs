@@ -1,7 +1,5 @@
 //! [`SearchDefinition`]: a search index in a design document.
-//!
-//! The search crate interprets analyzers and fields; [`Language::index_program`](crate::Language::index_program)
-//! specifies the output of index functions.
+//! [`Language::index_program`](crate::Language::index_program) specifies the output of index functions.
 
 use std::sync::Arc;
 
@@ -46,8 +44,7 @@ pub struct SearchDefinition {
     pub kind: SearchKind,
     /// Name; an index of the other type may have the same.
     pub name: Arc<str>,
-    /// Source of the index function; JSON text if it is not a string. CouchDB accepts definitions without a function
-    /// and reports an error when they are searched.
+    /// Source of the index function; JSON text if it is not a string. CouchDB accepts definitions without a function.
     pub index: Option<Arc<str>>,
     /// True if `index` is a declarative definition instead of a function. Its fields have Nouveau's form and any names.
     pub is_declared: bool,

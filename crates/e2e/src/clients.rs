@@ -1,8 +1,6 @@
-//! Runs the suites of `clients/`, which test the server with clients of CouchDB ([`run`]).
-//!
-//! The packages of the suites are installed from their lockfiles into the build directory, where they are kept for the
-//! next run; the checkout stays clean. The suites define the tests: only their output is parsed here, for the counts
-//! and for failures.
+//! Runs the suites of `clients/`, which test the server with clients of CouchDB ([`run`]). Packages are installed from
+//! lockfiles into the build directory; the checkout stays clean. The suites define the tests: only their output is
+//! parsed here.
 
 use std::fs;
 use std::path::{Path, PathBuf};

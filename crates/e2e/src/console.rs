@@ -1,8 +1,5 @@
-//! The web console's own checks ([`run`]): types, lints, unit tests, and each flow in Chromium against a server, also
-//! the walk-through of the documentation.
-//!
-//! The packages are installed from the lockfile into the build directory, together with a copy of the sources; the
-//! checkout stays clean.
+//! The web console's own checks ([`run`]): types, lints, unit tests, and each flow in Chromium against a server.
+//! Packages are installed into the build directory, together with a copy of the sources.
 
 use std::fs;
 use std::path::Path;

@@ -1,8 +1,7 @@
 //! End-to-end tests: each suite starts servers as processes and speaks to them as clients do.
 //!
 //! [`command`] runs a suite by its name, as `cargo xtask NAME` does; the gate calls the functions `run` of the suites.
-//! [`Workspace`] locates the checkout and the program, [`tally::Tally`] counts passed and failed checks. No crate of
-//! the product is linked.
+//! No crate of the product is linked.
 
 pub mod attack;
 pub mod build;
@@ -61,8 +60,7 @@ pub const HELP: &str = "\
 pub const SUITES: &[&str] =
     &["attack", "chaos", "clients", "cluster", "cluster-bench", "conformance", "console", "readme", "s3"];
 
-/// `name` is one of [`SUITES`]. Returns false if the suite ran and found a problem. Fails if the suite does not exist,
-/// an argument is invalid, or the suite cannot run.
+/// `name` is one of [`SUITES`]. Returns false if the suite found a problem. Fails if it cannot run.
 pub fn command(name: &str, workspace: &Workspace, arguments: &[String]) -> Result<bool> {
     let tally = match name {
         "attack" => attack::run(workspace, &attack::Options::parse(arguments)?)?,

@@ -1,5 +1,5 @@
-//! Runs other programs with their output in a file ([`run_logged`]), so that the visible output stays short. Prints
-//! progress once a minute, and the end of the log after a failure.
+//! Runs other programs with their output in a file ([`run_logged`]). Prints progress once a minute, and the end of the
+//! log after a failure.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -1,10 +1,7 @@
-//! Runs the shell sessions of README.md and of the pages in docs and docs/operation, each against a server of its own,
-//! and compares the output ([`run`]).
-//!
-//! A session consists of all blocks of a page fenced as `sh session`. Lines that start with `#=>` contain the expected
-//! output of the commands above them; `...` in them matches any text. The address of the default port and `./data` are
-//! replaced by the server's, `settee` is the program, and the commands run in a temporary folder. Other blocks are not
-//! run.
+//! Runs the shell sessions of README.md and of the pages in docs, each against a server of its own ([`run`]). A session
+//! consists of all blocks of a page fenced as `sh session`. Lines that start with `#=>` contain the expected output of
+//! the commands above them; `...` matches any text. The address of the default port and `./data` are replaced by the
+//! server's. Other blocks are not run.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -6,8 +6,7 @@ use std::ops::AddAssign;
 pub struct Tally {
     pub passed: u64,
     pub failed: u64,
-    /// Names of failed checks with their reasons, for the end of the gate's output, which is often the only part that
-    /// is kept.
+    /// Names of failed checks with their reasons, for the end of the gate's output.
     pub notes: Vec<String>,
 }
 

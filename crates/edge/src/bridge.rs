@@ -1,4 +1,4 @@
-//! The bridge from connections to work that waits for clients: streamed responses, and work that needs much memory.
+//! Streamed responses, and work that needs much memory.
 
 pub mod permits;
 pub mod pipe;
@@ -28,13 +28,12 @@ const LONG_BYTES: usize = 128 << 10;
 
 const PIECES_WAITING: usize = 4;
 
-/// Memory of a streamed response in addition to its pieces and documents: the socket and TLS buffers of its connection,
-/// the cursors and read-ahead of its snapshot, and the stack of its thread.
+/// Memory of a streamed response: the buffers of its connection, the cursors of its snapshot, and a stack.
 const LONG_ANSWER_BYTES: usize = 256 << 10;
 
-/// Runs `write` on a thread that may wait for its client. The output is the body of a JSON response, which is sent
-/// whole if it is short and streamed otherwise. After the first piece `write` must report errors by [`Output::fail`].
-/// [`Output::set_head`] can replace the status and the headers.
+/// Runs `write` on a thread that may wait for its client. The output is sent whole if it is short and streamed
+/// otherwise. After the first piece `write` must report errors by [`Output::fail`]. [`Output::set_head`] can replace
+/// the status and the headers.
 pub async fn stream(
     admission: Admission,
     write: impl FnOnce(&mut Output) -> Result<(), Error> + Send + 'static,
@@ -72,8 +71,7 @@ pub async fn piping<T: Send + 'static>(
     admission.spawn(move || work(pipe)).end().await
 }
 
-/// Runs work that needs much memory and time, once both are available. The work yields to short work. No thread is
-/// occupied while it waits for memory.
+/// Runs work that needs much memory and time, once both are available. The work yields to short work.
 pub async fn long<T: Send + 'static>(
     admission: Admission,
     bytes: usize,
@@ -149,8 +147,7 @@ impl Output {
         &mut self.buffer
     }
 
-    /// Reserves memory for a large text before it is written, waiting for it if necessary, and yields to short work.
-    /// After an error the caller must not write more.
+    /// Reserves memory for a large text before it is written. After an error the caller must not write more.
     pub fn expect(&mut self, bytes: usize) -> Result<(), Error> {
         if bytes >= LONG_BYTES {
             lower_priority();
@@ -161,8 +158,7 @@ impl Output {
         Ok(())
     }
 
-    /// Sends the buffer if it is large enough. Must be called between rows. Returns `Break` when the client has
-    /// disconnected.
+    /// Sends the buffer if it is large enough. Must be called between rows.
     pub fn row_done(&mut self) -> ControlFlow<()> {
         if self.cancellation().is_cancelled() {
             return ControlFlow::Break(());
@@ -180,16 +176,14 @@ impl Output {
         !matches!(self.sink, Sink::Unsent { .. })
     }
 
-    /// Ends a response of which a part was sent with `text`. It is aborted after the text, because no client must take
-    /// it for a complete response.
+    /// Ends a partly sent response with `text`, and aborts it, because no client must take it for complete.
     pub fn fail(&mut self, error: &Error, text: &[u8]) {
         tracing::warn!(name = %error.name, reason = %error.reason, "a response was aborted");
         self.buffer.extend_from_slice(text);
         self.has_failed = true;
     }
 
-    /// Ends a body that is not JSON. If nothing was sent yet, the error becomes the response; otherwise the connection
-    /// is aborted.
+    /// Ends a body that is not JSON: with the error if nothing was sent yet, otherwise by aborting the connection.
     pub fn break_off<E: Deref<Target = Error>>(&mut self, error: E) -> Result<(), E> {
         match std::mem::replace(&mut self.sink, Sink::Closed) {
             unsent @ Sink::Unsent { .. } => {

@@ -1,9 +1,7 @@
-//! [`Budget`]: the memory limit for all bodies and responses in flight.
-//!
-//! Memory that the server holds for the client of a request is counted on the request's [`Account`]: its body while it
-//! is processed, and the part of the response that the client has not received yet. A request beyond the budget is
-//! rejected and may be retried, and the clients that have been inactive longest are disconnected. The store, indexes
-//! and worker processes have limits of their own.
+//! [`Budget`]: the memory limit for all bodies and responses in flight. Memory that the server holds for the client of
+//! a request is counted on the request's [`Account`]. A request beyond the budget is rejected and may be retried, and
+//! the clients that have been inactive longest are disconnected. The store, indexes and worker processes have limits of
+//! their own.
 
 mod account;
 
@@ -19,22 +17,19 @@ use tokio::time::Instant;
 
 pub use account::{Account, Held, SLICE_BYTES};
 
-/// Fill levels of the budget of a share: from the first, inactive clients are disconnected; from the second, after a
-/// shorter time.
+/// From the first fill level, inactive clients are disconnected; from the second, after a shorter time.
 const TIGHT_PERCENT: usize = 60;
 const FULL_PERCENT: usize = 85;
 
-/// A client may hold memory without progress for this time, at each of the two fill levels. A slow connection transfers
-/// a piece in less than the first.
+/// A client may hold memory without progress for this time, in which a slow connection transfers a piece.
 const STALL_TIGHT: Duration = Duration::from_secs(2);
 const STALL_FULL: Duration = Duration::from_millis(200);
 
-/// Minimum interval between two scans of all accounts, because a scan takes time and more frequent ones would find
-/// nothing.
+/// Minimum interval between two scans of all accounts, because a scan takes time.
 const DISCONNECT_INTERVAL_MS: u64 = 20;
 
-/// Classes of clients with different parts of the budget. Unauthenticated clients leave memory for users, and both
-/// leave memory for administrators, because these must be able to stop an attack.
+/// Classes of clients with different parts of the budget. Both others leave memory for administrators, because these
+/// must be able to stop an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     Anonymous,
@@ -104,8 +99,7 @@ impl Budget {
     fn give_back(&self, bytes: usize) {
         if bytes > 0 {
             self.used.fetch_sub(bytes, Ordering::Relaxed);
-            // Each waiter notifies the next one: of hundreds of waiters only some could get the memory, and all would
-            // check.
+            // Each waiter notifies the next one, because not all of hundreds could get the memory.
             self.released.notify_one();
         }
     }
@@ -133,8 +127,8 @@ impl Budget {
         self.accounts.lock().remove(&id);
     }
 
-    /// Disconnects inactive clients, those that have been inactive longest first, until the budget is not tight any
-    /// more for `share`. Clients of a better share are not disconnected.
+    /// Disconnects clients that have been inactive longest until the budget is not tight any more for `share`, except
+    /// those of a better share.
     fn disconnect_stalled(&self, share: Share) {
         let now_ms = self.now_ms();
         if !self.is_tight(share) || now_ms < self.disconnected_ms.load(Ordering::Relaxed) + DISCONNECT_INTERVAL_MS {

@@ -1,7 +1,6 @@
-//! One connection: detects its protocol, enforces its limits, and closes it in order.
-//!
-//! HTTP/1.1 and HTTP/2 share each port. With TLS the client selects the protocol in the handshake (ALPN), without it by
-//! its first bytes (prior knowledge). A [`Handler`] answers the requests.
+//! One connection: detects its protocol, enforces its limits, and closes it in order. HTTP/1.1 and HTTP/2 share each
+//! port: with TLS the client selects the protocol in the handshake (ALPN), without it by its first bytes (prior
+//! knowledge). A [`Handler`] answers the requests.
 
 use std::convert::Infallible;
 use std::io;
@@ -33,8 +32,7 @@ use settee_settings::{Key, Settings, chttpd, key::Number};
 
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Additional buffer space of the HTTP library, so that [`TolerantStream`] and not the library detects a head that
-/// exceeds the limits.
+/// Additional buffer space of the HTTP library, so that [`TolerantStream`] detects a head that exceeds the limits.
 const SPARE_BUFFER_BYTES: usize = 16 << 10;
 const SPARE_HEADERS: usize = 8;
 
@@ -211,16 +209,14 @@ where
         async move { Ok::<_, Infallible>(answer.await) }
     });
     let mut builder = http1::Builder::new();
-    // Pipelined responses are not flushed together, because the library would then buffer whole responses that
-    // the client does not read. The library's timeout also runs while the connection is idle; `TolerantStream` has
-    // the timeout of a head that has started.
+    // Pipelined responses are not flushed together, because the library would then buffer whole responses. The
+    // library's timeout also runs while the connection is idle; `TolerantStream` has that of a started head.
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle_time)
         .max_buf_size(limits.head.bytes + SPARE_BUFFER_BYTES)
         .max_headers(limits.head.headers + SPARE_HEADERS)
-        // Some clients compare header names case-sensitively, in CouchDB's spelling: `Content-Type`, not
-        // `content-type`.
+        // Some clients compare header names case-sensitively, in CouchDB's spelling: `Content-Type`.
         .title_case_headers(true);
     let stream = TolerantStream::new(stream, limits.head, limits.head_time);
     let connection = pin!(builder.serve_connection(TokioIo::new(stream), serve));
@@ -295,7 +291,6 @@ async fn until_aborted(served: impl Future<Output = Ended>, ending: &Ending) -> 
 }
 
 /// After `end` completes or the connection is asked to close, it accepts no further requests, and open ones may finish.
-/// A connection that closes in favour of others has no open requests; it gets a short time to announce its end.
 async fn run<C>(
     mut connection: Pin<&mut C>,
     end: impl Future<Output = ()>,

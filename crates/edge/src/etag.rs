@@ -1,5 +1,4 @@
-//! Entity tags: detects that a client has the current response ([`is_known`]) and creates the reply
-//! ([`not_modified`]). The handlers compute the tags.
+//! Entity tags, which the handlers compute.
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -7,8 +6,7 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 
 use crate::respond::{self, Body, Response};
 
-/// `tag` includes its quotation marks. The list is separated by commas and spaces, and weak tags match. As in CouchDB
-/// `*` matches nothing.
+/// `tag` includes its quotation marks. Weak tags match. As in CouchDB `*` matches nothing.
 pub fn is_known(header: Option<&str>, tag: &str) -> bool {
     let tags = header.unwrap_or_default().split([',', ' ']);
     tags.map(|one| one.strip_prefix("W/").unwrap_or(one)).any(|one| one == tag)

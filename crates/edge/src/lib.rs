@@ -1,5 +1,4 @@
-//! The edge of the server: connections, HTTP/1.1 and HTTP/2, TLS, request bodies, responses, and the memory and the
-//! threads that they may use. A handler of the crate above answers the requests.
+//! The edge of the server: connections, HTTP/1.1 and HTTP/2, TLS, bodies, responses, and their memory and threads.
 
 mod error;
 #[cfg(test)]

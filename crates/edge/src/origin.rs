@@ -1,5 +1,4 @@
-//! The origin (scheme and host) of this server from the view of the client. Behind a proxy it is taken from the proxy's
-//! headers ([`Forwarded`]). It is only written into responses; no authorization depends on it.
+//! The origin (scheme and host) of this server from the view of the client. No authorization depends on it.
 
 use std::net::IpAddr;
 
@@ -34,8 +33,7 @@ pub struct Peer {
     pub scheme: Scheme,
 }
 
-/// Proxies pass the original host and scheme in these headers (`[chttpd] x_forwarded_host`, `x_forwarded_ssl`,
-/// `x_forwarded_proto`).
+/// Headers with the original host and scheme (`[chttpd] x_forwarded_host`, `x_forwarded_ssl`, `x_forwarded_proto`).
 #[derive(Clone, Debug)]
 pub struct Forwarded {
     host: Option<HeaderName>,

@@ -1,9 +1,6 @@
-//! [`TrustedProxies`]: the address of a client behind proxies.
-//!
-//! A connection from a trusted proxy carries requests of other clients, whose addresses the proxy appends to
-//! `Forwarded` (RFC 7239) or `X-Forwarded-For`. Each proxy appends the address of its own peer, so only the
-//! right end of a header is reliable: the client is the rightmost address that is not itself a trusted proxy.
-//! A hop without a readable address ends the search.
+//! [`TrustedProxies`]: the address of a client behind proxies. A trusted proxy appends the addresses of its peers to
+//! `Forwarded` (RFC 7239) or `X-Forwarded-For`. Only the right end of a header is reliable: the client is the rightmost
+//! address that is not itself a trusted proxy. A hop without a readable address ends the search.
 
 use std::net::IpAddr;
 
@@ -82,10 +79,8 @@ impl TrustedProxies {
         self.0.iter().any(|network| network.contains(address))
     }
 
-    /// Returns the address of the client of a request that arrived from `peer`.
-    ///
-    /// Proxies append to one of the two headers and pass the other on as the client sent it. If both headers exist and
-    /// disagree, both are ignored, because a client could choose its address otherwise.
+    /// Returns the address of the client of a request that arrived from `peer`. If both headers exist and disagree,
+    /// both are ignored, because a client could choose its address otherwise.
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let peer = peer.to_canonical();
         if !self.contains(peer) {

@@ -1,7 +1,5 @@
-//! [`Rates`]: rate limit of requests per client, disabled by default.
-//!
-//! Each client has a token bucket from which each request takes a token. By configuration a client is an address, or a
-//! user (an address for requests without one). The number of requests is limited, not their cost.
+//! [`Rates`]: rate limit of requests per client, disabled by default. A client is an address, or by configuration a
+//! user. The number of requests is limited, not their cost.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

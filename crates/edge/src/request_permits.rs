@@ -1,8 +1,6 @@
-//! [`RequestPermits`]: limits the HTTP/2 requests that are processed before their responses start.
-//!
-//! A connection can have a hundred open requests and a client dozens of connections. The limit gives them no more than
-//! as many HTTP/1.1 clients. A waiting request has no thread and almost no memory. Responses in progress, such as
-//! feeds, are not counted.
+//! [`RequestPermits`]: limits the HTTP/2 requests that are processed before their responses start. A hundred open
+//! requests of a connection get no more than as many HTTP/1.1 clients. A waiting request has no thread and almost no
+//! memory. Responses in progress, such as feeds, are not counted.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,8 +15,8 @@ const PERMITS_PER_CONNECTION: usize = 16;
 
 const SHARED_PERMITS: usize = 64;
 
-/// After this time a request releases its shared permit: by then it waits for something other than processors, and
-/// clients that send bodies slowly must not block others.
+/// After this time a request waits for something other than processors and releases its shared permit, because clients
+/// that send bodies slowly must not block others.
 const SHARED_PERMIT_TIMEOUT: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]

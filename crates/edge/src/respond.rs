@@ -14,8 +14,7 @@ use tokio::sync::mpsc;
 
 pub type Response = hyper::Response<Body>;
 
-/// The sender of a streamed body has failed: the connection is closed so that the client detects an incomplete
-/// response.
+/// The sender of a streamed body has failed: the connection is closed.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the answer could not be completed")]
 pub struct Aborted;

@@ -43,8 +43,7 @@ pub fn connections_max(settings: &dyn Settings) -> u64 {
     chttpd::MAX_CONNECTIONS.of(settings).max(1)
 }
 
-/// Serves with at most `connections` concurrent connections, until `shutdown` starts and open requests have finished or
-/// timed out.
+/// Serves at most `connections` at once, until `shutdown` starts and open requests have finished or timed out.
 pub async fn serve(handler: Arc<dyn Handler>, listeners: Vec<Listener>, connections: u64, shutdown: Shutdown) {
     let most = usize::try_from(connections).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
     let slots = Slots::new(most);

@@ -1,8 +1,6 @@
-//! [`Slots`]: limits the number of connections, and closes idle ones if a client waits and all slots are in use.
-//!
-//! A client may keep a connection without a request for minutes, so a few thousand idle connections could lock out all
-//! other clients. The connection that has been idle longest is closed first, which loses no request. Connections with a
-//! request in progress, which includes live feeds, stay open.
+//! [`Slots`]: limits the number of connections, and closes idle ones if a client waits and all slots are in use. A few
+//! thousand idle connections could lock out all other clients. The connection that has been idle longest is closed
+//! first, which loses no request. Connections with a request in progress, which includes live feeds, stay open.
 
 use std::collections::HashMap;
 use std::pin::pin;

@@ -1,10 +1,7 @@
-//! Tolerant parsing of request heads.
-//!
-//! The HTTP library refuses targets with unescaped characters, although every guide to CouchDB contains `?key="a"` with
-//! its quotes: [`TolerantStream`] escapes them. The library also responds to malformed or oversized heads with an empty
-//! response: [`TolerantStream`] replaces them by a head that describes the error, so that the client receives a
-//! message. It follows the framing of bodies to locate the start of requests; once the framing is uncertain, it changes
-//! nothing any more.
+//! Tolerant parsing of request heads. The HTTP library refuses targets with unescaped characters, although every guide
+//! to CouchDB contains `?key="a"`: [`TolerantStream`] escapes them. It also replaces malformed or oversized heads by
+//! one that describes the error, so that the client receives a message. Once the framing of bodies is uncertain, it
+//! changes nothing any more.
 
 mod framing;
 
@@ -26,8 +23,7 @@ pub use framing::HeadLimits;
 /// Describes the error of a head. A client that sends this header receives that error.
 const HEAD_ERROR: HeaderName = HeaderName::from_static("x-settee-refused");
 
-/// Limits for a client that continues to send a request after the response: closing the connection while data arrives
-/// would discard the response.
+/// Limits for a client that continues to send after the response: closing the connection would discard the response.
 const LINGER_TIME: Duration = Duration::from_secs(10);
 const LINGER_BYTES: usize = 256 << 20;
 

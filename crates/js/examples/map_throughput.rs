@@ -1,7 +1,5 @@
 //! Measures documents per CPU second of server and worker together, including transport: natively, in workers, and for
-//! the first function compared with Rust.
-//!
-//! `cargo run --release -p settee-js --example map_throughput [PART OF A NAME]`
+//! the first function compared with Rust. `cargo run --release -p settee-js --example map_throughput [PART OF A NAME]`
 #![expect(unsafe_code, reason = "reads the CPU time of finished worker processes")]
 
 use std::time::Instant;

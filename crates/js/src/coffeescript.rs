@@ -1,7 +1,6 @@
 //! CoffeeScript as a view language: [`CoffeeScript`] compiles functions to JavaScript and delegates their execution.
-//! The compiler is a JavaScript program and processes untrusted sources, so it runs in the sandbox of user code, as a
-//! module of an internal design document. It stays loaded in the worker that first called it. As in CouchDB, modules
-//! (`views.lib`, `require`) are JavaScript.
+//! The compiler runs in the sandbox of user code, as a module of an internal design document, because its sources are
+//! untrusted. As in CouchDB, modules (`views.lib`, `require`) are JavaScript.
 
 use std::collections::HashMap;
 use std::sync::Arc;

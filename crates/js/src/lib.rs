@@ -9,7 +9,7 @@
 //!    accessed members are parsed.
 //! 4. Emitted values are written as JSON text into the shared memory. The server validates them before use.
 //!
-//! The server never calls the engine, and the worker has no access to files, sockets or other processes.
+//! The worker has no access to files, sockets or other processes.
 
 mod coffeescript;
 mod language;

@@ -1,6 +1,5 @@
-//! Worker processes, server side: starting, communication, termination, and a [`Pool`] of idle ones. A [`Worker`]
-//! processes requests; a [`Lease`] reserves one for the life of a program. Output of a worker is untrusted until this
-//! module or its callers have validated it. [`crate::language`] interprets it.
+//! Worker processes, server side: a [`Worker`] processes requests; a [`Lease`] reserves one for the life of a program.
+//! Output of a worker is untrusted until this module or its callers have validated it.
 #![expect(unsafe_code, reason = "limits the memory of another process")]
 
 use std::io::{self, Read as _};
@@ -194,7 +193,6 @@ impl Worker {
         &self.missing
     }
 
-    /// Waits for responses end when `cancellation` is cancelled.
     pub(crate) fn set_cancellation(&mut self, cancellation: &Cancellation) {
         self.cancellation = cancellation.clone();
     }
@@ -232,8 +230,7 @@ impl Worker {
         }
     }
 
-    /// Waits for a response, or a part of one, and appends its bytes to `out`. Fails if the worker does not start
-    /// another call within `timeout`.
+    /// Waits for a part of a response and appends it to `out`. Fails if no other call starts within `timeout`.
     pub(crate) fn receive(&mut self, timeout: Duration, out: &mut Vec<u8>) -> Result<Answer, WorkerError> {
         let frame = self.wait(timeout)?;
         let len = usize::try_from(frame.len).map_err(|_| WorkerError::ProtocolViolation("the response is too long"))?;
@@ -274,7 +271,6 @@ impl Worker {
 
     fn exited(&mut self) -> WorkerError {
         let progress = Progress::unpack(self.memory.progress());
-        // The worker closed its socket: it is about to end, or is defective.
         let _ = self.child.kill();
         let status = match self.child.wait() {
             Ok(status) => match status.signal() {

@@ -1,6 +1,6 @@
 //! Protocol between the server and its worker processes: fixed-size [`Frame`]s on a socket, everything else as flat
-//! bytes in shared memory ([`Writer`], [`Reader`], [`Record`]). The worker trusts the server. The server trusts no
-//! output of the worker: [`Reader`] validates every length, and callers validate every number.
+//! bytes in shared memory. The server trusts no output of the worker: [`Reader`] validates every length, and callers
+//! validate every number.
 
 use std::io::{self, Read, Write};
 

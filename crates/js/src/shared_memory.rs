@@ -1,6 +1,5 @@
-//! [`SharedMemory`] of the server and one worker process. It consists of a page for the progress counter, the area that
-//! the worker writes ([`OUTPUT`]), and the area that the server writes ([`INPUT`]), which grows with the largest batch.
-//! This module handles offsets and bounds and does not interpret the bytes.
+//! [`SharedMemory`] of the server and one worker process: a page for the progress counter, the area that the worker
+//! writes ([`OUTPUT`]), and the area that the server writes ([`INPUT`]), which grows with the largest batch.
 #![expect(unsafe_code, reason = "maps memory that another process sees")]
 
 use std::fs::File;

@@ -1,13 +1,12 @@
-//! Measures the cost of queries without the disk, on documents in memory.
-//!
-//! `cargo run --release -p settee-mango --example find_throughput [documents]`
+//! Measures the cost of queries without the disk, on documents in memory. `cargo run --release -p settee-mango
+//! --example find_throughput [documents]`
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use settee_database::tasks::Tasks;
-use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, ReadClient, Work};
+use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, ReadClient, Reader, Work};
 use settee_design::{Language, LimitsSource};
 use settee_mango::index::edit::{self, NewIndex};
 use settee_mango::{DocumentSink, FindOptions, MangoLanguage, Outcome, Readers, TextSearch, find};
@@ -51,7 +50,8 @@ fn main() -> Result<(), Failure> {
     let searches = Arc::new(Searches::new(Arc::clone(&views), tasks, log, Caches::new(1 << 20, 1 << 20), 1));
     let search = TextSearch { text: false, nouveau: false };
     let (client, limits) = (&ReadClient::default(), &SearchLimits::none());
-    let readers = Readers { views: &views, searches: &searches, limits, client, search };
+    let readers =
+        Readers { views: &views, searches: &searches, limits, client, search, reader: &Reader::Administrator };
     write(&database, documents)?;
     for field in ["group", "team"] {
         let index = Json::parse(format!(r#"{{"index":{{"fields":["{field}"]}},"name":"{field}"}}"#).as_bytes())?;

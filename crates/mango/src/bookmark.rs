@@ -1,6 +1,5 @@
-//! [`Bookmark`]: the end of a page of results, an opaque text for clients. It contains the last document and, for a
-//! query that reads an index, the index and the key. The next page continues there, even if the planner would now
-//! choose another index.
+//! [`Bookmark`]: the end of a page of results, an opaque text: the last document and, for a query that reads an index,
+//! the index and the key. The next page continues there, whatever the planner would now choose.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,4 @@
-//! [`Intervals`]: ranges of the values of a field that can match. Ranges are bounded by cuts in the order of values, so
-//! intersection and union compare bytes. They contain all values that match, and possibly others.
+//! [`Intervals`]: ranges of the values of a field. They contain all values that match, and possibly others.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -1,6 +1,5 @@
-//! [`Refusal`]: rejection of a query or an index; [`MangoError`]: failure. Names and texts are those of CouchDB's
-//! recorded responses. Where CouchDB prints a value in Erlang's notation, the texts contain JSON; numbers are equal in
-//! both.
+//! [`Refusal`]: rejection of a query or an index; [`MangoError`]: failure. Names and texts are CouchDB's. Where CouchDB
+//! prints a value in Erlang's notation, the texts contain JSON.
 
 use settee_database::DatabaseError;
 use settee_model::partition::IllegalPartition;
@@ -184,8 +183,7 @@ pub enum MangoError {
     /// CouchDB: 404 `not_found`.
     #[error("missing")]
     NoSuchIndex,
-    /// The service for indexes of this type is disabled. CouchDB: 503 `required index service unavailable` with the
-    /// type as reason.
+    /// CouchDB: 503 `required index service unavailable` with the type as reason.
     #[error("{0}")]
     ServiceUnavailable(String),
     /// The design document was changed concurrently. CouchDB: 500 `error_saving_ddoc`.

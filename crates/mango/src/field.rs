@@ -5,7 +5,7 @@ use settee_model::json::{Kind, Value};
 use crate::error::Refusal;
 
 /// `a.b` is the member `b` of the member `a`; `a\.b` is the member `a.b`; a number also selects an element of an array,
-/// counted from 0. The empty name is the value itself.
+/// from 0. The empty name is the value itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldPath {
     parts: Vec<String>,

@@ -1,6 +1,5 @@
 //! [`MangoLanguage`]: the language `query` of design documents. Map functions are index definitions, the validation
-//! function is a selector. Definitions are evaluated in this process. A map that is not a definition emits nothing, as
-//! in CouchDB, so that it does not block the other indexes of its design document.
+//! function is a selector. A map that is not a definition emits nothing, so that it does not block the other indexes.
 
 use settee_design::{
     Allowance, CompileError, DesignProgram, DesignSource, DocumentBatch, Emissions, Excess, Language, Limits,

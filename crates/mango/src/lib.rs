@@ -7,7 +7,7 @@
 //! 4. [`find`] reads documents by id or through an index, tests and projects each, and passes it to a [`DocumentSink`].
 //!
 //! JSON indexes are views and text indexes are search indexes of the language [`MangoLanguage`], so the crates `views`
-//! and `search` build and store them. This crate depends on no HTTP and no clock, and keeps no state between queries.
+//! and `search` build and store them. No state is kept between queries.
 
 mod bookmark;
 mod bounds;

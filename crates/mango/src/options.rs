@@ -42,7 +42,7 @@ pub struct FindOptions {
 }
 
 impl FindOptions {
-    /// Parses the body of a request, which must be an object. Errors have CouchDB's names and texts.
+    /// The body must be an object. Errors have CouchDB's names and texts.
     pub fn parse(body: Value<'_>) -> Result<Self, Refusal> {
         let mut members = Members::new(body);
         let selector = members.take("selector").ok_or(Refusal::MissingKey("selector"))?;
@@ -95,8 +95,7 @@ impl FindOptions {
         }
     }
 
-    /// Rejects names of fields that are not paths. The caller must call this before execution; `_explain` accepts such
-    /// names.
+    /// Rejects names of fields that are not paths. The caller must call this before execution; `_explain` accepts them.
     pub(crate) fn check_names(&self) -> Result<(), Refusal> {
         self.selector.check_names()?;
         self.fields.check_names()

@@ -42,8 +42,7 @@ impl Projection {
         Ok(Self { fields: (!fields.is_empty()).then_some(fields), wrong_name })
     }
 
-    /// Rejects the first name that is not a path. CouchDB detects it when it projects a document, so `_explain` accepts
-    /// it.
+    /// Rejects the first name that is not a path. CouchDB detects it when it projects a document.
     pub(crate) fn check_names(&self) -> Result<(), Refusal> {
         self.wrong_name.clone().map_or(Ok(()), Err)
     }

@@ -1,6 +1,6 @@
-//! [`Validation`]: `validate_doc_update` of a design document in the language `query`. As on CouchDB's main branch, the
-//! function is a selector that an update must match. It is applied to an object of the new document, `newDoc`, and the
-//! previous one, `oldDoc`, which is null for a new document. The language has no other functions of design documents.
+//! [`Validation`]: `validate_doc_update` in the language `query`. As on CouchDB's main branch, the function is a
+//! selector that is applied to an object of the new document, `newDoc`, and the previous one, `oldDoc`, which is null
+//! for a new document.
 
 use settee_design::{
     CallError, CompileError, DesignProgram, DesignSource, DocumentBatch, ListSession, ListSink, RunError,
@@ -43,7 +43,6 @@ fn compile(value: Value<'_>) -> Result<Selector, Refusal> {
     if selector.node().has_text() { Err(Refusal::NoTextIndex) } else { Ok(selector) }
 }
 
-/// Also rejects selectors that only an index could answer.
 pub(crate) fn check(value: Value<'_>) -> Result<(), CompileError> {
     compile(value).map(|_| ()).map_err(|refusal| CompileError::Source(refusal.to_string()))
 }

@@ -1,6 +1,5 @@
-//! Prints the throughput of this crate in megabytes and documents per second on one core.
-//!
-//! `cargo run --release -p settee-model --example throughput`
+//! Prints the throughput of this crate in megabytes and documents per second on one core. `cargo run --release -p
+//! settee-model --example throughput`
 
 use std::fmt::Write as _;
 use std::hint::black_box;

@@ -1,7 +1,5 @@
 //! [`AttachmentMember`]: an entry of the member `_attachments` of a document, as a client sent it.
-//!
-//! The rules and error texts are those of CouchDB 3.5 (`couch_att:from_json`). This module does not check that a stub
-//! names a stored attachment.
+//! The rules and error texts are those of CouchDB 3.5 (`couch_att:from_json`).
 
 use crate::base64;
 use crate::json::Value;

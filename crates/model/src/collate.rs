@@ -1,10 +1,9 @@
 //! CouchDB's order of JSON values, as a comparison ([`compare`]) and as bytes that sort the same way ([`encode`]).
 //!
 //! With [`Collation::Unicode`], the order of views: `null`, `false`, `true`, numbers by value, strings by the root
-//! collation of the Unicode Consortium's CLDR (as in ICU, three levels), arrays element by element, objects member by
-//! member **in textual order**, first the name, then the value. A shorter array or object sorts before one that extends
-//! it. With [`Collation::Raw`], the view option `"collation": "raw"`: the order of Erlang terms, that is numbers,
-//! `false`, `null`, `true`, objects, arrays, strings by their bytes.
+//! collation of CLDR (as in ICU, three levels), arrays element by element, objects member by member **in textual
+//! order**, first the name, then the value. With [`Collation::Raw`], the order of Erlang terms: numbers, `false`,
+//! `null`, `true`, objects, arrays, strings by their bytes.
 //!
 //! An encoding is a tag for the type, then the content:
 //!
@@ -17,10 +16,7 @@
 //! | object | name (encoded as a string) and value of each member, then 0 |
 //!
 //! Tags are never 0, so the end of an array sorts before any further element. No encoding is a prefix of another, so
-//! encodings can be concatenated, and keys compare correctly whatever follows them.
-//!
-//! Encodings cannot be decoded to JSON, so callers store the original as well. Encodings of the same [`version`] are
-//! comparable.
+//! encodings can be concatenated. They cannot be decoded; those of the same [`version`] are comparable.
 
 mod ascii;
 mod han;
@@ -91,10 +87,8 @@ impl Collation {
     }
 }
 
-/// Compares two values as CouchDB does.
-///
-/// `Equal` values may have different texts: `1` equals `1.0`, and with [`Collation::Unicode`] strings are equal that
-/// differ in ignorable characters (most control characters) or in canonically equivalent spellings.
+/// Compares two values as CouchDB does. `Equal` values may have different texts: `1` equals `1.0`, and with
+/// [`Collation::Unicode`] strings are equal that differ in ignorable characters or in canonically equivalent spellings.
 pub fn compare(a: Value<'_>, b: Value<'_>, collation: Collation) -> Ordering {
     let rank = collation.rank(a);
     let by_type = rank.cmp(&collation.rank(b));
@@ -146,10 +140,8 @@ fn compare_strings(a: Value<'_>, b: Value<'_>, collation: Collation) -> Ordering
     }
 }
 
-/// Appends the sortable encoding of `value`.
-///
-/// Encodings of one collation compare, as bytes, like their values under [`compare`], and are equal if and only if the
-/// values are. None is a prefix of another.
+/// Appends the sortable encoding of `value`. Encodings of one collation compare, as bytes, like their values under
+/// [`compare`]; none is a prefix of another.
 pub fn encode(value: Value<'_>, collation: Collation, out: &mut Vec<u8>) {
     match value.kind() {
         Kind::Null | Kind::Bool => out.push(collation.rank(value)),

@@ -1,8 +1,6 @@
 //! Documents as clients send and receive them: [`Document`].
-//!
-//! Names of the server's members start with an underscore. Parsing separates them from the client's members in one
-//! pass; the body keeps the latter unchanged and in order. Writing combines both without parsing. The rules and error
-//! texts are those of CouchDB 3.5 (`couch_doc:from_json_obj`). Attachments remain text.
+//! Parsing separates members with an underscore from the client's members in one pass; the body keeps the latter
+//! unchanged and in order. The rules and error texts are those of CouchDB 3.5 (`couch_doc:from_json_obj`).
 
 use crate::json::{Json, Value, write_string};
 use crate::limits::MAX_DOC_ID_LEN;
@@ -144,9 +142,8 @@ pub fn validate_doc_id(id: &str) -> Result<(), DocumentError> {
 }
 
 impl Document {
-    /// Parses a document. The first invalid member in textual order determines the error.
-    ///
-    /// The value must have passed [`compact`](crate::json::compact), which guarantees unique member names.
+    /// Parses a document, which must have passed [`compact`](crate::json::compact). The first invalid member determines
+    /// the error.
     pub fn parse(value: Value<'_>) -> Result<Document, DocumentError> {
         if !value.is_object() {
             return Err(DocumentError::NotAnObject);
@@ -173,8 +170,7 @@ impl Document {
         Ok(Document { id, rev, deleted, body, attachments, revisions })
     }
 
-    /// Appends a document as clients read it: `_id`, `_rev`, the members of `body`, `_deleted` if true, then the
-    /// members that `extra` writes, each after a comma.
+    /// Appends a document as clients read it: `_id`, `_rev`, the members of `body`, `_deleted` if true, and `extra`.
     pub fn write_json<'r>(
         out: &mut Vec<u8>,
         id: &str,

@@ -30,15 +30,12 @@ pub use crate::json::object::{ObjectWriter, append_object, object};
 pub use crate::json::value::{Elements, Kind, Members, Value, unescape};
 pub use crate::limits::MAX_NUMBER_LEN;
 
-/// Maximum nesting of arrays and objects: a scalar has depth 0, `[]` depth 1.
-///
-/// The consumers of a value recurse (collation, engines of map functions, parsers of clients), typically on stacks of 1
-/// to 8 MB, which 1,000 levels fit with a wide margin. Python's parser has the same limit.
+/// Maximum nesting of arrays and objects: a scalar has depth 0, `[]` depth 1. Consumers of a value recurse, typically
+/// on stacks of 1 to 8 MB. Python's parser has the same limit.
 pub const MAX_DEPTH: usize = 1_000;
 
-/// Levels that a message may add around a document: `{"docs":[…]}` of `_bulk_docs`, `[{"ok":…}]` of `open_revs`, the
-/// result of an update function. Without them a document of the maximum depth could not be written in bulk or by a
-/// replication.
+/// Levels that a message may add around a document of the maximum depth: `{"docs":[…]}` of `_bulk_docs`, `[{"ok":…}]`
+/// of `open_revs`, the result of an update function.
 pub const ENVELOPE_DEPTH: usize = 2;
 
 /// Defect of a JSON text. CouchDB reports "invalid UTF-8 JSON" for all of these.

@@ -3,16 +3,15 @@
 /// Maximum size of a document body in bytes, without attachments: CouchDB's default of `couchdb/max_document_size`.
 pub const MAX_DOCUMENT_SIZE: usize = 8_000_000;
 
-/// Maximum length of a document id in bytes. CouchDB has no limit by default (`couchdb/max_document_id_length`). Ids
-/// are part of storage keys, which must be shorter than 10,000 bytes for every engine.
+/// Maximum length of a document id in bytes, because storage keys must be shorter than 10,000 bytes. CouchDB has no
+/// limit by default (`couchdb/max_document_id_length`).
 pub const MAX_DOC_ID_LEN: usize = 8_000;
 
-/// Maximum length of the text of one number. Integers are exact at any size; converting one for its revision hash takes
-/// time quadratic in its length, a few milliseconds at this limit. CouchDB accepts 1.2 million digits.
+/// Maximum length of the text of one number: its revision hash takes time quadratic in the length, a few milliseconds
+/// at this limit. CouchDB accepts 1.2 million digits.
 pub const MAX_NUMBER_LEN: usize = 100_000;
 
-/// Maximum generation of a revision: the largest signed 64-bit number, so that a successor always exists. CouchDB
-/// accepts integers of any size.
+/// Maximum generation of a revision, so that a successor always exists. CouchDB accepts integers of any size.
 pub const MAX_GENERATION: u64 = i64::MAX as u64;
 
 /// Maximum generation that a client may store. The remaining four billion permit further edits and purges.

@@ -1,7 +1,5 @@
-//! Partitions: in a partitioned database the id of a document is `partition:name`.
-//!
-//! The rules and error texts are those of CouchDB (`couch_partition`). Design documents and local documents belong to
-//! no partition.
+//! Partitions: in a partitioned database the id of a document is `partition:name`. The rules and error texts are those
+//! of CouchDB (`couch_partition`). Design documents and local documents belong to no partition.
 
 use crate::document::{DocumentError, validate_doc_id};
 

@@ -17,10 +17,8 @@ pub enum InvalidRev {
     TooLarge,
 }
 
-/// The hash part of a revision.
-///
-/// As in CouchDB, 32 hexadecimal digits are stored as the 16 bytes that they encode, and any other text unchanged.
-/// Sixteen bytes are always displayed as digits, even if they were parsed from a text of sixteen characters.
+/// The hash part of a revision. As in CouchDB, 32 hexadecimal digits are stored as 16 bytes, and any other text
+/// unchanged. Sixteen bytes are always displayed as digits.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RevHash(Bytes);
 

@@ -1,5 +1,4 @@
-//! Revision trees: the edit history of a document, which makes it possible to merge copies that were edited
-//! independently.
+//! Revision trees: the edit history of a document, so that independently edited copies can be merged.
 //!
 //! # Definition
 //!
@@ -17,25 +16,21 @@
 //!              └── 3-x ── 4-y
 //! ```
 //!
-//! Readers see one leaf, the *winner*. It is a pure function of the set of leaves (see [`RevTree::winner`]), so copies
-//! with the same leaves show the same document without coordination. A client resolves a conflict by deleting the
-//! unwanted leaves: a deletion is a revision too, and a live leaf wins over a deleted one.
+//! Readers see one leaf, the *winner*: a pure function of the set of leaves (see [`RevTree::winner`]). A client
+//! resolves a conflict by deleting the unwanted leaves: a live leaf wins over a deleted one.
 //!
-//! Copies exchange *paths*: a leaf and its ancestors. [`RevTree::merge`] adds a path to a tree. Merging is commutative
-//! and idempotent.
+//! Copies exchange *paths*: a leaf and its ancestors. [`RevTree::merge`] is commutative and idempotent.
 //!
-//! [`RevTree::stem`] removes ancestors beyond a limit. A tree may then have several roots: branches whose common
-//! ancestor was removed. A longer path that is merged later can connect them again.
+//! [`RevTree::stem`] removes ancestors beyond a limit. A tree may then have several roots, which a longer path can
+//! connect again.
 //!
 //! # Representation
 //!
 //! A tree is one vector of nodes in the order of their revision ids, each with the index of its parent, which always
-//! precedes it. An edit of the winner of a document without conflicts is one `push`; finding a revision is a binary
-//! search; and equal trees are equal vectors, independent of their construction.
+//! precedes it. Equal trees are equal vectors, independent of their construction.
 //!
-//! A revision has one ancestry. If a peer sends a known revision with a different parent (without forged hashes this
-//! requires an MD5 collision), the existing parent is kept and the rest of the path is ignored. CouchDB would keep
-//! both.
+//! A revision has one ancestry. If a peer sends a known revision with a different parent, the existing parent is kept
+//! and the rest of the path is ignored. CouchDB would keep both.
 
 use std::cmp::Reverse;
 
@@ -215,8 +210,7 @@ impl<T> RevTree<T> {
         self.leaves().filter(|&leaf| reaches[leaf as usize]).collect()
     }
 
-    /// Removes ancestors beyond the newest `limit` revisions of every leaf (`_revs_limit`, at least 1). Returns their
-    /// values.
+    /// Removes ancestors beyond the newest `limit` revisions of every leaf (at least 1). Returns their values.
     pub fn stem(&mut self, limit: usize) -> Vec<T> {
         if self.nodes.len() <= limit {
             return Vec::new();
@@ -266,6 +260,13 @@ impl<T> RevTree<T> {
             }
         }
         taken
+    }
+
+    /// Removes the values that match. The revisions remain.
+    pub fn take_values(&mut self, matches: impl Fn(&T) -> bool) {
+        for node in &mut self.nodes {
+            drop(node.value.take_if(|value| matches(value)));
+        }
     }
 
     /// Returns the values of the removed nodes in the order of their ids.

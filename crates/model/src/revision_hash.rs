@@ -1,12 +1,8 @@
-//! The hash of a new revision, equal to that of CouchDB 3.5 for the same edit: [`RevisionHasher`].
-//!
-//! Servers that make the same edit must compute the same revision id, because otherwise replication would report a
-//! conflict that does not exist. The hash is the MD5 of the Erlang external term format of `[Deleted, OldStart, OldRev,
-//! Body, Atts]`. The term is written in one pass over the text of the body, with an explicit stack. In that format
-//! counts precede elements, so they are filled in when a container closes.
-//!
-//! Consequences of hashing terms: `1e1` and `10.0` have the same hash, and so do strings that differ only in escapes;
-//! lists of small numbers have a shorter form, because they are Erlang strings.
+//! The hash of a new revision, equal to that of CouchDB 3.5 for the same edit: [`RevisionHasher`]. Servers that make
+//! the same edit must compute the same revision id, because otherwise replication would report a conflict. The hash is
+//! the MD5 of the Erlang external term format of `[Deleted, OldStart, OldRev, Body, Atts]`, written in one pass over
+//! the text of the body. `1e1` and `10.0` have the same hash, and so do strings that differ only in escapes; lists of
+//! small numbers have a shorter form, because they are Erlang strings.
 
 use md5::{Digest, Md5};
 use smallvec::SmallVec;
@@ -39,8 +35,8 @@ pub struct AttachmentDigest<'a> {
     pub md5: [u8; 16],
 }
 
-/// Returns the hash that CouchDB 3.5 computes for the same edit. `body` must be a compact object without underscore
-/// members; `attachments` must be in the order of the document.
+/// Returns the hash that CouchDB 3.5 computes. `body` must be a compact object without underscore members;
+/// `attachments` must be in the order of the document.
 pub fn revision_hash(
     deleted: bool,
     parent: Option<&Rev>,
@@ -71,8 +67,8 @@ impl RevisionHasher {
         self.hash_with(deleted, parent, body, |term| write_attachments(term, attachments))
     }
 
-    /// Returns the hash of an edit that recreates a deleted document. CouchDB computes it after it has written the
-    /// attachments, and then hashes only their number.
+    /// Returns the hash of an edit that recreates a deleted document, in which CouchDB hashes only the number of
+    /// attachments.
     pub fn hash_again(&mut self, deletion: &Rev, body: Value<'_>, attachments: usize) -> [u8; 16] {
         self.hash_with(false, Some(deletion), body, |term| write_unknown_attachments(term, attachments))
     }

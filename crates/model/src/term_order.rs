@@ -1,7 +1,6 @@
-//! The order of JSON values as Erlang terms, which CouchDB uses where it does not collate.
-//!
-//! The order of types is numbers, `false`, `null`, `true`, objects, arrays, strings. The first member that differs
-//! decides the order of objects, by its name or else by its value. Strings are compared by their bytes.
+//! The order of JSON values as Erlang terms, which CouchDB uses where it does not collate. Numbers, `false`, `null`,
+//! `true`, objects, arrays, strings. The first member that differs decides the order of objects, by its name or else by
+//! its value. Strings are compared by their bytes.
 
 use std::cmp::Ordering;
 

@@ -1,13 +1,10 @@
-//! Support for tests: a seeded generator ([`Random`]), and expectations in files ([`check_file`]).
-//!
-//! Every run uses a new seed and prints it. `SETTEE_SEED=…` repeats a run. `SETTEE_TEST_SCALE=…` multiplies the rounds
-//! of tests that loop ([`scaled`]).
+//! Support for tests: a seeded generator ([`Random`]), and expectations in files ([`check_file`]). Every run uses a new
+//! seed and prints it; `SETTEE_SEED=…` repeats it. `SETTEE_TEST_SCALE=…` multiplies the rounds ([`scaled`]).
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 
-/// Pseudorandom numbers (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -32,7 +29,6 @@ impl Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Returns any number.
     #[expect(clippy::should_implement_trait, reason = "an iterator would wrap what never ends in options")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -53,35 +49,29 @@ impl Random {
         self.below(many) == 0
     }
 
-    /// Returns true with a probability of `percent` %.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// Returns an independent generator, for another thread.
     #[must_use]
     pub fn fork(&mut self) -> Random {
         Random(self.next())
     }
 
-    /// Returns one of several values.
     pub fn pick<T: Copy>(&mut self, among: &[T]) -> T {
         among[self.below(among.len())]
     }
 
-    /// Shuffles values.
     pub fn shuffle<T>(&mut self, values: &mut [T]) {
         for index in (1..values.len()).rev() {
             values.swap(index, self.below(index + 1));
         }
     }
 
-    /// Returns a number of random magnitude.
     pub fn number(&mut self) -> u64 {
         self.next() >> self.below(64_u32)
     }
 
-    /// Returns up to `longest` bytes.
     pub fn bytes(&mut self, longest: usize) -> Vec<u8> {
         let len = self.below(longest + 1);
         (0..len).map(|_| self.next() as u8).collect()
@@ -100,7 +90,6 @@ impl Random {
         out
     }
 
-    /// As [`Random::json`], but always an object.
     pub fn json_object(&mut self) -> String {
         let mut out = String::new();
         self.json_object_into(4, &mut out);
@@ -228,8 +217,7 @@ pub fn check_file(folder: &str, name: &str, text: &str) {
     assert_eq!(text.lines().count(), expected.lines().count(), "{name}; if this is meant: SETTEE_UPDATE=1");
 }
 
-/// Calls `check` with mutations of `seeds`: bytes are changed, removed, repeated or exchanged with those of other
-/// inputs, and `words` are inserted. If a check panics, the test fails and shows the input.
+/// Calls `check` with mutations of `seeds`, into which `words` are inserted. A failure shows the input.
 pub fn fuzz(seeds: &[&[u8]], words: &[&str], check: impl Fn(&[u8])) {
     let mut random = Random::new();
     let mut pool: Vec<Vec<u8>> = seeds.iter().map(|seed| seed.to_vec()).collect();

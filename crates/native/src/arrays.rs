@@ -1,4 +1,4 @@
-//! Methods of arrays, including those that call a function for each element.
+//! Methods of arrays.
 
 use bumpalo::collections::Vec as ArenaVec;
 

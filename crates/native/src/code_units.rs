@@ -7,7 +7,6 @@ pub(super) fn as_str(text: &[u8]) -> Result<&str, Stop> {
     std::str::from_utf8(text).map_err(|_| Stop::BailOut(Reason::Conversion))
 }
 
-/// White space and line terminators of the language.
 pub(super) fn is_space(character: char) -> bool {
     matches!(
         character,

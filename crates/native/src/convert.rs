@@ -43,7 +43,6 @@ pub(super) struct Converter<'a, 's> {
 }
 
 impl<'a> Converter<'a, '_> {
-    /// `ToNumber`.
     pub(super) fn number(&mut self, value: Val<'a>) -> Result<f64, Stop> {
         match value {
             Val::Undefined => Ok(f64::NAN),
@@ -57,7 +56,6 @@ impl<'a> Converter<'a, '_> {
         }
     }
 
-    /// `ToString`.
     pub(super) fn text(&mut self, value: Val<'a>) -> Result<&'a [u8], Stop> {
         match value {
             Val::Text(text) => Ok(text),
@@ -150,7 +148,6 @@ impl<'a> Converter<'a, '_> {
         }
     }
 
-    /// `==`
     pub(super) fn loose_equal(&mut self, left: Val<'a>, right: Val<'a>) -> Result<bool, Stop> {
         match (left, right) {
             (Val::Undefined | Val::Null, Val::Undefined | Val::Null) => Ok(true),
@@ -192,7 +189,6 @@ impl<'a> Converter<'a, '_> {
         Ok(self.number(left)?.partial_cmp(&self.number(right)?))
     }
 
-    /// `+`
     pub(super) fn add(&mut self, left: Val<'a>, right: Val<'a>) -> Result<Val<'a>, Stop> {
         if let (Val::Number(left), Val::Number(right)) = (left, right) {
             return Ok(Val::Number(left + right));
@@ -219,7 +215,6 @@ impl<'a> Converter<'a, '_> {
         Ok(both)
     }
 
-    /// `ToIntegerOrInfinity`.
     pub(super) fn integer(&mut self, value: Val<'a>) -> Result<f64, Stop> {
         let number = self.number(value)?;
         Ok(match exact_i32(number) {
@@ -230,7 +225,6 @@ impl<'a> Converter<'a, '_> {
     }
 }
 
-/// `===`
 pub(super) fn strict_equal<'a>(left: Val<'a>, right: Val<'a>) -> bool {
     match (left, right) {
         (Val::Undefined, Val::Undefined) | (Val::Null, Val::Null) => true,
@@ -257,7 +251,6 @@ pub(super) fn compare_text(left: &[u8], right: &[u8]) -> Result<Ordering, Stop> 
     Ok(order)
 }
 
-/// `StringToNumber`.
 pub(super) fn text_to_number(text: &[u8]) -> Result<f64, Stop> {
     let text = code_units::trim(text)?;
     if text.is_empty() {
@@ -313,7 +306,6 @@ pub(super) fn decimal_length(text: &[u8]) -> usize {
     end
 }
 
-/// `ToInt32`.
 pub(super) fn to_int32(number: f64) -> i32 {
     to_uint32(number).cast_signed()
 }
@@ -328,7 +320,6 @@ fn exact_i32(number: f64) -> Option<i32> {
     is_same.then_some(whole)
 }
 
-/// `ToUint32`.
 pub(super) fn to_uint32(number: f64) -> u32 {
     if let Some(whole) = exact_i32(number) {
         return whole.cast_unsigned();

@@ -1,5 +1,4 @@
-//! Dates in UTC, the time zone of the workers. Only texts in the format of the language are parsed ([`parse`]), because
-//! other formats depend on the engine.
+//! Dates in UTC, the time zone of the workers. Only texts in the format of the language are parsed ([`parse`]).
 
 use settee_model::calendar::Day;
 

@@ -15,13 +15,11 @@ fn current_time() -> f64 {
 }
 
 impl<'a> Run<'a, '_> {
-    /// `Date.now()`, and `Date()`, which is the text of the current time.
     pub(crate) fn now(&mut self, builtin: Builtin) -> Result<Val<'a>, Stop> {
         let time = current_time();
         if builtin == Builtin::DateNow { Ok(Val::Number(time)) } else { self.date_text(time, Method::ToString) }
     }
 
-    /// `new Date(…)` and `Date.UTC(…)`.
     pub(crate) fn new_date(&mut self, builtin: Builtin, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
         let values = self.arguments(arguments)?;
         let time = match values[..] {

@@ -1,8 +1,7 @@
 //! The native evaluator: map functions in a strict subset of JavaScript, interpreted in the server's own process.
 //!
 //! The subset cannot keep state between documents and can read only its document. All operations that the evaluator
-//! cannot perform exactly as the engine are left to the engine, possibly in the middle of a document
-//! ([`NativeFunction::map`] then returns [`Mapped::BailedOut`]). Hence the results equal those of the workers.
+//! cannot perform exactly are left to the engine ([`Mapped::BailedOut`]), so results equal those of the workers.
 //!
 //! 1. [`compile`] parses the source and builds the [`tree`].
 //! 2. [`run`] evaluates it for one document, in an arena that is reset before the next; [`value`] represents the text
@@ -94,7 +93,6 @@ pub trait RowSink {
 }
 
 impl NativeFunction {
-    /// Returns an error if the function is not in the subset.
     pub fn compile(source: &str, environment: Environment) -> Result<Self, Refused> {
         compile::compile(source, environment).map(|program| Self { program })
     }
@@ -128,7 +126,7 @@ impl Workspace {
 }
 
 impl Document<'_> {
-    /// True if the functions so far have used so much memory that the next one should start with an empty arena.
+    /// True if the next function should start with an empty arena.
     pub fn is_full(&self) -> bool {
         self.arena.allocated_bytes() > KEPT_ARENA_BYTES
     }

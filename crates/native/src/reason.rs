@@ -1,8 +1,6 @@
-//! [`Reason`] of a bail-out, after which the engine runs the function on the document, and [`Steps`], the limit of a
-//! run.
+//! [`Reason`] of a bail-out, and [`Steps`], the limit of a run.
 
-/// Operations that the evaluator does not perform exactly as the engine. They are counted, and reported to operators
-/// that diagnose a slow view.
+/// Operations that the evaluator leaves to the engine, reported to operators that diagnose a slow view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {
@@ -38,8 +36,7 @@ pub enum Reason {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The engine must run the function. Also used internally to skip the rest of a chain after an absent value before
-    /// `?.`.
+    /// The engine must run the function.
     BailOut(Reason),
 }
 

@@ -1,7 +1,6 @@
-//! Traversal of trusted JSON text, and output of JSON text in the format of `JSON.stringify`. The text was validated
-//! when it was stored: invalid text yields wrong values, but never a panic or an out-of-bounds read. This module does
-//! not depend on an engine. It does not use the positions of `settee_model::json`, which is for compact text: maps that
-//! skip most members ran a tenth slower with it.
+//! Traversal of trusted JSON text, and output of JSON text in the format of `JSON.stringify`. Invalid text yields wrong
+//! values, but never a panic or an out-of-bounds read. The positions of `settee_model::json` are not used: maps that
+//! skip most members ran a tenth slower with them.
 
 use std::io::Write as _;
 
@@ -19,8 +18,7 @@ pub fn skip_space(text: &[u8], mut at: usize) -> usize {
 #[inline]
 pub fn string_end(text: &[u8], open: usize) -> (usize, bool) {
     let mut at = open + 1;
-    // Names and most values are so short that a call of memchr does not pay: these are searched in steps of eight
-    // bytes.
+    // Most strings are so short that a call of memchr would cost more than steps of eight bytes.
     let near = at + 48;
     while at < near
         && let Some(bytes) = text.get(at..at + 8)
@@ -59,7 +57,7 @@ pub fn short_name(text: &[u8], open: usize) -> Option<(usize, u64)> {
     (found != 0 && text[at] == b'"').then_some((at + 1, fingerprint))
 }
 
-/// Returns the first eight bytes of a name, or all of a shorter one. Names with different marks are different.
+/// Returns the first eight bytes of a name, or all of a shorter one. Names with different fingerprints are different.
 pub fn fingerprint(name: &[u8]) -> u64 {
     if let Some(bytes) = name.first_chunk() {
         return u64::from_le_bytes(*bytes);
@@ -183,9 +181,9 @@ pub fn write_number(out: &mut Vec<u8>, number: f64) {
         out.extend_from_slice(b"null");
         return;
     }
-    #[expect(clippy::cast_possible_truncation, reason = "what does not fit does not come back either")]
+    #[expect(clippy::cast_possible_truncation, reason = "a truncated number does not equal the original")]
     let whole = number as i64;
-    #[expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "the comparison is about exactly that")]
+    #[expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "tests that the conversion is exact")]
     let exact = whole.unsigned_abs() < 1_000_000_000_000_000 && whole as f64 == number;
     if exact {
         write_integer(out, whole);
@@ -212,12 +210,12 @@ fn write_fraction(out: &mut Vec<u8>, number: f64) {
         out.push(b'-');
         written = rest;
     }
-    let fingerprint = written.iter().position(|byte| *byte == b'e').unwrap_or(written.len());
+    let mantissa_end = written.iter().position(|byte| *byte == b'e').unwrap_or(written.len());
     let exponent: i32 =
-        std::str::from_utf8(&written[fingerprint + 1..]).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
+        std::str::from_utf8(&written[mantissa_end + 1..]).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
     let mut digits = [0u8; 20];
     let mut count = 0;
-    for byte in written[..fingerprint].iter().filter(|byte| **byte != b'.') {
+    for byte in written[..mantissa_end].iter().filter(|byte| **byte != b'.') {
         digits[count] = *byte;
         count += 1;
     }

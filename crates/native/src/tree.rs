@@ -1,5 +1,4 @@
-//! The executable form of functions of the subset: [`Program`], a tree whose names are resolved to slots. It contains
-//! no state of a run except hints for the next one.
+//! The executable form of functions: [`Program`], a tree whose names are resolved to slots. It has no state but hints.
 
 use std::cell::Cell;
 
@@ -117,8 +116,7 @@ pub(super) struct Name {
     pub(super) text: Box<[u8]>,
     /// Bits that distinguish most names, see [`fingerprint`].
     pub(super) fingerprint: u64,
-    /// Position of the member at the last lookup, as a hint, because documents often have the same members in the same
-    /// order.
+    /// Position of the member at the last lookup, as a hint: documents often have the same members in the same order.
     pub(super) hint: Cell<usize>,
 }
 

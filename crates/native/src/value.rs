@@ -1,6 +1,5 @@
-//! Values of a native run ([`Val`]): lazily parsed parts of the document, and values that the function creates. All
-//! values are allocated in the arena of one call, so they are copied freely and never freed individually. Objects and
-//! arrays of the document are frozen, as in the engine.
+//! Values of a native run ([`Val`]): lazily parsed parts of the document, and values that the function creates. All are
+//! allocated in the arena of one call and never freed individually. Objects and arrays of the document are frozen.
 
 use std::cell::{Cell, OnceCell, RefCell};
 
@@ -382,7 +381,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// The names must have the same mark. Most are so short that only their last eight bytes remain to compare.
+/// The names must have the same fingerprint. Most are so short that only their last eight bytes remain to compare.
 #[inline]
 fn equal_after_fingerprint(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len()

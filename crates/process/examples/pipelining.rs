@@ -1,12 +1,11 @@
-//! Compares how fast a query server maps documents when this crate sends documents one by one over blocking
-//! pipes, as CouchDB does. Both are measured alternately, in one run. The pipelined variant equals an index build:
-//! functions in Python receive only the members that they can see. An additional row measures whole documents.
+//! Compares how fast a query server maps documents in the pipelined way of this crate, and one by one over blocking
+//! pipes, as CouchDB sends them. The pipelined variant equals an index build: functions in Python receive only the
+//! members that they can see. An additional row measures whole documents.
 //! ```text
 //! cargo run --release -p settee-process --example pipelining -- python 'couchpy --json-module=json'
 //! ```
-//!
-//! The first argument selects the map function: `python`, `erlang` or `javascript`. The optional third one is the
-//! number of rounds, by default 5. With `erlang` and the command `settee` the script of this crate runs.
+//! The first argument selects the map function: `python`, `erlang` or `javascript`. The third one is the number of
+//! rounds, by default 5. With `erlang` and the command `settee` the script of this crate runs.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -1,5 +1,4 @@
 //! [`Process`]: one query server process, with its pipes and timeouts.
-//!
 //! Callers interpret commands; in this module a response is a line of JSON that is neither a log line nor an error.
 
 use std::collections::VecDeque;

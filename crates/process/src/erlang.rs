@@ -1,6 +1,4 @@
-//! The Erlang query server of Settee: a script for `escript` (Debian package `erlang-base`).
-//!
-//! It runs as an ordinary [`QueryServer`](crate::QueryServer). The head of the script describes its functions.
+//! The Erlang query server of Settee: a script for `escript` (Debian package `erlang-base`). Its head describes it.
 
 use std::path::Path;
 

@@ -1,5 +1,4 @@
 //! [`FunctionCalls`]: functions of design documents other than map and reduce functions.
-//!
 //! A process gets the whole design document once (`["ddoc","new",…]`) and then calls of its functions by path. Servers
 //! that support only views, such as `couchpy`, exit on this command; the error reports it.
 

@@ -12,10 +12,8 @@ use crate::reduce::FunctionReducer;
 use crate::settings::{Log, Settings};
 use crate::shared::Shared;
 
-/// A language whose functions run in processes of one command. Clones share the processes.
-///
-/// No process starts before a function is compiled. The limits of callers apply to rows and bytes; [`Settings`] limits
-/// time and memory, because a process serves many functions.
+/// A language whose functions run in processes of one command, started when a function is compiled. Clones share them.
+/// The limits of callers apply to rows and bytes; [`Settings`] limits time and memory.
 #[derive(Clone)]
 pub struct QueryServer(Arc<Shared>);
 

@@ -135,11 +135,9 @@ impl<'a, 't> BatchRun<'a, 't> {
         Ok(())
     }
 
-    /// Returns true if another process must map the pending documents.
-    ///
-    /// With several pending documents, any of them may be the cause, because a server may buffer its responses: each is
-    /// retried separately. A single document that exceeds the timeout is the cause. A process may have been killed from
-    /// outside, so its single document is retried once.
+    /// Returns true if another process must map the pending documents. With several, any of them may be the cause,
+    /// because a server may buffer its responses: each is retried separately. A single document that exceeds the
+    /// timeout is the cause; one whose process was killed is retried once.
     fn should_retry(&mut self, failure: &Failure) -> bool {
         let was_isolated = self.sent_commands - self.completed <= 1;
         let may = match failure {

@@ -32,8 +32,7 @@ struct State {
     lists: Shares,
 }
 
-/// Purpose of a lease. List functions have a limit of their own: they last as long as their clients read, and the rows
-/// that they wait for may need processes for calls.
+/// Purpose of a lease. List functions have a separate limit: they last as long as their clients read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeasePurpose {
     Call,

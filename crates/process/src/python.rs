@@ -1,10 +1,8 @@
-//! [`members`]: the members of a document that a map function in Python can see.
-//!
-//! The analysis is a proof over tokens: `couchpy` passes the document as the only argument, so a function can access it
-//! only through the name of its parameter. If that name occurs only in forms that name a member (`doc['a']`,
-//! `doc.get('a')`, `'a' in doc`), the function sees no other members. The remaining source must not access the argument
-//! without its name: by frames, closures, tracebacks or the garbage collector. Any construct that is not proven
-//! harmless ends the proof, and the function gets whole documents. The source need not be valid Python.
+//! [`members`]: the members of a document that a map function in Python can see. The analysis is a proof over tokens: a
+//! function can access the document only through the name of its parameter. If that name occurs only in forms that name
+//! a member (`doc['a']`, `doc.get('a')`, `'a' in doc`), the function sees no other members. Access without the name
+//! (frames, closures, tracebacks, the garbage collector) and any construct that is not proven harmless end the proof,
+//! and the function gets whole documents.
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! [`Settings`] of query servers. Callers supply the values.
+//! Settings of query servers.
 
 use std::ffi::OsString;
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! [`Shared`]: state of a query server that its programs and reducers share.
-//!
-//! It loads functions into processes and converts failures into errors of the callers.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,15 +1,13 @@
-//! Checkpoints: `_local/<id>` documents in which both sides record the progress of a replication.
-//!
-//! The format is CouchDB's, so a replication continues from a checkpoint of CouchDB. Both sides store the same
-//! document, with the newest session first in its `history`. A session continues from the newest entry that both
-//! histories contain, because one side may have been restored from a backup, or have missed a write.
+//! Checkpoints: `_local/<id>` documents in which both sides record the progress of a replication. The format is
+//! CouchDB's. Both sides store the same document, with the newest session first in its `history`. A session continues
+//! from the newest common entry, because one side may have been restored, or have missed a write.
 
 #[cfg(test)]
 mod tests;
 
 use settee_model::json::{Json, Value, write_string, write_u64};
 
-use crate::session::Statistics;
+use crate::session::progress::Statistics;
 
 pub(crate) const ID_VERSION: u64 = 4;
 

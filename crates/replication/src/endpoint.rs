@@ -1,6 +1,5 @@
-//! [`Endpoint`]: the location of a database and the parameters to reach it.
-//!
-//! `Display` and `Debug` omit the credentials in URLs, headers and the `auth` object.
+//! [`Endpoint`]: the location of a database and the parameters to reach it. `Display` and `Debug` omit the credentials
+//! in URLs, headers and the `auth` object.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -236,8 +235,8 @@ fn decode(text: &str) -> Option<String> {
     percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)
 }
 
-/// Returns the headers in the order in which ids contain them, and the credentials of a basic authorization header.
-/// That header is always removed from the list, even if it cannot be decoded.
+/// Returns the headers in the order in which ids contain them, and the credentials of a basic authorization header,
+/// which is removed.
 fn take_headers(value: Option<Value<'_>>) -> Result<(Vec<(String, String)>, Auth), EndpointError> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok((Vec::new(), Auth::None)) };
     if !value.is_object() {

@@ -1,9 +1,6 @@
-//! [`ReplicationId`]: the id of a replication, equal to the id that CouchDB computes (`couch_replicator_ids`).
-//!
-//! The id is an MD5 hash of the properties of a replication: the server that runs it, both endpoints without passwords,
-//! and the filter. Checkpoints are stored under it, so a server with the uuid of a CouchDB continues from CouchDB's
-//! checkpoints. The algorithm has four versions; a checkpoint under an id of an older version continues under the
-//! newest.
+//! [`ReplicationId`]: the id of a replication, equal to the id that CouchDB computes (`couch_replicator_ids`). The id
+//! is an MD5 hash of the server that runs the replication, both endpoints without passwords, and the filter. A server
+//! with the uuid of a CouchDB continues from CouchDB's checkpoints, also under ids of older versions.
 
 mod selector;
 #[cfg(test)]

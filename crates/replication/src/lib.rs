@@ -1,8 +1,7 @@
 //! Replication: copies documents and their revisions between databases of CouchDB, PouchDB and this server.
 //!
 //! The replicator is a *client of the HTTP protocol* ([`Transport`]), also for local databases. A [`Spec`] describes a
-//! replication, [`ReplicationId`] identifies it as CouchDB does, a [`Peer`] is one of its two databases, and a
-//! [`Session`] runs it. [`Services`] supplies the time and random ids.
+//! replication, a [`Peer`] is one of its two databases, and a [`Session`] runs it.
 
 mod checkpoint;
 mod counters;
@@ -12,6 +11,7 @@ mod id;
 pub mod net;
 mod peer;
 mod replicator;
+mod report;
 mod rows;
 pub mod scheduler;
 mod session;
@@ -24,10 +24,10 @@ mod tuning;
 pub use crate::counters::{Counter, Counters, Tally};
 pub use crate::endpoint::{Auth, Endpoint, EndpointError, Local, Remote, Roles, User};
 pub use crate::id::{IdError, Identity, ReplicationId};
-pub use crate::peer::{Download, List, Peer, PeerError, Reply, RequestMethod};
-pub use crate::replicator::{
-    Alone, Dependencies, JobState, ReplicateError, Replicated, Replicator, Servers, Settings, TaskState,
-};
+pub use crate::peer::plain::{Download, List, Reply, RequestMethod};
+pub use crate::peer::{Peer, PeerError};
+pub use crate::replicator::show::{JobState, TaskState};
+pub use crate::replicator::{Alone, Dependencies, ReplicateError, Replicated, Replicator, Servers, Settings};
 pub use crate::session::{Control, Failure, Outcome, Places, Progress, Services, Session, Statistics};
 pub use crate::spec::{CancelTarget, Filter, Request, Spec, SpecError};
 pub use crate::transport::{

@@ -1,14 +1,12 @@
-//! [`Peer`]: a database that is accessed by the HTTP protocol.
-//!
-//! Exchanges with an unknown outcome are retried with increasing delays, so all requests must be idempotent. The caller
-//! interprets the responses.
+//! [`Peer`]: a database that is accessed by the HTTP protocol. Exchanges with an unknown outcome are retried with
+//! increasing delays, so all requests must be idempotent.
 
 mod auth;
-mod changes;
+pub(crate) mod changes;
 mod database;
-mod documents;
-mod open_revs;
-mod plain;
+pub(crate) mod documents;
+pub(crate) mod open_revs;
+pub(crate) mod plain;
 #[cfg(test)]
 mod tests;
 
@@ -34,11 +32,6 @@ use crate::endpoint::{COMPONENT, Endpoint};
 use crate::transport::{Body, LongLived, Transport, TransportError, full_body};
 use crate::tuning::Tuning;
 
-pub(crate) use changes::{ChangesQuery, Feed};
-pub(crate) use documents::{BulkDocsOutcome, BulkGet, MissingRevs, PutOutcome, Rejected};
-pub(crate) use open_revs::{OpenRevs, OpenRevsItem};
-pub use plain::{Download, List, Reply, RequestMethod};
-
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// Size of the pieces of a request. A connection that takes one before the timeout is slow, not unresponsive.
@@ -49,8 +42,7 @@ const RETRY_DELAY_MIN_MS: u64 = 250;
 /// Maximum delay, including delays that the peer requests.
 const RETRY_DELAY_MAX_MS: u64 = 300_000;
 
-/// Maximum total time during which a peer may return 429 for one request. As in CouchDB this status uses no retry,
-/// because rate limits often apply per minute.
+/// Maximum total time during which a peer may return 429 for one request; as in CouchDB it uses no retry.
 const RATE_LIMITED_MAX_MS: u64 = 600_000;
 
 #[derive(Clone)]

@@ -1,8 +1,5 @@
-//! [`RowSplitter`] cuts a stream of JSON text of a peer into rows, which are slices of the received bytes.
-//!
-//! Rows are traversed as `settee_model::json::Value`. They are not validated, because the peer that receives a copied
-//! document validates it. On a row that is not JSON the traversal returns arbitrary slices of it. Only a row with white
-//! space is parsed, because `Value` requires compact text ([`compacted`]).
+//! [`RowSplitter`] cuts a stream of JSON text of a peer into rows, which are slices of the received bytes and not
+//! validated. Only a row with white space is parsed ([`compacted`]).
 
 use bytes::{Bytes, BytesMut};
 use memchr::memchr2;

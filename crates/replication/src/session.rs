@@ -3,13 +3,12 @@
 //! 1. Both databases are opened (the target is created if requested), and their checkpoints are compared.
 //! 2. A reader follows the changes of the source after the common checkpoint. Its queue is bounded.
 //! 3. Up to `worker_processes` workers copy batches of changes concurrently. They end in any order.
-//! 4. Every `checkpoint_interval`, and at the end, both sides record the sequence up to which *all* batches are
-//!    written, so after a crash the next session starts at or before the first missing change.
-//!
-//! After a failure the scheduler decides when the next session starts.
+//! 4. Every `checkpoint_interval`, and at the end, both sides record the sequence before which *all* batches are
+//!    written.
 
 mod batch;
-mod progress;
+mod context;
+pub(crate) mod progress;
 mod reader;
 mod single;
 mod start;
@@ -22,49 +21,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use settee_model::json::Json;
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use self::context::Context;
+pub use self::context::{Failure, Places, Services};
 use self::reader::Item;
 use self::start::Started;
-use crate::counters::Counters;
 use crate::id::ReplicationId;
-use crate::peer::{ChangesQuery, Peer, PeerError, Rejected};
+use crate::peer::Peer;
+use crate::peer::changes::ChangesQuery;
 use crate::spec::{Filter, Spec};
 pub use progress::{Progress, Statistics};
 
 const FINAL_CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Maximum number of sessions that open their databases concurrently. Opening takes several exchanges, and thousands of
-/// sessions that start with the server would need more memory than they do while they wait for changes.
-const CONCURRENT_STARTS_MAX: usize = 64;
-
-/// A session then starts without a permit, because the holders may wait for unresponsive peers.
-const START_PERMIT_TIMEOUT: Duration = Duration::from_secs(30);
-
-#[derive(Clone)]
-pub struct Places(Arc<Semaphore>);
-
-impl Default for Places {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(CONCURRENT_STARTS_MAX)))
-    }
-}
-
-impl Places {
-    /// The permit is held until the result is dropped. Returns `None` after `START_PERMIT_TIMEOUT`.
-    async fn take(&self) -> Option<SemaphorePermit<'_>> {
-        tokio::time::timeout(START_PERMIT_TIMEOUT, self.0.acquire()).await.ok()?.ok()
-    }
-}
-
-#[derive(Clone)]
-pub struct Services {
-    pub now_s: Arc<dyn Fn() -> u64 + Send + Sync>,
-    pub new_uuid: Arc<dyn Fn() -> String + Send + Sync>,
-    pub places: Places,
-    pub counters: Arc<Counters>,
-}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Control {
@@ -75,54 +45,11 @@ pub enum Control {
 
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// A one-shot replication is complete. Contains the members of the `_replicate` response after `ok`: an object with
-    /// `session_id`, `source_last_seq`, `history` and so on, in CouchDB's format.
+    /// A one-shot replication is complete. Contains the members of the `_replicate` response after `ok`, as in CouchDB.
     Completed(Json),
     Stopped,
     /// A later session may succeed.
     Failed(Failure),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    #[error("{0}")]
-    Source(#[source] PeerError),
-    #[error("{0}")]
-    Target(#[source] PeerError),
-    #[error("checkpoint_commit_failure: {0}")]
-    Checkpoint(String),
-    /// The target rejected this document with this transient error.
-    #[error("the target temporarily rejects document `{0}`: {1}")]
-    Document(String, String),
-    /// The source listed this revision of this document and does not have it.
-    #[error("document `{0}` is missing revision {1} at the source")]
-    Missing(String, String),
-}
-
-impl Failure {
-    /// Returns true if a side refuses the credentials. A retry would be one more failed login of the account.
-    pub(crate) fn is_unauthenticated(&self) -> bool {
-        match self {
-            Self::Source(error) | Self::Target(error) => error.is_unauthenticated(),
-            Self::Checkpoint(_) | Self::Document(..) | Self::Missing(..) => false,
-        }
-    }
-}
-
-struct Context {
-    source: Peer,
-    target: Peer,
-    services: Services,
-    progress: Arc<Progress>,
-}
-
-impl Context {
-    fn record_rejection(&self, rejected: &Rejected) {
-        let Rejected { id, rev, error, reason } = rejected;
-        let target = self.target.endpoint();
-        tracing::warn!("replication could not write document `{id}`, revision {rev}, to {target}: {error}: {reason}");
-        self.progress.record_rejection(format!("`{id}`, revision {rev}: {error}: {reason}"));
-    }
 }
 
 pub struct Session {
@@ -145,10 +72,7 @@ impl Session {
     }
 
     /// A one-shot session completes after all changes of the source's normal feed; a continuous session runs until it
-    /// is stopped or fails.
-    ///
-    /// A continuous session mostly waits for the next change. The futures of its rare steps are on the heap, so that
-    /// waiting needs little memory.
+    /// is stopped or fails. The futures of rare steps are on the heap, so that waiting needs little memory.
     pub async fn run(self, mut control: watch::Receiver<Control>) -> Outcome {
         let started = tokio::select! {
             biased;
@@ -307,8 +231,7 @@ impl Run {
     /// Gives the waiting rows to a worker, if a worker is free and the batch is ready.
     fn dispatch(&mut self) {
         let tuning = &self.spec.tuning;
-        // A continuous replication copies pending rows at once, and batches grow while all workers are busy. A one-shot
-        // replication collects full batches as long as other work is pending.
+        // A continuous replication copies pending rows at once. A one-shot replication collects full batches.
         let idle = self.workers.is_empty() && self.items.is_empty();
         let ready = self.spec.continuous || self.rows.len() >= tuning.worker_batch_size || idle;
         if ready && self.workers.len() < tuning.worker_processes {

@@ -1,6 +1,4 @@
-//! [`Spec`]: the description of a replication, from a body of `_replicate` or from a document in `_replicator`.
-//!
-//! Members and error messages are CouchDB's (`couch_replicator_parse`). Unknown members are ignored.
+//! [`Spec`]: the description of a replication. Members and error messages are CouchDB's (`couch_replicator_parse`).
 
 #[cfg(test)]
 mod tests;
@@ -60,9 +58,8 @@ impl Spec {
 pub enum Filter {
     #[default]
     All,
-    /// All documents except design documents. No server has such a filter: the reader of the feed skips them. It has
-    /// separate checkpoints, so that `_design` can copy design documents later, when their functions no longer validate
-    /// old documents.
+    /// All documents except design documents, which the reader of the feed skips. It has separate checkpoints, so that
+    /// `_design` can copy design documents later, when their functions no longer validate old documents.
     AllButDesign,
     Function {
         /// Without `_design/`.

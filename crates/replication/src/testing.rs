@@ -1,6 +1,5 @@
-//! A naive model of a database server ([`Server`]) that implements the protocol through [`Transport`], a wrapper that
-//! makes exchanges fail ([`Faulty`]) and one that alters responses ([`Altering`]). The model shares no code with the
-//! real server.
+//! A naive model of a database server ([`Server`]), a wrapper that makes exchanges fail ([`Faulty`]) and one that
+//! alters responses ([`Altering`]). The model shares no code with the real server.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod altering;

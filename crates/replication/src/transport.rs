@@ -1,7 +1,5 @@
-//! [`Transport`]: one exchange with a peer at any location.
-//!
-//! Implementations use the network, the databases of this server without sockets, or a model in a test. A transport
-//! neither retries nor interprets statuses: a response of 500 is a response.
+//! [`Transport`]: one exchange with a peer at any location. A transport neither retries nor interprets statuses: a
+//! response of 500 is a response.
 
 use std::fmt;
 use std::future::Future;
@@ -31,10 +29,8 @@ pub struct LongLived;
 pub struct Direct;
 
 pub trait Transport: Send + Sync + 'static {
-    /// Sends a request and returns when the head of the response has arrived; its body is streamed.
-    ///
-    /// The URI is absolute for remote endpoints (`http://host:5984/db/_changes?…`, without credentials) and a path for
-    /// local ones (`/db/_changes?…`). Dropping the future or the body of the response ends the exchange.
+    /// Sends a request and returns when the head of the response has arrived. The URI is absolute for remote endpoints,
+    /// without credentials, and a path for local ones. Dropping the future or the body ends the exchange.
     fn call(&self, request: http::Request<Body>) -> BoxFuture<'_, Result<http::Response<Body>, TransportError>>;
 }
 

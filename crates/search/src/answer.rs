@@ -29,7 +29,7 @@ pub struct Hit {
     pub id: String,
     /// Sort values. The last one is the id, unless a sort contains it.
     pub order: Vec<OrderValue>,
-    /// Stored fields in the order of their first values; several values of a field are an array.
+    /// Stored fields in the order of their first values; several values are an array.
     pub fields: Vec<(String, Vec<StoredValue>)>,
     pub highlights: Vec<Highlight>,
 }

@@ -1,4 +1,4 @@
-//! Errors of indexes and queries with CouchDB's texts. The HTTP layer maps them to status codes.
+//! Errors of indexes and queries with CouchDB's texts.
 
 use settee_storage::{StorageError, codec};
 

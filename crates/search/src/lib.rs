@@ -2,10 +2,9 @@
 //!
 //! An [`Index`] is stored in one shard. A [`Writer`] receives the [`Field`]s of documents and commits them atomically
 //! with an opaque position. [`Index::parse`] and [`Index::parse_classic`] parse a [`Query`] by Lucene's two grammars. A
-//! [`Request`] asks for hits, counts and groups; an [`Answer`] contains them.
-//!
-//! These types are independent of documents. [`Searches`] manages the search indexes of design documents: it runs their
-//! functions, and updates and removes indexes. The crate is independent of HTTP.
+//! [`Request`] asks for hits, counts and groups; an [`Answer`] contains them. [`Searches`] manages the search indexes
+//! of design documents: it runs their functions, and updates and removes indexes. All other types are independent of
+//! documents.
 
 mod analysis;
 mod answer;

@@ -1,5 +1,4 @@
-//! [`SearchLimits`]: limits of a search for a waiting client. The search checks them in every phase, and charges memory
-//! before it allocates.
+//! [`SearchLimits`]: limits of a search, checked in every phase. Memory is charged before it is allocated.
 
 use std::any::Any;
 use std::fmt;
@@ -12,7 +11,7 @@ use crate::error::{Error, Result};
 /// The requester grants memory in pieces of at least this size, because each grant takes a lock.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Number of steps between two checks. A step takes up to a microsecond, so a search ends within a few milliseconds.
+/// Number of steps between two checks. A step takes up to a microsecond.
 const STEPS: usize = 2_048;
 
 /// Granted memory, returned on drop.
@@ -67,8 +66,7 @@ impl SearchLimits {
         Self { inner: Arc::new(Inner { requester, failure, memory: Mutex::default() }) }
     }
 
-    /// Returns the same limits with a separate memory account, which ends with the last clone. Each search of a request
-    /// needs one.
+    /// Returns the same limits with a separate memory account, which each search of a request needs.
     #[must_use]
     pub fn scope(&self) -> Self {
         Self::new(self.inner.requester.clone(), Arc::clone(&self.inner.failure))
@@ -110,7 +108,6 @@ impl SearchLimits {
         Ok(())
     }
 
-    /// Makes all later checks fail with this error, unless they fail already. Returns their error.
     pub(crate) fn fail(&self, error: Error) -> Error {
         self.inner.failure.get_or_init(|| error).clone()
     }

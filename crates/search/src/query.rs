@@ -1,5 +1,4 @@
-//! [`Query`]: the result of parsing, or built by the caller. Strings are terms of the index: analyzers were already
-//! applied.
+//! [`Query`], parsed or built by the caller. Strings are terms of the index: analyzers were already applied.
 
 use std::ops::Bound;
 

@@ -1,4 +1,4 @@
-//! [`Request`]: a search with its parameters, and the parsers of parameters with a syntax.
+//! [`Request`]: a search with its parameters, and the parsers of these.
 
 use std::ops::Bound;
 

@@ -1,5 +1,4 @@
-//! Membership of this server in the nodes on one store: its name, its address, and its join and leave. A server with a
-//! store of its own is no member.
+//! Membership of this server in the nodes on one store: its name, its address, and its join and leave.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,8 +29,7 @@ pub(crate) fn name(configuration: &Configuration) -> anyhow::Result<String> {
     Ok(name)
 }
 
-/// Address at which other nodes reach this one by default: the listening address, or the host name if that is
-/// unspecified.
+/// Address at which other nodes reach this one by default.
 fn address(listens: SocketAddr, hostname: &str) -> String {
     if listens.ip().is_unspecified() {
         format!("http://{hostname}:{}/", listens.port())
@@ -46,8 +44,7 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// Announces to the other nodes that this node serves requests at `listens`. Does nothing for a server with a store
-    /// of its own.
+    /// Announces to the other nodes, if any, that this node serves requests at `listens`.
     pub(crate) async fn begin(
         engine: &Arc<dyn Engine>,
         name: &str,

@@ -12,13 +12,14 @@ use settee_couch_files::directory::is_couchdb;
 use settee_storage::durable;
 
 use crate::environment;
-use settee_admin::migrate::import_command;
+use settee_admin::migrate::{DEFAULT_PORT, import_command};
 
 /// `None` unless the parent of the data directory contains files of a CouchDB.
-pub(crate) fn notice(data: &Path, config: Option<&Path>) -> Option<String> {
+pub(crate) fn notice(data: &Path, config: Option<&Path>, port: u16) -> Option<String> {
     let files = data.parent().filter(|files| is_couchdb(files))?;
     let shown = files.display();
-    let command = import_command(files, config);
+    // The port is assigned later if the configuration has none.
+    let command = import_command(files, config, if port == 0 { DEFAULT_PORT } else { port });
     Some(format!(
         "{shown} contains databases of CouchDB, which are not served and not modified. To import them:\n  {command}"
     ))
@@ -30,8 +31,7 @@ fn user(text: &str) -> Option<(u32, u32)> {
 }
 
 /// If this process is root and SETTEE_USER is set, creates the data directory for that user and executes this program
-/// again as that user. Files in the directory may belong to another program, so an owner is changed only while it is
-/// empty.
+/// again as that user. The owner of a directory is changed only while it is empty.
 pub(crate) fn drop_root(data: &Path) -> anyhow::Result<()> {
     let Some(wanted) = environment::text("SETTEE_USER") else { return Ok(()) };
     if !rustix::process::geteuid().is_root() {

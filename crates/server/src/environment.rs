@@ -24,8 +24,7 @@ pub(crate) fn lower_priority() {
     std::thread::sleep(Duration::from_micros(1));
 }
 
-/// Settings of the environment: `SETTEE_SECTION__KEY=value`. All characters except letters and digits become `_` in
-/// these names. Known settings are matched by that form, unknown ones are converted to lower case.
+/// `SETTEE_SECTION__KEY=value`. All characters except letters and digits become `_` in these names.
 pub(crate) fn settings() -> Vec<Override> {
     let given = |name: &str, (section, key, value)| Override { section, key, value, source: name.to_owned() };
     let of = |name: &str, section: &str, key: &str, value: Option<String>| {

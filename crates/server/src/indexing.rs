@@ -1,5 +1,4 @@
-//! [`Indexing`]: background work on indexes. Stale indexes are updated, as by CouchDB's daemon ken, and unused ones are
-//! removed after a grace period.
+//! [`Indexing`]: background work on indexes, as by CouchDB's daemon ken. Unused indexes are removed after a time.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -173,7 +172,6 @@ impl Indexing {
         });
     }
 
-    /// Returns when the indexes of the design document are current.
     async fn update_until_current(self: &Arc<Self>, database: &Arc<Database>, design: &Arc<DesignDocument>) {
         while let Some(lag) = self.lag(database, design).await {
             let settings = self.settings();

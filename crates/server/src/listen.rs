@@ -1,5 +1,4 @@
-//! Listeners of the server: plain HTTP, TLS, and a Unix socket. [`Reserved`] has their addresses before the store is
-//! opened; then [`Reserved::open`] accepts connections.
+//! Listeners of the server: plain HTTP, TLS, and a Unix socket. [`Reserved`] has them before the store is opened.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
@@ -32,8 +31,7 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// Reserves the addresses, so that a start that cannot have them fails before it opens the store. `plain` is the
-    /// address of plain HTTP; TLS uses the same IP address.
+    /// Reserves the addresses, so that a start that cannot have them fails before it opens the store.
     pub(crate) fn new(configuration: &Arc<Configuration>, plain: SocketAddr) -> anyhow::Result<Self> {
         let mut tls = None;
         if ssl::ENABLE.of(configuration.as_ref()) {

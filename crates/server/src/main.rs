@@ -1,7 +1,5 @@
-//! The `settee` program: command line, composition of the crates, and lifecycle of the process.
-//!
-//! `settee serve` serves until it is stopped; `settee worker` runs user functions; `settee-admin` has the commands on
-//! data.
+//! The `settee` program: command line, composition of the crates, and lifecycle of the process. `settee-admin` has the
+//! commands on data.
 
 mod cli;
 mod cluster;

@@ -1,5 +1,4 @@
-//! [`Maintenance`]: schedules background work. Databases with much garbage are compacted, one after the other; events
-//! of databases are stored for `_db_updates`; indexes are updated ([`Indexing`]); and the engine is maintained.
+//! [`Maintenance`]: schedules compactions, the events for `_db_updates`, [`Indexing`], and work of the engine.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,5 +1,4 @@
-//! Contents of packages in addition to the program: manual pages and shell completions, generated from the description
-//! of the command line ([`pages`], [`completions`]), and the build information ([`VERSION`]).
+//! Manual pages and shell completions, generated from the command line ([`pages`], [`completions`]), and [`VERSION`].
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,4 @@
-//! Memory limit of this process, and its allocator, which returns freed memory to the system. The limit is the memory
-//! of the machine, or the lower limit of its control group. Only Linux reports it.
+//! Memory limit of this process (that of the machine or of its control group; Linux only), and its allocator.
 
 use std::path::Path;
 
@@ -12,8 +11,7 @@ use settee_settings::chttpd;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Configuration of jemalloc, which reads it at its first use. Background threads return freed memory to the system
-/// within a second or two, even in an idle process. One arena per processor instead of four halves the memory when many
-/// threads allocate, at the same speed.
+/// within a second or two. One arena per processor instead of four halves the memory at the same speed.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "the name is what jemalloc looks for; nothing else has it")]
 #[unsafe(export_name = "malloc_conf")]
@@ -47,7 +45,6 @@ fn all(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     machine.into_iter().chain(limits).min()
 }
 
-/// Evaluates one line of `/proc/self/cgroup`, `ID:CONTROLLERS:PATH`, including its parent groups.
 fn group_limit(line: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?);

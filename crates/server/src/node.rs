@@ -1,5 +1,4 @@
-//! [`make`]: composes the node that serves requests from all crates and the configuration. Listening and shutdown are
-//! in `serve`.
+//! [`make`]: composes the node that serves requests from all crates and the configuration.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -84,7 +83,6 @@ pub(crate) fn make(
     Ok((node, maintenance))
 }
 
-/// Applies `[couchdb] max_dbs_open` now and after each change.
 fn limit_open_databases(configuration: &Arc<Configuration>, catalog: &Arc<Catalog>) {
     let limit = |configuration: &Configuration| {
         let limit = couchdb::MAX_DBS_OPEN.of(configuration);
@@ -190,7 +188,6 @@ pub(crate) fn entropy() -> Arc<dyn Entropy> {
     Arc::new(environment::random)
 }
 
-/// Applies the administrators of the configuration, now and after each change.
 pub(crate) fn authenticator(configuration: &Arc<Configuration>, address: SocketAddr) -> Authenticator {
     let mut key = [0; 32];
     environment::random(&mut key);

@@ -37,8 +37,7 @@ impl Restart {
         self.shutdown.begin();
     }
 
-    /// Executes the program again in the same process with the same arguments, if a restart was requested. The caller
-    /// must have closed everything.
+    /// Executes the program again if a restart was requested. The caller must have closed everything.
     pub(crate) fn run_if_wanted(&self) -> anyhow::Result<()> {
         if !self.is_wanted.load(Ordering::Relaxed) {
             return Ok(());

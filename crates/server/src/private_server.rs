@@ -1,6 +1,5 @@
-//! [`PrivateServer`]: serves a data directory to this process alone while a command works on it. The server listens on
-//! a free port of the loopback address, with an administrator whose random password never leaves this process. No
-//! replications and no compactions run.
+//! [`PrivateServer`]: serves a data directory to this process alone, on a free port of the loopback address, with an
+//! administrator whose random password never leaves this process.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;

@@ -31,8 +31,7 @@ fn children() -> Vec<String> {
     tasks.flat_map(|task| of_task(task).split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
-/// Returns user and system time. The preceding name of the program may contain any character; the last parenthesis ends
-/// it.
+/// The preceding name of the program may contain any character; the last parenthesis ends it.
 fn cpu_time_ms(stat: &str) -> u64 {
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);

@@ -1,8 +1,6 @@
-//! [`QueryServers`]: the configured query servers, as in CouchDB 1.x (`[query_servers]`, also over HTTP) and as in 3.x
-//! (`COUCHDB_QUERY_SERVER_PYTHON`). Erlang is enabled in `[native_query_servers]`.
-//!
-//! Each lookup of a language reads the configuration, so a change applies immediately: processes of the old command
-//! finish their work and end. `settee_process` implements the protocol.
+//! [`QueryServers`]: the configured query servers, as in CouchDB 1.x (`[query_servers]`) and 3.x
+//! (`COUCHDB_QUERY_SERVER_PYTHON`). Erlang is enabled in `[native_query_servers]`. Each lookup of a language reads the
+//! configuration, so a change applies immediately.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -96,8 +94,7 @@ impl QueryServers {
             return Some(command.clone());
         }
         let copy = self.directory.join("query_server.escript");
-        // The file may be of another version or incomplete. An identical file is not rewritten, because that would fail
-        // on a full disk.
+        // An identical file is not rewritten, because that would fail on a full disk.
         let is_there = fs::read(&copy).is_ok_and(|found| found == erlang::SCRIPT.as_bytes());
         let written =
             if is_there { Ok(()) } else { durable::write(&copy, Readers::Default, erlang::SCRIPT.as_bytes()) };

@@ -48,8 +48,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Result<()> {
     let mut startup_files = StartupFiles::begin(&args.data)?;
     let data = args.data.canonicalize().context("the data directory cannot be found")?;
-    // An earlier start may have created the directory and been killed before the sync. Without permission to read it,
-    // no start has created it.
+    // An earlier start may have created the directory and been killed before the sync.
     match data.parent().map_or(Ok(()), durable::sync_directory) {
         Err(error) if error.kind() != std::io::ErrorKind::PermissionDenied => {
             return Err(error).context("the directory above the data directory cannot be synced");
@@ -83,11 +82,11 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
         }
     });
     configuration.log_warnings();
-    let couchdb_image = couchdb_image::notice(&data, args.settings.file().as_deref());
+    let address = address(&configuration)?;
+    let couchdb_image = couchdb_image::notice(&data, args.settings.file().as_deref(), address.port());
     if let Some(notice) = &couchdb_image {
         tracing::warn!("{}", notice.replace('\n', " "));
     }
-    let address = address(&configuration)?;
     let descriptors = Descriptors::claim()?;
     if let Err(error) = settee_admin::control::remove_checkpoints(&data) {
         tracing::warn!(error = format!("{error:#}"), "checkpoints of an earlier process were not removed");

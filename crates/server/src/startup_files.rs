@@ -1,5 +1,4 @@
-//! [`StartupFiles`]: the files that a start creates before it serves. A failed start removes them, so that the
-//! directory is unchanged.
+//! [`StartupFiles`]: the files that a start creates before it serves. A failed start removes them.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -31,8 +30,7 @@ pub(crate) struct StartupFiles {
     /// Directories that were created for the data directory, the outermost first.
     directories: Vec<PathBuf>,
     had_lock: bool,
-    /// Names that existed in the data directory. `None` until this process has the lock, because the files may belong
-    /// to another process.
+    /// Names that existed in the data directory. `None` until this process has the lock.
     present: Option<BTreeSet<OsString>>,
     is_kept: AtomicBool,
 }

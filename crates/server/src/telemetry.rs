@@ -1,6 +1,5 @@
-//! [`Exporter`]: collects the spans of requests and posts them to a collector in OTLP's JSON over HTTP. TLS is not
-//! supported: the collector, or a proxy, must run on the same machine. If the collector is slow or unreachable, spans
-//! are dropped; requests are not affected.
+//! [`Exporter`]: posts the spans of requests to a collector in OTLP's JSON over HTTP, without TLS. If the collector is
+//! slow or unreachable, spans are dropped.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};

@@ -39,8 +39,7 @@ impl Certificates {
         self.tls.clone()
     }
 
-    /// Reloads the files whenever they or the configuration change. While they are invalid, the previous certificates
-    /// stay in use.
+    /// Reloads the files whenever they or the configuration change. Invalid ones are not used.
     pub(crate) async fn watch(mut self) {
         loop {
             tokio::time::sleep(CHECK_INTERVAL).await;

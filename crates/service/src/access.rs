@@ -7,8 +7,7 @@
 use std::sync::Arc;
 
 use settee_auth::{METRICS_ROLE, UserContext};
-use settee_database::{Catalog, validate_name};
-
+use settee_database::{AccessControl, Catalog, Database, EVERY_USER, validate_name};
 use settee_settings::{Settings, chttpd};
 
 use crate::Error;
@@ -81,7 +80,7 @@ impl Access {
                 }
                 let database = self.catalog.database(name)?;
                 let object = security(&database)?;
-                let (is_small, user) = (object.as_bytes().len() <= SMALL_BYTES, user.clone());
+                let (is_small, user) = (object.as_bytes().len() <= SMALL_BYTES, with_common_role(&database, user));
                 let judge = move || {
                     let security = Security::in_force(&database, object);
                     check(permission, &user, &security)?;
@@ -99,6 +98,16 @@ impl Access {
     fn is_of_system(&self, name: &str) -> bool {
         self.users.is_users_db(name) || name.rsplit('/').next() == Some("_replicator")
     }
+}
+
+/// In a database with per-document access every authenticated user has the role `_users`, so that the security object
+/// can admit all of them.
+fn with_common_role(database: &Database, user: &UserContext) -> UserContext {
+    let mut user = user.clone();
+    if database.access() == AccessControl::PerDocument && user.name.is_some() {
+        user.roles.push(EVERY_USER.to_owned());
+    }
+    user
 }
 
 fn check(permission: Permission, user: &UserContext, security: &Security) -> Result<(), Error> {

@@ -4,7 +4,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use settee_database::{Catalog, Database, DatabaseError, DatabaseOptions, DocUpdate, EditMode, Layout, Work};
+use settee_database::{
+    AccessControl, Catalog, Database, DatabaseError, DatabaseOptions, DocUpdate, EditMode, Layout, Work,
+};
 use settee_model::json::{Json, write_string};
 use settee_model::{Document, Rev, RevisionHasher};
 use settee_replication::Replicator;
@@ -56,7 +58,7 @@ impl Databases {
     /// Creates a database with default options, and with the rules if it is a users database. Blocks until it is
     /// durable.
     pub fn create(&self, name: &str) -> Result<(), Error> {
-        let database = self.create_empty(name, Layout::Whole, self.default_q())?;
+        let database = self.create_empty(name, (Layout::Whole, AccessControl::PerDatabase), self.default_q())?;
         if self.dependencies.users.is_users_db(name) {
             add_rules(&database).map_err(in_doubt)?;
         }
@@ -65,10 +67,16 @@ impl Databases {
 
     /// Creates a database without documents. Blocks until it is durable. The caller must call
     /// [`Self::add_rules_later`].
-    pub fn create_empty(&self, name: &str, layout: Layout, q: u32) -> Result<Arc<Database>, Error> {
+    pub fn create_empty(
+        &self,
+        name: &str,
+        (layout, access): (Layout, AccessControl),
+        q: u32,
+    ) -> Result<Arc<Database>, Error> {
         let dependencies = &self.dependencies;
         let (created_ms, instance) = ((dependencies.clock_ms)(), (dependencies.entropy)());
-        let database = dependencies.catalog.create(name, DatabaseOptions { created_ms, instance, layout, q })?;
+        let options = DatabaseOptions { created_ms, instance, layout, q };
+        let database = dependencies.catalog.create_with(name, options, access)?;
         // From here on an error leaves the outcome open, because the database exists.
         self.initialise(&database).map_err(in_doubt)?;
         if let Some(replicator) = dependencies.replicator.get() {

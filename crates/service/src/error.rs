@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use settee_auth::user_document::PasswordRefused;
-use settee_database::DatabaseError;
+use settee_database::{DatabaseError, InvalidAccess};
 use settee_design::{CallError, CompileError};
 use settee_model::{AttachmentError, InvalidRev};
 use settee_threads::Failed;
@@ -16,6 +16,8 @@ pub enum Error {
     Attachment(#[from] AttachmentError),
     #[error(transparent)]
     Rev(#[from] InvalidRev),
+    #[error(transparent)]
+    AccessList(#[from] InvalidAccess),
     #[error(transparent)]
     Compile(#[from] CompileError),
     #[error(transparent)]

@@ -26,7 +26,7 @@ pub use error::Error;
 pub use feeds::{Feeds, Progress};
 pub use functions::{Functions, Programs};
 pub use hashing::Hashers;
-pub use security::{MalformedSecurity, Security, administers, security};
+pub use security::{MalformedSecurity, Security, administers, reader, security};
 pub use upgrade::upgrade;
 pub use users::{Counted, Counting, Entropy, UserPolicy, Users, UsersDependencies, Visibility, public_part};
 pub use validation::{Writer, write_user};

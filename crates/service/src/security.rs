@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use settee_auth::UserContext;
-use settee_database::Database;
+use settee_database::{AccessControl, Database, Member, Reader};
 use settee_model::json::{Json, Value};
 
 use crate::Error;
@@ -96,6 +96,15 @@ pub fn security(database: &Arc<Database>) -> Result<Json, Error> {
 /// Includes server administrators.
 pub fn administers(database: &Arc<Database>, user: &UserContext) -> Result<bool, Error> {
     Ok(user.is_admin() || Security::of(database)?.names_admin(user))
+}
+
+/// Returns the user on whose behalf documents of `database` are read or written. In a database with per-document access
+/// a user without administrator rights is restricted.
+pub fn reader(database: &Arc<Database>, user: &UserContext) -> Result<Reader, Error> {
+    if database.access() == AccessControl::PerDatabase || administers(database, user)? {
+        return Ok(Reader::Administrator);
+    }
+    Ok(Reader::Member(Member::new(user.name.as_deref(), user.roles.iter().cloned())))
 }
 
 /// CouchDB 1.0 called the group `readers`.

@@ -61,7 +61,7 @@ async fn replace_hash(
     let Some((rev, revision)) = found.await? else { return Ok(()) };
     let salt = account.salt().to_owned();
     let attachments = revision.attachments.iter().cloned().map(NewAttachment::kept).collect();
-    let attachments = NewAttachments::new(attachments)?;
+    let attachments = NewAttachments::new(&database, attachments)?;
     let body = Json::trusted(revision.into_body());
     if !Account::of_document(account.name(), body.value()).has_password_of(account) {
         return Ok(());

@@ -12,8 +12,8 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use settee_auth::UserContext;
 use settee_database::{
-    Bodies, DOCUMENTS_TOGETHER, Database, Direction, DocRecord, DocUpdate, IdRange, Precheck, ReadView, UpdateOutcome,
-    Validated, ValidationBasis,
+    AccessControl, AccessList, Bodies, DOCUMENTS_TOGETHER, Database, Direction, DocRecord, DocUpdate, IdRange,
+    Precheck, ReadView, Reader, UpdateOutcome, Validated, ValidationBasis,
 };
 use settee_design::{CallError, Caller, DesignProgram};
 use settee_model::json::{write_array, write_string};
@@ -21,7 +21,7 @@ use settee_model::{Document, Rev};
 
 use crate::functions::{Functions, Programs};
 use crate::revisions::{self, Conflicts};
-use crate::security::security;
+use crate::security::{reader, security};
 use crate::users::{Counted, Users};
 use crate::{Error, commits};
 
@@ -147,6 +147,9 @@ impl Writer {
         let mut wasted_rounds = 0;
         let mut round = Round::First;
         while !waiting.is_empty() {
+            if database.access() == AccessControl::PerDocument {
+                waiting = check_access(database, user, waiting, &mut results).await?;
+            }
             let (before, asked) = (waiting.len(), self.validate(database, (user, caller), waiting, round).await?);
             let (mut places, mut accepted) = (Vec::new(), Vec::new());
             for (place, verdict) in asked {
@@ -169,6 +172,7 @@ impl Writer {
                 results[place] = match outcome {
                     UpdateOutcome::Saved(rev) => Some(Ok(rev)),
                     UpdateOutcome::Conflict => Some(Err(Error::Conflict)),
+                    UpdateOutcome::Forbidden => Some(Err(access_denied())),
                     UpdateOutcome::PartitionOverflow(id) => Some(Err(Error::PartitionOverflow(id))),
                     UpdateOutcome::Purged(_) => Some(Err(Error::Internal("an update is no purge"))),
                     UpdateOutcome::Stale(update) => {
@@ -222,6 +226,66 @@ impl Writer {
             })
             .await
     }
+}
+
+/// Refuses updates to which access lists do not entitle the user, before a validation function receives the documents.
+/// The commit checks the accepted ones again.
+async fn check_access(
+    database: &Arc<Database>,
+    user: &UserContext,
+    mut updates: Vec<(usize, DocUpdate)>,
+    results: &mut [Option<Result<Rev, Error>>],
+) -> Result<Vec<(usize, DocUpdate)>, Error> {
+    let reader = reader(database, user)?;
+    if matches!(&reader, Reader::Member(member) if member.name().is_none()) && !updates.is_empty() {
+        return Err(Error::Unauthorized("Log in to write to this database."));
+    }
+    let database = Arc::clone(database);
+    let checked = settee_threads::run(move || {
+        let view = database.read()?;
+        let mut checked: Vec<Verdict> = Vec::with_capacity(updates.len());
+        while !updates.is_empty() {
+            let rest = updates.split_off(updates.len().min(DOCUMENTS_TOGETHER));
+            let together = std::mem::replace(&mut updates, rest);
+            if let Reader::Member(_) = reader {
+                view.read_ahead(&together.iter().map(|(_, update)| update.id()).collect::<Vec<_>>(), Bodies::None)?;
+            }
+            for (place, mut update) in together {
+                update.set_reader(reader.clone());
+                checked.push((place, check_update(&view, &update)?.map_or(Ok(update), Err)));
+            }
+        }
+        Ok::<_, Error>(checked)
+    });
+    let mut accepted = Vec::new();
+    for (place, verdict) in checked.await? {
+        match verdict {
+            Ok(update) => accepted.push((place, update)),
+            Err(error) => results[place] = Some(Err(error)),
+        }
+    }
+    Ok(accepted)
+}
+
+fn check_update(view: &ReadView, update: &DocUpdate) -> Result<Option<Error>, Error> {
+    match AccessList::of_body(update.body()) {
+        Err(error) => return Ok(Some(error.into())),
+        Ok(Some(_)) if update.id().starts_with("_design/") => {
+            return Ok(Some(Error::forbidden(
+                "A design document cannot have `_access`: it belongs to administrators.",
+            )));
+        }
+        Ok(_) => {}
+    }
+    Ok(match view.check_access(update)? {
+        None => None,
+        Some(UpdateOutcome::Conflict) => Some(Error::Conflict),
+        Some(_) => Some(access_denied()),
+    })
+}
+
+fn access_denied() -> Error {
+    Error::forbidden("access")
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,6 @@
 //! The settings of the server: [`SETTINGS`] is the table of all settings, a [`Key`] reads one, and [`Settings`] is the
-//! source of values.
-//!
-//! Readers use keys, so that name, type and default of a setting are defined once. This crate does not read files and
-//! does not implement the effect of any setting.
+//! source of values. Readers use keys, so that name, type and default of a setting are defined once. This crate does
+//! not read files and does not implement the effect of any setting.
 
 mod derived;
 pub mod ini;

@@ -38,6 +38,9 @@ const RESOLVE_INTERVAL: Duration = Duration::from_millis(50);
 
 const ATTEMPTS_MAX: u32 = 20;
 
+/// A commit that makes all preceding commits of the server durable.
+pub(crate) const SYNC: &str = "UPDATE settee_schema SET synced = synced + 1";
+
 #[derive(Debug)]
 pub(crate) struct Commit {
     pub(crate) shard: Shard,
@@ -244,6 +247,8 @@ async fn resolve_conflict(leased: &Leased, commit: &Commit) -> Result<Outcome, F
     let rows = answers.next().transpose()?.unwrap_or_default();
     let token = commit.token.0.to_be_bytes();
     if found.first().is_some_and(|row| row.try_get::<_, &[u8]>(0).is_ok_and(|found| found == token)) {
+        // The earlier attempt may not be durable: a primary that is being shut down shows commits that no standby has.
+        link.client.batch_execute(SYNC).await?;
         return Ok(Outcome::Committed(Version(commit.expected.0 + 1)));
     }
     let last = LastCommit::of(rows.first()).map_err(Failure::Permanent)?;

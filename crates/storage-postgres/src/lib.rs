@@ -325,8 +325,7 @@ impl Engine for PostgresEngine {
     }
 
     fn sync(&self) -> Result<()> {
-        // A synced commit makes all preceding commits in the log durable.
-        block_on(self.handle(), Self::execute(&self.writers, "UPDATE settee_schema SET synced = synced + 1"))
+        block_on(self.handle(), Self::execute(&self.writers, commit::SYNC))
     }
 
     fn checkpoint(&self, _directory: &Path) -> Result<()> {

@@ -5,7 +5,7 @@
 //! transactions, and a poll reads nothing else. Polls are made for callers of [`CommitObserver::catch_up`], after a
 //! notification of another process, and once a second. Concurrent callers share a poll.
 //!
-//! Old commits are removed, but never the last one of a shard, which is the relevant one.
+//! Old commits are removed, but never the last one of a shard.
 
 use std::collections::HashSet;
 use std::mem::take;
@@ -29,7 +29,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum time between two notifications of one process, because each wakes all others and causes a poll by each.
 const NOTIFY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A poll normally takes less than a hundredth of this time. After the timeout the connection is considered lost.
+/// After the timeout the connection is considered lost.
 /// Requests wait for polls; with this value they wait less than two seconds if only this connection has failed.
 const POLL_TIMEOUT: Duration = Duration::from_millis(1500);
 
@@ -256,16 +256,13 @@ impl CommitObserver {
             recent_commits.rotate(snapshot, Instant::now());
         }
         self.observed.fetch_add(commits.len() as u64, Ordering::Relaxed);
-        for (shard, _) in commits {
-            possibly_lost.remove(shard);
-        }
         if commits.is_empty() && possibly_lost.is_empty() {
             return;
         }
         let listeners = self.listeners.read();
-        for (shard, version) in
-            commits.iter().copied().chain(possibly_lost.into_iter().map(|shard| (shard, Version(0))))
-        {
+        // A shard with an existing commit may have lost a later one, whose version another commit has now.
+        let possibly_lost = possibly_lost.into_iter().map(|shard| (shard, Version(0)));
+        for (shard, version) in possibly_lost.chain(commits.iter().copied()) {
             listeners.iter().for_each(|listener| listener(shard, version));
         }
     }

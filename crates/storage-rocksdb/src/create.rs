@@ -1,5 +1,4 @@
-//! [`create`]: atomic creation of a store. The store is created in a subdirectory, and `CURRENT`, without which no
-//! store exists, is moved up last. Therefore a store without `CURRENT` has lost it, and a start may refuse it.
+//! [`create`]: atomic creation of a store in a subdirectory. `CURRENT`, without which none exists, is moved up last.
 
 use std::path::Path;
 use std::{fs, io};

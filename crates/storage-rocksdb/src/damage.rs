@@ -135,8 +135,7 @@ impl Damage {
         files.save(store).map_err(|error| StorageError::Io(error.to_string()))
     }
 
-    /// Stops the compactions that would read damaged files, enables all others, and removes from the list the files
-    /// that are no longer in use.
+    /// Stops the compactions that would read damaged files, and removes files from the list that are no longer in use.
     pub(crate) fn apply(&self, database: &Database) -> Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         let mut files = self.files.lock();
@@ -176,8 +175,7 @@ impl Damage {
         let _ = self.apply(database);
     }
 
-    /// Removes the damaged blob files from the list, because the removal of a shard may have removed the damaged
-    /// values. The next compaction finds remaining damage again.
+    /// Removes the damaged blob files from the list. The next compaction finds remaining damage again.
     pub(crate) fn retry(&self, database: &Database) -> Result<()> {
         if self.is_empty() {
             return Ok(());
@@ -187,7 +185,6 @@ impl Damage {
     }
 }
 
-/// Adds the files that the error `cause` names to the list of a closed store. Returns true if the list has changed.
 pub(crate) fn record(path: &Path, cause: &StorageError) -> Result<bool> {
     let mut files = DamagedFiles::load(path)?;
     if !is_damage(cause) || !files.add(&cause.to_string()) {

@@ -1,9 +1,6 @@
-//! [`Epoch`]: removes the files of a dropped shard when no snapshot can read it any more. The deletion of its entries
-//! hides the shard before that.
-//!
-//! The removal of files also removes entries from snapshots. Dropping a shard ends an epoch. Every snapshot holds a
-//! reference to its epoch, and an epoch to its successor, so an epoch is destroyed when neither it nor an earlier one
-//! has a snapshot.
+//! [`Epoch`]: removes the files of a dropped shard when no snapshot can read it any more. The removal of files also
+//! removes entries from snapshots. Dropping a shard ends an epoch. Every snapshot holds a reference to its epoch, and
+//! an epoch to its successor, so one is destroyed when neither it nor an earlier one has a snapshot.
 
 use std::sync::{Arc, OnceLock};
 

@@ -23,8 +23,7 @@ impl Inspected {
         !matches!(self.found, Found::Store(_))
     }
 
-    /// Describes unacknowledged writes at the end of a log that a power loss left incomplete. Opening the store drops
-    /// them.
+    /// Describes incomplete, unacknowledged writes at the end of a log, which opening the store drops.
     #[must_use]
     pub fn torn(&self) -> Option<&str> {
         match &self.found {
@@ -33,9 +32,9 @@ impl Inspected {
         }
     }
 
-    /// Opens the store, or creates it. An existing store is opened only for reading if the disk has no space for
-    /// opening it; [`Engine::maintain`](settee_storage::Engine::maintain) opens it for writing later. Fails if the
-    /// directory cannot be used, another process uses it, or the store is damaged.
+    /// Opens the store, or creates it. A full disk permits only reading until
+    /// [`Engine::maintain`](settee_storage::Engine::maintain) opens it for writing. Fails if another process uses it,
+    /// or it is damaged.
     pub fn open(self, options: &Options) -> Result<RocksEngine> {
         let path = self.path.as_path();
         let space = Space::new(path.ancestors().find(|above| above.is_dir()).unwrap_or(path), options);

@@ -38,8 +38,7 @@ pub(crate) fn end(shard: Shard) -> Vec<u8> {
     }
 }
 
-/// Returns a stored key above practically all keys of the shard and below those of the next, for callers whose bound is
-/// inclusive.
+/// Returns a stored key above practically all keys of the shard, for callers whose bound is inclusive.
 pub(crate) fn last(shard: Shard) -> Vec<u8> {
     stored(shard, &[0xff; 64])
 }

@@ -1,8 +1,7 @@
 //! [`RocksEngine`]: the embedded engine, on RocksDB.
 //!
-//! All shards are in one RocksDB store: shards are key prefixes and keyspaces column families, so that all commits
-//! share one log, and concurrent commits share one sync. The engine does not interpret entries. The reasons for all
-//! options are in [`options`].
+//! All shards are in one RocksDB store: shards are key prefixes and keyspaces column families, so that concurrent
+//! commits share one log and one sync. The reasons for all options are in [`options`].
 
 mod clear;
 mod create;
@@ -55,8 +54,7 @@ use store::{Current, Store, close};
 /// Column families are created only when the store is opened, and their handles need no lock in this mode.
 type Database = DBWithThreadMode<SingleThreaded>;
 
-/// Attempts to open the store again after which running reads are ended. The limit is lower for damage, because all
-/// other operations wait for that.
+/// Attempts to open the store again after which running reads are ended; lower for damage, which blocks everything.
 const ATTEMPTS_BEFORE_INTERRUPT: u32 = 10;
 const ATTEMPTS_BEFORE_INTERRUPT_ON_DAMAGE: u32 = 2;
 
@@ -66,8 +64,7 @@ const LOST_STATE: ShardState = ShardState { version: Version(1 << 62), token: Co
 /// Maximum number of calls of [`Engine::maintain`] between two attempts to open the store again.
 const BACKOFF_CALLS_MAX: u32 = 30;
 
-/// A store that received fewer bytes than this since the last call of [`Engine::maintain`] is flushed if its memtables
-/// exceed the second limit.
+/// A store that received fewer bytes since the last call of [`Engine::maintain`] is flushed if its memtables are large.
 const IDLE_BYTES_MAX: u64 = 256 << 10;
 const UNFLUSHED_BYTES: usize = 4 << 20;
 
@@ -104,20 +101,17 @@ struct ReopenProgress {
 }
 
 impl RocksEngine {
-    /// Opens the store in `path`, or creates one in a directory that is empty or missing. Fails as [`Self::inspect`]
-    /// and [`Inspected::open`].
+    /// Opens the store in `path`, or creates one. Fails as [`Self::inspect`] and [`Inspected::open`].
     pub fn open(path: &Path, options: &Options) -> Result<Self> {
         Self::inspect(path)?.open(options)
     }
 
-    /// Fails if the store in `path` cannot be opened with all acknowledged writes; the error names the missing or
-    /// damaged file. Changes no file.
+    /// Fails if the store in `path` cannot be opened with all acknowledged writes. Changes no file.
     pub fn inspect(path: &Path) -> Result<Inspected> {
         Ok(Inspected { path: path.to_owned(), found: files::inspect(path)? })
     }
 
-    /// Opens the store in `path` for reading: every commit fails. Fails if the directory cannot be read or the store is
-    /// damaged.
+    /// Opens the store in `path` for reading: every commit fails.
     pub fn open_read_only(path: &Path, options: &Options) -> Result<Self> {
         let store = Store::open_read_only(path, options)?;
         Ok(Self::on(store, None, Space::new(path, options), path, options))
@@ -169,9 +163,8 @@ impl RocksEngine {
         }
     }
 
-    /// Records a failed write. After a failed write the contents of the log are unknown until the store is opened
-    /// again, which reads it. After a failed sync, opening does not help: a later sync may report success for pages
-    /// that the kernel has dropped, and reads return cached data that is not on disk.
+    /// Records a failed write, after which the log must be read by opening the store again. After a failed sync,
+    /// opening does not help: a later sync may report success for pages that the kernel has dropped.
     fn failed(&self, error: rocksdb::Error) -> StorageError {
         let is_sync = is_failed_sync(error.as_ref());
         let error = damage::without_path(&self.path, translate(error));
@@ -205,8 +198,7 @@ impl RocksEngine {
         self.repair_state.fault().map_or(Ok(()), Err)
     }
 
-    /// Checks that space for a commit is available. A commit that frees space may use the reserve, which is released if
-    /// necessary.
+    /// Checks that space for a commit is available. A commit that frees space may use the reserve.
     fn admit(&self, purpose: Purpose) -> Result<()> {
         match purpose {
             Purpose::Growth => self.space.check(),
@@ -268,8 +260,7 @@ impl RocksEngine {
         stall::flush(&store.database, false);
     }
 
-    /// Flushes a store on a full disk, so that its log can be removed, which would otherwise grow until the memtables
-    /// are full.
+    /// Flushes a store on a full disk, so that its log can be removed.
     fn flush_if_scarce(&self, store: &Store) {
         if !self.space.is_scarce() {
             return;

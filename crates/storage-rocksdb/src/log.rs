@@ -1,5 +1,4 @@
-//! Commit log for backups: RocksDB's own log, in which each commit contains its time as log data. This takes twelve
-//! bytes in the log, and none elsewhere.
+//! Commit log for backups: RocksDB's own log, in which each commit contains its time as log data of twelve bytes.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -34,8 +33,7 @@ pub(crate) fn forget(store: &Path) {
 }
 
 impl RocksEngine {
-    /// Adds the time to a batch, before all other elements. A later commit never has an earlier time, regardless of the
-    /// clock.
+    /// Adds the time to a batch, before all other elements. A later commit never has an earlier time.
     pub(crate) fn stamp(&self, writes: &mut WriteBatch) {
         if let Log::Kept { clock_us, .. } = self.options.log {
             let now = clock_us();
@@ -51,8 +49,7 @@ impl RocksEngine {
 
 impl CommitLog for RocksEngine {
     fn end(&self) -> Result<LogPosition> {
-        // The opening is read first: if the store is opened again concurrently, the position is invalid for both
-        // openings.
+        // The opening is read first: a position of a concurrently reopened store is invalid for both openings.
         let opening = self.opening();
         Ok(LogPosition { opening, number: self.store()?.database.latest_sequence_number() })
     }

@@ -1,7 +1,6 @@
-//! All tuned options of the store, each with its reason, and [`Options`], those that a server may choose.
-//!
-//! The goals, in this order: no acknowledged write is lost; memory is bounded and an idle store needs almost none;
-//! random keys are as efficient as ascending ones; a few cores are sufficient.
+//! All tuned options of the store, each with its reason, and [`Options`], those that a server may choose. The goals, in
+//! this order: no acknowledged write is lost; memory is bounded and an idle store needs almost none; random keys are as
+//! efficient as ascending ones; a few cores are sufficient.
 
 use std::path::PathBuf;
 
@@ -23,8 +22,8 @@ pub struct Options {
     pub write_buffer_bytes: usize,
     pub background_jobs: u16,
     pub max_open_files: u16,
-    /// Enables automatic compactions and the garbage collection of blob files. A damaged store is opened without them,
-    /// because they read damaged data; those of undamaged column families are enabled afterwards.
+    /// Enables automatic compactions and the garbage collection of blob files. A damaged store is opened without them;
+    /// those of undamaged column families are enabled afterwards.
     pub compacts: bool,
     pub tickers: Tickers,
     /// Free space of the disk below which the store refuses growth.
@@ -92,11 +91,9 @@ pub(crate) struct Tuned {
 
 impl Tuned {
     pub(crate) fn new(options: &Options) -> Self {
-        // The clock cache needs no lock for lookups, and its table grows as it fills; 0 lets it estimate the size of
-        // entries.
+        // Lookups in the clock cache need no lock; 0 lets it estimate the size of entries.
         let cache = Cache::new_hyper_clock_cache(options.block_cache_bytes, 0);
-        // All column families share the limit of memtables. Writers are not stalled at the limit, because RocksDB
-        // itself slows them when flushes fall behind.
+        // All column families share the limit. RocksDB itself slows writers when flushes fall behind.
         let buffers = WriteBufferManager::new_write_buffer_manager(options.write_buffer_bytes, false);
         let database = database(options, &buffers);
         let mut columns: Vec<_> = Keyspace::ALL
@@ -148,8 +145,7 @@ fn database(options: &Options, buffers: &WriteBufferManager) -> rocksdb::Options
     // A reader that closes the last handle of an obsolete file leaves the removal to a background thread.
     database.set_avoid_unnecessary_blocking_io(true);
 
-    // The information log is only for debugging: a few small files. Periodic statistics would wake the disk every few
-    // minutes and use memory.
+    // The information log is only for debugging. Periodic statistics would wake the disk every few minutes.
     database.set_log_level(LogLevel::Warn);
     database.set_keep_log_file_num(4);
     database.set_max_log_file_size(4 * MIB);
@@ -189,8 +185,7 @@ fn column(options: &Options, table: &BlockBasedOptions) -> rocksdb::Options {
     column.set_max_write_buffer_number(3);
     // Memtables of rarely written keyspaces stay small.
     column.set_arena_block_size(256 * KIB);
-    // Levels are sized from the last one up, so that about nine tenths of the data are in the last level and
-    // overwritten entries use at most about a tenth of the space.
+    // Levels are sized from the last one up, so overwritten entries use at most about a tenth of the space.
     column.set_level_compaction_dynamic_level_bytes(true);
     column.set_max_bytes_for_level_base(128 * MIB as u64);
     column.set_target_file_size_base(32 * MIB as u64);
@@ -203,8 +198,8 @@ fn table(cache: &Cache, block_size: usize) -> BlockBasedOptions {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(cache);
     table.set_block_size(block_size);
-    // Indexes and filters are charged to the cache: memory is bounded for any amount of data. They are partitioned,
-    // so that a lookup loads 4 KB of them instead of the filter of a whole file; only the small top level is pinned.
+    // Indexes and filters are charged to the cache, so memory is bounded. They are partitioned, so that a lookup loads
+    // 4 KB instead of the filter of a whole file.
     table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
     table.set_partition_filters(true);
     table.set_metadata_block_size(4 * KIB);
@@ -214,8 +209,7 @@ fn table(cache: &Cache, block_size: usize) -> BlockBasedOptions {
     table
 }
 
-/// Keyspaces with lookups of keys that are often absent, such as new document ids. A filter answers these without a
-/// read; the last level has one as well for this reason.
+/// Keyspaces with lookups of keys that are often absent. A filter, also of the last level, answers these.
 fn with_point_lookups(options: &Options, cache: &Cache) -> rocksdb::Options {
     let mut table = table(cache, 8 * KIB);
     // One false positive in a hundred.
@@ -228,8 +222,7 @@ fn with_point_lookups(options: &Options, cache: &Cache) -> rocksdb::Options {
     column
 }
 
-/// Keyspaces of revision trees. Large values, those of documents with thousands of conflicts, stay out of the block
-/// cache, because a few of them would evict thousands of others.
+/// Revision trees. Large values stay out of the block cache, because a few of them would evict thousands of others.
 fn with_large_values(mut column: rocksdb::Options, options: &Options) -> rocksdb::Options {
     blobs(&mut column, options, 32 * KIB);
     column
@@ -238,18 +231,16 @@ fn with_large_values(mut column: rocksdb::Options, options: &Options) -> rocksdb
 /// Tree nodes are read one by one and have several KB each.
 fn index_nodes(options: &Options, cache: &Cache) -> rocksdb::Options {
     let mut column = column(options, &table(cache, 16 * KIB));
-    // A load writes nodes in the order of their keys, so the files of the first level are disjoint and their number
-    // does not slow reads. Half of the load would otherwise be written at the rate of a stalled writer, and so would
-    // all other writes.
+    // A load writes nodes in the order of their keys, so the files of the first level are disjoint and do not slow
+    // reads. Otherwise all writers would be stalled.
     column.set_level_zero_slowdown_writes_trigger(256);
     column.set_level_zero_stop_writes_trigger(512);
-    // The keys of nodes are short, and flushes compete with the threads that build an index, so data is compressed by
-    // compactions only.
+    // The keys of nodes are short, and flushes compete with an index build, so only compactions compress.
     column.set_compression_per_level(&[DBCompressionType::None, DBCompressionType::Lz4]);
     column
 }
 
-/// The keyspace is read in order, and contains many deletions, because a changed document leaves its previous sequence.
+/// The keyspace is read in order, and contains many deletions: a changed document leaves its previous sequence.
 fn sequence(options: &Options, cache: &Cache) -> rocksdb::Options {
     let mut column = column(options, &table(cache, 16 * KIB));
     // Files with ranges in which half of the entries are deletions are compacted early, because scans step through
@@ -271,8 +262,7 @@ fn bodies(options: &Options, cache: &Cache) -> rocksdb::Options {
 fn attachments(options: &Options, cache: &Cache) -> rocksdb::Options {
     let mut column = column(options, &table(cache, 16 * KIB));
     blobs(&mut column, options, KIB);
-    // An upload can be much faster than the disk. With small memtables few of its bytes wait in memory, and other
-    // writers are blocked only for a short time.
+    // An upload can be much faster than the disk. With small memtables other writers are blocked only for a short time.
     column.set_write_buffer_size(options.write_buffer_bytes / 8);
     // Small memtables produce many blob files, and a compaction reads ahead in each file from which it moves blobs.
     column.set_blob_compaction_readahead_size(256 * KIB as u64);
@@ -285,8 +275,7 @@ fn blobs(column: &mut rocksdb::Options, options: &Options, min_blob_size: usize)
     column.set_blob_file_size(64 * MIB as u64);
     // Blobs are read one by one, so the speed of LZ4 matters; ZSTD would halve the rate of a scan.
     column.set_blob_compression_type(DBCompressionType::Lz4);
-    // Compactions move live blobs out of the oldest quarter of the blob files. If half of that quarter is garbage, a
-    // compaction is triggered for this purpose.
+    // Compactions move live blobs out of the oldest quarter of the blob files, if half of it is garbage.
     column.set_enable_blob_gc(options.compacts);
     column.set_blob_gc_age_cutoff(0.25);
     column.set_blob_gc_force_threshold(0.5);

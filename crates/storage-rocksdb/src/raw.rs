@@ -1,5 +1,4 @@
-//! [`RawStore`]: RocksDB without the engine, as a baseline of the performance of the disk and of RocksDB, for
-//! measurements only.
+//! [`RawStore`]: RocksDB without the engine, as a baseline for measurements.
 
 use std::path::Path;
 use std::time::Instant;
@@ -35,8 +34,7 @@ pub struct RawReport {
 }
 
 impl RawStore {
-    /// Writes `batches` of ids and bodies according to `pattern` into a store at `path`, with a sync after each batch
-    /// or one at the end.
+    /// Writes `batches` into a store at `path`, with a sync after each batch or one at the end.
     pub fn load(
         path: &Path,
         pattern: RawPattern,

@@ -1,5 +1,4 @@
-//! [`RepairState`]: the fault because of which a store must be opened again. Commits wait for the repair by
-//! [`Engine::maintain`](settee_storage::Engine::maintain) if it is in progress.
+//! [`RepairState`]: the fault because of which a store must be opened again, for which commits wait.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -68,7 +67,6 @@ impl RepairState {
         left > 0 && left != NEVER_MAINTAINED
     }
 
-    /// Returns true if an error will soon be resolved, because the store is opened again without the damaged data.
     pub(crate) fn is_under_way(&self, error: &StorageError) -> bool {
         let is_fault = || self.fault.lock().as_ref().is_some_and(damage::is_damage);
         damage::is_damage(error) && self.is_maintained() && is_fault()

@@ -1,5 +1,4 @@
-//! The cached versions of shards, each behind its own lock, and their stored form. A commit locks only its shard, so
-//! that concurrent commits to different shards share a sync.
+//! The cached versions of shards, each behind its own lock, so that commits to different shards share a sync.
 
 use std::collections::HashMap;
 use std::sync::Arc;

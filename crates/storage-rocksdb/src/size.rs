@@ -1,8 +1,6 @@
 //! Estimates of the size of a shard: [`in_files`], and [`RecentSizes`] for data in memtables, whose size RocksDB cannot
-//! determine for a range of keys.
-//!
-//! All memtables together hold the most recently written bytes up to their memory limit. Therefore a shard's share of
-//! these is the amount that it wrote during the same period. Overwritten entries count twice until they are flushed.
+//! determine for a range of keys. All memtables together hold the most recently written bytes. Therefore a shard's
+//! share of these is the amount that it wrote during the same period. Overwritten entries count twice until then.
 
 use std::collections::VecDeque;
 
@@ -11,9 +9,8 @@ use settee_storage::{Keyspace, Shard};
 
 use crate::{Database, column, keys};
 
-/// Size of the sorted files within the shard's range, and a share of the blob files. RocksDB reports the size of the
-/// latter per keyspace only. Large values are assumed to be distributed like the entries that refer to them, which can
-/// be wrong by half if some shards are in upper levels and others in the last one.
+/// Size of the sorted files within the shard's range, and a share of the blob files, whose size RocksDB reports per
+/// keyspace only. The share can be wrong by half.
 pub(crate) fn in_files(database: &Database, shard: Shard, space: Keyspace) -> u64 {
     let (start, end) = (keys::prefix(shard), keys::end(shard));
     let sizes = database.get_approximate_sizes_cf(column(database, space), &[Range::new(&start, &end)]);

@@ -79,8 +79,7 @@ impl RocksSnapshot {
         if *self.is_dropped.get_or_init(|| stored.is_dropped) { Err(StorageError::Dropped) } else { Ok(stored) }
     }
 
-    /// Checks for a dropped shard after a read without results. A dropped shard has no entries, so other reads need no
-    /// check.
+    /// Checks for a dropped shard after a read without results, because a dropped shard has no entries.
     fn check_if(&self, is_empty: bool) -> Result<()> {
         match (is_empty, self.is_dropped.get()) {
             (false, _) | (true, Some(false)) => Ok(()),
@@ -159,8 +158,7 @@ impl Snapshot for RocksSnapshot {
         reads.set_iterate_lower_bound(start);
         reads.set_iterate_upper_bound(end);
         reads.set_total_order_seek(true);
-        // Without a fixed readahead RocksDB reads ahead once a scan proves long, up to 256 KB, and a short scan reads
-        // no more than it needs. Blocks are cached, because any scan may be repeated.
+        // Without a fixed readahead RocksDB reads ahead once a scan proves long, up to 256 KB.
         let database = self.database()?;
         let snapshot = &self.view.borrow_dependent().snapshot;
         let entries = snapshot.raw_iterator_cf_opt(column(database, space), reads);

@@ -1,9 +1,6 @@
-//! [`Space`]: tracks the free space of the disk, and manages a reserve file.
-//!
-//! Deletions need space before they free any: a deletion is written to the log, and a compaction writes its output
-//! before it removes its input. Therefore growth is refused while some space is left. A part of that is a reserve file,
-//! so that other processes cannot use it: the file is removed when a deletion needs the space, and recreated when
-//! enough space is available.
+//! [`Space`]: tracks the free space of the disk, and manages a reserve file. Deletions need space before they free any.
+//! Therefore growth is refused while some space is left, a part of which is a reserve file, so that other processes
+//! cannot use it: it is removed when a deletion needs the space, and recreated when enough is available.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -16,8 +13,7 @@ use settee_storage::StorageError;
 
 use crate::options::Options;
 
-/// Growth is accepted again at this percentage of the required free space. The margin prevents a change with every
-/// removed file.
+/// Growth is accepted again at this percentage of the required free space.
 const MARGIN_PERCENT: u64 = 125;
 
 /// The disk is checked again after this fraction of the minimum free space was written.
@@ -81,8 +77,7 @@ impl Space {
         }
     }
 
-    /// Checks the free space for a deletion, and removes the reserve if space is scarce. Other processes could use the
-    /// space if it was removed earlier.
+    /// Checks the free space for a deletion, and removes the reserve if space is scarce, but not earlier.
     pub(crate) fn make_space(&self) {
         self.check_space();
         if self.is_scarce() {

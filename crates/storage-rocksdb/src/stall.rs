@@ -1,10 +1,7 @@
-//! Flushes and compactions that cannot block indefinitely.
-//!
-//! RocksDB retries a compaction that failed for lack of space only when the size of its whole input is free, even if
-//! nearly all of the input was deleted, until the store is opened again. Until then files accumulate in the first
-//! level; from some number on a flush waits for a compaction, and a compaction of a range waits for its flush. A
-//! deletion must therefore request neither in this state, and [`has_failed`] reports that the store must be opened
-//! again.
+//! Flushes and compactions that cannot block indefinitely. RocksDB retries a compaction that failed for lack of space
+//! only when the size of its whole input is free, until the store is opened again. Until then files accumulate in the
+//! first level; a flush then waits for a compaction, and a compaction for its flush. A deletion must therefore request
+//! neither in this state, and [`has_failed`] reports that the store must be opened again.
 
 use rocksdb::{ColumnFamily, CompactOptions, FlushOptions};
 use settee_storage::{Keyspace, Shard};
@@ -12,12 +9,10 @@ use settee_storage::{Keyspace, Shard};
 use crate::damage::Damage;
 use crate::{Database, column, keys, state_column};
 
-/// RocksDB slows writers from twenty files on, and a flush waits before it creates the twentieth. The limit is lower
-/// because several flushes may be in progress.
+/// RocksDB slows writers from twenty files on. The limit is lower because several flushes may be in progress.
 const LEVEL_ZERO_FILES_MAX: u64 = 16;
 
 /// Flushes the memtables of all keyspaces except crowded ones. Errors are ignored, because the log contains the writes.
-/// Blocks if `waits` is true.
 pub(crate) fn flush(database: &Database, waits: bool) {
     let mut options = FlushOptions::default();
     options.set_wait(waits);
@@ -26,8 +21,7 @@ pub(crate) fn flush(database: &Database, waits: bool) {
     let _ = database.flush_cfs_opt(&columns, &options);
 }
 
-/// Does nothing if the keyspace is crowded and will be compacted soon in any case, or if a damaged file of it must not
-/// be read.
+/// Does nothing if the keyspace is crowded, or if a damaged file of it must not be read.
 pub(crate) fn compact(database: &Database, damage: &Damage, space: Keyspace, shard: Shard) {
     let column = column(database, space);
     if has_many_level_zero_files(database, column) || damage.is_compaction_disabled(space) {
@@ -40,7 +34,6 @@ pub(crate) fn compact(database: &Database, damage: &Damage, space: Keyspace, sha
     database.compact_range_cf_opt(column, Some(start), Some(end), &options);
 }
 
-/// Returns true if a flush or a compaction has failed since the store was opened.
 pub(crate) fn has_failed(database: &Database) -> bool {
     database.property_int_value("rocksdb.background-errors").ok().flatten().is_some_and(|errors| errors > 0)
 }

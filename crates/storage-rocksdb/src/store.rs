@@ -1,6 +1,5 @@
-//! [`Store`]: the opened database, for writing or, if the disk has no space for opening it, for reading only. All
-//! readers and writers share ownership, so that it is closed when the last of them releases it, and can then be opened
-//! again.
+//! [`Store`]: the opened database, for writing or, on a full disk, for reading only. It is closed when the last reader
+//! or writer releases it, and can then be opened again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,8 +55,7 @@ pub(crate) fn interrupted() -> StorageError {
 }
 
 impl Store {
-    /// Opens a store for writing that was inspected, or that was closed because of `cause`. Damage found by the opening
-    /// or by `cause` is recorded, and compactions do not read it.
+    /// Opens a store that was inspected, or closed because of `cause`. Damage is recorded and not compacted.
     pub(crate) fn open(path: &Path, options: &Options, cause: Option<&StorageError>) -> Result<Self> {
         if let Some(cause) = cause {
             files::check_logs_in(path)?;
@@ -80,8 +78,7 @@ impl Store {
         Self::new(path, options, damage, |tuned, columns| Database::open_cf_descriptors(tuned, path, columns))
     }
 
-    /// Opens a store for reading, without a change to any file except the information log. Files that cannot be opened
-    /// only prevent reads of their entries.
+    /// Changes no file except the information log. Files that cannot be opened only prevent reads of their entries.
     pub(crate) fn open_read_only(path: &Path, options: &Options) -> Result<Self> {
         Self::new(path, options, Damage::load(path, false)?, |tuned, columns| {
             tuned.create_if_missing(false);

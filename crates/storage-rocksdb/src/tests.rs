@@ -61,8 +61,7 @@ fn sizes_are_right_before_and_after_flushes_with_and_without_blobs() {
                 );
             }
         };
-        // Data that is being flushed may count twice, and blobs are distributed like the entries that refer to them,
-        // which take half as much space in the last level.
+        // Data that is being flushed may count twice, and blobs are distributed like the entries that refer to them.
         check("right after writing", &|bytes| if bytes == 0 { 0 } else { bytes / 2 + 32 * MIB });
         settle(&engine);
         check("after flushes and compactions", &|bytes| bytes / 2 + 4 * MIB);
@@ -234,8 +233,7 @@ fn dropped_shards_leave_nothing_for_reads_of_others() {
     assert_eq!((count(&engine, Shard(1)), count(&engine, Shard(401))), (20, 20_000));
 }
 
-/// Work of a read in addition to its entries: keys that RocksDB skips, and range deletions, all of which every read
-/// processes.
+/// Work of a read in addition to its entries: keys that RocksDB skips, and range deletions.
 #[derive(Debug, PartialEq, Eq)]
 struct Met {
     skipped_keys: u64,

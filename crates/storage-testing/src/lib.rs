@@ -1,8 +1,6 @@
 //! [`Store`]: the store on which tests of the layers above `storage` run. It is in memory, or in a schema of the
 //! PostgreSQL that the variable [`VARIABLE`] names. `cargo xtask test --storage postgres` starts a PostgreSQL and sets
-//! the variable.
-//!
-//! Tests of a specific engine, or of injected faults, create that engine directly.
+//! the variable. Tests of a specific engine, or of injected faults, create that engine directly.
 
 use std::env;
 use std::sync::Arc;

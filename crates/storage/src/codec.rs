@@ -1,5 +1,4 @@
-//! Variable-length integers and byte strings, the building blocks of records: [`put_varint`] and others write,
-//! [`Reader`] reads.
+//! Encoding of records: variable-length integers and byte strings ([`put_varint`], [`Reader`]).
 
 /// The stored bytes are not a valid record of this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,8 +31,7 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Reader of a record from its start. All methods that return a [`Result`] fail if the record is too short or
-/// malformed.
+/// Reader of a record from its start. Methods fail if the record is too short or malformed.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],

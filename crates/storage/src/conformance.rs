@@ -3,6 +3,7 @@
 
 mod commits;
 mod concurrency;
+mod fixture;
 mod leases;
 mod members;
 mod model;
@@ -11,12 +12,6 @@ mod shards;
 mod users;
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
-
-use crate::{
-    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Shard, Snapshot,
-    StorageError, Version,
-};
 
 pub use commits::{
     a_wrong_version_is_a_conflict, batches_cover_all_keyspaces, commits_count_versions_and_keep_tokens,
@@ -27,6 +22,7 @@ pub use commits::{
 pub use concurrency::{
     commits_to_different_shards_all_happen, commits_to_one_shard_lose_nothing, readers_see_whole_batches,
 };
+pub use fixture::{Generator, Open, OpenTwice};
 pub use model::random_operations_agree_with_a_model;
 pub use scans::{
     cursors_stay_at_the_end, multi_gets_keep_their_order, scans_answer_every_range, scans_keep_to_their_snapshot,
@@ -45,11 +41,8 @@ pub use members::{
     the_holder_of_a_claim_is_notified_of_waiters,
 };
 pub use users::{
-    OpenTwice, commits_are_notified_before_catch_up_returns, commits_of_others_are_notified, one_of_two_commits_wins,
+    commits_are_notified_before_catch_up_returns, commits_of_others_are_notified, one_of_two_commits_wins,
 };
-
-/// Opens a new engine without entries.
-pub type Open<'a> = &'a dyn Fn() -> Arc<dyn Engine>;
 
 type Property = fn(Open<'_>);
 
@@ -115,102 +108,4 @@ pub fn run_all(open: Open<'_>) {
         println!("conformance: random operations agree with a model, seed {seed}");
         random_operations_agree_with_a_model(open, seed);
     }
-}
-
-/// Pseudorandom generator (splitmix64): a seed gives the same numbers on every machine.
-#[derive(Clone, Debug)]
-pub struct Generator(u64);
-
-impl Generator {
-    /// Creates a generator that `seed` fully determines.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// Returns any 64-bit number.
-    pub fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Returns a number below `limit`, which must not be 0.
-    pub fn below(&mut self, limit: usize) -> usize {
-        let limit = limit as u64;
-        usize::try_from(self.number() % limit).expect("it is below a usize")
-    }
-
-    /// Returns incompressible bytes.
-    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(len + 8);
-        while bytes.len() < len {
-            bytes.extend_from_slice(&self.number().to_le_bytes());
-        }
-        bytes.truncate(len);
-        bytes
-    }
-
-    /// Returns one of `choices`, which must not be empty.
-    pub fn choose<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
-        &choices[self.below(choices.len())]
-    }
-}
-
-/// Commits and resolves an unknown outcome as callers must do it. No other commit to the shard may be in progress.
-fn commit(engine: &dyn Engine, shard: Shard, batch: Batch) -> Version {
-    let before = view(engine, shard).state().expect("a state can be read").version;
-    let token = CommitToken(u128::from(before.0) + 1);
-    commit_at(engine, shard, before, token, batch)
-        .unwrap_or_else(|found| panic!("{shard:?} is at {found:?} and not {before:?}"))
-}
-
-fn commit_at(
-    engine: &dyn Engine,
-    shard: Shard,
-    expected: Version,
-    token: CommitToken,
-    batch: Batch,
-) -> Result<Version, Version> {
-    match engine.commit(shard, expected, token, batch, Durability::Buffered).expect("the engine can be written") {
-        Outcome::Committed(version) => Ok(version),
-        Outcome::Conflict(version) => Err(version),
-        Outcome::Unknown => {
-            let state = view(engine, shard).state().expect("a state can be read");
-            if state.token == token { Ok(state.version) } else { Err(state.version) }
-        }
-    }
-}
-
-/// Returns a snapshot after its first read, because some engines start it with that.
-fn view(engine: &dyn Engine, shard: Shard) -> Arc<dyn Snapshot> {
-    let snapshot = engine.snapshot(shard).expect("a snapshot can be taken");
-    let state = snapshot.state();
-    assert!(matches!(state, Ok(_) | Err(StorageError::Dropped)), "a snapshot of {shard:?} can be read: {state:?}");
-    snapshot
-}
-
-fn puts(space: Keyspace, entries: &[(&[u8], &[u8])]) -> Batch {
-    let mut batch = Batch::new();
-    for (key, value) in entries {
-        batch.put(space, key, value);
-    }
-    batch
-}
-
-type Entries = Vec<(Vec<u8>, Vec<u8>)>;
-
-fn entries(snapshot: &dyn Snapshot, space: Keyspace) -> Entries {
-    scanned(snapshot, space, KeyRange::default(), Direction::Forward)
-}
-
-fn scanned(snapshot: &dyn Snapshot, space: Keyspace, range: KeyRange<'_>, direction: Direction) -> Entries {
-    let mut cursor = snapshot.scan(space, range, direction, Expect::Few).expect("a scan can start");
-    let mut entries = Vec::new();
-    while let Some((key, value)) = cursor.next().expect("a scan continues") {
-        entries.push((key.to_vec(), value.to_vec()));
-    }
-    entries
 }

@@ -1,6 +1,5 @@
-//! [`CountingEngine`]: counts the round trips of a hypothetical remote engine and their sizes, and can add the latency
-//! of a network to each. The behaviour of the wrapped engine is unchanged. Cursors are counted as those of an engine
-//! whose pages grow during a scan.
+//! [`CountingEngine`]: counts the round trips of a hypothetical remote engine and their sizes, and can add a latency to
+//! each. Cursors are counted as those of an engine whose pages grow during a scan.
 
 use std::fmt;
 use std::path::Path;
@@ -21,20 +20,16 @@ pub const FIRST_PAGE_ROWS: usize = 64;
 /// Rows of the largest page.
 pub const LAST_PAGE_ROWS: usize = 5_000;
 
-/// An engine that counts its calls.
 pub struct CountingEngine {
     engine: Arc<dyn Engine>,
     meter: Arc<Meter>,
 }
 
-/// Number of calls of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// Calls of [`Snapshot::read`].
     pub reads: u64,
     /// Pages that cursors fetched.
     pub pages: u64,
-    /// Calls of [`Engine::commit`].
     pub commits: u64,
     /// Drops of shards, syncs and sizes.
     pub others: u64,
@@ -62,7 +57,6 @@ struct Meter {
 }
 
 impl CountingEngine {
-    /// Wraps `engine` without a delay.
     #[must_use]
     pub fn new(engine: Arc<dyn Engine>) -> Self {
         Self::with_delay(engine, Duration::ZERO)
@@ -80,7 +74,6 @@ impl CountingEngine {
         std::mem::take(&mut *self.meter.largest.lock())
     }
 
-    /// Returns the number of calls since the engine was wrapped.
     #[must_use]
     pub fn calls(&self) -> Calls {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -90,13 +83,11 @@ impl CountingEngine {
 }
 
 impl Calls {
-    /// Sums up all kinds of calls.
     #[must_use]
     pub fn total(self) -> u64 {
         self.reads + self.pages + self.commits + self.others
     }
 
-    /// Subtracts an `earlier` count.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {

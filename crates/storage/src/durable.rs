@@ -1,12 +1,8 @@
-//! Files outside the engine that must survive a power loss: [`write()`], [`Replacement`] for files that are written in
-//! pieces, and the same for directories and names. All such files of the product are written by this module.
-//!
-//! A name is durable once the directory that contains it was synced, and contents once the file was. The system does
-//! not guarantee the order of the two, nor that of two files. Therefore a file is written under a temporary name,
-//! synced and renamed, and then its directory is synced: after a power loss either the old or the new file is complete,
-//! and after the function has returned it is the new one.
-//!
-//! If a function fails, its effect may not be durable.
+//! Files outside the engine that must survive a power loss. All such files of the product are written by this module. A
+//! name is durable once its directory was synced, and contents once the file was; the system guarantees no order.
+//! Therefore a file is written under a temporary name, synced and renamed, and then its directory is synced: after a
+//! power loss either the old or the new file is complete, and after the function has returned it is the new one. If a
+//! function fails, its effect may not be durable.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -105,8 +101,7 @@ pub fn create_directories(directory: &Path) -> io::Result<()> {
     sync_directory(above)
 }
 
-/// Renames a file or directory, whose contents must be durable already. The new name is durable when the function
-/// returns.
+/// Renames a file or directory, whose contents must be durable already. Durable when the function returns.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
     sync_directory(parent(to))?;

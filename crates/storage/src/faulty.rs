@@ -1,7 +1,6 @@
-//! [`FaultyEngine`]: a memory engine with injected faults that can compute all states a crash may leave.
-//!
-//! It models an engine with one log for all shards, according to the contract of [`Durability`]: a sync covers every
-//! commit before it, and a crash removes a suffix of the unsynced commits.
+//! [`FaultyEngine`]: a memory engine with injected faults that can compute all states a crash may leave. It models an
+//! engine with one log for all shards, according to the contract of [`Durability`]: a sync covers every commit before
+//! it, and a crash removes a suffix of the unsynced commits.
 
 #[cfg(test)]
 mod tests;
@@ -40,7 +39,6 @@ pub enum SyncFault {
     Skip,
 }
 
-/// A memory engine with faults and crashes.
 #[derive(Default)]
 pub struct FaultyEngine {
     visible: MemoryEngine,
@@ -97,7 +95,6 @@ enum Change {
 }
 
 impl FaultyEngine {
-    /// Creates an empty engine without faults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -149,24 +146,20 @@ impl FaultyEngine {
         self.reads.faults.lock().from = Some((from, error));
     }
 
-    /// Removes all pending faults of reads.
     pub fn clear_read_faults(&self) {
         *self.reads.faults.lock() = ReadFaults::default();
     }
 
-    /// Returns the number of attempted reads.
     #[must_use]
     pub fn reads(&self) -> u64 {
         self.reads.made.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of attempted writes.
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.log.lock().writes
     }
 
-    /// Returns the number of attempted syncs.
     #[must_use]
     pub fn syncs(&self) -> u64 {
         self.log.lock().syncs

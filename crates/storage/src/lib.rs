@@ -1,22 +1,21 @@
 //! The storage interface: ordered byte keys in keyspaces, split into shards.
 //!
 //! An [`Engine`] provides repeatable reads through a [`Snapshot`] and writes through an atomic [`Engine::commit`] of
-//! one [`Batch`]. Every engine passes `conformance`; the crates above this one use only these traits. Files outside the
-//! engine are made durable by [`durable`]; [`codec`] encodes values of several parts. The crate does not depend on
-//! documents, revisions or views.
-//!
-//! All methods that return a [`Result`] fail if the store cannot be accessed. Their documentation lists other errors
-//! only.
+//! one [`Batch`]. Every engine passes `conformance`; the crates above use only these traits. All methods that return a
+//! [`Result`] fail if the store cannot be accessed. Their documentation lists other errors.
 
 #![warn(missing_docs)]
 
 mod batch;
 pub mod codec;
 #[cfg(any(test, feature = "conformance"))]
+#[expect(missing_docs, reason = "support of tests: the names state the properties")]
 pub mod conformance;
+#[expect(missing_docs, reason = "support of tests: the names state the properties")]
 pub mod counting;
 pub mod durable;
 mod fate;
+#[expect(missing_docs, reason = "support of tests: the names state the properties")]
 pub mod faulty;
 mod log;
 pub mod members;
@@ -128,8 +127,8 @@ pub enum Outcome {
     Committed(Version),
     /// The shard has this version, because of another commit; nothing was written.
     Conflict(Version),
-    /// The acknowledgement was lost. The caller must read [`Snapshot::state`] of the shard until it succeeds, and
-    /// compare its token, or that of the version after the expected one ([`Request::Token`]).
+    /// The acknowledgement was lost. The caller must read [`Snapshot::state`] until it succeeds, and compare its token,
+    /// or that of the version after the expected one ([`Request::Token`]).
     Unknown,
 }
 
@@ -151,8 +150,7 @@ pub enum Direction {
     Backward,
 }
 
-/// Number of rows of a scan that the caller will probably read. An engine that fetches pages gives the first page this
-/// size; the scan itself is not limited.
+/// Number of rows of a scan that the caller will probably read: the size of the first page. The scan is not limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// Few, or unknown.
@@ -245,8 +243,7 @@ pub type CommitListener = Box<dyn Fn(Shard, Version) + Send + Sync>;
 
 /// A store of ordered keys. All methods may be called from any thread and may block.
 pub trait Engine: Send + Sync + 'static {
-    /// Returns a view of the current state of `shard`, unaffected by later commits. Engines may start it with its first
-    /// read.
+    /// Returns a view of the current state of `shard`. Engines may start it with its first read.
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>>;
 
     /// Applies `batch` to `shard` atomically if the shard is at version `expected`. Commits to one shard are
@@ -277,8 +274,7 @@ pub trait Engine: Send + Sync + 'static {
     }
 
     /// Performs periodic maintenance and returns the result of [`Self::check`]: accepts commits again once the cause of
-    /// an error is removed, and detects that space is scarce. The caller must call it about once a second. It is cheap
-    /// in normal operation.
+    /// an error is removed. The caller must call it about once a second; it is cheap in normal operation.
     fn maintain(&self) -> Result<()> {
         self.check()
     }
@@ -345,10 +341,8 @@ pub trait Engine: Send + Sync + 'static {
     fn statistics(&self) -> Vec<(&'static str, u64)>;
 }
 
-/// A repeatable view of one shard.
-///
-/// With an engine that is reached over a network, each call of [`Self::read`] and each page of a cursor costs a round
-/// trip, so callers should combine requests.
+/// A repeatable view of one shard. With an engine that is reached over a network, each call of [`Self::read`] and each
+/// page of a cursor costs a round trip, so callers should combine requests.
 pub trait Snapshot: Send + Sync {
     /// Answers several requests in one round trip: one [`Reply`] of the matching kind for each, in order.
     fn read(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>>;

@@ -1,6 +1,5 @@
-//! [`CommitLog`]: the commits of an engine in order, each with its time, for copies of the store elsewhere. Only the
-//! engine, and engines of the same kind that were restored from a checkpoint of it, can interpret the contents of a
-//! commit.
+//! [`CommitLog`]: the commits of an engine in order, each with its time, for copies of the store elsewhere. Only
+//! engines of the same kind, restored from a checkpoint of it, can interpret the contents of a commit.
 
 use std::ops::ControlFlow;
 

@@ -1,7 +1,5 @@
 //! [`Members`]: the processes that serve one store, and the assignment of work that only one of them should do.
-//!
-//! Correctness of data does not depend on membership: commits are fenced by the versions of shards. An engine of a
-//! single process has one member, [`SingleMember`].
+//! Correctness of data does not depend on membership: commits are fenced by the versions of shards.
 
 use std::sync::Arc;
 

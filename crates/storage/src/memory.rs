@@ -22,11 +22,9 @@ use crate::{
 };
 use tree::{Position, Tree};
 
-/// Commits of a shard whose tokens are stored.
 const RECENT_TOKENS: usize = 16;
 
-/// An engine in memory. It represents one process, which has ended when it is dropped; [`Self::user`] creates another
-/// one.
+/// An engine in memory. It represents one process, which ends when it is dropped; [`Self::user`] creates another.
 #[derive(Default)]
 pub struct MemoryEngine {
     store: Arc<Store>,

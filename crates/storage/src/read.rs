@@ -9,8 +9,8 @@ pub enum Request<'a> {
     State,
     /// The head of the shard.
     Head,
-    /// The token of an earlier commit of the shard, as bytes, if the engine still stores it. With it a caller with a
-    /// cached state at that version can check that later commits are based on it.
+    /// The token of an earlier commit of the shard, as bytes, if it is still stored: proves that later commits are
+    /// based on a cached state at that version.
     Token(Version),
     /// The value of a key.
     Get(Keyspace, &'a [u8]),

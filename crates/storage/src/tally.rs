@@ -1,5 +1,4 @@
-//! [`Tally`]: the reads of engines on behalf of one caller, such as a request. Engines record their reads;
-//! [`Tally::during`] counts those of a piece of work. Reads by other threads are not counted.
+//! [`Tally`]: the reads of engines on behalf of one caller, such as a request. Reads by other threads are not counted.
 
 use std::cell::RefCell;
 use std::sync::Arc;

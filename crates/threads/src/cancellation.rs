@@ -1,7 +1,6 @@
-//! [`Cancellation`]: notifies work on behalf of a client that the client has disconnected.
-//!
-//! Work is cancelled cooperatively: it checks its cancellation between steps. A thread that waits for another one or
-//! for a process checks it every [`CANCELLATION_INTERVAL`]. It never discards committed data.
+//! [`Cancellation`]: notifies work on behalf of a client that the client has disconnected. Work is cancelled
+//! cooperatively: it checks its cancellation between steps. A thread that waits for another one or for a process checks
+//! it every [`CANCELLATION_INTERVAL`]. It never discards committed data.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

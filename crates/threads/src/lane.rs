@@ -1,9 +1,7 @@
-//! [`SlowLane`]: separate threads for expensive requests, such as those with large bodies.
-//!
-//! Parsing, compressing and hashing a body of several megabytes occupies a CPU for tens of milliseconds. On the
-//! shared asynchronous threads a few such bodies would delay each short request as much. The whole response is
-//! therefore produced by threads of low priority. Commits, for which other requests may wait, still have their leader
-//! on the default threads.
+//! [`SlowLane`]: separate threads for expensive requests, such as those with large bodies. Parsing, compressing and
+//! hashing a body of several megabytes occupies a CPU for tens of milliseconds. On the shared asynchronous threads a
+//! few such bodies would delay each short request as much. The whole response is therefore produced by threads of low
+//! priority. Commits, for which other requests may wait, still have their leader on the default threads.
 
 use std::sync::{Arc, OnceLock};
 

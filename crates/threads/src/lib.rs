@@ -1,8 +1,6 @@
 //! Transition from asynchronous callers to synchronous work: threads for blocking work ([`run`]), threads that wait for
 //! clients ([`Threads`]), and separate threads for expensive requests ([`SlowLane`]); fair permits ([`Permits`],
-//! [`Shares`]) and the cancellation of work ([`Cancellation`]).
-//!
-//! This crate is independent of HTTP and of databases.
+//! [`Shares`]) and the cancellation of work ([`Cancellation`]). This crate is independent of HTTP and of databases.
 
 mod cancellation;
 mod lane;

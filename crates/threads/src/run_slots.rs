@@ -1,8 +1,7 @@
-//! [`RunSlots`]: the long works of a pool share the processors by cooperative scheduling.
-//!
-//! The operating system does not preempt a thread of low priority at once when another one wakes up: with thirty
-//! runnable threads on two processors, every wake-up of a short request waited for some milliseconds. Long works
-//! therefore hold a slot while they compute, and there are as many slots as processors.
+//! [`RunSlots`]: the long works of a pool share the processors by cooperative scheduling. The operating system does not
+//! preempt a thread of low priority at once when another one wakes up: with thirty runnable threads on two processors,
+//! every wake-up of a short request waited for some milliseconds. Long works therefore hold a slot while they compute,
+//! and there are as many slots as processors.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

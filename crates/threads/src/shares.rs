@@ -1,13 +1,9 @@
 //! [`Shares`]: fair allocation of a limited number of units, such as processes, to several owners, so that none can
-//! exclude the others.
-//!
-//! An owner may take another unit while it holds less than twice as many as are free. A single owner gets two thirds of
-//! all units, the next one two thirds of the rest, and so on: a newcomer finds free units, however long the others keep
-//! theirs. (Network switches share their buffers in this way: dynamic thresholds.) Callers implement waiting and its
-//! order.
-//!
-//! Clients without an account hold at most half of all units, and users three quarters: many addresses must not exclude
-//! accounts, nor many accounts an administrator.
+//! exclude the others. An owner may take another unit while it holds less than twice as many as are free. A single
+//! owner gets two thirds of all units, the next one two thirds of the rest, and so on: a newcomer finds free units,
+//! however long the others keep theirs. (Network switches share their buffers in this way: dynamic thresholds.) Callers
+//! implement waiting and its order. Clients without an account hold at most half of all units, and users three
+//! quarters: many addresses must not exclude accounts, nor many accounts an administrator.
 
 use std::collections::HashMap;
 

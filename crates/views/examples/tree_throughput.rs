@@ -1,8 +1,6 @@
 //! Measures the cost of an index in addition to scanning and mapping: builds one with `_sum` over small documents in
-//! memory, with a map function in Rust, then queries ranges and groups.
-//!
-//! `cargo run --release -p settee-views --example tree_throughput [documents] [threads] [milliseconds between
-//! checkpoints]`
+//! memory, then queries ranges and groups. `cargo run --release -p settee-views --example tree_throughput [documents]
+//! [threads] [milliseconds between checkpoints]`
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Updates of the indexes of a design document: selection of the indexes, right to build, passes, and cancellation.
+//! Updates of the indexes of a design document.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,8 +20,7 @@ use crate::indexer::{Pass, PassIndex, attach};
 use crate::pace::{self, Urgency};
 use crate::shared::{About, Core};
 
-/// A build is retried after a commit by another process, or after the engine was reopened. It continues at the last
-/// commit.
+/// A build is retried, from the last commit on, after a commit by another process or a reopening of the engine.
 const RETRIES_MAX: u32 = 1000;
 
 struct Build<'a> {
@@ -47,8 +46,7 @@ struct Wanted<'a> {
 
 impl Core {
     /// Builds an index until it shows the database at `update_seq` or later and has all reduce functions of `ddoc`, or
-    /// waits for a concurrent build. The build includes other lagging indexes of the design document that have no
-    /// build.
+    /// waits for a concurrent build. Includes other lagging indexes of the design document.
     pub(crate) fn advance(
         &self,
         host: &dyn IndexHost,
@@ -93,8 +91,7 @@ impl Core {
             }
             let build = Build { host, ddoc, indexes: &indexes, rights: &rights, urgency, cancels: control.cancels };
             result = self.build(&build, update_seq);
-            // The shard is unusable, for example because another process has replaced it. The next attempt detects this
-            // at its start.
+            // The shard is unusable, for example because another process has replaced it. The next attempt detects it.
             let must_reset = matches!(
                 result,
                 Err(ViewError::Contended | ViewError::Storage(StorageError::Interrupted(_) | StorageError::Dropped))
@@ -203,8 +200,7 @@ impl Core {
         RunDirectory::new(&self.settings.run_directory, shard).remove()
     }
 
-    /// Builds indexes in as few passes as possible. If indexes must be rebuilt from scratch, it only returns their
-    /// signatures.
+    /// Builds indexes in as few passes as possible, or only returns the signatures of those to be rebuilt from scratch.
     fn build(&self, build: &Build<'_>, update_seq: u64) -> Result<Vec<Signature>> {
         let Build { host, ddoc, rights, .. } = *build;
         self.check(build)?;
@@ -239,9 +235,8 @@ impl Core {
         Ok(Vec::new())
     }
 
-    /// Prepares an index for a pass: applies the checkpoint of an interrupted load, and adds all reduce functions of
-    /// the design document. Returns `None` if the index must be rebuilt, for example because it missed purges up to
-    /// `purges_forgotten`.
+    /// Prepares an index for a pass: applies the checkpoint of an interrupted load, and adds all reduce functions.
+    /// Returns `None` if the index must be rebuilt, for example because it missed purges up to `purges_forgotten`.
     fn open<'a>(
         &self,
         (store, first_number): (&'a IndexStore, u64),
@@ -362,8 +357,8 @@ fn claimed<'r, 'a>(rights: &'r [Right<'a>]) -> impl Iterator<Item = &'r Right<'a
     rights.iter().filter(|right| right.claimed.is_some())
 }
 
-/// Groups lagging indexes into passes. An index that is slightly ahead processes some changes again, because that costs
-/// less than a separate pass. Indexes without rows form separate passes, because they need no removal of rows.
+/// Groups lagging indexes into passes. One that is slightly ahead processes some changes again, which costs less than a
+/// separate pass. Indexes without rows form separate passes, because they need no removal of rows.
 fn passes<'a>(mut lagging: Vec<Lagging<'a>>, update_seq: u64) -> Vec<Vec<Lagging<'a>>> {
     lagging.sort_by_key(|(_, index)| index.meta.update_seq);
     let mut passes: Vec<Vec<Lagging<'_>>> = Vec::new();

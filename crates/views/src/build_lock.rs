@@ -1,5 +1,4 @@
-//! [`Handle`]: an index in memory with an exclusive right to build it. One thread builds; the others wait for its
-//! result.
+//! [`Handle`]: an index in memory with an exclusive right to build it, for which other threads wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -93,7 +92,7 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
     }
 
     /// Waits for the end of a build and returns its error. `builds` must be the result of [`Handle::builds`] before it.
-    /// Calls `check` at least every [`CANCELLATION_INTERVAL`]; its error ends the wait.
+    /// An error of `check`, which is called at least every [`CANCELLATION_INTERVAL`], ends the wait.
     pub fn wait_for_build(&self, builds: u64, check: &mut dyn FnMut() -> Result<(), E>) -> Result<(), E> {
         let mut state = self.state.lock();
         state.waiting += 1;

@@ -1,10 +1,7 @@
-//! [`Claims`] coordinates index builds among the processes of a store. One process builds an index; the others wait for
-//! its commits, and take over if it fails. Waiters announce themselves, so that a background build runs at full speed
-//! while a client waits in any process.
-//!
-//! Index commits are fenced by the shard version, so concurrent builds only waste work. Node and file numbers must be
-//! unique because readers cache nodes by number. Therefore they start with the epoch of the claim: a builder that lost
-//! its claim cannot use a number of its successor.
+//! [`Claims`] coordinates index builds among the processes of a store. One builds an index; the others wait for its
+//! commits, announce that they wait, so that a background build runs at full speed, and take over if it fails. Index
+//! commits are fenced by the shard version, so concurrent builds only waste work. Node and file numbers start with the
+//! epoch of the claim: a builder that lost its claim cannot use a number of its successor, which readers may cache.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -136,8 +133,7 @@ impl Claims {
 }
 
 impl Watch<'_> {
-    /// Waits for a commit since the last wait, or for a timeout, because a failed process makes no commit. After a
-    /// timeout the wait is announced to the building process.
+    /// Waits for a commit since the last wait, or for a timeout, after which the wait is announced to the builder.
     pub fn wait(&mut self) {
         let mut waiting = self.notifications.waiting.lock();
         let commits = |waiting: &HashMap<Shard, Waiting>| waiting.get(&self.shard).map_or(0, |shard| shard.commits);

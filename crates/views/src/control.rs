@@ -1,7 +1,6 @@
-//! [`BuildControl`]: pause, resumption and cancellation of the builds of a design document, and their state. Pauses and
-//! cancellations are stored in the database, so they apply to all processes and survive restarts. A paused build keeps
-//! its progress. A cancelled build discards the progress that is not in its index; background builds then skip the
-//! indexes until a query needs them or their definition changes.
+//! [`BuildControl`]: pause, resumption and cancellation of the builds of a design document, which apply to all
+//! processes and survive restarts. A paused build keeps its progress. A cancelled build discards the progress that is
+//! not in its index; background builds then skip the indexes until a query needs them or their definition changes.
 
 use std::sync::Arc;
 
@@ -118,7 +117,6 @@ impl Cancelled {
 }
 
 impl DatabaseIndexes {
-    /// Returns the cached control unless another process may have changed it.
     fn known_control(&self, host: &dyn IndexHost, ddoc: &Arc<str>) -> Option<BuildControl> {
         let elsewhere = host.changes_elsewhere();
         self.controls.lock().get(ddoc).filter(|control| control.elsewhere == elsewhere).copied()
@@ -226,8 +224,7 @@ impl Core {
         }
     }
 
-    /// Returns the number of changes by which the indexes are behind, or `None` if no background build should update
-    /// them.
+    /// Returns the number of changes by which the indexes are behind; `None` if no background build should run.
     pub(crate) fn lag(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<Option<u64>> {
         let state = self.build_state(host, ddoc)?;
         Ok((state.status == BuildStatus::Lagging).then_some(state.updates_pending))

@@ -1,4 +1,4 @@
-//! Design documents of a database, including attached modules, whose indexes are maintained.
+//! Design documents of a database, including attached modules.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -9,8 +9,7 @@ use settee_model::json::Json;
 
 use crate::error::{Result, ViewError};
 
-/// Returns all valid design documents, including conflicting revisions, which may win again. The winner precedes the
-/// others with its id.
+/// Returns all valid design documents, including conflicting revisions, after the winner of the same id.
 pub fn design_documents(database: &Arc<Database>) -> Result<Vec<DesignDocument>> {
     let view = database.read()?;
     let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };

@@ -49,6 +49,18 @@ pub enum ViewError {
     /// The stored bytes of an index are invalid.
     #[error("view index is corrupt: {0}")]
     Corrupt(&'static str),
+    /// The tree of an index refers to a node that the shard does not contain at this state.
+    #[error("view index is corrupt: node {node} is missing in shard {shard} at commit {version}, token {token:x}")]
+    MissingNode {
+        /// Number of the node.
+        node: u64,
+        /// Number of the shard.
+        shard: u64,
+        /// Version of the shard.
+        version: u64,
+        /// Token of its last commit.
+        token: u128,
+    },
 }
 
 /// Contradictory parameters, or parameters that do not match the type of view. CouchDB: 400 `query_parse_error` with

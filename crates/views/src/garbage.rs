@@ -14,8 +14,7 @@ use crate::indexer::runs::{RunDirectory, directories};
 use crate::shared::Core;
 
 impl Core {
-    /// Removes the indexes that were unused for `grace_us`. It keeps those that `ddocs` require, that serve queries
-    /// during a swap, or that a build writes.
+    /// Removes the indexes that were unused for `grace_us`, except those that are required, serve queries or are built.
     pub(crate) fn collect(&self, host: &dyn IndexHost, ddocs: &[DesignDocument], grace_us: u64) -> Result<usize> {
         let wanted = ddocs.iter().flat_map(|ddoc| definitions(host.layout(), ddoc)).map(|index| index.signature);
         let needed: HashSet<Signature> = wanted.chain(self.shown_indexes(host, ddocs)?).collect();

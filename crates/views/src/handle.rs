@@ -34,11 +34,9 @@ pub struct BuildControl {
     pub is_paused: bool,
     /// Number of cancellations so far.
     pub cancels: u64,
-    /// Signature of the indexes that background builds skip, and the end of the skipping, after a cancellation or a
-    /// failed build.
+    /// Signature of the indexes that background builds skip, and the end of the skipping.
     pub(crate) rest: Option<(Signature, u64)>,
-    /// Value of [`IndexHost::changes_elsewhere`](crate::host::IndexHost::changes_elsewhere) before the control was
-    /// read.
+    /// [`IndexHost::changes_elsewhere`](crate::host::IndexHost::changes_elsewhere) before the control was read.
     pub(crate) elsewhere: u64,
 }
 

@@ -20,7 +20,6 @@ pub(crate) const META: &[u8] = b"index";
 /// Key of the [`Checkpoint`](crate::index::Checkpoint) in the same keyspace.
 pub(crate) const CHECKPOINT: &[u8] = b"checkpoint";
 
-/// Key in [`Keyspace::IndexNodes`](settee_storage::Keyspace::IndexNodes).
 pub(crate) fn node(id: u64) -> [u8; 8] {
     id.to_be_bytes()
 }
@@ -30,8 +29,7 @@ pub(crate) fn node_id(key: &[u8]) -> Option<u64> {
     key.try_into().ok().map(u64::from_be_bytes)
 }
 
-/// Key of changed back-pointers in [`Keyspace::IndexEntries`](settee_storage::Keyspace::IndexEntries). Load 0 uses the
-/// id alone, which never starts with `ff`.
+/// Key of changed back-pointers. Load 0 uses the id alone, which never starts with `ff`.
 pub(crate) fn entry(load: u64, id: &[u8]) -> Vec<u8> {
     [&entry_prefix(load), id].concat()
 }
@@ -120,8 +118,7 @@ pub(crate) fn after_id(sort_key: &[u8], id: &str) -> Vec<u8> {
     bound
 }
 
-/// Bound after all rows with the prefix, which is a whole sort key or that of the first elements of an array. Ids and
-/// elements start with a byte less than `ff`.
+/// Bound after all rows with the prefix, a whole sort key or that of the first elements of an array.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     let mut bound = prefix.to_vec();
     bound.push(AFTER_IDS);
@@ -150,7 +147,6 @@ pub(crate) fn push_emission(out: &mut Vec<u8>, number: u32) {
     out.extend_from_slice(&number[zeros..]);
 }
 
-/// Appends the key of a document in the tree of back-pointers: a row key without sort key.
 pub(crate) fn push_document_key(out: &mut Vec<u8>, id: &[u8]) {
     finish_row_key(out, id, 0);
 }

@@ -1,6 +1,6 @@
-//! [`Leaf`]: consecutive rows that are stored together. Keys are opaque bytes. Encoding of a row: number of bytes
-//! shared with the previous row key (times two, plus one if the emitted key is the same text), rest of the row key,
-//! length of the sort key, emitted key unless the same, value.
+//! [`Leaf`]: consecutive rows that are stored together. Encoding of a row: number of bytes shared with the previous row
+//! key (times two, plus one if the emitted key is the same text), rest of the row key, length of the sort key, emitted
+//! key unless the same, value.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -231,8 +231,7 @@ pub(crate) struct EncodedLeaf {
 impl EncodedLeaf {
     #[inline]
     pub(crate) fn push(&mut self, row: Row<'_>) {
-        // Sort keys are compared first because that is cheaper. The check for an empty key avoids a comparison with a
-        // dangling buffer, because masked loads from its address are slow on some processors.
+        // Sort keys are compared first because that is cheaper. Masked loads from a dangling address are slow.
         let shared = common_len(&self.row_key, row.row_key);
         let is_same = || self.key.len() == row.key.len() && (row.key.is_empty() || self.key == row.key);
         let same_key = !self.is_empty() && shared >= row.sort_len && is_same();
@@ -250,7 +249,6 @@ impl EncodedLeaf {
         self.content_bytes += row.content_bytes();
     }
 
-    /// Equals the result of [`Leaf::encode`].
     pub(crate) fn encoded(&self) -> &[u8] {
         &self.encoded
     }

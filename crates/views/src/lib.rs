@@ -7,8 +7,8 @@
 //! 3. The `tree` is a B+tree of engine values whose inner nodes store the number and the reductions of the rows below.
 //! 4. The `query` traverses the tree in one snapshot and passes rows to a [`RowSink`].
 //!
-//! This crate depends on no language, HTTP or clock, and starts no thread that outlives a call. All functions that
-//! return a `Result` fail if the engine fails; the documentation lists only other errors.
+//! This crate starts no thread that outlives a call. All functions that return a `Result` fail if the engine fails; the
+//! documentation lists only other errors.
 
 #![warn(missing_docs)]
 

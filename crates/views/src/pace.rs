@@ -1,5 +1,4 @@
-//! [`Pace`] limits background builds to a budget and stops them while a client waits for another build. Builds for
-//! waiting clients run at full speed.
+//! [`Pace`] limits background builds to a budget and stops them while a client waits for another build.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -90,8 +89,7 @@ impl Pace {
         })
     }
 
-    /// Pauses a background thread that has read `bytes` since the last call. `is_over` returns true if the pause must
-    /// end.
+    /// Pauses a background thread that has read `bytes` since the last call; ends early when `is_over` returns true.
     pub fn rest(&self, pace_state: &mut PaceState, bytes: u64, is_over: &dyn Fn() -> bool) {
         let now_us = self.clock.now_us();
         let worked_us = now_us.saturating_sub(pace_state.resumed_us.unwrap_or(now_us));

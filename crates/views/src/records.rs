@@ -1,5 +1,4 @@
-//! [`IndexRecords`]: records of the shard of each index of a database, for views and searches. They are stored with the
-//! database, whose deletion removes the shards.
+//! [`IndexRecords`]: records of the shard of each index of a database, stored with the database.
 
 use std::sync::Arc;
 
@@ -91,8 +90,8 @@ impl IndexRecords<'_> {
         Err(ViewError::Contended)
     }
 
-    /// Replaces the shard of an index and removes it, unless the index already has another one. A crash in between
-    /// leaves a record of a dropped shard, which is replaced again.
+    /// Replaces the shard of an index, unless the index already has another one. A crash leaves a record of a dropped
+    /// shard, which is replaced again.
     pub fn replace(&self, signature: Signature, shard: Shard) -> Result<()> {
         if self.find(signature)? != Some(shard) {
             return Ok(());
@@ -104,8 +103,8 @@ impl IndexRecords<'_> {
         Ok(())
     }
 
-    /// Removes an index and its shard, unless another process has replaced it. The shard is removed first: a crash in
-    /// between leaves an empty index, which is rebuilt, and not an unreferenced shard.
+    /// Removes an index and its shard, unless another process has replaced it. A crash in between leaves an empty
+    /// index, which is rebuilt, and not an unreferenced shard.
     pub fn remove(&self, signature: Signature, shard: Shard) -> Result<()> {
         self.catalog.drop_shard(shard)?;
         self.put(signature, Some(shard), None)?;

@@ -1,7 +1,6 @@
 //! `"options":{"swap":"online"}`: the former definition of a view serves queries while the index of the new one is
-//! built. For each design document, the database stores which definition of each view was last built. If it differs
-//! from the current one, it serves the queries, and its index is kept and updated. The end of the new build replaces
-//! the stored definition.
+//! built. For each design document, the database stores which definition of each view was last built; one that differs
+//! from the current one serves the queries until the new build ends.
 
 use std::sync::Arc;
 

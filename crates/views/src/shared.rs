@@ -1,4 +1,4 @@
-//! [`Core`]: shared state of queries, builds and their control, which extend it in their modules.
+//! [`Core`]: shared state of queries, builds and their control.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -119,8 +119,7 @@ impl Core {
         Ok(handle)
     }
 
-    /// Returns an index and its state in a snapshot; the state is empty if the index must be rebuilt. Retries if
-    /// another process has replaced the shard.
+    /// Returns an index and its state in a snapshot; the state is empty if the index must be rebuilt.
     pub(crate) fn shown(
         &self,
         host: &dyn IndexHost,

@@ -24,12 +24,10 @@ impl Language for NoLanguage {
     }
 }
 
-/// A language of rules instead of programs.
-///
-/// Map functions: `value K V` emits the members K and V of documents that have K; `each K` emits each element of the
-/// array K with its position; `none` emits nothing; `throw` throws for documents with the member `t`; `fatal` ends the
-/// build for documents with the member `f`. Reduce functions: `count`; `summary` returns an object with the number of
-/// rows, the sum of their values, and the least and the greatest of their ids.
+/// A language of rules. Map functions: `value K V` emits the members K and V of documents that have K; `each K` emits
+/// each element of the array K with its position; `none` emits nothing; `throw` throws for documents with the member
+/// `t`; `fatal` ends the build for documents with the member `f`. Reduce functions: `count`; `summary` returns an
+/// object with the number of rows, the sum of their values, and the least and the greatest of their ids.
 pub(crate) struct Rules;
 
 impl Rules {

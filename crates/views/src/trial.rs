@@ -54,8 +54,7 @@ pub struct Trial {
     pub failures: Vec<(String, String)>,
     /// Lines that functions logged.
     pub log: Vec<String>,
-    /// Reason for an early end: the time limit, or a failure that would end the build of an index, with the document if
-    /// it could be identified.
+    /// Reason for an early end: the time limit, or a failure, with the document if it could be identified.
     pub ended: Option<(Option<String>, ViewError)>,
     /// True if the time limit was reached.
     pub timed_out: bool,
@@ -66,8 +65,8 @@ type SortedRow = (Vec<u8>, usize, Vec<u8>, Vec<u8>);
 const PORTION: usize = 50;
 
 impl Views {
-    /// Maps `documents` by the only view of `ddoc`, and reduces the emitted rows. Fails if a function does not compile
-    /// or its language is unavailable.
+    /// Maps `documents` by the only view of `ddoc`, and reduces the rows. Fails if a function does not compile or its
+    /// language is unavailable.
     pub fn try_out(&self, ddoc: &DesignDocument, documents: &DocumentBatch, limits: TrialLimits) -> Result<Trial> {
         self.core().try_out(ddoc, documents, limits)
     }
@@ -127,7 +126,6 @@ impl Core {
         Ok(trial)
     }
 
-    /// If the program fails, the documents are mapped one by one to identify the culprit.
     fn map_some(
         &self,
         program: &mut dyn Program,

@@ -1,5 +1,4 @@
-//! [`verify_index`] checks that the trees of a stored index are readable and consistent. Reductions are not recomputed,
-//! because that needs the language of the view.
+//! [`verify_index`] checks that the trees of a stored index are readable and consistent, except for reductions.
 
 use settee_storage::{Engine, Shard};
 
@@ -7,8 +6,7 @@ use crate::error::{Result, ViewError};
 use crate::index::Record;
 use crate::tree::{Child, NodeCache, TreeReader};
 
-/// Reads all nodes of the index in `shard`, and returns the number of its rows. An unreadable or inconsistent node is
-/// an error.
+/// Reads all nodes of the index in `shard`, and returns the number of its rows.
 pub fn verify_index(engine: &dyn Engine, shard: Shard) -> Result<u64> {
     let snapshot = engine.snapshot(shard)?;
     let Some(meta) = Record::read(snapshot.as_ref())?.meta else { return Ok(0) };

@@ -89,8 +89,8 @@ impl Views {
         self.core.limits()
     }
 
-    /// Executes a query of the view `view` of `ddoc`. Blocks while the index is updated and while `sink` blocks. After
-    /// the first call of `sink`, only storage or a reduce function can cause an error.
+    /// Executes a query. Blocks while the index is updated and while `sink` blocks. After the first call of `sink`,
+    /// only storage or a reduce function can cause an error.
     pub fn query(
         &self,
         database: &Arc<Database>,
@@ -107,8 +107,8 @@ impl Views {
         self.core.update(&self.host(database), ddoc, urgency)
     }
 
-    /// Returns the number of changes by which the indexes are behind, or `None` if no background build should update
-    /// them: they are current, being built, paused, or skipped after a failure.
+    /// Returns the number of changes by which the indexes are behind; `None` if no background build should run: they
+    /// are current, being built, paused, or skipped after a failure.
     pub fn lag(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<Option<u64>> {
         self.core.lag(&self.host(database), ddoc)
     }
@@ -118,8 +118,8 @@ impl Views {
         self.core.build_state(&self.host(database), ddoc)
     }
 
-    /// Stops the builds of a design document, keeps their progress, and prevents new ones. Queries that need a build
-    /// fail with [`ViewError::Paused`].
+    /// Stops the builds of a design document and keeps their progress. Queries that need a build fail with
+    /// [`ViewError::Paused`].
     pub fn pause(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
         self.core.pause(&self.host(database), ddoc)
     }

@@ -1,9 +1,7 @@
 //! WebAssembly as a language of views: [`Wasm`] compiles modules and runs their map and reduce functions.
-//! `docs/webassembly.md` specifies the interface of modules.
-//!
-//! Modules are compiled in separate processes ([`compiler_main`]). Their code runs in this process: it can access only
-//! its own memory and the documented imports, which exclude files, clock, network and WASI. Instructions, time and
-//! memory are limited.
+//! `docs/webassembly.md` specifies the interface of modules. Modules are compiled in separate processes
+//! ([`compiler_main`]). Their code runs in this process: it can access only its own memory and the documented imports,
+//! which exclude files, clock, network and WASI. Instructions, time and memory are limited.
 
 mod cache;
 mod compiler;

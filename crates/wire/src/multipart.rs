@@ -1,6 +1,5 @@
-//! Multipart bodies (RFC 2046) in the forms that CouchDB sends and accepts: [`Parser`] and [`Writer`].
-//!
-//! The parser accepts input in pieces of any size. Its buffer is bounded by [`MAX_HEAD_BYTES`] and the largest piece.
+//! Multipart bodies (RFC 2046) in the forms that CouchDB sends and accepts: [`Parser`] and [`Writer`]. The parser
+//! accepts input in pieces of any size. Its buffer is bounded by [`MAX_HEAD_BYTES`] and the largest piece.
 
 mod parser;
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! The gate ([`run`]) and its individual steps. All calls of cargo use the release profile, so that RocksDB's C++ is
-//! compiled once for programs, tests, lints and documentation.
+//! The gate ([`run`]) and its individual steps, all in the release profile, so that RocksDB's C++ is compiled once.
 
 use std::time::{Duration, Instant};
 
@@ -167,8 +166,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// Runs a step that calls programs of `packages`. Returns true if it passed. A step that cannot run counts as one
-    /// failure.
+    /// Runs a step that calls programs of `packages`. A step that cannot run counts as one failure.
     fn step(&mut self, name: &str, packages: &[&str], work: impl FnOnce() -> Result<Tally>) -> bool {
         let missing = setup::missing(packages).join(", ");
         if self.allow_missing && !missing.is_empty() {

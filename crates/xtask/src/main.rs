@@ -1,5 +1,4 @@
-//! Development commands: `cargo xtask COMMAND`. [`main`] calls one module per command, or a suite of `settee-e2e`. No
-//! crate of the product is linked, so that it compiles in seconds.
+//! Development commands: `cargo xtask COMMAND`. No crate of the product is linked, so that it compiles in seconds.
 
 mod ci;
 mod dist;
@@ -32,7 +31,7 @@ cargo xtask COMMAND
   fmt           formats the code
   docs          builds the documentation of all crates
   bench         builds and runs `settee-bench` with the further arguments
-  dist          builds packages in dist/: tar.gz, deb, image, wheel, npm, formula
+  dist          builds packages in dist/: tar.gz, deb, rpm, image, wheel, npm, formula, SBOM
                   --try        installs each in an empty environment and runs the README's session
                   --url URL    address of the packages, for the formula
   run           builds and starts a server, or an available package of this version

@@ -1,5 +1,4 @@
-//! Runs the tests of the layers above `storage` on a PostgreSQL that is started for them. Each store of a test is a
-//! schema there.
+//! Runs the tests of the layers above `storage` on a PostgreSQL, where each store of a test is a schema.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,8 +21,7 @@ const VARIABLE: &str = "SETTEE_TEST_STORAGE";
 /// Tests mostly wait for PostgreSQL, so the number of threads exceeds that of processors.
 const THREADS: &str = "--test-threads=6";
 
-/// Runs the tests of the packages in `arguments`, or of all [`CRATES`]. Arguments after `--` are passed to the test
-/// programs.
+/// Runs the tests of the packages in `arguments`, or of all [`CRATES`].
 pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Tally> {
     let split = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
     let (of_cargo, of_tests) = arguments.split_at(split);

@@ -1,5 +1,4 @@
-//! Checks that the machine has the programs that a command calls ([`command`]), and installs missing packages as root
-//! with apt-get. Otherwise it prints the missing packages and the reason for each.
+//! Checks that the machine has the programs that a command calls ([`command`]), and installs missing packages as root.
 
 use std::path::Path;
 use std::process::Command;

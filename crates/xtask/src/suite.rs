@@ -1,7 +1,6 @@
-//! [`run`]: runs test programs, counts their tests, prints failed tests, and retries each of them once.
-//!
-//! Load occasionally fails a test that uses real processes, disks and clocks. The retry runs the test alone, with the
-//! seed that the first attempt printed. If it passes then, the closing lines list it as *unsteady*.
+//! [`run`]: runs test programs, counts their tests, prints failed tests, and retries each of them once. Load
+//! occasionally fails a test that uses real processes, disks and clocks. The retry runs it alone, with the same seed.
+//! If it passes then, the closing lines list it as *unsteady*.
 
 use std::path::Path;
 use std::process::Command;

@@ -3,7 +3,7 @@
 use parking_lot::{Condvar, Mutex};
 use settee_api::{BackupAttempt, BackupProgress, BackupSize, BackupState, Backups};
 
-use super::Report;
+use super::manifest::Report;
 use super::remote::Progress;
 use crate::environment;
 

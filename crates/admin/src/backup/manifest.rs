@@ -1,5 +1,4 @@
-//! [`Manifest`]: the contents of a backup as JSON. Its last line is a checksum of the rest, which reveals a truncated
-//! manifest.
+//! [`Manifest`]: the contents of a backup as JSON. Its last line is a checksum of the rest.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -12,6 +11,9 @@ use crate::regular;
 
 pub(super) const MANIFEST: &str = "manifest.json";
 
+/// Directory of the files of the storage engine.
+pub(super) const ENGINE: &str = "engine";
+
 const FORMAT: i64 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +24,15 @@ pub struct Manifest {
     pub finished: String,
     pub(super) entries: Vec<Entry>,
     pub(super) log: Option<Logged>,
+}
+
+/// Size of a written backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub directory: PathBuf,
+    pub files: usize,
+    pub bytes: u64,
+    pub copied_bytes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,14 +1,10 @@
-//! Backups of a whole server: [`run`] writes one, [`restore`] creates a data directory from one.
-//!
-//! A backup is a directory whose name is the time of its start. It contains the files of the storage engine at that
-//! time, the configuration, and `manifest.json` with the size and the SHA-256 of each file. A file that the previous
-//! backup in the same directory also has is hard-linked instead of copied, because RocksDB never changes most of its
-//! files. Therefore each backup is complete and takes only the space of its new files, and deleting one does not affect
-//! the others.
-//!
-//! [`remote`] implements backups in buckets; `export` implements backups of single databases.
+//! Backups of a whole server: [`run`] writes one, [`restore`] creates a data directory from one. A backup is a
+//! directory whose name is the time of its start. It contains the files of the storage engine at that time, the
+//! configuration, and `manifest.json` with the size and the SHA-256 of each file. A file that the previous backup also
+//! has is hard-linked. Therefore each backup is complete and takes only the space of its new files.
 
 mod backup_control;
+mod checkpoint;
 pub mod commands;
 mod files;
 mod log;
@@ -22,66 +18,20 @@ pub mod schedule;
 pub(crate) mod tests;
 
 use std::fs;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 
 use settee_storage::durable;
 
-use crate::control::{self, Checkpoint};
-use crate::descriptors::Descriptors;
-use crate::lock::DataLock;
-use crate::{backends, environment, storage, time, version};
+use crate::{environment, storage, time};
 pub use backup_control::BackupControl;
+use checkpoint::CheckpointOwner;
 use files::Source;
-pub use manifest::Manifest;
-use manifest::{Entry, MANIFEST};
-
-const ENGINE: &str = "engine";
+use manifest::{ENGINE, Entry, MANIFEST};
+pub use manifest::{Manifest, Report};
 
 const PARTIAL: &str = ".partial-";
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    pub directory: PathBuf,
-    pub files: usize,
-    pub bytes: u64,
-    pub copied_bytes: u64,
-}
-
-/// Valid while this is held.
-enum CheckpointOwner {
-    /// Provided by a running server while the connection is open.
-    Server { directory: PathBuf, _connection: UnixStream },
-    /// Made by this process from data that no server uses.
-    Command { checkpoint: Checkpoint, _lock: DataLock },
-}
-
-impl CheckpointOwner {
-    fn take(data: &Path) -> anyhow::Result<Self> {
-        if let Some((answer, connection)) = control::ask(data, "checkpoint")? {
-            let directory =
-                answer.value().get("directory").and_then(|path| path.as_str().map(std::borrow::Cow::into_owned));
-            let directory = PathBuf::from(directory.context("the server created no checkpoint")?);
-            return Ok(Self::Server { directory, _connection: connection });
-        }
-        // Without a reachable server this process takes the lock. If a server holds it, this fails.
-        let lock = DataLock::take(data)?;
-        version::check(data)?;
-        control::remove_checkpoints(data)?;
-        let engine = backends::open(data, Descriptors::claim()?.engine)?;
-        let checkpoint = Checkpoint::make(data, &*engine, 1)?;
-        Ok(Self::Command { checkpoint, _lock: lock })
-    }
-
-    fn directory(&self) -> &Path {
-        match self {
-            Self::Server { directory, .. } => directory,
-            Self::Command { checkpoint, .. } => &checkpoint.0,
-        }
-    }
-}
 
 /// Writes a backup of the server whose data is in `data` into a new directory below `backups`.
 pub fn run(data: &Path, backups: &Path) -> anyhow::Result<Report> {

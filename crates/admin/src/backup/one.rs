@@ -1,6 +1,5 @@
-//! [`restore`]: restores one database from the backup of a whole server. The server is restored to a temporary
-//! directory, which needs space for all of it, and served to this command, which copies the database to its
-//! destination.
+//! [`restore`]: restores one database from the backup of a whole server, which is restored to a temporary directory and
+//! served to this command.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
-//! Restore of a data directory: all files are first copied to a temporary directory and verified, and then moved into
-//! place.
+//! Restore of a data directory: all files are copied to a temporary directory, verified, and then moved into place.
 
 use std::fs;
 use std::path::Path;
@@ -8,12 +7,12 @@ use anyhow::{Context as _, bail, ensure};
 
 use settee_storage::durable;
 
-use super::manifest::{Entry, Manifest};
-use super::{ENGINE, files};
+use super::files;
+use super::manifest::{ENGINE, Entry, MANIFEST, Manifest};
 use crate::version::RESTORING;
 
 pub(super) fn run(directory: &Path, data: &Path) -> anyhow::Result<Manifest> {
-    let manifest = Manifest::read(&directory.join(super::MANIFEST)).with_context(|| {
+    let manifest = Manifest::read(&directory.join(MANIFEST)).with_context(|| {
         format!(
             "{} is not a complete backup; specify the directory named after the time of the backup",
             directory.display()
@@ -33,8 +32,8 @@ pub(super) fn run(directory: &Path, data: &Path) -> anyhow::Result<Manifest> {
     Ok(manifest)
 }
 
-/// Fills the data directory `data`, which must be empty or missing, with the files of a backup. `fetch` creates each
-/// file and verifies its checksum; `finish` may modify the files before they are moved into place.
+/// Fills the empty or missing data directory `data`. `fetch` creates each file and verifies its checksum; `finish` may
+/// modify the files before they are moved into place.
 pub(super) fn fill(
     manifest: &Manifest,
     data: &Path,

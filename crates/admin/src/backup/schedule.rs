@@ -1,5 +1,5 @@
-//! [`Backups`]: a server writes its own backups, removes old ones and ships its log. Two threads do this, so a long
-//! backup does not delay the log. Errors are logged and retried; the server continues to serve.
+//! [`Backups`]: a server writes its own backups, removes old ones and ships its log, in two threads. Errors are logged
+//! and retried.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -195,7 +195,6 @@ impl Shared {
         Ok(Taken { checkpoint, begun_us, log })
     }
 
-    /// Waits until `due_us`, or from `least_us` on until a backup is requested. Returns false when the server stops.
     fn wait_until(&self, due_us: u64, least_us: u64) -> bool {
         self.backup_control.expect(due_us);
         let mut orders = self.backup_control.orders.lock();

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use settee_storage::{Batch, CommitToken, Durability, Keyspace, Outcome, Shard};
 
 use super::*;
+use crate::{backends, version};
 
 pub(super) struct Fixture(pub(super) PathBuf);
 

@@ -18,8 +18,7 @@ const FREE_PART_MIN: f64 = 0.1;
 
 const SYNCS: u32 = 15;
 
-/// A slower median sync is a warning. Each acknowledged write waits for a sync, so the sync time limits the write rate
-/// of a client.
+/// A slower median sync is a warning: the sync time limits the write rate of a client.
 const SYNC_SLOW_US: u128 = 20_000;
 
 const SYNC_UNLIKELY_US: u128 = 15;

@@ -1,6 +1,5 @@
-//! `settee doctor`: checks a data directory, its disk, its configuration and the server that runs on it, and gives
-//! advice on each finding. It changes nothing, except for a small file that it writes to time the disk and removes
-//! again.
+//! `settee doctor`: checks a data directory, its disk, its configuration and the server that runs on it. It writes only
+//! a small file to time the disk.
 
 mod checks;
 mod up;

@@ -1,5 +1,5 @@
-//! [`Csv`]: converts records of comma-separated values into documents. The first line contains the member names; a name
-//! may include a type: `price:number`.
+//! [`Csv`]: converts records of comma-separated values. The first line contains the names, possibly with types:
+//! `price:number`.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead};

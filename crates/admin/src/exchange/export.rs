@@ -1,8 +1,6 @@
-//! `settee export`: writes the documents of a database to a file for other programs.
-//!
-//! The file contains winning revisions, as of the time at which each page was read. Conflicts, tombstones, local
-//! documents and settings are in `settee backup --database`. Only [`Format::Couchbackup`] contains all leaf revisions
-//! with their histories, without tombstones.
+//! `settee export`: writes the documents of a database to a file for other programs. The file contains winning
+//! revisions, as of the time at which each page was read. Only [`Format::Couchbackup`] contains all leaf revisions with
+//! their histories, without tombstones.
 
 mod columns;
 

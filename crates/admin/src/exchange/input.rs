@@ -20,8 +20,7 @@ pub(super) struct Input {
     pub(super) since_row: Arc<AtomicU64>,
 }
 
-/// Maximum number of bytes that are read for one row: twice the maximum length of a row. Blanks, empty lines and rows
-/// that are too long count, so a file that expands to gigabytes of them ends with an error.
+/// Maximum number of bytes that are read for one row, so that gigabytes of blanks end with an error.
 const WITHOUT_ROW_BYTES: u64 = 128 << 20;
 
 struct Bounded<R> {

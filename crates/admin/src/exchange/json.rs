@@ -1,5 +1,4 @@
-//! [`Objects`]: streams the objects at one place of a JSON text; and [`Lines`], which streams lines. Neither validates
-//! the content of an object.
+//! [`Objects`] at one place of a JSON text, and [`Lines`], as streams. Objects are not validated.
 
 use std::io::{self, BufRead, Read as _};
 

@@ -1,8 +1,4 @@
-//! Import and export of documents in formats of other programs: [`import`] and [`export`]. Both are clients of the HTTP
-//! interface, and leave the content of a document unchanged.
-//!
-//! `settee backup --database` handles whole databases with their settings and all revisions; `settee migrate` handles
-//! whole servers.
+//! Import and export of documents in formats of other programs, as clients of the HTTP interface.
 
 mod csv;
 pub mod export;

@@ -1,5 +1,4 @@
-//! Export of one database to a file of JSON lines, and its restore: [`write()`] and [`read()`]. Both are clients of the
-//! HTTP interface, so the server may be remote, and may be CouchDB.
+//! Export of one database to a file of JSON lines, and its restore, by HTTP: the server may be CouchDB.
 //!
 //! The file, line by line:
 //!
@@ -13,12 +12,9 @@
 //! {"left_out":{"id":ID,"rev":REV,"why":TEXT}}                                  what the server could not read
 //! {"end":{"documents":N,"revisions":N,"attachments":N,"local":N,"left_out":N},"sha256":HEX}
 //! ```
-//!
-//! A file without the last line is incomplete. The checksum covers all lines before it; exports of older versions have
-//! none.
-//!
-//! The list of revisions is a snapshot; a revision that was replaced and compacted away during the export is replaced
-//! by its successors. Local documents get new revisions when they are restored; everything else is restored unchanged.
+//! A file without the last line is incomplete. Exports of older versions have no checksum.
+//! A revision that was replaced and compacted away during the export is replaced by its successors. Local documents get
+//! new revisions when they are restored.
 
 mod client;
 mod read;

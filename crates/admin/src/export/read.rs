@@ -34,8 +34,7 @@ pub fn read(from: &Path, url: &str) -> anyhow::Result<Report> {
     Ok(Report { is_checked, ..report })
 }
 
-/// Checks that a file is complete before anything is restored from it. Returns false if the file has no checksum, so
-/// that only its last line proves that it is complete.
+/// Checks that a file is complete before anything is restored from it. Returns false if it has no checksum.
 fn check(from: &Path) -> anyhow::Result<bool> {
     let unreadable = || format!("{} cannot be read", from.display());
     let mut input = BufReader::new(regular::open_named(from).with_context(unreadable)?);
@@ -64,8 +63,7 @@ struct Import<R> {
     name: String,
     waiting: Vec<u8>,
     count: usize,
-    /// Design documents are written last, so that their validation functions do not reject documents that were accepted
-    /// earlier.
+    /// Written last, so that their validation functions do not reject older documents.
     design: Vec<Vec<u8>>,
     report: Report,
 }
@@ -138,8 +136,7 @@ impl<R: BufRead> Import<R> {
         let limit = head.get("revs_limit").map_or(&b"1000"[..], Value::raw);
         self.client.send("PUT", "/_revs_limit", limit)?.json("its _revs_limit")?;
         if let Some(security) = head.get("security") {
-            // Until here only administrators have access to the database. This remains so if the file has no usable
-            // security object.
+            // Until here only administrators have access to the database.
             let answer = self.client.send("PUT", "/_security", security.raw())?;
             if answer.status == 400 {
                 answer.discard()?;

@@ -159,10 +159,8 @@ impl<'a> Export<'a> {
     }
 
     /// Writes the rows of all changes to an unnamed temporary file, because reading the revisions takes longer than the
-    /// write timeout of a server for a response, and the rows of many documents do not fit into memory.
-    ///
-    /// If the update sequence is damaged, changes are read from its start and from its end, and then documents by their
-    /// ids.
+    /// write timeout of a server. If the update sequence is damaged, changes are read from its start and from its end,
+    /// and then documents by their ids.
     fn spool_changes(&mut self) -> anyhow::Result<BufReader<File>> {
         let path = std::env::temp_dir().join(format!("settee-export-{}", std::process::id()));
         let mut options = File::options();

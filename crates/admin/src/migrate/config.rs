@@ -1,5 +1,4 @@
-//! Migration of administrators and of settings that applications depend on; settings of machines, paths and tuning are
-//! not migrated.
+//! Migration of administrators and of settings that applications depend on.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,5 @@
-//! Migration of one database: creation, settings, replication, and local documents.
-//!
-//! Documents are copied by two replications with separate checkpoints. Design documents are copied second, so that
-//! their validation functions do not reject documents that were accepted earlier, and no index is built during the
-//! copy.
+//! Migration of one database: creation, settings, replication, and local documents. Design documents are copied second,
+//! so that their validation functions do not reject older documents, and no index is built during the copy.
 
 use std::sync::Arc;
 
@@ -14,15 +11,18 @@ use settee_replication::{
 };
 use tokio::sync::watch;
 
+use super::job::{Job, Kind};
+use super::local;
 use super::progress::ProgressDisplay;
+use super::sites::Sites;
 use super::totals::Imported;
-use super::{Job, Kind, Sites, local};
 use crate::environment;
 
 /// Single requests of a replication have retries of their own.
 const SESSIONS_MAX: usize = 3;
 
-pub(super) const CLOSED: &str = r#"{"admins":{"roles":["_admin"]},"members":{"roles":["_admin"]}}"#;
+/// Equal, byte for byte, to CouchDB's security object of a database that has none.
+pub(super) const CLOSED: &str = r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#;
 
 pub(super) struct Options {
     pub(super) has_design: bool,
@@ -87,8 +87,7 @@ pub(super) async fn copy(
     Ok(moved)
 }
 
-/// Creates the target and copies all properties of the source except documents. This precedes the documents, so that no
-/// unauthorized client can read them during the copy.
+/// Creates the target and copies everything except documents first, so that no unauthorized client can read them.
 pub(super) async fn set_up(target: &Peer, job: &Job, wanted: &Setup, notes: &mut Vec<String>) -> anyhow::Result<()> {
     if Setup::read(target).await?.is_none() {
         let query = if wanted.is_partitioned { "?partitioned=true" } else { "" };

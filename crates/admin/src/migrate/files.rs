@@ -1,14 +1,12 @@
-//! `settee import-files`: migrates the data directory of a CouchDB that does not run.
-//!
-//! A thread per file reads documents ([`shard`]), and a task writes them into the target as replications do, with
-//! `new_edits=false` ([`send`]). Everything else is written as by `settee migrate`: settings of databases, local
-//! documents, administrators and settings of the server. Each file has a checkpoint in the target ([`checkpoint`]), so
-//! that an interrupted run is resumed. Writing a revision again is idempotent.
+//! `settee import-files`: migrates the data directory of a CouchDB that does not run. A thread per file reads documents
+//! ([`shard`]), and a task writes them into the target with `new_edits=false` ([`send`]). Each file has a checkpoint in
+//! the target ([`checkpoint`]), so that an interrupted run is resumed. Writing a revision again is idempotent.
 
 mod checkpoint;
 mod config;
-mod database;
-mod progress;
+pub(super) mod database;
+pub(super) mod options;
+pub(super) mod progress;
 mod send;
 pub(super) mod shard;
 
@@ -24,12 +22,14 @@ use settee_replication::Tuning;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::job::Job;
+use super::sites::{Identity, TIMEOUT_MS};
 use super::totals::Totals;
-use super::{Identity, Job, TIMEOUT_MS, verify};
+use super::verify;
 use crate::output::print_text;
 use crate::remote_server::{self, RemoteServer};
-pub(super) use database::{read_local, setup};
-pub(super) use progress::ProgressDisplay;
+use options::Options;
+use progress::ProgressDisplay;
 use shard::Shard;
 
 /// Arguments of `settee import-files`
@@ -57,7 +57,7 @@ pub struct ImportFilesArgs {
     #[arg(long)]
     without_design: bool,
     /// Start at the first document, not at the checkpoint of an interrupted run
-    #[arg(long = "anew", conflicts_with = "verify")]
+    #[arg(long, alias = "anew", conflicts_with = "verify")]
     from_start: bool,
     /// Import even if the target is not Settee
     #[arg(long)]
@@ -65,13 +65,6 @@ pub struct ImportFilesArgs {
     /// A file of certificates to trust instead of the public authorities
     #[arg(long, value_name = "FILE")]
     authorities: Option<PathBuf>,
-}
-
-pub(super) struct Options {
-    pub(super) has_design: bool,
-    pub(super) from_start: bool,
-    databases: Semaphore,
-    pub(super) readers: Semaphore,
 }
 
 async fn survey(jobs: &[(Job, DatabaseFiles)], progress_display: &Arc<ProgressDisplay>) -> anyhow::Result<()> {
@@ -177,7 +170,7 @@ impl ImportFilesArgs {
             let (target, options, progress_display) =
                 (Arc::clone(&target), Arc::clone(&options), Arc::clone(&progress_display));
             running.spawn(async move {
-                let report = verify::compare_files(&target, &job, &files, &options, &progress_display).await;
+                let report = verify::files::compare(&target, &job, &files, &options, &progress_display).await;
                 progress_display.done();
                 (job, report)
             });

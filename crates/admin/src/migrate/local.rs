@@ -1,5 +1,4 @@
-//! Local documents: copied if the source lists them, which CouchDB does since version 2. Checkpoints of replications
-//! are left out, because they contain sequences of the old server.
+//! Local documents, which CouchDB lists since version 2, except checkpoints of replications.
 
 use anyhow::Context as _;
 use settee_model::json::{Json, Value, write_array, write_string};

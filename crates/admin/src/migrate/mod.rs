@@ -1,15 +1,14 @@
 //! `settee migrate`: copies a whole CouchDB, or another Settee, over HTTP to a running server. Runs are repeatable, and
-//! both sides can be compared.
-//!
-//! Documents are copied by replication ([`database`]), whose checkpoints on both sides make it resumable and later runs
-//! short. Everything that replication does not copy is copied separately: settings of databases, local documents
-//! ([`local`]), administrators and settings of the server ([`config`]). [`verify`] compares both sides.
+//! both sides can be compared. Documents are copied by replication ([`database`]), whose checkpoints make it resumable
+//! and later runs short. Everything else is copied separately ([`local`], [`config`]). [`verify`] compares both sides.
 
 mod config;
 mod database;
 mod files;
+mod job;
 mod local;
 mod progress;
+mod sites;
 mod totals;
 mod verify;
 
@@ -28,14 +27,13 @@ use tokio::task::JoinSet;
 use crate::output::print_text;
 use crate::remote_server::{self, RemoteServer};
 pub use files::ImportFilesArgs;
+use job::Job;
 use progress::ProgressDisplay;
+use sites::{Identity, Sites, TIMEOUT_MS};
 use totals::Totals;
 
 /// A crash repeats at most this much work.
 const CHECKPOINT_MS: u64 = 5000;
-
-/// Old servers need long for the first row of a feed.
-const TIMEOUT_MS: u64 = 120_000;
 
 const CONCURRENT_SURVEYS: usize = 32;
 
@@ -67,7 +65,7 @@ pub struct MigrateArgs {
     #[arg(long)]
     without_config: bool,
     /// Start at the first change, not at the last checkpoint
-    #[arg(long = "anew", conflicts_with = "verify")]
+    #[arg(long, alias = "anew", conflicts_with = "verify")]
     from_start: bool,
     /// Migrate even if the target is not Settee
     #[arg(long)]
@@ -75,96 +73,6 @@ pub struct MigrateArgs {
     /// A file of certificates to trust instead of the public authorities
     #[arg(long, value_name = "FILE")]
     authorities: Option<PathBuf>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Job {
-    name: String,
-    to: String,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Ordinary,
-    /// `_users`: the target keeps its own security object and design document.
-    Users,
-    /// Documents of a `_replicator` database are copied to a database that no scheduler reads.
-    Replicator,
-}
-
-const PAUSED: &str = "replicator_paused";
-
-impl Job {
-    /// `None` for an internal database of the source.
-    fn of(name: &str) -> Option<Self> {
-        let (to, kind) = match name {
-            "_users" => (name.to_owned(), Kind::Users),
-            "_replicator" => (PAUSED.to_owned(), Kind::Replicator),
-            _ if name.starts_with('_') => return None,
-            _ => match name.strip_suffix("/_replicator") {
-                Some(prefix) => (format!("{prefix}/{PAUSED}"), Kind::Replicator),
-                None => (name.to_owned(), Kind::Ordinary),
-            },
-        };
-        Some(Self { name: name.to_owned(), to, kind })
-    }
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Identity {
-    product: String,
-    version: String,
-    uuid: String,
-}
-
-impl Identity {
-    async fn read(remote_server: &RemoteServer, label: &str) -> anyhow::Result<Self> {
-        let reply =
-            remote_server.root().request(RequestMethod::Get, "", "").await.with_context(|| format!("the {label}"))?;
-        let json = reply.json().with_context(|| format!("the {label} does not respond like CouchDB"))?;
-        let identity = Self::of(json.value());
-        eprintln!("{label}: {} {} at {}", identity.product, identity.version, remote_server.root().endpoint());
-        Ok(identity)
-    }
-
-    fn of(welcome: Value<'_>) -> Self {
-        let text = |value: Option<Value<'_>>| value.map(Value::to_text).unwrap_or_default();
-        let vendor = welcome.get("vendor");
-        let is_settee = text(vendor.and_then(|vendor| vendor.get("name"))) == SETTEE;
-        let version = if is_settee { vendor.and_then(|vendor| vendor.get("version")) } else { welcome.get("version") };
-        let product = if is_settee { SETTEE } else { "CouchDB" }.to_owned();
-        Self { product, version: text(version), uuid: text(welcome.get("uuid")) }
-    }
-
-    /// Fails if the target is not Settee, unless that is forced.
-    fn check_settee(&self, is_forced: bool) -> anyhow::Result<()> {
-        ensure!(
-            self.product == SETTEE || is_forced,
-            "the target (--to) is not Settee but {} {}: nothing was done. --force migrates to it",
-            self.product,
-            self.version
-        );
-        Ok(())
-    }
-
-    /// Fails if both servers are the same, or if the target is not Settee, unless that is forced.
-    fn check_target(&self, target: &Self, is_forced: bool) -> anyhow::Result<()> {
-        let is_same = !self.uuid.is_empty() && self.uuid == target.uuid;
-        ensure!(
-            !is_same,
-            "the source and the target (--to) are the same server, with the uuid {}: nothing was done",
-            self.uuid
-        );
-        target.check_settee(is_forced)
-    }
-}
-
-const SETTEE: &str = "Settee";
-
-pub(super) struct Sites {
-    source: RemoteServer,
-    target: RemoteServer,
 }
 
 impl MigrateArgs {
@@ -298,55 +206,11 @@ async fn survey(sites: &Arc<Sites>, jobs: &[Job], progress_display: &Arc<Progres
     Ok(())
 }
 
-pub fn import_command(files: &Path, config: Option<&Path>) -> String {
+/// Port of a CouchDB without a setting.
+pub const DEFAULT_PORT: u16 = 5984;
+
+pub fn import_command(files: &Path, config: Option<&Path>, port: u16) -> String {
     let config = config.filter(|path| path.is_dir());
     let config = config.map(|path| format!(" --config {}", path.display())).unwrap_or_default();
-    format!("settee import-files {}{config} --to http://USER:PASSWORD@127.0.0.1:5984", files.display())
-}
-
-#[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_is_not_migrated_to_itself_or_to_another_product() {
-        let identity = |text: &str| Identity::of(Json::parse(text.as_bytes()).unwrap().value());
-        let couchdb = identity(
-            r#"{"couchdb":"Welcome","version":"3.5.2","uuid":"a","vendor":{"name":"The Apache Software Foundation"}}"#,
-        );
-        let old = identity(r#"{"couchdb":"Welcome","version":"1.2.0"}"#);
-        let settee = identity(
-            r#"{"couchdb":"Welcome","version":"3.5.2","uuid":"b","vendor":{"name":"Settee","version":"0.1.0"}}"#,
-        );
-        assert_eq!((settee.product.as_str(), settee.version.as_str()), ("Settee", "0.1.0"));
-        assert_eq!((couchdb.product.as_str(), couchdb.version.as_str()), ("CouchDB", "3.5.2"));
-        for (source, target, is_forced, is_good) in [
-            (&couchdb, &settee, false, true),
-            (&old, &settee, false, true),
-            (&settee, &settee, false, false),
-            (&settee, &settee, true, false),
-            (&settee, &couchdb, false, false),
-            (&settee, &couchdb, true, true),
-            (&old, &old, false, false),
-            (&old, &old, true, true),
-        ] {
-            assert_eq!(source.check_target(target, is_forced).is_ok(), is_good, "{source:?} {target:?} {is_forced}");
-        }
-    }
-
-    #[test]
-    fn names_of_databases() {
-        let check = |name: &str, to: &str, kind: Kind| {
-            assert_eq!(Job::of(name).unwrap(), Job { name: name.to_owned(), to: to.to_owned(), kind });
-        };
-        check("a", "a", Kind::Ordinary);
-        check("a/_users", "a/_users", Kind::Ordinary);
-        check("_users", "_users", Kind::Users);
-        check("_replicator", "replicator_paused", Kind::Replicator);
-        check("a/b/_replicator", "a/b/replicator_paused", Kind::Replicator);
-        for own in ["_global_changes", "_dbs", "_nodes", "_metadata"] {
-            assert_eq!(Job::of(own), None, "{own}");
-        }
-    }
+    format!("settee import-files {}{config} --to http://USER:PASSWORD@127.0.0.1:{port}", files.display())
 }

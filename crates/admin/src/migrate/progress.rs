@@ -1,6 +1,5 @@
 //! [`ProgressDisplay`]: progress of a migration, and [`Printer`]: progress lines on the standard error.
-//!
-//! Remaining work is measured in update sequences, whose numbers count changes in all versions of CouchDB.
+//! Remaining work is measured in update sequences.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;

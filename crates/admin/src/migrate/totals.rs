@@ -1,4 +1,4 @@
-//! [`Totals`]: the sum of the databases that a command has written, and [`Imported`], the part of one database.
+//! [`Totals`] of the databases that a command has written, and [`Imported`], the part of one database.
 
 const SHOWN: usize = 1000;
 
@@ -89,7 +89,7 @@ impl Totals {
         if *failed > 0 || *refused > 0 {
             text.push_str(&format!(
                 "{failed} databases failed and {refused} revisions were refused. Run the same command again after removing \
-                 the cause, with `--anew` if revisions were refused\n"
+                 the cause, with `--from-start` if revisions were refused\n"
             ));
         }
         text

@@ -1,11 +1,9 @@
 //! [`compare`]: comparison of both sides.
-//!
 //! All leaves of the source are requested from the target, with their contents ([`contents`]). Additional documents of
-//! the target show in a sum of hashes over all documents and leaves of a side, which does not depend on their order.
-//! Only if the sums differ, the hashes of the source are kept in memory and the target is read a second time.
+//! the target show in a sum of hashes; only if the sums differ, the target is read a second time.
 
 mod contents;
-mod files;
+pub(super) mod files;
 
 use std::collections::HashSet;
 
@@ -15,9 +13,10 @@ use settee_replication::{List, Peer};
 use sha2::{Digest as _, Sha256};
 
 use super::database::Setup;
-use super::{Job, Kind, Sites, local};
+use super::job::{Job, Kind};
+use super::local;
+use super::sites::Sites;
 use crate::output::print_text;
-pub(super) use files::compare as compare_files;
 
 const TOGETHER: usize = 100;
 

@@ -1,8 +1,6 @@
-//! [`compare`]: compares two stores entry by entry and checks their consistency.
-//!
-//! Equal entries of a database imply equal revision trees, bodies, attachments, local documents, settings and update
-//! sequences. The same pass checks that each revision has a body, and each attachment the digest that is written in its
-//! revision.
+//! [`compare`]: compares two stores entry by entry and checks their consistency. Equal entries of a database imply
+//! equal revision trees, bodies, attachments and update sequences. The same pass checks that each revision has a body,
+//! and each attachment its digest.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

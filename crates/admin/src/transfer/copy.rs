@@ -1,9 +1,7 @@
-//! [`copy`]: copies all entries from one store to another.
-//!
-//! Each shard is written in pieces that are no commits. The last piece sets the version, token and head of the
-//! original, so that stored versions and update sequences stay valid, and indexes stay current. Progress is stored in
-//! the target in a separate shard, [`JOURNAL`]: a server refuses to start while that shard has entries, and a second
-//! run resumes after the last piece. Finally both sides are compared.
+//! [`copy`]: copies all entries from one store to another. Each shard is written in pieces that are no commits. The
+//! last piece sets the version, token and head of the original, so that update sequences stay valid. Progress is stored
+//! in a separate shard of the target, [`JOURNAL`]: a server refuses to start while that shard has entries, and a second
+//! run resumes after the last piece.
 
 use anyhow::{Context as _, bail, ensure};
 use settee_database::verify::shards;

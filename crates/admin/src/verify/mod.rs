@@ -1,7 +1,5 @@
 //! `settee verify`: verifies all stored data against its checksums, and its references and counters against the data.
-//!
-//! [`databases`] reports lines of JSON, so that a running server can verify its databases for the command. The command
-//! itself always reads the files.
+//! [`databases`] reports lines of JSON, so that a running server can verify its databases for the command.
 
 mod report;
 mod server_files;

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::StatusCode;
 use settee_database::{
-    Attachment, Compression, Database, EditMode, NewAttachment, NewAttachments, ParentAttachments, Upload, Uploaded,
+    Attachment, Compression, Database, EditMode, NewAttachment, NewAttachments, ParentAttachments, Reader, Upload,
+    Uploaded,
 };
 use settee_model::{AttachmentData, AttachmentMember, ContentEncoding, Document, Follows, Rev};
 use settee_settings::{Settings, attachments, couchdb};
@@ -75,11 +76,10 @@ pub(crate) fn upload(
     Ok(upload.finish()?)
 }
 
-/// Returns the attachments of `id` after an update. `followed` has the data that was received in separate parts.
+/// Returns the attachments of the document `id` after an update by `reader`. `followed` has the data that was received in separate parts.
 pub(crate) fn resolve(
-    database: &Arc<Database>,
+    (database, reader, id): (&Arc<Database>, &Reader, &str),
     policy: &Policy,
-    id: &str,
     document: &Document,
     mode: EditMode,
     mut followed: HashMap<String, Uploaded>,
@@ -92,7 +92,7 @@ pub(crate) fn resolve(
     }
     let mut parent = None;
     if members.iter().any(|member| member.data == AttachmentData::Stub) {
-        match database.read()?.parent_attachments(id, &path(document), mode)? {
+        match database.read_as(reader)?.parent_attachments(id, &path(document), mode)? {
             ParentAttachments::Of(attachments) => parent = Some(attachments),
             ParentAttachments::Unneeded => return Ok(NewAttachments::left_out()),
         }
@@ -115,7 +115,7 @@ pub(crate) fn resolve(
         let revpos = (mode == EditMode::Replicated).then(|| revpos.unwrap_or_default());
         list.push(NewAttachment::uploaded(name, content_type, revpos, uploaded));
     }
-    Ok(NewAttachments::new(list)?)
+    Ok(NewAttachments::new(database, list)?)
 }
 
 pub(crate) fn check(document: &Document) -> Result<(), Error> {

@@ -6,7 +6,7 @@ use settee_auth::{Account, SESSION_COOKIE, SessionCookie, UserContext};
 use settee_edge::origin::Scheme;
 use settee_model::calendar::http_date;
 
-use super::Authentication;
+use super::state::Authentication;
 use crate::Error;
 use crate::auth_policy::{AuthPolicy, CookiePolicy};
 use crate::head::RequestHead;

@@ -13,7 +13,7 @@ use settee_auth::UserContext;
 use settee_auth::jwt::{KeySet, KeyType, Token, VerifyingKey};
 use settee_settings::Settings;
 
-use super::Authentication;
+use super::state::Authentication;
 use crate::Error;
 use crate::auth_policy::{AuthPolicy, KeySource};
 

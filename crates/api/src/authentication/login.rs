@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use settee_auth::{Account, AuthError, BasicCredentials, Check, Login, UserContext};
 
-use super::Authentication;
+use super::state::Authentication;
 use crate::Error;
 use crate::auth_policy::AuthPolicy;
 

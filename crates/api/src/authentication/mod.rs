@@ -8,55 +8,32 @@ pub(crate) mod login;
 mod node;
 mod proxy;
 mod secrets;
+mod state;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests;
 
-use std::sync::Arc;
-
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
 use percent_encoding::{percent_decode, percent_decode_str};
-use settee_auth::{Authenticator, BasicCredentials, NodeToken, UserContext};
+use settee_auth::{BasicCredentials, NodeToken, UserContext};
 use settee_edge::accept;
 use settee_edge::origin::Forwarded;
 use settee_edge::origin::Scheme;
-use settee_service::{Hashers, Users, Writer};
-use settee_settings::{Derived, Settings};
 
 pub(crate) use cookie::{clear, is_session_cookie, issue};
 pub(crate) use node::{COVERED, NODE_ROLE, NodeTokens, TOKEN, covered, covered_text, require_body, require_node};
 pub(crate) use secrets::Secrets;
+pub(crate) use state::Authentication;
 
 use crate::Error;
 use crate::auth_policy::{Anonymous, AuthPolicy, Handler};
 use crate::head::RequestHead;
 use crate::path::encode_path;
 use crate::respond::{self, Response};
-use jwt::Keys;
 
 /// Header with the percent-encoded name of another user.
 const ACTING_USER: &str = "x-settee-user";
-
-pub(crate) struct Authentication {
-    pub(crate) settings: Arc<dyn Settings>,
-    pub(crate) authenticator: Authenticator,
-    pub(crate) users: Arc<Users>,
-    pub(crate) writer: Arc<Writer>,
-    pub(crate) hashers: Arc<Hashers>,
-    pub(crate) keys: Keys,
-    pub(crate) clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
-    pub(crate) policy: Derived<AuthPolicy>,
-    pub(crate) secrets: Secrets,
-    pub(crate) has_nodes: bool,
-    pub(crate) node_tokens: NodeTokens,
-}
-
-impl Authentication {
-    pub(crate) fn policy(&self) -> Arc<AuthPolicy> {
-        self.policy.current(self.settings.as_ref(), AuthPolicy::of)
-    }
-}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Authenticated {

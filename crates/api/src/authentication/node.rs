@@ -9,7 +9,7 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Uri};
 use settee_auth::{ADMIN_ROLE, NodeRequest, NodeToken, SeenTokens, UserContext};
 
-use super::Authentication;
+use super::state::Authentication;
 use crate::Error;
 use crate::head::RequestHead;
 

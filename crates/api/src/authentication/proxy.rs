@@ -3,7 +3,7 @@
 use hyper::HeaderMap;
 use settee_auth::{UserContext, proxy_token_matches};
 
-use super::Authentication;
+use super::state::Authentication;
 use crate::auth_policy::AuthPolicy;
 
 pub(super) fn user(parts: &Authentication, policy: &AuthPolicy, headers: &HeaderMap) -> Option<UserContext> {

@@ -1,6 +1,6 @@
 //! Conversion of JSON values to text, as by `couch_util:to_binary`.
 
-use settee_model::json::{Kind, Value};
+use settee_model::json::{Kind, Value, write_array};
 
 pub(super) fn converted(value: Value<'_>) -> String {
     let mut out = Vec::new();
@@ -29,12 +29,7 @@ fn concatenate(out: &mut Vec<u8>, value: Value<'_>) -> bool {
 fn write_notation(out: &mut Vec<u8>, value: Value<'_>) {
     match value.kind() {
         Kind::Array => {
-            out.push(b'[');
-            for (index, element) in value.elements().enumerate() {
-                out.extend_from_slice(if index > 0 { b"," } else { b"" });
-                write_notation(out, element);
-            }
-            out.push(b']');
+            write_array(out, value.elements(), write_notation);
         }
         Kind::Object => {
             out.extend_from_slice(b"{[");

@@ -104,8 +104,9 @@ async fn list(request: &Request, mut queries: Queries, scope: Scope) -> Answer {
     if let (Queries::One(params), Scope::All) = (&queries, scope) {
         check_keys(&database, params)?;
     }
+    let user = request.reader.clone();
     bridge::stream(request.outward(), move |output| {
-        let view = database.read()?.for_client(&reader(output.account()));
+        let view = database.read_as(&user)?.for_client(&reader(output.account()));
         queries.write(output, |output, params| {
             let mut list = List::new(output, &view, params, scope)?;
             match params.key_list() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use settee_database::{
-    Attachment, Compression, ContentEncoding, Database, EditMode, Form, Head, NewAttachment, NewAttachments, ReadView,
+    Attachment, Compression, ContentEncoding, EditMode, Form, Head, NewAttachment, NewAttachments, ReadView,
 };
 use settee_edge::accept;
 use settee_edge::bridge::Output;
@@ -62,8 +62,9 @@ pub(super) async fn get(request: Request) -> Answer {
         boundary: request.node.uuid(),
     };
     check_place(&database, &asked.id)?;
+    let reader = request.reader.clone();
     let mut response = bridge::stream(request.outward(), move |output| {
-        let view = database.read()?;
+        let view = database.read_as(&reader)?;
         let attachment = find(&view, &asked)?;
         if !asked.takes_anything {
             return Err(Error::not_acceptable("unsupported encoding"));
@@ -117,16 +118,6 @@ fn send(
         headers.insert(header::CONTENT_SECURITY_POLICY, policy.clone());
     }
     let content = view.content(attachment)?;
-    let ranges = if is_plain { ranges(asked.range.as_deref(), attachment.length)? } else { None };
-    if let Some(&[(from, to)]) = ranges.as_deref() {
-        respond::set(&mut headers, header::CONTENT_RANGE, &format!("bytes {from}-{to}/{}", attachment.length));
-        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(to + 1 - from));
-        output.set_head(settee_edge::bridge::Head::new(StatusCode::PARTIAL_CONTENT, headers));
-        return pass_on(output, &mut content.range(from..to + 1));
-    }
-    if let Some(ranges) = ranges.filter(|ranges| ranges.len() <= RANGES_MAX) {
-        return send_ranges(output, &content, attachment, &ranges, asked);
-    }
     let (form, length) = match (is_plain, asked.takes_gzip) {
         (true, _) => (Form::Stored, Some(attachment.length)),
         (false, true) => {
@@ -137,6 +128,18 @@ fn send(
         (false, false) if attachment.length == attachment.stored_length => (Form::Identity, None),
         (false, false) => (Form::Identity, Some(attachment.length)),
     };
+    let ranges = length.map_or(Ok(None), |length| ranges(asked.range.as_deref(), length))?;
+    // Like CouchDB, the server rejects ranges beyond a compressed attachment and ignores others.
+    let ranges = ranges.filter(|_| is_plain);
+    if let Some(&[(from, to)]) = ranges.as_deref() {
+        respond::set(&mut headers, header::CONTENT_RANGE, &format!("bytes {from}-{to}/{}", attachment.length));
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(to + 1 - from));
+        output.set_head(settee_edge::bridge::Head::new(StatusCode::PARTIAL_CONTENT, headers));
+        return pass_on(output, &mut content.range(from..to + 1));
+    }
+    if let Some(ranges) = ranges.filter(|ranges| ranges.len() <= RANGES_MAX) {
+        return send_ranges(output, &content, attachment, &ranges, asked);
+    }
     if let Some(length) = length {
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }
@@ -243,21 +246,20 @@ fn document(rev: Option<Rev>, deleted: bool, body: Json) -> Document {
 
 impl Base {
     /// Edits that would fail are rejected here, before any data is received.
-    pub(super) fn read(database: &Arc<Database>, id: &str, rev: Option<&Rev>) -> Result<Self, Error> {
+    pub(super) fn read(view: &ReadView, id: &str, rev: Option<&Rev>) -> Result<Self, Error> {
         if let Some(rev) = rev {
-            let (base, is_leaf) = Self::of_revision(database, id, rev)?;
+            let (base, is_leaf) = Self::of_revision(view, id, rev)?;
             return if is_leaf { Ok(base) } else { Err(Error::conflict()) };
         }
         let live = |head: &Head| !head.stored.deleted;
-        if database.read()?.record(id)?.and_then(|record| record.head()).as_ref().is_some_and(live) {
+        if view.record(id)?.and_then(|record| record.head()).as_ref().is_some_and(live) {
             return Err(Error::conflict());
         }
         Ok(Self { document: document(None, false, Json::empty_object()), attachments: Vec::new() })
     }
 
     /// Returns the base, and true if the revision is a leaf, so that it can be edited.
-    fn of_revision(database: &Arc<Database>, id: &str, rev: &Rev) -> Result<(Self, bool), Error> {
-        let view = database.read()?;
+    fn of_revision(view: &ReadView, id: &str, rev: &Rev) -> Result<(Self, bool), Error> {
         let missing_rev = || Error::new(StatusCode::CONFLICT, "not_found", "missing_rev");
         let record = view.record(id)?.ok_or_else(missing_rev)?;
         let node = record.tree.find(rev).ok_or_else(missing_rev)?;
@@ -272,10 +274,10 @@ impl Base {
         Ok((Self { document, attachments }, record.tree.is_leaf(node)))
     }
 
-    fn of_removal(database: &Arc<Database>, id: &str, rev: Option<&Rev>, name: &str) -> Result<Self, Error> {
+    fn of_removal(view: &ReadView, id: &str, rev: Option<&Rev>, name: &str) -> Result<Self, Error> {
         let (base, is_leaf) = match rev {
-            Some(rev) => Self::of_revision(database, id, rev)?,
-            None => (Self::shown(database, id)?, true),
+            Some(rev) => Self::of_revision(view, id, rev)?,
+            None => (Self::shown(view, id)?, true),
         };
         if !base.attachments.iter().any(|attachment| attachment.name == name) {
             return Err(Error::not_found("Document is missing attachment"));
@@ -284,8 +286,7 @@ impl Base {
     }
 
     /// The base has no revision, so that an edit of it is a conflict unless the document does not exist.
-    fn shown(database: &Arc<Database>, id: &str) -> Result<Self, Error> {
-        let view = database.read()?;
+    fn shown(view: &ReadView, id: &str) -> Result<Self, Error> {
         let head = view.head(id)?.ok_or_else(|| Error::not_found("missing"))?;
         if head.stored.deleted {
             return Err(Error::not_found("deleted"));
@@ -317,13 +318,14 @@ pub(super) async fn put(mut request: Request) -> Answer {
     let rev = replaced_rev(&request.query, &request.headers, None)?;
     check_id(&request.node, &database, &id)?;
     let (store, doc, named) = (Arc::clone(&database), id.clone(), name.clone());
+    let reader = request.reader.clone();
     let (document, attachments) = request
         .with_pieces(move |pieces| {
-            let base = Base::read(&store, &doc, rev.as_ref())?;
+            let base = Base::read(&store.read_as(&reader)?, &doc, rev.as_ref())?;
             let uploaded = upload(&store, &policy.attachments, &named, compression, || Ok(pieces.next_piece()?))?;
-            let kept = NewAttachments::new(base.attachments.into_iter().map(NewAttachment::kept).collect())?;
+            let kept = base.attachments.into_iter().map(NewAttachment::kept).collect();
             let new = NewAttachment::uploaded(named, content_type, None, uploaded);
-            Ok((base.document, kept.replaced(vec![new])?))
+            Ok((base.document, NewAttachments::new(&store, kept)?.replaced(&store, vec![new])?))
         })
         .await?;
     let edit = Edit { id, document, attachments: Incoming::Known(attachments), mode: EditMode::Interactive };
@@ -342,11 +344,11 @@ pub(super) async fn delete(request: Request) -> Answer {
     let rev = replaced_rev(&request.query, &request.headers, None)?;
     check_place(&database, &id)?;
     request.node.users.visibility(&request.user, &database, &id).await?.require_whole()?;
-    let (store, doc) = (Arc::clone(&database), id.clone());
+    let (store, reader, doc) = (Arc::clone(&database), request.reader.clone(), id.clone());
     let (document, attachments) = bridge::blocking(move || {
-        let base = Base::of_removal(&store, &doc, rev.as_ref(), &name)?;
+        let base = Base::of_removal(&store.read_as(&reader)?, &doc, rev.as_ref(), &name)?;
         let others = base.attachments.into_iter().filter(|attachment| attachment.name != name);
-        Ok((base.document, NewAttachments::new(others.map(NewAttachment::kept).collect())?))
+        Ok((base.document, NewAttachments::new(&store, others.map(NewAttachment::kept).collect())?))
     })
     .await?;
     let edit = Edit { id, document, attachments: Incoming::Known(attachments), mode: EditMode::Interactive };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use settee_auth::UserContext;
-use settee_database::{Database, DocUpdate, EditMode};
+use settee_database::{Database, DocUpdate, EditMode, Reader};
 use settee_model::json::{Kind, Value, append_object, write_array, write_string};
 use settee_model::{Document, InvalidRev, Rev, RevisionHasher};
 use settee_replication::documents::is_replicator_database;
@@ -49,6 +49,7 @@ pub(super) async fn docs(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_documents().await?;
     let (node, store, user) = (Arc::clone(&request.node), Arc::clone(&database), request.user.clone());
+    let reader = request.reader.clone();
     let in_query = write::copies(&request.query);
     let (mode, is_short, prepared) = bridge::blocking(move || {
         let bulk = Bulk::parse(body.value())?;
@@ -56,7 +57,7 @@ pub(super) async fn docs(mut request: Request) -> Answer {
         check_count(&node, bulk.docs.len(), &couchdb::MAX_BULK_DOCS_COUNT)?;
         let is_interactive = bulk.mode != Some(EditMode::Replicated);
         let is_short = is_interactive && !bulk.docs.is_empty() && write::wants_more_copies(bulk.copies.or(in_query));
-        let rows = prepare(&node, &store, &user, &bulk, bulk.mode.unwrap_or(EditMode::Interactive))?;
+        let rows = prepare((&node, &user, &reader), &store, &bulk, bulk.mode.unwrap_or(EditMode::Interactive))?;
         let mode = bulk.mode.ok_or_else(|| Error::bad_request("`new_edits` parameter must be a boolean."))?;
         let is_refused = bulk.all_or_nothing && mode == EditMode::Interactive && !rows.is_empty();
         let rows = if is_refused { Err(all_or_nothing(&rows, &bulk.docs)) } else { Ok(rows) };
@@ -163,14 +164,13 @@ pub(super) fn check_count(node: &Node, count: usize, limit: &Key<Number>) -> Res
 
 /// As in CouchDB a single malformed document fails the request.
 fn prepare(
-    node: &Node,
+    (node, user, reader): (&Node, &UserContext, &Reader),
     database: &Arc<Database>,
-    user: &UserContext,
     bulk: &Bulk<'_>,
     mode: EditMode,
 ) -> Result<Vec<Row>, Error> {
     let policy = node.policy();
-    let some = |docs: &[Value<'_>]| prepare_some((node, user), database, docs, mode, &policy);
+    let some = |docs: &[Value<'_>]| prepare_some((node, user, reader), database, docs, mode, &policy);
     if bulk.docs.len() <= PARALLEL_DOCS {
         return some(&bulk.docs);
     }
@@ -184,7 +184,7 @@ fn prepare(
 }
 
 fn prepare_some(
-    (node, user): (&Node, &UserContext),
+    (node, user, reader): (&Node, &UserContext, &Reader),
     database: &Arc<Database>,
     docs: &[Value<'_>],
     mode: EditMode,
@@ -192,7 +192,7 @@ fn prepare_some(
 ) -> Result<Vec<Row>, Error> {
     let mut hasher = RevisionHasher::default();
     let mut rows = Vec::with_capacity(docs.len());
-    let judged = is_replicator_database(database.name());
+    let is_replicator = is_replicator_database(database.name());
     for doc in docs {
         let mut document = Document::parse(*doc)?;
         let id = document.id.clone().unwrap_or_else(|| node.uuid());
@@ -206,12 +206,13 @@ fn prepare_some(
             }
             continue;
         }
-        if judged && let Err(error) = before_update(database, user, &id, &mut document, mode) {
+        if is_replicator && let Err(error) = before_update(database, user, &id, &mut document, mode) {
             rows.push(Row::Refused { id, error: error.into() });
             continue;
         }
         design::complete(&id, &mut document, mode);
-        let attachments = attachments::resolve(database, &policy.attachments, &id, &document, mode, HashMap::new())?;
+        let place = (database, reader, id.as_str());
+        let attachments = attachments::resolve(place, &policy.attachments, &document, mode, HashMap::new())?;
         rows.push(Row::Update(write::prepare(id, document, attachments, mode, &mut hasher)?));
     }
     Ok(rows)
@@ -224,7 +225,8 @@ async fn check_design_documents(request: &Request, rows: &mut [Row], mode: EditM
         if !update.id().starts_with("_design/") {
             continue;
         }
-        if let Some(rev) = update.path().first().cloned()
+        if request.reader == Reader::Administrator
+            && let Some(rev) = update.path().first().cloned()
             && design::is_stored(&database, update, mode).await?
         {
             *row = Row::Stored { id: update.id().to_owned(), rev };

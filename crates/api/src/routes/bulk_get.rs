@@ -58,9 +58,10 @@ pub(super) async fn get(mut request: Request) -> Answer {
         policy: node.policy().documents,
         sees: Box::new(move |id| Ok(Visibility::of(&node.users, &store, &user, id)?.require_whole()?)),
     };
+    let user = request.reader.clone();
     let multipart = multipart_form(&request.headers).map(|essence| (essence, boundaries(&request)));
     bridge::stream(request.outward(), move |output| {
-        let view = database.read()?.for_client(&reader(output.account()));
+        let view = database.read_as(&user)?.for_client(&reader(output.account()));
         let docs: Vec<Value<'_>> = body.value().get("docs").map(Value::elements).into_iter().flatten().collect();
         match multipart {
             Some((essence, boundaries)) => send_parts(output, &view, &docs, &asked, essence, boundaries),

@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::{Method, header};
-use settee_database::{Database, Direction, Leaves, ReadView};
+use settee_auth::UserContext;
+use settee_database::{AccessControl, Database, Direction, Leaves, ReadView, Reader};
 use settee_edge::bridge::pipe::Pipe;
 use settee_edge::etag;
 use settee_model::json::{Json, Kind, write_string};
@@ -25,6 +26,7 @@ use slice::Slice;
 use walk::{Needs, Next, Seen, Walk};
 
 use super::live::{Gone, Listener, Signals, Woken};
+use crate::auth_policy::Handler;
 use crate::node::Node;
 use crate::params::changes::{ChangesParams, Feed};
 use crate::params::document::Extras;
@@ -45,6 +47,11 @@ pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) 
     let timeout_ms = chttpd::CHANGES_TIMEOUT.of(&*request.node.settings);
     let mut params = ChangesParams::resolve(&request.query, request.header("last-event-id"), timeout_ms, &database)?;
     params.filter = match FunctionPath::of(&params.filter_name, &request.query)? {
+        Some(_) if request.reader != Reader::Administrator => {
+            return Err(Error::forbidden(
+                "In a database with per-document access only administrators can use filter functions.",
+            ));
+        }
         Some(path) => {
             let body = body.as_ref().map_or(&b""[..], Json::as_bytes);
             Filter::Function(filter_runner::function(&request, &database, path, body).await?)
@@ -85,15 +92,16 @@ async fn normal(
     params: ChangesParams,
     stopping: watch::Receiver<bool>,
 ) -> Answer {
-    let (reader, client) = (Arc::clone(&database), reads::reader(&request.head.account));
+    let (store, client) = (Arc::clone(&database), reads::reader(&request.head.account));
+    let reader = request.reader.clone();
     let since = params.since;
     let (view, update_seq, start) = bridge::blocking(move || {
-        let view = reader.read()?.for_client(&client);
+        let view = store.read_as(&reader)?.for_client(&client);
         let (update_seq, start) = (view.update_seq()?, since.start(&view)?);
         Ok((view, update_seq, start))
     })
     .await?;
-    let tag = entity_tag(&database, (update_seq, start), &params);
+    let tag = entity_tag(&database, (update_seq, start), &params, &request.reader);
     if etag::knows(&request.headers, &tag) {
         let mut response = etag::not_modified();
         respond::set_etag(&mut response, &tag);
@@ -141,9 +149,9 @@ async fn all_rows(request: &Request, mut rows: Rows, view: ReadView) -> Answer {
 }
 
 /// The tag contains the start, because that of a date depends on the recorded times.
-fn entity_tag(database: &Database, (update_seq, start): (u64, u64), params: &ChangesParams) -> String {
+fn entity_tag(database: &Database, (update_seq, start): (u64, u64), params: &ChangesParams, reader: &Reader) -> String {
     let mut hasher = DefaultHasher::new();
-    (database.instance(), update_seq, start, format!("{params:?}")).hash(&mut hasher);
+    (database.instance(), update_seq, start, format!("{params:?}"), reader).hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
 
@@ -160,7 +168,10 @@ const LOOKUPS_MAX: usize = 100;
 struct Rows {
     params: ChangesParams,
     sent: u64,
+    /// Start of the current scan. A live feed scans once per wake-up.
     since: u64,
+    /// Rows sent by the current scan.
+    scan_sent: u64,
     position: u64,
     /// The last sequence that this scan has read, with or without a row.
     walked: Option<u64>,
@@ -170,7 +181,7 @@ struct Rows {
 
 impl Rows {
     fn new(params: ChangesParams, since: u64) -> Self {
-        Self { params, sent: 0, since, position: since, walked: None, beyond: 0 }
+        Self { params, sent: 0, since, scan_sent: 0, position: since, walked: None, beyond: 0 }
     }
 
     fn may_be_silent(&self) -> bool {
@@ -221,9 +232,9 @@ impl Rows {
                 Direction::Backward => (live + deleted).saturating_sub(after),
             })
         };
-        // Lookups by id are counted against all changes.
+        // Lookups by id are counted against all changes of the scan.
         if self.looks_up() {
-            return Ok(beyond(self.since)?.saturating_sub(self.sent));
+            return Ok(beyond(self.since)?.saturating_sub(self.scan_sent));
         }
         if self.is_full() { beyond(self.resumed()) } else { Ok(0) }
     }
@@ -237,6 +248,7 @@ impl Rows {
     ) -> Result<(), Error> {
         let has_seq = self.params.has_seq(self.sent);
         self.sent += 1;
+        self.scan_sent += 1;
         self.position = change.seq;
         self.walked = Some(change.seq);
         let out = text.text();
@@ -290,7 +302,9 @@ async fn live(
     };
     let account = Arc::clone(&request.head.account);
     let (listener, beginning) = Listener::new(account, signals, feed, quiet, BATCHES_WAITING);
-    tokio::spawn(Live { node: Arc::clone(&request.node), database, rows, view, listener }.run());
+    let has_account = matches!(request.head.handler, Some(Handler::Cookie | Handler::Default));
+    let (node, user, reader) = (Arc::clone(&request.node), request.user.clone(), request.reader.clone());
+    tokio::spawn(Live { node, database, user, has_account, reader, rows, view, listener }.run());
     // If the filter fails at the first documents, its error is the response.
     let mut response = respond::streamed(content_type, beginning.body().await?);
     if feed == Feed::EventSource {
@@ -302,6 +316,10 @@ async fn live(
 struct Live {
     node: Arc<Node>,
     database: Arc<Database>,
+    user: UserContext,
+    /// True if the roles of the user are those of an account.
+    has_account: bool,
+    reader: Reader,
     rows: Rows,
     view: Option<ReadView>,
     listener: Listener,
@@ -352,19 +370,37 @@ impl Live {
         }
     }
 
+    /// Applies changed rights of the user to the rest of the feed.
+    async fn update_reader(&mut self) -> Result<(), Error> {
+        if self.database.access() == AccessControl::PerDatabase {
+            return Ok(());
+        }
+        if let Some(name) = self.user.name.as_ref().filter(|_| self.has_account) {
+            let account = self.node.users.account(name).await?;
+            self.user = account.map_or_else(UserContext::anonymous, |account| account.context());
+        }
+        self.reader = settee_service::reader(&self.database, &self.user)?;
+        Ok(())
+    }
+
     async fn send_changes(&mut self) -> Result<Result<(), Gone>, Error> {
         self.rows.walked = None;
+        self.rows.since = self.rows.position;
+        self.rows.scan_sent = 0;
         loop {
             if self.listener.room().await.is_err() {
                 return Ok(Err(Gone));
             }
+            if self.view.is_none() {
+                self.update_reader().await?;
+            }
             let (database, view) = (Arc::clone(&self.database), self.view.take());
-            let client = reads::reader(self.listener.account());
+            let (client, reader) = (reads::reader(self.listener.account()), self.reader.clone());
             let mut rows = Rows { params: self.rows.params.clone(), ..self.rows };
             let read = move |pipe| {
                 let (view, keeps) = match view {
                     Some(view) => (view, true),
-                    None => (database.read()?.for_client(&client), false),
+                    None => (database.read_as(&reader)?.for_client(&client), false),
                 };
                 let (text, more) = read_batch(&view, &mut rows, pipe, Slice::start())?;
                 Ok::<_, Error>((rows, text, more, keeps.then_some(view)))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use settee_database::{Database, EditMode, NewAttachment, NewAttachments};
+use settee_database::{EditMode, NewAttachment, NewAttachments, ReadView};
 use settee_model::json::Json;
 use settee_model::{Document, Rev};
 
@@ -25,8 +25,8 @@ pub(super) async fn copy(request: Request) -> Answer {
     check_id(&request.node, &database, &target)?;
     check_place(&database, &source)?;
     request.node.users.visibility(&request.user, &database, &source).await?.require_whole()?;
-    let reader = Arc::clone(&database);
-    let found = bridge::blocking(move || read_source(&reader, &source, rev.as_ref())).await?;
+    let (store, reader) = (Arc::clone(&database), request.reader.clone());
+    let found = bridge::blocking(move || read_source(&store.read_as(&reader)?, &source, rev.as_ref())).await?;
     if target.starts_with("_design/") {
         request.require_database_admin().await?;
     }
@@ -49,9 +49,8 @@ struct Source {
     attachments: NewAttachments,
 }
 
-fn read_source(database: &Arc<Database>, id: &str, rev: Option<&Rev>) -> Result<Source, Error> {
+fn read_source(view: &ReadView, id: &str, rev: Option<&Rev>) -> Result<Source, Error> {
     let missing = || Error::not_found("missing");
-    let view = database.read()?;
     let document = |deleted, body| Document { id: None, rev: None, deleted, body, attachments: None, revisions: None };
     if is_local(id) {
         // Local documents have no addressable revisions.
@@ -70,7 +69,7 @@ fn read_source(database: &Arc<Database>, id: &str, rev: Option<&Rev>) -> Result<
     }
     let mut revision = view.revision(stored)?.ok_or_else(missing)?;
     let kept = std::mem::take(&mut revision.attachments).into_iter().map(NewAttachment::kept);
-    let attachments = NewAttachments::new(kept.collect())?;
+    let attachments = NewAttachments::new(view.database(), kept.collect())?;
     Ok(Source { document: document(stored.deleted, Json::trusted(revision.into_body())), attachments })
 }
 

@@ -5,11 +5,12 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use hyper::{StatusCode, header};
-use settee_database::{Database, Layout, Work};
+use settee_auth::UserContext;
+use settee_database::{AccessControl, Database, DatabaseInfo, Layout, Reader, Work};
 use settee_edge::etag;
 use settee_model::json::{Value, append_object, write_array, write_string};
 use settee_service::{Security, commits};
-use settee_settings::{chttpd, couchdb};
+use settee_settings::{chttpd, couchdb, per_doc_access};
 
 use super::all_docs;
 use crate::node::Node;
@@ -23,18 +24,28 @@ use crate::{Error, bridge, sequence};
 const ENGINE: &str = "couch";
 
 pub(super) async fn info(request: Request) -> Answer {
-    let database = request.database()?;
+    let (database, reader) = (request.database()?, request.reader.clone());
     let mut out = Vec::new();
     let out = bridge::blocking(move || {
-        write_info(&mut out, &database)?;
+        write_info(&mut out, &database, &reader)?;
         Ok(out)
     })
     .await?;
     Ok(respond::json(StatusCode::OK, out))
 }
 
-pub(super) fn write_info(out: &mut Vec<u8>, database: &Arc<Database>) -> Result<(), Error> {
+/// A member learns the number of the documents that it sees, and no size.
+fn info_for(database: &Arc<Database>, reader: &Reader) -> Result<DatabaseInfo, Error> {
     let info = database.info()?;
+    if *reader == Reader::Administrator {
+        return Ok(info);
+    }
+    let (doc_count, doc_del_count) = database.read_as(reader)?.counts()?;
+    Ok(DatabaseInfo { doc_count, doc_del_count, file_bytes: 0, external_bytes: 0, active_bytes: 0, ..info })
+}
+
+pub(super) fn write_info(out: &mut Vec<u8>, database: &Arc<Database>, reader: &Reader) -> Result<(), Error> {
+    let info = info_for(database, reader)?;
     append_object(out, |object| {
         object.string("instance_start_time", &(database.created_ms() / 1000).to_string());
         object.string("db_name", database.name());
@@ -48,6 +59,9 @@ pub(super) fn write_info(out: &mut Vec<u8>, database: &Arc<Database>) -> Result<
             Layout::Whole => {}
             Layout::Partitioned => _ = props.value("partitioned", true),
         });
+        if database.access() == AccessControl::PerDocument {
+            object.value("access", true);
+        }
         object.value("doc_del_count", info.doc_del_count).value("doc_count", info.doc_count);
         object.value("disk_format_version", 8).value("compact_running", database.is_compacting());
         object.object("cluster", |cluster| {
@@ -63,9 +77,13 @@ pub(super) async fn create(request: Request) -> Answer {
     if shape.layout == Layout::Partitioned && is_system_name(&name) {
         return Err(Error::bad_request("Cannot partition a system database"));
     }
+    let is_system = is_system_name(&name) || request.node.users.is_users_db(&name);
+    if shape.access == AccessControl::PerDocument && is_system {
+        return Err(Error::bad_request("A system database cannot have per-document access"));
+    }
     let node = Arc::clone(&request.node);
     let created = name.clone();
-    bridge::blocking(move || Ok(node.databases.create_empty(&created, shape.layout, shape.q)?)).await?;
+    bridge::blocking(move || Ok(node.databases.create_empty(&created, (shape.layout, shape.access), shape.q)?)).await?;
     request.node.databases.add_rules_later(&name);
     let mut response = respond::ok(StatusCode::CREATED);
     let location = request.absolute(&format!("/{}", encode_path(&name)));
@@ -82,6 +100,7 @@ fn is_system_name(name: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     layout: Layout,
+    access: AccessControl,
     q: u32,
 }
 
@@ -114,7 +133,16 @@ impl Shape {
             Some("true") => Layout::Partitioned,
             Some(_) => return Err(Error::bad_request("Invalid `partitioned` parameter")),
         };
-        Ok(Self { layout, q: q.unwrap_or_else(|| node.databases.default_q()) })
+        let access = match query.get("access") {
+            None | Some("false") => AccessControl::PerDatabase,
+            Some("true") if per_doc_access::ENABLE.of(&*node.settings) => AccessControl::PerDocument,
+            Some("true") => {
+                let reason = "The `access` option is not available on this CouchDB installation.";
+                return Err(Error::bad_request(reason));
+            }
+            Some(_) => return Err(Error::bad_request("The `access` value should be a boolean.")),
+        };
+        Ok(Self { layout, access, q: q.unwrap_or_else(|| node.databases.default_q()) })
     }
 }
 
@@ -186,12 +214,12 @@ fn json_string(text: &str) -> Vec<u8> {
 
 pub(super) async fn info_of_range(request: Request) -> Answer {
     let params = list_params(&request)?;
-    let node = Arc::clone(&request.node);
+    let (node, user) = (Arc::clone(&request.node), request.user.clone());
     bridge::stream(request.outward(), move |output| {
         let names = select(node.catalog.names()?, &params);
         let keys: Vec<Vec<u8>> = names.iter().map(|name| json_string(name)).collect();
         let keys = keys.iter().zip(&names).map(|(key, name)| (key.as_slice(), Some(name.as_str().into())));
-        write_infos(output.text(), &node.catalog, keys)
+        write_infos(output.text(), &node.catalog, &user, keys)
     })
     .await
 }
@@ -209,10 +237,10 @@ pub(super) async fn info_of_keys(mut request: Request) -> Answer {
     if keys.elements().count() as u64 > most {
         return Err(Error::bad_request("too_many_keys"));
     }
-    let node = Arc::clone(&request.node);
+    let (node, user) = (Arc::clone(&request.node), request.user.clone());
     bridge::stream(request.outward(), move |output| {
         let keys = body.value().get("keys").into_iter().flat_map(Value::elements);
-        write_infos(output.text(), &node.catalog, keys.map(|key| (key.raw(), key.as_str())))
+        write_infos(output.text(), &node.catalog, &user, keys.map(|key| (key.raw(), key.as_str())))
     })
     .await
 }
@@ -220,6 +248,7 @@ pub(super) async fn info_of_keys(mut request: Request) -> Answer {
 fn write_infos<'k>(
     out: &mut Vec<u8>,
     catalog: &settee_database::Catalog,
+    user: &UserContext,
     keys: impl Iterator<Item = (&'k [u8], Option<Cow<'k, str>>)>,
 ) -> Result<(), Error> {
     out.push(b'[');
@@ -232,7 +261,7 @@ fn write_infos<'k>(
         match name.and_then(|name| catalog.database(&name).ok()) {
             Some(database) => {
                 out.extend_from_slice(br#","info":"#);
-                write_info(out, &database)?;
+                write_info(out, &database, &settee_service::reader(&database, user)?)?;
             }
             None => out.extend_from_slice(br#","error":"not_found""#),
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hyper::header;
 use settee_database::{Database, Direction, GLOBAL_CHANGES, Happened};
 use settee_model::json::append_object;
 use settee_settings::chttpd;
@@ -25,7 +26,7 @@ pub(super) async fn feed(request: Request, stopping: watch::Receiver<bool>) -> A
     let database = request.node.database(GLOBAL_CHANGES)?;
     let timeout_ms = chttpd::CHANGES_TIMEOUT.of(&*request.node.settings);
     let params = ChangesParams::of_updates(&request.query, request.header("last-event-id"), timeout_ms, &database)?;
-    let content_type = if params.feed == Feed::EventSource { "text/event-stream" } else { "application/json" };
+    let is_event_stream = params.feed == Feed::EventSource;
     // The subscription starts before the first read, so that no change between them is missed.
     let progress = request.node.feeds.watch(&database);
     let (reader, since) = (Arc::clone(&database), params.since);
@@ -35,7 +36,12 @@ pub(super) async fn feed(request: Request, stopping: watch::Receiver<bool>) -> A
     let signals = Signals { progress, stopping };
     let (listener, beginning) = Listener::new(account, signals, params.feed, params.quiet, PIECES_WAITING);
     tokio::spawn(Live { database, rows, listener }.run());
-    Ok(respond::streamed(content_type, beginning.body().await?))
+    let content_type = if is_event_stream { "text/event-stream" } else { "application/json" };
+    let mut response = respond::streamed(content_type, beginning.body().await?);
+    if is_event_stream {
+        respond::set(response.headers_mut(), header::CACHE_CONTROL, "no-cache");
+    }
+    Ok(response)
 }
 
 #[derive(Clone, Copy)]
@@ -95,7 +101,7 @@ impl Rows {
             Feed::Continuous => out.push(b'\n'),
             Feed::EventSource => {
                 let id = sequence::text(database, self.position);
-                out.extend_from_slice(format!("\nid: {id}\n\n").as_bytes());
+                out.extend_from_slice(format!("\nid: \"{id}\"\n\n").as_bytes());
             }
             Feed::Normal | Feed::Longpoll => {}
         }

@@ -38,14 +38,14 @@ pub(super) fn doc_id(request: &Request) -> String {
 const LARGE_BYTES: usize = 64 << 10;
 
 pub(super) async fn get(request: Request) -> Answer {
-    let database = request.database()?;
+    let (database, reader) = (request.database()?, request.reader.clone());
     let id = doc_id(&request);
     let params = DocParams::resolve(&request.query)?;
     check_place(&database, &id)?;
     let known = request.header(header::IF_NONE_MATCH).map(str::to_owned);
     if let Visibility::Public(fields) = request.node.users.visibility(&request.user, &database, &id).await? {
         return bridge::blocking(move || {
-            let (rev, out) = public_part(&database.read()?, &id, &fields)?;
+            let (rev, out) = public_part(&database.read_as(&reader)?, &id, &fields)?;
             let mut response = respond::json(StatusCode::OK, out);
             respond::set_etag(&mut response, &rev.to_string());
             Ok(response)
@@ -60,7 +60,7 @@ pub(super) async fn get(request: Request) -> Answer {
         let takes_parts = accept::accepts(&request.headers, "multipart/mixed") && !is_masked;
         let multipart = takes_parts.then(|| boundaries(&request));
         return bridge::stream(request.outward(), move |output| {
-            let view = database.read()?;
+            let view = database.read_as(&reader)?;
             match multipart {
                 Some(boundaries) => send_open_revs(output, &view, &id, &open, &params, boundaries),
                 None => write_open_revs(output, &view, &id, &open, &params),
@@ -69,16 +69,17 @@ pub(super) async fn get(request: Request) -> Answer {
         .await;
     }
     if is_local(&id) {
-        return bridge::blocking(move || local(&database.read()?, &id, &params, known.as_deref())).await;
+        return bridge::blocking(move || local(&database.read_as(&reader)?, &id, &params, known.as_deref())).await;
     }
     if params.attachments.is_plain() {
-        return plain(&request, Arc::new(move |most| one(&database.read()?, &id, &params, known.as_deref(), most)))
-            .await;
+        let read = move |most| one(&database.read_as(&reader)?, &id, &params, known.as_deref(), most);
+        return plain(&request, Arc::new(read)).await;
     }
     let related = accept::accepts(&request.headers, "multipart/related") && params.attachments.data != Data::None;
     let boundary = related.then(|| request.node.uuid());
     let response = bridge::stream(request.outward(), move |output| {
-        one_with_attachments(output, &database.read()?, &id, &params, known.as_deref(), boundary.as_deref())
+        let view = database.read_as(&reader)?;
+        one_with_attachments(output, &view, &id, &params, known.as_deref(), boundary.as_deref())
     });
     let mut response = response.await?;
     if response.status() == StatusCode::NOT_MODIFIED {

@@ -28,6 +28,7 @@ pub(super) async fn post(mut request: Request) -> Answer {
     body::require_type(&request.headers, "multipart/form-data")?;
     let content_type = ContentType::parse(request.header(header::CONTENT_TYPE).unwrap_or_default());
     let (policy, store, named) = (request.node.policy(), Arc::clone(&database), id.clone());
+    let reader = request.reader.clone();
     let (query, headers) = (request.query.clone(), request.headers.clone());
     let (document, attachments) = request
         .with_pieces(move |pieces| {
@@ -39,17 +40,18 @@ pub(super) async fn post(mut request: Request) -> Answer {
                     policy.documents.check_document(&document)?;
                     document.rev = replaced_rev(&query, &headers, document.rev.as_ref())?;
                     let mode = EditMode::Interactive;
-                    let attachments = resolve(&store, &policy.attachments, &named, &document, mode, HashMap::new())?;
+                    let place = (&store, &reader, named.as_str());
+                    let attachments = resolve(place, &policy.attachments, &document, mode, HashMap::new())?;
                     (document, attachments)
                 }
                 (None, rev) => {
                     let rev = Rev::parse(&String::from_utf8_lossy(&rev.unwrap_or_default()))?;
-                    let base = Base::read(&store, &named, Some(&rev))?;
+                    let base = Base::read(&store.read_as(&reader)?, &named, Some(&rev))?;
                     let kept = base.attachments.into_iter().map(NewAttachment::kept).collect();
-                    (base.document, NewAttachments::new(kept)?)
+                    (base.document, NewAttachments::new(&store, kept)?)
                 }
             };
-            Ok((document, attachments.replaced(form.files)?))
+            Ok((document, attachments.replaced(&store, form.files)?))
         })
         .await?;
     let edit = Edit { id, document, attachments: Incoming::Known(attachments), mode: EditMode::Interactive };

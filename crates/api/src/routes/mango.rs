@@ -27,7 +27,7 @@ pub(super) async fn find(mut request: Request) -> Answer {
     let database = request.database()?;
     let node = Arc::clone(&request.node);
     let searching = Searches::of(&request);
-    let account = Arc::clone(&request.head.account);
+    let (account, user) = (Arc::clone(&request.head.account), request.reader.clone());
     bridge::stream(request.outward(), move |output| {
         let options = options(&body, partition)?;
         let limits = searching.limits(&account);
@@ -36,7 +36,7 @@ pub(super) async fn find(mut request: Request) -> Answer {
         let client = reader(output.account());
         let mut documents = Documents { output, first: true, flow: ControlFlow::Continue(()) };
         let (views, searches, client, search) = (&node.views, &node.searches, &client, served(&node));
-        let readers = Readers { views, searches, limits: &limits, client, search };
+        let readers = Readers { views, searches, limits: &limits, client, search, reader: &user };
         let outcome = find_documents(readers, &database, &options, &mut documents)?;
         if documents.flow.is_break() {
             return Ok(());

@@ -206,16 +206,22 @@ fn database_resources(shutdown: &Shutdown) -> Vec<Resource> {
     vec![
         Resource::new("/{db}", "DELETE,GET,HEAD,POST")
             .get(Document, databases::info)
+            .post(Document, write::post)
+            .per_reader()
             .put(ServerAdmin, databases::create)
             .delete(ServerAdmin, databases::delete)
-            .post(Document, write::post)
             .takes(Documents),
         Resource::new("/{db}/_all_docs", "GET,HEAD,POST")
             .get(Member, all_docs::get)
             .post(Member, all_docs::post)
             .takes(Lists)
-            .reads(),
-        Resource::new("/{db}/_all_docs/queries", "POST").post(Member, all_docs::queries).takes(Lists).reads(),
+            .reads()
+            .per_reader(),
+        Resource::new("/{db}/_all_docs/queries", "POST")
+            .post(Member, all_docs::queries)
+            .takes(Lists)
+            .reads()
+            .per_reader(),
         Resource::new("/{db}/_design_docs", "GET,HEAD,POST")
             .get(Member, all_docs::get_design)
             .post(Member, all_docs::post_design)
@@ -228,27 +234,32 @@ fn database_resources(shutdown: &Shutdown) -> Vec<Resource> {
             .takes(Lists)
             .reads(),
         Resource::new("/{db}/_local_docs/queries", "POST").post(Member, local_docs::queries).takes(Lists).reads(),
-        Resource::new("/{db}/_bulk_docs", "POST").post(Document, bulk::docs).takes(Documents),
-        Resource::new("/{db}/_bulk_get", "POST").post(Document, bulk_get::get).takes(Lists).reads(),
+        Resource::new("/{db}/_bulk_docs", "POST").post(Document, bulk::docs).takes(Documents).per_reader(),
+        Resource::new("/{db}/_bulk_get", "POST").post(Document, bulk_get::get).takes(Lists).reads().per_reader(),
         Resource::new("/{db}/_changes", "GET,POST,HEAD")
             .get(Member, feed(shutdown))
             .post(Member, feed(shutdown))
             .takes(Lists)
-            .reads(),
+            .reads()
+            .per_reader(),
         Resource::new("/{db}/_changes/{*rest}", "GET,POST,HEAD")
             .get(Member, feed(shutdown))
             .post(Member, feed(shutdown))
             .takes(Lists)
-            .reads(),
-        Resource::new("/{db}/_revs_diff", "POST").post(Member, revs::diff).takes(Lists).reads(),
-        Resource::new("/{db}/_missing_revs", "POST").post(Member, revs::missing).takes(Lists).reads(),
+            .reads()
+            .per_reader(),
+        Resource::new("/{db}/_revs_diff", "POST").post(Member, revs::diff).takes(Lists).reads().per_reader(),
+        Resource::new("/{db}/_missing_revs", "POST").post(Member, revs::missing).takes(Lists).reads().per_reader(),
         Resource::new("/{db}/_security", "PUT,GET")
             .get(Document, databases::security)
             .put(DatabaseAdmin, databases::set_security),
         Resource::new("/{db}/_revs_limit", "PUT,GET")
             .get(Document, databases::revs_limit)
             .put(DatabaseAdmin, databases::set_revs_limit),
-        Resource::new("/{db}/_ensure_full_commit", "POST").post(Document, databases::ensure_full_commit).reads(),
+        Resource::new("/{db}/_ensure_full_commit", "POST")
+            .post(Document, databases::ensure_full_commit)
+            .reads()
+            .per_reader(),
         Resource::new("/{db}/_shards", "GET").get(Member, cluster::shards),
         Resource::new("/{db}/_shards/{doc}", "GET").get(Member, cluster::shard_of),
         Resource::new("/{db}/_sync_shards", "POST").post(ServerAdmin, cluster::sync_shards).reads(),
@@ -317,8 +328,8 @@ fn partition_resources() -> Vec<Resource> {
 
 fn mango_resources() -> Vec<Resource> {
     vec![
-        Resource::new("/{db}/_find", "POST").post(Member, mango::find).takes(Lists).reads(),
-        Resource::new("/{db}/_find/{*rest}", "POST").post(Member, mango::find).takes(Lists).reads(),
+        Resource::new("/{db}/_find", "POST").post(Member, mango::find).takes(Lists).reads().per_reader(),
+        Resource::new("/{db}/_find/{*rest}", "POST").post(Member, mango::find).takes(Lists).reads().per_reader(),
         Resource::new("/{db}/_explain", "POST").post(Member, mango::explain).takes(Lists).reads(),
         Resource::new("/{db}/_explain/{*rest}", "POST").post(Member, mango::explain).takes(Lists).reads(),
         Resource::new("/{db}/_index", "GET,POST").get(Member, mango::list).post(Member, mango::create),
@@ -448,6 +459,7 @@ fn document_resources() -> Vec<Resource> {
             .get(Member, documents::get)
             .put(Member, write::put)
             .delete(Member, write::delete)
+            .per_reader()
             .on(copy(), Member, copy::copy)
             .post(Member, form::post)
             .takes(Documents),
@@ -458,12 +470,14 @@ fn document_resources() -> Vec<Resource> {
             .put(Document, write::put)
             .delete(Document, write::delete)
             .on(copy(), Document, copy::copy)
+            .per_reader()
             .post(Document, form::post)
             .takes(Documents),
         Resource::new("/{db}/{doc}/{*attachment}", "DELETE,GET,HEAD,PUT")
             .get(Document, attachments::get)
             .put(Document, attachments::put)
             .delete(Document, attachments::delete)
-            .takes(Documents),
+            .takes(Documents)
+            .per_reader(),
     ]
 }

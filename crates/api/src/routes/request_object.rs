@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hyper::{Method, header};
 use percent_encoding::percent_decode_str;
-use settee_database::Database;
+use settee_database::{Database, Reader};
 use settee_model::json::{self, Json, write_string};
 use settee_settings::chttpd;
 
@@ -62,7 +62,7 @@ impl RequestObject {
     pub(super) fn to_json(&self, database: &Arc<Database>, members: Members) -> Result<Vec<u8>, Error> {
         let mut info = Vec::new();
         if members == Members::All {
-            write_info(&mut info, database)?;
+            write_info(&mut info, database, &Reader::Administrator)?;
         }
         let security = settee_service::security(database)?;
         Ok(json::object(|object| {

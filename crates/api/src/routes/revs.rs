@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use settee_database::{Bodies, DOCUMENTS_TOGETHER, DocRecord};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, DocRecord, ReadView};
 use settee_model::Rev;
 use settee_model::json::{Kind, Value, append_object, write_string};
 
@@ -45,8 +45,9 @@ async fn compare(
     if body.value().kind() != Kind::Object {
         return Err(Error::bad_request("Request body must be a JSON object"));
     }
+    let user = request.reader.clone();
     bridge::stream(request.outward(), move |output| {
-        let view = database.read()?.for_client(&reader(output.account()));
+        let view = database.read_as(&user)?.for_client(&reader(output.account()));
         let mut first = true;
         output.text().extend_from_slice(head);
         let members: Vec<(Cow<'_, str>, Value<'_>)> =
@@ -60,7 +61,7 @@ async fn compare(
             let asked = revisions(*revs)?;
             check_place(&database, id)?;
             let record = view.record(id)?;
-            let missing = missing_revs(record.as_deref(), asked);
+            let missing = missing_revs(&view, record.as_deref(), asked);
             if missing.is_empty() {
                 continue;
             }
@@ -81,9 +82,9 @@ async fn compare(
 }
 
 /// As in CouchDB the result is sorted only if the document exists.
-fn missing_revs(record: Option<&DocRecord>, mut asked: Vec<Rev>) -> Vec<Rev> {
+fn missing_revs(view: &ReadView, record: Option<&DocRecord>, mut asked: Vec<Rev>) -> Vec<Rev> {
     if let Some(record) = record {
-        asked.retain(|rev| record.tree.find(rev).is_none());
+        asked.retain(|rev| !view.knows(record, rev));
         asked.sort();
     }
     asked

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Method, StatusCode, Uri};
 use settee_design::rewrites::{self, JSON_PARAMETERS, RewriteError, Rewritten};
-use settee_model::json::{Json, Kind, Value};
+use settee_model::json::{self, Json, Kind, Value};
 use settee_settings::chttpd;
 use tokio::task::JoinSet;
 
@@ -218,17 +218,14 @@ async fn by_function(request: Request, rewrite: Value<'_>, body: Bytes) -> Answe
 
 /// The response is sandboxed like that of a show function.
 fn answer(rewrite: Value<'_>, node: &Node) -> Answer {
-    let mut object = b"{".to_vec();
-    for name in ["code", "headers", "body"] {
-        if let Some(value) = rewrite.get(name) {
-            object.extend_from_slice(if object.len() > 1 { b",\"" } else { b"\"" });
-            object.extend_from_slice(name.as_bytes());
-            object.extend_from_slice(b"\":");
-            object.extend_from_slice(value.raw());
+    let answer = json::object(|object| {
+        for name in ["code", "headers", "body"] {
+            if let Some(value) = rewrite.get(name) {
+                object.json(name, value.raw());
+            }
         }
-    }
-    object.push(b'}');
-    Ok(Rendered::parse(Value::trusted(&object), StatusCode::OK)?.sandbox(node).into_response())
+    });
+    Ok(Rendered::parse(Value::trusted(&answer), StatusCode::OK)?.sandbox(node).into_response())
 }
 
 fn text_member(object: Value<'_>, name: &str) -> Option<String> {

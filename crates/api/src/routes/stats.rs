@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use hyper::StatusCode;
-use settee_model::json::{self, append_object, write_string};
+use settee_model::json::{self, append_object, object, write_array};
 
 use super::server::require_node;
 use crate::Error;
@@ -47,19 +47,14 @@ fn write_tree(out: &mut Vec<u8>, stats: &[Stat], depth: usize, leaf: &mut impl F
     {
         return leaf(out, stat);
     }
-    out.push(b'{');
-    let mut rest = stats;
-    while let Some(name) = rest.first().and_then(|stat| stat.segments().nth(depth)) {
-        let length = rest.iter().take_while(|stat| stat.segments().nth(depth) == Some(name)).count();
-        write_string(out, name);
-        out.push(b':');
-        write_tree(out, &rest[..length], depth + 1, leaf);
-        rest = &rest[length..];
-        if !rest.is_empty() {
-            out.push(b',');
+    append_object(out, |object| {
+        let mut rest = stats;
+        while let Some(name) = rest.first().and_then(|stat| stat.segments().nth(depth)) {
+            let length = rest.iter().take_while(|stat| stat.segments().nth(depth) == Some(name)).count();
+            write_tree(object.name(name), &rest[..length], depth + 1, leaf);
+            rest = &rest[length..];
         }
-    }
-    out.push(b'}');
+    });
 }
 
 fn write_stat(out: &mut Vec<u8>, stat: &Stat, node: &Node, totals: &Totals, recent: &Totals) {
@@ -187,17 +182,15 @@ pub(super) async fn prometheus(request: Request) -> Answer {
 pub(super) async fn history(request: Request) -> Answer {
     require_node(&request)?;
     let since_ms = request.query.get("since").map_or(Ok(0), |text| Raw::Text(text.to_owned()).natural())?;
-    let mut out = format!("{{\"interval_ms\":{INTERVAL_MS},\"names\":[\"{}\"],\"samples\":[", NAMES.join("\",\""));
-    for (index, Sample { at_ms, numbers }) in request.node.history.since(since_ms).iter().enumerate() {
-        let separator = if index == 0 { "" } else { "," };
-        let _ = write!(out, "{separator}[{at_ms}");
-        numbers.iter().for_each(|number| {
-            let _ = write!(out, ",{number}");
+    let out = object(|object| {
+        object.value("interval_ms", INTERVAL_MS).strings("names", NAMES);
+        let samples = request.node.history.since(since_ms);
+        write_array(object.name("samples"), &samples, |out, Sample { at_ms, numbers }| {
+            let numbers = std::iter::once(*at_ms as f64).chain(*numbers);
+            write_array(out, numbers, |out, number| out.extend_from_slice(number.to_string().as_bytes()));
         });
-        out.push(']');
-    }
-    out.push_str("]}");
-    Ok(respond::json(StatusCode::OK, out.into_bytes()))
+    });
+    Ok(respond::json(StatusCode::OK, out))
 }
 
 /// Returns all numbers in Prometheus' text format, under CouchDB's names where a number has the same meaning.

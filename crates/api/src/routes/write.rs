@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hyper::{StatusCode, header};
-use settee_database::{Database, DocUpdate, EditMode, NewAttachments};
+use settee_database::{Database, DocUpdate, EditMode, NewAttachments, ReadView};
 use settee_design::{Caller, Cancellation};
 use settee_model::json::Json;
 use settee_model::limits::{MAX_GENERATION, MAX_STORED_GENERATION};
@@ -79,6 +79,7 @@ async fn put_related(
     mode: EditMode,
 ) -> Answer {
     let (policy, store, named) = (request.node.policy(), Arc::clone(&database), id.clone());
+    let reader = request.reader.clone();
     let (query, headers) = (request.query.clone(), request.headers.clone());
     let (document, attachments) = request
         .with_pieces(move |pieces| {
@@ -87,7 +88,8 @@ async fn put_related(
             let related = attachments::related::receive(&store, policy, &content_type, pieces, check)?;
             let mut document = related.document;
             document.rev = replaced_rev(&query, &headers, document.rev.as_ref())?;
-            let attachments = attachments::resolve(&store, policy, &named, &document, mode, related.followed)?;
+            let place = (&store, &reader, named.as_str());
+            let attachments = attachments::resolve(place, policy, &document, mode, related.followed)?;
             Ok((document, attachments))
         })
         .await?;
@@ -127,8 +129,8 @@ pub(super) async fn delete(request: Request) -> Answer {
     let database = request.database()?;
     let id = doc_id(&request);
     partition::check_place(&database, &id)?;
-    let (reader, wanted) = (Arc::clone(&database), id.clone());
-    bridge::blocking(move || require_live(&reader, &wanted)).await?;
+    let (store, reader, wanted) = (Arc::clone(&database), request.reader.clone(), id.clone());
+    bridge::blocking(move || require_live(&store.read_as(&reader)?, &wanted)).await?;
     // As in CouchDB, a client that does not see a user document cannot find out whether it exists.
     if let Visibility::Public(fields) = request.node.users.visibility(&request.user, &database, &id).await? {
         let (reader, wanted) = (Arc::clone(&database), id.clone());
@@ -142,8 +144,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     Ok(response)
 }
 
-fn require_live(database: &Arc<Database>, id: &str) -> Result<(), Error> {
-    let view = database.read()?;
+fn require_live(view: &ReadView, id: &str) -> Result<(), Error> {
     if is_local(id) {
         return view.local(id)?.map(drop).ok_or_else(|| Error::not_found("missing"));
     }
@@ -257,22 +258,23 @@ async fn make_update(request: &Request, database: &Arc<Database>, edit: Edit) ->
     let Edit { id, mut document, attachments, mode } = edit;
     if is_replicator_database(database.name()) {
         let (database, user, id) = (Arc::clone(database), request.user.clone(), id.clone());
-        let judge = move || {
+        let check = move || {
             replicator_documents::before_update(&database, &user, &id, &mut document, mode)?;
             Ok(document)
         };
-        document = bridge::blocking(judge).await?;
+        document = bridge::blocking(check).await?;
     }
     design::complete(&id, &mut document, mode);
     let is_design = id.starts_with("_design/") && !document.deleted;
     let waits = matches!(attachments, Incoming::InDocument) && document.attachments.is_some();
     let large = document.body.as_bytes().len() > LARGE_DOCUMENT_BYTES;
-    let (policy, store) = (request.node.policy(), Arc::clone(database));
+    let (policy, store, reader) = (request.node.policy(), Arc::clone(database), request.reader.clone());
     let make = move || {
         let attachments = match attachments {
             Incoming::Known(attachments) => attachments,
             Incoming::InDocument => {
-                attachments::resolve(&store, &policy.attachments, &id, &document, mode, HashMap::new())?
+                let place = (&store, &reader, id.as_str());
+                attachments::resolve(place, &policy.attachments, &document, mode, HashMap::new())?
             }
         };
         let update = prepare(id, document, attachments, mode, &mut RevisionHasher::default())?;

@@ -4,6 +4,7 @@
 use settee_model::json::{Json, Value};
 
 use super::json;
+use super::live::Live;
 use super::node::{Ask, World};
 
 /// Creates the changes 2, 3 and 4; one of a design document, one of a document that was changed twice.
@@ -109,6 +110,33 @@ async fn a_live_feed_in_descending_order_goes_on_where_its_batch_ended() {
     }
     let line = "GET /db/_changes?descending=true&feed=continuous&include_docs=true";
     assert_eq!(feed(&world, line, "").await, "5 4 3 2 1 | 1 0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pending_of_a_live_feed_counts_the_changes_since_the_last_wakeup() {
+    let server = Live::start(&[]).await;
+    for line in ["PUT /db", "PUT /db/a", "PUT /db/_design/c"] {
+        assert_eq!(server.request(line, if line == "PUT /db" { "" } else { "{}" }).await.status, 201);
+    }
+    for (query, id, expected) in [
+        ("feed=continuous&filter=_design&timeout=1000", "x", "\"pending\":1}"),
+        ("feed=eventsource&filter=_design&limit=2&timeout=60000", "_design/x", "\"id\":\"_design/x\""),
+    ] {
+        let mut client = server.client().await;
+        client.send(&format!("GET /db/_changes?{query}"), &[("Connection", "close")], "").await;
+        client.read_until("_design/c").await;
+        assert_eq!(server.request(&format!("PUT /db/{id}"), "{}").await.status, 201);
+        let rest = String::from_utf8(client.rest().await).unwrap();
+        assert!(rest.contains(expected), "{query}: {rest}");
+    }
+    let mut client = server.client().await;
+    let line = "GET /db/_changes?feed=longpoll&filter=_design&since=now&timeout=60000";
+    client.send(line, &[("Connection", "close")], "").await;
+    client.read_until("results").await;
+    assert_eq!(server.request("PUT /db/_design/y", "{}").await.status, 201);
+    let rest = String::from_utf8(client.rest().await).unwrap();
+    assert!(rest.contains("\"pending\":0}"), "{rest}");
+    server.stop().await;
 }
 
 /// CouchDB looks up a hundred documents by id, and scans all changes for more.

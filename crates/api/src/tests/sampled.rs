@@ -531,3 +531,24 @@ async fn a_requested_revision_has_no_update_sequence() {
         assert_eq!((winner.body.contains("\"_local_seq\":1"), winner.header("etag")), (true, ""), "{query}");
     }
 }
+
+#[tokio::test]
+async fn an_unsatisfiable_range_of_a_compressed_attachment_is_rejected() {
+    let world = world(Layout::Whole);
+    let put = Ask::new("PUT /db/a/f").basic("admin", "pw").text("text/plain", &"hello ".repeat(100));
+    assert_eq!(world.ask(put).await.status, 201);
+    for (range, status) in [("5-2", 416), ("-0", 416), ("9999-", 416), ("0-1", 200), ("0-1,3-4", 200), ("x", 200)] {
+        let ask = Ask::new("GET /db/a/f").basic("admin", "pw").header("range", &format!("bytes={range}"));
+        assert_eq!(world.ask(ask).await.status, status, "{range}");
+    }
+}
+
+#[tokio::test]
+async fn events_of_databases_are_not_cached_and_have_quoted_ids() {
+    let world = world(Layout::Whole);
+    world.make_database("_global_changes");
+    world.node.catalog.keep_events(&[("one".to_owned(), settee_database::Happened::Created)]).unwrap();
+    let reply = world.admin("GET /_db_updates?feed=eventsource&timeout=10", "").await;
+    assert_eq!(reply.header("cache-control"), "no-cache");
+    assert!(reply.body.contains("\nid: \""), "{reply:?}");
+}

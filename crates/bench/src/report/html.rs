@@ -1,5 +1,4 @@
-//! [`render`]: results as one HTML file with charts drawn as inline SVG. The file contains no script and no external
-//! resource; colours follow the reader's light or dark setting.
+//! [`render`]: results as one HTML file with charts drawn as inline SVG, without scripts and external resources.
 
 use super::chart::{self, Axes, Bar, COLOURS, Group, Line, Scale, escape, push};
 use super::{LETTERS, direction, heading, number, share, table};

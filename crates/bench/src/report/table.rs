@@ -1,5 +1,4 @@
-//! [`render`]: results as aligned text. One server: a row per cell, a column per metric. Two servers: a row per cell
-//! and metric, with the ratios of all pairs.
+//! [`render`]: results as aligned text. Two servers: a row per cell and metric, with the ratios of all pairs.
 
 use super::{LETTERS, heading, limit_name, number, share};
 use crate::measure::{Better, Metric};

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use settee_storage::members::{NodeId, preferred};
+use settee_storage::members::{NodeId, WRITER_PREFIX, preferred};
 
 use super::rng::Rng;
 use super::store::{Commit, Request, Response};
 use super::{Bug, Event, World};
-use crate::groups::Groups;
 use crate::lease::{Action, Holder, Input, Lease, State};
 use crate::membership::{Attempt, Membership};
 
@@ -185,7 +184,7 @@ fn claim(group: usize, epoch: u64) -> settee_storage::members::Claim {
 }
 
 fn key(group: usize) -> String {
-    Groups::key(u32::try_from(group).expect("small"))
+    format!("{WRITER_PREFIX}{group}")
 }
 
 impl World {

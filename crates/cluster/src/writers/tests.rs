@@ -1,5 +1,6 @@
 //! Tests of [`Writers`] on threads: two users of a memory engine.
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
@@ -32,9 +33,27 @@ fn until(writers: &Writers, place: Place) {
 fn the_only_process_is_the_writer_at_once() {
     let writers = Writers::start(Arc::new(MemoryEngine::new()), Groups::default());
     assert!(writers.holds_all() && writers.place(SHARD) == Place::Here);
-    assert_eq!(writers.claim(SHARD).expect("it is the writer").key, "writer/0");
+    assert_eq!(writers.claim(SHARD).expect("it is the writer").key, "writer/1/0");
     writers.stop();
     assert!(writers.claim(SHARD).is_err() && !writers.holds_all());
+}
+
+#[test]
+fn a_node_with_another_number_of_groups_waits_for_the_others_to_leave() {
+    let [first, second] = engines();
+    first.members().announce("first", "http://first").expect("a new name");
+    second.members().announce("second", "http://second").expect("a new name");
+    let one = Writers::start(Arc::clone(&first), Groups::default());
+    until(&one, Place::Here);
+    let other = Writers::start(second, Groups::new(NonZeroU32::new(8).expect("positive")));
+    for _ in 0..3 {
+        other.inner.observe();
+        assert_eq!(other.place(SHARD), Place::Unknown);
+    }
+    assert!(one.claim(SHARD).is_ok());
+    one.stop();
+    first.members().leave().expect("a memory engine");
+    until(&other, Place::Here);
 }
 
 #[test]

@@ -1,6 +1,5 @@
-//! Tests with files of CouchDB 3.5.2 and with generated files. `tests/fixtures/data` is the data directory of a CouchDB
-//! that was stopped cleanly, each file compressed by gzip; `tests/fixtures/expected` contains CouchDB's responses about
-//! its databases.
+//! `tests/fixtures/data` is the data directory of a CouchDB 3.5.2 that was stopped cleanly, each file compressed by
+//! gzip; `tests/fixtures/expected` contains CouchDB's responses about its databases.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 #[path = "../support/builder.rs"]

@@ -8,8 +8,7 @@ fn member(name: &str, value: Vec<u8>) -> Vec<u8> {
     tuple(&[bin(name), value])
 }
 
-/// A file of version 6 with the records of CouchDB 1.2: no sizes, a tree by sequence without histories, attachments of
-/// every age, and the last purge as one term.
+/// A file of version 6 with the records of CouchDB 1.2: no sizes, a tree by sequence without histories.
 fn version_6() -> Builder {
     let mut builder = Builder::default();
     let data = builder.chunk(b"hello", false);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use settee_model::rev_tree::RevTree;
 use settee_storage::Keyspace;
 
-use super::{ReadView, Taken};
+use super::ReadView;
+use super::client::Taken;
 use crate::record::{DocRecord, Head, Stored};
 use crate::{Result, keys, pieces};
 

@@ -1,10 +1,14 @@
 //! [`AllDocs`]: the documents that are not deleted, in id order.
 
+use std::collections::VecDeque;
+
 use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace};
 
 use super::ReadView;
 use super::ahead::{BODY_BYTES, Bodies, DOCUMENTS_TOGETHER};
 use super::id_range::IdRange;
+use super::visible::ROWS_TOGETHER;
+use crate::access::index::Union;
 use crate::rank::{BUCKET_ENTRIES, Counts, Skip};
 use crate::record::Head;
 use crate::{Result, keys};
@@ -25,11 +29,25 @@ pub struct DocRow<'a> {
 pub struct AllDocs<'a> {
     view: &'a ReadView,
     cursor: Box<dyn Cursor + 'a>,
+    /// Documents of a member, instead of `cursor`.
+    visible: Option<Visible<'a>>,
     range: IdRange,
     direction: Direction,
     id: String,
     /// Edge of the current bucket, if the bucket counts live documents, which may be on either side of the scan.
     within: Option<Option<Vec<u8>>>,
+}
+
+struct Visible<'a> {
+    ids: Union<'a>,
+    ahead: VecDeque<(String, Head)>,
+}
+
+impl ReadView {
+    /// Scans the documents that are not deleted, in `range` and `direction`.
+    pub fn all_docs(&self, range: &IdRange, direction: Direction) -> Result<AllDocs<'_>> {
+        AllDocs::open(self, range, direction)
+    }
 }
 
 const DELETED_ROW: usize = if cfg!(test) { 2 } else { 64 };
@@ -38,7 +56,11 @@ impl<'a> AllDocs<'a> {
     pub(super) fn open(view: &'a ReadView, range: &IdRange, direction: Direction) -> Result<Self> {
         let key_range = KeyRange { start: range.start.as_deref(), end: range.end.as_deref() };
         let cursor = view.snapshot.scan(Keyspace::Documents, key_range, direction, Expect::Few)?;
-        Ok(Self { view, cursor, range: range.clone(), direction, id: String::new(), within: None })
+        let visible = match view.member() {
+            None => None,
+            Some(member) => Some(Visible { ids: view.visible_ids(member, range, direction)?, ahead: VecDeque::new() }),
+        };
+        Ok(Self { view, cursor, visible, range: range.clone(), direction, id: String::new(), within: None })
     }
 
     /// Returns the next document.
@@ -46,6 +68,11 @@ impl<'a> AllDocs<'a> {
     pub fn next(&mut self) -> Result<Option<DocRow<'_>>> {
         let mut deleted = 0;
         self.view.check_cancelled()?;
+        if let Some(visible) = &mut self.visible {
+            let Some((id, head)) = visible.next(self.view)? else { return Ok(None) };
+            self.id = id;
+            return Ok(Some(DocRow { id: &self.id, head }));
+        }
         while let Some((id, record)) = self.cursor.next()? {
             if Head::is_deleted(record) {
                 deleted += 1;
@@ -116,6 +143,14 @@ impl<'a> AllDocs<'a> {
             return Ok(());
         }
         let mut left = count;
+        if let Some(visible) = &mut self.visible {
+            for _ in 0..count {
+                if visible.ids.next()?.is_none() {
+                    break;
+                }
+            }
+            return Ok(());
+        }
         if count > u64::from(BUCKET_ENTRIES) {
             let ranks = self.view.ranks()?;
             left = match self.direction {
@@ -166,6 +201,23 @@ impl<'a> AllDocs<'a> {
             left += 1;
         }
         Ok(left)
+    }
+}
+
+impl Visible<'_> {
+    fn next(&mut self, view: &ReadView) -> Result<Option<(String, Head)>> {
+        while self.ahead.is_empty() {
+            let rows = self.ids.together(ROWS_TOGETHER)?;
+            let ids = rows.iter().map(|(id, _)| keys::decode_id(id).map(str::to_owned));
+            let ids: Vec<String> = ids.collect::<Result<_>>()?;
+            if ids.is_empty() {
+                return Ok(None);
+            }
+            let heads = view.heads(&ids.iter().map(String::as_str).collect::<Vec<_>>())?;
+            let rows = ids.into_iter().zip(heads).filter_map(|(id, head)| Some((id, head?)));
+            self.ahead.extend(rows.filter(|(_, head)| !head.stored.deleted));
+        }
+        Ok(self.ahead.pop_front())
     }
 }
 

@@ -1,10 +1,13 @@
 //! [`Changes`]: scan of the changes feed. Sequence entries and their bodies usually have the same order, so both are
 //! read by sequential scans. Other bodies, such as the further ones of an update that wrote several, are read singly.
 
+use std::collections::VecDeque;
+
 use settee_model::{Document, Rev};
 use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace};
 
 use super::ReadView;
+use crate::access::index::Union;
 use crate::attachment::{EncodingInfo, decode_all, write_stubs};
 use crate::record::{SequenceEntry, Stored};
 use crate::{DatabaseError, Result, keys};
@@ -21,6 +24,18 @@ pub enum Leaves {
     One,
     /// The document has conflicts, including deleted ones.
     Several,
+}
+
+impl ReadView {
+    /// Scans documents in the order of their last changes: forward after `since`, or backward from `since`.
+    pub fn changes(&self, since: u64, direction: Direction) -> Result<Changes<'_>> {
+        self.changes_expecting(since, direction, Expect::Few)
+    }
+
+    /// As [`Self::changes`], with an estimate of the number of rows.
+    pub fn changes_expecting(&self, since: u64, direction: Direction, expect: Expect) -> Result<Changes<'_>> {
+        Changes::open(self, since, direction, expect)
+    }
 }
 
 /// One row of the feed: a document at the position of its last change.
@@ -42,9 +57,16 @@ pub struct Change<'a> {
 pub struct Changes<'a> {
     view: &'a ReadView,
     entries: Box<dyn Cursor + 'a>,
+    /// Entries of a member, instead of `entries`.
+    visible: Option<Visible<'a>>,
     bodies: Option<BodyScan<'a>>,
     current: Vec<u8>,
     seq: u64,
+}
+
+struct Visible<'a> {
+    sequences: Union<'a>,
+    ahead: VecDeque<(u64, Vec<u8>)>,
 }
 
 struct BodyScan<'a> {
@@ -62,22 +84,35 @@ impl<'a> Changes<'a> {
             Direction::Backward => KeyRange { start: None, end: Some(&start) },
         };
         let entries = view.snapshot().scan(Keyspace::Sequence, range, direction, expect)?;
+        let visible = match view.member() {
+            None => None,
+            Some(member) => {
+                let sequences = view.visible_sequences(member, since, direction)?;
+                Some(Visible { sequences, ahead: VecDeque::new() })
+            }
+        };
         let bodies = match direction {
-            Direction::Forward => {
+            // The bodies of a member's documents are far apart.
+            Direction::Forward if visible.is_none() => {
                 let from = keys::body(since.saturating_add(1), 0);
                 let range = KeyRange { start: Some(&from), end: None };
                 let cursor = view.snapshot().scan(Keyspace::Bodies, range, Direction::Forward, expect)?;
                 Some(BodyScan { cursor, key: None, chunk: Vec::new() })
             }
-            Direction::Backward => None,
+            Direction::Forward | Direction::Backward => None,
         };
-        Ok(Self { view, entries, bodies, current: Vec::new(), seq: 0 })
+        Ok(Self { view, entries, visible, bodies, current: Vec::new(), seq: 0 })
     }
 
     /// Returns the next row.
     #[expect(clippy::should_implement_trait, reason = "rows are lent, which an iterator cannot do")]
     pub fn next(&mut self) -> Result<Option<Change<'_>>> {
         self.view.check_cancelled()?;
+        if let Some(visible) = &mut self.visible {
+            let Some((seq, entry)) = visible.next(self.view)? else { return Ok(None) };
+            (self.seq, self.current) = (seq, entry);
+            return self.change().map(Some);
+        }
         let Some((key, value)) = self.entries.next()? else {
             return Ok(None);
         };
@@ -109,6 +144,15 @@ impl<'a> Changes<'a> {
         let entry = SequenceEntry::decode(self.seq, &self.current)?;
         let leaves = if entry.has_conflicts { Leaves::Several } else { Leaves::One };
         Ok(Change { seq: self.seq, id: entry.id, rev: entry.rev, stored: entry.stored, leaves })
+    }
+}
+
+impl Visible<'_> {
+    fn next(&mut self, view: &ReadView) -> Result<Option<(u64, Vec<u8>)>> {
+        if self.ahead.is_empty() {
+            self.ahead.extend(view.visible_changes(&mut self.sequences)?);
+        }
+        Ok(self.ahead.pop_front())
     }
 }
 

@@ -1,13 +1,14 @@
 //! [`ReadView`]: one snapshot of a database that serves all reads of a request.
 
-mod ahead;
-mod all_docs;
-mod changes;
-mod client;
+pub(crate) mod ahead;
+pub(crate) mod all_docs;
+pub(crate) mod changes;
+pub(crate) mod client;
 pub(crate) mod id_range;
-mod parent;
+pub(crate) mod parent;
 pub(crate) mod revision;
 mod times;
+mod visible;
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
@@ -18,6 +19,11 @@ use settee_model::json::Json;
 use settee_storage::{Direction, Expect, KeyRange, Keyspace, ShardState, Snapshot};
 
 use self::ahead::ReadAhead;
+use self::client::ReadClient;
+use self::id_range::IdRange;
+use self::revision::Revision;
+use crate::access::lists::Lists;
+use crate::access::{Reader, local_key, removal};
 use crate::attachment::{Attachment, Content};
 use crate::database::Database;
 use crate::local::LocalDocument;
@@ -27,14 +33,6 @@ use crate::rank::{BUCKET_ENTRIES, PublishedRanks, Ranks};
 use crate::record::{DocRecord, Head, Stored};
 use crate::stored::attached_with_prefix;
 use crate::{DatabaseError, Result, keys, pieces, rank};
-
-pub use self::ahead::{BODIES_MAX, Bodies, DOCUMENTS_TOGETHER};
-pub use self::all_docs::{AllDocs, DocRow};
-pub use self::changes::{Change, Changes, Leaves};
-pub use self::client::{Memory, ReadClient, Taken};
-pub use self::id_range::IdRange;
-pub use self::parent::ParentAttachments;
-pub use self::revision::Revision;
 
 const RANK_ROWS: usize = BUCKET_ENTRIES as usize / 2;
 
@@ -51,6 +49,8 @@ pub struct ReadView {
     counters: OnceLock<(ShardState, Meta)>,
     revs_limit: OnceLock<u64>,
     client: ReadClient,
+    reader: Reader,
+    access_lists: Mutex<Lists>,
 }
 
 impl Database {
@@ -75,6 +75,8 @@ impl ReadView {
             counters: OnceLock::new(),
             revs_limit: OnceLock::new(),
             client: ReadClient::default(),
+            reader: Reader::Administrator,
+            access_lists: Mutex::default(),
         }
     }
 
@@ -127,6 +129,9 @@ impl ReadView {
 
     /// Numbers of live and of deleted documents.
     pub fn counts(&self) -> Result<(u64, u64)> {
+        if let Some(member) = self.member() {
+            return self.visible_counts(member);
+        }
         let meta = self.meta()?;
         Ok((meta.doc_count, meta.doc_del_count))
     }
@@ -136,14 +141,15 @@ impl ReadView {
         if let Some(record) = self.ahead.lock().decoded(id) {
             return Ok(record.head());
         }
-        self.stored_record(id, Head::decode)
+        self.visible_head(id, self.stored_record(id, Head::decode)?)
     }
 
     /// Returns the winning revisions of several documents, in the order of `ids`.
     pub fn heads(&self, ids: &[&str]) -> Result<Vec<Option<Head>>> {
-        let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
-        let records = self.snapshot.multi_get(Keyspace::Documents, &ids)?;
-        records.into_iter().map(|bytes| bytes.map(|bytes| Head::decode(&bytes)).transpose()).collect()
+        let keys: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
+        let records = self.snapshot.multi_get(Keyspace::Documents, &keys)?;
+        let heads = records.into_iter().map(|bytes| bytes.map(|bytes| Head::decode(&bytes)).transpose());
+        self.visible_heads(ids, heads.collect::<Result<_>>()?)
     }
 
     /// Returns all revisions of a document. The last long record is cached.
@@ -153,11 +159,17 @@ impl ReadView {
         }
         let decode = |stored: &[u8]| {
             let bytes = pieces::whole(self.snapshot.as_ref(), id.as_bytes(), stored)?;
-            Ok((bytes.len(), Arc::new(DocRecord::decode(&bytes)?)))
+            Ok((bytes.len(), DocRecord::decode(&bytes)?))
         };
-        let Some((bytes, record)) = self.stored_record(id, decode)? else { return Ok(None) };
+        let (bytes, record) = self.stored_record(id, decode)?.unzip();
+        let (bytes, record) = (bytes.unwrap_or_default(), self.visible_record(id, record)?.map(Arc::new));
+        let Some(record) = record else { return Ok(None) };
         self.ahead.lock().set_decoded(id, bytes, &record);
         Ok(Some(record))
+    }
+
+    fn decode_record(&self, id: &str, stored: &[u8]) -> Result<DocRecord> {
+        DocRecord::decode(&pieces::whole(self.snapshot.as_ref(), id.as_bytes(), stored)?)
     }
 
     fn stored_record<T>(&self, id: &str, decode: impl Fn(&[u8]) -> Result<T>) -> Result<Option<T>> {
@@ -216,6 +228,10 @@ impl ReadView {
     }
 
     fn read_stored(&self, stored: Stored, out: &mut Vec<u8>) -> Result<bool> {
+        if stored.body_seq == removal::BODY_NUMBER {
+            out.extend_from_slice(removal::BODY);
+            return Ok(true);
+        }
         let start = out.len();
         let ahead = self.ahead.lock().take_body(stored.body_seq);
         let beginning = match ahead {
@@ -261,13 +277,12 @@ impl ReadView {
         Ok(true)
     }
 
-    /// Scans the documents that are not deleted, in `range` and `direction`.
-    pub fn all_docs(&self, range: &IdRange, direction: Direction) -> Result<AllDocs<'_>> {
-        AllDocs::open(self, range, direction)
-    }
-
     /// Number of live documents with an id below `id`.
     pub fn rank_of_id(&self, id: &[u8]) -> Result<u64> {
+        if let Some(member) = self.member() {
+            let before = IdRange { start: None, end: Some(id.to_vec()) };
+            return self.visible_ids_in(member, &before);
+        }
         let ranks = self.ranks()?;
         let (start, before) = ranks.ids.before(id);
         let range = KeyRange { start: Some(start), end: Some(id) };
@@ -281,6 +296,9 @@ impl ReadView {
 
     /// Number of documents whose last change is after `seq`.
     pub fn changes_after(&self, seq: u64) -> Result<u64> {
+        if let Some(member) = self.member() {
+            return self.visible_changes_after(member, seq);
+        }
         let meta = self.meta()?;
         if seq >= meta.update_seq {
             return Ok(0);
@@ -298,28 +316,22 @@ impl ReadView {
         Ok(total.saturating_sub(rank))
     }
 
-    /// Scans documents in the order of their last changes: forward after `since`, or backward from `since`.
-    pub fn changes(&self, since: u64, direction: Direction) -> Result<Changes<'_>> {
-        self.changes_expecting(since, direction, Expect::Few)
-    }
-
-    /// As [`Self::changes`], with an estimate of the number of rows.
-    pub fn changes_expecting(&self, since: u64, direction: Direction, expect: Expect) -> Result<Changes<'_>> {
-        Changes::open(self, since, direction, expect)
-    }
-
-    /// Returns a local document; `id` must start with `_local/`.
+    /// Returns a local document of the reader; `id` must start with `_local/`.
     pub fn local(&self, id: &str) -> Result<Option<LocalDocument>> {
-        self.get(Keyspace::Local, id.as_bytes())?.map(|bytes| LocalDocument::decode(&bytes)).transpose()
+        let Some(key) = local_key(&self.reader, id) else { return Ok(None) };
+        self.get(Keyspace::Local, &key)?.map(|bytes| LocalDocument::decode(&bytes)).transpose()
     }
 
-    /// Calls `each` with the local documents of `range` until it returns `false`.
+    /// Calls `each` with the local documents of `range` until it returns `false`. Members list none.
     pub fn local_docs(
         &self,
         range: &IdRange,
         direction: Direction,
         mut each: impl FnMut(&str, LocalDocument) -> bool,
     ) -> Result<()> {
+        if self.member().is_some() {
+            return Ok(());
+        }
         let key_range = KeyRange { start: range.start.as_deref(), end: range.end.as_deref() };
         let mut cursor = self.snapshot.scan(Keyspace::Local, key_range, direction, Expect::Few)?;
         while let Some((id, bytes)) = cursor.next()? {

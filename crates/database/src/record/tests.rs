@@ -23,6 +23,7 @@ fn random_stored(random: &mut Random) -> Stored {
         size: random.number() as u32,
         attachments_size,
         attachments_length: if attachments_size > 0 { random.number() } else { 0 },
+        access: if random.one_in(3) { random.next() as u32 } else { 0 },
     }
 }
 
@@ -110,13 +111,13 @@ fn counters_and_local_documents_round_trip() {
             purges_forgotten: random.number(),
             attached_seq: random.number(),
             time_interval: random.number(),
+            access_lists: if random.one_in(2) { random.number() } else { 0 },
         };
         let mut bytes = Vec::new();
         meta.encode(&mut bytes);
         assert_eq!(Meta::decode(&bytes).unwrap(), meta);
-        for (fields, older) in
-            [(1, Meta { time_interval: 0, ..meta }), (2, Meta { attached_seq: 0, time_interval: 0, ..meta })]
-        {
+        let older = Meta { time_interval: 0, access_lists: 0, ..meta };
+        for (fields, older) in [(1, older), (2, Meta { attached_seq: 0, ..older })] {
             bytes.clear();
             older.encode(&mut bytes);
             bytes.truncate(bytes.len() - fields);

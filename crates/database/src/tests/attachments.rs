@@ -30,8 +30,8 @@ fn binary(database: &Arc<Database>, name: &str, bytes: &[u8]) -> NewAttachment {
     uploaded(database, name, "application/octet-stream", Compression::None, bytes)
 }
 
-fn with(id: &str, parent: Option<&Rev>, body: &str, list: Vec<NewAttachment>) -> DocUpdate {
-    let attachments = NewAttachments::new(list).unwrap();
+fn with(database: &Arc<Database>, id: &str, parent: Option<&Rev>, body: &str, list: Vec<NewAttachment>) -> DocUpdate {
+    let attachments = NewAttachments::new(database, list).unwrap();
     let document = document(parent, false, body);
     let hasher = &mut RevisionHasher::default();
     DocUpdate::prepare_with(id.to_owned(), document, attachments, INTERACTIVE, hasher).unwrap()
@@ -76,7 +76,7 @@ fn revisions_are_those_of_couchdb() {
     for (number, Recorded(name, kind, data, rev, digest)) in recorded.into_iter().enumerate() {
         let id = number.to_string();
         let compression = if kind.starts_with("text/") { GZIP } else { Compression::None };
-        let update = with(&id, None, "{}", vec![uploaded(&database, name, kind, compression, data)]);
+        let update = with(&database, &id, None, "{}", vec![uploaded(&database, name, kind, compression, data)]);
         assert_eq!(save(&database, update).to_string(), rev, "{name}");
         let view = database.read().unwrap();
         let [attachment] = &attachments(&view, &id, &super::rev(rev))[..] else { panic!("one attachment") };
@@ -91,7 +91,7 @@ fn revisions_are_those_of_couchdb() {
 fn documents_show_stubs() {
     let database = database();
     let list = vec![binary(&database, "b", &[0, 1, 2]), uploaded(&database, "a", "text/plain", GZIP, b"abc")];
-    let rev = save(&database, with("doc", None, "{\"n\":1}", list));
+    let rev = save(&database, with(&database, "doc", None, "{\"n\":1}", list));
     let shown = format!(
         r#"{{"_id":"doc","_rev":"{rev}","n":1,"_attachments":{{"b":{{"content_type":"application/octet-stream","revpos":1,"digest":"md5-uV9n9h67A2GWIteY9F/C0w==","length":3,"stub":true}},"a":{{"content_type":"text/plain","revpos":1,"digest":"md5-"#
     );
@@ -120,9 +120,11 @@ fn bytes_are_stored_once_and_go_with_the_last_revision() {
     let database = database();
     database.update(Work::SetRevsLimit(2)).unwrap();
     let large = vec![7; 2500];
-    let a =
-        save(&database, with("a", None, "{}", vec![binary(&database, "x", &large), binary(&database, "y", &large)]));
-    save(&database, with("b", None, "{}", vec![binary(&database, "z", &large)]));
+    let a = save(
+        &database,
+        with(&database, "a", None, "{}", vec![binary(&database, "x", &large), binary(&database, "y", &large)]),
+    );
+    save(&database, with(&database, "b", None, "{}", vec![binary(&database, "z", &large)]));
     save(&database, new("c", "{}"));
     assert_eq!(counts(&database), (25, 1, 0), "the later uploads are gone");
     audit(&database.read().unwrap());
@@ -143,11 +145,11 @@ fn bytes_are_stored_once_and_go_with_the_last_revision() {
 #[test]
 fn stubs_keep_attachments_of_the_parent() {
     let database = database();
-    let first = save(&database, with("doc", None, "{}", vec![binary(&database, "x", &[1])]));
+    let first = save(&database, with(&database, "doc", None, "{}", vec![binary(&database, "x", &[1])]));
     let parent = |path: &[Rev], mode: EditMode| database.read().unwrap().parent_attachments("doc", path, mode).unwrap();
     let ParentAttachments::Of(kept) = parent(std::slice::from_ref(&first), INTERACTIVE) else { panic!("a leaf") };
     let list = vec![binary(&database, "y", &[2]), NewAttachment::kept(kept[0].clone())];
-    let second = save(&database, with("doc", Some(&first), "{}", list));
+    let second = save(&database, with(&database, "doc", Some(&first), "{}", list));
     let view = database.read().unwrap();
     let now = attachments(&view, "doc", &second);
     assert_eq!(now.iter().map(|one| (one.name.as_str(), one.revpos)).collect::<Vec<_>>(), [("y", 2), ("x", 1)]);
@@ -163,7 +165,7 @@ fn stubs_keep_attachments_of_the_parent() {
     );
 
     // The attachment to which a stub was resolved may be removed before the update is applied.
-    let stale = with("other", None, "{}", vec![NewAttachment::kept(kept[0].clone())]);
+    let stale = with(&database, "other", None, "{}", vec![NewAttachment::kept(kept[0].clone())]);
     let third = save(&database, edit("doc", Some(&second), false, "{}"));
     compact(&database);
     assert_eq!(saved(write(&database, vec![stale]).remove(0)), None);
@@ -180,7 +182,7 @@ fn a_deleted_document_comes_back_with_an_attachment() {
     let database = database();
     let first = save(&database, new("doc", "{}"));
     save(&database, edit("doc", Some(&first), true, "{}"));
-    let third = save(&database, with("doc", None, "{}", vec![binary(&database, "x", &[1])]));
+    let third = save(&database, with(&database, "doc", None, "{}", vec![binary(&database, "x", &[1])]));
     assert_eq!(third.generation, 3);
     let second = database.read().unwrap().record("doc").unwrap().unwrap().tree.nodes()[1].rev.clone();
     let unknown = RevisionHasher::default().hash_again(&second, document(None, false, "{}").body.value(), 1);
@@ -197,7 +199,7 @@ fn abandoned_uploads_are_removed() {
     let mut upload = Upload::new(&database, Compression::None);
     upload.write(&[1; 5000]).unwrap();
     drop(binary(&database, "x", &[2; 3000]));
-    let conflict = with("doc", Some(&super::rev("1-a")), "{}", vec![binary(&database, "x", &[3; 3000])]);
+    let conflict = with(&database, "doc", Some(&super::rev("1-a")), "{}", vec![binary(&database, "x", &[3; 3000])]);
     assert_eq!(saved(write(&database, vec![conflict]).remove(0)), None);
     assert!(counts(&database).2 >= 2);
     for _ in 0..10 {
@@ -211,7 +213,7 @@ fn abandoned_uploads_are_removed() {
     assert!(upload.write(&[1; 5000]).is_ok());
     let late = NewAttachment::uploaded("x".to_owned(), "a/b".to_owned(), None, upload.finish().unwrap());
     audit(&next.read().unwrap());
-    let collected = with("doc", None, "{}", vec![late]);
+    let collected = with(&database, "doc", None, "{}", vec![late]);
     assert_eq!(saved(write(&database, vec![collected]).remove(0)), None, "its first bytes are gone");
 }
 
@@ -219,7 +221,7 @@ fn abandoned_uploads_are_removed() {
 fn parts_are_read_alone() {
     let database = database();
     let data: Vec<u8> = (0..=255).cycle().take(1234).collect();
-    let rev = save(&database, with("doc", None, "{}", vec![binary(&database, "x", &data)]));
+    let rev = save(&database, with(&database, "doc", None, "{}", vec![binary(&database, "x", &data)]));
     let view = database.read().unwrap();
     let content = view.content(&attachments(&view, "doc", &rev)[0]).unwrap();
     assert_eq!(content.stored_length(), 1234);
@@ -279,11 +281,11 @@ fn random_update(
         let hashes = std::iter::once(&newest).chain(parent).map(|rev| rev.hash.clone()).collect();
         let revisions = Some(Revisions { start: generation, hashes });
         let document = settee_model::Document { revisions, ..document(None, false, "{}") };
-        let attachments = NewAttachments::new(list).unwrap();
+        let attachments = NewAttachments::new(database, list).unwrap();
         let hasher = &mut RevisionHasher::default();
         DocUpdate::prepare_with(id.clone(), document, attachments, EditMode::Replicated, hasher).unwrap()
     } else {
-        with(&id, parent, &random.body(150), list)
+        with(database, &id, parent, &random.body(150), list)
     };
     (id, update, wanted)
 }
@@ -354,7 +356,8 @@ fn every_write_of_an_upload_can_be_the_last() {
                 let mut second = Upload::new(&database, Compression::None);
                 second.write(&other)?;
                 let second = NewAttachment::uploaded("y".to_owned(), "a/b".to_owned(), None, second.finish()?);
-                let outcomes = database.update(Work::Documents(vec![with(id, None, "{}", vec![large, second])]))?;
+                let outcomes =
+                    database.update(Work::Documents(vec![with(&database, id, None, "{}", vec![large, second])]))?;
                 let rev = saved(outcomes[0].clone()).expect("no conflict");
                 let has = [("x".to_owned(), data.clone()), ("y".to_owned(), other.clone())];
                 model.0.insert(id.to_owned(), (rev, BTreeMap::from(has)));
@@ -375,7 +378,7 @@ fn every_write_of_an_upload_can_be_the_last() {
             assert_eq!(uploads, 0, "collected");
             let (large, small) = (data.len().div_ceil(keys::ATTACHMENT_CHUNK_BYTES), 15);
             assert!([(0, 0), (large + small, 2)].contains(&(chunks, contents)), "{chunks} {contents}");
-            let rev = save(&again, with("c", None, "{}", vec![binary(&again, "x", &data)]));
+            let rev = save(&again, with(&again, "c", None, "{}", vec![binary(&again, "x", &data)]));
             assert_eq!(attachments(&again.read().unwrap(), "c", &rev)[0].encoding, ContentEncoding::Identity);
             model.check(&again);
         }
@@ -391,10 +394,10 @@ fn attachments_count_among_sizes_and_garbage() {
         let (info, garbage) = (database.info().unwrap(), database.garbage().unwrap());
         (info.external_bytes, garbage.total_bytes, garbage.bytes)
     };
-    let a = save(&database, with("a", None, "{}", vec![binary(&database, "x", &first)]));
-    save(&database, with("b", None, "{}", vec![binary(&database, "x", &first)]));
+    let a = save(&database, with(&database, "a", None, "{}", vec![binary(&database, "x", &first)]));
+    save(&database, with(&database, "b", None, "{}", vec![binary(&database, "x", &first)]));
     assert_eq!(sizes(), (2 * 1002, 2 * 2 + 1000, 0));
-    save(&database, with("a", Some(&a), "{}", vec![binary(&database, "x", &second)]));
+    save(&database, with(&database, "a", Some(&a), "{}", vec![binary(&database, "x", &second)]));
     assert_eq!(sizes(), (1002 + 302, 3 * 2 + 1300, 2 + 1000));
     compact(&database);
     assert_eq!(sizes(), (1002 + 302, 2 * 2 + 1300, 0));
@@ -416,13 +419,13 @@ fn attachments_of_an_edit_are_read_together() {
         assert_eq!(engine.calls().since(before), Calls { reads: 1, commits: 1, ..Calls::default() });
         rev
     };
-    let first = check(with("doc", None, "{}", list(1)));
+    let first = check(with(&database, "doc", None, "{}", list(1)));
     let view = database.read().unwrap();
     let kept: Vec<NewAttachment> =
         attachments(&view, "doc", &first).into_iter().map(NewAttachment::kept).chain(list(50)).collect();
-    let second = check(with("doc", Some(&first), "{}", kept));
+    let second = check(with(&database, "doc", Some(&first), "{}", kept));
     let third = save(&database, edit("doc", Some(&second), false, "{}"));
-    save(&database, with("doc", Some(&third), "{}", vec![binary(&database, "last", &[9])]));
+    save(&database, with(&database, "doc", Some(&third), "{}", vec![binary(&database, "last", &[9])]));
     let before = engine.calls();
     database.update(Work::Compact(vec!["doc".to_owned()])).unwrap();
     assert_eq!(engine.calls().since(before), Calls { reads: 3, commits: 1, ..Calls::default() });
@@ -437,13 +440,13 @@ fn attachments_of_an_edit_are_read_together() {
 fn long_attachments_go_in_pieces() {
     let engine = engine();
     let database = create(&open(&engine), "db");
-    let rev = save(&database, with("doc", None, "{}", vec![binary(&database, "a", &[7; 10_000])]));
+    let rev = save(&database, with(&database, "doc", None, "{}", vec![binary(&database, "a", &[7; 10_000])]));
     save(&database, edit("doc", Some(&rev), false, "{}"));
     compact(&database);
     let (chunks, contents, marks) = counts(&database);
     assert!(chunks > 10 && (contents, marks) == (0, 1), "{chunks} of 100 chunks are left for the next commits");
     // The same content is uploaded again concurrently, under another number.
-    save(&database, with("other", None, "{}", vec![binary(&database, "a", &[7; 10_000])]));
+    save(&database, with(&database, "other", None, "{}", vec![binary(&database, "a", &[7; 10_000])]));
     assert_eq!(counts(&database).1, 1);
     drop(database);
     // A starting process completes what the previous one started.

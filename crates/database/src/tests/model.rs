@@ -229,8 +229,7 @@ fn check_documents(view: &ReadView, model: &mut Model) {
     let heads = view.heads(&ids).unwrap();
     assert!(ids.iter().zip(&heads).all(|(id, head)| *head == view.head(id).unwrap()));
     for (body_seq, size) in &model.forgotten {
-        let stored =
-            Stored { deleted: false, body_seq: *body_seq, size: *size, attachments_size: 0, attachments_length: 0 };
+        let stored = Stored { body_seq: *body_seq, size: *size, ..Stored::default() };
         assert_eq!(body(view, stored), None, "a forgotten body is gone");
     }
 }

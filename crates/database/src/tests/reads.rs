@@ -24,7 +24,7 @@ fn revisions_read_together_are_those_read_one_by_one() {
             upload.write(&random.bytes(200)).unwrap();
             let upload = upload.finish().unwrap();
             let attachment = NewAttachment::uploaded("a".to_owned(), "text/plain".to_owned(), None, upload);
-            let list = NewAttachments::new(vec![attachment]).unwrap();
+            let list = NewAttachments::new(&database, vec![attachment]).unwrap();
             let mode = EditMode::Interactive;
             let (document, hasher) = (document(None, false, &body), &mut RevisionHasher::default());
             save(&database, DocUpdate::prepare_with(id.clone(), document, list, mode, hasher).unwrap())

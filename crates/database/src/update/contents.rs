@@ -11,7 +11,7 @@ use bytes::Bytes;
 use settee_storage::{Batch, Direction, Expect, KeyRange, Keyspace, Snapshot};
 
 use super::new_attachments::{NewAttachment, NewAttachments};
-use super::upload::Source;
+use super::uploaded::Source;
 use super::work::{Stage, Work};
 use crate::attachment::{Attachment, ContentId, ContentRecord, decode_all};
 use crate::record::Stored;
@@ -162,7 +162,7 @@ impl Contents {
                     batch.delete(Keyspace::Attachments, &keys::upload(staged.blob));
                     staged.blob
                 }
-                Source::Memory(_, bytes) => {
+                Source::Memory(bytes) => {
                     let blob = self.blobs.pop().map_or_else(|| context.database.next_blob(), Ok)?;
                     put_chunks(batch, blob, 0, bytes.chunks(keys::ATTACHMENT_CHUNK_BYTES));
                     blob

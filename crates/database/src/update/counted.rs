@@ -18,6 +18,7 @@ impl Counters {
                                 inserted += u64::from(rev.generation == 1);
                             }
                             UpdateOutcome::Conflict
+                            | UpdateOutcome::Forbidden
                             | UpdateOutcome::PartitionOverflow(_)
                             | UpdateOutcome::Purged(_)
                             | UpdateOutcome::Stale(_) => {}

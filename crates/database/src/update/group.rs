@@ -20,6 +20,8 @@ use super::touched::{Attached, Documents, Settled, Touched};
 use super::validation::{Acceptance, acceptance, is_design_id};
 use super::work::{DocUpdate, EditMode, UpdateOutcome, Work};
 use super::writer::Writer;
+use crate::access::lists::CommitLists;
+use crate::access::{AccessControl, local_key};
 use crate::attachment::encode_all;
 use crate::attempt::Attempt;
 use crate::database::{Database, Source};
@@ -49,6 +51,7 @@ pub(super) struct Group<'a> {
     scratch: Vec<u8>,
     pub(super) snapshot: &'a dyn Snapshot,
     pub(super) contents: Contents,
+    pub(super) access_lists: CommitLists,
 }
 
 impl<'a> Group<'a> {
@@ -79,6 +82,7 @@ impl<'a> Group<'a> {
             scratch: Vec::new(),
             snapshot,
             contents,
+            access_lists: CommitLists::default(),
             writer,
         }
     }
@@ -144,6 +148,13 @@ impl<'a> Group<'a> {
     }
 
     fn apply_update(&mut self, update: &DocUpdate, full: &HashSet<&str>) -> Result<UpdateOutcome> {
+        let access = match self.database.access() {
+            AccessControl::PerDatabase => 0,
+            AccessControl::PerDocument => match self.authorize(update)? {
+                Ok(access) => access,
+                Err(refused) => return Ok(refused),
+            },
+        };
         if update.path.is_empty() {
             return Ok(self.apply_local(update));
         }
@@ -166,11 +177,11 @@ impl<'a> Group<'a> {
         {
             return Ok(UpdateOutcome::PartitionOverflow(update.id.clone()));
         }
-        self.merge(update, &path)
+        self.merge(update, &path, access)
     }
 
     /// Adds the revision `path[0]`. As in CouchDB, all additions of one work to a document share one update sequence.
-    fn merge(&mut self, update: &DocUpdate, path: &[Rev]) -> Result<UpdateOutcome> {
+    fn merge(&mut self, update: &DocUpdate, path: &[Rev], access: u32) -> Result<UpdateOutcome> {
         let context = ReadContext { database: self.database, snapshot: self.snapshot };
         let touched = self.documents.get(&update.id);
         let is_stored = match touched.tree.known(path) {
@@ -180,7 +191,8 @@ impl<'a> Group<'a> {
         };
         let (seq, bodies, body_seq) = place(touched, self.first_seq, self.meta.update_seq + 1);
         let body = update.body.as_bytes();
-        let mut stored = Stored { deleted: update.deleted, body_seq, size: body.len() as u32, ..Stored::default() };
+        let size = body.len() as u32;
+        let mut stored = Stored { deleted: update.deleted, body_seq, size, access, ..Stored::default() };
         // CouchDB uses the generation before the extension for an edit that recreates a deleted document.
         let generation = update.path.first().map_or(0, |rev| rev.generation);
         let (attachments, mut bytes) = (update.attachments.stored(generation), Vec::new());
@@ -222,14 +234,15 @@ impl<'a> Group<'a> {
 
     /// The last writer wins, and the revision follows the one that the writer named.
     fn apply_local(&mut self, update: &DocUpdate) -> UpdateOutcome {
+        let Some(key) = local_key(update.reader(), &update.id) else { return UpdateOutcome::Forbidden };
         let number = if update.deleted {
-            self.batch.delete(Keyspace::Local, update.id.as_bytes());
+            self.batch.delete(Keyspace::Local, &key);
             0
         } else {
             let rev = update.local_rev.saturating_add(1);
             self.scratch.clear();
             LocalDocument { rev, body: update.body.clone() }.encode(&mut self.scratch);
-            self.batch.put(Keyspace::Local, update.id.as_bytes(), &self.scratch);
+            self.batch.put(Keyspace::Local, &key, &self.scratch);
             // CouchDB stores the next revision nevertheless.
             if update.mode == EditMode::Replicated { update.local_rev } else { rev }
         };
@@ -238,7 +251,7 @@ impl<'a> Group<'a> {
 
     /// Returns `false` if the commit conflicted or its outcome is unknown.
     pub(super) fn finish(&mut self, attempt: &mut Attempt, durability: Durability) -> Result<bool> {
-        self.put_documents();
+        self.put_documents()?;
         let context = ReadContext { database: self.database, snapshot: self.snapshot };
         let ContentBytes { added, removed } = self.contents.finish(context, &mut self.batch)?;
         self.meta.content_bytes = (self.meta.content_bytes + added).saturating_sub(removed);
@@ -294,8 +307,11 @@ impl<'a> Group<'a> {
         Ok(true)
     }
 
-    fn put_documents(&mut self) {
+    fn put_documents(&mut self) -> Result<()> {
         let settled = self.documents.settle();
+        if self.database.access() == AccessControl::PerDocument {
+            self.put_access_rows(&settled)?;
+        }
         // In key order, because engines insert neighbours faster and the ranks must receive appends in ascending order.
         for Settled { id, before, bytes_before, pieces, bytes, record, head } in &settled {
             self.meta.count_leaves(*bytes_before, *bytes);
@@ -334,6 +350,7 @@ impl<'a> Group<'a> {
                 self.ranks.seqs.remove(&keys::sequence(was));
             }
         }
+        Ok(())
     }
 
     /// Returns the number of the new log record, or `None` for complete tables, and the number of pieces.

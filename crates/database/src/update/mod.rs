@@ -12,6 +12,7 @@
 //! A conflict is an outcome, not an error. No step waits for a client: contents of attachments are uploaded before
 //! their revision, through an [`Upload`].
 
+mod access;
 mod commit;
 mod contents;
 mod counted;
@@ -24,6 +25,7 @@ mod time;
 mod touched;
 mod upload;
 pub(crate) mod upload_marks;
+mod uploaded;
 pub(crate) mod validation;
 mod work;
 pub(crate) mod writer;
@@ -35,7 +37,8 @@ use std::time::{Duration, Instant};
 
 pub use new_attachments::{NewAttachment, NewAttachments};
 pub(crate) use purge::decode_number as decode_purge_number;
-pub use upload::{Compression, Upload, Uploaded};
+pub use upload::{Compression, Upload};
+pub use uploaded::Uploaded;
 use work::COMMIT_BYTES;
 pub use work::{
     Completion, DocUpdate, EditMode, Origin, Precheck, Purge, Stage, Submitted, UpdateOutcome, Validated,

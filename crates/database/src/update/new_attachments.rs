@@ -2,8 +2,7 @@
 
 use settee_model::AttachmentDigest;
 
-use super::upload::{MEMORY_BYTES, Source, Uploaded};
-use crate::Result;
+use super::uploaded::{Source, Uploaded};
 use crate::attachment::Attachment;
 
 /// An attachment of a revision to be written.
@@ -60,19 +59,6 @@ impl NewAttachment {
 }
 
 impl NewAttachments {
-    /// Creates the list. Contents in memory that are too large for one commit are stored.
-    pub fn new(mut list: Vec<NewAttachment>) -> Result<Self> {
-        let mut held: usize = list.iter().map(|new| new.source.held_bytes()).sum();
-        for new in &mut list {
-            if held <= MEMORY_BYTES {
-                break;
-            }
-            held -= new.source.held_bytes();
-            new.source.store()?;
-        }
-        Ok(Self { list, is_complete: true })
-    }
-
     /// List of an update whose revision is stored or conflicts. If it is applied nevertheless, the outcome is a
     /// conflict.
     #[must_use]
@@ -84,14 +70,6 @@ impl NewAttachments {
     #[must_use]
     pub fn none() -> Self {
         Self { list: Vec::new(), is_complete: true }
-    }
-
-    /// Puts new attachments first and removes old ones of the same names.
-    pub fn replaced(self, mut new: Vec<NewAttachment>) -> Result<Self> {
-        let kept = self.list.into_iter().filter(|old| new.iter().all(|new| new.name() != old.name()));
-        let kept: Vec<NewAttachment> = kept.collect();
-        new.extend(kept);
-        Ok(Self { is_complete: self.is_complete, ..Self::new(new)? })
     }
 
     pub(crate) fn hashed(&self) -> Vec<AttachmentDigest<'_>> {

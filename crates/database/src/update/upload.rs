@@ -16,13 +16,12 @@ use settee_storage::members::NodeId;
 use settee_storage::{Keyspace, Page};
 use sha2::Sha256;
 
+use super::new_attachments::{NewAttachment, NewAttachments};
 use super::upload_marks::{self, OwnUploads};
+use super::uploaded::{MEMORY_BYTES, Source, Staged, Uploaded};
 use super::work::{Stage, Work};
 use crate::attachment::{ContentEncoding, ContentId, from_io};
 use crate::{Database, Result, keys};
-
-/// Maximum size that an upload, and all attachments of a revision, keep in memory before they are stored.
-pub(crate) const MEMORY_BYTES: usize = if cfg!(test) { 1000 } else { 256 << 10 };
 
 /// Operating system in the gzip header of zlib on Unix, because the digests must equal those of CouchDB.
 const GZIP_OS_UNIX: u8 = 3;
@@ -58,75 +57,20 @@ pub struct Upload {
     staged: Option<Arc<Staged>>,
 }
 
-/// A completely received content.
-#[derive(Clone, Debug)]
-pub struct Uploaded {
-    pub(crate) encoding: ContentEncoding,
-    pub(crate) digest: [u8; 16],
-    pub(crate) length: u64,
-    pub(crate) stored_length: u64,
-    pub(crate) content: ContentId,
-    pub(crate) source: Source,
-    received_md5: [u8; 16],
+fn stage(database: &Arc<Database>) -> Result<Staged> {
+    Ok(Staged::new(&database.given_up, database.next_blob()?))
 }
 
-#[derive(Clone, Debug)]
-pub(crate) enum Source {
-    Stored,
-    Memory(Arc<Database>, Bytes),
-    Staged(Arc<Staged>),
-}
-
-/// Chunks without a revision. After a drop the next commit removes them, unless a revision refers to them by then.
-#[derive(Debug)]
-pub(crate) struct Staged {
-    database: Arc<Database>,
-    pub(crate) blob: u64,
-    chunks: u32,
-}
-
-impl Drop for Staged {
-    fn drop(&mut self) {
-        self.database.discard(self.blob);
-    }
-}
-
-impl Staged {
-    fn begin(database: &Arc<Database>) -> Result<Self> {
-        Ok(Self { database: Arc::clone(database), blob: database.next_blob()?, chunks: 0 })
-    }
-
-    /// All but the last call must pass whole chunks.
-    fn store(&mut self, bytes: &Bytes) -> Result<()> {
-        let chunks: Vec<Bytes> = (0..bytes.len())
-            .step_by(keys::ATTACHMENT_CHUNK_BYTES)
-            .map(|at| bytes.slice(at..bytes.len().min(at + keys::ATTACHMENT_CHUNK_BYTES)))
-            .collect();
-        let count = chunks.len() as u32;
-        self.database.update(Work::Stage(Stage { blob: self.blob, first: self.chunks, chunks }))?;
-        self.chunks += count;
-        Ok(())
-    }
-}
-
-impl Source {
-    pub(crate) fn held_bytes(&self) -> usize {
-        match self {
-            Self::Memory(_, bytes) => bytes.len(),
-            Self::Stored | Self::Staged(_) => 0,
-        }
-    }
-
-    pub(crate) fn store(&mut self) -> Result<()> {
-        if let Self::Memory(database, bytes) = self {
-            let mut staged = Staged::begin(database)?;
-            for part in parts(bytes) {
-                staged.store(&part)?;
-            }
-            *self = Self::Staged(Arc::new(staged));
-        }
-        Ok(())
-    }
+/// All but the last call must pass whole chunks.
+fn store(database: &Arc<Database>, staged: &mut Staged, bytes: &Bytes) -> Result<()> {
+    let chunks: Vec<Bytes> = (0..bytes.len())
+        .step_by(keys::ATTACHMENT_CHUNK_BYTES)
+        .map(|at| bytes.slice(at..bytes.len().min(at + keys::ATTACHMENT_CHUNK_BYTES)))
+        .collect();
+    let count = chunks.len() as u32;
+    database.update(Work::Stage(Stage { blob: staged.blob, first: staged.chunks, chunks }))?;
+    staged.chunks += count;
+    Ok(())
 }
 
 fn parts(bytes: &Bytes) -> impl Iterator<Item = Bytes> {
@@ -134,17 +78,30 @@ fn parts(bytes: &Bytes) -> impl Iterator<Item = Bytes> {
     (0..bytes.len()).step_by(PART).map(|at| bytes.slice(at..bytes.len().min(at + PART)))
 }
 
-impl Uploaded {
-    /// MD5 of the received bytes.
-    #[must_use]
-    pub fn received_md5(&self) -> [u8; 16] {
-        self.received_md5
+impl NewAttachments {
+    /// Creates the list. Contents in memory that are too large for one commit are stored.
+    pub fn new(database: &Arc<Database>, mut list: Vec<NewAttachment>) -> Result<Self> {
+        let mut held: usize = list.iter().map(|new| new.source.held_bytes()).sum();
+        for new in &mut list {
+            if held <= MEMORY_BYTES {
+                break;
+            }
+            if let Source::Memory(bytes) = &new.source {
+                held -= bytes.len();
+                let mut staged = stage(database)?;
+                parts(bytes).try_for_each(|part| store(database, &mut staged, &part))?;
+                new.source = Source::Staged(Arc::new(staged));
+            }
+        }
+        Ok(Self { list, is_complete: true })
     }
 
-    /// MD5 of the stored bytes.
-    #[must_use]
-    pub fn stored_md5(&self) -> [u8; 16] {
-        self.digest
+    /// Puts new attachments first and removes old ones of the same names.
+    pub fn replaced(self, database: &Arc<Database>, mut new: Vec<NewAttachment>) -> Result<Self> {
+        let kept = self.list.into_iter().filter(|old| new.iter().all(|new| new.name() != old.name()));
+        let kept: Vec<NewAttachment> = kept.collect();
+        new.extend(kept);
+        Ok(Self { is_complete: self.is_complete, ..Self::new(database, new)? })
     }
 }
 
@@ -206,10 +163,11 @@ impl Upload {
         };
         let rest = Bytes::from(self.buffer);
         let source = match self.staged {
-            None => Source::Memory(self.database, rest),
+            None => Source::Memory(rest),
             Some(mut staged) => {
                 if !rest.is_empty() {
-                    Arc::get_mut(&mut staged).expect("no other owner exists yet").store(&rest)?;
+                    let staged = Arc::get_mut(&mut staged).expect("no other owner exists yet");
+                    store(&self.database, staged, &rest)?;
                 }
                 Source::Staged(staged)
             }
@@ -239,10 +197,10 @@ impl Upload {
         let rest = self.buffer.split_off(whole);
         let full = Bytes::from(std::mem::replace(&mut self.buffer, rest));
         if self.staged.is_none() {
-            self.staged = Some(Arc::new(Staged::begin(&self.database)?));
+            self.staged = Some(Arc::new(stage(&self.database)?));
         }
         let staged = self.staged.as_mut().and_then(Arc::get_mut).expect("no other owner exists yet");
-        parts(&full).try_for_each(|part| staged.store(&part))
+        parts(&full).try_for_each(|part| store(&self.database, staged, &part))
     }
 }
 
@@ -262,10 +220,6 @@ impl Database {
     /// Returns a content number that is probably unused, because each process starts at a random number.
     pub(crate) fn random_blob(&self) -> u64 {
         self.next_token().0 as u64 & (u64::MAX >> 1)
-    }
-
-    fn discard(&self, blob: u64) {
-        self.given_up.lock().push(blob);
     }
 
     pub(crate) fn collect_uploads_of_failed_nodes(self: &Arc<Self>) -> Result<()> {

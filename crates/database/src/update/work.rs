@@ -6,6 +6,7 @@ use settee_model::{Document, Rev, RevHash, RevisionHasher};
 use settee_storage::Purpose;
 
 use super::new_attachments::{Came, NewAttachments};
+use crate::access::Reader;
 use crate::attachment::{self, EncodingInfo};
 use crate::{Result, keys};
 
@@ -45,6 +46,7 @@ pub struct DocUpdate {
     pub(super) validated: Option<Validated>,
     pub(crate) attachments: NewAttachments,
     pub(super) partition_bytes_max: Option<u64>,
+    reader: Reader,
 }
 
 /// Outcome of one update.
@@ -54,6 +56,8 @@ pub enum UpdateOutcome {
     Saved(Rev),
     /// The update does not name a leaf.
     Conflict,
+    /// The writer does not have access to the document under its old or its new access list.
+    Forbidden,
     /// The update would make this document larger, and its partition is full.
     PartitionOverflow(String),
     /// Leaves that a [`Purge`] removed.
@@ -241,6 +245,15 @@ impl DocUpdate {
         Self { partition_bytes_max: Some(partition_bytes_max), ..self }
     }
 
+    /// Sets the user on whose behalf the document is written. Without it the update is that of an administrator.
+    pub fn set_reader(&mut self, reader: Reader) {
+        self.reader = reader;
+    }
+
+    pub(crate) fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
     pub(crate) fn replicated(
         id: String,
         deleted: bool,
@@ -249,8 +262,19 @@ impl DocUpdate {
         path: Vec<Rev>,
         attachments: NewAttachments,
     ) -> Self {
-        let (named_ancestors, local_rev, validated, partition_bytes_max) = (Vec::new(), 0, None, None);
-        Self { id, deleted, body, mode, path, named_ancestors, local_rev, validated, attachments, partition_bytes_max }
+        Self {
+            id,
+            deleted,
+            body,
+            mode,
+            path,
+            named_ancestors: Vec::new(),
+            local_rev: 0,
+            validated: None,
+            attachments,
+            partition_bytes_max: None,
+            reader: Reader::Administrator,
+        }
     }
 
     /// Replaces the body. The revision of an edit is computed again, that of a replicated document is kept.

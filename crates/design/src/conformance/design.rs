@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use settee_model::json::{Json, Value};
 
-use super::{Subject, batch, text};
+use super::subject::{Subject, batch, text};
 use crate::{CallError, CompileError, DesignProgram, DesignSource, ListSink, ListState, MoreRows};
 
 const REQUEST: &[u8] = br#"{"method":"POST","path":["db"],"headers":{},"query":{"kind":"x"}}"#;
@@ -27,7 +27,6 @@ fn called(program: &mut dyn DesignProgram, path: &[&str], arguments: &[&[u8]]) -
     Json::parse(&answer).unwrap_or_else(|error| panic!("{path:?} answers {}: {error}", text(&answer)))
 }
 
-/// Validations, shows and updates, missing functions, and functions that throw.
 pub fn other_functions_are_called(subject: &Subject<'_>) {
     let Some(mut program) = program(subject) else { return };
     let program = &mut *program;

@@ -2,10 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use super::{MapExceptions, Subject, batch, check_fatal, expected, mapped, rows, try_map};
+use super::subject::{MapExceptions, Subject, batch, check_fatal, expected, mapped, rows, try_map};
 use crate::{CompileError, Emissions, Excess, Limits};
 
-/// An invalid source is rejected with the message of the language, independent of the other sources.
 pub fn sources_that_do_not_compile_are_refused(subject: &Subject<'_>) {
     let check = |result: Option<CompileError>, source: &str, part: &str| match result {
         Some(CompileError::Source(message)) => assert!(message.contains(part), "{source}: {message}"),
@@ -22,7 +21,6 @@ pub fn sources_that_do_not_compile_are_refused(subject: &Subject<'_>) {
     check(subject.language.reducer(source, subject.limits).err(), source, part);
 }
 
-/// A function that throws emits nothing for this document; other functions and other documents are not affected.
 pub fn exceptions_cost_their_document_only(subject: &Subject<'_>) {
     let mut program = subject.program(&[subject.map.fails, subject.map.pair]);
     for _ in 0..2 {
@@ -45,9 +43,8 @@ pub fn exceptions_cost_their_document_only(subject: &Subject<'_>) {
     }
 }
 
-/// The number and bytes of rows per document are limited, and the length of keys and values. An excess of rows or bytes
-/// fails the build with an error that names the document. A document with a longer key or value has no rows of this
-/// function and is reported; the build continues.
+/// An excess of rows or bytes fails the build with an error that names the document. A document with a longer key or
+/// value has no rows of this function and is reported.
 pub fn rows_and_bytes_are_limited(subject: &Subject<'_>) {
     let few = Limits { rows_per_document: 10, bytes_per_document: 10_000, ..subject.limits };
     let check = |limits: Limits, functions: &[&str], documents: [&str; 3], excess: Excess| {
@@ -79,7 +76,6 @@ pub fn rows_and_bytes_are_limited(subject: &Subject<'_>) {
     check(short, &[pair], [&long("v", 198), &long("v", 199), "{}"], Excess::Value(200));
 }
 
-/// Rows are passed on when the buffer is full, after a function has processed a document.
 pub fn rows_are_handed_on_in_parts(subject: &Subject<'_>) {
     let functions = [subject.map.pair, subject.map.each];
     let documents: Vec<String> = (0..60).map(|n| format!("{{\"k\":{n},\"list\":[1,2,3,{n}]}}")).collect();
@@ -122,7 +118,6 @@ pub fn rows_are_handed_on_in_parts(subject: &Subject<'_>) {
     );
 }
 
-/// A function that does not terminate is aborted: the error names the document. Language and program remain usable.
 pub fn functions_that_hang_are_ended(subject: &Subject<'_>) {
     let subject = subject.short_timeout();
     let mut program = subject.program(&[subject.map.hangs]);

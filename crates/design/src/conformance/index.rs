@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Subject, expected, mapped, rows};
+use super::subject::{Subject, expected, mapped, rows};
 use crate::{CompileError, Limits, MapSource, SearchKind};
 
 impl Subject<'_> {
@@ -44,7 +44,6 @@ pub fn functions_index_fields(subject: &Subject<'_>) {
     assert!(typed.failures.is_empty() && named.failures.is_empty(), "{:?} {:?}", typed.failures, named.failures);
 }
 
-/// A value that does not match its type excludes only its document.
 pub fn documents_that_fail_have_no_fields(subject: &Subject<'_>) {
     let Some(functions) = &subject.index else { return };
     let documents = [r#"{"v":"a"}"#, r#"{"v":5}"#, "{}", r#"{"v":"b"}"#];

@@ -1,6 +1,6 @@
 //! The rows that map functions emit, and their order.
 
-use super::{Subject, expected, mapped, rows};
+use super::subject::{Subject, expected, mapped, rows};
 
 /// Rows are ordered by document, then by function, then by emission. A document may emit none or many.
 pub fn rows_come_in_order(subject: &Subject<'_>) {
@@ -33,7 +33,6 @@ pub fn rows_come_in_order(subject: &Subject<'_>) {
     }
 }
 
-/// Without documents or without functions there are no rows.
 pub fn batches_may_be_empty(subject: &Subject<'_>) {
     let mut program = subject.program(&[subject.map.pair]);
     assert!(mapped(&mut *program, &[]).is_empty());
@@ -41,7 +40,6 @@ pub fn batches_may_be_empty(subject: &Subject<'_>) {
     assert!(subject.map(&[], &["{}"]).is_empty());
 }
 
-/// Lines that a function logs are returned once, with the rows of its batch.
 pub fn logs_come_with_the_rows(subject: &Subject<'_>) {
     let mut program = subject.program(&[subject.map.logs, subject.map.pair]);
     for _ in 0..2 {
@@ -50,7 +48,6 @@ pub fn logs_come_with_the_rows(subject: &Subject<'_>) {
     }
 }
 
-/// Map functions can use the library with which they were compiled.
 pub fn libraries_can_be_required(subject: &Subject<'_>) {
     let Some(functions) = &subject.library else { return };
     let program = subject.try_program(&[functions.twice], Some(functions.library));
@@ -59,7 +56,6 @@ pub fn libraries_can_be_required(subject: &Subject<'_>) {
     assert_eq!(rows(&output), expected(&[(0, 0, "42", "null"), (1, 0, "8", "null")]));
 }
 
-/// Batches of several programs, and reductions, can be interleaved.
 pub fn programs_do_not_disturb_each_other(subject: &Subject<'_>) {
     let mut pair = subject.program(&[subject.map.pair]);
     let mut each = subject.program(&[subject.map.each, subject.map.pair]);
@@ -77,7 +73,6 @@ pub fn programs_do_not_disturb_each_other(subject: &Subject<'_>) {
     }
 }
 
-/// Programs of one language work in several threads, and each gets its own rows.
 pub fn programs_work_at_the_same_time(subject: &Subject<'_>) {
     let work = |thread: u32| {
         let mut program = subject.program(&[subject.map.pair]);

@@ -1,6 +1,6 @@
 //! Reduce functions.
 
-use super::{ReduceExceptions, Subject, check_fatal, text};
+use super::subject::{ReduceExceptions, Subject, check_fatal, text};
 use crate::{ReduceRows, RunError};
 
 fn texts(results: Result<Vec<Vec<u8>>, RunError>) -> Vec<String> {
@@ -29,7 +29,6 @@ pub fn groups_are_reduced(subject: &Subject<'_>) {
     assert!(texts(count.reduce(&[])).is_empty() && texts(count.rereduce(&[])).is_empty());
 }
 
-/// Thousands of groups, and groups of thousands of rows.
 pub fn many_groups_are_reduced(subject: &Subject<'_>) {
     let mut count = subject.reducer(subject.reduce.count);
     let value = format!("\"{}\"", "x".repeat(200));
@@ -45,7 +44,6 @@ pub fn many_groups_are_reduced(subject: &Subject<'_>) {
     assert_eq!(texts(count.rereduce(&groups)), right);
 }
 
-/// A function stays usable after an exception.
 pub fn reductions_that_fail(subject: &Subject<'_>) {
     let mut reducer = subject.reducer(subject.reduce.fails);
     let group = |value: &'static [u8]| ReduceRows { rows: vec![(b"1", "a", value)] };
@@ -57,7 +55,6 @@ pub fn reductions_that_fail(subject: &Subject<'_>) {
     assert_eq!(texts(reducer.reduce(&[group(b"1")])), ["1"]);
 }
 
-/// A function that does not terminate is aborted, and stays usable.
 pub fn reductions_that_hang_are_ended(subject: &Subject<'_>) {
     let mut reducer = subject.short_timeout().reducer(subject.reduce.hangs);
     let group = |value: &'static [u8]| ReduceRows { rows: vec![(b"1", "a", value)] };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use settee_model::json::{Kind, Value};
 use settee_model::testing::Random;
 
-use super::{Numbers, Subject, text};
+use super::subject::{Numbers, Subject, batch, text};
 
 const NUMBERS: &str = "0 -0 1 -1 9007199254740991 9007199254740993 -9223372036854775808 18446744073709551615 \
     123456789012345678901234567890 1.5 -2.5 0.1 1e2 1E-2 1.0 1e21 1.5e-7 100000.0 12345678.125 5e-324 1.7976931348623157e308";
@@ -43,7 +43,6 @@ pub fn values_survive(subject: &Subject<'_>) {
     check(subject, &numbers);
 }
 
-/// The same for random values.
 pub fn random_values_survive(subject: &Subject<'_>) {
     let mut random = Random::new();
     let values: Vec<String> = (0..400).map(|_| random.json()).collect();
@@ -54,7 +53,7 @@ fn check(subject: &Subject<'_>, values: &[&str]) {
     let documents: Vec<String> =
         values.iter().map(|value| format!("{{\"k\":{value},\"v\":{{\"in\":[{value}]}}}}")).collect();
     let documents: Vec<&str> = documents.iter().map(String::as_str).collect();
-    let sent = super::batch(&documents);
+    let sent = batch(&documents);
     let output = subject.map(&[subject.map.pair], &documents);
     assert_eq!(output.len(), values.len(), "{:?} {:?}", output.failures, output.log);
     for (row, document) in output.rows().zip(sent.iter()) {

@@ -1,5 +1,4 @@
-//! [`Connection`]: an HTTP/1.1 connection for attacks and measurements. Every operation is bounded: a request and its
-//! response have a deadline, and a stop flag aborts immediately.
+//! [`Connection`]: an HTTP/1.1 connection for attacks and measurements, bounded by a deadline and a stop flag.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,5 +1,4 @@
-//! [`ControlGroup`]: a control group with a memory limit, if this process may create one; otherwise memory is only
-//! measured.
+//! [`ControlGroup`]: a control group with a memory limit, if this process may create one.
 
 use std::fs;
 use std::path::{Path, PathBuf};

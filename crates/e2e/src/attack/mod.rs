@@ -1,12 +1,11 @@
-//! `cargo xtask attack`: runs hostile clients against a server in a control group of 1 GB, together with a well-behaved
-//! client. Each attack ([`catalogue`]) has a server of its own. It must not end the server, nor make the other client
-//! wait ten times as long, and its memory must be released.
-//!
-//! The short form is a step of the gate. Other programs share the machine then, so it checks neither times nor memory.
+//! `cargo xtask attack`: runs hostile clients ([`catalogue`]) against servers in a control group of 1 GB, together with
+//! a well-behaved client, which must not wait ten times as long.
+//! The short form, a step of the gate, checks neither times nor memory.
 
 mod catalogue;
 pub(crate) mod client;
 mod control_group;
+mod entry;
 mod probe;
 mod target;
 
@@ -19,18 +18,18 @@ use anyhow::{Result, bail};
 use crate::server::{Access, Server};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use catalogue::Attack;
 use control_group::ControlGroup;
+use entry::Attack;
 use probe::{Figures, Probe};
-use target::Target;
+use target::{Form, Target};
 
 const MEMORY_BYTES: u64 = 1 << 30;
 
 /// Minimum reference latency: for a client that hardly waits at all, a factor of ten is imperceptible.
 const P99_MIN: Duration = Duration::from_millis(1);
 
-/// Maximum factor of the memory after the attack, and an absolute allowance: the write buffers of the store and its
-/// block cache, empty before the attack, may use four times this by configuration, and are no leak.
+/// Maximum factor of the memory after the attack, and an absolute allowance for the write buffers of the store and its
+/// block cache.
 const MEMORY_MAX: u64 = 2;
 const MEMORY_MIN: u64 = 32 << 20;
 
@@ -39,13 +38,6 @@ const RECOVERY: Duration = Duration::from_secs(5);
 const SPEED_MIN: f64 = 0.5;
 
 const UNFINISHED_MAX: Duration = Duration::from_secs(180);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// A few seconds per attack; neither times nor memory are checked.
-    Short,
-    Long,
-}
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Options {

@@ -8,9 +8,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::Form;
-use super::catalogue::{Attack, Expect, HostileRequest, Text};
 use super::client::{Connection, head, split};
+use super::entry::{Attack, Expect, HostileRequest, Text};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A few seconds per attack; neither times nor memory are checked.
+    Short,
+    Long,
+}
 
 pub(super) struct Target {
     pub(super) address: SocketAddr,

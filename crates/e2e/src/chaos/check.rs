@@ -15,8 +15,7 @@ use crate::json::{member, texts};
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Maximum duration of a request to a live node while another node has failed, or while it gets no response from
-/// PostgreSQL.
+/// Maximum duration of a request to a live node while another node has failed, or has no connection to PostgreSQL.
 const WAIT_MAX_MS: u64 = 2000;
 
 /// A request within this time after a fault is attributed to it.
@@ -195,9 +194,8 @@ fn replicated(client: &mut Client<'_>, wanted: &HashMap<String, String>) {
     }
 }
 
-/// Returns the longest wait for a response of a live node, whatever its status, during or shortly after the failure of
-/// another node or of a node's connection to PostgreSQL, without any other fault; and a description of each wait beyond
-/// the limit.
+/// Returns the longest wait for a response of a live node shortly after the failure of another node or of a node's
+/// connection to PostgreSQL, without any other fault; and a description of each wait beyond the limit.
 pub(super) fn waits(shared: &Shared, intervals: &[FaultInterval]) -> (u64, Vec<String>) {
     let (mut longest, mut too_long) = (0, Vec::new());
     for timing in shared.timings().into_iter().filter(|timing| timing.took_ms > SHORT_MS) {

@@ -1,5 +1,4 @@
-//! [`Client`]: sends requests to any of the nodes, and classifies the responses. [`Shared`] is the common state of all
-//! clients of a run.
+//! [`Client`]: sends requests to any of the nodes, and classifies the responses. [`Shared`] is their common state.
 
 use std::io;
 use std::net::SocketAddr;
@@ -164,8 +163,7 @@ impl<'a> Client<'a> {
         Ok(answer)
     }
 
-    /// Sends a request to one node after the other, until one gives a response that is no server failure. `None` if
-    /// none does.
+    /// Sends a request to one node after the other, until one gives a response that is no server failure, if any does.
     pub(super) fn settle(&mut self, line: &str, body: &[u8]) -> Option<Settled> {
         let (begun, mut was_unsure) = (Instant::now(), false);
         while begun.elapsed() < REQUEST_TIMEOUT {

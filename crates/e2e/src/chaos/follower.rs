@@ -1,5 +1,4 @@
-//! [`Follower`]: follows the changes of the database through one node after the other, and resumes after the last
-//! received change.
+//! [`Follower`]: follows the changes of the database through one node after the other.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};

@@ -1,6 +1,5 @@
-//! Chaos test: nodes, a PostgreSQL and its standby are killed, restarted, promoted, disconnected and made unresponsive
-//! while clients write, read and follow. Finally every acknowledged write must exist exactly once, and all derived data
-//! must be correct.
+//! Chaos test: nodes, a PostgreSQL and its standby fail while clients write, read and follow. Every acknowledged write
+//! must exist exactly once, and all derived data must be correct.
 
 mod check;
 mod client;

@@ -1,5 +1,4 @@
-//! [`Shares`]: counts commits of nodes that shared a statement with commits to other databases. A node that starts
-//! counts from zero, and the counts of a killed node since the last poll are lost.
+//! [`Shares`]: counts commits of nodes that shared a statement with commits to other databases.
 
 use super::client::{Answer, Client, Shared};
 

@@ -26,8 +26,7 @@ pub(super) enum Fault {
     Cut,
     /// The network between the nodes and the primary is slow for a while.
     Delay,
-    /// The network between a node and the primary drops everything for a while. Then it delivers the held data, or it
-    /// has lost its connections.
+    /// The network between a node and the primary drops everything for a while. Then it delivers the data, or is lost.
     Unresponsive,
 }
 
@@ -60,8 +59,7 @@ pub(super) struct FaultInterval {
 }
 
 impl FaultInterval {
-    /// Returns true if requests to this node may wait longer because of the fault. A node that has just been restarted
-    /// may still be busy with its start.
+    /// Returns true if requests to this node may wait longer because of the fault.
     pub(super) fn covers(&self, node: usize) -> bool {
         match self.fault {
             Fault::Unresponsive => false,

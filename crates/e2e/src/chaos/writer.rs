@@ -1,5 +1,4 @@
-//! [`Writer`]: creates, changes and deletes documents of its own, singly and in bulk, through any node, and records
-//! acknowledged writes. It reads each of them back through another node with the next request, and from the view.
+//! [`Writer`]: writes documents of its own, singly and in bulk, through any node, and reads each back through another.
 
 use std::fmt::Write as _;
 use std::thread;
@@ -53,8 +52,7 @@ pub(super) struct Writer<'a> {
 pub(super) enum Pace {
     /// After a random pause with this maximum in milliseconds, through any node.
     Free(u64),
-    /// At a fixed interval, all through the same node for a while: concurrent writes may be committed together, unless
-    /// another node has just written there.
+    /// At a fixed interval, all through the same node for a while: concurrent writes may be committed together.
     InStep,
 }
 

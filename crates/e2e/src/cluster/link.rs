@@ -1,9 +1,6 @@
-//! [`Link`]: the network between the nodes and a PostgreSQL, which can be cut, delayed, and made unresponsive. A delay
-//! does not reduce the throughput: consecutive pieces are delayed concurrently, as on a long line.
-//!
-//! An unresponsive link accepts everything, including new connections, forwards nothing, and does not report the end of
-//! a connection, like a lost route. Afterwards it either delivers the held data, as after TCP retransmissions, or has
-//! lost its connections, like a restarted firewall.
+//! [`Link`]: the network between the nodes and a PostgreSQL, which can be cut, delayed, and made unresponsive. An
+//! unresponsive link accepts everything, forwards nothing, and does not report the end of a connection, like a lost
+//! route. Afterwards it either delivers the held data or has lost its connections.
 
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
@@ -82,8 +79,7 @@ impl Link {
         self.state.restored.notify_all();
     }
 
-    /// Ends the unresponsive state for new connections only. The target observes the end of the others, and their
-    /// clients never get a response.
+    /// The target observes the end of the other connections, and their clients never get a response.
     pub(crate) fn restore_without_connections(&self) {
         let mut outage = lock(&self.state.outage);
         outage.is_unresponsive = false;
@@ -190,8 +186,7 @@ mod tests {
         TcpStream::connect(("127.0.0.1", link.port())).unwrap()
     }
 
-    /// Returns data that arrives within a short time; empty if the link is unresponsive; `None` at the end of the
-    /// connection.
+    /// Returns data that arrives within a short time; empty if the link is unresponsive; `None` at the end.
     fn within_a_moment(client: &mut TcpStream) -> Option<Vec<u8>> {
         client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let mut buffer = [0; 10];

@@ -1,5 +1,4 @@
-//! Several servers on one PostgreSQL behind a proxy: as an example for manual use ([`command`]), and for tests
-//! ([`Nodes`]).
+//! Several servers on one PostgreSQL behind a proxy, for manual use ([`command`]) and for tests ([`Nodes`]).
 
 mod link;
 pub(crate) mod postgres;

@@ -1,5 +1,4 @@
-//! [`Instance`]: a durable PostgreSQL that can be killed and restarted, and that can become a standby of another one
-//! and be promoted.
+//! [`Instance`]: a durable PostgreSQL that can be killed and restarted, become a standby, and be promoted.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};

@@ -1,5 +1,4 @@
-//! [`TcpProxy`]: a TCP proxy for several servers. Each connection is forwarded to the next server, or to the one after
-//! it if the first refuses.
+//! [`TcpProxy`]: each connection is forwarded to the next server, or to the one after it if the first refuses.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -1,5 +1,4 @@
-//! Compares results of scenarios with the expectations: [`exact`] for a run with whole revision ids, [`plain`] for one
-//! without.
+//! Compares results of scenarios with the expectations: [`exact`] with whole revision ids, [`plain`] without.
 
 use super::expectations::Expectations;
 use super::report::{Case, Outcome};
@@ -49,8 +48,7 @@ impl ScenarioResult {
     }
 }
 
-/// Drafts lines for the list of known failures, with the first difference as the reason. Every area starts with its
-/// table.
+/// Drafts lines for the list of known failures, with the first difference as the reason.
 pub(super) fn draft(results: &[ScenarioResult]) -> String {
     let mut lines = Vec::new();
     let mut area = "";
@@ -67,8 +65,7 @@ pub(super) fn draft(results: &[ScenarioResult]) -> String {
     lines.join("\n")
 }
 
-/// Evaluates a run with whole revision ids. Scenarios listed as inexact must fail in it; they are otherwise left to
-/// [`plain`].
+/// Evaluates a run with whole revision ids, in which scenarios listed as inexact must fail.
 pub(super) fn exact(cases: &[Case], expectations: &Expectations) -> Vec<ScenarioResult> {
     let results = cases.iter().filter_map(|case| match (&case.outcome, expectations.inexact(&case.name)) {
         (Outcome::Passed, Some(_)) => Some(with(case, Verdict::UnexpectedPass("delete its line from [inexact]"))),

@@ -1,8 +1,6 @@
-//! Expected results: the areas that must pass, and the scenarios in them that are expected to fail ([`Expectations`]).
-//!
-//! The file is a small part of TOML: tables, comments, and `name = "reason"`. A table is named after an area;
-//! `[inexact]` lists scenarios that hold, but not with whole revision ids; `[later]` lists areas that are not replayed
-//! yet; `[nodes]` lists scenarios that may fail if requests go to several nodes in rotation.
+//! Expected results: the areas that must pass, and the scenarios that are expected to fail ([`Expectations`]). The file
+//! is a small part of TOML. A table is named after an area; `[inexact]` lists scenarios that hold, but not with whole
+//! revision ids; `[later]` lists areas that are not replayed yet; `[nodes]` those that may fail with several nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

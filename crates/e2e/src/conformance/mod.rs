@@ -1,10 +1,7 @@
 //! Replays the recorded responses of CouchDB against this server and compares the outcome with
-//! `conformance/expectations.toml` ([`run`]).
-//!
-//! Every scenario of an area must pass unless it is listed there with a reason, and every listed one must fail: a fixed
-//! difference has to be removed from the list, and a new one is detected. Whole revision ids are compared; the few
-//! scenarios for which that cannot hold are replayed a second time without. `conformance/replay.py` performs the
-//! comparison.
+//! `conformance/expectations.toml` ([`run`]). Every scenario of an area must pass unless it is listed there with a
+//! reason, and every listed one must fail. Whole revision ids are compared; the few scenarios for which that cannot
+//! hold are replayed a second time without. `conformance/replay.py` performs the comparison.
 
 mod evaluation;
 mod expectations;

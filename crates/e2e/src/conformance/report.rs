@@ -1,5 +1,4 @@
-//! Parsers of the output of `replay.py`: its JUnit report ([`parse`]) and its list of scenarios ([`parse_list`]). They
-//! read exactly the output of that program and no general XML.
+//! Parsers of the output of `replay.py`: its JUnit report ([`parse`]) and its list of scenarios ([`parse_list`]).
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,4 @@
-//! [`Writer`]: creates, changes and deletes documents one after the other, and records the time of each
-//! acknowledgement, from which the expected contents of the database at any time follow.
+//! [`Writer`]: writes documents and records the time of each acknowledgement, from which the expected contents follow.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,8 +69,7 @@ impl Writer {
         self.writes.len()
     }
 
-    /// Returns the number of writes acknowledged before a time, and the number of writes started by then: one more if
-    /// one was in flight.
+    /// Returns the number of writes acknowledged before a time, and the number of writes started by then.
     pub(super) fn before(&self, time_us: u64) -> (usize, usize) {
         let acknowledged = self.writes.partition_point(|write| write.acknowledged_us < time_us);
         (acknowledged, self.writes.partition_point(|write| write.begun_us <= time_us))

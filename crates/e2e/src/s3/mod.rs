@@ -1,6 +1,5 @@
-//! `cargo xtask s3`: backups in a bucket of an independent S3 server. Clients write to a server that sends periodic
-//! backups and continuously ships its log; then its data is deleted. It is restored to random seconds, and must contain
-//! exactly the writes that were acknowledged before each of them.
+//! `cargo xtask s3`: backups in a bucket of an independent S3 server. A server sends periodic backups and its log; then
+//! it is restored to random seconds, and must contain exactly the writes that were acknowledged before each of them.
 
 mod gateway;
 mod load;
@@ -100,8 +99,7 @@ impl Bucket<'_> {
         Ok(tally)
     }
 
-    /// The server is killed at the end and its data is removed. Returns the writes, and the time range that can be
-    /// restored.
+    /// Returns the writes, and the time range that can be restored.
     fn load(&self, options: &Options) -> Result<(Vec<Writer>, u64, u64)> {
         let settings = [
             format!("backup/url={}", Self::url()),
@@ -189,8 +187,8 @@ impl Bucket<'_> {
     }
 }
 
-/// Returns true if the restored state has exactly the writes acknowledged before the second. One write of each writer
-/// may have been in flight: it must be present or absent as a whole.
+/// Returns true if the restored state has exactly the writes acknowledged before the second. One write in flight of
+/// each writer must be present or absent as a whole.
 fn matches_writes(writers: &[Writer], second: u64, found: &BTreeMap<usize, load::State>, label: &str) -> bool {
     let (mut holds, mut writes, nothing) = (true, 0, load::State::new());
     for (name, writer) in writers.iter().enumerate() {

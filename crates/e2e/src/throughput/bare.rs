@@ -12,8 +12,7 @@ use super::report::{Report, Row};
 use super::stage::Stage;
 use crate::process;
 
-/// A measurement without a completed transaction is repeated with twice the interval up to this one: on a slow machine,
-/// connecting takes longer than a second.
+/// A measurement without a completed transaction is repeated with twice the interval up to this one.
 const SECONDS_MAX: u64 = 30;
 
 const TABLES: &str = "DROP TABLE IF EXISTS bare_commits, bare_documents, bare_sequence, bare_bodies, bare_catalog; \

@@ -1,6 +1,5 @@
-//! [`ClientPool`]: clients that write single documents, all in one thread like the connections of the bare client
-//! ([`super::bare`]). They share the processors with the measured servers, and waking a thread for each response would
-//! cost more than the requests themselves.
+//! [`ClientPool`]: clients that write single documents, all in one thread: waking a thread for each response would cost
+//! more than the requests themselves.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -58,8 +57,7 @@ impl ClientPool {
         Ok(())
     }
 
-    /// Returns the number of acknowledged documents, and the milliseconds of the requests that ended from `begin` to
-    /// `end`.
+    /// Returns the number of acknowledged documents, and the milliseconds of the requests from `begin` to `end`.
     pub(super) fn run(mut self, begin: Instant, end: Instant) -> Result<(u64, Vec<f64>)> {
         let mut latencies = Vec::new();
         for client in &mut self.0 {

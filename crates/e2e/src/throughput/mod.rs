@@ -1,8 +1,5 @@
-//! Throughput of several nodes on one PostgreSQL, compared with a bare client of that PostgreSQL in the same run:
-//! single writes, bulk, the build of an index and the reading of a view, each also with a slower network.
-//!
-//! Every response is checked. Figures depend on the machine, so they are printed with their targets, and a missed
-//! target is no failure.
+//! Throughput of several nodes on one PostgreSQL, compared with a bare client of that PostgreSQL in the same run.
+//! Every response is checked. A missed target is no failure.
 
 mod bare;
 mod client_pool;

@@ -1,8 +1,6 @@
-//! [`Inbound`]: a request body, and [`Leftover`]: the part of it that its reader did not read.
-//!
-//! A client whose request is refused continues to send. If the server closed the connection, the client would not
-//! receive the response, and a connection pool would use the closed connection for its next request. A short rest is
-//! therefore read and the connection stays open; after a long one the response announces that the connection is closed.
+//! [`Inbound`]: a request body, and [`Leftover`]: the part of it that its reader did not read. A client whose request
+//! is refused continues to send. If the server closed the connection, the client would not receive the response. A
+//! short rest is therefore read; after a long one the response announces that the connection is closed.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,8 +13,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-/// A rest of at most this size is read within this time before the response is sent. For a longer rest a new connection
-/// is cheaper.
+/// A rest of at most this size is read within this time. For a longer rest a new connection is cheaper.
 const DRAINED_BYTES_MAX: u64 = 1 << 20;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -74,8 +71,7 @@ impl Drop for Inbound {
 }
 
 impl Leftover {
-    /// Reads the rest of the body. Returns false if that would take too long; the connection must then not be reused. A
-    /// client that waits for "100 Continue" is not asked for its body.
+    /// Reads the rest of the body. Returns false if that would take too long; the connection must then not be reused.
     pub async fn clear(&self, waits_to_be_asked: bool) -> bool {
         let (body, was_asked_for) = {
             let mut rest = self.0.lock();

@@ -9,8 +9,8 @@ use flate2::write::MultiGzDecoder;
 
 use crate::Error;
 
-/// Maximum ratio of decompressed to received bytes, beyond [`RATIO_EXEMPT_BYTES`]. Documents compress to a twentieth of
-/// their size; data that compresses to less than a hundredth is assumed to be an attack on memory.
+/// Maximum ratio of decompressed to received bytes, beyond [`RATIO_EXEMPT_BYTES`]; more is assumed to be an attack on
+/// memory. Documents compress to a twentieth.
 const RATIO_MAX: usize = 100;
 const RATIO_EXEMPT_BYTES: usize = 1 << 20;
 

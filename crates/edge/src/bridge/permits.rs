@@ -1,12 +1,7 @@
-//! [`ClientThreads`]: threads that wait for clients.
-//!
-//! A streamed response occupies a thread and a snapshot until its client has received it, and an attachment upload
-//! occupies a thread until it is complete. Clients can be arbitrarily slow, so such work has separate threads in a
-//! limited number. Work beyond the limit waits as a task. Commits and short reads run on other threads and never queue
-//! behind a client.
-//!
-//! A [`ClientPermit`] whose client is inactive expires after a timeout, which is much shorter while other requests wait
-//! for a permit. This module determines the time of expiry; the caller disconnects the client.
+//! [`ClientThreads`]: threads that wait for clients. A streamed response or an attachment upload occupies a thread
+//! until its client has received or sent it, so such work has separate threads in a limited number. Work beyond the
+//! limit waits as a task. Commits and short reads never queue behind a client. A [`ClientPermit`] whose client is
+//! inactive expires after a timeout, sooner while others wait for a permit. The caller then disconnects the client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +14,12 @@ use tokio::time::sleep;
 use crate::budget::{Account, Share};
 use settee_settings::{Key, Settings, chttpd, key::Number};
 
-/// A client may be inactive for this time while others wait for its permit. Most slow connections receive a piece in
-/// less, because socket buffers hold some hundred kilobytes.
+/// A client may be inactive for this time while others wait for its permit. Slow connections receive a piece in less.
 const CONTENDED_AFTER: Duration = Duration::from_secs(1);
 
 pub struct ClientThreads {
     threads: Threads,
-    /// These threads have low priority from the start, so that a burst of anonymous requests does not delay other
-    /// clients.
+    /// Low priority from the start, so that a burst of anonymous requests does not delay other clients.
     unauthenticated: Threads,
     answers: Shared,
     lists: Arc<Semaphore>,
@@ -59,8 +52,7 @@ impl Shared {
     }
 }
 
-/// Each permit represents a thread. That of an answer also represents up to a few hundred kilobytes if its client is
-/// slow, and that of a list function a process.
+/// Each permit represents a thread, that of a list function also a process.
 pub struct PermitCounts {
     pub answers: usize,
     pub lists: usize,
@@ -196,8 +188,7 @@ impl Admission {
         self.semaphore.acquire(self.owner).await
     }
 
-    /// Runs `work` on a thread. The caller must hold a [`ClientPermit`]. Tasks that the work spawns belong to the
-    /// runtime of the caller.
+    /// The caller must hold a [`ClientPermit`].
     pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
         self.threads.of(self.account.share()).spawn(scoped(work))
     }

@@ -1,5 +1,4 @@
-//! [`Pipe`]: passes the pieces of a response from a thread to a connection. A client that receives none is
-//! disconnected.
+//! [`Pipe`]: passes the pieces of a response from a thread to a connection.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,8 +19,8 @@ pub type Pieces = mpsc::Receiver<Result<Bytes, Aborted>>;
 /// If this is dropped before [`Pipe::end`], the response is aborted.
 pub struct Pipe {
     sender: mpsc::Sender<Result<Bytes, Aborted>>,
-    /// Reserved capacity for the message that the response is incomplete: without it a client would take an incomplete
-    /// response for a complete one. `None` after the end, or if another sender is responsible for the end.
+    /// Reserved capacity for the message that the response is incomplete. `None` after the end, or if another sender is
+    /// responsible for it.
     abort_permit: Option<mpsc::OwnedPermit<Result<Bytes, Aborted>>>,
     permit: ClientPermit,
     timeout: Duration,
@@ -45,8 +44,8 @@ impl Pipe {
         Self { sender, abort_permit: None, permit, timeout, account }
     }
 
-    /// Sends a piece and blocks until the next one may be sent, so it must be called on a thread that may block.
-    /// Returns `Break` when the receiver is closed.
+    /// Sends a piece and blocks until the next one may be sent: for threads that may block. Returns `Break` when the
+    /// receiver is closed.
     pub fn send(&mut self, piece: Bytes) -> ControlFlow<()> {
         yield_if_long();
         let late = match self.sender.try_send(Ok(self.account.unsent(piece))) {

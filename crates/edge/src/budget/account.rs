@@ -20,8 +20,7 @@ const RESERVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// A waiter checks for inactive clients in this interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Interval of the same check for a writer whose client has to receive something first. It is longer because the writer
-/// is notified of that, and hundreds of writers have a thread each.
+/// The same for a writer whose client has to receive something first, of which the writer is notified.
 const SPACE_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// With more unsent bytes of a response its writer waits.
@@ -39,8 +38,7 @@ pub struct Account {
     ending: Option<Arc<Ending>>,
     share: AtomicU8,
     id: OnceLock<u64>,
-    /// All bytes of this account, and two parts of them: those held until the request ends, and those that the client
-    /// has not received yet.
+    /// All bytes of this account, and two parts of them: those held until the request ends, and the unsent ones.
     held: AtomicUsize,
     kept: AtomicUsize,
     unsent: AtomicUsize,
@@ -167,8 +165,7 @@ impl Account {
     }
 
     /// Returns true if the next piece may be produced. If the budget is tight, the client must have received all others
-    /// first. Requests from within this process never wait, because their caller may collect the whole response before
-    /// it drops a piece.
+    /// first. Requests from within this process never wait, because their caller may collect the whole response.
     pub fn has_room(&self) -> bool {
         if self.ending.is_none() {
             return true;

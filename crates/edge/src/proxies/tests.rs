@@ -155,8 +155,6 @@ fn headers_that_disagree_are_not_believed() {
     assert_eq!(both("for=203.0.113.9", ""), "203.0.113.9");
 }
 
-/// The client is the peer unless a header names another address, and the result never depends on the left end of a
-/// header.
 #[test]
 fn forged_headers_do_not_move_an_honest_address() {
     let pieces = [

@@ -2,7 +2,7 @@
 
 use super::HeadError;
 
-/// Longer than any line of a chunked body that concerns the framing.
+/// Maximum stored length of a line of a chunked body. The rest of a longer one is an extension or a trailer.
 const LINE_BYTES: usize = 128;
 
 /// Limit of the HTTP library.
@@ -14,7 +14,8 @@ pub struct HeadLimits {
     pub headers: usize,
 }
 
-/// Follows requests, escapes their targets, and stops at heads that the library would refuse without a message.
+/// Follows requests and escapes their targets. Replaces the rest of an invalid head by a header that names the error,
+/// to which a handler responds, and then passes on nothing more.
 pub(super) struct Framing {
     state: State,
     limits: HeadLimits,
@@ -37,7 +38,7 @@ enum State {
     Chunk(u64),
     ChunkEnd,
     Trailers,
-    /// The framing is uncertain.
+    /// The framing is uncertain, or the protocol changes: all bytes are passed on unchanged.
     Lost,
     Refused,
 }
@@ -195,7 +196,7 @@ impl Framing {
         }
         if name.eq_ignore_ascii_case(b"content-length") {
             let length = number(value, 10).ok_or(HeadError::BadHead)?;
-            if self.length.replace(length).is_some_and(|reply| reply != length) {
+            if self.length.replace(length).is_some_and(|earlier| earlier != length) {
                 return Err(HeadError::BadHead);
             }
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {

@@ -13,7 +13,7 @@ use settee_model::json::{Json, Kind as JsonKind, Value};
 
 pub(super) use self::workers::DesignWorkers;
 use self::workers::{DesignLease, Key, LeasePurpose};
-use super::{Failure, run_error, timeout};
+use super::requests::{Failure, run_error, timeout};
 use crate::pool::{Answer, WorkerError};
 use crate::protocol::{Kind, Reader, Writer};
 
@@ -61,8 +61,7 @@ impl DesignCalls {
         path.iter().for_each(|name| writer.bytes(name.as_bytes()));
     }
 
-    /// Sends the encoded request to a worker that has loaded the design document. If an idle worker has died, the
-    /// request is retried with another one.
+    /// Retries the request with another worker if an idle one has died.
     fn exchange(
         &mut self,
         kind: Kind,
@@ -362,7 +361,6 @@ impl Sink<'_> {
     }
 }
 
-/// The forms of errors are those of CouchDB's query server.
 fn thrown_error(thrown: Value<'_>) -> CallError {
     if thrown.kind() != JsonKind::Array {
         return CallError::thrown(thrown);

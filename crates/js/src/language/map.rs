@@ -7,7 +7,7 @@ use settee_design::{
 };
 use settee_model::json;
 
-use super::{Failure, compile, excerpt, run_error, timeout, write_limits};
+use super::requests::{Failure, compile, excerpt, run_error, timeout, write_limits};
 use crate::pool::{Answer, Lease, Pool, Worker, WorkerError};
 use crate::protocol::{self, Kind, Progress, Record, RecordKind, Writer};
 
@@ -41,7 +41,6 @@ struct LogLine {
     line: String,
 }
 
-/// Maximum per batch; further lines are dropped.
 const LOG_BYTES: usize = 1 << 20;
 
 impl Log {
@@ -62,7 +61,6 @@ impl Log {
         self.bytes -= dropped;
     }
 
-    /// Returns the lines in the order of documents and functions.
     pub(super) fn take(&mut self) -> impl Iterator<Item = String> {
         self.bytes = 0;
         self.lines.sort_by_key(|line| (line.document, line.function));
@@ -145,7 +143,6 @@ impl Mapper {
         Ok(())
     }
 
-    /// Maps documents from `first` on, about as many as fit into a request; returns their number.
     fn map_request(
         &mut self,
         batch: Selection<'_>,
@@ -215,7 +212,6 @@ impl Mapper {
         Ok(index - first)
     }
 
-    /// Receives the results for the documents that were sent. Returns the progress if the worker stopped early.
     fn receive(
         &mut self,
         batch: Selection<'_>,

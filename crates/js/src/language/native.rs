@@ -1,5 +1,5 @@
-//! [`Programs`] combine both evaluators: functions of the subset run in this process, the others in a worker. A worker
-//! also maps the documents on which a native function bails out, so the evaluator does not affect results.
+//! [`Programs`] combine both evaluators: functions of the subset run in this process, the others in a worker, which
+//! also maps the documents on which a native function bails out.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use settee_design::{
     RunError, SearchKind, TakeRows,
 };
 
-use super::Evaluator;
 use super::map::{Log, MapOutput, Mapper, Selection};
+use super::options::Evaluator;
 use crate::pool::Pool;
 use settee_native::{Environment, Mapped, NativeFunction, Reason, Refused, RowSink, Workspace};
 
@@ -176,7 +176,6 @@ impl Programs {
         Ok(())
     }
 
-    /// Moves functions that mostly bail out to the workers, so that other functions do not run twice because of them.
     fn move_bailing_functions(&mut self) {
         if !self.natives.iter().any(Native::bails_out_mostly) {
             return;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use settee_design::{CompileError, Growth, Limits, ReduceRows, Reducer, RunError, overflow_text};
 use settee_model::json;
 
-use super::{Failure, ReduceLimit, compile, excerpt, run_error, send_and_receive, write_limits};
+use super::options::ReduceLimit;
+use super::requests::{Failure, compile, excerpt, run_error, send_and_receive, write_limits};
 use crate::pool::{Lease, Pool, WorkerError};
 use crate::protocol::{Kind, Reader, Writer};
 
@@ -76,8 +77,7 @@ impl FunctionReducer {
         Ok(())
     }
 
-    /// Sends the groups from offset `start` of the request on, and appends their reductions. Returns the number of
-    /// reduced groups, at least one.
+    /// Sends the groups from offset `start` on, and appends their reductions. Returns their number, at least one.
     fn send_groups(
         &mut self,
         kind: Kind,

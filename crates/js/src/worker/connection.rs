@@ -1,4 +1,4 @@
-//! [`ServerConnection`]: the worker's end of the connection to the server. It does not interpret messages.
+//! [`ServerConnection`]: the worker's end of the connection to the server.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::io;

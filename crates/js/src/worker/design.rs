@@ -1,6 +1,5 @@
-//! [`DesignFunctions`]: the functions of one design document in a separate engine. All of them share one global
-//! environment and one module cache. Each is compiled at its first call and kept. Thrown values are sent to the server
-//! as JSON, except after an abort of the engine. `design.js` creates the forms of results.
+//! [`DesignFunctions`]: the functions of one design document in a separate engine, with one global environment and one
+//! module cache. Each is compiled at its first call. Thrown values are sent as JSON. `design.js` creates the results.
 #![expect(unsafe_code, reason = "gives native functions to scripts")]
 
 use std::ffi::c_int;
@@ -24,6 +23,7 @@ const THROWN_BYTES: u64 = 64 << 10;
 
 pub(super) struct DesignFunctions {
     context: Context,
+    // Functions of `design.js`. The last one converts a thrown value to an error of CouchDB's query server.
     call: Value,
     filter: Value,
     list: Value,
@@ -62,7 +62,7 @@ impl DesignFunctions {
         self.engine.enter();
         self.engine.heap().take_exhausted();
         let host = self.engine.host();
-        host.start_clock();
+        host.clock.start();
         host.emitter.begin_function(0, 0, host.limits);
         let mut input = Reader(&request);
         match frame.kind {
@@ -114,7 +114,7 @@ impl DesignFunctions {
         for document in 0..count {
             let text = input.bytes().ok_or_else(garbled)?;
             self.connection.report(Progress { document, function: 0 });
-            self.engine.host().start_clock();
+            self.engine.host().clock.start();
             let passed = self.parse(text).and_then(|document| {
                 let given = [document.borrow(), request.borrow()];
                 self.context.call(pass.borrow(), Ref::UNDEFINED, &given)
@@ -159,7 +159,7 @@ impl DesignFunctions {
         let (host, context) = (self.engine.host(), self.context);
         let exception = context.take_exception();
         let halt = |stop, reason: &str| Ok(Err(Halt { stop, name: String::new(), reason: reason.to_owned() }));
-        if host.expired() {
+        if host.clock.has_expired() {
             return halt(Stop::Timeout, "");
         }
         if self.engine.heap().take_exhausted() {
@@ -174,7 +174,7 @@ impl DesignFunctions {
             if let WriteError::Thrown = error {
                 drop(context.take_exception());
             }
-            if host.expired() {
+            if host.clock.has_expired() {
                 return halt(Stop::Timeout, "");
             }
             out = br#"["error","unnamed_error","an exception without a text"]"#.to_vec();
@@ -271,7 +271,7 @@ unsafe extern "C" fn send(
     // SAFETY: the engine calls with a live context of ours and `count` live values.
     let (context, host, [chunk]) = unsafe { (Context::new(raw), Host::of(raw), arguments(count, values)) };
     match context.text(chunk) {
-        Ok(text) => match host.session.send(host, text.to_text().as_bytes()) {
+        Ok(text) => match host.session.send(&host.clock, host.limits.memory_bytes, text.to_text().as_bytes()) {
             Ok(()) => c::JS_UNDEFINED,
             Err(OutputTooLarge) => {
                 let Thrown = context.throw_range_error("too much was sent without reading a row");
@@ -290,5 +290,5 @@ unsafe extern "C" fn next_row(
 ) -> c::JSValue {
     // SAFETY: the engine calls with a live context of ours.
     let (context, host) = unsafe { (Context::new(raw), Host::of(raw)) };
-    host.session.next_row(host, context).map_or(c::JS_EXCEPTION, Value::into_raw)
+    host.session.next_row(&host.clock, context).map_or(c::JS_EXCEPTION, Value::into_raw)
 }

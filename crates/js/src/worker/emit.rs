@@ -1,8 +1,6 @@
-//! `emit`: converts values of scripts to JSON text, equal to that of `JSON.stringify`, and writes rows of the response.
-//! Rows are collected as values and written when the function has returned, as in CouchDB's query server: a function
-//! that changes an object after emitting it emits the changed object. The conversion is native; documents are copied
-//! from their text without being parsed. Objects of uncommon classes are left to the engine. [`super::map`] handles
-//! exceptions.
+//! `emit`: converts values of scripts to JSON text, equal to that of `JSON.stringify`. As in CouchDB's query server,
+//! rows are written when the function has returned: one that changes an object after emitting it emits the changed
+//! object. Documents are copied without being parsed. Objects of uncommon classes are left to the engine.
 
 use std::cell::{Cell, RefCell};
 
@@ -237,7 +235,6 @@ struct Serializer<'a> {
 }
 
 impl Serializer<'_> {
-    /// Returns true if the value has a JSON text.
     fn value(&mut self, value: Ref<'_>, key: Key) -> Result<bool, WriteError> {
         match value.tag() {
             c::JS_TAG_INT => text::write_integer(self.out, i64::from(value.int())),

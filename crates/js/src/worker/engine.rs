@@ -1,19 +1,16 @@
-//! An engine with limits: [`Engine`] compiles functions and creates a global environment for each; [`Host`] is the
-//! state for native callbacks.
-//!
-//! The compiler runs in a context that user code cannot access: sources are compiled to bytecode there and run in
-//! contexts without `eval` and `Function`. Each function has a separate context, because each has a separate index: a
-//! change of `Array.prototype` by one function must not affect the rows of another. Changes of an environment last
-//! until the program ends.
+//! An engine with limits: [`Engine`] compiles functions and creates a global environment for each. Sources are compiled
+//! to bytecode in a context that user code cannot access, and run in contexts without `eval` and `Function`. Each
+//! function has a separate context, because each has a separate index: a change of `Array.prototype` by one function
+//! must not affect the rows of another. Changes of an environment last until the program ends.
 #![expect(unsafe_code, reason = "sets up the JavaScript engine")]
 
-use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int, c_void};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rquickjs::qjs as c;
 use settee_design::Limits;
 
+use super::clock::Clock;
 use super::emit::Emitter;
 use super::heap::Heap;
 use super::lazy::Documents;
@@ -28,23 +25,14 @@ const MESSAGE_BYTES: usize = 4096;
 const PRELUDE: &str = include_str!("prelude.js");
 const INDEX: &str = include_str!("index.js");
 
-/// State that native callbacks access through the runtime.
 pub(super) struct Host {
     pub(super) limits: Limits,
     pub(super) documents: Documents,
     pub(super) plain_class: c::JSClassID,
     pub(super) emitter: Emitter,
     pub(super) session: Session,
-    clock: Clock,
+    pub(super) clock: Clock,
     compiler: Context,
-}
-
-/// Enforces the time limit of calls. The clock is read only when the engine polls, so that fast calls never read it.
-#[derive(Default)]
-struct Clock {
-    request_number: Cell<u64>,
-    seen: Cell<(u64, Option<Instant>)>,
-    expired: Cell<bool>,
 }
 
 impl Host {
@@ -66,7 +54,6 @@ impl Host {
         unsafe { c::JS_GetRuntimeOpaque(runtime).cast::<Host>().as_ref() }
     }
 
-    /// Compiles an internal script, in a context that user code cannot access.
     pub(super) fn compile(&self, source: &str, name: &CStr) -> Result<Vec<u8>, Thrown> {
         self.compiler.compile(source, name)
     }
@@ -107,19 +94,6 @@ impl Host {
             drop(context.take_exception());
         }
         value.ok()
-    }
-
-    pub(super) fn start_clock(&self) {
-        self.clock.request_number.set(self.clock.request_number.get() + 1);
-    }
-
-    pub(super) fn stop_clock_for(&self, waited: Duration) {
-        let (request_number, since) = self.clock.seen.get();
-        self.clock.seen.set((request_number, since.map(|since| since + waited)));
-    }
-
-    pub(super) fn expired(&self) -> bool {
-        self.clock.expired.get()
     }
 }
 
@@ -180,7 +154,6 @@ impl Engine {
         &self.heap
     }
 
-    /// Sets the start of the stack, with which the engine detects deep recursion.
     pub(super) fn enter(&self) {
         // SAFETY: the runtime is alive.
         unsafe { c::JS_UpdateStackTop(self.runtime) }
@@ -191,7 +164,7 @@ impl Engine {
         unsafe {
             while c::JS_IsJobPending(self.runtime) {
                 let mut context = std::ptr::null_mut();
-                self.host().start_clock();
+                self.host().clock.start();
                 if c::JS_ExecutePendingJob(self.runtime, &raw mut context) < 0 && !context.is_null() {
                     drop(Context::new(context).take_exception());
                 }
@@ -200,10 +173,8 @@ impl Engine {
     }
 
     /// Must be called once everything is compiled.
-    ///
-    /// The engine allocates small blocks from pages of one block size each, and frees a page with its last block. If
-    /// the objects of a program exactly fill its pages, every call would allocate and free a page. Therefore one block
-    /// of each size is kept in an otherwise empty page.
+    /// The engine frees a page of small blocks with its last block. If the objects of a program exactly fill its pages,
+    /// every call would allocate and free a page, so one block of each size is kept in an otherwise empty page.
     pub(super) fn pin_pages(&mut self) {
         const PAGE_BYTES: usize = 4096;
         for size in (16..=512).step_by(8) {
@@ -222,15 +193,14 @@ impl Engine {
         }
     }
 
-    /// Compiles a map function, or an index function for the type with the number `search`. The error is CouchDB's
-    /// text.
+    /// Compiles a map function, or an index function for the type with the number `search`.
     pub(super) fn function(&mut self, source: &str, search: u32, library: Option<&str>) -> Result<Function, String> {
         let root = library.map(|library| format!("{{\"views\":{{\"lib\":{library}}}}}"));
         let (context, _) = self.user_context(root.as_deref()).ok_or("InternalError: out of memory")?;
         if search > 0 {
             self.give_index(context, search).map_err(|Thrown| "InternalError: out of memory")?;
         }
-        self.host().start_clock();
+        self.host().clock.start();
         let value = self.host().function(context, source)?;
         Ok(Function { context, value })
     }
@@ -317,10 +287,9 @@ impl Drop for Engine {
     }
 }
 
-/// Compiles a source so that the value of the script is the function.
-///
-/// Sources are function expressions, possibly with trailing semicolons and comments; some have helper functions before
-/// an anonymous `function` statement. CouchDB accepts all of these.
+/// Compiles a source so that the value of the script is the function. Sources are function expressions, possibly with
+/// trailing semicolons and comments; some have helper functions before an anonymous `function` statement. CouchDB
+/// accepts all of these.
 fn compile_function(compiler: Context, source: &str) -> Result<Vec<u8>, Thrown> {
     // After a comma the source is an expression, whatever follows the function.
     let first = compiler.compile(&format!("0,{source}"), c"function");
@@ -379,17 +348,8 @@ pub(super) fn cut(mut text: String) -> String {
 unsafe extern "C" fn interrupt(_runtime: *mut c::JSRuntime, opaque: *mut c_void) -> c_int {
     // SAFETY: the host outlives the runtime.
     let host = unsafe { &*opaque.cast::<Host>() };
-    let clock = &host.clock;
-    let (request_number, since) = clock.seen.get();
-    match since {
-        Some(since) if request_number == clock.request_number.get() => {
-            if since.elapsed() >= Duration::from_millis(host.limits.timeout_ms) {
-                clock.expired.set(true);
-            }
-        }
-        _ => clock.seen.set((clock.request_number.get(), Some(Instant::now()))),
-    }
-    c_int::from(clock.expired.get())
+    host.clock.poll(Duration::from_millis(host.limits.timeout_ms));
+    c_int::from(host.clock.has_expired())
 }
 
 pub(super) unsafe fn arguments<'a, const N: usize>(count: c_int, values: *mut c::JSValue) -> [Ref<'a>; N] {

@@ -1,6 +1,5 @@
-//! [`Heap`]: the memory of the engine, with a limit and a flag that it was reached. The engine's own limit leaves no
-//! memory for the error object, so that scripts would receive `null` as the exception, which is indistinguishable from
-//! a script's own `throw null`. This heap keeps a reserve for the error object.
+//! [`Heap`]: the memory of the engine, with a limit, and a reserve for the error object: without one, scripts would
+//! receive `null`, which is indistinguishable from a script's own `throw null`.
 #![expect(unsafe_code, reason = "allocates memory for the JavaScript engine")]
 
 use std::cell::Cell;

@@ -1,11 +1,8 @@
-//! Documents for scripts: objects over JSON text whose members are parsed on first access.
-//!
-//! [`Documents`] registers the object class with the engine and creates the objects. An object scans its text member by
-//! member and no further than requested, and caches the result. Objects and arrays are frozen, as in CouchDB:
-//! assignments are ignored in sloppy functions and throw in strict ones. Arrays are ordinary arrays, created completely
-//! on first access. A document that a function keeps beyond its call gets a copy of its text ([`Documents::release`]).
-//!
-//! [`super::emit`] converts values to JSON.
+//! Documents for scripts: objects over JSON text whose members are parsed on first access. [`Documents`] registers the
+//! object class with the engine and creates the objects. An object scans its text no further than requested, and caches
+//! the result. Objects and arrays are frozen, as in CouchDB: assignments are ignored in sloppy functions and throw in
+//! strict ones. Arrays are created completely on first access. A document that a function keeps beyond its call gets a
+//! copy of its text ([`Documents::release`]).
 #![expect(unsafe_code, reason = "implements an object class of the JavaScript engine")]
 
 use std::cell::{Cell, RefCell};
@@ -300,7 +297,6 @@ impl Lazy {
         }
     }
 
-    /// Parses one more member; returns false at the end.
     fn scan(&mut self, text: &[u8]) -> bool {
         if self.whole {
             return false;

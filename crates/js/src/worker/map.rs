@@ -1,5 +1,5 @@
 //! Mapping: every function of a program on every document of a request. After an exception a document emits nothing;
-//! some exceptions end the request, with the texts of CouchDB's query server ([`Halt`]).
+//! some exceptions end the request ([`Halt`]).
 #![expect(unsafe_code, reason = "hands documents in shared memory to the engine")]
 
 use std::rc::Rc;
@@ -56,7 +56,7 @@ impl MapProgram {
         let function = &self.functions[usize::from(index)];
         progress(Progress { document, function: index });
         let mark = host.emitter.begin_function(document, index, host.limits);
-        host.start_clock();
+        host.clock.start();
         self.engine.heap().take_exhausted();
         let called = call(host, function, &self.source, text);
         host.documents.release(&mut self.source);
@@ -69,7 +69,7 @@ impl MapProgram {
             let message = match (excess, exception) {
                 // A function that caught the exception and continued until the time limit is ended for exceeding the
                 // time.
-                (_, Some(exception)) if excess.is_none() || host.expired() => {
+                (_, Some(exception)) if excess.is_none() || host.clock.has_expired() => {
                     classify(&self.engine, function.context, &exception)?
                 }
                 (Some(excess), _) if excess.ends_build() => {
@@ -101,11 +101,10 @@ fn call(host: &Host, function: &Function, source: &Rc<Source>, text: &[u8]) -> R
     host.emitter.write_rows(host, context)
 }
 
-/// Returns the message of a failure, or the reason why the request ends.
 pub(super) fn classify(engine: &Engine, context: Context, exception: &Value) -> Result<String, Halt> {
     let host = engine.host();
     let halt = |stop, name: &str, reason: String| Err(Halt { stop, name: name.to_owned(), reason });
-    if host.expired() {
+    if host.clock.has_expired() {
         return halt(Stop::Timeout, "", String::new());
     }
     if engine.heap().take_exhausted() {
@@ -136,7 +135,7 @@ pub(super) fn classify(engine: &Engine, context: Context, exception: &Value) -> 
             return halt(Stop::Engine, "", "too much recursion".to_owned());
         }
     }
-    if host.expired() {
+    if host.clock.has_expired() {
         return halt(Stop::Timeout, "", String::new());
     }
     Ok(text)

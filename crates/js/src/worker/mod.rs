@@ -1,8 +1,8 @@
-//! The worker process: [`worker_main`] receives requests of the server and runs user code, one request after the other.
-//! Standard input is the control socket and standard output the shared memory. The process ends with the server; the
-//! server kills it when a function exceeds its time where the engine cannot be interrupted. No state is kept between
-//! programs; the functions of design documents stay compiled until their slots are reused.
+//! The worker process: [`worker_main`] receives requests of the server and runs user code. Standard input is the
+//! control socket and standard output the shared memory. No state is kept between programs; the functions of design
+//! documents stay compiled until their slots are reused.
 
+mod clock;
 mod connection;
 mod design;
 mod emit;

@@ -1,4 +1,4 @@
-//! [`NameCache`]: the text of property names. The engine identifies names by numbers, documents contain their text.
+//! [`NameCache`]: the text of property names, which the engine identifies by numbers.
 #![expect(unsafe_code, reason = "counts references to the engine's names")]
 
 use std::rc::Rc;

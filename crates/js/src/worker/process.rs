@@ -49,14 +49,12 @@ fn end_with_server() -> io::Result<()> {
     Ok(())
 }
 
-/// If memory is short, the kernel kills this process before the server. Errors are ignored: the limits of this process
-/// remain.
+/// If memory is short, the kernel kills this process before the server. Errors are ignored.
 fn raise_oom_score() {
     #[cfg(target_os = "linux")]
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
 }
 
-/// Closes descriptors that the server may have leaked. Errors are ignored, because old kernels lack the call.
 #[cfg(target_os = "linux")]
 fn close_inherited_descriptors() {
     // SAFETY: closes descriptors from 3 on, none of which this fresh process uses.

@@ -1,6 +1,5 @@
-//! The engine's C interface with ownership and exceptions expressed in types: [`Context`], [`Value`], [`Ref`]. A
-//! [`Value`] owns a reference and drops it; a [`Ref`] borrows one; an [`Err`] of [`Thrown`] means that an exception is
-//! pending in the context. This module adds no behaviour.
+//! The engine's C interface with ownership and exceptions expressed in types: a [`Value`] owns a reference and drops
+//! it; a [`Ref`] borrows one; an [`Err`] of [`Thrown`] means that an exception is pending in the context.
 #![expect(unsafe_code, reason = "calls the JavaScript engine")]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -53,8 +52,6 @@ impl Ref<'_> {
         Ref(if value { c::JS_TRUE } else { c::JS_FALSE }, PhantomData)
     }
 
-    /// Borrows a value that the engine passed to a callback.
-    ///
     /// # Safety
     ///
     /// The value must stay alive for the lifetime chosen by the caller.
@@ -184,8 +181,6 @@ impl Context {
         self.0
     }
 
-    /// Takes ownership of a value that the engine returned.
-    ///
     /// # Safety
     ///
     /// `raw` must carry a reference without another owner.
@@ -285,7 +280,6 @@ impl Context {
         unsafe { self.own(c::JS_Call(self.0, function.0, this.0, count, first.cast_mut())) }
     }
 
-    /// Converts the value as `String(value)` does.
     pub(super) fn text(self, value: Ref<'_>) -> Result<Text, Thrown> {
         let mut len = 0;
         // SAFETY: the value is alive and the length is valid for writes; a null result is an exception.

@@ -1,5 +1,5 @@
-//! Reducing: one function on many groups of rows. The engine parses values into ordinary objects. Keys are sent and
-//! parsed only for functions that may use them ([`uses_keys`]), because most do not.
+//! Reducing: one function on many groups of rows. Keys are sent and parsed only for functions that may use them
+//! ([`uses_keys`]).
 
 use settee_design::Limits;
 
@@ -54,7 +54,7 @@ impl ReduceProgram {
     pub(super) fn reduce(&mut self, keys: &[u8], values: &[u8], rereduce: bool, out: &mut Vec<u8>) -> Result<(), Halt> {
         let host = self.engine.host();
         let context = self.function.context;
-        host.start_clock();
+        host.clock.start();
         self.engine.heap().take_exhausted();
         let mark = host.emitter.begin_function(0, 0, host.limits);
         let start = out.len();
@@ -117,8 +117,7 @@ impl ReduceProgram {
     }
 }
 
-/// Returns false only if neither the name of the first parameter nor `arguments` nor an escape that could spell them
-/// occurs anywhere else in the source.
+/// Returns false only if the source names neither its first parameter nor `arguments` again, nor contains an escape.
 pub(super) fn uses_keys(source: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80;
     let mut words = source.split(|character: char| !u8::try_from(character).map_or(true, is_part));

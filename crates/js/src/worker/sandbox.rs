@@ -1,10 +1,8 @@
-//! The sandbox that a worker process enters before it runs user code: [`enter`]. It limits the process, and on Linux
-//! also denies the file system and the network (landlock) and almost all system calls (seccomp). If the kernel rejects
-//! a layer, the others are still active and [`enter`] reports the missing one: containers often forbid one of them.
-//! Limits of time and memory are implemented elsewhere.
+//! The sandbox that a worker process enters before it runs user code: limits, and on Linux denial of the file system
+//! and the network (landlock) and of almost all system calls (seccomp). If the kernel rejects a layer, as containers
+//! often do, the others are still active and [`enter`] reports the missing one.
 #![expect(unsafe_code, reason = "system calls")]
 
-/// Enters the sandbox irrevocably. Returns one line for each layer that is not available.
 pub(super) fn enter() -> Vec<String> {
     let mut missing = Vec::new();
     // The order matters, because each layer needs rights that the next one removes: rules need a descriptor, limits a

@@ -1,13 +1,12 @@
-//! [`Session`]: the rows that a running list function reads and the chunks that it sends. Rows arrive in batches: at
-//! the end of one the function waits for the server, which then receives everything that the function has sent. If the
-//! server disconnects, the process ends at once.
+//! [`Session`]: the rows that a running list function reads and the chunks that it sends. At the end of a batch of rows
+//! the function waits for the server, which then receives everything that was sent.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Instant;
 
+use super::clock::Clock;
 use super::connection::ServerConnection;
-use super::engine::Host;
 use super::qjs::{Context, Thrown, Value};
 use crate::protocol::{Kind, Progress, Reader, Writer};
 
@@ -64,13 +63,13 @@ impl Session {
     }
 
     /// Time spent waiting for the client does not count as time of the function.
-    pub(super) fn send(&self, host: &Host, chunk: &[u8]) -> Result<(), OutputTooLarge> {
+    pub(super) fn send(&self, clock: &Clock, bytes_max: u64, chunk: &[u8]) -> Result<(), OutputTooLarge> {
         if chunk.is_empty() {
             return Ok(());
         }
         let bytes_since_row = self.bytes_since_row.get().saturating_add(chunk.len() as u64);
         self.bytes_since_row.set(bytes_since_row);
-        if bytes_since_row > host.limits.memory_bytes {
+        if bytes_since_row > bytes_max {
             return Err(OutputTooLarge);
         }
         self.has_sent.set(true);
@@ -80,12 +79,12 @@ impl Session {
         {
             let begun = Instant::now();
             self.flush(connection, Part::More);
-            host.stop_clock_for(begun.elapsed());
+            clock.stop_for(begun.elapsed());
         }
         Ok(())
     }
 
-    pub(super) fn next_row(&self, host: &Host, context: Context) -> Result<Value, Thrown> {
+    pub(super) fn next_row(&self, clock: &Clock, context: Context) -> Result<Value, Thrown> {
         let Some(connection) = self.connection.borrow().clone() else {
             return Ok(context.undefined());
         };
@@ -94,7 +93,7 @@ impl Session {
                 self.rows_read.set(self.rows_read.get().wrapping_add(1));
                 self.bytes_since_row.set(0);
                 connection.report(Progress { document: self.rows_read.get(), function: 0 });
-                host.start_clock();
+                clock.start();
                 return context.parse_json(&mut row);
             }
             if self.is_last_batch.get() {

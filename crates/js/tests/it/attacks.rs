@@ -1,5 +1,4 @@
-//! Malicious functions: an attack is attributed to the right function and document, and all others continue. Functions
-//! of the subset run natively as well: the native evaluator must then bail out in time.
+//! Malicious functions: an attack is attributed to the right function and document, and all others continue.
 
 use std::time::{Duration, Instant};
 

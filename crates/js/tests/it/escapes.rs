@@ -1,5 +1,4 @@
-//! Isolation of functions: reachable global names as a table, attempts to escape, and changes of built-in objects that
-//! must not be visible to others.
+//! Isolation of functions: reachable global names, attempts to escape, and changes of built-in objects.
 
 use settee_design::Limits;
 
@@ -12,7 +11,6 @@ fn rows(source: &str) -> Vec<String> {
     output.rows().map(|row| format!("{} {}", text(row.key), text(row.value))).collect()
 }
 
-/// Lists all objects that are reachable from the global object, so that additions by a newer engine are detected.
 #[test]
 fn everything_that_can_be_reached() {
     let source = "function(doc) {
@@ -41,7 +39,6 @@ fn everything_that_can_be_reached() {
     );
 }
 
-/// Expressions that would reach outside of the engine in an unprotected environment, with their results here.
 #[test]
 fn ways_out_that_are_none() {
     let ways = [

@@ -82,7 +82,6 @@ fn show(output: &Emissions) -> String {
 /// Format: `[[key,value],…]`.
 #[track_caller]
 fn check(source: &str, document: &str, expected: &str) {
-    // The time limit suffices on a loaded machine.
     let output = run(&[source], &[document], Limits { timeout_ms: 60_000, ..Limits::default() }).unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let rows = output.rows().map(|row| format!("[{},{}]", text(row.key), text(row.value)));

@@ -1,6 +1,5 @@
-//! [`Batch`]: documents that are read together and tested in order. Each document needs two lookups, of its revisions
-//! and its body, which cost far less in batches. A batch is at most as large as the remaining limit, and grows while
-//! documents do not match.
+//! [`Batch`]: documents that are read together, which costs far less, and tested in order. A batch is at most as large
+//! as the remaining limit, and grows while documents do not match.
 
 use std::ops::ControlFlow;
 
@@ -40,7 +39,6 @@ impl Batch {
         self.rows.len() >= self.size
     }
 
-    /// Processes the documents of all rows in order. Skips deleted and missing documents.
     pub(super) fn process(&mut self, view: &ReadView, collector: &mut Collector<'_>) -> Result<Offered> {
         let rows = std::mem::take(&mut self.rows);
         self.size = (self.size * 2).min(MAX_ROWS);

@@ -1,5 +1,4 @@
-//! [`Collector`], the common part of all access paths: tests documents, applies `skip` and `limit`, counts, projects,
-//! and records the position.
+//! [`Collector`], the common part of all access paths: tests, counts and projects documents, and records the position.
 
 use std::ops::ControlFlow;
 
@@ -117,8 +116,7 @@ impl<'a> Collector<'a> {
         self.last.as_ref().map(|last| last.id.as_str())
     }
 
-    /// Returns the position of the next page, or `None` if no document matched. `place` is the part that only the index
-    /// provides.
+    /// Returns the position of the next page, or `None` if no document matched. `place` is provided by the index only.
     pub(super) fn bookmark(&self, access: &Access<'_>, place: Option<String>) -> Option<Bookmark> {
         let last = self.last.as_ref()?;
         let id = last.id.clone();

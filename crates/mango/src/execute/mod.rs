@@ -11,14 +11,14 @@ mod union;
 
 use std::sync::Arc;
 
-use settee_database::{Database, ReadClient};
+use settee_database::{Database, ReadClient, Reader};
 use settee_search::{SearchLimits, Searches};
 use settee_views::Views;
 
 use crate::error::Result;
 use crate::index::{self, TextSearch};
 use crate::options::{FindOptions, UseIndex};
-use crate::planner::access::Access;
+use crate::planner::access::{self, Access};
 use crate::planner::usable::Source;
 use crate::planner::{self, Plan, Purpose};
 use collector::Collector;
@@ -53,6 +53,8 @@ pub struct Readers<'a> {
     pub limits: &'a SearchLimits,
     pub client: &'a ReadClient,
     pub search: TextSearch,
+    /// The user on whose behalf documents are read. A member with per-document access uses no index.
+    pub reader: &'a Reader,
 }
 
 /// Executes a query. After the first call of `sink`, only storage can cause an error.
@@ -62,7 +64,10 @@ pub fn find(
     options: &FindOptions,
     sink: &mut dyn DocumentSink,
 ) -> Result<Outcome> {
-    let indexes = index::all(database)?;
+    let indexes = match readers.reader {
+        Reader::Administrator => index::all(database)?,
+        Reader::Member(_) => Arc::default(),
+    };
     let (plan, trace) = planner::plan(Purpose::Find, options, &indexes, readers.search)?;
     let plan = plan.ok_or_else(|| options.no_sort_index(database.layout()))?;
     // A query that finds nothing does not validate its bookmark.
@@ -90,7 +95,12 @@ fn run(
     plan: &Plan<'_>,
     collector: &mut Collector<'_>,
 ) -> Result<Option<String>> {
-    let Readers { views, searches, limits, client, .. } = readers;
+    let Readers { views, searches, limits, client, reader, .. } = readers;
+    if let Reader::Member(_) = reader {
+        let Access::Primary(ranges) = access::primary(collector.options) else { return Ok(None) };
+        let view = database.read_as(reader)?.for_client(client);
+        return primary::run(&view, &ranges, collector).map(|()| None);
+    }
     match &plan.access {
         Access::Primary(ranges) if plan.access.is_scan() && scan::is_possible(collector) => {
             scan::run(&database.read()?.for_client(client), ranges, collector)?;

@@ -14,7 +14,6 @@ pub(super) fn run(view: &ReadView, ranges: &[IdRange], collector: &mut Collector
     run_until(view, ranges, |_| false, collector).map(|_| ())
 }
 
-/// As [`run`], until `is_enough` after a document; then returns its id.
 pub(super) fn run_until(
     view: &ReadView,
     ranges: &[IdRange],

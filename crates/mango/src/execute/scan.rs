@@ -1,7 +1,6 @@
-//! Full scan, if no index is suitable. Bodies are stored in the order of updates: reading them by id is random access,
-//! reading them in the order of updates is sequential. The query starts in the order of ids, because it may reach its
-//! limit soon. If not, several threads scan the rest in the order of updates and keep the first ids that match; these
-//! documents are then read in order.
+//! Full scan. Bodies are stored in the order of updates: reading them by id is random access. The query starts in the
+//! order of ids, because it may reach its limit soon. If not, several threads scan the rest in the order of updates and
+//! keep the first ids that match, whose documents are then read in order.
 
 use std::collections::BTreeSet;
 use std::num::NonZero;

@@ -1,5 +1,4 @@
-//! [`queries`] converts ranges of an index to queries of its view. Adjacent single keys become one query, so that `$in`
-//! with thousands of values costs one traversal.
+//! [`queries`] converts ranges of an index to queries of its view. Adjacent single keys become one query.
 
 use std::cmp::Ordering;
 
@@ -36,8 +35,7 @@ pub(super) fn view_order(order: Order) -> ViewOrder {
     }
 }
 
-/// Returns the queries for `ranges` of an index with `columns` columns, starting at `after`, whose row may be returned
-/// again.
+/// Returns the queries for `ranges`, starting at `after`, whose row may be returned again.
 pub(super) fn queries(ranges: &[KeyRange], columns: usize, order: Order, after: Option<&Position<'_>>) -> Vec<Keys> {
     let mut spans: Vec<Span> = ranges.iter().map(|range| span(range, columns)).collect();
     if order == Order::Descending {
@@ -101,7 +99,6 @@ fn span(range: &KeyRange, columns: usize) -> Span {
     Span { low, high, inclusion, point: is_point.then(|| list(None, false)), first_id: None }
 }
 
-/// Returns the part of a span after a position, unless it is empty.
 fn rest(mut span: Span, order: Order, after: &Position<'_>) -> Option<Span> {
     let to = |key: &Json| compare(after.key.value(), key.value(), Collation::Unicode);
     let (to_low, to_high) = match &span.point {

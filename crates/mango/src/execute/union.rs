@@ -1,5 +1,4 @@
-//! Documents by several indexes: ids are collected, then documents are read in the order of ids, as in a full scan. The
-//! cost depends on the rows of the indexes.
+//! Documents by several indexes: ids are collected, then documents are read in the order of ids, as in a full scan.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};

@@ -1,7 +1,5 @@
-//! Indexes of Mango: JSON indexes ([`Index`]), text indexes ([`TextIndex`]), and the list of those of a database
-//! ([`all`]). A JSON index is a view of a design document in the language `query`, with a [`Definition`] instead of a
-//! map function. A text index is a search index of such a document. The crates `views` and `search` build and read
-//! them; [`edit`] creates and deletes them.
+//! Indexes of Mango. A JSON index is a view of a design document in the language `query`, with a [`Definition`] instead
+//! of a map function. A text index is a search index of such a document. [`edit`] creates and deletes them.
 
 mod definition;
 pub mod edit;
@@ -95,7 +93,6 @@ impl Indexes {
     }
 }
 
-/// Appends the primary index, which every database has, in the format of `_index`.
 pub fn write_primary(out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"ddoc":null,"name":"_all_docs","type":"special","def":{"fields":[{"_id":"asc"}]}}"#);
 }

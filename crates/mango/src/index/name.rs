@@ -1,6 +1,5 @@
-//! [`generated`]: the default name of an index, equal to that of CouchDB. CouchDB hashes Erlang's external format of
-//! the definition and the options of the request, so that the same request finds its index again, also on a server to
-//! which the database was moved.
+//! [`generated`]: the default name of an index, equal to that of CouchDB, so that the same request finds its index
+//! again. CouchDB hashes Erlang's external format of the definition and the options of the request.
 
 use std::fmt::Write;
 
@@ -37,7 +36,6 @@ pub(super) fn generated(definition: Value<'_>, options: &[(&'static str, Option<
     })
 }
 
-/// CouchDB uses this form of atoms with every version of Erlang.
 fn write_atom(name: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'd', 0, name.len() as u8]);
     out.extend_from_slice(name.as_bytes());

@@ -1,5 +1,4 @@
-//! `$all`: an array contains all elements of a list, or equals the only element if that is an array. An empty list
-//! matches nothing.
+//! `$all`: an array contains all elements of a list, or equals its only element. An empty list matches nothing.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,5 @@
-//! [`exact_key`]: bytes that are equal if and only if values are equal by Erlang's exact comparison, which CouchDB uses
-//! for `$all`: `1` differs from `1.0`, strings are compared by bytes, and members of objects are ordered.
+//! [`exact_key`]: bytes that are equal if and only if values are equal by Erlang's exact comparison (`$all`): `1`
+//! differs from `1.0`, strings are compared by bytes, and members of objects are ordered.
 
 use settee_model::json::{Kind, Value};
 

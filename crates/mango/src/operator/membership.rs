@@ -1,6 +1,5 @@
-//! `$in`, `$nin`: a value, or an element of an array, is in a list. The list is stored as sorted encodings, so a test
-//! costs the logarithm of its length. As in CouchDB, only the elements of an array are tested, not the array as a
-//! whole.
+//! `$in`, `$nin`: a value, or an element of an array, is in a list. The list is stored as sorted encodings. As in
+//! CouchDB, an array is not tested as a whole.
 
 use settee_model::collate::{self, Collation};
 use settee_model::json::{Kind, Value};

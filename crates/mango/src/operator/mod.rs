@@ -1,6 +1,5 @@
-//! Operators that test one value, one file per type, and their list ([`OPERATORS`]). A new operator needs a file
-//! (argument, test, index bounds) and an entry in the list. The selector implements combinations of conditions (`$and`,
-//! `$not`, `$elemMatch` …).
+//! Operators that test one value, one file per type, and their list ([`OPERATORS`]). The selector implements
+//! combinations of conditions (`$and`, `$not`, `$elemMatch` …).
 
 mod all;
 mod begins_with;

@@ -1,6 +1,5 @@
-//! `$regex`: a string matches a regular expression anywhere. As in CouchDB, expressions in Perl's syntax are matched on
-//! the bytes of the UTF-8 text, but in linear time. Features that this excludes (look-around, backreferences, classes
-//! with characters outside ASCII) are rejected when the query is parsed.
+//! `$regex`: a string matches a regular expression anywhere, on the bytes of the UTF-8 text as in CouchDB, in linear
+//! time. Features that this excludes (look-around, backreferences, classes with characters outside ASCII) are rejected.
 
 use regex::bytes::{Regex, RegexBuilder};
 use settee_model::json::{Kind, Value};

@@ -1,5 +1,4 @@
-//! [`Access`]: the ranges of indexes that are read. They contain every document that matches, and possibly others: each
-//! document is tested.
+//! [`Access`]: the ranges of indexes that are read. Each document in them is tested.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -158,8 +157,7 @@ fn values(node: &Node, field: &str, collation: Collation) -> Intervals {
     }
 }
 
-/// As [`values`], for a column of an index, which is ordered by the collation. Ids are compared by bytes, so only
-/// single ids can be used.
+/// As [`values`], for a column of an index. Ids are compared by bytes, so only single ids can be used.
 fn column_values(node: &Node, column: &str) -> Intervals {
     let values = values(node, column, Collation::Unicode);
     if column == "_id" && values.as_slice().iter().any(|interval| interval.point().is_none()) {

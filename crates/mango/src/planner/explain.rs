@@ -1,5 +1,4 @@
-//! [`explain`]: a plan in the format of CouchDB's `_explain`. The additional member `access` describes the actual
-//! access path.
+//! [`explain`]: a plan in the format of CouchDB's `_explain`; the additional member `access` is the actual access path.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

@@ -1,5 +1,4 @@
-//! [`choose`]: CouchDB's choice among usable indexes. It considers only comparisons that must all hold, and derives one
-//! range per field from them.
+//! [`choose`]: CouchDB's choice among usable indexes, by comparisons that must all hold.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,8 +14,7 @@ pub(crate) struct FieldRanges<'n>(Vec<(&'n str, Option<Interval>)>);
 impl<'n> FieldRanges<'n> {
     /// If the range of a field is empty, the others are irrelevant.
     pub(crate) fn of(node: &'n Node) -> Self {
-        // CouchDB compares ids by the collation here and by bytes later. Only the latter finds all matches, so that the
-        // range of ids is empty only if it is empty in both orders.
+        // CouchDB compares ids by the collation here and by bytes later. Only the latter finds all matches.
         let of = |collation: &dyn Fn(&str) -> Collation| {
             let mut fields: BTreeMap<&'n str, Intervals> = BTreeMap::new();
             for (field, operator, argument) in comparisons(node) {

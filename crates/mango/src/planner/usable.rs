@@ -216,7 +216,7 @@ fn missing<'n>(node: &Node, mut wanted: BTreeSet<&'n str>) -> BTreeSet<&'n str> 
     }
 }
 
-/// True if the rows are in the requested order. Columns before those of the sort must be constant.
+/// Columns before those of the sort must be constant.
 fn can_sort(columns: &[&str], sort: &[String], node: &Node) -> bool {
     let Some(first) = sort.first() else { return true };
     let constant = columns.iter().take_while(|column| *column != first && is_constant(node, column)).count();
@@ -233,8 +233,7 @@ fn is_constant(node: &Node, field: &str) -> bool {
     })
 }
 
-/// True if each document that matches the query passes the filter of a partial index: the query contains all conditions
-/// of the filter, or requires a field that the filter only requires to exist.
+/// True if the query contains all conditions of the filter, or requires a field that the filter only requires to exist.
 pub(crate) fn implies(node: &Node, filter: &Selector) -> bool {
     let text = |node: &Node| {
         let mut out = Vec::new();

@@ -36,8 +36,7 @@ impl Selector {
     }
 
     /// Parses a selector without validating field names, because CouchDB detects a wrong name only when it tests a
-    /// document. Until [`Self::check_names`] succeeds, the caller may only explain the query; a partial index with such
-    /// a filter is empty.
+    /// document. Until [`Self::check_names`] succeeds, the caller may only explain the query.
     pub(crate) fn parse_unchecked(value: Value<'_>) -> Result<Self, Refusal> {
         if !value.is_object() {
             return Err(Refusal::SelectorNotAnObject(crate::shown(value)));
@@ -59,7 +58,6 @@ impl Selector {
         self.matcher.matches(document)
     }
 
-    /// Returns the normal form in the format of CouchDB's `_explain`.
     #[must_use]
     pub fn to_json(&self) -> Json {
         let mut out = Vec::new();

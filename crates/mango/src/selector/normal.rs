@@ -1,6 +1,6 @@
-//! [`Node`]: a selector in CouchDB's normal form, and the three steps of the conversion. The steps are those of CouchDB
-//! 3.5, because their effect on negations and empty lists is visible in responses: `{"$not": {"a": 1}}` becomes
-//! `{"a": {"$ne": 1}}`, which does not match a document without `a`.
+//! [`Node`]: a selector in CouchDB's normal form. The three steps of the conversion are those of CouchDB 3.5, because
+//! their effect is visible: `{"$not": {"a": 1}}` becomes `{"a": {"$ne": 1}}`, which does not match a document without
+//! `a`.
 
 use settee_model::collate::Collation;
 use settee_model::json::{Json, Kind, Value, write_array, write_string};

@@ -1,5 +1,4 @@
-//! A second matcher: it works on a tree of plain values and passes negations down instead of moving them. It supports
-//! only the output of the random tests: strings of small letters, small numbers, some operators.
+//! A second matcher for the output of the random tests. It passes negations down instead of moving them.
 
 use std::cmp::Ordering;
 

@@ -1,6 +1,5 @@
-//! [`Clause`]: a selector as a query of a text index. A clause finds every document that matches its selector, as far
-//! as the index contains its fields, and possibly others: each document is tested afterwards. [`Clause::write`] shows
-//! the query that CouchDB would send to Lucene, which is independent of [`search`](super::search).
+//! [`Clause`]: a selector as a query of a text index. A clause finds every document that matches its selector, and
+//! possibly others, which are tested afterwards. [`Clause::write`] shows the query that CouchDB would send to Lucene.
 
 use std::ops::Bound;
 
@@ -84,8 +83,7 @@ impl Clause {
         }
     }
 
-    /// Appends the names, as written by clients, and types of the fields that an index must contain. Existence, null
-    /// and lengths of arrays are in every index.
+    /// Appends the names and types of the fields that an index must contain. Existence, null and lengths always are.
     pub(crate) fn fields(&self, out: &mut Vec<(String, &'static str)>) {
         let mut add = |path: &Path, kind| {
             let field = (path.shown(), kind);

@@ -75,8 +75,7 @@ impl TextDefinition {
         self.default_analyzer.value().is_string("keyword") || !self.has_default_field()
     }
 
-    /// Returns the names of the fields, in the format of [`Path::shown`], with their types; `None` if every field is
-    /// indexed.
+    /// Returns the names of the fields, as [`Path::shown`], with their types; `None` for all fields.
     pub(crate) fn columns(&self) -> Option<BTreeSet<(String, &str)>> {
         let fields = self.fields.as_ref()?;
         let mut columns: BTreeSet<(String, &str)> = BTreeSet::new();

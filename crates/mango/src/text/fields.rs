@@ -1,10 +1,7 @@
-//! [`Mapper`]: the fields of a document in a text index.
-//!
-//! As in CouchDB, every value is a field that is named by its path and type, `a.b:string`; all strings together are the
-//! text `$default`, and the names of fields are strings of `$fieldnames`, so that existence can be queried.
-//!
-//! Unlike in CouchDB, an index of some fields also contains existence, null and lengths of arrays of the others, and
-//! every index contains empty objects and arrays: CouchDB queries such an index for them as well, and finds nothing.
+//! [`Mapper`]: the fields of a document in a text index. As in CouchDB, every value is a field that is named by its
+//! path and type, `a.b:string`; all strings together are the text `$default`, and the names of fields are strings of
+//! `$fieldnames`, so that existence can be queried. Unlike in CouchDB, an index of some fields also contains existence,
+//! null and lengths of arrays of the others, and every index contains empty objects and arrays.
 
 use std::collections::BTreeSet;
 
@@ -29,8 +26,7 @@ pub(crate) fn cut(text: &str) -> &str {
     &text[..end]
 }
 
-/// Receives key and value of a field in the format of
-/// [`Language::index_program`](settee_design::Language::index_program).
+/// Receives fields in the format of [`Language::index_program`](settee_design::Language::index_program).
 pub(crate) type FieldSink<'t> = dyn FnMut(&[u8], &[u8]) + 't;
 
 #[derive(Debug)]

@@ -1,5 +1,5 @@
-//! [`keys`] converts the sort of a query to fields of a text index. The type of a field is the suffix of its name
-//! (`name:number`), or the only type with which the selector compares the field.
+//! [`keys`] converts the sort of a query. The type of a field is the suffix of its name (`name:number`), or the only
+//! type with which the selector compares the field.
 
 use settee_model::json::{Kind, Value};
 

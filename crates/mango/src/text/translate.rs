@@ -1,7 +1,6 @@
-//! [`clause`] translates a selector to a query of a text index. The translation follows CouchDB, so that it finds the
-//! same documents: a comparison finds values of the type of its argument only, whereas a JSON index compares all types.
-//! Where CouchDB's query finds too few documents (negations of conditions that are tested later) or fails
-//! (`$keyMapMatch`, lists and objects within lists), this query finds more.
+//! [`clause`] translates a selector to a query of a text index as CouchDB does: a comparison finds values of the type
+//! of its argument only. Where CouchDB's query finds too few documents or fails (`$keyMapMatch`, lists and objects
+//! within lists), this query finds more.
 
 use std::ops::Bound;
 
@@ -28,8 +27,7 @@ pub(crate) fn clause(node: &Node) -> Result<Clause, Refusal> {
     Translation { clauses: 0, names: 0 }.translate(node, &Path::default())
 }
 
-/// Counts the output, because the size of the selector does not bound it: a position in an array doubles the conditions
-/// below it.
+/// Counts the output, because a position in an array doubles the conditions below it.
 struct Translation {
     clauses: usize,
     names: usize,

@@ -1,7 +1,7 @@
 //! Fast path for pure ASCII strings, with results identical to those of the library: [`append_key`], [`compare`].
 //!
 //! In CLDR's root order every ASCII character either is ignored or has one collation element with the common secondary
-//! weight, and no two of them combine. The algorithm of the library then reduces to this:
+//! weight, and no two combine. The algorithm of the library then reduces to this:
 //!
 //! 1. *Primary level.* The primary weight of each character, one to four bytes. For some lead bytes (compressible ones,
 //!    among them that of the Latin letters) the lead byte is written only when it changes; leaving such a run is marked
@@ -11,8 +11,7 @@
 //!    low end if something lower follows (here: only the end of the string) and down from the high end otherwise; for
 //!    each other character (capital letters) its weight.
 //!
-//! The weights are read from the library at first use. If the library frames samples differently, this fast path is
-//! disabled and every string uses the library.
+//! If the library frames samples differently, this fast path is disabled.
 
 use std::cmp::Ordering;
 use std::sync::LazyLock;
@@ -23,8 +22,7 @@ const SEPARATOR: u8 = 1;
 const LEAVE_DOWNWARDS: u8 = 3;
 const LEAVE_UPWARDS: u8 = 0xff;
 
-/// Encoding of counts of common weights on one level: `middle` for each whole chunk, then `low + n` or `high - n` for
-/// the last 1 to `chunk` weights (`n` counts from 0).
+/// Encoding of counts of common weights: `middle` for each whole chunk, then `low + n` or `high - n` for the rest.
 struct Counts {
     low: u8,
     middle: u8,
@@ -84,8 +82,7 @@ pub(super) fn compare(a: &[u8], b: &[u8]) -> Option<Ordering> {
 impl Table {
     fn append_key<const LITERAL: bool>(&self, text: &[u8], out: &mut Vec<u8>) -> bool {
         let start = out.len();
-        // Per character at most a mark, four primary, one secondary and two tertiary bytes; two separators and two last
-        // counts; and capacity to copy four bytes where fewer are used.
+        // Per character at most a mark, four primary, one secondary and two tertiary bytes; and two separators.
         out.resize(start + 8 * text.len() + 8, 0);
         let buffer = &mut out[start..];
         let mut at = 0;

@@ -1,12 +1,7 @@
-//! Han characters in CouchDB's order, by radical and stroke: [`exchange`].
-//!
-//! The collation library orders Han characters by code point, ICU by radical and stroke. In both, each Han character
-//! has its own primary weight after all other scripts. Therefore each Han character is replaced, before the library
-//! gets the string, by the one at its position. `data/han.mjs` generates the table from ICU 76, the ICU of CouchDB
-//! 3.5.2.
-//!
-//! Not replaced: ideographs unknown to ICU 76 (the library sorts them last), and characters that only sort near an
-//! ideograph, such as radicals (U+2E80 to U+2FD5) and circled or squared ideographs.
+//! Han characters in CouchDB's order, by radical and stroke: [`exchange`]. The collation library orders Han characters
+//! by code point, ICU by radical and stroke. Therefore each Han character is replaced, before the library gets the
+//! string, by the one at its position. `data/han.mjs` generates the table from ICU 76, the ICU of CouchDB 3.5.2. Not
+//! replaced: ideographs unknown to ICU 76, and characters that only sort near an ideograph, such as radicals.
 
 use std::borrow::Cow;
 

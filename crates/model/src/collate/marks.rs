@@ -1,8 +1,6 @@
-//! Preserves the order of combining marks: [`keep_order`].
-//!
-//! CouchDB disables normalization in ICU, so ICU takes marks in textual order, whereas the library reorders them
-//! canonically. A character without weight that combines with no other, inserted between two marks, prevents this.
-//! Composed and decomposed spellings remain equal, as in CouchDB.
+//! Preserves the order of combining marks: [`keep_order`]. CouchDB disables normalization in ICU, whereas the library
+//! reorders marks canonically. A character without weight that combines with no other, inserted between two marks,
+//! prevents this.
 
 use std::borrow::Cow;
 

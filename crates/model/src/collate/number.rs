@@ -1,7 +1,7 @@
 //! Numbers: exact comparison and an encoding in which equal values have equal bytes.
 //!
-//! Values are those of CouchDB: a number without fraction and exponent is an integer of any size, any other the nearest
-//! double. An integer and a double are compared exactly: `1` equals `1.0`.
+//! A number without fraction and exponent is an integer of any size, any other the nearest double. An integer and a
+//! double are compared exactly: `1` equals `1.0`.
 //!
 //! The encoding extends the order of IEEE doubles, whose bits, read as an integer, ascend with the value: the 11 bits
 //! of the exponent, then the bits of the fraction, of which integers beyond 2^53 have as many as needed (up to 1,023).

@@ -1,5 +1,4 @@
 //! Strings under raw collation: the order of their UTF-8 bytes.
-//!
 //! The byte 0 ends an encoded string, so 0 is written as 1 1 and 1 as 1 2, which preserves the order.
 
 use std::borrow::Cow;

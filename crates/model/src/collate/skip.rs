@@ -1,7 +1,5 @@
-//! Length of an encoded value without decoding it: [`encoded_len`] and [`group_prefix`].
-//!
-//! The input must be that of [`encode`](super::encode). For other bytes the length is meaningless, but never exceeds
-//! the input.
+//! Length of an encoded value without decoding it: [`encoded_len`] and [`group_prefix`]. The input must be that of
+//! [`encode`](super::encode). For other bytes the length is meaningless, but within the input.
 
 use crate::collate::{END, number, tag};
 
@@ -30,10 +28,8 @@ pub fn encoded_len(encoded: &[u8]) -> usize {
 }
 
 /// Returns the key by which a reduced view groups rows with `group_level`: the encoding of the first `elements`
-/// elements of an encoded array, without the end mark, so that it is a prefix of every array in the group.
-///
-/// Returns the whole encoding if it is not an array or the array has fewer elements. Groups remain distinct, because an
-/// end mark is never the start of an element.
+/// elements of an array, without the end mark, so that it is a prefix of every array in the group. Returns the whole
+/// encoding if it is not an array or has fewer elements.
 pub fn group_prefix(encoded: &[u8], elements: usize) -> &[u8] {
     if !encoded.first().is_some_and(|&first| is_array(first)) {
         return encoded;

@@ -1,8 +1,6 @@
 //! Strings under Unicode collation: CLDR's root order as `icu_collator` implements it.
-//!
-//! Sort keys are those of the library, so the byte 0 never occurs in them. Pure ASCII has a fast path to the same bytes
-//! ([`ascii`]). Han characters are replaced before the library gets them ([`han`]), and the order of combining marks is
-//! preserved ([`marks`]), because ICU in CouchDB treats both differently.
+//! Sort keys are those of the library, so the byte 0 never occurs in them. Pure ASCII has a fast path ([`ascii`]). Han
+//! characters ([`han`]) and combining marks ([`marks`]) are prepared, because ICU in CouchDB treats both differently.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

@@ -1,8 +1,6 @@
 //! [`compact`]: validation of all JSON that enters the system, in one pass with an explicit stack of open containers.
-//!
-//! Output is copied in runs, so compact input is copied with a single `memcpy`. UTF-8 is validated for the whole text
-//! beforehand, which is faster than per string. Member names are compared by cheap hashes. An object with a repeated
-//! name is repaired when it is closed, by moving the remaining members in the output.
+//! Compact input is copied with a single `memcpy`. UTF-8 is validated for the whole text beforehand. Member names are
+//! compared by cheap hashes. An object with a repeated name is repaired when it is closed.
 
 use std::borrow::Cow;
 
@@ -14,8 +12,8 @@ use crate::limits::MAX_NUMBER_LEN;
 
 const FEW_MEMBERS: usize = 16;
 
-/// Validates `text` as one JSON value and appends it to `out` without insignificant whitespace and without repeated
-/// members, otherwise unchanged: see [the module](super). After an error `out` is unchanged.
+/// Validates `text` as one JSON value and appends it to `out` without insignificant whitespace and repeated members.
+/// After an error `out` is unchanged.
 pub fn compact(text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError> {
     compact_to_depth(text, out, MAX_DEPTH)
 }

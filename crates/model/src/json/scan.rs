@@ -1,7 +1,5 @@
-//! Search for the next significant byte of JSON text, in steps of eight bytes.
-//!
-//! Most strings are short (member names, words), and calling a vectorised search for them costs more than it saves.
-//! Therefore the first bytes are searched in a register, and only long strings use `memchr`.
+//! Search for the next significant byte of JSON text, in steps of eight bytes. Most strings are short, so the first
+//! bytes are searched in a register, and only long strings use `memchr`.
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;

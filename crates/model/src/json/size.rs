@@ -3,8 +3,8 @@
 use super::Value;
 
 /// Returns the number of bytes that CouchDB compares with `max_document_size` (`couch_ejson_size:encoded_size`): the
-/// length of the compact text, except that strings count unescaped, and numbers that are not integers by their
-/// magnitude. The result is at most the length of the text.
+/// length of the compact text, except that strings count unescaped, and fractions by their magnitude. At most the
+/// length of the text.
 pub fn measured_size(value: Value<'_>) -> usize {
     let text = value.raw();
     let (mut at, mut size) = (0, 0);

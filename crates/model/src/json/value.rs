@@ -1,7 +1,5 @@
-//! [`Value`]: a lazy view of validated text.
-//!
-//! Finding a member costs one scan over the members before it. Memory is allocated only to read a string with escapes.
-//! The text must have passed [`compact`](fn@super::compact); of other text, members and elements are arbitrary slices.
+//! [`Value`]: a lazy view of validated text. Finding a member costs one scan over the members before it. The text must
+//! have passed [`compact`](fn@super::compact).
 
 use std::borrow::Cow;
 
@@ -222,8 +220,7 @@ impl<'a> Iterator for Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// As [`Iterator::next`]. Also appends the elements of an array to `elements`, because finding the end of a long
-    /// array and then its elements would scan its text twice.
+    /// As [`Iterator::next`]. Also appends the elements of an array to `elements`, to scan its text only once.
     pub fn next_with_elements(&mut self, elements: &mut Vec<Value<'a>>) -> Option<(Value<'a>, Value<'a>)> {
         let (text, start) = (self.text, self.at);
         if start + 1 >= text.len() {

@@ -1,9 +1,7 @@
-//! [`Growth`]: a revision tree that is optimized for merging many paths.
-//!
-//! Sorting a [`RevTree`] after each merge is linear in its nodes, so a document with 10,000 conflicts would need 100
-//! million steps. After a few merges a growth therefore finds revisions in an index, appends new ones unsorted, and
-//! stems only the ancestors of the new revision. It is sorted once, by [`Growth::settle`]. The result equals merging
-//! and stemming one path after the other.
+//! [`Growth`]: a revision tree that is optimized for merging many paths. Sorting a [`RevTree`] after each merge is
+//! linear in its nodes. After a few merges a growth therefore finds revisions in an index, appends new ones unsorted,
+//! and stems only the ancestors of the new revision. It is sorted once, by [`Growth::settle`]. The result equals
+//! merging and stemming one path after the other.
 
 use std::collections::HashMap;
 
@@ -60,8 +58,7 @@ impl<T> Revisions<T> for RevTree<T> {
 pub struct Growth<T> {
     /// While an index exists, the nodes are unsorted, some of them are removed, and the leaves are invalid.
     tree: RevTree<T>,
-    /// Number of consecutive stemmings with the same limit, and that limit: from then on only ancestors of new
-    /// revisions can exceed it.
+    /// Number of consecutive stemmings with the same limit, and that limit.
     stemmed: (usize, usize),
     index: Option<Index>,
     steps: u64,
@@ -304,8 +301,8 @@ impl Index {
         node
     }
 
-    /// Removes ancestors of `newest` that are not among the newest `limit` revisions of any leaf. No other node can
-    /// exceed the limit, because the tree was stemmed before. Returns the number of visited nodes.
+    /// Removes ancestors of `newest` that are not among the newest `limit` revisions of any leaf. Returns the number of
+    /// visited nodes.
     fn stem<T>(
         &mut self,
         nodes: &mut [Node<T>],

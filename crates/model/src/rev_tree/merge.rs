@@ -4,11 +4,8 @@ use crate::rev::Rev;
 use crate::rev_tree::{Merge, Node, RevTree, search, to_index};
 
 impl<T> RevTree<T> {
-    /// Adds a revision, `path[0]`, and its ancestors, newest first. `value` belongs to `path[0]`; an existing value is
-    /// kept. Panics if the path is empty.
-    ///
-    /// A revision without known parent is connected with its ancestors. Each revision of the path must have the
-    /// preceding generation; the path is ignored after a gap.
+    /// Adds a revision, `path[0]`, and its ancestors, newest first. An existing value is kept. Each revision of the
+    /// path must have the preceding generation; the path is ignored after a gap. Panics if the path is empty.
     pub fn merge(&mut self, path: &[Rev], value: T) -> Merge {
         let newest = path.first().expect("a path has at least the revision itself");
         if self.appends(newest, path) {

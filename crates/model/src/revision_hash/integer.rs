@@ -50,8 +50,7 @@ fn write_big(term: &mut Vec<u8>, negative: bool, magnitude: &[u8]) {
     term.extend_from_slice(&magnitude[..length]);
 }
 
-/// Returns the little-endian bytes of a decimal number. Takes time quadratic in its length, which
-/// [`MAX_NUMBER_LEN`](crate::limits::MAX_NUMBER_LEN) bounds.
+/// Returns the little-endian bytes of a decimal number, in quadratic time.
 fn magnitude(digits: &[u8]) -> Vec<u8> {
     const CHUNK: usize = 19;
     let mut limbs: Vec<u64> = Vec::with_capacity(digits.len() / CHUNK + 1);

@@ -1,5 +1,4 @@
-//! The JSON scanner: accepted text is a fixed point, can be traversed and hashed without panics, and survives parsing
-//! and writing of a document.
+//! Accepted text is a fixed point, can be traversed and hashed, and survives parsing and writing of a document.
 
 use settee_model::json::{Json, Value, compact};
 use settee_model::{Document, revision_hash};

@@ -1,5 +1,4 @@
-//! Revision trees: any sequence of merges gives a valid tree, also after stemming and purging. Its leaves do not depend
-//! on the order of the merges if no revision has two parents.
+//! Any sequence of merges gives a valid tree, with leaves independent of their order unless a revision has two parents.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! The global environment of the engine: its names ([`is_global`]), and the members of its objects that exist
-//! ([`type_of`]). A test compares both with the engine.
+//! The global environment of the engine: its names ([`is_global`]) and the members of its objects ([`type_of`]). A test
+//! compares both with the engine.
 
 use crate::Environment;
 use crate::inherited;
@@ -9,8 +9,7 @@ pub(super) fn is_global(name: &str) -> bool {
     GLOBALS.binary_search(&name).is_ok() || inherited::by_objects(name.as_bytes())
 }
 
-/// Returns the result of `typeof` for an object of the environment or a member, given by its path, such as
-/// `Array.prototype.map`. `None` if it is absent or not listed here.
+/// Returns the result of `typeof` for a member, given by its path, such as `Array.prototype.map`. `None` if unlisted.
 pub(super) fn type_of(path: &str, environment: Environment) -> Option<&'static str> {
     let Some((object, member)) = path.rsplit_once('.') else {
         return match path {
@@ -27,7 +26,6 @@ pub(super) fn type_of(path: &str, environment: Environment) -> Option<&'static s
     members.split(' ').any(|name| name == member).then_some("function")
 }
 
-/// All paths of [`type_of`] in the environment of views, with their types.
 pub(crate) fn members() -> impl Iterator<Item = (String, &'static str)> {
     let members =
         MEMBERS.iter().flat_map(|(object, names)| names.split(' ').map(move |name| format!("{object}.{name}")));

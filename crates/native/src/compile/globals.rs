@@ -1,11 +1,8 @@
-//! Implicit globals: variables that a function assigns without a declaration ([`check`]).
-//!
-//! The engine keeps such a variable from one document to the next. The value is unobservable if each call assigns the
-//! variable before all its reads. Only functions for which this is proven are in the subset; their implicit globals are
-//! slots of the main function.
-//!
-//! The analysis follows the control flow with a set of variables that are assigned on all paths. Loops and switches are
-//! approximated by the set before them, and exceptions by the set before their `try`.
+//! Implicit globals: variables that a function assigns without a declaration ([`check`]). The engine keeps such a
+//! variable from one document to the next. The value is unobservable if each call assigns the variable before all its
+//! reads. Only functions for which this is proven are in the subset. The analysis follows the control flow with the set
+//! of variables that are assigned on all paths. Loops and switches are approximated by the set before them, and
+//! exceptions by the set before their `try`.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,6 @@
-//! Compilation of source text to the tree ([`compile`]). Everything that the tree cannot represent is [`Refused`], and
-//! so is everything whose result could depend on state that is unknown before the run: names outside of the
-//! environment, functions as values, `this`, `eval` and so on. A refusal only costs performance: the function then runs
-//! in a worker.
+//! Compilation of source text to the tree ([`compile`]). [`Refused`] is everything that the tree cannot represent or
+//! whose result could depend on unknown state: names outside of the environment, functions as values, `this`, `eval`
+//! and so on. A refused function runs in a worker.
 
 mod calls;
 mod environment;
@@ -39,8 +38,7 @@ fn refuse<T>(reason: &'static str) -> Result<T> {
     Err(Refused(reason))
 }
 
-/// Returns the paths of the members of the global environment that the compiler assumes to exist, and their types. A
-/// test compares them with the engine.
+/// Returns the paths and types of the members of the global environment that the compiler assumes to exist.
 pub fn members_of_environment() -> impl Iterator<Item = (String, &'static str)> {
     environment::members()
 }

@@ -1,6 +1,5 @@
-//! Polyfills: statements that define a member of the environment if it is absent, such as
-//! `Object.keys = Object.keys || function …`. The environment of the workers has these members, and no function of the
-//! subset changes it, so the statements have no effect.
+//! Polyfills: statements such as `Object.keys = Object.keys || function …`. The environment of the workers has these
+//! members, and no function of the subset changes it, so the statements have no effect.
 
 use oxc_ast::ast::{
     AssignmentExpression, AssignmentOperator, AssignmentTarget, BinaryOperator, Expression as Node, LogicalOperator,

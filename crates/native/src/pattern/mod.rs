@@ -1,7 +1,6 @@
-//! Regular expressions: [`compile`] compiles one to a [`Pattern`]. The backtracking matcher follows the rules of the
-//! language, for common features: classes, groups, alternatives, greedy and lazy repetition, assertions, lookahead; the
-//! flags `g`, `i`, `m` and `s`. Not in the subset: backreferences, lookbehind, named groups, Unicode sets, legacy
-//! syntax (a lone brace, octal escapes), and repetitions of expressions that may match the empty string.
+//! Regular expressions: [`compile`] compiles one to a [`Pattern`], which a backtracking matcher evaluates. Not in the
+//! subset: backreferences, lookbehind, named groups, Unicode sets, legacy syntax (a lone brace, octal escapes), and
+//! repetitions of expressions that may match the empty string.
 
 mod matcher;
 mod parse;

@@ -1,4 +1,4 @@
-//! `index`, equivalent to the `index.js` of the workers. Invalid arguments are left to the worker, which reports them.
+//! `index`, equivalent to the `index.js` of the workers. Invalid arguments are left to the worker.
 
 use bumpalo::collections::Vec as ArenaVec;
 

@@ -1,6 +1,5 @@
 //! Evaluation of the tree: [`Run`] is one call of a function for one document. Exceptions, unknown state, and exceeded
-//! limits end the run with [`Stop::BailOut`]: the engine then runs the function on the document from the start. This
-//! does not affect results, because functions of the subset keep no state between documents.
+//! limits end it with [`Stop::BailOut`]: the engine then runs the function on the document from the start.
 
 mod assignment;
 mod emit;

@@ -130,10 +130,10 @@ fn errors_and_nonsense_end_the_build_and_name_the_document() {
     nonsense(r#""[[[\"a\",NaN]]]""#, "it wrote no JSON");
     nonsense(r#""[[[\"\\ud800\",1]]]""#, "it wrote no JSON");
     nonsense(r#""true""#, "the response to map_doc is not a list of 1 lists of rows: true");
-    nonsense(r#""[[],[]]""#, "no list with 1 lists");
-    nonsense(r#""[1]""#, "no pairs of key and value: [1]");
-    nonsense(r#""[[[1,2,3]]]""#, "no pairs");
-    nonsense(r#""[[{\"a\":1}]]""#, "no pairs");
+    nonsense(r#""[[],[]]""#, "is not a list of 1 lists of rows: [[],[]]");
+    nonsense(r#""[1]""#, "are not pairs of key and value: [1]");
+    nonsense(r#""[[[1,2,3]]]""#, "are not pairs");
+    nonsense(r#""[[{\"a\":1}]]""#, "are not pairs");
     assert_eq!(run(&server, &["act"], &["{}"]).unwrap().len(), 1);
 }
 
@@ -171,7 +171,6 @@ fn a_process_that_speaks_while_it_is_idle_is_replaced() {
 
 #[test]
 fn a_document_is_not_blamed_for_those_around_it() {
-    // `late_answers` buffers responses until its input is empty.
     let server = short_timeout();
     let function = "late_answers";
     let fine: Vec<String> = (0..30).map(|_| "{}".to_owned()).collect();

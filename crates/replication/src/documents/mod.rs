@@ -1,7 +1,6 @@
-//! Documents in `_replicator` databases: the replications that they describe, and their states.
-//!
-//! [`watch`] follows the databases, [`prepare`] creates jobs from documents, and [`store`] writes states back. All
-//! accesses use the HTTP protocol. The rules are those of CouchDB's `couch_replicator_docs`.
+//! Documents in `_replicator` databases: the replications that they describe, and their states. [`watch`] follows the
+//! databases, [`prepare`] creates jobs from documents, and [`store`] writes states back. The rules are those of
+//! CouchDB's `couch_replicator_docs`.
 
 mod prepare;
 mod store;
@@ -10,12 +9,12 @@ mod watch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use settee_model::json::{Value, write_string};
+use settee_model::json::{Value, append_object, object, write_string};
 use tokio::task::AbortHandle;
 
 use crate::endpoint::{EndpointError, Roles, User};
-use crate::replicator::show::{Object, iso8601, proxy, write_statistics};
 use crate::replicator::{Job, Replicator};
+use crate::report::{iso8601, proxy, write_statistics};
 use crate::spec::{Spec, SpecError};
 use crate::tuning::Tuning;
 
@@ -31,8 +30,8 @@ pub fn is_replicator_database(name: &str) -> bool {
     name == REPLICATOR_DATABASE || name.ends_with("/_replicator")
 }
 
-/// Parses the replication that a document describes. It runs as the document's `user_ctx`, or else as its owner with
-/// the roles of the owner's account. Fails if the document describes no replication.
+/// Parses the replication that a document describes, if any. It runs as the document's `user_ctx`, or else as its owner
+/// with the roles of the owner's account.
 pub fn parse(document: Value<'_>, tuning: &Tuning) -> Result<Spec, SpecError> {
     Spec::parse(document, &user(document), tuning)
 }
@@ -71,15 +70,17 @@ fn write_endpoint(out: &mut Vec<u8>, value: Value<'_>) {
     if !value.is_object() {
         return write_url(out, value);
     }
-    let mut object = Object::new();
-    for (name, member) in value.members() {
-        match name.as_str().as_deref() {
-            Some("headers" | "auth") | None => {}
-            Some("url") => object.raw("url", |out| write_url(out, member)),
-            Some(name) => object.raw(name, |out| out.extend_from_slice(member.raw())),
+    append_object(out, |object| {
+        for (name, member) in value.members() {
+            match name.as_str().as_deref() {
+                Some("headers" | "auth") | None => {}
+                Some("url") => write_url(object.name("url"), member),
+                Some(name) => {
+                    object.json(name, member.raw());
+                }
+            }
         }
-    }
-    out.extend_from_slice(&object.end());
+    });
 }
 
 fn write_url(out: &mut Vec<u8>, value: Value<'_>) {
@@ -248,16 +249,18 @@ pub fn resting(database: &str, id: &str, document: Value<'_>) -> DocumentState {
     match text("_replication_state").as_deref() {
         Some("completed") => {
             shown.state = "completed";
-            let mut info = Object::new();
             let statistics = document.get("_replication_stats").filter(|statistics| statistics.is_object());
-            for (name, value) in statistics.into_iter().flat_map(Value::members) {
-                match name.as_str().as_deref() {
-                    Some("start_time") => shown.started = value.as_str().map(std::borrow::Cow::into_owned),
-                    Some(name) => info.raw(name, |out| out.extend_from_slice(value.raw())),
-                    None => {}
+            shown.info = object(|info| {
+                for (name, value) in statistics.into_iter().flat_map(Value::members) {
+                    match name.as_str().as_deref() {
+                        Some("start_time") => shown.started = value.as_str().map(std::borrow::Cow::into_owned),
+                        Some(name) => {
+                            info.json(name, value.raw());
+                        }
+                        None => {}
+                    }
                 }
-            }
-            shown.info = info.end();
+            });
         }
         Some("failed") => {
             shown.state = "failed";
@@ -271,9 +274,9 @@ pub fn resting(database: &str, id: &str, document: Value<'_>) -> DocumentState {
 }
 
 fn error_info(reason: &str) -> Vec<u8> {
-    let mut object = Object::new();
-    object.text("error", Some(reason));
-    object.end()
+    object(|object| {
+        object.string("error", reason);
+    })
 }
 
 #[derive(Default)]
@@ -294,23 +297,23 @@ struct ShownDocument<'a> {
 
 impl ShownDocument<'_> {
     fn write(&self) -> Vec<u8> {
-        let mut object = Object::new();
-        object.text("database", Some(self.database));
-        object.text("doc_id", Some(self.id));
-        object.text("id", self.job);
-        if let Some(node) = self.node {
-            object.text("node", Some(node));
-        }
-        object.text("source", self.source.as_deref());
-        object.text("target", self.target.as_deref());
-        object.text("state", Some(self.state));
-        object.raw("info", |out| out.extend_from_slice(if self.info.is_empty() { b"null" } else { &self.info }));
-        object.number("error_count", self.error_count.into());
-        object.text("last_updated", self.updated.as_deref());
-        object.text("start_time", self.started.as_deref());
-        object.text("source_proxy", self.proxies.0.as_deref());
-        object.text("target_proxy", self.proxies.1.as_deref());
-        object.end()
+        object(|object| {
+            object.string("database", self.database);
+            object.string("doc_id", self.id);
+            object.string_or_null("id", self.job);
+            if let Some(node) = self.node {
+                object.string("node", node);
+            }
+            object.string_or_null("source", self.source.as_deref());
+            object.string_or_null("target", self.target.as_deref());
+            object.string("state", self.state);
+            object.json("info", if self.info.is_empty() { b"null" } else { &self.info });
+            object.value("error_count", self.error_count);
+            object.string_or_null("last_updated", self.updated.as_deref());
+            object.string_or_null("start_time", self.started.as_deref());
+            object.string_or_null("source_proxy", self.proxies.0.as_deref());
+            object.string_or_null("target_proxy", self.proxies.1.as_deref());
+        })
     }
 }
 

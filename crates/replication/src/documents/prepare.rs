@@ -60,7 +60,6 @@ impl Replicator {
         state.documents.entries.insert((Arc::clone(database), id), entry);
     }
 
-    /// Starts the job of a document for which this server has obtained the claim.
     pub(crate) fn claim_acquired(self: &Arc<Self>, document_job: &DocumentJob) {
         let mut state = self.state.lock();
         let Some(entry) = state.documents.at(document_job) else { return };

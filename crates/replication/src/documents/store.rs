@@ -6,12 +6,12 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use settee_model::json::{Json, Value, write_string};
+use settee_model::json::{Json, Value, object, write_string};
 
 use super::{REPLICATOR_ROLE, parse};
 use crate::endpoint::{Endpoint, Local, Roles, User};
-use crate::replicator::show::{Object, iso8601, write_counters};
 use crate::replicator::{Job, Replicator};
+use crate::report::{iso8601, write_counters};
 use crate::transport::{Body, Transport, empty_body, full_body};
 
 const ATTEMPTS_MAX: u32 = 20;
@@ -157,13 +157,14 @@ fn members(change: &Change) -> Members {
             ("_replication_state_reason", Some(quoted(reason))),
         ],
         Change::Completed(job) => {
-            let mut statistics = Object::new();
-            statistics.text("start_time", Some(&iso8601(job.added_ms)));
-            write_counters(&mut statistics, &job.progress.statistics());
+            let statistics = object(|statistics| {
+                statistics.string("start_time", &iso8601(job.added_ms));
+                write_counters(statistics, &job.progress.statistics());
+            });
             vec![
                 ("_replication_state", Some(quoted("completed"))),
                 ("_replication_state_reason", None),
-                ("_replication_stats", Some(statistics.end())),
+                ("_replication_stats", Some(statistics)),
             ]
         }
     }
@@ -176,25 +177,27 @@ fn quoted(text: &str) -> Vec<u8> {
 }
 
 fn replace(document: Value<'_>, members: &Members) -> Vec<u8> {
-    let mut object = Object::new();
     let mut left: Vec<_> = members.iter().collect();
-    for (name, value) in document.members() {
-        let Some(name) = name.as_str() else { continue };
-        match left.iter().position(|(changed, _)| *changed == name) {
-            None => object.raw(&name, |out| out.extend_from_slice(value.raw())),
-            Some(at) => {
-                if let (name, Some(text)) = left.swap_remove(at) {
-                    object.raw(name, |out| out.extend_from_slice(text));
+    object(|object| {
+        for (name, value) in document.members() {
+            let Some(name) = name.as_str() else { continue };
+            match left.iter().position(|(changed, _)| *changed == name) {
+                None => {
+                    object.json(&name, value.raw());
+                }
+                Some(at) => {
+                    if let (name, Some(text)) = left.swap_remove(at) {
+                        object.json(name, text);
+                    }
                 }
             }
         }
-    }
-    for (name, text) in members.iter().filter(|member| left.iter().any(|(name, _)| *name == member.0)) {
-        if let Some(text) = text {
-            object.raw(name, |out| out.extend_from_slice(text));
+        for (name, text) in members.iter().filter(|member| left.iter().any(|(name, _)| *name == member.0)) {
+            if let Some(text) = text {
+                object.json(name, text);
+            }
         }
-    }
-    object.end()
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! Follows `_replicator` databases: one task per database reads its changes from the start, so it finds all documents
-//! again after a restart.
+//! Follows `_replicator` databases: one task per database reads its changes from the start.
 
 use std::sync::Arc;
 use std::time::Duration;

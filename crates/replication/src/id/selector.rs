@@ -1,7 +1,6 @@
-//! Normal form of a selector for ids, that of CouchDB's `mango_selector:normalize` with sorted members.
-//!
-//! Implicit operators become explicit, field names move to the leaves as paths, and negations move down as far as
-//! possible. An invalid selector stays unchanged, because the source rejects it.
+//! Normal form of a selector for ids, that of CouchDB's `mango_selector:normalize` with sorted members. Implicit
+//! operators become explicit, field names move to the leaves as paths, and negations move down. An invalid selector
+//! stays unchanged.
 
 use settee_model::json::{Json, Value, write_array, write_object};
 

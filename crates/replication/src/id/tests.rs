@@ -42,9 +42,8 @@ fn bases() {
     assert_eq!(id.base, "2719aee9e6a7dd507bee5c0e3f6f829c");
 }
 
-/// Endpoints of CouchDB's own test (`http_v4_endpoint_test_` in `couch_replicator_ids`, at 3.5) and more, with the
-/// target `http://host/t`. The numbers are MD5 hashes of the output of Erlang/OTP 25 (`term_to_binary(Term,
-/// [{minor_version, 1}])`) for the terms that CouchDB builds.
+/// Endpoints of CouchDB's own test (`http_v4_endpoint_test_` in `couch_replicator_ids`, at 3.5) and more. The numbers
+/// are MD5 hashes of the output of Erlang/OTP 25 (`term_to_binary(Term, [{minor_version, 1}])`).
 #[test]
 fn endpoints() {
     let (first, second) = ("Basic dXNlcjpwYXNz", "Basic dXNlcjI6cGFzczI=");
@@ -89,8 +88,7 @@ fn endpoints() {
     }
 }
 
-/// Replications from `http://host/s` to `http://host/t`; numbers as in [`endpoints`]. `winning_revs_only` and
-/// `since_seq` follow the filter, in this order; CouchDB publishes no hashes for them.
+/// Numbers as in [`endpoints`]. CouchDB publishes no hashes for `winning_revs_only` and `since_seq`.
 #[test]
 fn options() {
     let code = "function(doc) { return true; }";

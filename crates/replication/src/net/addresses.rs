@@ -1,5 +1,4 @@
-//! [`AllowedAddresses`]: the addresses to which this server connects for a user. A server behind a firewall can reach
-//! addresses that its users cannot.
+//! [`AllowedAddresses`]: the addresses to which this server connects for a user. Behind a firewall it can reach more.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,8 +1,6 @@
-//! Long-lived responses: the feed of a continuous replication keeps a connection for days and transfers little data.
-//!
-//! A connection of the shared HTTP client holds about 25 KB of buffers, and thousands of feeds may wait. A connection
-//! of this module holds no buffer while it waits. It implements the necessary part of HTTP/1.1: one request, and one
-//! streamed response. The caller handles timeouts and redirects.
+//! Long-lived responses: the feed of a continuous replication keeps a connection for days. A connection of the shared
+//! HTTP client holds about 25 KB of buffers; one of this module holds none while it waits. It implements the necessary
+//! part of HTTP/1.1: one request, and one streamed response.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

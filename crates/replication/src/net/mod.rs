@@ -1,9 +1,6 @@
-//! [`Network`]: access to databases of other servers, over sockets, TLS and proxies.
-//!
-//! All replications share connections, which are kept for a limited time; feeds have connections of their own
-//! ([`long_lived`]). A setting limits the concurrent exchanges of a replication with a peer. An exchange without
-//! progress is aborted after a timeout. Redirects are followed as in CouchDB, but credentials are sent only to their
-//! own host. This module does not retry.
+//! [`Network`]: access to databases of other servers, over sockets, TLS and proxies. All replications share
+//! connections; feeds have connections of their own ([`long_lived`]). An exchange without progress is aborted after a
+//! timeout. Redirects are followed as in CouchDB, but credentials are sent only to their own host. No retries.
 
 mod addresses;
 mod connector;

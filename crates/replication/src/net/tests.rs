@@ -1,5 +1,4 @@
-//! Exchanges with test peers and proxies over loopback. The certificates in `certificates/` are for `localhost`, signed
-//! by an authority of their own, and valid for a hundred years.
+//! Exchanges with test peers and proxies over loopback. The certificates in `certificates/` are for `localhost`.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod peers;
@@ -497,8 +496,6 @@ async fn timeouts_of_long_answers() {
     assert_eq!(answer, Err(TransportError::Timeout));
 }
 
-/// For a user the server connects neither to itself nor to its network, by any name or proxy, nor over connections of
-/// an admin's replications.
 #[tokio::test]
 async fn users_reach_public_addresses_only() {
     let (port, seen) = peer(|_| answer("200 OK", "", "secret")).await;

@@ -1,5 +1,5 @@
 //! Authentication at a peer, as in CouchDB: a session cookie if the peer supports sessions, so that it verifies the
-//! password once and not for each request; a basic authorization otherwise.
+//! password once; a basic authorization otherwise.
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};

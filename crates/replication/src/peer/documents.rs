@@ -95,9 +95,9 @@ impl Peer {
         Ok(wanted.into_iter().filter(|wanted| !wanted.revs.is_empty()).collect())
     }
 
-    /// Requests revisions with their histories, and leaves that descend from them. Returns `None` if the peer does not
-    /// support `_bulk_get`, which any unexpected response indicates; later calls then send no request, and documents
-    /// are fetched individually. A request that is too long for the peer (413) is an error.
+    /// Requests revisions with their histories, and leaves that descend from them. Returns `None`, then and later, if
+    /// the peer does not support `_bulk_get`, which any unexpected response indicates. A request that is too long (413)
+    /// is an error.
     pub(crate) async fn bulk_get(&self, wanted: &[MissingRevs]) -> Result<Option<BulkGet>, PeerError> {
         if !self.inner.has_bulk_get.load(Ordering::Relaxed) {
             return Ok(None);
@@ -144,6 +144,8 @@ impl Peer {
         put_result(&peer_request, id, rev, answer.status, &answer.body)
     }
 
+    /// Makes one attempt, because the body cannot be sent again. After an expired session the error is a transient one,
+    /// so that the caller retries with a new body.
     pub(crate) async fn put_related(
         &self,
         id: &str,

@@ -1,7 +1,6 @@
-//! One document with its attachments: `GET /db/doc?open_revs=["1-a"]`, streamed.
-//!
-//! CouchDB returns `multipart/mixed` with one part per revision; a revision with attachment bytes is a nested
-//! `multipart/related` body. Other servers return a JSON array without attachment bytes.
+//! One document with its attachments: `GET /db/doc?open_revs=["1-a"]`, streamed. CouchDB returns `multipart/mixed` with
+//! one part per revision; a revision with attachment bytes is a nested `multipart/related` body. Other servers return a
+//! JSON array.
 
 use bytes::Bytes;
 use settee_model::json::{Json, Value};

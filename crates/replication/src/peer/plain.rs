@@ -58,11 +58,10 @@ impl Peer {
         Ok(Reply { status: answer.status, body: answer.body, peer_request })
     }
 
-    /// Writes a revision of a document unchanged, with its attachments, as a `multipart/related` body of `length` bytes
-    /// that arrives in `pieces`. Returns the reason if the server refuses it.
-    ///
-    /// Fails if the channel closes early, or the response does not concern the document. The request is not retried,
-    /// because the body cannot be sent again; after a status of 401 that ends a session, a further call logs in again.
+    /// Writes a revision unchanged, with its attachments, as a `multipart/related` body of `length` bytes that arrives
+    /// in `pieces`. Returns the reason if the server refuses it. Fails if the channel closes early. The request is not
+    /// retried, because the body cannot be sent again; after a status of 401 that ends a session, a further call logs
+    /// in again.
     pub async fn put_multipart(
         &self,
         id: &str,

@@ -21,6 +21,20 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
+    pub(crate) fn database(&self) -> Option<&str> {
+        match self {
+            Self::Transient { .. } => None,
+            Self::Document { database, .. } => Some(database),
+        }
+    }
+
+    pub(crate) fn document(&self) -> Option<&str> {
+        match self {
+            Self::Transient { .. } => None,
+            Self::Document { id, .. } => Some(id),
+        }
+    }
+
     pub(super) fn group(&self) -> Arc<str> {
         match self {
             Self::Transient { user } => user.clone().unwrap_or_default(),

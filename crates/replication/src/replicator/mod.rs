@@ -1,9 +1,8 @@
-//! [`Replicator`]: all replications of a server, from requests to their ends.
-//!
-//! Jobs come from `_replicate` ([`Replicator::replicate`]) or from documents in `_replicator` databases
-//! (`documents::watch`). The [`Scheduler`] decides which of them run; a run is one [`Session`](crate::Session) in its
-//! own task. The replicator authorizes the management of jobs; the databases authorize reads and writes.
+//! [`Replicator`]: all replications of a server, from requests to their ends. Jobs come from `_replicate`
+//! ([`Replicator::replicate`]) or from documents (`documents::watch`). The [`Scheduler`] decides which of them run; a
+//! run is one [`Session`](crate::Session) in its own task. The databases authorize reads and writes.
 
+mod claims;
 mod job;
 mod servers;
 pub(crate) mod show;
@@ -17,7 +16,6 @@ use tokio::sync::{Notify, oneshot, watch};
 
 pub(crate) use job::{Job, Origin, RunEnd};
 pub use servers::{Alone, Servers};
-pub use show::{JobState, TaskState};
 
 use crate::counters::{Counters, Tally, with_counters};
 use crate::documents::Documents;
@@ -158,8 +156,8 @@ impl Replicator {
         (self.dependencies.settings)()
     }
 
-    /// Handles a `_replicate` request of `user`: runs a one-shot replication to its end, starts a continuous
-    /// replication, or cancels one. After an error the request may have been handled in part.
+    /// Runs a one-shot replication to its end, starts a continuous replication, or cancels one. After an error the
+    /// request may have been handled in part.
     pub async fn replicate(self: &Arc<Self>, body: Value<'_>, user: &User) -> Result<Replicated, ReplicateError> {
         match Request::parse(body, user, &self.settings().tuning)? {
             Request::Cancel(CancelTarget::Id(id)) => self.cancel(&id, user),
@@ -174,8 +172,7 @@ impl Replicator {
         }
     }
 
-    /// Returns the id of the replication that a `_replicate` request cancels, because another server may run it. `None`
-    /// for other requests. Fails if the body is invalid or the id cannot be computed.
+    /// Returns the id of the replication that a request cancels, because another server may run it; `None` for others.
     pub async fn cancels(&self, body: Value<'_>, user: &User) -> Result<Option<String>, ReplicateError> {
         match Request::parse(body, user, &self.settings().tuning)? {
             Request::Cancel(CancelTarget::Id(id)) => Ok(Some(id)),

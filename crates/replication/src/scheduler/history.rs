@@ -1,8 +1,6 @@
-//! [`History`]: the events of a job, and the values derived from them: the number of consecutive crashes, and the time
-//! of the next start.
-//!
-//! The rules are CouchDB's: a crash is part of a streak unless the job ran for more than [`Limits::healthy_ms`] before
-//! it, and each crash of a streak doubles the delay.
+//! [`History`]: the events of a job, the number of consecutive crashes, and the time of the next start.
+//! As in CouchDB, a crash is part of a streak unless the job ran for more than [`Limits::healthy_ms`] before it, and
+//! each crash of a streak doubles the delay.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,6 +1,4 @@
-//! [`Scheduler`]: decides which jobs run.
-//!
-//! The scheduler is a pure state machine: it takes events with their times, and returns the jobs to start and to stop.
+//! [`Scheduler`]: a pure state machine that takes events with their times, and returns the jobs to start and to stop.
 //! The rules are CouchDB's: at most `max_jobs` run; in each interval at most `max_churn` continuous jobs are stopped
 //! for waiting jobs; the delay after a crash grows; the job that has waited longest is next, weighed by [`share`]. A
 //! transient job is not retried.

@@ -1,9 +1,7 @@
-//! [`Shares`]: fair distribution of the slots between groups, which are the jobs of one `_replicator` database, or the
-//! transient jobs of one user.
-//!
-//! This is the fair share scheduler of Kay and Lauder as CouchDB applies it. Running jobs charge their group for their
-//! time. A job's *burden* grows with the usage of its group and with the number of its siblings, and shrinks with the
-//! group's shares; jobs with the least burden run first. Usage and burden decay over time, so no job starves.
+//! [`Shares`]: fair distribution of the slots between groups: one `_replicator` database, or one user's transient jobs.
+//! This is the fair share scheduler of Kay and Lauder as CouchDB applies it. A job's *burden* grows with the usage of
+//! its group and with the number of its siblings, and shrinks with the group's shares; jobs with the least burden run
+//! first. Usage and burden decay over time, so no job starves.
 
 use std::collections::HashMap;
 use std::sync::Arc;

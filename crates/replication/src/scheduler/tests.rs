@@ -1,5 +1,4 @@
-//! Vectors for histories, sequences of calls with their decisions, and random calls after each of which the invariants
-//! must hold.
+//! Vectors for histories, sequences of calls with their decisions, and random calls with invariants.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod model;

@@ -1,9 +1,6 @@
-//! Copies a batch of changes: requests the missing revisions from the target, fetches those from the source, and writes
-//! them.
-//!
-//! Documents remain bytes: a row of `_bulk_get` is a slice that becomes a part of a body of `_bulk_docs`. The memory of
-//! a batch is bounded by [`FLUSH_BYTES`] and one document. The retry of a broken batch requests the missing revisions
-//! again, so no revision is written twice.
+//! Copies a batch of changes: the target lists its missing revisions, which are fetched from the source and written.
+//! Documents remain bytes: a row of `_bulk_get` is a slice that becomes a part of a body of `_bulk_docs`. Memory is
+//! bounded by [`FLUSH_BYTES`] and one document. A retry requests the missing revisions again, so none is written twice.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,9 +9,10 @@ use bytes::Bytes;
 use memchr::memmem;
 use settee_model::json::{Json, Value};
 
+use super::context::{Context, Failure};
 use super::single::{self, SingleRevision};
-use super::{Context, Failure};
-use crate::peer::{Attempts, BulkDocsOutcome, BulkGet, MissingRevs, PeerError, Rejected};
+use crate::peer::documents::{BulkDocsOutcome, BulkGet, MissingRevs, Rejected};
+use crate::peer::{Attempts, PeerError};
 
 const FLUSH_BYTES: usize = 2 << 20;
 

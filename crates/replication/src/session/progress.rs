@@ -11,8 +11,7 @@ pub struct Progress {
     refusals: Mutex<Vec<String>>,
 }
 
-/// The names are those of CouchDB in `_active_tasks`, `_scheduler/jobs` and `_replicator` documents. Sequences are JSON
-/// text; `None` is shown as `null` or 0.
+/// The names are CouchDB's. Sequences are JSON text; `None` is shown as `null` or 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     pub revisions_checked: u64,

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use settee_model::json::{Json, Value};
 use tokio::sync::mpsc;
 
-use crate::peer::{Attempts, ChangesQuery, Feed, Peer, PeerError};
+use crate::peer::changes::{ChangesQuery, Feed};
+use crate::peer::{Attempts, Peer, PeerError};
 
 #[derive(Clone, Debug)]
 pub(super) enum Item {
@@ -19,8 +20,7 @@ pub(super) enum Item {
     Recreated,
 }
 
-/// Reads to the end of a normal feed, or indefinitely. `items` is bounded, so a slow target applies backpressure to the
-/// source. `instance` is the source's `instance_start_time` at the start of the session.
+/// Reads to the end of a normal feed, or indefinitely. `items` is bounded, so a slow target applies backpressure.
 pub(super) async fn read(
     source: Peer,
     query: ChangesQuery,

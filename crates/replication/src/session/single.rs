@@ -1,6 +1,5 @@
-//! Documents that are copied individually: those with attachments, whose bytes are streamed from the source to the
-//! target; design documents, which a target may reject although it accepts others; and documents that `_bulk_get` did
-//! not return.
+//! Documents that are copied individually: those with attachments, whose bytes are streamed; design documents, which a
+//! target may reject; and documents that `_bulk_get` did not return.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,8 +11,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::batch::{CopyError, Writer, has_attachments};
-use super::{Context, Failure};
-use crate::peer::{Attempts, MissingRevs, OpenRevs, OpenRevsItem, PeerError, PutOutcome, Rejected, channel_body};
+use super::context::{Context, Failure};
+use crate::peer::documents::{MissingRevs, PutOutcome, Rejected};
+use crate::peer::open_revs::{OpenRevs, OpenRevsItem};
+use crate::peer::{Attempts, PeerError, channel_body};
 use crate::rows::MAX_ROW_BYTES;
 use crate::transport::TransportError;
 
@@ -101,8 +102,7 @@ async fn copy(context: Arc<Context>, single: SingleRevision) -> Result<Vec<Bytes
                 context.record_rejection(&Rejected { id: single.id, rev: single.rev, error, reason });
                 return Ok(Vec::new());
             }
-            // The revision may not have reached this node of a cluster yet, or was purged. In the latter case a
-            // reopened feed does not list it.
+            // The revision may not have reached this node of a cluster yet, or was purged.
             Ok(Attempt::Missing) => Failure::Missing(single.id.clone(), single.rev.clone()),
             Err(CopyError::Retryable(failure)) => failure,
             Err(ended @ CopyError::Failed(_)) => return Err(ended),

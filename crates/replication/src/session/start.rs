@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use settee_model::calendar::http_date;
 use settee_model::json::{Json, Value};
 
-use super::{Context, Failure};
+use super::context::{Context, Failure};
 use crate::checkpoint::{self, Entry};
 use crate::id::ReplicationId;
 use crate::peer::{Peer, PeerError};

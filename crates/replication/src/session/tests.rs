@@ -194,7 +194,7 @@ async fn places_of_silent_peers_do_not_hold_others_up_for_ever() {
     let (server, services, spec) = (Server::with(&["a", "b"]), services(), spec("a", "b", ""));
     let silent = Sides { source: Arc::new(Silent), target: Arc::new(Silent) };
     let mut waiting = Vec::new();
-    for _ in 0..super::CONCURRENT_STARTS_MAX {
+    for _ in 0..super::context::CONCURRENT_STARTS_MAX {
         waiting.push(silent.begin(&spec, &services).await);
     }
     tokio::task::yield_now().await;
@@ -203,7 +203,7 @@ async fn places_of_silent_peers_do_not_hold_others_up_for_ever() {
         answer(&sides(&server).run(&spec, &services).await.0);
         begun.elapsed().as_secs()
     };
-    assert_eq!(seconds().await, super::START_PERMIT_TIMEOUT.as_secs());
+    assert_eq!(seconds().await, super::context::START_PERMIT_TIMEOUT.as_secs());
     waiting.pop();
     assert_eq!(seconds().await, 0);
 }

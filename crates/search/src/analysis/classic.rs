@@ -1,5 +1,4 @@
-//! Words of Lucene's classic tokenizer: hosts, mail addresses, companies (`AT&T`), acronyms and signed numbers are
-//! single words.
+//! Words of Lucene's classic tokenizer: hosts, mail addresses, companies (`AT&T`), acronyms and signed numbers.
 
 use super::split::MAX_WORD_CHARS;
 
@@ -29,7 +28,6 @@ pub(super) fn word(text: &str, from: usize) -> Option<(usize, usize)> {
     Some((start, if is_ideograph(first) { start + first.len_utf8() } else { end }))
 }
 
-/// Removes the dots of acronyms and the `'s` of possessives.
 pub(super) fn normalize_token(term: &mut String) {
     if term.ends_with("'s") {
         term.truncate(term.len() - 2);

@@ -1,5 +1,5 @@
-//! Light stemmers by J. Savoy for German, French, Spanish, Italian and Portuguese, which remove endings of number,
-//! gender and case but not of verbs, and normalization for Arabic, Persian and Greek.
+//! Light stemmers by J. Savoy, which remove endings of number, gender and case but not of verbs, and normalization for
+//! Arabic, Persian and Greek.
 
 struct Letters(Vec<char>);
 
@@ -287,7 +287,6 @@ fn finish_french(letters: &mut Letters) {
     }
 }
 
-/// Normalizes alef, yeh and heh, and removes vowel signs.
 pub(super) fn normalize_arabic(term: &mut String) {
     *term = term
         .chars()
@@ -301,7 +300,6 @@ pub(super) fn normalize_arabic(term: &mut String) {
         .collect();
 }
 
-/// Normalizes Arabic forms of common letters.
 pub(super) fn normalize_persian(term: &mut String) {
     *term = term
         .chars()

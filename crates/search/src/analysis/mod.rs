@@ -1,5 +1,4 @@
-//! Analyzers of design documents. An [`Analyzer`] is a tokenizer with a chain of filters; [`Analyzers`] are those of an
-//! index, by field. Lucene's dictionary-based analysis (Chinese, Japanese, Thai) is not supported.
+//! Analyzers of design documents. Lucene's dictionary-based analysis (Chinese, Japanese, Thai) is not supported.
 
 mod classic;
 mod filters;

@@ -1,8 +1,6 @@
-//! Word boundaries: by Unicode's rules as in Lucene's standard tokenizer, by letters, by spaces. Each function returns
-//! the byte range of the next word from a byte on.
+//! Word boundaries. Each function returns the byte range of the next word from a byte on.
 
-/// In characters; longer words are split, as in Lucene. The limit bounds the time per word, so the time of a text is
-/// linear in its length.
+/// In characters; longer words are split, as in Lucene, so the time of a text is linear in its length.
 pub(super) const MAX_WORD_CHARS: usize = 255;
 
 pub(super) type Next = fn(&str, usize) -> Option<(usize, usize)>;

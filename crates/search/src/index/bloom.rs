@@ -1,5 +1,4 @@
-//! [`Bloom`]: stored filter for the ids of a segment. A change of a document deletes its previous version in another
-//! segment; without filters each change would read the ids of all segments.
+//! [`Bloom`]: stored filter for the ids of a segment, so that a change need not read the ids of all segments.
 
 use std::io::Write as _;
 

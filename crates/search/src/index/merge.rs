@@ -1,5 +1,4 @@
-//! Merging of segments: few large segments are searched faster than many small ones, and merging removes deleted
-//! documents.
+//! Merging of segments: few large segments are searched faster, and merging removes deleted documents.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,8 +33,8 @@ const MERGED_DOCS_MAX: u32 = 5_000_000;
 const SEGMENTS_MAX: usize = 2 * MERGE_FACTOR;
 
 impl Writer {
-    /// Merges segments of one size class, if enough exist, and publishes the result. The caller should call it after
-    /// commits, when idle; searches continue with the same documents. Returns true if another call is useful.
+    /// Merges segments of one size class, if enough exist. The caller should call it after commits, when idle; searches
+    /// continue. Returns true if another call is useful.
     pub fn merge(&mut self) -> Result<bool> {
         let outcome = self.try_merge();
         self.inner.file_store.with_store_error(outcome)
@@ -177,7 +176,7 @@ fn size_class(alive: u32) -> u32 {
     (alive / SMALL_SEGMENT_DOCS).max(1).ilog(4)
 }
 
-/// Adds empty lengths for fields that are newer than the segment, because merging requires lengths of all fields.
+/// Adds empty lengths for fields that are newer than the segment, as merging requires.
 fn with_all_lengths(segment: &Segment) -> Result<(PathBuf, Arc<dyn FileHandle>)> {
     let reader = SegmentReader::open(segment)?;
     let schema = segment.schema();

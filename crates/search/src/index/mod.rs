@@ -1,23 +1,22 @@
-//! [`Index`]: an index in its shard, for searching and writing.
+//! [`Index`]: an index in its shard.
 
 mod bloom;
+pub(crate) mod definition;
 mod merge;
-mod reader;
-mod schema;
+pub(crate) mod reader;
+pub(crate) mod schema;
 mod segment;
-mod strings;
+mod state;
+pub(crate) mod strings;
 mod writer;
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use parking_lot::Mutex;
-use settee_storage::{Engine, Shard, StorageError, Version};
+use settee_storage::{Engine, Shard, StorageError};
 
-pub(crate) use self::reader::{Reader, SegmentValues};
-pub(crate) use self::schema::{Layout, column};
-pub(crate) use self::strings::Strings;
+pub use self::definition::Definition;
+use self::state::Inner;
 pub use self::writer::Writer;
-use crate::analysis::{Analyzers, Dialect};
 use crate::answer::Answer;
 use crate::error::{Error, Result};
 use crate::field::FieldKind;
@@ -25,22 +24,8 @@ use crate::limits::SearchLimits;
 use crate::query::Query;
 use crate::request::Request;
 use crate::search;
-use crate::store::{Caches, FileRecord, FileStore, NewToken, SlotKind};
+use crate::store::{Caches, FileStore, NewToken, SlotKind};
 use crate::syntax::{self, Grammar, Locale};
-use crate::vectors::VectorField;
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Definition {
-    pub dialect: Dialect,
-    pub analyzers: Analyzers,
-    pub vectors: Vec<VectorField>,
-}
-
-impl Definition {
-    pub(crate) fn vectors_of(&self, field: &str) -> Option<&VectorField> {
-        self.vectors.iter().find(|known| known.name == field)
-    }
-}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
@@ -58,16 +43,6 @@ pub struct Index {
     inner: Arc<Inner>,
 }
 
-pub(crate) struct Inner {
-    pub(crate) file_store: Arc<FileStore>,
-    pub(crate) definition: Definition,
-    reader: Mutex<Option<Arc<Reader>>>,
-    pub(crate) live: Mutex<Vec<Weak<Reader>>>,
-    /// Version after the last commit of this process, and the files that it left for readers. At another version the
-    /// shard may contain any leftovers.
-    left: Mutex<Option<(Version, Vec<FileRecord>)>>,
-}
-
 impl Index {
     #[must_use]
     pub fn new(
@@ -78,15 +53,7 @@ impl Index {
         caches: Arc<Caches>,
     ) -> Self {
         let file_store = Arc::new(FileStore::new(engine, shard, new_token, caches));
-        Self {
-            inner: Arc::new(Inner {
-                file_store,
-                definition,
-                reader: Mutex::default(),
-                live: Mutex::default(),
-                left: Mutex::default(),
-            }),
-        }
+        Self { inner: Arc::new(Inner::new(file_store, definition)) }
     }
 
     #[must_use]
@@ -94,8 +61,8 @@ impl Index {
         self.inner.file_store.shard()
     }
 
-    /// Returns the position of the last commit, or `None` if no commit of this format exists. Returns
-    /// [`StorageError::Dropped`] if the shard is not that of the index any more.
+    /// Returns the position of the last commit of this format, if any. Returns [`StorageError::Dropped`] if the shard
+    /// is not that of the index any more.
     pub fn position(&self) -> Result<Option<Vec<u8>>> {
         let found = self.inner.file_store.find()?;
         if found.is_dropped {
@@ -105,19 +72,16 @@ impl Index {
         }
     }
 
-    /// Opens a writer, and removes leftovers of a crash. Returns `None` if the index must be rebuilt in another shard,
-    /// because the shard was dropped or has another format. File numbers start at `first_file`, so that they differ
-    /// from those of other processes.
+    /// Opens a writer, and removes leftovers of a crash. Returns `None` if the index must be rebuilt in another shard.
+    /// File numbers start at `first_file`, so that they differ from those of other processes.
     pub fn writer(&self, first_file: u64) -> Result<Option<Writer>> {
         Writer::open(Arc::clone(&self.inner), first_file)
     }
 
-    /// Parses a query of `_nouveau`.
     pub fn parse(&self, text: &str, locale: Locale, limits: &SearchLimits) -> Result<Query> {
         self.parse_by(Grammar::Standard, text, locale, limits)
     }
 
-    /// Parses a query of `_search`.
     pub fn parse_classic(&self, text: &str, limits: &SearchLimits) -> Result<Query> {
         self.parse_by(Grammar::Classic, text, Locale::default(), limits)
     }
@@ -133,7 +97,7 @@ impl Index {
         match self.inner.file_store.with_store_error(outcome) {
             // Another process has removed the files concurrently.
             Err(Error::Corrupt(_)) => {
-                *self.inner.reader.lock() = None;
+                self.inner.release_reader();
                 search::search(&*self.inner.reader()?, &self.inner.definition, request, limits)
             }
             outcome => outcome,
@@ -158,7 +122,7 @@ impl Index {
     }
 
     pub fn release(&self) {
-        *self.inner.reader.lock() = None;
+        self.inner.release_reader();
     }
 
     pub fn reclaim(&self) -> Result<()> {
@@ -169,22 +133,6 @@ impl Index {
 impl std::fmt::Debug for Index {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Index").field("definition", &self.inner.definition).finish_non_exhaustive()
-    }
-}
-
-impl Inner {
-    pub(crate) fn reader(&self) -> Result<Arc<Reader>> {
-        let mut kept = self.reader.lock();
-        let record = self.file_store.find()?.record.unwrap_or_default();
-        if let Some(reader) = kept.as_ref().filter(|reader| *reader.record() == record) {
-            return Ok(Arc::clone(reader));
-        }
-        let reader = Arc::new(Reader::open(&self.file_store, &self.definition, record, kept.as_deref())?);
-        let mut live = self.live.lock();
-        live.retain(|reader| reader.strong_count() > 0);
-        live.push(Arc::downgrade(&reader));
-        *kept = Some(Arc::clone(&reader));
-        Ok(reader)
     }
 }
 

@@ -9,8 +9,10 @@ use tantivy::schema::Field;
 use tantivy::store::StoreReader;
 use tantivy::{DocId, Searcher, SegmentReader, Term};
 
+use super::definition::Definition;
 use super::schema::{ID, Layout};
-use super::{Definition, Strings, segment};
+use super::segment;
+use super::strings::Strings;
 use crate::error::{Error, Result};
 use crate::field::StoredValue;
 use crate::store::{FileStore, Files, Record, SegmentRecord};

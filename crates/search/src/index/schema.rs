@@ -1,12 +1,12 @@
-//! [`Layout`]: the fields of an index in `tantivy`. Fields can be added, so `tantivy` names them by number in the order
-//! of their first use. A field is empty in segments that are older.
+//! [`Layout`]: the fields of an index in `tantivy`, named by number in the order of their first use. A field is empty
+//! in older segments.
 
 use tantivy::schema::{BytesOptions, Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions};
 use tantivy::tokenizer::{RawTokenizer, TextAnalyzer, TokenizerManager};
 
 use crate::error::{Error, Result};
 use crate::field::{FieldKind, MAX_FIELDS};
-use crate::index::Definition;
+use crate::index::definition::Definition;
 use crate::store::{Files, Slot, SlotKind};
 use crate::syntax::Fields;
 

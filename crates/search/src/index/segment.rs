@@ -9,8 +9,8 @@ use tantivy::indexer::{AddOperation, SegmentWriter};
 use tantivy::schema::Value;
 use tantivy::{DocId, Segment, TantivyDocument};
 
-use super::Definition;
 use super::bloom::Bloom;
+use super::definition::Definition;
 use super::schema::Layout;
 use crate::error::{Error, Result};
 use crate::field::{Field, FieldValue, StoredValue};
@@ -83,7 +83,6 @@ impl SegmentBuilder {
     }
 }
 
-/// Writes one file for each slot with vectors.
 pub(super) fn write_vectors(
     directory: &dyn Directory,
     segment: &str,

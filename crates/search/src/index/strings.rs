@@ -1,5 +1,5 @@
 //! [`Strings`]: a column of strings of a segment. `tantivy` reads all strings of a column when it opens it; this type
-//! reads a string on demand. Ids are most of the bytes of many indexes, and a search needs only those of its hits.
+//! reads a string on demand, because a search needs only the ids of its hits.
 
 use tantivy::columnar::column_index::open_column_index;
 use tantivy::columnar::column_values::load_u64_based_column_values;

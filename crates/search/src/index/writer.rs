@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use settee_storage::Version;
+use settee_storage::ShardState;
 use tantivy::directory::TerminatingWrite;
 use tantivy::fastfield::write_alive_bitset;
 use tantivy::index::SegmentComponent;
@@ -13,8 +13,9 @@ use tantivy::schema::IndexRecordOption;
 use tantivy::{BitSet, Directory, DocSet, SegmentReader, TERMINATED, Term};
 
 use super::bloom::Bloom;
+use super::schema::Layout;
 use super::segment::{self, BuiltSegment, Document, SegmentBuilder};
-use super::{Inner, Layout};
+use super::state::Inner;
 use crate::analysis::Dialect;
 use crate::error::{Error, Result};
 use crate::field::{self, Field, FieldValue};
@@ -29,8 +30,7 @@ const SMALL_SEGMENT_BYTES: usize = 1 << 20;
 const WAITING_DOCUMENTS: usize = if cfg!(test) { 10 } else { 1_000 };
 const WAITING_BYTES: usize = 4 << 20;
 
-/// At most one writer of an index may exist. Uncommitted changes are lost when it is dropped. After an error it must be
-/// dropped.
+/// At most one writer of an index may exist. It must be dropped after an error, with its uncommitted changes.
 pub struct Writer {
     pub(super) inner: Arc<Inner>,
     pub(super) record: Record,
@@ -66,10 +66,10 @@ impl Writer {
         let found = inner.file_store.find()?;
         let record = match found.record {
             Some(record) => record,
-            None if found.version == Version::default() => Record::default(),
+            None if found.state == ShardState::default() => Record::default(),
             None => return Ok(None),
         };
-        inner.file_store.begin(found.version, record.next_file.max(first_file));
+        inner.file_store.begin(found.state, record.next_file.max(first_file));
         let layout = Layout::new(record.slots.clone());
         let files = Files::of(&inner.file_store, &record, true);
         let index = layout.open(files.clone(), &inner.definition)?;
@@ -77,7 +77,7 @@ impl Writer {
         for slot in &record.slots {
             kinds.entry(slot.name.clone()).or_default().push(slot.kind);
         }
-        let left = inner.left.lock().take().filter(|(version, _)| *version == found.version);
+        let left = inner.left.lock().take().filter(|(state, _)| *state == found.state);
         let must_clear = left.is_none();
         let writer = Self {
             slots: record.slots.clone(),
@@ -144,8 +144,7 @@ impl Writer {
         self.wait(Change::Delete(id.to_owned()))
     }
 
-    /// Publishes all changes since the last commit atomically with the position. Commits are not synced: a crash may
-    /// lose the last ones.
+    /// Publishes all changes since the last commit atomically with the position. A crash may lose the last commits.
     pub fn commit(&mut self, position: &[u8]) -> Result<()> {
         let outcome = self.try_commit(position);
         self.inner.file_store.with_store_error(outcome)
@@ -166,7 +165,7 @@ impl Writer {
         self.record.slots.clone_from(&self.slots);
         self.was_entry = self.inner.file_store.publish(&self.record, self.was_entry)?;
         self.sweep()?;
-        *self.inner.left.lock() = Some((self.inner.file_store.version(), self.obsolete.clone()));
+        *self.inner.left.lock() = Some((self.inner.file_store.state(), self.obsolete.clone()));
         Ok(())
     }
 
@@ -345,7 +344,6 @@ impl Writer {
         readers.flat_map(|reader| reader.record().files().map(|file| file.number).collect::<Vec<_>>()).collect()
     }
 
-    /// Removes files that a crash or another process left.
     fn clear_leftovers(&self) -> Result<()> {
         let mut used = self.files_being_read();
         used.extend(self.record.files().map(|file| file.number));

@@ -1,5 +1,5 @@
-//! Updates of a search index: right to build, starting point, and cancellation. Each index has separate passes, also
-//! within a design document, because an error of one index, such as a field with two types, must not block the others.
+//! Updates of a search index. Each index has separate passes, because an error of one index, such as a field with two
+//! types, must not block the others.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,8 +17,7 @@ use super::state::{Indexes, SearchAcquired, SearchGuard};
 use super::{Result, SearchError, Searches, signature_of_all};
 use crate::{Error, SearchLimits};
 
-/// A build is retried after a commit by another process, or after the engine was reopened. It continues at the last
-/// commit.
+/// A build is retried, from the last commit on, after a commit by another process or a reopening of the engine.
 const RETRIES_MAX: u32 = 1000;
 
 struct Build<'a> {
@@ -62,7 +61,7 @@ impl Searches {
     }
 
     /// Starts a build on a separate thread, unless one is running, and waits for it within the limits. The build
-    /// continues after its client has disconnected, because the next query needs it.
+    /// continues after its client has disconnected.
     pub(super) fn await_build(
         self: &Arc<Self>,
         database: &Arc<Database>,
@@ -89,7 +88,6 @@ impl Searches {
         }
     }
 
-    /// Returns an error if the index is paused, or if its last build failed and the database is unchanged.
     fn require_buildable(
         &self,
         database: &Arc<Database>,
@@ -293,8 +291,7 @@ impl Searches {
         self.indexes_of(database).end_backoff(&ddoc.id);
     }
 
-    /// Returns the number of changes by which the search indexes are behind, or `None` if no background build should
-    /// update them.
+    /// Returns the number of changes by which the search indexes are behind; `None` if no background build should run.
     pub fn lag(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<Option<u64>> {
         let state = self.build_state(database, ddoc)?;
         Ok((state.status == BuildStatus::Lagging).then_some(state.updates_pending))

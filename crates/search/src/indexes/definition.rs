@@ -1,5 +1,5 @@
-//! [`SearchIndex`]: definition and identity of an index. Its signature covers everything that determines the contents;
-//! equal definitions share an index, also under different names and in different design documents.
+//! [`SearchIndex`]: definition and identity of an index. Equal definitions share an index, also under different names
+//! and in different design documents.
 
 use std::sync::Arc;
 

@@ -53,7 +53,6 @@ impl Searches {
         now_us.saturating_sub(since_us.max(used_us)) >= grace_us
     }
 
-    /// Makes the engine reclaim the space of removed parts of the indexes. Blocks.
     pub fn compact(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
         for wanted in SearchIndex::all(ddoc) {
             self.handle(database, &wanted)?.store().reclaim()?;

@@ -1,6 +1,5 @@
 //! [`Searches`]: the interface to the search indexes of design documents. Finds an index, updates it, and returns it
-//! for searching. `settee_design` specifies the output of index functions. `settee_views` provides the source of
-//! changes, pacing, the right to build, and the control by administrators. [`Index`] processes fields and queries.
+//! for searching. `settee_views` provides the source of changes, pacing, the right to build, and the control.
 
 mod build;
 mod definition;

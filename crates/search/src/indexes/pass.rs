@@ -1,6 +1,5 @@
-//! [`Pass`] updates an index with one scan of the changes since its last commit. Threads take batches of documents from
-//! the scan, run the index function on them, and pass the fields to the single writer. All processed changes are
-//! committed periodically with their position, from which the index continues after a crash.
+//! [`Pass`] updates an index with one scan of the changes since its last commit. Threads run the index function on
+//! batches of documents, and pass the fields to the single writer. Changes are committed with their position.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -32,7 +31,7 @@ pub(super) struct Pass<'a> {
     pub(super) pending: u64,
     pub(super) is_unhurried: bool,
     /// Called between batches with the size of the last one. It may wait; its error ends the pass. Completed work is
-    /// kept unless the error is [`ViewError::Cancelled`].
+    /// lost only after [`ViewError::Cancelled`].
     pub(super) control: &'a (dyn Fn(&mut PaceState, u64) -> Result<()> + Sync),
     pub(super) progress: &'a (dyn Fn(u64) + Sync),
     pub(super) log_event: &'a (dyn Fn(About<'_>, &str) + Sync),

@@ -2,8 +2,7 @@
 
 use crate::{Error, Index};
 
-/// It must be incremented when the same documents yield other fields, or fields other terms. An index of another format
-/// is rebuilt.
+/// Must be incremented when the same documents yield other fields or terms. An index of another format is rebuilt.
 const FORMAT: u8 = 1;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

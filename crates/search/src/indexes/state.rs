@@ -1,5 +1,4 @@
-//! [`Indexes`]: runtime state of the search indexes of a database: builds, waiters, and indexes that background builds
-//! skip.
+//! [`Indexes`]: runtime state of the search indexes of a database.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,8 +21,7 @@ pub(super) struct Indexes {
     pub(super) stop: AtomicBool,
     pub(super) handles: Mutex<HashMap<Signature, Arc<SearchHandle>>>,
     pub(super) forgotten: Mutex<HashMap<Signature, u64>>,
-    /// Errors of documents that cannot be indexed, with the update sequence of the database. A build at the same
-    /// sequence would fail again.
+    /// Errors of documents that cannot be indexed, with the update sequence at which a build would fail again.
     pub(super) failed_builds: Mutex<HashMap<Signature, (u64, SearchError)>>,
     /// Signatures of design documents whose indexes background builds skip, and the end of the skipping.
     backoffs: Mutex<HashMap<Arc<str>, (Signature, u64)>>,
@@ -53,7 +51,6 @@ impl Indexes {
         handles.iter().for_each(|handle| handle.wait_until_idle());
     }
 
-    /// Drops idle indexes. Returns true if no other state exists only in memory.
     fn close_idle(&self) -> bool {
         let mut handles = self.handles.lock();
         handles.retain(|_, handle| Arc::strong_count(handle) > 1);

@@ -23,8 +23,8 @@ use settee_views::{Clock, Settings, Views};
 use super::{Freshness, Result, Searches};
 use crate::{Answer, Caches, Hit, Query, Request, SearchLimits, Sort, SortBy, StoredValue};
 
-/// A language for tests: each function indexes the member `t` as a stored text `default`, `s` as a string, `n` as a
-/// double, and throws for documents with a member `bad`. The source only distinguishes functions.
+/// Indexes the member `t` as a stored text `default`, `s` as a string, `n` as a double, and throws for documents with a
+/// member `bad`. The source only distinguishes functions.
 #[derive(Default)]
 struct Members {
     mapped: AtomicU64,

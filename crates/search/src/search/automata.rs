@@ -1,6 +1,5 @@
 //! Sets of terms as automata over characters: [`Fuzzy`] and [`Pattern`]. [`Utf8`] converts one to an automaton over
-//! bytes for the term dictionary. States are computed when a term reaches them, because their total number is quadratic
-//! or exponential in a pattern, while the terms of an index reach few.
+//! bytes. States are computed when a term reaches them, because their number is quadratic or exponential in a pattern.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -103,8 +102,7 @@ const FAR: u8 = 3;
 
 const MAX_EDITS: u8 = 2;
 
-/// Distances of a prefix to the prefixes of the word whose length differs by at most two. All others exceed the
-/// maximum.
+/// Distances of a prefix to the prefixes of the word whose length differs by at most two.
 type Band = [u8; 5];
 
 #[derive(Clone)]
@@ -184,7 +182,6 @@ enum Node {
     End,
 }
 
-/// Computed states of a pattern: sets of nodes.
 #[derive(Default)]
 struct States {
     sets: Vec<Arc<[u32]>>,

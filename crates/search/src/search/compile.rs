@@ -19,7 +19,9 @@ use super::limited::LimitedQuery;
 use super::positions::{self, Positions, Test, Tree};
 use super::{nearest, patterns};
 use crate::error::{Error, Result};
-use crate::index::{Definition, Layout, Reader};
+use crate::index::definition::Definition;
+use crate::index::reader::Reader;
+use crate::index::schema::{self, Layout};
 use crate::limits::SearchLimits;
 use crate::query::{Boolean, Interval, Nearest, Query, Relative};
 use crate::store::SlotKind;
@@ -28,8 +30,8 @@ type Boxed = Box<dyn Compiled>;
 
 const MAX_DEPTH: usize = 200;
 
-/// Maximum number of terms of a phrase that `tantivy` evaluates: without checking the limits, it compares positions in
-/// time proportional to the length of the document times the number of terms.
+/// Maximum number of terms of a phrase that `tantivy` evaluates, in time proportional to the length of the document
+/// times the number of terms.
 const MAX_UNCHECKED_TERMS: usize = 8;
 
 const MAX_TERMS: usize = 4_096;
@@ -225,7 +227,7 @@ impl<'a> Compiler<'a> {
         let slot = self.layout.slots_of(name).find(|(kind, ..)| *kind == SlotKind::Double);
         let Some((_, number, Some(field))) = slot else { return Box::new(EmptyQuery) };
         if matches!((lower, upper), (Bound::Unbounded, Bound::Unbounded)) {
-            let exists = self.limited(ExistsQuery::new(crate::index::column(number), false));
+            let exists = self.limited(ExistsQuery::new(schema::column(number), false));
             return Box::new(ConstScoreQuery::new(exists, 1.0));
         }
         let bound = |bound: Bound<f64>| bound.map(|value| Term::from_field_f64(field, value));
@@ -279,7 +281,7 @@ impl<'a> Compiler<'a> {
         }
         let queries = self.layout.slots_of(field).filter_map(|(kind, number, field)| match kind {
             SlotKind::String | SlotKind::Double | SlotKind::Column => {
-                Some(self.limited(ExistsQuery::new(crate::index::column(number), false)))
+                Some(self.limited(ExistsQuery::new(schema::column(number), false)))
             }
             SlotKind::Text => field.map(|field| {
                 let limits = self.limits.clone();

@@ -7,7 +7,8 @@ use tantivy::{DocId, SegmentReader};
 
 use super::order;
 use crate::error::{Error, Result};
-use crate::index::{Reader, Strings};
+use crate::index::reader::Reader;
+use crate::index::strings::Strings;
 use crate::limits::SearchLimits;
 use crate::request::{Range, Request};
 use crate::store::SlotKind;

@@ -10,7 +10,8 @@ use super::render::HitRenderer;
 use super::top::Candidate;
 use crate::answer::{Group, OrderValue};
 use crate::error::{Error, Result};
-use crate::index::{Reader, Strings};
+use crate::index::reader::Reader;
+use crate::index::strings::Strings;
 use crate::limits::SearchLimits;
 use crate::request::{Grouping, Request, Sort};
 

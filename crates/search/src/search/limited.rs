@@ -1,5 +1,4 @@
-//! [`LimitedQuery`]: a query of `tantivy` that ends early when its search exceeds a limit. In composite queries the
-//! innermost parts check the limits, because each step passes through them.
+//! [`LimitedQuery`]: a query of `tantivy` that ends when its search exceeds a limit. The innermost parts check it.
 
 use tantivy::query::{EmptyScorer, EnableScoring, Explanation, Query, Scorer, Weight};
 use tantivy::{
@@ -69,7 +68,6 @@ impl LimitedWeight {
     }
 }
 
-/// Charges the memory of scorers. Returns the number of postings.
 pub(super) fn charge_terms(
     reader: &SegmentReader,
     terms: &[Term],
@@ -124,8 +122,7 @@ impl Weight for LimitedWeight {
 
 struct LimitedScorer {
     scorer: Box<dyn Scorer>,
-    /// Lower bound of the next document after a [`DocSet::seek_danger`] without match, when the document of `scorer` is
-    /// undefined.
+    /// Lower bound of the next document after a [`DocSet::seek_danger`] without match.
     seek_bound: Option<DocId>,
     steps: Steps,
     is_over: bool,
@@ -158,8 +155,7 @@ impl DocSet for LimitedScorer {
         if self.is_over(1) {
             return SeekDangerResult::SeekLowerBound(TERMINATED);
         }
-        // An exclusion seeks documents before the first one of the excluded scorer; a phrase scorer panics in this
-        // case.
+        // An exclusion seeks documents before the first one of the excluded scorer; a phrase scorer then panics.
         let bound = self.seek_bound.unwrap_or_else(|| self.scorer.doc());
         if bound > target {
             return SeekDangerResult::SeekLowerBound(bound);

@@ -1,5 +1,4 @@
-//! Execution of a search: the query is compiled, the matching documents of each segment are iterated once, and hits,
-//! counts and groups of the segments are combined.
+//! Execution of a search: the matching documents of each segment are iterated once, and the results are combined.
 
 mod automata;
 pub(crate) mod bookmark;
@@ -28,7 +27,8 @@ use self::render::HitRenderer;
 use self::top::{Candidate, Top};
 use crate::answer::{Answer, Relation};
 use crate::error::{Error, Result};
-use crate::index::{Definition, Reader};
+use crate::index::definition::Definition;
+use crate::index::reader::Reader;
 use crate::limits::SearchLimits;
 use crate::query::{Boolean, Query};
 use crate::request::{MAX_TOP_N, Request, Sort, SortBy};
@@ -36,8 +36,7 @@ use crate::request::{MAX_TOP_N, Request, Sort, SortBy};
 /// Up to this number the count is exact even if not all hits are iterated.
 const EXACT_HITS: u64 = 10_000;
 
-/// Maximum number of postings of several terms that are skipped in blocks without checks, which takes about ten
-/// milliseconds.
+/// Maximum number of postings of several terms that are skipped in blocks without checks, in about ten milliseconds.
 const MAX_UNCHECKED_ENTRIES: u64 = 2_000_000;
 
 pub(crate) fn search(

@@ -8,7 +8,8 @@ use tantivy::{BitSet, DocId, Score, SegmentReader};
 
 use super::limited::bits;
 use crate::error::{Error, Result};
-use crate::index::{Definition, Reader};
+use crate::index::definition::Definition;
+use crate::index::reader::Reader;
 use crate::limits::SearchLimits;
 use crate::query::Nearest;
 use crate::request::MAX_CANDIDATES;

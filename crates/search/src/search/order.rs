@@ -1,5 +1,4 @@
-//! Order of hits. Documents of a segment are compared by numbers ([`Keys`]): scores, numbers, positions in the sorted
-//! list of strings. Hits of different segments are compared by the corresponding values.
+//! Order of hits. Documents of a segment are compared by numbers ([`Keys`]), hits of different segments by values.
 
 use std::cmp::Ordering;
 
@@ -9,7 +8,8 @@ use tantivy::{DocId, Score, SegmentReader};
 use crate::answer::OrderValue;
 use crate::error::{Error, Result};
 use crate::field::FieldKind;
-use crate::index::{Reader, Strings};
+use crate::index::reader::Reader;
+use crate::index::strings::Strings;
 use crate::limits::SearchLimits;
 use crate::request::{Sort, SortBy};
 use crate::store::SlotKind;

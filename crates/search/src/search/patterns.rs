@@ -1,4 +1,4 @@
-//! Syntax of patterns: parts of wildcards, and conversion of Lucene's regular expressions to Rust's.
+//! Syntax of patterns, and conversion of Lucene's regular expressions to Rust's.
 
 use crate::error::{Error, Result};
 
@@ -120,7 +120,6 @@ fn push_numbers(out: &mut String, rest: &mut std::str::Chars<'_>, pattern: &str)
     Ok(())
 }
 
-/// Returns the smallest string after all strings with this prefix, if one exists.
 pub(super) fn after_prefix(prefix: &str) -> Option<String> {
     let mut chars: Vec<char> = prefix.chars().collect();
     while let Some(last) = chars.pop() {

@@ -1,5 +1,4 @@
-//! Positions of terms: phrases with slop, and Lucene's intervals. A [`Test`] is evaluated on the positions of a
-//! document's terms; [`find`] iterates the documents that have the terms.
+//! Positions of terms: phrases with slop, and Lucene's intervals. A [`Test`] is evaluated on the positions of terms.
 
 use tantivy::postings::{Postings, SegmentPostings};
 use tantivy::query::Bm25Weight;
@@ -203,7 +202,6 @@ impl Tree {
         }
     }
 
-    /// Returns the minimal spans, ordered by start.
     fn spans(&self, places: &[Vec<u32>], steps: &mut Steps) -> Result<Vec<Span>> {
         let spans = match self {
             Self::Terms(terms) => {
@@ -252,7 +250,6 @@ fn extend(spans: Vec<Span>, before: u32, after: u32) -> Vec<Span> {
     spans.into_iter().map(longer).collect()
 }
 
-/// Sorts spans and removes those that contain others.
 fn least(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable_by_key(|span| (span.start, std::cmp::Reverse(span.end)));
     let mut kept: Vec<Span> = Vec::with_capacity(spans.len());

@@ -9,7 +9,8 @@ use super::top::Candidate;
 use crate::answer::{Hit, OrderValue};
 use crate::error::{Error, Result};
 use crate::field::StoredValue;
-use crate::index::{Definition, Reader, SegmentValues};
+use crate::index::definition::Definition;
+use crate::index::reader::{Reader, SegmentValues};
 use crate::limits::SearchLimits;
 use crate::request::Request;
 

@@ -1,5 +1,5 @@
-//! [`Caches`]: cache of segment data for all indexes of a process. It has two generations: entries that were not used
-//! while half of the capacity was read are evicted.
+//! [`Caches`]: cache of segment data for all indexes of a process. Entries that were not used while half of the
+//! capacity was read are evicted.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -1,6 +1,5 @@
 //! Files of segments, stored in pieces in the shard of an index. [`FileStore`] writes them before the commit that
-//! publishes them; [`Files`] is the directory for `tantivy`. Metadata of `tantivy` (`meta.json`) is in memory only,
-//! because the [`Record`] contains all of it.
+//! publishes them; [`Files`] is the directory for `tantivy`, whose `meta.json` is in memory only.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -10,8 +9,8 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use settee_storage::{
-    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Purpose, Shard, Snapshot, Version,
-    commit_once,
+    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Purpose, Shard, ShardState,
+    Snapshot, commit_once,
 };
 use tantivy::HasLen;
 use tantivy::directory::error::{DeleteError, LockError, OpenReadError, OpenWriteError};
@@ -40,8 +39,8 @@ pub(crate) struct FileStore {
     shard: Shard,
     new_token: NewToken,
     caches: Arc<Caches>,
-    /// Version that the next commit expects; set by the writer.
-    version: Mutex<Version>,
+    /// The commit that the next one follows; set by the writer.
+    state: Mutex<ShardState>,
     next_file: Mutex<u64>,
     /// Last error of the store, because `tantivy` keeps only the text of some errors.
     last_error: Mutex<Option<Error>>,
@@ -54,7 +53,7 @@ impl FileStore {
             shard,
             new_token,
             caches,
-            version: Mutex::default(),
+            state: Mutex::default(),
             next_file: Mutex::default(),
             last_error: Mutex::default(),
         }
@@ -76,13 +75,13 @@ impl FileStore {
         Ok(self.engine.reclaim(self.shard)?)
     }
 
-    pub(crate) fn begin(&self, version: Version, next_file: u64) {
-        *self.version.lock() = version;
+    pub(crate) fn begin(&self, state: ShardState, next_file: u64) {
+        *self.state.lock() = state;
         *self.next_file.lock() = next_file;
     }
 
-    pub(crate) fn version(&self) -> Version {
-        *self.version.lock()
+    pub(crate) fn state(&self) -> ShardState {
+        *self.state.lock()
     }
 
     pub(crate) fn next_file(&self) -> u64 {
@@ -95,8 +94,7 @@ impl FileStore {
         *next - 1
     }
 
-    /// Replaces the record. The commit is not synced: data lost in a crash can be indexed again, because no later
-    /// commit survives without it.
+    /// Replaces the record. Not synced: data lost in a crash can be indexed again.
     pub(crate) fn publish(&self, record: &Record, was_entry: bool) -> Result<bool> {
         let bytes = record.encode();
         let mut batch = Batch::new();
@@ -114,7 +112,6 @@ impl FileStore {
         Ok(is_entry)
     }
 
-    /// Replaces an error of `tantivy` by the error of the store that caused it.
     pub(crate) fn with_store_error<T>(&self, outcome: Result<T>) -> Result<T> {
         match outcome {
             Err(Error::Corrupt(reason)) => Err(self.last_error.lock().take().unwrap_or(Error::Corrupt(reason))),
@@ -134,12 +131,12 @@ impl FileStore {
     }
 
     fn try_commit(&self, batch: Batch) -> Result<()> {
-        let mut version = self.version.lock();
+        let mut state = self.state.lock();
         let token = (self.new_token)();
         let engine = self.engine.as_ref();
-        let committed = commit_once(engine, self.shard, *version, token, batch, Durability::Buffered)?;
+        let committed = commit_once(engine, self.shard, state.version, token, batch, Durability::Buffered)?;
         // Only another process can have committed at this version.
-        *version = committed.ok_or(Error::Contended)?;
+        *state = ShardState { version: committed.ok_or(Error::Contended)?, token };
         Ok(())
     }
 
@@ -243,8 +240,7 @@ fn pieces(snapshot: &dyn Snapshot, file: &FileRecord, part: Range<usize>) -> Res
     }
 }
 
-/// Reads all files of the index in a shard, and verifies their checksums. An index without a record of this format has
-/// no files.
+/// Reads all files of the index in a shard, and verifies their checksums.
 pub fn verify(engine: &dyn Engine, shard: Shard) -> Result<()> {
     let snapshot = engine.snapshot(shard)?;
     let record = Found::read(&*snapshot)?.record.unwrap_or_default();
@@ -267,7 +263,6 @@ pub(crate) struct Files {
     through_cache: bool,
     known: Arc<RwLock<HashMap<PathBuf, FileRecord>>>,
     meta_files: Arc<Mutex<HashMap<PathBuf, Vec<u8>>>>,
-    /// Files that replace stored ones.
     replacements: Arc<RwLock<HashMap<PathBuf, Arc<dyn FileHandle>>>>,
 }
 

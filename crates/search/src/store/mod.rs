@@ -1,5 +1,4 @@
-//! Storage of an index in its shard: files of segments in pieces ([`files`]), the record of the valid ones
-//! ([`record`]), and the read cache ([`cache`]).
+//! Storage of an index in its shard: files of segments in pieces, the record of the valid ones, and the read cache.
 
 pub(crate) mod cache;
 pub(crate) mod files;

@@ -1,7 +1,7 @@
 //! [`Record`]: the contents of an index. The commit that replaces it publishes the files that were written before.
 
 use settee_storage::codec::{Reader, put_bytes, put_len, put_varint};
-use settee_storage::{Keyspace, MAX_HEAD_BYTES, Request, Snapshot, StorageError, Version};
+use settee_storage::{Keyspace, MAX_HEAD_BYTES, Request, ShardState, Snapshot, StorageError, Version};
 
 use super::keys;
 use crate::error::{Error, Result};
@@ -55,7 +55,7 @@ pub(crate) struct FileRecord {
 }
 
 pub(crate) struct Found {
-    pub(crate) version: Version,
+    pub(crate) state: ShardState,
     /// `None` without a record of this format.
     pub(crate) record: Option<Record>,
     /// True if the record is an entry, because it exceeds a head.
@@ -68,7 +68,8 @@ impl Found {
         let requests = [Request::State, Request::Head, Request::Get(Keyspace::Catalog, keys::RECORD)];
         let replies: [_; 3] = match snapshot.read(&requests) {
             Err(StorageError::Dropped) => {
-                return Ok(Self { version: Version(1), record: None, is_entry: false, is_dropped: true });
+                let state = ShardState { version: Version(1), ..ShardState::default() };
+                return Ok(Self { state, record: None, is_entry: false, is_dropped: true });
             }
             replies => replies?.try_into().map_err(|_| Error::Corrupt("replies".to_owned()))?,
         };
@@ -77,7 +78,7 @@ impl Found {
         let is_entry = entry.is_some();
         let bytes = head.filter(|head| !head.is_empty()).or(entry);
         let record = bytes.map_or(Ok(None), |bytes| Record::decode(&bytes))?;
-        Ok(Self { version: state.into_state()?.version, record, is_entry, is_dropped: false })
+        Ok(Self { state: state.into_state()?, record, is_entry, is_dropped: false })
     }
 }
 

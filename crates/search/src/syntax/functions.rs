@@ -1,4 +1,4 @@
-//! Interval functions: `fn:ordered(quick fox)`. One table defines names, arguments and semantics.
+//! Interval functions: `fn:ordered(quick fox)`.
 
 use super::lexer::Token as Written;
 use super::parser::Parser;

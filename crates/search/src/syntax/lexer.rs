@@ -1,7 +1,7 @@
-//! Splits a query into tokens. As in Lucene, the longest token wins, and the meaning of a character depends on its
-//! context: in a range, after `fn:`, or elsewhere.
+//! Splits a query into tokens. As in Lucene, the longest token wins; a character has other meanings in a range and
+//! after `fn:`.
 
-use super::Grammar;
+use super::grammar::{Grammar, MAX_CLAUSES, too_many_clauses};
 use super::tree::Text;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ const SPECIAL: &str = "+-!():^[]\"{}~\\/";
 const SPECIAL_OF_STANDARD: &str = "@<>=";
 
 /// Upper bound for the maximum number of clauses, each with a field, a sign, a range and parentheses.
-const MAX_TOKENS: usize = 32 * super::MAX_CLAUSES;
+const MAX_TOKENS: usize = 32 * MAX_CLAUSES;
 
 struct Lexer<'a> {
     grammar: Grammar,
@@ -59,7 +59,7 @@ pub(super) fn tokens(grammar: Grammar, text: &str) -> Result<Vec<Token>, String>
         }
         tokens.push(token);
         if tokens.len() > MAX_TOKENS {
-            return Err(super::too_many_clauses());
+            return Err(too_many_clauses());
         }
     }
     Ok(tokens)

@@ -1,5 +1,4 @@
-//! Numbers as Java parses them for a locale: the longest numeric prefix of the text, with grouping separators and a
-//! capital `E` for the exponent.
+//! Numbers as Java parses them for a locale: the longest numeric prefix, with grouping separators and a capital `E`.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Locale {

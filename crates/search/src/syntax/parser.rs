@@ -1,5 +1,4 @@
 //! Parses tokens into a tree, by Lucene's grammars:
-//!
 //! ```text
 //! query     = disjunction+
 //! disjunction = conjunction (OR conjunction)*
@@ -9,9 +8,10 @@
 //! term      = word ~n? ^n? | "words" ~n? ^n? | /regex/ ^n? | range ^n?
 //! ```
 
+use super::functions;
+use super::grammar::{self, Grammar, MAX_CLAUSES, too_many_clauses};
 use super::lexer::Token;
 use super::tree::{Modifier, Node, Text};
-use super::{Grammar, MAX_CLAUSES, functions, too_many_clauses};
 
 const MAX_DEPTH: usize = 100;
 
@@ -27,8 +27,8 @@ pub(super) struct Parser<'a> {
 
 fn shown(token: &Token) -> String {
     match token {
-        Token::Term(text) | Token::Quoted(text) | Token::Bound(text) => super::shown(&format!("{:?}", text.text())),
-        Token::Number(text) | Token::Regex(text) | Token::Function(text) => super::shown(&format!("{text:?}")),
+        Token::Term(text) | Token::Quoted(text) | Token::Bound(text) => grammar::shown(&format!("{:?}", text.text())),
+        Token::Number(text) | Token::Regex(text) | Token::Function(text) => grammar::shown(&format!("{text:?}")),
         token => format!("{token:?}"),
     }
 }

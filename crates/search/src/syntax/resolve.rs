@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::ops::Bound;
 
 use super::functions;
+use super::grammar::{Context, DEFAULT_FIELD, Grammar, MAX_CLAUSES, too_many_clauses};
 use super::number;
 use super::tree::{Modifier, Node, Text};
-use super::{Context, DEFAULT_FIELD, Grammar, MAX_CLAUSES, too_many_clauses};
 use crate::analysis::Token;
 use crate::error::{Error, Result};
 use crate::query::{Boolean, Query};

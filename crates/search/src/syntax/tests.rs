@@ -2,7 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use crate::analysis::{Analyzer, Dialect};
+use crate::analysis::{Analyzer, Analyzers, Dialect};
+use crate::limits::SearchLimits;
 
 struct Known;
 

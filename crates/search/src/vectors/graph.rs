@@ -1,5 +1,5 @@
-//! [`Graph`]: a graph of near vectors (HNSW) of a segment, built at once. `instant-distance` builds it; the graph is
-//! extracted, because the library's own search supports neither filters nor stored vectors.
+//! [`Graph`]: a graph of near vectors (HNSW) of a segment. `instant-distance` builds it; the graph is extracted,
+//! because the library's search supports neither filters nor stored vectors.
 
 use instant_distance::{Builder, Point};
 use serde::{Serialize, Serializer};
@@ -51,8 +51,7 @@ impl Graph {
     pub(super) fn new(similarity: Similarity, dimensions: usize, numbers: &[f32]) -> Result<Self> {
         let vectors = (0..).zip(numbers.chunks_exact(dimensions));
         let places = vectors.map(|(number, numbers)| Place { similarity, numbers, number }).collect();
-        // Without the heuristic, the neighbours are the nearest nodes. The heuristic takes the library eight times as
-        // long, for a recall that more candidates achieve as well.
+        // The heuristic takes the library eight times as long, for a recall that more candidates achieve as well.
         let builder = Builder::default().seed(0).ef_construction(CANDIDATES).select_heuristic(None);
         let (graph, _) = builder.build_hnsw::<Place<'_>>(places);
         let bytes = postcard::to_allocvec(&graph).map_err(|error| crate::Error::Corrupt(error.to_string()))?;
@@ -60,8 +59,7 @@ impl Graph {
         Self::read(&bytes)
     }
 
-    /// The input is the library's `serde` output: number of candidates, positions of vectors, neighbours, and
-    /// neighbours of layers.
+    /// The input is the library's `serde` output.
     fn read(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes, "graph of vectors");
         reader.varint()?;

@@ -1,5 +1,4 @@
-//! Vectors: [`VectorField`] defines the vectors of a field, [`VectorFile`] stores those of a segment with a graph
-//! ([`graph`]), and [`nearest`] searches it.
+//! Vectors: [`VectorField`] defines those of a field, [`VectorFile`] stores them, [`nearest`] searches.
 
 mod file;
 mod graph;
@@ -70,8 +69,7 @@ impl Similarity {
 }
 
 impl VectorField {
-    /// Prepares a vector for comparison: for angles it is normalized to length one. Returns [`Error::BadField`] if it
-    /// cannot be compared.
+    /// Normalizes a vector for angles to length one. Returns [`Error::BadField`] if it cannot be compared.
     pub(crate) fn prepare(&self, mut vector: Vec<f32>) -> Result<Vec<f32>> {
         let refuse = |reason: String| Err(Error::BadField(format!("field {} {reason}", self.name)));
         if vector.len() != self.dimensions {

@@ -126,7 +126,6 @@ impl Wanted<'_> {
         Ok(best.kept.into_vec())
     }
 
-    /// Returns a node that is nearer than its neighbours in the layer.
     fn descend(&self, nodes: &Nodes<'_>, layer: &[u32], mut nearest: Candidate) -> Result<Candidate> {
         loop {
             let start = nearest.node as usize * UPPER_NEIGHBOURS;

@@ -1,4 +1,4 @@
-//! Distances compared with direct sums, files that are read back, and graph search compared with exhaustive search.
+//! Distances, files that are read back, and graph search compared with exhaustive search.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! Ranges, sorts, bookmarks, drilldown, counts and groups, one per line, are rejected, or the search has a result whose
-//! bookmarks can be continued.
+//! Ranges, sorts, bookmarks, drilldown, counts and groups are rejected, or have a result with valid bookmarks.
 
 use settee_search::{Grouping, Query, Range, Request, SearchLimits, Sort};
 

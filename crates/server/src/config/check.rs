@@ -1,11 +1,10 @@
 //! Validation of settings: [`Finding`]s with the place of each setting. An invalid value, or a name that looks
-//! mistyped, is a mistake that prevents a start. Any other unknown name is accepted, because clients store their own
-//! settings.
+//! mistyped, prevents a start. Other unknown names are accepted, because clients store their own settings.
 
 use std::fmt;
 use std::path::PathBuf;
 
-use super::{couchdb, violation};
+use super::couchdb;
 use settee_settings::SETTINGS;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +112,11 @@ fn distance(a: &str, b: &str) -> usize {
         rows.push(row);
     }
     rows[a.len()][b.len()]
+}
+
+/// Returns the rule that `value` violates; `None` for an unknown setting.
+pub(super) fn violation(section: &str, key: &str, value: &str) -> Option<String> {
+    settee_settings::find(section, key)?.kind.violation(value)
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! Names of CouchDB's settings. A configuration that was taken from CouchDB may contain settings that this server
-//! lacks; they have no effect and are not reported as mistakes.
+//! Names of CouchDB's settings that have no effect here and are not mistakes.
 
 const COUCHDB_SETTINGS: &[(&str, &str)] = &[
     (

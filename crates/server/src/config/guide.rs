@@ -71,6 +71,7 @@ const SECTIONS: &[(&str, &str)] = &[
     ("search", "Text search, through all of its interfaces."),
     ("nouveau", "Text search with the interface of CouchDB's Nouveau."),
     ("dreyfus", "Text search with the interface of CouchDB with Clouseau, and of Cloudant."),
+    ("per_doc_access", "Databases with access lists in documents; docs/access.md."),
     ("attachments", "How attachments are stored."),
 ];
 

@@ -1,5 +1,4 @@
-//! Merge of all layers of the configuration, and the required corrections: hashing of passwords in plain text, the
-//! admin of the environment, the server's uuid.
+//! Merge of all layers of the configuration, hashing of plain-text passwords, the admin of the environment, the uuid.
 
 use super::check::{Finding, SettingSource, Severity, check};
 use super::store::Layer;

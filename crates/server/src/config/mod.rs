@@ -1,10 +1,7 @@
 //! [`Configuration`]: the settings of the running server, as in CouchDB. In increasing precedence: the table of
 //! defaults, a preset, the files of a CouchDB configuration directory, the configuration file, `local.d/*.ini`, the
 //! environment and the command line. Changes through the API are written to the last file. Nodes that share a store
-//! share most settings, see `shared`.
-//!
-//! A component reads a setting when it needs it, or registers with [`Configuration::on_change`].
-//!
+//! share most settings. A component reads a setting when it needs it, or registers with [`Configuration::on_change`].
 //! Passwords of `[admins]` never stay in plain text, neither in memory nor in the files.
 
 pub(crate) mod check;
@@ -19,6 +16,7 @@ pub(crate) mod show;
 pub(crate) mod store;
 
 use crate::uuids::Entropy;
+use check::violation;
 use settee_settings::chttpd;
 use settee_settings::ini;
 use std::collections::BTreeMap;
@@ -29,8 +27,7 @@ use store::Files;
 
 pub(crate) struct Options {
     pub(crate) data_dir: PathBuf,
-    /// The configuration file, which must exist. `None` is `local.ini` in the data directory, created when needed. A
-    /// directory is read before `local.ini`.
+    /// The configuration file, which must exist. `None` is `local.ini` in the data directory, created when needed.
     pub(crate) file: Option<PathBuf>,
     pub(crate) preset: Vec<Override>,
     /// Settings of command line and environment. They override the files and are never written to them.
@@ -74,8 +71,7 @@ pub(crate) enum SettingsError {
     /// Nothing was changed.
     #[error("configuration file {0}")]
     Io(std::io::Error),
-    /// The store of the shared settings could not be read or written. The store has the change only if its outcome is
-    /// unknown.
+    /// The store of the shared settings failed. It has the change only if its outcome is unknown.
     #[error("the settings in the store: {0}")]
     Store(#[from] settee_database::DatabaseError),
 }
@@ -126,9 +122,8 @@ pub(crate) struct Configuration {
 }
 
 impl Configuration {
-    /// Reads the configuration. Hashes and rewrites passwords in plain text, creates the admin of the environment, and
-    /// generates `[couchdb] uuid` if it is missing. If files cannot be written, these changes apply to the running
-    /// server only, with a warning.
+    /// Reads the configuration, hashes passwords in plain text, creates the admin of the environment, and generates
+    /// `[couchdb] uuid`. If files cannot be written, these changes apply to the running server only, with a warning.
     pub(crate) fn open(options: Options) -> Result<Configuration, SettingsError> {
         let (mut configuration, admin) = Self::unread(options)?;
         let loaded = configuration.load_first(admin)?;
@@ -136,7 +131,6 @@ impl Configuration {
         Ok(configuration)
     }
 
-    /// Reads the configuration without corrections: passwords in plain text stay, and nothing is generated.
     pub(crate) fn open_without_corrections(options: Options) -> Result<Configuration, SettingsError> {
         let (configuration, _) = Self::unread(options)?;
         let loaded = configuration.load_as_it_is()?;
@@ -201,8 +195,7 @@ impl Configuration {
     }
 
     /// Returns the value in force: as set here, or under the section's old name (`httpd` for `chttpd`,
-    /// `couch_httpd_auth` for `chttpd_auth`), or the default. Empty values and invalid values of known settings are
-    /// ignored.
+    /// `couch_httpd_auth` for `chttpd_auth`), or the default. Empty and invalid values are ignored.
     pub(crate) fn effective(&self, section: &str, key: &str) -> Option<String> {
         self.set_if(section, key, |section, text| violation(section, key, text).is_none()).or_else(|| {
             let setting = settee_settings::find(section, key)?;
@@ -210,8 +203,7 @@ impl Configuration {
         })
     }
 
-    /// Returns the value that was set, even if it is invalid. The section's old name applies if the value is not set
-    /// under its own.
+    /// Returns the value that was set, under the section's old name if necessary, even if it is invalid.
     pub(crate) fn set_text(&self, section: &str, key: &str) -> Option<String> {
         self.set_if(section, key, |_, _| true)
     }
@@ -256,10 +248,8 @@ impl Configuration {
     }
 
     /// Deletes a value and returns it; `None` if it was not set. As in CouchDB a listed default disappears too until
-    /// the next reload, though it stays in force.
-    ///
-    /// The last admin cannot be deleted while the server listens on other than loopback addresses, because every client
-    /// would be an admin.
+    /// the next reload. The last admin cannot be deleted while the server listens on other than loopback addresses,
+    /// because every client would be an admin.
     pub(crate) fn delete(&self, section: &str, key: &str, persist: Persist) -> Result<Option<String>, SettingsError> {
         let _changing = self.change_lock();
         let Some(old) = self.get(section, key) else {
@@ -316,8 +306,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Calls `listener` after each change, in order and never concurrently. It may read the configuration but must not
-    /// change it.
+    /// Calls `listener` after each change, in order and never concurrently. It must not change the configuration.
     pub(crate) fn on_change(&self, listener: impl Fn(&Change<'_>) + Send + Sync + 'static) {
         self.listeners.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(listener));
     }
@@ -423,11 +412,6 @@ fn check(section: &str, key: &str, value: &str) -> Result<(), SettingsError> {
         return Err(SettingsError::Invalid(format!("The password of {key} must not be empty")));
     }
     Ok(())
-}
-
-/// Returns the rule that `value` violates; `None` for an unknown setting.
-fn violation(section: &str, key: &str, value: &str) -> Option<String> {
-    settee_settings::find(section, key)?.kind.violation(value)
 }
 
 #[cfg(test)]

@@ -78,6 +78,8 @@ impl Preset {
                 ("httpd", "max_http_request_size", "4294967296"),
                 ("couchdb", "max_document_size", "4294967296"),
                 ("couchdb", "max_dbs_open", "5000"),
+                ("cluster", "q", "12"),
+                ("cluster", "n", "1"),
                 ("couchdb", "os_process_timeout", "60000"),
                 ("query_server_config", "os_process_limit", "1000"),
                 (

@@ -1,8 +1,6 @@
-//! Settings shared by the nodes on one store: all settings except those of a single node ([`is_own`]) are in the store
-//! and override files, environment and command line. The first node stores its own settings; the others adopt them and
-//! follow later changes.
-//!
-//! Persistent changes are written to the store atomically. Changes in memory apply only to the node that received them.
+//! Settings shared by the nodes on one store: all except those of a single node ([`is_own`]) are in the store and
+//! override files, environment and command line. The first node stores its own; the others adopt them and later
+//! changes. Changes in memory apply only to the node that received them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,8 +20,7 @@ pub(super) struct Shared {
 }
 
 impl Configuration {
-    /// Shares settings with the other nodes on the store of `catalog` from now on. Returns remarks for the log about
-    /// local settings that are ignored.
+    /// Shares settings with the other nodes from now on. Returns remarks about local settings that are ignored.
     pub(crate) fn share(&self, catalog: &Arc<Catalog>) -> Result<Vec<String>, SettingsError> {
         let is_stale = Arc::new(AtomicBool::new(false));
         let marked = Arc::clone(&is_stale);
@@ -43,8 +40,7 @@ impl Configuration {
         Ok(ignored_setting_warnings)
     }
 
-    /// Puts shared settings into force that were read from the store without write access. Returns remarks about local
-    /// settings that are ignored.
+    /// Puts shared settings into force that were read from the store without write access.
     pub(crate) fn read_shared(&self, stored: SharedSettings) -> Result<Vec<String>, SettingsError> {
         let ignored_setting_warnings = ignored_setting_warnings(&of_all(&self.sections()), &stored);
         let shared = Shared { catalog: None, is_stale: Arc::default(), known: Mutex::new(stored) };
@@ -59,8 +55,7 @@ impl Configuration {
         self.shared.get().map(|shared| shared.known().clone()).unwrap_or_default()
     }
 
-    /// Moves shared settings out of a store that is no longer shared, because its data were moved here: they are
-    /// written to the file and override its values.
+    /// Moves shared settings out of a store whose data were moved here: they are written to the file.
     pub(crate) fn unshare(&self, catalog: &Catalog) -> Result<(), SettingsError> {
         let Some(stored) = catalog.shared_settings()? else { return Ok(()) };
         let _changing = self.change_lock();
@@ -142,8 +137,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Puts the stored settings into force. Only differences from the last read are applied, so changes in memory are
-    /// kept.
+    /// Puts the stored settings into force. Changes in memory are kept.
     fn adopt(&self, shared: &Shared, stored: &SharedSettings) {
         let before = std::mem::replace(&mut *shared.known(), stored.clone());
         let changed = stored.iter().filter(|(name, value)| before.get(*name) != Some(*value));
@@ -173,9 +167,8 @@ fn of_all(sections: &Sections) -> SharedSettings {
     shared.map(|(section, key, value)| ((section.to_owned(), key.to_owned()), value.text.clone())).collect()
 }
 
-/// Returns remarks about local settings that are ignored. A uuid is never reported, because each node generates one
-/// before it reads the store. An admin is reported only if the store lacks it, because hashes of the same password
-/// differ.
+/// Returns remarks about local settings that are ignored, except a uuid, which each node generates, and admins that the
+/// store has, because hashes of the same password differ.
 fn ignored_setting_warnings(own: &SharedSettings, stored: &SharedSettings) -> Vec<String> {
     let counts = |(name, value): &(&(String, String), &String)| match (name.0.as_str(), name.1.as_str()) {
         ("couchdb", "uuid") => true,

@@ -1,4 +1,4 @@
-//! `settee config show` and `settee config check`: settings in force with their sources, and mistakes.
+//! `settee config show` and `settee config check`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -9,8 +9,7 @@ use settee_storage::durable::{self, Readers};
 
 use settee_settings::ini::Ini;
 
-/// Files of a CouchDB configuration directory, if any, then the configuration file, then `local.d/*.ini` in the same
-/// directory in alphabetical order.
+/// Files of a CouchDB configuration directory, if any, the configuration file, then the sorted `local.d/*.ini`.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
     main: PathBuf,
@@ -42,8 +41,8 @@ impl Files {
         Files { couchdb: Some(couchdb), ..self }
     }
 
-    /// Reads the chain in order of increasing precedence. The chain is never empty: the last file receives changes, as
-    /// in CouchDB.
+    /// Reads the chain in order of increasing precedence. It is never empty: the last file receives changes, as in
+    /// CouchDB.
     pub(crate) fn read(&self) -> io::Result<Vec<Layer>> {
         let mut layers = Vec::new();
         let couchdb = self.couchdb.as_deref().map_or_else(|| Ok(Vec::new()), files)?;
@@ -70,8 +69,7 @@ impl Files {
 }
 
 impl Layer {
-    /// Replaces the file atomically: after a crash the old or the new version exists. The new version is durable when
-    /// this returns.
+    /// Replaces the file atomically and durably.
     pub(crate) fn save(&self) -> io::Result<()> {
         // The file contains password hashes and secrets, so only its owner may read it.
         durable::write(&self.path, Readers::Owner, self.ini.to_string().as_bytes())

@@ -1,8 +1,6 @@
-//! The log: [`Log`] receives the events of all crates and writes them as lines, according to CouchDB's settings
-//! `[log]`.
-//!
-//! A logging thread only appends to a buffer; [`writer`] redacts secrets and writes in the background. If the writer is
-//! too slow, lines are dropped and the number of dropped lines is logged: the server never waits for its log.
+//! The log: [`Log`] receives the events of all crates and writes them according to CouchDB's settings `[log]`.
+//! A logging thread only appends to a buffer; [`writer`] redacts secrets and writes in the background. If it is too
+//! slow, lines are dropped and counted: the server never waits for its log.
 
 mod format;
 mod redact;

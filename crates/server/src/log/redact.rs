@@ -1,6 +1,4 @@
-//! [`redact`]: removal of secrets from lines. It runs immediately before a line is written, so that it applies to all
-//! parts of the program.
-//!
+//! [`redact`]: removal of secrets from lines, immediately before they are written.
 //! Hidden are: the part before the `@` of a URL, also of one in percent escapes; the text after `Basic` and `Bearer`;
 //! session cookies; values of parameters, members and settings whose name suggests a password, a secret or a token; and
 //! stored hashes of passwords.

@@ -1,5 +1,5 @@
-//! [`Syslog`]: sends lines as messages of RFC 5424, a datagram each, to the collector in `[log] syslog_host`. As in
-//! CouchDB they go to stderr without one. TCP and structured data are not supported.
+//! [`Syslog`]: sends lines as messages of RFC 5424, a datagram each, to `[log] syslog_host`, by default to stderr as in
+//! CouchDB. TCP and structured data are not supported.
 
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};

@@ -1,4 +1,4 @@
-//! Tests of the path from an event to a line.
+//! Tests from an event to a line.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,7 +1,5 @@
-//! Tests of `kill -9` at random moments during loads and index builds. After each crash every acknowledged write must
-//! exist, and all redundant counts must agree.
-//!
-//! `SETTEE_TEST_SCALE=n` multiplies the rounds; `SETTEE_SEED=…` repeats the moments.
+//! Tests of `kill -9` at random moments during loads and index builds: every acknowledged write must exist, and all
+//! redundant counts must agree. `SETTEE_TEST_SCALE=n` multiplies the rounds; `SETTEE_SEED=…` repeats the moments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -180,7 +178,6 @@ fn verify(client: &mut Client, round: usize) -> BTreeMap<String, State> {
     found
 }
 
-/// The feed lists each document once, in order, with the revision of the list.
 fn check_changes(client: &mut Client, found: &mut BTreeMap<String, State>, round: usize) {
     let changes = client.get("/db/_changes").expect(200).json();
     let (mut seen, mut last) = (BTreeSet::new(), 0);

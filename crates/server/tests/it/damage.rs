@@ -1,5 +1,5 @@
 //! 64 bytes are flipped in every kind of file. `verify` must find the damage, `doctor` must report it, and all other
-//! data must be salvaged and equal the written data. `SETTEE_TEST_SCALE=10` tries ten places of each kind.
+//! data must be salvaged. `SETTEE_TEST_SCALE=10` tries ten places of each kind.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -224,8 +224,6 @@ fn a_running_server_is_verified() {
     assert!(!refused.status.success());
 }
 
-/// Bytes are flipped below a running server: requests for the damaged data fail, and all other reads, writes and view
-/// builds continue. The server reports the damage until the data is salvaged.
 #[test]
 fn damage_below_a_running_server_affects_no_other_database() {
     let directory = Directory::new();
@@ -456,7 +454,6 @@ fn flipped_bytes_of_a_backup_are_reported() {
     println!("backups: {} places, {found} found", scaled(1));
 }
 
-/// Opening would silently lose the commits after the damage.
 #[test]
 fn a_damaged_log_is_not_opened() {
     let directory = Directory::new();

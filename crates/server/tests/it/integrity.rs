@@ -1,5 +1,4 @@
-//! Tests that a start opens all data or is refused without changes, and that commands neither overwrite existing files
-//! nor read special files.
+//! Tests that a start opens all data or is refused without changes, and that commands overwrite no files.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -45,8 +45,7 @@ fn indexes_are_built_within_their_memory() {
     assert!(log.contains("d000013"), "{log}");
 }
 
-/// Clients of database `a` send requests that hang, and one client of database `b` sends a request that does not. Most
-/// of the former must still be waiting when the latter is answered.
+/// Most clients of database `a` must still be waiting when the client of database `b` is answered.
 fn check_shares(attackers: usize, method: &str, hangs: &str, fine: &str, body: &str) {
     let directory = Directory::new();
     let server = Server::start(&directory);

@@ -1,5 +1,4 @@
-//! Tests of replication between programs: state after a crash, an orderly end, and that no credentials are shown or
-//! logged.
+//! Tests of replication between programs: crashes, an orderly end, and secrecy of credentials.
 
 use std::fs;
 use std::time::Duration;

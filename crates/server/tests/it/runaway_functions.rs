@@ -1,5 +1,4 @@
-//! Tests of malicious functions: the server stays responsive, attributes the error to the right function, and
-//! continues.
+//! Tests of malicious functions: the server stays responsive and attributes the error to the right function.
 
 use std::process::Command;
 

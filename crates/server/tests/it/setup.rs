@@ -158,8 +158,7 @@ fn files_and_flags_override_a_preset() {
     assert_eq!(run(&mut program(&["serve", "--preset", "couchapp"])).status.code(), Some(2));
 }
 
-/// The script sends the name and the password from its first request on, even if the server does not have the
-/// administrator yet.
+/// The script sends the name and the password even if the server does not have the administrator yet.
 #[test]
 fn the_script_of_livesync_finds_or_creates_its_administrator() {
     for is_known in [false, true] {
@@ -240,8 +239,7 @@ fn setup_reports_unsupported_actions() {
     assert_eq!(set_up(&mut client, finish), refused("Cluster is already finished"));
 }
 
-/// A page under a foreign name that resolves to this machine must not get the permissions of an administrator on a
-/// server that has none (DNS rebinding).
+/// A page under a foreign name that resolves to this machine must not get permissions (DNS rebinding).
 #[test]
 fn foreign_names_do_not_reach_a_server_without_administrators() {
     let directory = Directory::new();

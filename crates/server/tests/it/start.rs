@@ -193,7 +193,6 @@ fn the_first_administrator_ends_open_access() {
     assert_eq!(ann.get("/db/_design_docs").expect(200).text(), "{\"total_rows\":0,\"offset\":0,\"rows\":[\r\n\r\n]}\n");
 }
 
-/// Removing the last administrator opens a server on a loopback address, as in version 1, but no other.
 #[test]
 fn the_last_administrator_of_a_reachable_server_cannot_be_removed() {
     let directory = Directory::new();
@@ -299,8 +298,7 @@ fn localhost_is_an_address() {
     assert!(server.address.ip().is_loopback());
 }
 
-/// Without an administrator no request is refused because of a name and a password: set-up scripts send them from the
-/// first request on.
+/// Set-up scripts send a name and a password from the first request on.
 #[test]
 fn a_group_accepts_all_members_by_any_name() {
     let directory = Directory::new();

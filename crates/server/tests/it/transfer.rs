@@ -10,8 +10,7 @@ use crate::{design, load, save, text, wait_for};
 
 const DOCUMENTS: usize = 30_000;
 
-/// The visible state of a server: all revisions with attachments, update sequences, views without an update, local
-/// documents, settings.
+/// The visible state of a server.
 const STATE_PATHS: [&str; 10] = [
     "/db/_changes?style=all_docs",
     "/db/conflict?open_revs=all&revs=true&attachments=true",

@@ -1,9 +1,7 @@
 //! [`Acknowledged`]: a lower bound of the durable state of a store, in a separate file. It reveals a missing, truncated
-//! or replaced log, which RocksDB cannot detect.
-//!
-//! Commits do not write to the file. A line is written when the store is opened, then at most once per call of
-//! [`Engine::maintain`](settee_storage::Engine::maintain), and at the end. Each line stays valid, because the state in
-//! it was durable before the line was written. Therefore lines need no sync, and the last complete line is used.
+//! or replaced log, which RocksDB cannot detect. A line is written when the store is opened, then at most once per call
+//! of [`Engine::maintain`](settee_storage::Engine::maintain), and at the end. The state in it was durable before, so
+//! lines need no sync, and the last complete line is used.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -102,9 +100,8 @@ impl Recorder {
         Self { store: store.to_owned(), identity, written: Mutex::new((u64::MAX, u64::MAX)) }
     }
 
-    /// Records the state that is durable after `sync`, unless the last line contains it already. `sequence` must be the
-    /// sequence number of a write that was completed before this call. A failure to write the line is ignored, because
-    /// the previous line stays valid.
+    /// Records the state that is durable after `sync`. `sequence` must be the sequence number of a write that was
+    /// completed before this call. A failure to write the line is ignored, because the previous line stays valid.
     pub(crate) fn note<E>(&self, sequence: u64, sync: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let mut written = self.written.lock();
         let (last, bytes) = *written;

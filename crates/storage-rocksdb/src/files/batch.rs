@@ -9,7 +9,6 @@ pub(super) struct Write {
     pub(super) entry: Entry,
 }
 
-/// The writes of commits that were synced together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Writes {
     pub(super) first: u64,
@@ -49,8 +48,7 @@ fn part<'a>(bytes: &mut Bytes<'a>) -> Option<Part<'a>> {
     Some(Part::Write(column, kind, key, value))
 }
 
-/// Returns the number of writes of a record, and its log data; `None` if it contains elements that this store does not
-/// write.
+/// Returns the number of writes of a record, and its log data; `None` for unknown elements.
 pub(crate) fn annotations(record: &[u8]) -> Option<(u32, Vec<&[u8]>)> {
     let mut bytes = Bytes(record);
     let (_, count) = head(&mut bytes)?;

@@ -1,5 +1,4 @@
-//! [`Blocks`]: the blocks of a sorted file with verified checksums; [`Rows`], the keys and values of a block; and
-//! [`handles`], the entries of an index block.
+//! [`Blocks`]: the blocks of a sorted file with verified checksums; [`Rows`], the keys and values of a block.
 
 use super::bytes::{Bytes, block_checksum, context, is_compression, unpack};
 

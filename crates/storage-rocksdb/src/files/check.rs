@@ -94,9 +94,8 @@ impl Checked {
 }
 
 /// Returns the part of a manifest before its first damage, if all files that this part names exist. Then no durable
-/// state depends on the rest: if a later record had been durable, the files that it replaced would have been removed. A
-/// power loss can leave any parts of unsynced records, not only a truncated end. Returns `None` if the manifest is
-/// undamaged or must not be cut.
+/// state depends on the rest: a durable later record would have removed the files that it replaced. Returns `None` if
+/// the manifest is undamaged or must not be cut.
 pub(crate) fn cut_manifest<'a>(directory: &Path, bytes: &'a [u8]) -> io::Result<Option<&'a [u8]>> {
     let damage = Log::new(bytes).find_map(|item| match item {
         Item::Damage { offset, .. } => Some(offset),
@@ -106,8 +105,7 @@ pub(crate) fn cut_manifest<'a>(directory: &Path, bytes: &'a [u8]) -> io::Result<
     let Some(length) = damage.filter(|length| *length > 0) else { return Ok(None) };
     let (found, manifest) = (Directory::read(directory)?, Manifest::read(&bytes[..length]));
     let has_tables = manifest.tables.keys().all(|number| found.tables.contains_key(number));
-    // Opening a store creates its first log, then the manifest. Until the next flush, the manifest states the successor
-    // of the last recovered log as the minimum log, regardless of the number of the first log.
+    // Until the next flush, the manifest states the successor of the last recovered log as the minimum log.
     let opened = found.manifests.keys().next_back().copied().unwrap_or(0);
     let is_first = |log: u64| log == manifest.min_log || (manifest.min_log..opened).contains(&log);
     let mut needed = found.logs.keys().filter(|log| **log >= manifest.min_log);
@@ -115,9 +113,8 @@ pub(crate) fn cut_manifest<'a>(directory: &Path, bytes: &'a [u8]) -> io::Result<
     Ok((has_tables && has_logs).then_some(&bytes[..length]))
 }
 
-/// Verifies the checksums of all files of the store in `directory`. The store may be in use: files that it removes
-/// concurrently are skipped. `progress` receives the number of bytes of each read and the total. Fails if the directory
-/// cannot be read.
+/// The store may be in use: files that it removes concurrently are skipped. `progress` receives the number of bytes of
+/// each read and the total. Fails if the directory cannot be read.
 pub fn check(directory: &Path, depth: Depth, progress: &mut dyn FnMut(u64, u64)) -> io::Result<Checked> {
     let found = Directory::read(directory)?;
     let mut checked = Checked::default();
@@ -345,8 +342,8 @@ fn settled(mut bytes: Vec<u8>, path: &Path) -> io::Result<Vec<u8>> {
 /// Unit in which file systems write.
 const PAGE: usize = 4096;
 
-/// Returns true if a page is missing that was never synced: after a power loss it contains zeros, and later pages may
-/// exist. `bytes` are the damaged bytes at `offset`; their first and last page may mostly belong to other data.
+/// Returns true if a page is missing that was never synced: after a power loss it contains zeros. `bytes` are the
+/// damaged bytes at `offset`; their first and last page may mostly belong to other data.
 pub(super) fn has_hole(offset: usize, bytes: &[u8]) -> bool {
     let (first, others) = bytes.split_at(bytes.len().min(PAGE - offset % PAGE));
     let mut pages = std::iter::once(first).chain(others.chunks(PAGE)).filter(|page| !page.is_empty());

@@ -82,8 +82,7 @@ pub(crate) fn identity(path: &Path) -> Option<String> {
     Directory::read(path).ok()?.manifest().ok()??.identity
 }
 
-/// Returns the number of the manifest, and the number, path and length of the newest log. Fails if the log was removed
-/// concurrently.
+/// Returns the number of the manifest, and the number, path and length of the newest log. Fails if it was removed.
 pub(crate) fn newest_log(path: &Path) -> io::Result<Option<(u64, u64, PathBuf, u64)>> {
     let found = Directory::read(path)?;
     let (Some((log, path)), Ok(current)) = (found.logs.last_key_value(), &found.current) else { return Ok(None) };

@@ -1,13 +1,8 @@
-//! [`inspect`]: checks that a store can be opened with all acknowledged writes. It changes no file, so that a refused
-//! start leaves the directory unchanged.
-//!
-//! RocksDB itself creates an empty store if `CURRENT` is missing, silently recovers from the logs that exist, and
-//! accepts a truncated manifest. Therefore each file that the manifest names must exist with its size and belong to
-//! this store; the sequence numbers in the logs must be contiguous; and the state recorded by [`Acknowledged`] must be
-//! reached.
-//!
-//! A power loss leaves states that look like damage. The rules for these are exact because of the order in which files
-//! become durable: see [`Repairs`] and [`check_logs`].
+//! [`inspect`]: checks that a store can be opened with all acknowledged writes. It changes no file. RocksDB itself
+//! creates an empty store if `CURRENT` is missing, silently recovers from the logs that exist, and accepts a truncated
+//! manifest. Therefore each file that the manifest names must exist with its size and belong to this store; the
+//! sequence numbers in the logs must be contiguous; and the state recorded by [`Acknowledged`] must be reached. A power
+//! loss leaves states that look like damage. For the rules see [`Repairs`] and [`check_logs`].
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -40,8 +35,8 @@ pub(crate) enum Found {
 /// Repairs that RocksDB needs after a power loss. No acknowledged write depends on the data that they remove.
 #[derive(Debug, Default)]
 pub(crate) struct Repairs {
-    /// RocksDB writes a new manifest, names it in `CURRENT`, and then syncs the directory. The previous manifest is
-    /// removed only when both names are durable; so if the named one is missing, the previous one is complete.
+    /// RocksDB writes a new manifest, names it in `CURRENT`, syncs the directory, and only then removes the previous
+    /// manifest; so if the named one is missing, the previous one is complete.
     current: Option<(PathBuf, String)>,
     /// The part of the manifest before a record that was not synced.
     manifest: Option<(PathBuf, Vec<u8>)>,
@@ -72,8 +67,7 @@ fn damaged(path: &Path, description: impl std::fmt::Display) -> StorageError {
     StorageError::Corrupt(format!("{} {description}", path.display()))
 }
 
-/// Fails if a store exists that cannot be opened with all acknowledged writes. The error names the first file that
-/// prevents it.
+/// Fails if a store cannot be opened with all acknowledged writes. The error names the first file that prevents it.
 pub(crate) fn inspect(path: &Path) -> Result<Found> {
     let names = match names(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
@@ -155,8 +149,7 @@ fn check_manifest(list: &Path, manifest: &Manifest, acknowledged: Option<&Acknow
     }
 }
 
-/// Checks that sorted files and blob files exist, with their sizes, and belong to this store. Their contents are
-/// verified by checksums on read.
+/// Checks that sorted files and blob files exist, with their sizes, and belong to this store.
 fn check_data(found: &Directory, manifest: &Manifest) -> Result<()> {
     // Refuses a list that cannot be read, or of an earlier version.
     DamagedFiles::load(&found.path)?;
@@ -190,7 +183,6 @@ struct RequiredState<'a> {
     acknowledged: Option<&'a Acknowledged>,
 }
 
-/// Checks the logs of a store that was closed after an error.
 pub(crate) fn check_logs_in(path: &Path) -> Result<()> {
     let Ok(found) = Directory::read(path) else { return Ok(()) };
     let Some(manifest) = found.manifest().ok().flatten() else { return Ok(()) };
@@ -200,10 +192,8 @@ pub(crate) fn check_logs_in(path: &Path) -> Result<()> {
 }
 
 /// Checks that the logs contain all acknowledged writes that are not in sorted files. Returns a description of
-/// incomplete writes at the end.
-///
-/// A store always has a log that it needs: a new log is durable before the previous one is removed. Only the manifest
-/// written by a start may be durable before the log that it names, in which case that log has no writes.
+/// incomplete writes at the end. A new log is durable before the previous one is removed. Only the manifest written by
+/// a start may be durable before the log that it names, which then has no writes.
 fn check_logs(found: &Directory, manifest: &Manifest, reached: RequiredState<'_>) -> Result<Option<String>> {
     let RequiredState { manifest: number, acknowledged } = reached;
     let needed = || found.logs.iter().filter(|(log, _)| **log >= manifest.min_log);
@@ -327,8 +317,7 @@ fn missing_log(found: &Directory, manifest: &Manifest, acknowledged: Option<&Ack
     damaged(&found.path.join(format!("{missing:06}.log")), "or a log of writes after it is missing")
 }
 
-/// Returns true if the damaged bytes of a log look like writes that were not synced before a power loss. Flipped bytes
-/// look different.
+/// Returns true if the damaged bytes of a log look like writes that were not synced before a power loss.
 fn is_torn(bytes: &[u8], offset: usize, length: usize) -> bool {
     let end = offset + length;
     end == bytes.len() && log::is_cut(bytes, offset)

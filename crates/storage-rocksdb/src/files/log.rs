@@ -1,8 +1,6 @@
-//! [`Log`]: the records of a log file or a manifest, and the damaged ranges between them.
-//!
-//! A log consists of blocks of 32 KiB, and a record of fragments that are in one block each. After a damaged fragment
-//! the next one is searched for at the end according to its length, and then at the starts of the next blocks, but
-//! nowhere else, because the data of clients can look like a fragment.
+//! [`Log`]: the records of a log file or a manifest, and the damaged ranges between them. A log consists of blocks of
+//! 32 KiB, and a record of fragments in one block each. After a damaged fragment the next one is searched for at its
+//! end and at the starts of the next blocks only, because the data of clients can look like a fragment.
 
 use super::bytes::{Bytes, masked_crc};
 
@@ -42,8 +40,7 @@ enum Kind {
     Note,
 }
 
-/// Returns true if the incomplete record at `at` looks like a write that did not completely reach the disk: its missing
-/// part is zeros or beyond the end of the file. Later writes that reached the disk may follow.
+/// Returns true if the missing part of the incomplete record at `at` is zeros or beyond the end of the file.
 pub(super) fn is_torn(bytes: &[u8], mut at: usize) -> bool {
     let log = Log::new(bytes);
     while let Some(Fragment { kind: Kind::First | Kind::Middle, end, .. }) = log.fragment(at) {
@@ -60,8 +57,7 @@ pub(super) fn is_torn(bytes: &[u8], mut at: usize) -> bool {
     is_in_block && bytes.get(end - 1).is_none_or(|last| *last == 0)
 }
 
-/// Returns true if the incomplete record at `at` ends at the end of the file, or if only zeros follow, as after a
-/// crash. Complete fragments of the record may precede in earlier blocks.
+/// Returns true if the incomplete record at `at` ends at the end of the file, or if only zeros follow.
 pub(super) fn is_cut(bytes: &[u8], mut at: usize) -> bool {
     let log = Log::new(bytes);
     while let Some(Fragment { kind: Kind::First | Kind::Middle, end, .. }) = log.fragment(at) {

@@ -39,8 +39,8 @@ pub(super) struct BlobFile {
 }
 
 impl Manifest {
-    /// Returns the blob files that the store needs, by RocksDB's rule: those from the oldest one that a table of the
-    /// same column family refers to, except those whose values are all garbage.
+    /// Returns the blob files that the store needs: those from the oldest one that a table of the same column family
+    /// refers to, except those whose values are all garbage.
     pub(super) fn needed_blobs(&self) -> impl Iterator<Item = (u64, BlobFile)> {
         let mut oldest: BTreeMap<u32, u64> = BTreeMap::new();
         for table in self.tables.values() {

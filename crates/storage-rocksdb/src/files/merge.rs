@@ -54,8 +54,7 @@ pub(super) struct UnopenedFile {
     pub(super) largest: Vec<u8>,
 }
 
-/// Range deletions by start key, with the end key and the sequence number. They do not overlap, because each covers a
-/// whole shard.
+/// Range deletions by start key, with the end key and the sequence number. Each covers a whole shard.
 #[derive(Default)]
 pub(super) struct Ranges(BTreeMap<Vec<u8>, (Vec<u8>, u64)>);
 

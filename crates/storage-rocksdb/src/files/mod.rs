@@ -1,10 +1,7 @@
-//! Access to the files of a store without RocksDB: [`check()`] verifies the checksums of all files, also while a server
-//! uses them, and [`salvage()`] creates a new store from all readable data.
-//!
+//! Access to the files of a store without RocksDB, for [`check()`] and [`salvage()`].
 //! RocksDB stops at the first block that does not match its checksum, and does not open a store with a damaged
-//! manifest. Therefore this module reads RocksDB's formats with safe code that treats every byte as untrusted:
-//! [`table`] sorted files, [`blob`] blob files, [`log`] logs of writes ([`batch`]), and the [`manifest`]. It writes
-//! none of these formats: RocksDB writes a salvaged store.
+//! manifest. Therefore this module reads RocksDB's formats with safe code that treats every byte as untrusted. It
+//! writes none of these formats: RocksDB writes a salvaged store.
 
 pub(crate) mod acknowledged;
 pub(crate) mod batch;

@@ -36,8 +36,7 @@ pub struct Salvaged {
 const BATCH_BYTES: usize = 4 << 20;
 
 /// Creates a store in `to`, which must not exist, from the readable data of the store in `from`, which is not changed.
-/// `progress` receives the size of each written batch. Fails if the directory cannot be read or the new store cannot be
-/// written.
+/// `progress` receives the size of each written batch.
 pub fn salvage(from: &Path, to: &Path, options: &Options, progress: &mut dyn FnMut(u64)) -> Result<Salvaged> {
     let found = Found::read(from).map_err(|error| StorageError::Io(format!("{}: {error}", from.display())))?;
     let Tuned { database: opened_with, columns, .. } = Tuned::new(options);
@@ -238,8 +237,7 @@ fn source(path: &Path) -> Option<Source> {
     Some(Source { bytes, checksum, base, data_ranges: data_ranges.into(), entries: VecDeque::new(), last: Vec::new() })
 }
 
-/// Numbers of column families in a new store: the default one first, then the others in the order in which they are
-/// opened.
+/// Numbers of column families in a new store, in the order in which they are opened.
 fn usual_columns() -> BTreeMap<u32, String> {
     let names = Keyspace::ALL.iter().map(|space| space.name()).chain([options::STATE]);
     std::iter::once("default").chain(names).map(str::to_owned).zip(0..).map(|(name, number)| (number, name)).collect()

@@ -1,5 +1,4 @@
-//! [`Table`]: a sorted file, read without RocksDB. If an index is damaged, the blocks to which it refers are found by
-//! their checksums.
+//! [`Table`]: a sorted file, read without RocksDB. Blocks of a damaged index are found by their checksums.
 
 use std::fs::File;
 use std::io;
@@ -234,8 +233,7 @@ pub(super) fn read(bytes: &[u8], checksum: u8, base: u32, location: Location) ->
 }
 
 impl IndexForm {
-    /// Both flags are set in all files of this store, so they are the default for a file whose properties cannot be
-    /// read.
+    /// Both flags are set in all files of this store, so they are the default.
     fn of(properties: Option<&[u8]>) -> Self {
         let Some(mut rows) = properties.and_then(Rows::new) else {
             return Self { has_deltas: true, has_user_keys: true };

@@ -1,4 +1,4 @@
-//! Stores written by the engine, read without it: undamaged, and with flipped bytes in every kind of file.
+//! Stores written by the engine, read without it: undamaged, and with flipped bytes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -373,8 +373,7 @@ fn a_manifest_is_cut_if_the_logs_that_it_needs_are_there() {
     assert_eq!(cut_off(&damaged), None, "the log that has the second write was removed");
 }
 
-/// RocksDB's repair loses the blob files, therefore salvage reads the files itself. If this test fails, a new version
-/// of RocksDB may make that unnecessary.
+/// RocksDB's repair loses the blob files, therefore salvage reads the files itself.
 #[test]
 fn a_repair_by_rocksdb_loses_the_large_values_of_an_undamaged_store() {
     let directory = TempDir::new().unwrap();

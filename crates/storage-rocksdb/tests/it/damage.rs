@@ -1,5 +1,5 @@
 //! Flipped bytes below a running engine: reads of affected shards fail, and all other shards can be read and written.
-//! The damage is reported until the store is salvaged. `SETTEE_TEST_SCALE=10` tries ten places of each kind of file.
+//! `SETTEE_TEST_SCALE=10` tries ten places of each kind of file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;

@@ -1,6 +1,6 @@
 //! Properties of single commits and of reads after them.
 
-use super::{Open, commit, commit_at, entries, puts, view};
+use super::fixture::{Open, commit, commit_at, entries, puts, view};
 use crate::{
     Batch, CommitToken, Direction, Durability, KeyRange, Keyspace, MAX_KEY_BYTES, MAX_VALUE_BYTES, Outcome, Page,
     PageRange, Reply, Request, Shard, ShardState, StorageError, Version,
@@ -8,7 +8,6 @@ use crate::{
 
 const SHARD: Shard = Shard(7);
 
-/// A shard that was never written has version 0 and no entries.
 pub fn fresh_shards_are_empty(open: Open<'_>) {
     let engine = open();
     let snapshot = view(&*engine, SHARD);
@@ -52,7 +51,6 @@ pub fn commits_count_versions_and_keep_tokens(open: Open<'_>) {
     engine.sync().expect("sync");
 }
 
-/// A commit that expects a lower or a higher version writes nothing and returns the current version.
 pub fn a_wrong_version_is_a_conflict(open: Open<'_>) {
     let engine = open();
     for version in 0..3 {
@@ -68,7 +66,6 @@ pub fn a_wrong_version_is_a_conflict(open: Open<'_>) {
     assert_eq!(snapshot.state().expect("state").token, CommitToken(3), "a conflict leaves the token");
 }
 
-/// A head has the value that the last commit with a head set; snapshots keep theirs, conflicts change nothing.
 pub fn heads_stay_until_they_are_set(open: Open<'_>) {
     let engine = open();
     assert_eq!(view(&*engine, SHARD).head().expect("head"), None, "the head of a fresh shard");
@@ -92,7 +89,6 @@ pub fn heads_stay_until_they_are_set(open: Open<'_>) {
     assert_eq!(view(&*engine, Shard(SHARD.0 + 1)).head().expect("head"), None, "the head of another shard");
 }
 
-/// Requests of one round trip have the same replies as separate requests, in order.
 pub fn round_trips_answer_all_requests(open: Open<'_>) {
     let engine = open();
     let mut batch = puts(Keyspace::Local, &[(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]);
@@ -125,7 +121,6 @@ pub fn round_trips_answer_all_requests(open: Open<'_>) {
     assert_eq!(snapshot.read(&[]).expect("read"), [], "an empty round trip");
 }
 
-/// Entries within the limits are stored; a batch with one beyond them is rejected as a whole and has no effect.
 pub fn limits_are_kept(open: Open<'_>) {
     let engine = open();
     let longest = vec![b'k'; MAX_KEY_BYTES];
@@ -142,7 +137,6 @@ pub fn limits_are_kept(open: Open<'_>) {
     assert_eq!(entries(&*snapshot, Keyspace::Documents), wanted, "what was refused leaves nothing behind");
 }
 
-/// Writes of one batch are applied in order.
 pub fn the_last_write_of_a_batch_wins(open: Open<'_>) {
     let engine = open();
     let space = Keyspace::Documents;
@@ -163,14 +157,12 @@ pub fn the_last_write_of_a_batch_wins(open: Open<'_>) {
     assert_eq!(found, wanted, "put-put, put-delete, delete-put and put-delete of an old key in one batch");
 }
 
-/// A batch without writes is a commit like any other.
 pub fn empty_batches_count(open: Open<'_>) {
     let engine = open();
     assert_eq!(commit(&*engine, SHARD, Batch::new()), Version(1), "the version after an empty batch");
     assert_eq!(view(&*engine, SHARD).state().expect("state").version, Version(1), "the state after an empty batch");
 }
 
-/// One batch can write to all keyspaces.
 pub fn batches_cover_all_keyspaces(open: Open<'_>) {
     let engine = open();
     let mut batch = Batch::new();
@@ -185,7 +177,6 @@ pub fn batches_cover_all_keyspaces(open: Open<'_>) {
     }
 }
 
-/// A snapshot returns the same before and after later commits.
 pub fn snapshots_are_repeatable(open: Open<'_>) {
     let engine = open();
     let space = Keyspace::Sequence;
@@ -206,7 +197,6 @@ pub fn snapshots_are_repeatable(open: Open<'_>) {
     assert_eq!(now, [Some(b"2".to_vec()), Some(b"2".to_vec()), None], "values in a new snapshot");
 }
 
-/// Keys and values may be any bytes: empty, zeros, all ones, long.
 pub fn odd_keys_and_values_are_kept(open: Open<'_>) {
     let engine = open();
     let longest_key = vec![0xff; 9_000];

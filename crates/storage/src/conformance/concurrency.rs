@@ -3,12 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::{Open, commit_at, entries, view};
+use super::fixture::{Open, commit_at, entries, view};
 use crate::{Batch, CommitToken, Durability, Engine, Keyspace, Outcome, Shard, Version};
 
 const THREADS: u64 = 8;
 
-/// Threads with a shard each never conflict, and all their commits are applied.
 pub fn commits_to_different_shards_all_happen(open: Open<'_>) {
     const COMMITS: u64 = 100;
     let engine = &*open();
@@ -40,7 +39,6 @@ pub fn commits_to_different_shards_all_happen(open: Open<'_>) {
     }
 }
 
-/// Threads that increment one counter and retry after a conflict lose no update.
 pub fn commits_to_one_shard_lose_nothing(open: Open<'_>) {
     const COMMITS: u64 = 40;
     let engine = &*open();
@@ -65,7 +63,6 @@ pub fn commits_to_one_shard_lose_nothing(open: Open<'_>) {
 
 const COUNTER: Shard = Shard(42);
 
-/// Returns true if the commit was applied.
 fn raise(engine: &dyn Engine, key: &[u8], token: CommitToken) -> bool {
     let snapshot = view(engine, COUNTER);
     let version = snapshot.state().expect("state").version;
@@ -84,8 +81,7 @@ fn raise(engine: &dyn Engine, key: &[u8], token: CommitToken) -> bool {
     }
 }
 
-/// Readers concurrent with a writer see all of a batch or nothing, with the matching version, and versions never
-/// decrease.
+/// Readers see all of a batch or nothing, with the matching version, and versions never decrease.
 pub fn readers_see_whole_batches(open: Open<'_>) {
     const COMMITS: u64 = 300;
     let engine = &*open();

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use super::users::OpenTwice;
-use super::{puts, view};
+use super::fixture::{OpenTwice, puts, view};
 use crate::members::{Claim, NodeId, WRITER_PREFIX};
 use crate::{Batch, CommitToken, Durability, Engine, Keyspace, Outcome, Result, Shard, StorageError, Version};
 
@@ -30,7 +29,6 @@ fn next(engine: &dyn Engine, shard: Shard, batch: Batch, durability: Durability)
     engine.commit(shard, Version(version), CommitToken(u128::from(version) + 1), batch, durability)
 }
 
-/// Every process sees the holder of a writer lease after a refresh, and no other claims.
 pub fn processes_see_the_holders_of_writer_leases(open: OpenTwice<'_>) {
     let engines = open();
     let [here, there] = engines.each_ref().map(AsRef::as_ref);
@@ -85,7 +83,6 @@ pub fn commits_under_an_earlier_claim_are_rejected(open: OpenTwice<'_>) {
     }
 }
 
-/// A claim applies to one commit and not to those that share a statement with it.
 pub fn a_claim_is_of_one_commit(open: OpenTwice<'_>) {
     let engines = open();
     let [here, there] = engines.each_ref();

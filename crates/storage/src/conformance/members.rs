@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::OpenTwice;
+use super::fixture::OpenTwice;
 use crate::Engine;
 use crate::members::{Claim, Node, NodeId};
 
@@ -30,7 +30,6 @@ fn names(engine: &dyn Engine) -> Vec<String> {
     engine.members().live().iter().map(|node| node.name.clone()).collect()
 }
 
-/// Nodes see each other under distinct names, until one leaves.
 pub fn names_are_of_one_node(open: OpenTwice<'_>) {
     let engines = open();
     let [one, other] = [&*engines[0], &*engines[1]];
@@ -59,8 +58,7 @@ pub fn names_are_of_one_node(open: OpenTwice<'_>) {
     other.members().announce("b", "http://b").expect("the name is free again");
 }
 
-/// When several threads of two processes claim the same key, all successful claims belong to one process. The last one
-/// is held.
+/// All successful claims of several threads to one key belong to one process.
 pub fn claims_are_exclusive(open: OpenTwice<'_>) {
     const THREADS: usize = 4;
     let engines = &open();
@@ -95,8 +93,7 @@ pub fn claims_are_exclusive(open: OpenTwice<'_>) {
     }
 }
 
-/// A claim that one process releases, or that ends because the process leaves, is available at once, with a greater
-/// epoch. No process can release claims of another one.
+/// A claim that its process releases, or that ends with the process, is available at once with a greater epoch.
 pub fn released_claims_are_free(open: OpenTwice<'_>) {
     let engines = open();
     let [one, other] = [&*engines[0], &*engines[1]];
@@ -117,7 +114,6 @@ pub fn released_claims_are_free(open: OpenTwice<'_>) {
     assert!(third.epoch > second.epoch, "{third:?} after {second:?}");
 }
 
-/// The holder of a claim is notified of waiters for this claim until it has released it.
 pub fn the_holder_of_a_claim_is_notified_of_waiters(open: OpenTwice<'_>) {
     let engines = open();
     let [one, other] = [&*engines[0], &*engines[1]];
@@ -139,7 +135,6 @@ pub fn the_holder_of_a_claim_is_notified_of_waiters(open: OpenTwice<'_>) {
     until("the claim has no waiter any more", || (!is_awaited(&second_claim)).then_some(()));
 }
 
-/// Claims of a process that fails are taken over by another one, and the failed process is no longer a member.
 pub fn claims_of_failed_nodes_are_taken_over(open: OpenTwice<'_>) {
     let [dying, living] = open();
     dying.members().announce("dying", "").expect("the name is free");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{Entries, Generator, Open, commit_at, scanned, view};
+use super::fixture::{Entries, Generator, Open, commit_at, scanned, view};
 use crate::{
     Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Shard, ShardState, Snapshot, StorageError,
     Version,
@@ -33,7 +33,6 @@ struct Run {
     offset: [u64; SHARDS.len()],
 }
 
-/// Random commits, conflicts, drops and reads of new and old snapshots, which `seed` determines.
 pub fn random_operations_agree_with_a_model(open: Open<'_>, seed: u64) {
     let mut run = Run {
         seed,

@@ -1,6 +1,6 @@
 //! Properties of scans, seeks and multi-gets.
 
-use super::{Entries, Open, commit, puts, scanned, view};
+use super::fixture::{Entries, Open, commit, puts, scanned, view};
 use crate::{Batch, Cursor, Direction, Expect, KeyRange, Keyspace, Shard};
 
 const SHARD: Shard = Shard(255);
@@ -57,7 +57,6 @@ fn drain(cursor: &mut dyn Cursor) -> Entries {
     entries
 }
 
-/// Both directions, open and closed bounds, bounds on and between keys, empty and inverted ranges.
 pub fn scans_answer_every_range(open: Open<'_>) {
     let engine = fill(open);
     let snapshot = view(&*engine, SHARD);
@@ -69,7 +68,6 @@ pub fn scans_answer_every_range(open: Open<'_>) {
     }
 }
 
-/// A cursor that returned `None` continues to do so.
 pub fn cursors_stay_at_the_end(open: Open<'_>) {
     let engine = fill(open);
     let snapshot = view(&*engine, SHARD);
@@ -83,7 +81,6 @@ pub fn cursors_stay_at_the_end(open: Open<'_>) {
     }
 }
 
-/// A scan returns the entries of its snapshot, even if commits happen concurrently.
 pub fn scans_keep_to_their_snapshot(open: Open<'_>) {
     let engine = fill(open);
     let snapshot = view(&*engine, SHARD);
@@ -99,7 +96,6 @@ pub fn scans_keep_to_their_snapshot(open: Open<'_>) {
     }
 }
 
-/// Seeks move forward and backward, at any time, to keys and between keys, and never leave the range.
 pub fn seeks_go_anywhere_in_the_range(open: Open<'_>) {
     let engine = fill(open);
     let snapshot = view(&*engine, SHARD);
@@ -128,7 +124,6 @@ pub fn seeks_go_anywhere_in_the_range(open: Open<'_>) {
     }
 }
 
-/// A multi-get returns values in the order of its keys: sorted, unsorted, repeated, absent, empty.
 pub fn multi_gets_keep_their_order(open: Open<'_>) {
     let engine = fill(open);
     let snapshot = view(&*engine, SHARD);

@@ -1,6 +1,6 @@
 //! Properties of shards and keyspaces as a whole.
 
-use super::{Generator, Open, commit, commit_at, entries, puts, view};
+use super::fixture::{Generator, Open, commit, commit_at, entries, puts, scanned, view};
 use crate::{
     Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Shard, ShardState, Snapshot, StorageError,
     Version,
@@ -38,14 +38,13 @@ fn assert_filled(snapshot: &dyn Snapshot, shard: Shard, when: &str) {
     let wanted: Vec<_> = KEYS.iter().map(|key| (key.to_vec(), shard.0.to_be_bytes().to_vec())).collect();
     for space in Keyspace::ALL {
         assert_eq!(entries(snapshot, space), wanted, "entries of {shard:?} in {space:?} {when}");
-        let mut backward = super::scanned(snapshot, space, KeyRange::default(), Direction::Backward);
+        let mut backward = scanned(snapshot, space, KeyRange::default(), Direction::Backward);
         backward.reverse();
         assert_eq!(backward, wanted, "entries of {shard:?} in {space:?} backwards {when}");
     }
     assert_eq!(snapshot.state().expect("state").version, Version(1), "the version of {shard:?} {when}");
 }
 
-/// No shard sees entries or versions of another.
 pub fn shards_are_isolated(open: Open<'_>) {
     let engine = fill(open);
     for shard in SHARDS {
@@ -53,7 +52,6 @@ pub fn shards_are_isolated(open: Open<'_>) {
     }
 }
 
-/// The same key has an independent value in every keyspace.
 pub fn keyspaces_are_isolated(open: Open<'_>) {
     let engine = open();
     let shard = Shard(3);
@@ -72,7 +70,6 @@ pub fn keyspaces_are_isolated(open: Open<'_>) {
     }
 }
 
-/// A copied shard, written in pieces, has the given version, token and head, and accepts further commits.
 pub fn copied_shards_are_as_they_were(open: Open<'_>) {
     let engine = open();
     let (shard, token) = (Shard(u64::MAX), CommitToken(77));
@@ -131,7 +128,6 @@ fn assert_dropped(engine: &dyn Engine, shard: Shard) {
     }
 }
 
-/// A dropped shard is removed permanently, adjacent shards are unchanged, and older snapshots still read it.
 pub fn dropped_shards_are_gone(open: Open<'_>) {
     let engine = fill(open);
     let before = SHARDS.map(|shard| view(&*engine, shard));
@@ -153,7 +149,6 @@ pub fn dropped_shards_are_gone(open: Open<'_>) {
     assert_dropped(&*engine, Shard(77));
 }
 
-/// Reclaiming space changes no read, in new and in old snapshots.
 pub fn reclaiming_changes_nothing(open: Open<'_>) {
     let engine = fill(open);
     let before = SHARDS.map(|shard| view(&*engine, shard));
@@ -181,7 +176,6 @@ pub fn reclaiming_changes_nothing(open: Open<'_>) {
     }
 }
 
-/// The size of a shard is approximately that of its entries, also directly after they were written.
 pub fn sizes_follow_the_data(open: Open<'_>) {
     const BYTES: u64 = 4 << 20;
     let engine = open();

@@ -9,11 +9,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{Generator, commit, commit_at, puts, view};
+use super::fixture::{Generator, OpenTwice, commit, commit_at, puts, view};
 use crate::{CommitToken, Durability, Engine, Keyspace, Outcome, Shard, Version};
-
-/// Opens one store for two processes.
-pub type OpenTwice<'a> = &'a dyn Fn() -> [Arc<dyn Engine>; 2];
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -45,8 +42,7 @@ impl Notifications {
     }
 }
 
-/// A commit of one process can be read by the other, which is notified of it. No process is notified of its own
-/// commits.
+/// Commits of the other process are readable and notified; own commits are not notified.
 pub fn commits_of_others_are_notified(open: OpenTwice<'_>) {
     let engines = open();
     let notified = [0, 1].map(|user| Notifications::on(&*engines[user]));
@@ -72,8 +68,7 @@ pub fn commits_of_others_are_notified(open: OpenTwice<'_>) {
     );
 }
 
-/// Many threads commit through one process while others read through the other one: after a catch-up they have been
-/// notified of every commit that ended before it.
+/// After a catch-up, readers have been notified of every commit that ended before it.
 pub fn commits_are_notified_before_catch_up_returns(open: OpenTwice<'_>) {
     const SHARDS: u64 = 6;
     const COMMITS: u64 = 60;
@@ -121,7 +116,6 @@ pub fn commits_are_notified_before_catch_up_returns(open: OpenTwice<'_>) {
     });
 }
 
-/// When two processes commit to one shard concurrently, one succeeds and the other one gets a conflict.
 pub fn one_of_two_commits_wins(open: OpenTwice<'_>) {
     const ROUNDS: u64 = 100;
     let engines = &open();

@@ -1,4 +1,4 @@
-//! Checkpoints of a memory engine: one file with everything, optimized for neither speed nor size.
+//! Checkpoints of a memory engine: one file with everything.
 
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Read, Write};

@@ -7,8 +7,8 @@ use crate::error::Result;
 /// Incremented when the layout of runs changes; checkpoints of other formats are ignored.
 const FORMAT: u64 = 1;
 
-/// Refers to sorted runs on disk that bring an index from the update sequence `since` to `update_seq`. The checkpoint
-/// is stored in the engine, so a restored database has the checkpoints of its own state.
+/// Refers to sorted runs on disk that bring an index from the update sequence `since` to `update_seq`. Stored in the
+/// engine, so a restored database has the checkpoints of its own state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
     pub(crate) since: u64,

@@ -1,5 +1,5 @@
-//! [`Signature`]: identity of an index. It depends on everything that determines the rows, but not on names of views
-//! and design documents, nor on reduce functions, so views with the same map function share an index.
+//! [`Signature`]: identity of an index. Names of views and reduce functions are not part of it, so views with the same
+//! map function share an index.
 
 use std::fmt;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::tree::Root;
 
 /// Format of nodes and records. It must be incremented when their layout, or the rows of a document or their order
-/// change; an index of an unknown format is rebuilt.
+/// change.
 const FORMAT: u64 = 6;
 
 /// Records without [`Leftovers`].
@@ -36,9 +36,8 @@ pub(crate) struct Meta {
     pub(crate) leftovers: Leftovers,
 }
 
-/// Ranges of the shard that may contain unreferenced nodes and entries. Opening an index scans only these ranges: a
-/// scan of the whole shard would skip every deleted key that the engine has not compacted, and a load deletes as many
-/// keys as the index has nodes.
+/// Ranges of the shard that may contain unreferenced nodes and entries. Opening an index scans only these: a scan of
+/// the whole shard would skip every deleted key, and a load deletes as many keys as the index has nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leftovers {
     /// Nodes with smaller numbers are removed. Those up to [`Meta::first_node`] may be stored.
@@ -64,8 +63,7 @@ impl Meta {
         }
     }
 
-    /// True if the index is at least at `update_seq` and has the reductions of `reduces`; an index without rows needs
-    /// no reductions.
+    /// True if the index is at least at `update_seq` and has the reductions of `reduces`, if it has rows.
     pub(crate) fn is_current(&self, reduces: &[Arc<str>], update_seq: u64) -> bool {
         let has = |reduce: &Arc<str>| self.aggregate(reduce).is_some() || self.rows.is_none();
         self.update_seq >= update_seq && reduces.iter().all(has)

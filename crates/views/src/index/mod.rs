@@ -1,8 +1,7 @@
 //! Identity ([`identity`]), record ([`Meta`]) and storage ([`IndexStore`]) of indexes. Each index has a shard, and a
-//! new one after a rebuild. The head of the shard contains the [`Meta`]; a long one is in `Catalog`, which also
-//! contains the [`Checkpoint`] of a load. `IndexNodes` contains the nodes of two trees: the rows, and the back-pointers
-//! of the last load from document ids to the sort keys of their rows. `IndexEntries` contains the back-pointers that
-//! changed since.
+//! new one after a rebuild. The head of the shard contains the [`Meta`]; `Catalog` a long one, and the [`Checkpoint`]
+//! of a load. `IndexNodes` contains two trees: the rows, and the back-pointers of the last load from document ids to
+//! the sort keys of their rows. `IndexEntries` contains the back-pointers that changed since.
 
 mod checkpoint;
 pub(crate) mod identity;

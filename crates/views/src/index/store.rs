@@ -58,8 +58,7 @@ impl IndexStore {
         TreeReader { snapshot, shard: self.shard, cache: &self.cache }
     }
 
-    /// Returns `None` if the index must be rebuilt, and [`StorageError::Dropped`] if the shard is not that of the index
-    /// any more.
+    /// Returns `None` if the index must be rebuilt, and [`StorageError::Dropped`] if the index has another shard.
     pub(crate) fn meta(&self, snapshot: &dyn Snapshot) -> Result<Option<Meta>> {
         let requests = [Request::Head, Request::Get(Keyspace::Catalog, keys::META)];
         let replies: [_; 2] = snapshot.read(&requests)?.try_into().map_err(|_| ViewError::Corrupt("replies"))?;
@@ -88,7 +87,7 @@ impl IndexStore {
     }
 
     /// Removes leftovers of crashes and of builders that lost their claim. New nodes get numbers from `first_number`
-    /// on, see [`Claimed`](crate::claims::Claimed). Returns `None` if the index must be rebuilt in another shard.
+    /// on. Returns `None` if the index must be rebuilt in another shard.
     pub(crate) fn open(&self, first_number: u64) -> Result<Option<Opened<'_>>> {
         let snapshot = self.snapshot()?;
         let record = match Record::read(&*snapshot) {
@@ -261,9 +260,8 @@ impl IndexWriter<'_> {
 }
 
 impl Committer for IndexWriter<'_> {
-    /// Commits nodes without references, and records that such nodes exist; a new index has no record yet.
-    ///
-    /// The commit is not synced: nodes lost in a crash are computed again, because no later commit survives without it.
+    /// Commits nodes without references, and records that such nodes exist. Not synced: nodes lost in a crash are
+    /// computed again.
     fn commit(&mut self, mut batch: Batch) -> Result<()> {
         if let Some(meta) = self.recorded.as_ref().filter(|meta| !meta.leftovers.is_writing).cloned() {
             let leftovers = Leftovers { is_writing: true, ..meta.leftovers };

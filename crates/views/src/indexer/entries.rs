@@ -1,8 +1,7 @@
-//! Back-pointers: from a document to its rows in an index, which are removed when the document changes. An entry
-//! contains the sort keys of the rows in the order of emission; an empty entry means that the document has no rows any
-//! more. Entries of the last load are in a tree, which packs them. Entries that changed since are stored individually
-//! and have priority. Their keys start with the number of the load, so that the commit of the next load need not remove
-//! them.
+//! Back-pointers: from a document to its rows in an index. An entry contains the sort keys of the rows in the order of
+//! emission; an empty entry means that the document has no rows any more. Entries of the last load are in a tree.
+//! Entries that changed since are stored individually and have priority. Their keys start with the number of the load,
+//! so that the commit of the next load need not remove them.
 
 use settee_storage::codec::{Reader, put_bytes};
 use settee_storage::{Batch, Cursor, Direction, Expect, KeyRange, Keyspace, Snapshot};

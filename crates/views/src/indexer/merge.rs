@@ -83,8 +83,7 @@ impl<'a> Merge<'a> {
         self.for_all(|change, is_first, _| if is_first { each(change) } else { Ok(ControlFlow::Continue(())) })
     }
 
-    /// Calls `each` with every change, true for the first one of its key, and the rank. Only the first change of a key
-    /// is valid.
+    /// Calls `each` with every change, true for the first one of its key, which is the valid one, and the rank.
     #[inline]
     pub(crate) fn for_all(
         mut self,

@@ -17,6 +17,7 @@ mod merge;
 mod radix;
 pub(crate) mod resume;
 pub(crate) mod runs;
+mod slot;
 mod sort;
 mod sorter;
 pub(crate) mod source;
@@ -74,11 +75,10 @@ pub struct Settings {
 const CHANGES_PER_THREAD: u64 = 200;
 const ROUND_CHANGES: u64 = 20_000;
 const ROUND_BYTES: u64 = 64 << 20;
-/// Maximum size of the back-pointers of an update, because its last commit contains them. Beyond it the index is
-/// loaded.
+/// Maximum size of the back-pointers of an update, because its last commit contains them.
 const UPDATE_ENTRY_BYTES: u64 = if cfg!(test) { 256 << 10 } else { 32 << 20 };
-/// Thresholds for a load instead of an update: minimum number of changed documents, and maximum number of rows per
-/// change. A load takes about 1 µs per row, an update about 50 µs per change with keys in random order.
+/// Minimum number of changed documents for a load instead of an update, and maximum number of rows per change. A load
+/// takes about 1 µs per row, an update about 50 µs per change with keys in random order.
 const LOAD_CHANGES: u64 = if cfg!(test) { 1_000 } else { 5_000 };
 const LOAD_ROWS_PER_CHANGE: u64 = 32;
 /// Limits the number of files: a later checkpoint is written only after the work has grown by this fraction.
@@ -103,7 +103,7 @@ pub(crate) struct Pass<'a> {
     pub(crate) pending: u64,
     pub(crate) database_name: &'a str,
     /// Called between batches with the size of the last one. It may wait; its error ends the pass. Completed work is
-    /// kept unless the error is [`ViewError::Cancelled`].
+    /// lost only after [`ViewError::Cancelled`].
     pub(crate) control: &'a (dyn Fn(&mut PaceState, u64) -> Result<()> + Sync),
     pub(crate) progress: &'a (dyn Fn(u64) + Sync),
     pub(crate) report: &'a (dyn Fn(&DocumentBatch, &Emissions) + Sync),
@@ -124,8 +124,7 @@ impl Pass<'_> {
     /// Updates the indexes to the update sequence of the snapshot. Either none or all of them must be at its start.
     pub(crate) fn run(&self, mut indexes: Vec<PassIndex<'_>>) -> Result<()> {
         let since = indexes.iter().map(|index| index.meta.update_seq).min().unwrap_or(0);
-        // Resumed indexes may have processed different purges; processing one again is harmless. A purge before the
-        // first indexed change cannot have removed rows.
+        // Processing a purge again is harmless. A purge before the first indexed change cannot have removed rows.
         let purged_since = match since {
             0 => self.database.purge_seq()?,
             _ => indexes.iter().map(|index| index.meta.purge_seq).min().unwrap_or(0),

@@ -1,8 +1,7 @@
-//! Checkpoints of long loads, from which a load continues after a crash. A load commits to the index at its end only.
-//! Periodically the workers stop, write their sorted runs to files, sync them, and record in the index which files
-//! bring it to which update sequence ([`Checkpoint`]). Files are recorded only after they are durable; other files are
-//! invalid. Opening the index merges the recorded runs into its trees ([`resume`]), and the build continues as after
-//! any update.
+//! Checkpoints of long loads, from which a load continues after a crash. Periodically the workers stop, write their
+//! sorted runs to files, sync them, and record in the index which files bring it to which update sequence
+//! ([`Checkpoint`]). Other files are invalid. Opening the index merges the recorded runs into its trees ([`resume`]),
+//! and the build continues as after any update.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -47,8 +46,7 @@ impl Pass<'_> {
     }
 }
 
-/// Removes the runs that were merged into the indexes. The sync prevents that a crash restores a checkpoint that refers
-/// to them.
+/// Removes the runs that were merged into the indexes, after a sync, so that no crash restores a checkpoint of them.
 pub(super) fn clear_runs<'r>(
     writings: &mut [Writing<'_>],
     mut directories: impl Iterator<Item = &'r RunDirectory>,
@@ -60,8 +58,8 @@ pub(super) fn clear_runs<'r>(
     directories.try_for_each(RunDirectory::remove)
 }
 
-/// Merges the runs of a checkpoint into the index. Discards an invalid checkpoint: files are missing or damaged, or the
-/// load needs purges up to `purges_forgotten`, whose records were removed.
+/// Merges the runs of a checkpoint into the index. Discards a checkpoint whose files are missing or damaged, or that
+/// needs purges up to `purges_forgotten`.
 pub(crate) fn resume(
     index: PassIndex<'_>,
     checkpoint: &Checkpoint,

@@ -1,5 +1,5 @@
-//! [`RunDirectory`]: the sorted runs of one index on disk during a build. A run is a numbered file that is written
-//! once. Only the runs in a checkpoint are valid; others are leftovers of interrupted builds.
+//! [`RunDirectory`]: the sorted runs of one index on disk during a build, each in a numbered file. Only the runs in a
+//! checkpoint are valid.
 
 use std::cell::{OnceCell, RefCell};
 use std::fs::{self, File, OpenOptions};
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use settee_storage::Shard;
-use settee_storage::codec::{put_len, put_varint};
+use settee_storage::codec::{Reader, put_len, put_varint};
 use settee_storage::durable::{self, Readers};
 
 use super::merge::{Merge, Ranked, Source};
-use super::sorter::decode;
 use crate::error::{Result, ViewError};
 use crate::index::RunFile;
+use crate::leaf::Row;
 use crate::tree::apply::Change;
 
 const FILE_BUFFER_BYTES: usize = 256 << 10;
@@ -223,6 +223,16 @@ fn read_number(input: &mut BufReader<File>) -> Result<Option<u64>> {
         }
     }
     Ok(Some(number))
+}
+
+fn decode<'a>(row_key: &'a [u8], payload: Option<&'a [u8]>) -> Result<Change<'a>> {
+    let Some(payload) = payload else {
+        return Ok(Change { row_key, row: None });
+    };
+    let mut reader = Reader::new(payload, "sorted run");
+    let sort_len = reader.length()?;
+    let key = reader.bytes()?;
+    Ok(Change { row_key, row: Some(Row { row_key, sort_len, key, value: &payload[reader.position()..] }) })
 }
 
 impl Source for SpilledRows {

@@ -1,12 +1,11 @@
-//! [`Sorting`] sorts the rows of one buffer. A pass sorts rows by eight bytes of their keys as a number; further passes
-//! sort groups with equal bytes by the next bytes that differ. Between passes the caller may move the rows into the
-//! current order, which makes the remaining reads sequential.
+//! [`Sorting`] sorts the rows of one buffer, by eight bytes of their keys as a number; further passes sort groups with
+//! equal bytes by the next bytes that differ. Between passes the caller may move the rows into the current order.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::radix::{self, Numbered};
-use super::sorter::Slot;
+use super::slot::Slot;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
@@ -96,8 +95,7 @@ fn differ_at<'a>(slots: &[Slot], part: impl Fn(&Slot) -> &'a [u8], shared: usize
     })
 }
 
-/// Returns eight bytes as a number with the same order. Missing bytes are zero, which is correct because no part is a
-/// proper prefix of another.
+/// Returns eight bytes as a number with the same order. Missing bytes are zero, because no part is a proper prefix.
 fn word_at(bytes: &[u8], start: usize) -> u64 {
     let bytes = bytes.get(start..).unwrap_or_default();
     if let Some(word) = bytes.first_chunk() {

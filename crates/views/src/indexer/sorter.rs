@@ -1,61 +1,18 @@
-//! [`Sorter`] collects rows in one flat buffer, sorts them, and spills them to a file if memory is short. Keys and
-//! values are concatenated and fixed-size slots are sorted, so rows need no allocation. If a key is both removed and
-//! put, the put has priority.
+//! [`Sorter`] collects rows in one flat buffer, sorts them, and spills them to a file if memory is short. If a key is
+//! both removed and put, the put has priority.
 
 use std::cmp::Ordering;
-
-use settee_storage::codec::Reader;
 
 use super::merge::Source;
 use super::radix::Numbered;
 use super::runs::RunDirectory;
+use super::slot::{REMOVED, Slot};
 use super::sort::{By, Sorting};
 use crate::error::Result;
 use crate::index::RunFile;
-use crate::leaf::Row;
 use crate::tree::apply::Change;
 
 const SLOT_BYTES: usize = size_of::<Slot>() + size_of::<Numbered>();
-
-/// Position of the concatenated row key (which starts with the sort key), emitted key and value.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Slot {
-    start: u32,
-    key_len: u32,
-    sort_len: u32,
-    emitted_len: u32,
-    value_len: u32,
-}
-
-const REMOVED: u32 = u32::MAX;
-
-impl Slot {
-    pub(super) fn is_removal(&self) -> bool {
-        self.value_len == REMOVED
-    }
-
-    fn len(&self) -> usize {
-        let value_len = if self.is_removal() { 0 } else { self.value_len };
-        self.key_len as usize + self.emitted_len as usize + value_len as usize
-    }
-
-    pub(super) fn key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        &bytes[self.start as usize..][..self.key_len as usize]
-    }
-
-    pub(super) fn sort_key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        &bytes[self.start as usize..][..self.sort_len as usize]
-    }
-
-    fn change<'a>(&self, bytes: &'a [u8]) -> Change<'a> {
-        let (row_key, rest) = bytes[self.start as usize..].split_at(self.key_len as usize);
-        let row = (!self.is_removal()).then(|| {
-            let (key, rest) = rest.split_at(self.emitted_len as usize);
-            Row { row_key, sort_len: self.sort_len as usize, key, value: &rest[..self.value_len as usize] }
-        });
-        Change { row_key, row }
-    }
-}
 
 /// Typical maximum length of a row. Over-reserving costs nothing, because untouched pages are not allocated.
 const ROW_BYTES: usize = 128;
@@ -162,8 +119,7 @@ impl Sorter {
         self.slots.iter().map(|slot| slot.change(&self.bytes))
     }
 
-    /// Sorts and returns the contents. The run takes the buffer of `space` and leaves its own for the next run, because
-    /// its pages are already allocated.
+    /// Sorts and returns the contents. The run takes the allocated buffer of `space` and leaves its own.
     pub(super) fn take_sorted(&mut self, space: &mut Space) -> SortedRun {
         let mut run = std::mem::take(self);
         if let Some(by) = run.disorder_of() {
@@ -187,8 +143,7 @@ impl Sorter {
         }
     }
 
-    /// Moves the rows into the order of their slots. The memory accesses of this loop overlap; those of a later reader
-    /// would not.
+    /// Moves the rows into the order of their slots. The memory accesses of this loop overlap.
     fn gather(&mut self, gathered: &mut Vec<u8>) {
         gathered.clear();
         gathered.reserve(self.bytes.len());
@@ -294,16 +249,6 @@ fn narrow(len: usize) -> u32 {
 
 fn compare(bytes: &[u8], a: &Slot, b: &Slot) -> Ordering {
     a.key(bytes).cmp(b.key(bytes)).then_with(|| a.is_removal().cmp(&b.is_removal()))
-}
-
-pub(super) fn decode<'a>(row_key: &'a [u8], payload: Option<&'a [u8]>) -> Result<Change<'a>> {
-    let Some(payload) = payload else {
-        return Ok(Change { row_key, row: None });
-    };
-    let mut reader = Reader::new(payload, "sorted run");
-    let sort_len = reader.length()?;
-    let key = reader.bytes()?;
-    Ok(Change { row_key, row: Some(Row { row_key, sort_len, key, value: &payload[reader.position()..] }) })
 }
 
 #[derive(Debug, Default)]

@@ -18,8 +18,8 @@ pub trait ChangeSnapshot: Send + Sync {
     /// Returns the purge sequence of the newest purge whose record was removed.
     fn purges_forgotten(&self) -> Result<u64>;
 
-    /// Returns the documents without revisions that were purged after `purged_since`, then the documents with a last
-    /// change after `since` in the order of these changes. `expected` is an estimate of their number.
+    /// Returns the documents without revisions that were purged after `purged_since`, then those with a last change
+    /// after `since`, in this order. `expected` is an estimate of their number.
     fn changes(&self, since: u64, purged_since: u64, expected: u64) -> Result<Box<dyn Changes + '_>>;
 }
 
@@ -53,8 +53,7 @@ pub struct ChangeBatch {
     pub hides_conflicts: bool,
 }
 
-/// Maximum number of changes per batch. Batches amortize the call of a language; the limit bounds memory and the
-/// interval between progress reports. Tests use small batches to cause many steps.
+/// Maximum number of changes per batch, which bounds memory and the interval between progress reports.
 const BATCH_CHANGES: u64 = if cfg!(test) { 100 } else { 1024 };
 const BATCH_BYTES: usize = 1 << 20;
 

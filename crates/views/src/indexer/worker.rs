@@ -74,8 +74,7 @@ const RUN_BYTES: usize = 1 << 30;
 /// Interval in bytes of the checks of memory. A run is never spilled between two rows of a document.
 const CHECK_BYTES: usize = 1 << 20;
 
-/// Size of former rows per lookup, which is a round trip to the engine. It permits documents with several times the
-/// typical size.
+/// Size of former rows per lookup, which is a round trip to the engine.
 const LOOKUP_BYTES: u64 = 32 << 20;
 const LOOKUP_DOCUMENTS: std::ops::RangeInclusive<u64> = 16..=10_000;
 
@@ -124,9 +123,7 @@ impl Worker {
     }
 
     /// Maps the batch and stores its rows; runs above `memory_bytes` are spilled. `report` receives exceptions and log
-    /// lines of functions.
-    ///
-    /// Additional memory: the documents of the batch, a part of their emissions
+    /// lines. Additional memory: the documents of the batch, a part of their emissions
     /// ([`settee_design::Limits::bytes_per_part`] and one document), and the runs of one document.
     pub(super) fn map(
         &mut self,

@@ -1,5 +1,4 @@
-//! Writes the runs of a pass into an index: [`load`] rewrites its trees, [`update`] modifies the affected leaves. In
-//! both cases the last commit changes the index atomically.
+//! Writes the runs of a pass into an index: [`load`] rewrites its trees, [`update`] modifies the affected leaves.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
@@ -52,9 +51,8 @@ impl Reached {
 const CHANGED_ENTRIES: u32 = 1;
 const STORED: u32 = 2;
 
-/// Rewrites both trees from the changes and the stored trees, which are read sequentially. Merging the back-pointers
-/// first finds the former rows of changed documents, which are then removed from the tree of rows. At most
-/// `memory_bytes` of these removals are in memory; others are spilled to `directory`.
+/// Rewrites both trees from the changes and the stored trees. Merging the back-pointers first finds the former rows of
+/// changed documents. At most `memory_bytes` of their removals are in memory; others are spilled to `directory`.
 pub(super) fn load(
     writing: &mut Writing<'_>,
     found: Found,
@@ -103,8 +101,7 @@ pub(super) fn load(
     let leftovers = Leftovers { from_node, from_load, is_writing: false };
     let loaded = Meta { update_seq, purge_seq, first_node, next_node, load, reduces, rows, entries, leftovers };
     writer.publish(batch, &loaded)?;
-    // A separate commit, because removing the old trees in one commit would be as large as the index. After a crash the
-    // next opening continues.
+    // Removing the old trees in the same commit would be as large as the index. The next opening continues it.
     *meta = writer.clear_replaced(&*snapshot, loaded)?;
     Ok(())
 }
@@ -225,8 +222,8 @@ struct Updating<'a, 'w> {
 }
 
 impl Updating<'_, '_> {
-    /// Applies a portion of changes. First commits `batch`, the new nodes of the previous portion, because they are
-    /// read again. Returns the uncommitted nodes of this portion.
+    /// Applies a portion of changes, after a commit of `batch`, the new nodes of the previous portion. Returns the
+    /// uncommitted nodes.
     fn apply(&mut self, portion: &Sorter, mut batch: Batch) -> Result<Batch> {
         let changes = portion.changes().collect::<Vec<Change<'_>>>();
         let mut left = &changes[..];

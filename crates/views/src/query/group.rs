@@ -1,6 +1,6 @@
-//! [`Groups`] returns reductions of groups of rows. The first row of a group is always read, because it provides the
-//! key. Subtrees that belong to the group as a whole contribute their stored reductions, so a group costs the paths to
-//! its ends. One call of the reduce function processes several groups: those within a leaf, and complete ones.
+//! [`Groups`] returns reductions of groups of rows. Only the first row of a group, which provides the key, and the
+//! paths to its ends are read; subtrees contribute their stored reductions. One call of the reduce function processes
+//! several groups.
 
 use std::ops::{ControlFlow, Range};
 

@@ -1,6 +1,5 @@
-//! View queries ([`ViewQuery`]) and the receiver of their results ([`RowSink`]). Parameters that contradict each other
-//! or the type of view are a [`QueryError`](crate::QueryError) with CouchDB's text. The caller parses query strings and
-//! bodies, and reads the documents for `include_docs`.
+//! View queries ([`ViewQuery`]) and the receiver of their results ([`RowSink`]). Contradictory parameters are a
+//! [`QueryError`](crate::QueryError) with CouchDB's text. The caller reads the documents for `include_docs`.
 
 mod group;
 pub(crate) mod plan;
@@ -211,8 +210,7 @@ pub struct LinkedDocument<'a> {
 }
 
 impl<'a> MapRow<'a> {
-    /// Returns the document for `include_docs`: the one named by `_id` and `_rev` in the value, or the emitting
-    /// document.
+    /// Returns the document for `include_docs`: the one named in the value, or the emitting document.
     #[must_use]
     pub fn document(&self) -> LinkedDocument<'a> {
         let value = Value::trusted(self.value);

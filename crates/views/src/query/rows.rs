@@ -7,16 +7,14 @@ use crate::error::Result;
 use crate::leaf::{Leaf, Row};
 use crate::tree::walk::{Subtree, Visit, Visitor};
 
-/// Skips `skip` rows, by whole subtrees if possible, and returns `limit` rows, which must not be 0.
-///
-/// Rows with the same document and key are in ascending order of value, also in descending order of keys.
+/// Skips `skip` rows, by whole subtrees if possible, and returns `limit` rows, which must not be 0. Rows with the same
+/// document and key are in ascending order of value, also in descending order of keys.
 pub(super) struct Rows<'a> {
     skip: u64,
     limit: u64,
     order: Order,
     sink: &'a mut dyn RowSink,
-    /// Rows from the start of a leaf in a descending traversal. They follow the rows with the same document and key at
-    /// the end of the previous leaf, if any.
+    /// Rows from the start of a leaf in a descending traversal, which follow those at the end of the previous leaf.
     held: Vec<Held>,
 }
 
@@ -59,8 +57,7 @@ impl<'a> Rows<'a> {
         rows.skip(skipped).try_for_each(|index| self.show(leaf.row(index)))
     }
 
-    /// Returns runs of rows with the same document and key, the last run first. The first run may continue in the
-    /// previous leaf.
+    /// Returns runs of rows with the same document and key, the last run first.
     fn descending(&mut self, leaf: &Leaf, rows: Range<usize>) -> ControlFlow<()> {
         let mut end = rows.end;
         while end > rows.start {

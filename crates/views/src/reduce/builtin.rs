@@ -2,7 +2,6 @@
 
 use crate::leaf::{EncodedLeaf, Group};
 
-/// Values of rows, for functions that need nothing else.
 #[derive(Clone, Debug)]
 pub(super) enum Values<'a> {
     Of(Group<'a>),

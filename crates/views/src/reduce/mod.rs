@@ -1,7 +1,6 @@
-//! Reduce functions: built-in ones, one file each, and compiled ones. An [`Aggregate`] is a reduce function attached to
-//! an index; inner nodes of the tree contain its stored reductions. `reduce` converts rows to a stored reduction,
-//! `rereduce` combines several, `finish` converts one to JSON. Invariant: `rereduce` of partial reductions equals
-//! `reduce` of all rows, so results do not depend on the shape of trees.
+//! Reduce functions. An [`Aggregate`] is a reduce function attached to an index; inner nodes of the tree contain its
+//! stored reductions. `reduce` converts rows to a stored reduction, `rereduce` combines several, `finish` converts one
+//! to JSON. Invariant: `rereduce` of partial reductions equals `reduce` of all rows.
 
 mod builtin;
 mod count;
@@ -23,8 +22,7 @@ use self::builtin::{Builtin, Input, OfValues, Values};
 use crate::error::Result;
 use crate::leaf::{EncodedLeaf, Group};
 
-/// Parses the name of a function. CouchDB compares only the prefix: `_sum` may be followed by any text, and `_top_N` by
-/// its number.
+/// CouchDB compares only the prefix: `_sum` may be followed by any text, and `_top_N` by its number.
 type Parse = fn(&str, Growth) -> Option<Box<dyn Builtin>>;
 
 const BUILTINS: [Parse; 6] = [count::parse, distinct::parse, ends::parse, rank::parse, stats::parse, sum::parse];
@@ -166,8 +164,8 @@ impl Aggregate {
         }
     }
 
-    /// Returns stored reductions for clients. CouchDB's coordinator passes the result of a shard to the function again,
-    /// even of a single shard, which is visible if a function ignores `rereduce`.
+    /// Returns stored reductions for clients. CouchDB passes the result of a single shard to the function again, which
+    /// is visible if a function ignores `rereduce`.
     pub(crate) fn finalize(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>> {
         let reductions = self.rereduce(groups)?;
         let Kind::Custom(custom) = &mut self.kind else { return Ok(reductions) };
@@ -190,8 +188,7 @@ fn reduce_rows<'a>(group: &Group<'a>, ids: &'a [Cow<'_, str>]) -> ReduceRows<'a>
     ReduceRows { rows: group.rows().zip(ids).map(|(row, id)| (row.key, &**id, row.value)).collect() }
 }
 
-/// Calls the function for all groups that need it. No call is needed for a single partial with `is_known`, and for a
-/// group with an overflow, which is the result.
+/// Calls the function for all groups except single partials with `is_known` and overflows, which are the result.
 fn rereduce_custom(
     custom: &mut Custom,
     groups: &[Vec<&[u8]>],
@@ -212,8 +209,7 @@ fn rereduce_custom(
     Ok(reductions.into_iter().map(|reduction| reduction.unwrap_or_else(|| b"null".to_vec())).collect())
 }
 
-/// Returns the text of an overflow for a query of one view. Views share reductions, so the stored text names no view.
-/// CouchDB's line to the query server contains the name, which increases the input size.
+/// Returns the text of an overflow for a query of one view, whose name the stored text does not contain.
 fn overflow_of(stored: &[u8], context: &str) -> Option<String> {
     let text = std::str::from_utf8(stored).ok()?.strip_prefix(OVERFLOW)?.strip_suffix("\"}")?;
     let (head, rest) = text.split_once("input size: ")?;

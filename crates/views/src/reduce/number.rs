@@ -1,6 +1,5 @@
-//! [`Number`]: Erlang's arithmetic, which CouchDB's built-in reduce functions use: integers are exact, an integer and a
-//! float yield a float. Differences: integers beyond 128 bits become floats (Erlang's are unbounded), and floats beyond
-//! the range of a double saturate (Erlang raises an error).
+//! [`Number`]: Erlang's arithmetic: integers are exact, an integer and a float yield a float. Differences: integers
+//! beyond 128 bits become floats, and floats beyond the range of a double saturate (Erlang raises an error).
 
 use std::cmp::Ordering;
 use std::io::Write;

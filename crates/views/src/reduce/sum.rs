@@ -1,7 +1,7 @@
-//! `_sum`: the sum of numbers, of arrays element by element, of objects member by member. It follows CouchDB's function
-//! clause by clause, including peculiarities: values are validated only when combined, a number is added to the first
-//! element of an array, and an object replaces a sum that is still 0. A value that cannot be added makes the result an
-//! error value, which is final.
+//! `_sum`: the sum of numbers, of arrays element by element, of objects member by member. It follows CouchDB's
+//! function, including peculiarities: values are validated only when combined, a number is added to the first element
+//! of an array, and an object replaces a sum that is still 0. A value that cannot be added makes the result a final
+//! error value.
 
 use settee_design::Growth;
 use settee_model::json::{Kind, Value, write_array};

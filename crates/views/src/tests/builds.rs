@@ -196,8 +196,7 @@ fn a_receiver_may_hang_up_at_any_row() {
     }
 }
 
-/// Each index records independently whether its documents arrived in the order of their ids: not in `a` and `b` here,
-/// where consecutive documents of the scan emit for different indexes or are not ascending.
+/// Each index records independently whether its documents arrived in the order of their ids.
 #[test]
 fn indexes_of_one_pass_see_different_documents() {
     let host = TestHost::new(engine());

@@ -104,7 +104,6 @@ fn purges_of_a_real_database_reach_its_indexes() {
     assert_eq!(views.info(&database, &design).unwrap().purge_seq, 4);
 }
 
-/// Clients that request a compaction wait for its reported end and then read the sizes.
 #[test]
 fn a_compaction_runs_from_when_it_is_asked_for() {
     let (catalog, views) = views(engine());

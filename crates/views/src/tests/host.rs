@@ -1,4 +1,4 @@
-//! [`TestHost`]: a database without storage.
+//! A database without storage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! All events of an index in random order: writes, conflicts, purges, compactions, crashes, failed writes, interrupted
-//! builds, changes of the design document with and without a swap. Afterwards the index equals a rebuilt one.
+//! All events of an index in random order. Afterwards the index equals a rebuilt one.
 
 use std::sync::Arc;
 
@@ -143,7 +142,6 @@ impl World {
         *self.language.watcher.lock() = None;
     }
 
-    /// An earlier edition may serve a query only if the result reports it.
     fn look(&mut self) {
         for _ in 0..self.random.below(6) {
             let (name, query) = (self.random.pick(&names()), query(&mut self.random));

@@ -1,5 +1,4 @@
-//! Several processes with the same indexes: one builds, the others wait or take over, and control of builds applies to
-//! all.
+//! Several processes with the same indexes.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, mpsc};
@@ -238,7 +237,6 @@ fn a_node_considered_failed_claims_again() {
     assert!(one.index().2 >> 24 >= lost.epoch, "{} of {lost:?}", one.index().2);
 }
 
-/// A number cached by a builder that lost its claim is never reused.
 #[test]
 fn each_claim_has_numbers_of_its_own() {
     let processes = processes(100);
@@ -357,7 +355,6 @@ fn an_index_that_was_removed_elsewhere_is_found_or_made_again() {
     assert_eq!(used, 0, "nothing is left of them");
 }
 
-/// Executes an action after the first row.
 struct Meanwhile<F> {
     rows: Rows,
     act: Option<F>,

@@ -54,8 +54,7 @@ struct Moment {
 
 type Moments = Arc<Mutex<Vec<Moment>>>;
 
-/// At each step, an engine records possible states after a crash with the files at that time: the durable state, all
-/// commits, and one in between.
+/// Records possible states of an engine after a crash: the durable state, all commits, and one in between.
 fn remember_moments(engine: &FaultyEngine, files: PathBuf) -> Moments {
     let moments = Moments::default();
     let remembered = Arc::clone(&moments);
@@ -117,8 +116,7 @@ fn a_load_resumes_to_the_same_index_after_a_crash_at_any_step() {
             }
             let mut reached: Vec<u64> = noted.iter().map(|(_, checkpoint)| checkpoint.update_seq).collect();
             reached.dedup();
-            // A crash between the records of one checkpoint leaves indexes at different sequences, which continue in
-            // separate passes.
+            // A crash between the records of one checkpoint leaves indexes at different sequences.
             let reached = if let [one] = reached[..] { Some(one) } else { None };
             let left = reached.map(|seq| crate::host::IndexHost::read(&host).unwrap().count_after(seq).unwrap());
             change(&host, &mut random, 30, 9_000);

@@ -22,8 +22,7 @@ fn host() -> TestHost {
     host
 }
 
-/// The result must equal that of `shown`, and be reported if `shown` is another definition. Returns true if an update
-/// is requested.
+/// The result must equal that of `shown`, and be reported if that is another definition.
 #[track_caller]
 fn check(core: &Core, host: &TestHost, asked: &DesignDocument, view: &str, shown: &DesignDocument) -> bool {
     let query = ViewQuery::default();

@@ -13,8 +13,7 @@ pub(crate) struct Rebuilt {
     pub(crate) obsolete: Vec<u64>,
 }
 
-/// Builds a tree with `aggregates` over the leaves of `root`. `known` contains, for each aggregate, the position of its
-/// reductions in the former tree, if any; only the others are computed from rows.
+/// Builds a tree with `aggregates` over the leaves of `root`. Reductions at the positions `known` are reused.
 pub(crate) fn rebuild(
     tree: TreeReader<'_>,
     root: &Root,

@@ -107,7 +107,6 @@ struct Drafting<'a> {
 }
 
 impl Drafting<'_> {
-    /// Returns the replacement of `child`: itself or drafts. `leaf` is its contents, if already read.
     fn change(&mut self, child: Child, height: u32, leaf: Option<Leaf>, changes: &[Change<'_>]) -> Result<Vec<Part>> {
         if changes.is_empty() || height > 0 && self.bytes_left == 0 {
             return Ok(vec![Part::stored(child)]);

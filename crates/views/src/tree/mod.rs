@@ -1,16 +1,12 @@
-//! The aggregate tree: a B+tree of engine values whose inner nodes store, for each child, the number of rows below and
-//! their reductions.
+//! The aggregate tree: a B+tree whose inner nodes store, for each child, the number of rows below and their reductions.
 //!
-//! Nodes are immutable: a change writes new nodes from the leaf to the root, with numbers that were never used in this
-//! index; then a new [`Root`] refers to the tree. Therefore a crash between two commits leaves the old tree, readers
-//! need no lock, and a decoded node can be cached indefinitely ([`NodeCache`]).
+//! Nodes are immutable: a change writes new nodes, with numbers that were never used in this index; then a new [`Root`]
+//! refers to the tree. Therefore a crash leaves the old tree, readers need no lock, and a decoded node can be cached.
 //!
 //! - [`load`] builds a tree from sorted rows, bottom-up.
 //! - [`apply`] builds a tree from another one and sorted changes, writing only changed nodes.
 //! - [`walk`] traverses a range of rows and can use the stored data of whole subtrees.
 //! - [`aggregates`] builds a tree with other reduce functions over the same leaves.
-//!
-//! The tree orders opaque bytes. It is independent of documents, collation and queries.
 
 pub(crate) mod aggregates;
 pub(crate) mod apply;
@@ -31,15 +27,13 @@ use crate::error::Result;
 pub(crate) use node::{Child, Inner};
 pub(crate) use read::{LEAVES_TOGETHER, NodeCache, TreeReader, together};
 
-/// Approximate size of leaves in memory; the encoded form takes about half of it. Small in tests, so that few rows make
-/// high trees.
+/// Approximate size of leaves in memory; the encoded form takes about half of it.
 const LEAF_BYTES: usize = if cfg!(test) { 1 << 10 } else { 16 << 10 };
 const INNER_BYTES: usize = if cfg!(test) { 512 } else { 8 << 10 };
 /// Minimum number of children of an inner node, also with large reductions.
 const INNER_CHILDREN: usize = if cfg!(test) { 4 } else { 8 };
 
-/// Approximate maximum size of the leaves in memory, but at least one leaf. Rows may be long, and a change may affect
-/// many leaves.
+/// Approximate maximum size of the leaves in memory, but at least one leaf.
 const HELD_BYTES: usize = if cfg!(test) { 16 << 10 } else { 32 << 20 };
 const WAITING_BYTES: usize = if cfg!(test) { 8 << 10 } else { 1 << 20 };
 

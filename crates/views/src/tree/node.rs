@@ -1,6 +1,5 @@
 //! [`Inner`]: inner nodes with the records of their children. Encoding: number of reductions per child; then for each
-//! child: separator, node id, rows, bytes, reductions. A separator is not greater than the rows of its child and
-//! greater than those of the previous child. It is as short as possible, so that long keys do not enlarge inner nodes.
+//! child: separator, node id, rows, bytes, reductions. A separator is as short as possible.
 
 use settee_storage::codec::{Reader, put_bytes, put_len, put_varint};
 

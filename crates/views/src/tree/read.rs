@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use settee_storage::{Keyspace, Shard, Snapshot};
+use settee_storage::{Keyspace, Shard, ShardState, Snapshot};
 
 use super::write::IN_PIECES;
 use super::{Inner, Root};
@@ -106,7 +106,6 @@ pub(crate) struct TreeReader<'a> {
 }
 
 impl TreeReader<'_> {
-    /// Reads a leaf through the cache.
     pub(crate) fn leaf(&self, id: u64) -> Result<Arc<Leaf>> {
         self.shared_leaves(&[id])?.pop().ok_or(ViewError::Corrupt(MISSING))
     }
@@ -131,7 +130,6 @@ impl TreeReader<'_> {
         }
     }
 
-    /// Reads leaves without the cache, in one round trip.
     pub(crate) fn leaves(&self, ids: &[u64]) -> Result<Vec<Leaf>> {
         let nodes = self.nodes(ids)?;
         nodes.into_iter().map(|Encoded { node, pieces }| Ok(Leaf::decode(&node)?.in_pieces(pieces))).collect()
@@ -174,7 +172,16 @@ impl TreeReader<'_> {
         let keys: Vec<[u8; 8]> = ids.iter().map(|&id| keys::node(id)).collect();
         let keys: Vec<&[u8]> = keys.iter().map(<[u8; 8]>::as_slice).collect();
         let stored = self.snapshot.multi_get(Keyspace::IndexNodes, &keys)?;
-        stored.into_iter().map(|node| node.ok_or(ViewError::Corrupt(MISSING))).collect()
+        stored.into_iter().zip(ids).map(|(node, &id)| node.map_or_else(|| Err(self.missing(id)), Ok)).collect()
+    }
+
+    fn missing(&self, node: u64) -> ViewError {
+        match self.snapshot.state() {
+            Ok(ShardState { version, token }) => {
+                ViewError::MissingNode { node, shard: self.shard.0, version: version.0, token: token.0 }
+            }
+            Err(error) => error.into(),
+        }
     }
 
     pub(crate) fn read_ahead<'k>(&self, root: &Root, row_keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {

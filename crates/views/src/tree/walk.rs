@@ -1,5 +1,5 @@
-//! [`walk`] traverses a range of rows in one direction. A [`Visitor`] receives rows leaf by leaf and may use the stored
-//! data of whole subtrees, so that the cost is that of the paths to the ends of the range.
+//! [`walk`] traverses a range of rows. A [`Visitor`] may use the stored data of whole subtrees, so that the cost is
+//! that of the paths to the ends of the range.
 
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
@@ -141,8 +141,8 @@ impl Walk<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Returns the leaf `child` of `node`. The range has `more` leaves in this node after it; those that are probably
-    /// needed are read in the same round trip and added to `ahead`.
+    /// Returns the leaf `child` of `node`. Of the `more` leaves of the range after it, those that are probably needed
+    /// are read in the same round trip and added to `ahead`.
     fn next_leaf(&self, node: &Inner, child: usize, more: usize, ahead: &mut VecDeque<Ahead>) -> Result<Arc<Leaf>> {
         while let Some((number, leaf)) = ahead.pop_front() {
             if number == child {

@@ -23,7 +23,7 @@ const BATCH_BYTES: usize = if cfg!(test) { 64 << 10 } else { 1 << 20 };
 const PIECE_BYTES: usize = if cfg!(test) { 600 } else { 256 << 10 };
 
 /// Prefix of the first piece of a node; the number of further pieces (4 bytes) follows. No encoded node has this
-/// prefix, because its first number would be in the billions.
+/// prefix.
 pub(super) const IN_PIECES: [u8; 5] = [0xff; 5];
 
 pub(crate) struct NodeWriter<'a> {

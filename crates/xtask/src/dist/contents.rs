@@ -1,5 +1,4 @@
-//! [`Contents`]: the common contents of all packages: the static program, its generated documentation, and texts of the
-//! checkout.
+//! [`Contents`]: the common contents of all packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,6 +57,7 @@ pub(crate) struct Contents {
     pub(crate) license: String,
     pub(crate) notice: String,
     pub(crate) libraries: String,
+    pub(crate) console_lock: String,
 }
 
 impl Contents {
@@ -90,6 +90,7 @@ impl Contents {
             license: read("LICENSE")?,
             notice: read("NOTICE")?,
             libraries: libraries(workspace)?,
+            console_lock: read("console/package-lock.json")?,
             release,
         })
     }

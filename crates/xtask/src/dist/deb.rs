@@ -1,8 +1,5 @@
-//! The Debian package: the program, a unit that runs it as the user `settee`, manual pages, completions. It depends
-//! only on `useradd`, so one package serves all releases of Debian and Ubuntu.
-//!
-//! The installation does not start the server: without an administrator, all users of the machine would have all
-//! permissions.
+//! The Debian package: the program, a unit, manual pages, completions. It depends only on `useradd`.
+//! The installation does not start the server: without an administrator, all users would have all permissions.
 
 use anyhow::{Context as _, Result, bail};
 
@@ -51,7 +48,7 @@ fn about(kilobytes: usize) -> String {
     )
 }
 
-fn data(contents: &Contents) -> Result<Tree> {
+pub(crate) fn data(contents: &Contents) -> Result<Tree> {
     let mut tree = Tree::default();
     tree.program("usr/bin/settee", contents.program.as_slice());
     tree.file("usr/lib/systemd/system/settee.service", unit(&contents.unit)?);
@@ -73,8 +70,7 @@ fn copyright(contents: &Contents) -> String {
     format!("{notice}\n{libraries}\n{license}")
 }
 
-/// The package creates a static user instead of a dynamic one: the data then has a permanent owner and is at the path
-/// in the unit.
+/// The package creates a static user, so that the data has a permanent owner.
 fn unit(unit: &str) -> Result<String> {
     let mut lines = Vec::new();
     let mut found = false;

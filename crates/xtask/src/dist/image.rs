@@ -1,5 +1,4 @@
-//! The container image: an OCI layout of one layer with the program, its user and the directories of CouchDB's image,
-//! made without a container engine. `docker load`, `podman load` and `skopeo` accept the tar file.
+//! The container image: an OCI layout of one layer, made without a container engine, with the paths of CouchDB's image.
 
 use anyhow::Result;
 

@@ -1,7 +1,5 @@
-//! `cargo xtask dist`: packages of the static program in `dist/` ([`command`]). Packages are reproducible: they are
-//! made without the tools of their target systems and contain neither the build time nor a user name.
-//!
-//! `--try` installs each package in an empty environment and runs the README's session with it ([`trial`]).
+//! `cargo xtask dist`: reproducible packages of the static program in `dist/` ([`command`]); all except the RPM package
+//! are made without the tools of their target systems. `--try` installs each in an empty environment ([`trial`]).
 
 mod archive;
 mod contents;
@@ -10,8 +8,10 @@ mod formula;
 mod image;
 mod npm;
 mod python;
+mod rpm;
 #[cfg(test)]
 mod samples;
+mod sbom;
 mod text;
 mod tree;
 mod trial;
@@ -76,7 +76,14 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<bool> 
         None => build(workspace, &release)?,
     };
     let contents = Contents::gather(workspace, release, &program)?;
-    write(&folder, &all(&contents)?)?;
+    let mut made = all(&contents)?;
+    if process::exists("rpmbuild") {
+        made.push(Made { name: rpm::name(), bytes: rpm::make(&contents, &workspace.scratch("rpm"))? });
+    } else {
+        println!("no rpm is built, because rpmbuild is not installed (Debian package rpm)");
+    }
+    made.push(sums(&made));
+    write(&folder, &made)?;
     println!("packages of settee {VERSION} ({}) are in {}", contents.release.commit, folder.display());
     if options.attempt { Ok(trial::run(workspace, &folder)?.closing_line()) } else { Ok(true) }
 }
@@ -94,7 +101,7 @@ fn build(workspace: &Workspace, release: &Release) -> Result<PathBuf> {
 fn all(contents: &Contents) -> Result<Vec<Made>> {
     let archive = Made { name: archive::name(), bytes: archive::make(contents)? };
     let formula = formula::make(&contents.release, &text::sha256(&archive.bytes));
-    let mut made = vec![
+    Ok(vec![
         archive,
         Made { name: deb::name(), bytes: deb::make(contents)? },
         Made { name: image::name(), bytes: image::make(contents)? },
@@ -102,10 +109,13 @@ fn all(contents: &Contents) -> Result<Vec<Made>> {
         Made { name: python::name(), bytes: python::make(contents)? },
         Made { name: npm::name(), bytes: npm::make(contents)? },
         Made { name: formula::NAME.to_owned(), bytes: formula.into_bytes() },
-    ];
-    let sums = made.iter().map(|made| format!("{}  {}\n", text::sha256(&made.bytes), made.name)).collect::<String>();
-    made.push(Made { name: SUMS.to_owned(), bytes: sums.into_bytes() });
-    Ok(made)
+        Made { name: sbom::name(), bytes: sbom::make(contents).into_bytes() },
+    ])
+}
+
+fn sums(all: &[Made]) -> Made {
+    let sums = all.iter().map(|made| format!("{}  {}\n", text::sha256(&made.bytes), made.name)).collect::<String>();
+    Made { name: SUMS.to_owned(), bytes: sums.into_bytes() }
 }
 
 fn write(folder: &Path, all: &[Made]) -> Result<()> {
@@ -124,9 +134,8 @@ mod tests {
 
     #[test]
     fn every_file_has_a_checksum() -> Result<()> {
-        let made = all(&samples::contents())?;
-        let (sums, files) = made.split_last().expect("there are packages");
-        assert_eq!(sums.name, SUMS);
+        let files = all(&samples::contents())?;
+        let sums = sums(&files);
         let listed = String::from_utf8(sums.bytes.clone())?;
         let listed: Vec<(&str, &str)> = listed.lines().filter_map(|line| line.split_once("  ")).collect();
         assert_eq!(listed.len(), files.len());

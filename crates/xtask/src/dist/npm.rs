@@ -1,5 +1,4 @@
-//! The npm package: the program as the command `settee`, for `npm install` and `npx`. It contains no JavaScript: npm
-//! links the program itself, so signals and exit codes are unchanged.
+//! The npm package: the program as the command `settee`, without JavaScript, so signals and exit codes are unchanged.
 
 use anyhow::Result;
 

@@ -1,5 +1,4 @@
-//! The wheel: the program as a script that `pip install` places next to `python`, and a module that starts it (`python
-//! -m settee`). It requires no particular version of Python, and runs with glibc and musl.
+//! The wheel: the program as a script, and a module that starts it (`python -m settee`), for any Python and libc.
 
 use std::fmt::Write as _;
 

@@ -23,5 +23,6 @@ pub(crate) fn contents() -> Contents {
         license: text("LICENSE"),
         notice: text("NOTICE"),
         libraries: text("LIBRARIES"),
+        console_lock: text("package-lock.json"),
     }
 }

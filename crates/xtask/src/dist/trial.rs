@@ -1,9 +1,6 @@
-//! Installs every package in an empty environment ([`run`]): a root that contains only the package, or an empty Python
-//! environment or npm folder. Measures the time from the package to the server's first response, then runs the README's
-//! session on the server.
-//!
-//! If the machine lacks a requirement of a trial, the trial is skipped with a message; a skipped trial never counts as
-//! passed.
+//! Installs every package in an empty environment ([`run`]), measures the time to the server's first response, and runs
+//! the README's session.
+//! A trial whose requirements the machine lacks is skipped with a message and never counts as passed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::dist::contents::VERSION;
 use crate::dist::text::{member, sha256};
-use crate::dist::{SUMS, archive, deb, formula, image, npm, python};
+use crate::dist::{SUMS, archive, deb, formula, image, npm, python, rpm as rpm_package};
 use crate::setup;
 use settee_e2e::process::{self, output};
 use settee_e2e::readme;
@@ -44,6 +41,13 @@ const TRIALS: &[Trial] = &[
         programs: &["dpkg", "unshare"],
         install: install_deb,
         remove: purge_deb,
+    },
+    Trial {
+        name: "rpm",
+        rights: Rights::Root,
+        programs: &["rpm", "rpmbuild", "unshare"],
+        install: install_rpm,
+        remove: erase_rpm,
     },
     Trial {
         name: "image",
@@ -209,6 +213,26 @@ fn purge_deb(place: &Place) -> Result<()> {
     output(dpkg(place).args(["--purge", "settee"]))?;
     ensure!(!place.root.join("usr/bin/settee").exists(), "the program is still there after a purge");
     ensure!(place.root.join("var/lib/settee/version").exists(), "the data went with the package");
+    Ok(())
+}
+
+/// The root contains no shell, so the scripts of the package are not executed.
+fn rpm(place: &Place) -> Command {
+    let mut command = place.call("rpm");
+    command.arg("--root").arg(&place.root).args(["--nodeps", "--noscripts"]);
+    command
+}
+
+fn install_rpm(place: &Place) -> Result<Installed> {
+    output(rpm(place).arg("--install").arg(place.packages.join(rpm_package::name())))?;
+    fs::create_dir_all(place.root.join("var/lib")).context("cannot make var/lib")?;
+    Ok(place.serve(place.run_in_root(&place.root, "0:0", "/usr/bin/settee")?, "/var/lib/settee"))
+}
+
+fn erase_rpm(place: &Place) -> Result<()> {
+    output(rpm(place).args(["--erase", "settee"]))?;
+    ensure!(!place.root.join("usr/bin/settee").exists(), "the program is still there after an erasure");
+    ensure!(place.root.join("var/lib/settee/version").exists(), "the data was removed with the package");
     Ok(())
 }
 

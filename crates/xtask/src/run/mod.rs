@@ -1,6 +1,5 @@
-//! `cargo xtask run`: builds the server and replaces this process by it ([`command`]). A first build takes minutes, so
-//! an estimate and the progress ([`progress`]) are printed; an available package of the same version is offered instead
-//! ([`package`]).
+//! `cargo xtask run`: builds the server and replaces this process by it ([`command`]). An available package of the same
+//! version is offered instead of a first build ([`package`]).
 
 mod package;
 mod progress;

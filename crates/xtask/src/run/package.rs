@@ -1,5 +1,4 @@
-//! [`find_available`]: an available package of this checkout's version: one made by `make dist`, or an installed one.
-//! Nothing is downloaded.
+//! [`find_available`]: a package of this checkout's version, made by `make dist` or installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

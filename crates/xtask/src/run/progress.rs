@@ -1,5 +1,4 @@
-//! [`build`]: a first build with a progress line: finished libraries, and compiled files of RocksDB, during which cargo
-//! prints nothing for minutes.
+//! [`build`]: a first build with a progress line: finished libraries, and compiled files of RocksDB.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _};
@@ -15,8 +14,8 @@ use settee_e2e::build::BUILD;
 use settee_e2e::process::output;
 use settee_e2e::workspace::Workspace;
 
-const LINES: Duration = Duration::from_secs(30);
-const SAME_LINE: Duration = Duration::from_secs(1);
+const LINE_INTERVAL: Duration = Duration::from_secs(30);
+const TERMINAL_INTERVAL: Duration = Duration::from_secs(1);
 
 const ROCKSDB_FILES: usize = 340;
 
@@ -55,7 +54,7 @@ fn libraries(workspace: &Workspace) -> Result<usize> {
     Ok(names.iter().filter(|name| !name.is_empty()).count())
 }
 
-/// Parses a line of cargo's. Build scripts are ignored.
+/// Returns the package of a message that cargo prints for a compiled library; `None` for other messages.
 fn finished(line: &str) -> Option<&str> {
     if !line.starts_with("{\"reason\":\"compiler-artifact\"") || line.contains("\"kind\":[\"custom-build\"]") {
         return None;
@@ -92,7 +91,7 @@ struct Display {
 impl Display {
     fn begin() -> Self {
         let is_terminal = std::io::stdout().is_terminal();
-        Self { began: Instant::now(), pause: if is_terminal { SAME_LINE } else { LINES }, is_terminal }
+        Self { began: Instant::now(), pause: if is_terminal { TERMINAL_INTERVAL } else { LINE_INTERVAL }, is_terminal }
     }
 
     fn show(&self, done: usize, all: usize, objects: usize) {
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_how_far_it_is() {
+    fn a_line_reports_the_progress() {
         let printed_text = sentence(Duration::from_secs(125), 200, 380, 400);
         assert_eq!(printed_text, "2:05 min: 200 of 380 libraries, 340 of about 340 files of RocksDB");
     }

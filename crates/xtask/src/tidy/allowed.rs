@@ -1,7 +1,7 @@
-//! [`Allowed`]: exceptions from the rules, each with its reason. A line of the file is `RULE PATH REASON`. The path
-//! names one file, or all files below it if it ends with a slash.
+//! [`Allowed`]: exceptions from the rules. A line of the file is `RULE PATH REASON`; a path that ends with a slash
+//! names all files below it.
 
-use super::{Finding, Severity};
+use super::finding::{Finding, Severity};
 
 pub(super) const FILE: &str = "crates/xtask/tidy-allow.txt";
 const RULE: &str = "exception";

@@ -1,35 +1,15 @@
-//! [`check`]: import cycles between the files of a crate.
-//!
-//! The files of a cycle can only be understood together, so cycles must stay small. [`LARGER_CYCLES`] lists the crates
-//! with larger cycles: these numbers may only decrease. `lib.rs` is not counted: a name that it exports again counts as
-//! an import of the file that it names.
+//! [`check`]: import cycles of more than [`FILES_MAX`] files of a crate. `lib.rs` is not counted: a name that it exports
+//! again counts as an import of the file that it names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::finding::{Finding, Severity};
 use super::tokens::{self, Token};
 use super::tree::{Tree, is_test_file};
-use super::{Finding, Severity};
 
 const RULE: &str = "import-cycle";
-const HERE: &str = "crates/xtask/src/tidy/cycles.rs";
 
 const FILES_MAX: usize = 3;
-
-/// Crates with a larger cycle, with its number of files.
-const LARGER_CYCLES: &[(&str, usize)] = &[
-    ("admin", 10),
-    ("api", 6),
-    ("database", 5),
-    ("design", 7),
-    ("e2e", 9),
-    ("js", 6),
-    ("replication", 6),
-    ("search", 13),
-    ("server", 4),
-    ("storage", 9),
-    ("views", 4),
-    ("xtask", 10),
-];
 
 /// A file is named by its path in `src`, without `.rs` and `/mod.rs`; `lib.rs` has the empty name.
 type Imports<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
@@ -52,28 +32,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn finding(name: &str, imports: &Imports<'_>) -> Option<Finding> {
     let cycle = largest_cycle(imports);
-    let grown = LARGER_CYCLES.iter().find(|(grown, _)| *grown == name);
-    let most = grown.map_or(FILES_MAX, |(_, most)| *most);
-    let files = cycle.join(", ");
-    if cycle.len() > most {
-        let message = format!(
-            "{} files import each other in a cycle, at most {most} may: {files}. Move what they share into a file that \
-             imports none of them",
-            cycle.len()
-        );
-        return Some(Finding {
-            severity: Severity::Error,
-            rule: RULE,
-            path: format!("crates/{name}/src"),
-            line: 0,
-            message,
-        });
-    }
-    if grown.is_some() && cycle.len() < most && imports.len() >= most {
-        let message = format!("the largest cycle of `{name}` has {} files now: lower its number", cycle.len());
-        return Some(Finding { severity: Severity::Warning, rule: RULE, path: HERE.to_owned(), line: 0, message });
-    }
-    None
+    let message = format!(
+        "{} files import each other in a cycle, at most {FILES_MAX} may: {}. Move what they share into a file that \
+         imports none of them",
+        cycle.len(),
+        cycle.join(", ")
+    );
+    let path = format!("crates/{name}/src");
+    (cycle.len() > FILES_MAX).then_some(Finding { severity: Severity::Error, rule: RULE, path, line: 0, message })
 }
 
 fn imports<'a>(files: &BTreeMap<&'a str, Vec<Token<'_>>>) -> Imports<'a> {

@@ -1,9 +1,8 @@
-//! Permitted imports between crates ([`ROWS`]). The table must equal the layer diagram of ARCHITECTURE.md; both are
-//! compared here.
+//! Permitted imports between crates ([`ROWS`]), equal to the layer diagram of ARCHITECTURE.md.
 
+use super::finding::{Finding, Severity};
 use super::manifest::{self, Dependency, Kind};
 use super::tree::Tree;
-use super::{Finding, Severity};
 
 const RULE: &str = "edge";
 const HERE: &str = "crates/xtask/src/tidy/edges.rs";

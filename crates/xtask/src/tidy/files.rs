@@ -1,7 +1,7 @@
 //! Rules about whole files: their length and their first lines.
 
+use super::finding::{Finding, Severity};
 use super::tree::{Tree, is_test_file};
-use super::{Finding, Severity};
 
 const LONG_LINES: usize = 600;
 const TOO_LONG_LINES: usize = 900;

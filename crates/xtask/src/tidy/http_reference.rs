@@ -1,15 +1,12 @@
-//! [`check`]: the page [`PAGE`] names exactly the routes that `api` serves, with their methods and permissions, and the
-//! query parameters that `api` reads.
-//!
+//! [`check`]: the page [`PAGE`] names exactly the routes and query parameters of `api`, with their permissions.
 //! The routes are those of [`ROUTES`], which a test of `api` compares with the router. The parameters are the names in
-//! the sources of `api` ([`read_parameters`]). [`SECTIONS`] assigns the sources of large groups of parameters to
-//! sections of the page; other parameters may be at any resource.
+//! the sources of `api` ([`read_parameters`]). [`SECTIONS`] assigns large groups of parameters to sections of the page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::finding::{Finding, Severity};
 use super::tokens::{self, Token};
 use super::tree::{Tree, is_test_file};
-use super::{Finding, Severity};
 
 pub(super) const PAGE: &str = "docs/http.md";
 /// Table of routes: lines with a path, each followed by indented lines `METHOD PERMISSION BODY`.
@@ -184,8 +181,8 @@ fn codes(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
 
-/// Returns the parameters that a source reads, with their lines: literal arguments of [`METHODS`] and [`FUNCTIONS`],
-/// and the patterns of a `match` on `name` in sources that iterate over a query.
+/// Returns the parameters that a source reads: literal arguments of [`METHODS`] and [`FUNCTIONS`], and the patterns of
+/// a `match` on `name`.
 fn read_parameters(source: &str) -> Vec<(String, usize)> {
     let tokens = tokens::without_tests(&tokens::with_strings(source)).0;
     let mut found = BTreeMap::new();
@@ -226,8 +223,7 @@ fn argument<'a, 'b>(tokens: &'b [Token<'a>], at: usize) -> Option<&'b Token<'a>>
     tokens[at + 2..].iter().find(|token| !is_variable(token)).filter(|token| is_string(token))
 }
 
-/// Returns the literals in the patterns of the `match` at `at`, if it is a match on `name` or on a tuple that starts
-/// with it.
+/// Returns the literals in the patterns of the `match` at `at` on `name` or on a tuple that starts with it.
 fn patterns<'a, 'b>(tokens: &'b [Token<'a>], at: usize) -> Vec<&'b Token<'a>> {
     let rest = &tokens[at + 1..];
     let is_tuple = match rest {

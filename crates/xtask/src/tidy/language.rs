@@ -1,18 +1,16 @@
 //! [`check`]: language of comments, strings and documentation: the number of expressions to replace ([`EXPRESSIONS`]),
 //! of documentation comments that start with a question word, and of words of comments, for each crate and for the
-//! pages in `docs`.
-//!
-//! The file [`FILE`] contains the limits, which may only decrease. A number above its limit is an error; a number below
-//! it is a warning, so that the limit follows. `cargo xtask tidy --lower` writes the lower limits. Identifiers in
-//! [`NAMES`] are errors everywhere.
+//! pages in `docs`. The file [`FILE`] contains the limits, which may only decrease. A number above its limit is an
+//! error; one below it is a warning. `cargo xtask tidy --lower` writes the lower limits. Identifiers in [`NAMES`] are
+//! errors everywhere.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::finding::{Finding, Severity};
 use super::prose::{self, Piece};
 use super::tokens;
 use super::tree::Tree;
-use super::{Finding, Severity};
 
 /// A line for each area with its name and three numbers.
 pub(super) const FILE: &str = "crates/xtask/tidy-language.txt";

@@ -1,5 +1,4 @@
-//! [`dependencies`]: the dependencies in a `Cargo.toml`. Parses only the syntax that this workspace uses: tables of
-//! dependencies, dotted keys and the `package` member; no other TOML.
+//! [`dependencies`]: the dependencies in a `Cargo.toml`. Parses only the syntax that this workspace uses.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {

@@ -1,13 +1,12 @@
 //! [`command`]: rules about the structure of the code that compilers and lints do not check.
-//!
-//! The input is a [`Tree`]: the files of the crates in memory, so that tests can use small invented ones. Each module
-//! implements one kind of rule and reports [`Finding`]s. Exceptions are listed with their reasons in `tidy-allow.txt`;
-//! an exception without effect is itself a finding.
+//! The input is a [`Tree`]: the files of the crates in memory, so that tests can use small invented ones. Exceptions
+//! are listed with their reasons in `tidy-allow.txt`; one without effect is itself a finding.
 
 mod allowed;
 mod cycles;
 mod edges;
 mod files;
+mod finding;
 mod http_reference;
 mod language;
 mod manifest;
@@ -19,45 +18,19 @@ mod tokens;
 mod tree;
 mod words;
 
+use std::fs;
 use std::path::Path;
-use std::{fmt, fs};
 
 use allowed::Allowed;
 use anyhow::{Context as _, Result};
+use finding::{Finding, Severity};
 use tree::Tree;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Severity {
-    Error,
-    Warning,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Finding {
-    severity: Severity,
-    rule: &'static str,
-    path: String,
-    /// Counted from 1; 0 for the file as a whole.
-    line: usize,
-    message: String,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let severity = match self.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-        };
-        write!(f, "{severity}[{}] {}", self.rule, self.path)?;
-        if self.line > 0 {
-            write!(f, ":{}", self.line)?;
-        }
-        write!(f, ": {}", self.message)
-    }
-}
+/// Files that rules read in addition to sources and pages.
+const FILES: [&str; 3] = [allowed::FILE, language::FILE, http_reference::ROUTES];
 
 pub(crate) fn command(root: &Path) -> Result<bool> {
-    let findings = check(&Tree::read(root)?);
+    let findings = check(&Tree::read(root, &FILES)?);
     for finding in &findings {
         println!("    {finding}");
     }
@@ -65,7 +38,7 @@ pub(crate) fn command(root: &Path) -> Result<bool> {
 }
 
 pub(crate) fn lower(root: &Path) -> Result<bool> {
-    let text = language::lowered(&Tree::read(root)?);
+    let text = language::lowered(&Tree::read(root, &FILES)?);
     let path = root.join(language::FILE);
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(true)

@@ -220,6 +220,20 @@ fn named_tests_exist() {
 }
 
 #[test]
+fn links_lead_to_pages_and_headings() {
+    let other = ("docs/sub/other.md", "# The `a` & b\n\n## Twice\n\n## Twice\n\n```\n# code\n```\n");
+    let page = |text| ("docs/page.md", text);
+    let valid =
+        "[a](sub/other.md) [b](sub/other.md#the-a--b) [c](sub/other.md#twice-1) [d](https://host/x.md#y) [e](x.png)\n";
+    check_with(&[other, page(valid)], &[]);
+    check_with(&[other, page("[a](other.md)\n")], &["error[link] docs/page.md:1: docs/other.md does not exist"]);
+    let expected = "error[link] docs/page.md:2: docs/sub/other.md has no heading #code";
+    check_with(&[other, page("\n[a](sub/other.md#code)\n")], &[expected]);
+    let summary = ("docs/SUMMARY.md", "- [Page](page.md)\n");
+    check_with(&[other, page("Text\n"), summary], &["error[link] docs/sub/other.md: docs/SUMMARY.md must list"]);
+}
+
+#[test]
 fn only_errors_fail() {
     let mut tree = sound();
     tree.insert("crates/model/src/a.rs", &format!("//! Head.\n{}", "\n".repeat(700)));

@@ -6,20 +6,18 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use super::{allowed, http_reference, language};
-
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     files: BTreeMap<String, String>,
 }
 
 impl Tree {
-    pub(super) fn read(root: &Path) -> Result<Self> {
+    pub(super) fn read(root: &Path, others: &[&str]) -> Result<Self> {
         let mut tree = Self::default();
         tree.read_folder(root, "crates")?;
         tree.read_folder(root, "docs")?;
         let pages = ["ARCHITECTURE.md", "COMPAT.md", "CONTRIBUTING.md", "README.md"];
-        for path in pages.into_iter().chain([allowed::FILE, language::FILE, http_reference::ROUTES]) {
+        for path in pages.iter().chain(others) {
             let file = root.join(path);
             if file.is_file() {
                 let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -76,7 +74,7 @@ impl Tree {
     }
 }
 
-fn is_page(path: &str) -> bool {
+pub(super) fn is_page(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension == "md")
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use super::finding::{Finding, Severity};
 use super::manifest::{self, Kind};
 use super::tokens::{self, Token};
 use super::tree::{Tree, is_test_file};
-use super::{Finding, Severity};
 
 struct Rule {
     name: &'static str,

@@ -1,13 +1,13 @@
-//! The commit log in a [`Store`], in addition to the backups. [`ship`] uploads it, and [`replay`] brings a restored
-//! backup to any time that the log covers.
+//! The commit log in a [`Store`]. [`ship`] uploads it, and [`replay`] brings a restored backup to any time that it
+//! covers.
 //!
 //! ```text
 //! log/STREAM/POSITION   a piece: the commits from this position on, see [`piece`]
 //! log/STREAM/through    time up to which the pieces are complete
 //! ```
 //!
-//! A stream is a log without a gap. A server starts a new stream at every start, and whenever it cannot prove that the
-//! next commits continue the last piece. Each stream starts with a backup.
+//! A stream is a log without a gap, which starts with a backup. A server starts a new one at every start, and whenever
+//! it cannot prove that the next commits continue the last piece.
 
 mod piece;
 pub(super) mod replay;

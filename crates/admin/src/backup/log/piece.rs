@@ -74,7 +74,7 @@ impl Read {
     }
 
     /// Calls `each` with the records, which must follow the position `after`, until it returns false. Returns true if
-    /// all records were consumed, and the position after the last one.
+    /// all records were consumed, and the position after the last.
     pub(super) fn each(
         &self,
         after: u64,

@@ -1,5 +1,4 @@
-//! Point-in-time restore: [`find`] selects the backup and the log for a time, and [`RestorePlan::run`] creates a data
-//! directory from them.
+//! Point-in-time restore: [`find`] selects the backup and the log for a time, and [`RestorePlan::run`] applies them.
 
 use std::fs;
 use std::path::Path;
@@ -87,8 +86,7 @@ pub(crate) fn find(store: &Store, moment: RestoreTime) -> anyhow::Result<Restore
     )
 }
 
-/// Returns true if nothing was committed between the end of a log and a later backup, which holds for a server that was
-/// stopped in between.
+/// Returns true if nothing was committed between the end of a log and a later backup.
 fn goes_on(store: &Store, through: Through, younger: Option<&str>) -> anyhow::Result<bool> {
     let Some(younger) = younger.filter(|_| through.is_closed) else { return Ok(false) };
     Ok(remote::manifest(store, younger)?.log.is_some_and(|log| log.position == through.position))

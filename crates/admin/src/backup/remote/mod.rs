@@ -8,9 +8,8 @@
 //! log/                 the commit log, see `log`
 //! ```
 //!
-//! A backup takes only the space of its new files: engine files never change once they are written, so the files that
-//! the newest backup also has are neither read nor sent. `retention` removes files that no manifest names any more.
-//! Only one server may write to a store.
+//! Engine files never change once they are written, so files that the newest backup also has are neither read nor sent.
+//! `retention` removes files that no manifest names. Only one server may write to a store.
 
 pub(super) mod retention;
 pub(super) mod s3;
@@ -29,9 +28,9 @@ use anyhow::{Context as _, bail, ensure};
 
 pub(super) use store::Store;
 
+use super::checkpoint::CheckpointOwner;
 use super::files::{self, Source, Target};
-use super::manifest::{Entry, Logged, Manifest};
-use super::{CheckpointOwner, ENGINE, Report};
+use super::manifest::{ENGINE, Entry, Logged, Manifest, Report};
 use crate::{environment, time};
 
 const BACKUPS: &str = "backups";
@@ -66,8 +65,7 @@ pub(super) fn sources(engine: &Path, data: &Path) -> anyhow::Result<Vec<Source>>
     Ok(sources)
 }
 
-/// Uploads files as the backup with this start time. `progress` is called before each file, and interrupts the backup
-/// if it returns true.
+/// Uploads files as the backup with this start time. `progress` is called before each file, and may interrupt it.
 pub(super) fn upload(
     store: &Store,
     sources: &[Source],
@@ -146,8 +144,7 @@ impl<'a> Sending<'a> {
     }
 }
 
-/// Returns true if the engine writes a file with this name only once. The modification time distinguishes it from a
-/// file with the same name that was written after a restore.
+/// Returns true if the engine writes a file with this name only once.
 fn never_changes(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "sst" || extension == "blob")
 }

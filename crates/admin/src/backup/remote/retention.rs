@@ -1,9 +1,5 @@
-//! [`apply`]: removes backups beyond their retention time, and then the files and starts of logs that no backup needs
-//! any more. The newest backup is never removed.
-//!
-//! A backup in progress refers to files of the newest backup, and to files that it sends itself, which are recent.
-//! Recent objects are never removed, even if no manifest names them. Therefore backups may be written concurrently,
-//! also by other processes.
+//! [`apply`]: removes backups beyond their retention time except the newest, and what no backup needs any more. Recent
+//! objects are never removed, even if no manifest names them, because a backup in progress may refer to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,8 +53,8 @@ pub(crate) fn apply(store: &Store, now_us: u64, keep_s: u64) -> anyhow::Result<R
     Ok(removed)
 }
 
-/// Returns the pieces of logs that no backup needs: pieces that end where the oldest backup of their log starts, and
-/// all pieces of a log without a backup once all of them are old. The flag of a piece is true if it is old.
+/// Returns the pieces of logs that no backup needs: those before the oldest backup of their log, and all old pieces of
+/// a log without a backup. The flag of a piece is true if it is old.
 fn superfluous<'a>(pieces: &'a [(bool, String)], positions: &BTreeMap<String, u64>) -> Vec<&'a str> {
     let parts = |name: &'a str| -> Option<(&'a str, Option<u64>)> {
         let (stream, position) = name.strip_prefix(LOG)?.strip_prefix('/')?.split_once('/')?;

@@ -1,5 +1,4 @@
-//! [`open`]: a [`Store`] in an S3 bucket. Requests use the transport of replications, with the same TLS and timeouts.
-//! Only the server of the bucket is contacted: credentials are given explicitly, not discovered.
+//! [`open`]: a [`Store`] in an S3 bucket, with the transport of replications. Credentials are not discovered.
 
 use std::path::PathBuf;
 use std::sync::Arc;

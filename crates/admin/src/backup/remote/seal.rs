@@ -5,8 +5,7 @@
 //! ```
 //!
 //! The cipher is AES-256-GCM with a key for each object, which HKDF derives from the key and the salt. The nonce of a
-//! piece contains its number and a flag for the last piece, so truncated, exchanged or repeated pieces are detected.
-//! The name of the object is authenticated with each piece, so an object cannot replace another one.
+//! piece contains its number and a flag for the last piece. The name of the object is authenticated with each piece.
 
 use std::fs;
 use std::path::Path;

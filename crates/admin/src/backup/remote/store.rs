@@ -1,5 +1,4 @@
-//! [`Store`]: named remote objects, encrypted if a key is configured. Calls block. Names are relative to the prefix of
-//! the store.
+//! [`Store`]: named remote objects, encrypted if a key is configured. Calls block.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -35,10 +34,10 @@ pub struct Store {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::backup) struct Listed {
-    pub(in crate::backup) name: String,
-    pub(in crate::backup) bytes: u64,
-    pub(in crate::backup) modified_s: u64,
+pub(crate) struct Listed {
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    pub(crate) modified_s: u64,
 }
 
 impl Store {
@@ -63,8 +62,7 @@ impl Store {
         Path::parse(name).with_context(|| format!("{name} is not a valid name in {}", self.shown))
     }
 
-    /// Returns true if the store has backups that are encrypted with this key, or unencrypted without a key. Fails if
-    /// the store has backups with another key, or if only one of both is encrypted.
+    /// Returns true if the store has backups with this key, or unencrypted ones without a key. Fails if it has others.
     pub fn check(&self) -> anyhow::Result<bool> {
         let Some(about) = self.get_plain(ABOUT)? else { return Ok(false) };
         let about = Json::parse(&about).ok().with_context(|| format!("{ABOUT} in {} is not JSON", self.shown))?;
@@ -98,7 +96,7 @@ impl Store {
     }
 
     /// Sends one request. An existing object is replaced.
-    pub(in crate::backup) fn put(&self, name: &str, bytes: Vec<u8>) -> anyhow::Result<()> {
+    pub(crate) fn put(&self, name: &str, bytes: Vec<u8>) -> anyhow::Result<()> {
         let bytes = match self.key.as_ref().map(|key| key.seal(name)) {
             Some(mut sealing) => {
                 let mut sealed = sealing.push(&bytes);
@@ -196,7 +194,7 @@ impl Store {
         })
     }
 
-    pub(in crate::backup) fn get(&self, name: &str) -> anyhow::Result<Option<Vec<u8>>> {
+    pub(crate) fn get(&self, name: &str) -> anyhow::Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
         let is_there = self.fetch(name, &mut |piece| collect(&mut bytes, name, piece))?;
         Ok(is_there.then_some(bytes))
@@ -208,7 +206,7 @@ impl Store {
         Ok(is_there.then_some(bytes))
     }
 
-    pub(in crate::backup) fn list(&self, folder: &str) -> anyhow::Result<Vec<Listed>> {
+    pub(crate) fn list(&self, folder: &str) -> anyhow::Result<Vec<Listed>> {
         let path = self.named(folder)?;
         self.runtime.block_on(async {
             let (mut found, mut objects) = (Vec::new(), self.objects.list(Some(&path)));
@@ -222,7 +220,7 @@ impl Store {
         })
     }
 
-    pub(in crate::backup) fn delete(&self, name: &str) -> anyhow::Result<()> {
+    pub(crate) fn delete(&self, name: &str) -> anyhow::Result<()> {
         let path = self.named(name)?;
         match self.runtime.block_on(self.objects.delete(&path)) {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),

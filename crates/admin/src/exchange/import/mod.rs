@@ -1,8 +1,7 @@
-//! `settee import`: writes the documents of a file into a database, in batches that are sent concurrently.
-//!
-//! A reader thread produces [`Batch`]es, [`send`] writes them, and [`Tally`] tracks the row up to which everything is
-//! written. A local document of the target stores that row, so that an interrupted run can be resumed. Writing a row
-//! again is idempotent, because ids that a file lacks are derived from its start and the number of the row.
+//! `settee import`: writes the documents of a file into a database, in batches that are sent concurrently. A local
+//! document of the target stores the row up to which everything is written ([`Tally`]), so that an interrupted run can
+//! be resumed. Writing a row again is idempotent, because ids that a file lacks are derived from a hash of its first
+//! 4 kB and the number of the row.
 
 mod progress;
 mod reader;
@@ -58,7 +57,7 @@ pub struct ImportArgs {
     #[arg(long, value_name = "FILE")]
     refused: Option<PathBuf>,
     /// Start at the first row, even if an earlier run with this file was interrupted
-    #[arg(long = "anew")]
+    #[arg(long, alias = "anew")]
     from_start: bool,
     /// Documents in a batch
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -133,14 +132,14 @@ impl ImportArgs {
         rejected_rows: &Arc<RejectedRows>,
         mut checkpoint: ImportCheckpoint,
     ) -> anyhow::Result<ImportCheckpoint> {
-        let places = Arc::new(Semaphore::new(self.parallel as usize));
+        let permits = Arc::new(Semaphore::new(self.parallel as usize));
         let mut running: JoinSet<anyhow::Result<()>> = JoinSet::new();
         let mut ended_batches = 0u64;
         loop {
             // A batch is received only when it can be sent, which bounds the memory of waiting batches.
             let next = async {
-                let place = Arc::clone(&places).acquire_owned().await.ok()?;
-                Some((batches.recv().await?, place))
+                let permit = Arc::clone(&permits).acquire_owned().await.ok()?;
+                Some((batches.recv().await?, permit))
             };
             tokio::select! {
                 biased;
@@ -152,10 +151,10 @@ impl ImportArgs {
                     }
                 }
                 next = next => {
-                    let Some((batch, place)) = next else { break };
+                    let Some((batch, permit)) = next else { break };
                     let (target, tally, rejected_rows) = (target.clone(), Arc::clone(tally), Arc::clone(rejected_rows));
                     running.spawn(async move {
-                        let _place = place;
+                        let _permit = permit;
                         send::write(&target, batch, &tally, &rejected_rows).await
                     });
                 }

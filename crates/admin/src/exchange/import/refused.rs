@@ -1,4 +1,4 @@
-//! [`RejectedRows`]: refused rows, each with its line and the reason, as JSON lines in a file.
+//! [`RejectedRows`]: refused rows as JSON lines in a file.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

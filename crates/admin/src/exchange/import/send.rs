@@ -91,8 +91,7 @@ async fn settle(
     Ok(())
 }
 
-/// Counts conflicting documents that are stored exactly as in the file, because an earlier attempt has written them.
-/// The others are refused.
+/// Counts conflicting documents that an earlier attempt has stored exactly as in the file. The others are refused.
 async fn compare(
     target: &Peer,
     conflicts: &[&Document],

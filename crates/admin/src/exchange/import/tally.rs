@@ -1,5 +1,4 @@
-//! [`Tally`]: the results of the rows of an import, and the row up to which all are done. The reader, the senders and
-//! the progress display share it.
+//! [`Tally`]: the results of the rows of an import, and the row up to which all are done.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -10,8 +10,7 @@ use settee_model::json::{Json, write_object, write_string};
 use crate::migrate::config::Found;
 use settee_settings::ini::Ini;
 
-/// Reads a configuration directory in CouchDB's order: `default.ini`, `default.d`, `local.ini`, `local.d`. A file is
-/// read alone.
+/// Reads a file, or a configuration directory in CouchDB's order: `default.ini`, `default.d`, `local.ini`, `local.d`.
 pub(super) fn read(path: &Path) -> anyhow::Result<Found> {
     let files = if path.is_dir() { configuration::files(path)? } else { vec![path.to_owned()] };
     ensure!(!files.is_empty(), "{} contains no configuration: default.ini, local.ini or local.d", path.display());

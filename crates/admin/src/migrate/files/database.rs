@@ -11,14 +11,15 @@ use settee_replication::Peer;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::Options;
 use super::checkpoint::{CheckpointTarget, FileCheckpoint};
+use super::options::Options;
 use super::progress::ProgressDisplay;
 use super::send::{self, Written};
 use super::shard::{Leaf, Shard};
 use crate::migrate::database::{CLOSED, Setup, set_up};
+use crate::migrate::job::{Job, Kind};
+use crate::migrate::local;
 use crate::migrate::totals::Imported;
-use crate::migrate::{Job, Kind, local};
 use crate::remote_server::RemoteServer;
 
 const BATCH: usize = 500;
@@ -123,7 +124,7 @@ fn open(files: &DatabaseFiles, imported: &mut Imported) -> anyhow::Result<Vec<Ar
     Ok(shards)
 }
 
-pub(in crate::migrate) fn setup(files: &DatabaseFiles, shards: &[Arc<Shard>], notes: &mut Vec<String>) -> Setup {
+pub(crate) fn setup(files: &DatabaseFiles, shards: &[Arc<Shard>], notes: &mut Vec<String>) -> Setup {
     let mut is_partitioned = files.is_partitioned;
     let mut security = None;
     for shard in shards {
@@ -133,14 +134,10 @@ pub(in crate::migrate) fn setup(files: &DatabaseFiles, shards: &[Arc<Shard>], no
             Err(error) => notes.push(format!("{}: its _security cannot be read: {error}", shard.path.display())),
         }
     }
-    let is_old = shards.iter().all(|shard| shard.database.header().disk_version < 8);
-    let security = security.unwrap_or_else(|| match is_old && notes.is_empty() {
-        // Before version 3 a database without a security object was open.
-        true => Json::empty_object(),
-        false => {
-            notes.push("it has no readable _security: only administrators may use it".to_owned());
-            Json::trusted(CLOSED.as_bytes().to_vec())
-        }
+    // CouchDB 3 serves such a database, which earlier versions served to all clients, to administrators only.
+    let security = security.unwrap_or_else(|| {
+        notes.push("it has no readable _security: only administrators may use it".to_owned());
+        Json::trusted(CLOSED.as_bytes().to_vec())
     });
     let revs_limit = shards.iter().map(|shard| shard.database.header().revs_limit).max().unwrap_or(1000);
     let revs_limit = Json::trusted(revs_limit.to_string().into_bytes());
@@ -326,7 +323,7 @@ async fn local_documents(target: &Peer, shard: &Shard, imported: &mut Imported) 
 }
 
 /// Omits checkpoints. Returns also descriptions of the lost documents.
-pub(in crate::migrate) fn read_local(shard: &Shard) -> (Vec<local::Local>, Vec<String>) {
+pub(crate) fn read_local(shard: &Shard) -> (Vec<local::Local>, Vec<String>) {
     let (mut found, mut lost) = (Vec::new(), Vec::new());
     for document in shard.database.local_documents() {
         match document {
@@ -347,4 +344,19 @@ fn add(imported: &mut Imported, written: Written) {
     imported.written += written.count;
     written.refused.into_iter().for_each(|item| imported.refused.add(item));
     written.lost.into_iter().for_each(|item| imported.lost.add(item));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_without_a_security_object_is_closed_as_in_couchdb_3() {
+        let (name, is_partitioned) = ("db".to_owned(), false);
+        let files = DatabaseFiles { name, files: Vec::new(), missing: Vec::new(), q: None, is_partitioned };
+        let mut notes = Vec::new();
+        let setup = setup(&files, &[], &mut notes);
+        assert_eq!(setup.security.value().raw(), CLOSED.as_bytes());
+        assert_eq!(notes.len(), 1, "{notes:?}");
+    }
 }

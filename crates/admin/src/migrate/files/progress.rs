@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::migrate::progress::{Printer, duration};
 
-pub(in crate::migrate) struct ProgressDisplay {
+pub(crate) struct ProgressDisplay {
     databases: usize,
     done: AtomicU64,
     expected: AtomicU64,
@@ -27,7 +27,7 @@ impl ProgressDisplay {
         let _ = self.expected.fetch_update(Relaxed, Relaxed, |expected| Some(expected.saturating_sub(documents)));
     }
 
-    pub(in crate::migrate) fn pass(&self, documents: u64) {
+    pub(crate) fn pass(&self, documents: u64) {
         self.passed.fetch_add(documents, Relaxed);
     }
 
@@ -40,22 +40,30 @@ impl ProgressDisplay {
     }
 
     pub(super) async fn print(self: Arc<Self>) {
-        self.printer.print(|| self.line()).await;
+        self.printer.print(|| format!("{}{}", self.counts(), self.time_left())).await;
     }
 
+    /// Documents that are not copied, such as those of damaged parts, may be left.
     pub(super) fn end(&self) {
-        self.printer.end(&self.line());
+        self.printer.end(&self.counts());
     }
 
-    fn line(&self) -> String {
+    fn rate(&self) -> f64 {
+        self.passed.load(Relaxed) as f64 / self.seconds().max(0.001)
+    }
+
+    fn counts(&self) -> String {
         let [done, expected, passed] = [&self.done, &self.expected, &self.passed].map(|counter| counter.load(Relaxed));
-        let (databases, seconds) = (self.databases, self.seconds().max(0.001));
-        let rate = passed as f64 / seconds;
-        let eta = match expected.saturating_sub(passed) {
+        let (databases, rate) = (self.databases, self.rate());
+        format!("{done}/{databases} databases, {passed} of {expected} documents, {rate:.0}/s")
+    }
+
+    fn time_left(&self) -> String {
+        let rate = self.rate();
+        match self.expected.load(Relaxed).saturating_sub(self.passed.load(Relaxed)) {
             0 => String::new(),
             left if rate > 0.0 => format!(", about {} left", duration(left as f64 / rate)),
             _ => ", the time left is not known yet".to_owned(),
-        };
-        format!("{done}/{databases} databases, {passed} of {expected} documents, {rate:.0}/s{eta}")
+        }
     }
 }

@@ -9,26 +9,26 @@ use settee_model::base64;
 use settee_model::json::{write_array, write_string, write_u64};
 use sha2::{Digest as _, Sha256};
 
-pub(in crate::migrate) struct Shard {
-    pub(in crate::migrate) path: PathBuf,
-    pub(in crate::migrate) database: Database,
+pub(crate) struct Shard {
+    pub(crate) path: PathBuf,
+    pub(crate) database: Database,
 }
 
-pub(in crate::migrate) struct Leaf {
-    pub(in crate::migrate) id: String,
-    pub(in crate::migrate) rev: String,
+pub(crate) struct Leaf {
+    pub(crate) id: String,
+    pub(crate) rev: String,
     /// The attachments follow the JSON text.
-    pub(in crate::migrate) text: Vec<u8>,
-    pub(in crate::migrate) attachments: Vec<Attachment>,
+    pub(crate) text: Vec<u8>,
+    pub(crate) attachments: Vec<Attachment>,
 }
 
 impl Shard {
-    pub(in crate::migrate) fn open(path: &Path) -> anyhow::Result<Arc<Self>> {
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Arc<Self>> {
         let database = Database::open(path).with_context(|| path.display().to_string())?;
         Ok(Arc::new(Self { path: path.to_owned(), database }))
     }
 
-    pub(in crate::migrate) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         let header = self.database.header();
         header.doc_count.unwrap_or(0) + header.deleted_count.unwrap_or(0)
     }
@@ -42,7 +42,7 @@ impl Shard {
         hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 
-    pub(in crate::migrate) fn leaves(&self, document: &DocInfo) -> Vec<Result<Leaf, LostDocument>> {
+    pub(crate) fn leaves(&self, document: &DocInfo) -> Vec<Result<Leaf, LostDocument>> {
         let leaf = |revision: &Revision| match self.database.contents(revision) {
             Ok(contents) => Ok(Leaf::new(document, revision, contents)),
             Err(error) => Err(LostDocument { id: document.id.clone(), rev: Some(revision.rev.clone()), error }),

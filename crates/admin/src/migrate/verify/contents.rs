@@ -1,7 +1,5 @@
 //! Comparison of the contents of leaf revisions: members, deletion, and attachments by their digests.
-//!
-//! A digest covers the stored bytes, which two servers may compress differently. If digests differ, the contents are
-//! compared.
+//! Digests cover the stored bytes, which two servers may compress differently; then the contents are compared.
 
 use std::collections::HashMap;
 

@@ -13,9 +13,12 @@ use tokio::sync::mpsc;
 use super::contents::{self, Content};
 use super::{Feed, Leaves, Report, TOGETHER, compare_setup};
 use crate::migrate::database::Setup;
+use crate::migrate::files::database::{read_local, setup};
+use crate::migrate::files::options::Options;
+use crate::migrate::files::progress::ProgressDisplay;
 use crate::migrate::files::shard::{Leaf, Shard};
-use crate::migrate::files::{self, Options, ProgressDisplay};
-use crate::migrate::{Job, Kind, local};
+use crate::migrate::job::{Job, Kind};
+use crate::migrate::local;
 use crate::remote_server::RemoteServer;
 
 struct Found {
@@ -24,7 +27,7 @@ struct Found {
     lost: Vec<String>,
 }
 
-pub(in crate::migrate) async fn compare(
+pub(crate) async fn compare(
     target: &RemoteServer,
     job: &Job,
     files: &DatabaseFiles,
@@ -47,12 +50,12 @@ pub(in crate::migrate) async fn compare(
         }
     }
     let mut notes = Vec::new();
-    compare_setup(job, &files::setup(files, &shards, &mut notes), &there, &mut report);
+    compare_setup(job, &setup(files, &shards, &mut notes), &there, &mut report);
     let has_design = options.has_design && job.kind == Kind::Ordinary;
     let mut sum = 0_u128;
     for shard in &shards {
         sum = sum.wrapping_add(compare_shard(&peer, shard, has_design, progress_display, &mut report).await?);
-        let (found, lost) = files::read_local(shard);
+        let (found, lost) = read_local(shard);
         lost.into_iter().for_each(|lost| report.differs(lost));
         report.local = report.local.map(|local| local + found.len() as u64);
         for batch in found.chunks(local::TOGETHER) {

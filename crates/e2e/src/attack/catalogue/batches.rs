@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
-use super::{Attack, Expect, HostileRequest, Text, ask, attack};
+use crate::attack::entry::{Attack, Expect, HostileRequest, Text, ask, attack};
 use crate::attack::target::Target;
 
 pub(super) const ALL: &[Attack] = &[

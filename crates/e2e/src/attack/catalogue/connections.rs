@@ -4,16 +4,15 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use super::{Attack, attack};
 use crate::attack::client::head;
+use crate::attack::entry::{Attack, attack};
 use crate::attack::target::Target;
 
 pub(super) const ALL: &[Attack] = &[
     Attack { settings: &["chttpd/max_connections=1000"], act: Some(idle_connections), ..attack("idle-connections", 1) },
     Attack { act: Some(slow_senders), ..attack("slow-senders", 1) },
     Attack { act: Some(refused_bodies), ..attack("refused-bodies", 8) },
-    // The valid writes of the attackers have the same priority as those of the second client, which shares a queue with
-    // them.
+    // The valid writes of the attackers share a queue with those of the second client.
     Attack { slower_max: 20.0, act: Some(pool_of_writers), ..attack("pool-of-writers", POOL) },
 ];
 
@@ -67,8 +66,7 @@ fn refused_bodies(target: &Target) {
     }
 }
 
-/// A pooled connection on which valid writes and refused streaming writes alternate. The server must not interpret the
-/// unread rest of a refused body as the next request, and no valid write may fail.
+/// The server must not interpret the unread rest of a refused body as the next request, and no valid write may fail.
 fn pool_of_writers(target: &Target) {
     let writes = target.count(10, 100);
     let number = target.next.fetch_add(1, Ordering::Relaxed);

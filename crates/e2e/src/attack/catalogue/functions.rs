@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Attack, Expect, HostileRequest, Text, ask, attack, sixteen_documents};
 use crate::attack::client::{base64, head};
+use crate::attack::entry::{Attack, Expect, HostileRequest, Text, ask, attack, sixteen_documents};
 use crate::attack::target::Target;
 
 pub(super) const ALL: &[Attack] = &[

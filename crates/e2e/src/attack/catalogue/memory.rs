@@ -8,8 +8,8 @@ use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::{Attack, Expect, HostileRequest, Text, ask, attack};
 use crate::attack::client::head;
+use crate::attack::entry::{Attack, Expect, HostileRequest, Text, ask, attack};
 use crate::attack::target::Target;
 
 pub(super) const ALL: &[Attack] = &[

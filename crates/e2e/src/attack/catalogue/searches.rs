@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Attack, Expect, HostileRequest, Text, ask, attack};
+use crate::attack::entry::{Attack, Expect, HostileRequest, Text, ask, attack};
 use crate::attack::target::Target;
 
 pub(super) const ALL: &[Attack] = &[

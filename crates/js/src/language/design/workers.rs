@@ -1,7 +1,6 @@
-//! [`DesignWorkers`] assigns design documents to workers. Clients share the workers ([`Shares`]): the owner of a call
-//! is the account or the address of its client. A worker has several design documents loaded, each in a separate
-//! engine. A call prefers a free worker that has loaded its design document, so that repeated calls need no
-//! compilation.
+//! [`DesignWorkers`] assigns design documents to workers, which clients share ([`Shares`]): the owner of a call is the
+//! account or the address of its client. A worker has several design documents loaded, each in a separate engine. A
+//! call prefers a free worker that has loaded its design document.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use settee_design::{
     CANCELLATION_INTERVAL, CallError, Caller, Cancellation, DesignSource, Limits, Owner, RunError, Shares,
 };
 
-use crate::language::{send_and_receive, write_limits};
+use crate::language::requests::{send_and_receive, write_limits};
 use crate::pool::{Lease, Pool, PoolSettings, Worker, WorkerError};
 use crate::protocol::{Kind, Writer};
 
@@ -19,7 +18,7 @@ const DESIGN_SLOTS: u64 = 16;
 
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(in crate::language) struct DesignWorkers {
+pub(crate) struct DesignWorkers {
     pool: Arc<Pool>,
     settings: PoolSettings,
     state: Mutex<State>,
@@ -56,18 +55,17 @@ pub(super) struct Key {
 }
 
 impl DesignWorkers {
-    pub(in crate::language) fn new(pool: Arc<Pool>, settings: PoolSettings) -> Self {
+    pub(crate) fn new(pool: Arc<Pool>, settings: PoolSettings) -> Self {
         let shares = || Shares::new(settings.design_calls);
         let state = State { idle: Vec::new(), calls: shares(), lists: shares() };
         Self { pool, settings, state: Mutex::new(state), released: Condvar::new() }
     }
 
-    pub(in crate::language) fn end_idle(&self) {
+    pub(crate) fn end_idle(&self) {
         let idle = std::mem::take(&mut self.state.lock().idle);
         drop(idle);
     }
 
-    /// Waits until the caller may run another function, and leases a worker, preferably one that has loaded `key`.
     pub(super) fn acquire(
         self: &Arc<Self>,
         key: &Key,
@@ -124,7 +122,6 @@ impl LoadedWorker {
         Some(slot)
     }
 
-    /// Evicts the least recently used design document if no slot is free.
     fn allocate_slot(&mut self) -> u64 {
         if (self.documents.len() as u64) < DESIGN_SLOTS {
             let taken = |slot: &u64| self.documents.iter().any(|(_, used)| used == slot);

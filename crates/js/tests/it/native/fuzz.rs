@@ -1,5 +1,5 @@
-//! Random functions of the subset on random documents, natively and in the engine. Each program has a seed:
-//! `SETTEE_SEED` is the first one. A failure prints the seed of its program, which reproduces it.
+//! Random functions of the subset on random documents, natively and in the engine. A failure prints the seed of its
+//! program; `SETTEE_SEED` is the first one.
 
 mod documents;
 mod generate;
@@ -36,7 +36,7 @@ pub(super) fn without_help(source: &MapSource, documents: &[&str]) -> usize {
     documents.iter().filter(|document| outcome(&alone, source, &[document]).is_ok()).count()
 }
 
-/// Both engines must have the same result. Returns the number of native functions, and of documents without a bail-out.
+/// Returns the number of native functions, and of documents without a bail-out.
 fn compare(seed: u64) -> (usize, usize) {
     let mut random = Random::of(seed);
     let functions: Vec<Arc<str>> = (0..FUNCTIONS).map(|_| Writer::function(&mut random).into()).collect();

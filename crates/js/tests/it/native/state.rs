@@ -1,5 +1,4 @@
-//! Functions in variables, variables without declaration, polyfills and dates: equal results in both engines, and the
-//! cases that must be left to the engine.
+//! Functions in variables, variables without declaration, polyfills and dates: equal results in both engines.
 
 use settee_design::Limits;
 

@@ -1,4 +1,4 @@
-//! Documents without an active replication as a table, and secrets in all positions of a document.
+//! Documents without an active replication, and secrets in all positions of a document.
 
 use settee_model::testing::Random;
 

@@ -1,4 +1,4 @@
-//! Responses in pieces are equivalent to complete responses, for every division; truncated responses are errors.
+//! Responses in pieces are equivalent to complete responses; truncated responses are errors.
 
 use http::Response;
 use settee_model::json::Json;
@@ -6,7 +6,10 @@ use settee_model::testing::Random;
 use settee_wire::multipart::Event;
 
 use super::Scripted;
-use crate::peer::{ChangesQuery, Feed, MissingRevs, OpenRevsItem, Peer, PeerError};
+use crate::peer::changes::{ChangesQuery, Feed};
+use crate::peer::documents::MissingRevs;
+use crate::peer::open_revs::OpenRevsItem;
+use crate::peer::{Peer, PeerError};
 use crate::spec::Filter;
 use crate::testing::{in_pieces, spec};
 use crate::transport::full_body;
@@ -192,7 +195,6 @@ async fn answers_that_end_anywhere() {
     }
 }
 
-/// First requests of feeds: members of the replication, then method, query and body.
 #[tokio::test(start_paused = true)]
 async fn feeds() {
     let members = [

@@ -14,7 +14,7 @@ use settee_storage::CommitToken;
 use settee_storage_testing::engine;
 
 use super::*;
-use crate::analysis::Analyzer;
+use crate::analysis::{Analyzer, Analyzers, Dialect};
 use crate::field::{Field, FieldOptions, FieldValue, StoredValue};
 
 pub(super) const SHARD: Shard = Shard(7);

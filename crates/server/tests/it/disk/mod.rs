@@ -1,5 +1,5 @@
 //! Tests of a full or failing disk and of too few open files: nothing acknowledged is lost, reads continue, and writes
-//! resume without a restart once the cause is removed. Only a failed sync requires a restart.
+//! resume once the cause is removed. Only a failed sync requires a restart.
 
 mod small;
 
@@ -76,8 +76,6 @@ fn are_there(client: &mut Client, acknowledged: &[String]) {
     }
 }
 
-/// Injects a fault into the server's disk, checks that writes are refused and reads continue, removes the fault, and
-/// checks that writes resume.
 #[track_caller]
 fn check_recovery(call: &str, status: u16) {
     let faulty = Faulty::start();
@@ -206,8 +204,7 @@ fn a_full_disk_accepts_deletions_and_then_writes() {
     let rev = save(&mut client, "/small/d", "{}");
     save(&mut client, "/other/d", "{}");
     let (mut count, mut probes) = (0, 0);
-    // Reads continue, and the server reports the full disk. A compaction that ends concurrently frees space for more
-    // writes.
+    // A compaction that ends concurrently frees space for more writes.
     wait_for("a full disk that all nodes report", || {
         count += fill(&mut client, "/large", &mut random);
         assert_eq!(number(client.get("/large").expect(200).json().value(), "doc_count"), count as i64);

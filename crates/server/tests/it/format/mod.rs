@@ -1,6 +1,4 @@
-//! Data of each stored layout, kept as an archive with its expected responses: every later version must read the data
-//! of each earlier one.
-//!
+//! Data of each stored layout with its expected responses: every later version must read the data of each earlier one.
 //! `layout-N.tar.gz` is a data directory written by a server of layout N, `layout-N.txt` its responses. When the layout
 //! changes, `SETTEE_MAKE_LAYOUT=1 cargo test --release -p settee-server --test it format` makes both for the new one;
 //! those of earlier layouts are never made again.

@@ -1,5 +1,4 @@
-//! A server that imitates CouchDB 1.6: sequences are numbers, `_bulk_get` and `_local_docs` do not exist, and the
-//! configuration is at `/_config`.
+//! A server that imitates CouchDB 1.6: sequences are numbers, and `_bulk_get` and `_local_docs` do not exist.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -299,7 +299,7 @@ fn rejections_are_reported_and_moved_later() {
     pair.migrate(&[]);
     target.get("/db/_design/guard").expect(404);
     target.get("/db/second").expect(404);
-    pair.migrate(&["--anew"]);
+    pair.migrate(&["--from-start"]);
     let (is_equal, report) = pair.verify(&[]);
     assert!(is_equal, "{report}");
 }

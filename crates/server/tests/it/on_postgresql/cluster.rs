@@ -115,8 +115,7 @@ fn polls(client: &mut crate::Client) -> u64 {
     line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("it is a number")
 }
 
-/// Small writes do not poll for commits first. A change through one server nevertheless applies to the next write
-/// through another.
+/// Small writes do not poll for commits first.
 #[test]
 fn changes_by_one_server_apply_to_the_next_write_through_another() {
     let Some(two) = Two::start() else { return };
@@ -274,7 +273,6 @@ impl Retrying<'_> {
         Some(status)
     }
 
-    /// The second response is used if the first one is missing or a server error.
     fn save(&mut self, server: usize, path: &str) -> Option<u16> {
         match self.put(server, path) {
             Some(status) if status < 500 => Some(status),

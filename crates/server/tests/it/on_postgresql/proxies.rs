@@ -1,5 +1,4 @@
-//! Runs the configurations of docs/operation/cluster.md and packaging/cluster.yaml: three nodes behind each installed
-//! proxy, and a node as a container starts it.
+//! Runs the configurations of docs/operation/cluster.md and packaging/cluster.yaml: three nodes behind each proxy.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -31,8 +30,7 @@ struct Kind {
     arguments: &'static [&'static str],
     /// True if the proxy polls `/_up`.
     checks: bool,
-    /// Number of retries after which every write succeeds when a node was killed. Caddy does not repeat writes itself,
-    /// so the killed node and another one, whose connection to it has just ended, can answer one attempt each.
+    /// Number of retries after which every write succeeds when a node was killed. Caddy does not repeat writes itself.
     retries: u32,
 }
 
@@ -87,7 +85,6 @@ fn of_manual(title: &str) -> &'static str {
     rest.split_once("```").unwrap().0
 }
 
-/// The text with a required part replaced.
 #[track_caller]
 fn replaced(text: &str, label: &str, by: &str) -> String {
     assert!(text.contains(label), "{label} is not in {text}");
@@ -264,8 +261,7 @@ fn write(proxy: &Proxy, writer: usize, retries: u32, (is_over, saved): (&AtomicB
     longest
 }
 
-/// Runs `disturb` while four clients write, each into its own database. Every write must succeed with these retries,
-/// and exist.
+/// Runs `disturb` while four clients write, each into its own database. Every write must succeed, and exist.
 fn write_during(proxy: &Proxy, (name, retries): (&str, u32), disturb: impl FnOnce(&dyn Fn(u64))) {
     let databases = [0, 1, 2, 3];
     databases.iter().for_each(|number| drop(proxy.client().put(&format!("/db{number}"), "").expect(201)));

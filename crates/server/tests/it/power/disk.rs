@@ -1,9 +1,7 @@
-//! [`Disk`]: a record of changes to the files of a directory, and the possible states after a power loss.
-//!
-//! The rules are those of POSIX and no stricter: contents are durable once the file was synced, names once their
-//! directory was. Of everything else any subset may be durable: writes may be missing, truncated, or present without
-//! earlier ones; a file may have its length without its bytes; names may be added, removed and changed independently of
-//! each other and of their files. Only a rename within a directory is atomic.
+//! [`Disk`]: a record of changes to the files of a directory, and the possible states after a power loss. The rules are
+//! those of POSIX: contents are durable once the file was synced, names once their directory was. Of everything else
+//! any subset may be durable: writes may be missing or truncated; a file may have its length without its bytes; names
+//! may be changed independently of their files. Only a rename within a directory is atomic.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;

@@ -35,8 +35,7 @@ impl History {
         self.0.get(name)?.last().map(|reply| reply.state.as_str())
     }
 
-    /// The state after a power loss at `moment` must be the last state that was acknowledged by then, or one that was
-    /// sent later. States that no client sent are errors.
+    /// The state after a power loss at `moment` must be the last state acknowledged by then, or one sent later.
     pub(crate) fn check(&self, moment: u64, found: &BTreeMap<String, String>) {
         for name in found.keys() {
             assert!(self.0.contains_key(name), "no client wrote {name}");

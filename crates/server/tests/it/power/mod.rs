@@ -1,9 +1,6 @@
-//! Tests of power losses of the whole data directory, from the first start on. A server is recorded while it is set up,
-//! configured, written to, killed, and started on the data of an older version. [`Disk`] then produces a possible state
-//! after a power loss at any moment. On each such image a server must start, have everything that was acknowledged by
-//! then, and accept writes.
-//!
-//! Twenty images at scale 1; `SETTEE_TEST_SCALE=100` makes 2,000, with a new record for each hundred.
+//! Tests of power losses of the whole data directory. A server is recorded while it is set up, configured, written to,
+//! killed, and started on the data of an older version. On each image of [`Disk`] a server must start, have everything
+//! that was acknowledged by then, and accept writes. Twenty images at scale 1.
 
 mod disk;
 mod history;

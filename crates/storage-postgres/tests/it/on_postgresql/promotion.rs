@@ -46,6 +46,13 @@ impl<'a> Standby<'a> {
         self.primary.url().replace("/postgres?", &format!(",{other}/postgres?"))
     }
 
+    /// Sends a signal to the processes of the standby.
+    fn signal(&self, name: &str) {
+        let pid_file = format!("{}/data/postmaster.pid", self.directory);
+        self.primary
+            .run(&format!("COPY (SELECT 1) TO PROGRAM 'cat >/dev/null; pkill -{name} -P $(head -n 1 {pid_file})'"));
+    }
+
     /// Ends the primary as a loss of its machine would, and then promotes the standby.
     fn promote(&self) {
         let home = self.primary.socket().parent().unwrap().join("data").display().to_string();
@@ -126,4 +133,25 @@ fn a_promoted_standby_has_all_acknowledged_commits() {
     }
     // Whether or not the claim was lost, at most one process holds it.
     until("a node has it", || writer.members().holds(&claim) || reader.members().claim("work").unwrap().is_some());
+}
+
+/// A cancelled wait leaves a commit visible that the standby does not have. The retry finds its token, and must not
+/// acknowledge it before the standby has it.
+#[test]
+fn a_visible_commit_is_acknowledged_when_the_standby_has_it() {
+    let Some(primary) = Scratch::start("-c synchronous_commit=on -c wal_level=replica") else { return };
+    let standby = Standby::of(&primary);
+    let engine = open(&standby.url());
+    let waiting = || primary.run("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+    standby.signal("STOP");
+    thread::scope(|scope| {
+        let commit = scope.spawn(|| engine.commit(Shard(1), Version(0), token(1), numbered(1), Durability::Synced));
+        until("the commit waits for the standby", || !waiting().is_empty());
+        let first = waiting();
+        primary.run(&format!("SELECT pg_terminate_backend({first})"));
+        until("the retry waits for the standby", || !waiting().is_empty() && waiting() != first);
+        assert!(!commit.is_finished(), "the standby does not have the commit");
+        standby.signal("CONT");
+        assert_eq!(commit.join().unwrap().unwrap(), Outcome::Committed(Version(1)));
+    });
 }

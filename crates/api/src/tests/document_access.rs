@@ -1,0 +1,390 @@
+//! Per-document access over HTTP: every route for every kind of user, and answers that must not depend on documents
+//! that the user does not see.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use hyper::Method;
+
+use super::check_file;
+use super::node::{Ask, TestResponse, World};
+use crate::router::{Resource, Served};
+use crate::routes::router;
+use settee_edge::shutdown::Shutdown;
+
+/// ann owns the documents; bob has their role `staff`; eve has access to none of them; dba is an administrator of the
+/// database.
+const CALLERS: [&str; 6] = ["anonymous", "eve", "bob", "ann", "dba", "admin"];
+
+/// Occurs in each document that eve and anonymous clients do not see, and in its attachment.
+const MARK: &str = "confidential";
+
+async fn world() -> World {
+    let world = World::new();
+    world.node.make_users_database().await.unwrap();
+    for (name, roles) in [("eve", ""), ("bob", r#""staff""#), ("ann", ""), ("dba", "")] {
+        let document = format!(r#"{{"name":"{name}","type":"user","roles":[{roles}],"password":"pw"}}"#);
+        world.admin(&format!("PUT /_users/org.couchdb.user:{name}"), &document).await;
+    }
+    world.admin("PUT /db?access=true", "").await;
+    world.admin("PUT /db/_security", r#"{"admins":{"names":["dba"]}}"#).await;
+    world.admin("PUT /db/_design/d", &format!(r#"{{"views":{{"v":{{"map":"m"}}}},"x":"{MARK}"}}"#)).await;
+    let body = |list: &str| {
+        let attachment = r#"{"f":{"content_type":"text/confidential","data":"Y29uZmlkZW50aWFs"}}"#;
+        format!(r#"{{"_access":[{list}],"text":"{MARK}","_attachments":{attachment}}}"#)
+    };
+    for (id, list) in [("secret", r#""ann","staff""#), ("hidden-confidential", r#""ann""#), ("none-confidential", "")] {
+        world.admin(&format!("PUT /db/{id}"), &body(list)).await;
+    }
+    world.admin("PUT /db/mine", r#"{"_access":["eve"],"text":"own"}"#).await;
+    world.admin("PUT /db/_local/secret", &format!(r#"{{"text":"{MARK}"}}"#)).await;
+    world
+}
+
+async fn ask(world: &World, caller: &str, line: &str, body: &str) -> TestResponse {
+    let ask = Ask::new(line).header("destination", "copied");
+    let ask = if body.is_empty() { ask } else { ask.json(body) };
+    let ask = if caller == "anonymous" { ask } else { ask.basic(caller, "pw") };
+    world.ask(ask).await
+}
+
+fn path_of(resource: &Resource) -> String {
+    let parts = resource.path.split('/').map(|part| match part {
+        "{db}" => "db",
+        "{doc}" | "{local}" => "secret",
+        "{*attachment}" => "f",
+        "{ddoc}" => "d",
+        "{view}" => "v",
+        part => part.trim_matches(['{', '}', '*']),
+    });
+    parts.collect::<Vec<_>>().join("/")
+}
+
+fn body_of(path: &str, method: &Method) -> &'static str {
+    match path {
+        _ if *method == Method::GET || *method == Method::DELETE => "",
+        "/db/_bulk_docs" => {
+            r#"{"docs":[{"_id":"secret","_access":["eve","bob","ann"]},{"_id":"hidden-confidential"}]}"#
+        }
+        "/db/_bulk_get" => r#"{"docs":[{"id":"secret"},{"id":"hidden-confidential"}]}"#,
+        "/db/_revs_diff" | "/db/_missing_revs" => r#"{"secret":["1-x"],"hidden-confidential":["1-x"]}"#,
+        path if path.ends_with("/queries") => r#"{"queries":[{},{"keys":["secret"]}]}"#,
+        "/db/_find" | "/db/_explain" => r#"{"selector":{}}"#,
+        "/db/secret" => r#"{"_access":["eve","bob","ann"]}"#,
+        _ => "{}",
+    }
+}
+
+fn summary(reply: &TestResponse) -> String {
+    let mut text = reply.status.as_u16().to_string();
+    if let Some(reason) = reply.body.split(r#""error":""#).nth(1).filter(|_| !reply.status.is_success()) {
+        text.push(' ');
+        text.push_str(reason.split('"').next().unwrap());
+    }
+    text
+}
+
+#[tokio::test]
+async fn every_route_for_every_user() {
+    let mut table: BTreeMap<String, String> = BTreeMap::new();
+    let router = router(&Shutdown::new());
+    for resource in router.resources() {
+        let Resource { path, methods, .. } = resource;
+        for Served { method, is_per_reader, .. } in methods {
+            if !path.starts_with("/{db}") || (*path == "/{db}" && [Method::PUT, Method::DELETE].contains(method)) {
+                assert!(!is_per_reader, "{path}");
+                continue;
+            }
+            let target = path_of(resource);
+            let query = if path.contains("_changes") { "?timeout=1" } else { "" };
+            let body = body_of(&target, method);
+            let mut verdicts = String::new();
+            let mut last = (String::new(), Vec::new());
+            for caller in CALLERS {
+                let world = world().await;
+                let reply = ask(&world, caller, &format!("{method} {target}{query}"), body).await;
+                let shown = format!("{:?} {}", reply.headers, reply.body.replace("\"hidden-confidential\"", ""));
+                if ["anonymous", "eve"].contains(&caller) {
+                    assert!(!shown.contains(MARK), "{method} {target} for {caller}: {shown}");
+                    let kept = world.admin("GET /db/secret", "").await.body;
+                    assert!(kept.contains(MARK), "{method} {target} by {caller} changes a document: {kept}");
+                }
+                if !["dba", "admin"].contains(&caller) && !is_per_reader {
+                    assert!([401, 403].contains(&reply.status.as_u16()), "{method} {target} for {caller}: {reply:?}");
+                }
+                let verdict = summary(&reply);
+                if last.0 != verdict && !last.1.is_empty() {
+                    writeln!(verdicts, "    {}: {}", last.1.join(", "), last.0).unwrap();
+                    last.1.clear();
+                }
+                last = (verdict, [last.1, vec![caller]].concat());
+            }
+            writeln!(verdicts, "    {}: {}", last.1.join(", "), last.0).unwrap();
+            table.insert(format!("{path} {method}"), verdicts);
+        }
+    }
+    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    table.iter().for_each(|(route, verdicts)| groups.entry(verdicts).or_default().push(route));
+    let mut text = String::new();
+    for (verdicts, routes) in groups {
+        writeln!(text, "{}\n{verdicts}", routes.join("\n")).unwrap();
+    }
+    check_file("document_access.txt", &text);
+}
+
+/// Requests about the document ID with the revision REV.
+const PROBES: &[(&str, &str)] = &[
+    ("GET /db/ID", ""),
+    ("HEAD /db/ID", ""),
+    ("GET /db/ID?rev=REV", ""),
+    ("GET /db/ID?revs=true&revs_info=true&conflicts=true", ""),
+    ("GET /db/ID?attachments=true", ""),
+    ("GET /db/ID?open_revs=all", ""),
+    ("GET /db/ID?open_revs=[\"REV\"]", ""),
+    ("GET /db/ID/f", ""),
+    ("GET /db/ID/f?rev=REV", ""),
+    ("GET /db/_all_docs?key=\"ID\"", ""),
+    ("GET /db/_all_docs?key=\"ID\"&include_docs=true", ""),
+    ("GET /db/_all_docs?startkey=\"ID\"&limit=1", ""),
+    ("POST /db/_all_docs", r#"{"keys":["ID"]}"#),
+    ("POST /db/_all_docs/queries", r#"{"queries":[{"keys":["ID"]},{"key":"ID"}]}"#),
+    ("POST /db/_bulk_get", r#"{"docs":[{"id":"ID"},{"id":"ID","rev":"REV"}]}"#),
+    ("POST /db/_revs_diff", r#"{"ID":["REV","2-abc"]}"#),
+    ("POST /db/_missing_revs", r#"{"ID":["REV"]}"#),
+    ("POST /db/_changes?filter=_doc_ids", r#"{"doc_ids":["ID"]}"#),
+    ("POST /db/_changes?filter=_doc_ids&include_docs=true&style=all_docs", r#"{"doc_ids":["ID"]}"#),
+    ("GET /db/_local/ID", ""),
+    ("PUT /db/ID", r#"{"_access":["eve"],"_rev":"REV"}"#),
+    ("PUT /db/ID", r#"{"_rev":"REV"}"#),
+    ("PUT /db/ID", r#"{"_access":["eve"],"_rev":"REV","_attachments":{"f":{"stub":true}}}"#),
+    ("DELETE /db/ID?rev=REV", ""),
+    ("DELETE /db/ID", ""),
+    ("DELETE /db/ID/f?rev=REV", ""),
+    ("PUT /db/ID/g?rev=REV", r#""x""#),
+    ("COPY /db/ID", ""),
+    ("COPY /db/ID?rev=REV", ""),
+    (
+        "POST /db/_bulk_docs",
+        r#"{"docs":[{"_id":"ID","_rev":"REV","_access":["eve"]},{"_id":"ID","_rev":"REV","_deleted":true}]}"#,
+    ),
+    ("POST /db/_bulk_docs", r#"{"docs":[{"_id":"ID","_access":["ann"]}]}"#),
+    ("POST /db/_find", r#"{"selector":{"_id":"ID"}}"#),
+    ("GET /db/_design/d/_view/v?key=\"ID\"", ""),
+];
+
+#[tokio::test]
+async fn foreign_and_missing_documents_have_equal_answers() {
+    let world = world().await;
+    let deleted = r#"{"_access":["ann"],"_deleted":true}"#;
+    let made = world.admin("PUT /db/needless", r#"{"_access":["ann"]}"#).await.body;
+    let gone = world.admin(&format!("PUT /db/needless?rev={}", rev_in(&made)), deleted).await.body;
+    let secret = world.admin("GET /db/secret", "").await;
+    let secret = secret.header("etag").trim_matches('"').to_owned();
+    for caller in ["eve", "anonymous"] {
+        for (line, body) in PROBES {
+            let mut answers = Vec::new();
+            for (id, rev) in [("nothing", secret.as_str()), ("secret", &secret), ("needless", &rev_in(&gone))] {
+                let fill = |text: &str| text.replace("ID", id).replace("REV", rev).replace('"', "%22");
+                let mut reply = ask(&world, caller, &fill(line), &body.replace("ID", id).replace("REV", rev)).await;
+                if line.contains("_changes") {
+                    // It depends on the parameters.
+                    reply.headers.remove("etag");
+                }
+                let shown = format!("{} {:?} {}", reply.status, reply.headers, reply.body);
+                answers.push(shown.replace(id, "ID").replace(rev, "REV"));
+            }
+            assert_eq!(answers[0], answers[1], "{line} {body} for {caller}");
+            assert_eq!(answers[0], answers[2], "{line} {body} for {caller}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn counts_and_feeds_contain_only_visible_documents() {
+    let world = world().await;
+    let feed = |body: &str| {
+        let ids = body.split(r#""id":""#).skip(1).map(|rest| rest.split('"').next().unwrap().to_owned());
+        ids.collect::<Vec<_>>()
+    };
+    for (caller, expected, total) in [
+        ("anonymous", vec![], 0),
+        ("eve", vec!["mine"], 1),
+        ("bob", vec!["secret"], 1),
+        ("ann", vec!["secret", "hidden-confidential"], 2),
+        ("dba", vec!["_design/d", "secret", "hidden-confidential", "none-confidential", "mine"], 5),
+    ] {
+        let get = async |line: &str| ask(&world, caller, line, "").await.body;
+        assert_eq!(feed(&get("GET /db/_changes").await), expected, "{caller}");
+        for query in ["include_docs=true", "style=all_docs", "descending=true", "feed=longpoll&timeout=1"] {
+            let mut found = feed(&get(&format!("GET /db/_changes?{query}")).await);
+            found.sort_unstable();
+            let mut expected = expected.clone();
+            expected.sort_unstable();
+            assert_eq!(found, expected, "{query} for {caller}");
+        }
+        let limited = get("GET /db/_changes?limit=1").await;
+        assert!(limited.contains(&format!(r#""pending":{}}}"#, i32::max(total - 1, 0))), "{caller}: {limited}");
+        let info = get("GET /db").await;
+        assert!(info.contains(&format!(r#""doc_del_count":0,"doc_count":{total},"#)), "{caller}: {info}");
+        assert!(info.contains(r#""access":true"#), "{info}");
+        let list = get("GET /db/_all_docs").await;
+        assert!(list.starts_with(&format!(r#"{{"total_rows":{total},"offset":0,"#)), "{caller}: {list}");
+        let empty = get("GET /db/_all_docs?skip=9").await;
+        assert!(empty.starts_with(&format!(r#"{{"total_rows":{total},"offset":{total},"#)), "{caller}: {empty}");
+    }
+}
+
+#[tokio::test]
+async fn writes_are_checked_against_both_lists() {
+    let world = world().await;
+    let put = async |caller: &str, id: &str, body: &str| ask(&world, caller, &format!("PUT /db/{id}"), body).await;
+    let reply = put("anonymous", "x", r#"{"_access":["ann"]}"#).await;
+    assert_eq!(reply.status.as_u16(), 401);
+    let denied = r#"403 {"error":"forbidden","reason":"access"}"#;
+    for body in ["{}", r#"{"_access":[]}"#, r#"{"_access":["ann"]}"#, r#"{"_access":["staff"]}"#] {
+        assert_eq!(put("eve", "x", body).await.line(), denied, "{body}");
+        assert_eq!(put("eve", "secret", body).await.line(), denied, "{body}");
+    }
+    assert_eq!(put("eve", "secret", r#"{"_access":["eve"]}"#).await.line(), denied);
+    for body in [r#"{"_access":"eve"}"#, r#"{"_access":[""]}"#, r#"{"_access":[["eve"]]}"#, r#"{"_access":null}"#] {
+        for caller in ["eve", "admin"] {
+            let reply = put(caller, "x", body).await;
+            assert_eq!((reply.status.as_u16(), reply.body.contains("doc_validation")), (400, true), "{reply:?}");
+        }
+    }
+    assert_eq!(put("eve", "x", r#"{"_access":["eve"]}"#).await.status.as_u16(), 201);
+    assert_eq!(put("bob", "y", r#"{"_access":["staff"]}"#).await.status.as_u16(), 201);
+    let reply = put("admin", "_design/e", r#"{"_access":["ann"]}"#).await;
+    assert_eq!(reply.status.as_u16(), 403);
+    let docs = r#"{"new_edits":false,"docs":[
+        {"_id":"secret","_rev":"9-x","_access":["eve"]},{"_id":"z","_rev":"1-x","_access":["eve"]}]}"#;
+    let reply = ask(&world, "eve", "POST /db/_bulk_docs", docs).await;
+    assert_eq!(reply.line(), r#"201 [{"id":"secret","rev":"9-x","error":"forbidden","reason":"access"}]"#);
+}
+
+#[tokio::test]
+async fn changed_roles_apply_to_the_next_request() {
+    let world = world().await;
+    let list = async || ask(&world, "bob", "GET /db/_all_docs", "").await.body;
+    assert!(list().await.contains("secret"));
+    let user = world.admin("GET /_users/org.couchdb.user:bob", "").await.body;
+    world.admin("PUT /_users/org.couchdb.user:bob", &user.replace("\"staff\"", "")).await;
+    assert!(list().await.starts_with(r#"{"total_rows":0"#));
+    assert_eq!(ask(&world, "bob", "GET /db/secret", "").await.status.as_u16(), 404);
+}
+
+#[tokio::test]
+async fn every_user_has_a_common_role_in_these_databases_only() {
+    let world = world().await;
+    world.admin("PUT /plain", "").await;
+    for database in ["db", "plain"] {
+        world.admin(&format!("PUT /{database}/_security"), r#"{"members":{"roles":["_users"]}}"#).await;
+    }
+    for (line, caller, status) in [
+        ("GET /db", "eve", 200),
+        ("GET /db", "anonymous", 401),
+        ("GET /plain", "eve", 403),
+        ("GET /plain", "anonymous", 401),
+    ] {
+        assert_eq!(ask(&world, caller, line, "").await.status.as_u16(), status, "{line} {caller}");
+    }
+    world.admin("PUT /db/all", r#"{"_access":["_users"]}"#).await;
+    assert_eq!(ask(&world, "eve", "GET /db/all", "").await.status.as_u16(), 200);
+}
+
+#[tokio::test]
+async fn creation() {
+    let world = World::new();
+    for (line, expected) in [
+        ("PUT /a?access=true", 201),
+        ("PUT /b?access=false", 201),
+        ("PUT /c?access=1", 400),
+        ("PUT /_users?access=true", 400),
+        ("PUT /x%2F_replicator?access=true", 400),
+    ] {
+        assert_eq!(ask(&world, "admin", line, "").await.status.as_u16(), expected, "{line}");
+    }
+    assert!(!ask(&world, "admin", "GET /b", "").await.body.contains("access"));
+    world.set("per_doc_access", "enable", "false");
+    let reply = ask(&world, "admin", "PUT /d?access=true", "").await;
+    let reason = "The `access` option is not available on this CouchDB installation.";
+    assert_eq!(reply.line(), format!(r#"400 {{"error":"bad_request","reason":"{reason}"}}"#));
+}
+
+fn rev_in(body: &str) -> String {
+    body.split(r#""rev":""#).nth(1).unwrap().split('"').next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_lost_document_is_a_tombstone_in_the_feed() {
+    let world = world().await;
+    let put = async |list: &str, rev: &str| {
+        let line = format!("PUT /db/x{}", if rev.is_empty() { String::new() } else { format!("?rev={rev}") });
+        rev_in(&ask(&world, "ann", &line, &format!(r#"{{"_access":[{list}],"text":"{MARK}"}}"#)).await.body)
+    };
+    let feed = async |since: &str| {
+        let line = format!("GET /db/_changes?include_docs=true&since={since}");
+        let body = ask(&world, "eve", &line, "").await.body;
+        let last = body.split(r#""last_seq":""#).nth(1).unwrap().split('"').next().unwrap().to_owned();
+        let rows: Vec<String> = body.split(r#"{"seq":"#).skip(1).map(|row| row.trim().to_owned()).collect();
+        (rows.into_iter().filter(|row| row.contains(r#""id":"x""#)).collect::<Vec<_>>(), last)
+    };
+    let first = put(r#""ann","eve""#, "").await;
+    let (rows, since) = feed("0").await;
+    assert!(rows[0].contains(MARK), "{rows:?}");
+    let second = put(r#""ann""#, &first).await;
+    let (rows, later) = feed(&since).await;
+    let gone = rev_in(&rows[0]);
+    let expected = format!(
+        r#""changes":[{{"rev":"{gone}"}}],"deleted":true,"doc":{{"_id":"x","_rev":"{gone}","_deleted":true}}}}"#
+    );
+    assert!(rows.len() == 1 && rows[0].contains(&expected) && !rows[0].contains(MARK), "{rows:?}");
+    let of_removal = async || {
+        let ask = async |line: &str, body: &str| ask(&world, "eve", line, body).await.line();
+        let wanted = format!(r#"{{"docs":[{{"id":"x","rev":"{gone}"}}]}}"#);
+        let got = ask("POST /db/_bulk_get?revs=true&latest=true", &wanted).await;
+        (got, ask("POST /db/_revs_diff", &format!(r#"{{"x":["{gone}"]}}"#)).await)
+    };
+    let (got, diff) = of_removal().await;
+    let hash = |rev: &str| rev.split_once('-').unwrap().1.to_owned();
+    let revisions = format!(r#""_revisions":{{"start":2,"ids":["{}","{}"]}}"#, hash(&gone), hash(&first));
+    assert!(got.contains(r#""_deleted":true"#) && got.contains(&revisions) && !got.contains(MARK), "{got}");
+    assert_eq!(diff, "200 {}");
+    for rev in [&first, &second] {
+        let reply = ask(&world, "eve", &format!("GET /db/x?rev={rev}"), "").await;
+        assert_eq!((reply.status.as_u16(), reply.body.contains(MARK)), (404, false), "{reply:?}");
+    }
+    // Later changes are of no concern to eve.
+    let third = put(r#""ann""#, &second).await;
+    assert_eq!(feed(&later).await.0, [""; 0]);
+    assert_eq!(feed(&since).await.0.len(), 1);
+    let reply = ask(&world, "eve", "GET /db/x", "").await.line();
+    assert_eq!(reply, r#"404 {"error":"not_found","reason":"deleted"}"#);
+    let fourth = put(r#""ann","eve""#, &third).await;
+    let (rows, _) = feed("0").await;
+    assert!(rows.len() == 1 && rows[0].contains(&fourth) && rows[0].contains(MARK), "{rows:?}");
+    assert_eq!(of_removal().await.1, "200 {}");
+}
+
+#[tokio::test]
+async fn queries_find_visible_documents_without_indexes() {
+    let world = world().await;
+    world.admin("POST /db/_index", r#"{"index":{"fields":["text"]}}"#).await;
+    let find = async |caller: &str, body: &str| ask(&world, caller, "POST /db/_find", body).await.body;
+    for (caller, expected) in [("anonymous", vec![]), ("eve", vec!["mine"]), ("bob", vec!["secret"])] {
+        for selector in [
+            r#"{"text":{"$gt":null}}"#,
+            r#"{"_id":{"$in":["secret","mine","hidden-confidential"]}}"#,
+            r#"{"$or":[{"_id":"secret"},{"_id":"mine"},{"text":"confidential"}]}"#,
+            "{}",
+        ] {
+            let body =
+                find(caller, &format!(r#"{{"selector":{selector},"fields":["_id"],"execution_stats":true}}"#)).await;
+            let ids: Vec<&str> = body.split(r#""_id":""#).skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+            assert_eq!(ids, expected, "{selector} for {caller}: {body}");
+            assert!(body.contains(&format!(r#""total_keys_examined":{}"#, expected.len())), "{body}");
+        }
+    }
+    let sorted = find("bob", r#"{"selector":{"text":{"$gt":null}},"sort":["text"]}"#).await;
+    assert!(sorted.contains("no_usable_index"), "{sorted}");
+}
