@@ -338,7 +338,7 @@ fn read_shared(configuration: &Configuration, data: &Path) -> anyhow::Result<Vec
         let noted = storage::elsewhere(data).filter(|place| !storage::is_bucket(place));
         return Ok(noted.map(unknown).into_iter().collect());
     };
-    // Nodes on a bucket share no settings, because one of them serves it at a time.
+    // Nodes on a bucket share no settings, because only one of them serves it.
     let Chosen::Postgres(options) = chosen else { return Ok(Vec::new()) };
     match backends::shared_settings(&options) {
         Ok(Some(stored)) => Ok(configuration.read_shared(stored)?),

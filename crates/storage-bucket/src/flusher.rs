@@ -1,5 +1,5 @@
-//! [`Flusher`]: writes the log while commits wait for it. One object of the log is in progress at a time, and all
-//! commits that arrive meanwhile share the next one.
+//! [`Flusher`]: writes the log while commits wait for it. Objects of the log are written one after the other,
+//! and all commits that arrive during a put share the next one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
