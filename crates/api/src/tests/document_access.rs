@@ -89,8 +89,13 @@ async fn every_route_for_every_user() {
     let mut table: BTreeMap<String, String> = BTreeMap::new();
     let router = router(&Shutdown::new());
     for resource in router.resources() {
-        let Resource { path, methods, .. } = resource;
-        for Served { method, is_per_reader, .. } in methods {
+        let Resource { path, methods, other_methods, .. } = resource;
+        let mut served: Vec<(&Method, bool)> =
+            methods.iter().map(|Served { method, is_per_reader, .. }| (method, *is_per_reader)).collect();
+        if other_methods.is_some() && served.iter().all(|(method, _)| *method != Method::POST) {
+            served.push((&Method::POST, false));
+        }
+        for (method, is_per_reader) in served {
             if !path.starts_with("/{db}") || (*path == "/{db}" && [Method::PUT, Method::DELETE].contains(method)) {
                 assert!(!is_per_reader, "{path}");
                 continue;
@@ -110,7 +115,10 @@ async fn every_route_for_every_user() {
                     assert!(kept.contains(MARK), "{method} {target} by {caller} changes a document: {kept}");
                 }
                 if !["dba", "admin"].contains(&caller) && !is_per_reader {
-                    assert!([401, 403].contains(&reply.status.as_u16()), "{method} {target} for {caller}: {reply:?}");
+                    assert!(
+                        [401, 403, 405].contains(&reply.status.as_u16()),
+                        "{method} {target} for {caller}: {reply:?}"
+                    );
                 }
                 let verdict = summary(&reply);
                 if last.0 != verdict && !last.1.is_empty() {
