@@ -113,7 +113,11 @@ impl Store {
         match self {
             Self::Directory => Vec::new(),
             Self::Postgres(postgres) => vec![format!("storage/url={}", postgres.url())],
-            Self::S3(gateway) => gateway.settings(purpose),
+            Self::S3(gateway) => {
+                // Scenarios write one document after the other.
+                let commit_interval = "storage/commit_interval_ms=0".to_owned();
+                gateway.settings(purpose).into_iter().chain([commit_interval]).collect()
+            }
         }
     }
 }
