@@ -82,7 +82,8 @@ fn serve(workspace: &Workspace, settings: &[String]) -> Result<String> {
     let data = workspace.scratch("s3-refused");
     let mut command = Command::new(workspace.binary());
     command.args(["serve", "--bind", "127.0.0.1", "--port", "0", "--data"]).arg(&data);
-    let output = command.args(settings.iter().flat_map(|setting| ["--set", setting])).output().context("no settee")?;
+    let output =
+        command.args(settings.iter().flat_map(|setting| ["--set", setting.as_str()])).output().context("no settee")?;
     let _ = std::fs::remove_dir_all(&data);
     Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
