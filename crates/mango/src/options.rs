@@ -1,7 +1,7 @@
 //! [`FindOptions`]: the parsed body of `_find` and `_explain`.
 
 use settee_database::Layout;
-use settee_model::json::{Json, Kind, Value, write_array, write_string};
+use settee_model::json::{Kind, Value, append_object};
 use settee_model::partition::{IllegalPartition, validate_partition};
 
 use crate::bookmark::Bookmark;
@@ -121,43 +121,26 @@ impl FindOptions {
     }
 
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"use_index\":[");
-        if let Some(UseIndex { display_text, name, .. }) = &self.use_index {
-            write_string(out, display_text);
-            if let Some(name) = name {
-                out.push(b',');
-                write_string(out, name);
-            }
-        }
-        out.extend_from_slice(b"],\"bookmark\":");
-        write_string(out, self.bookmark_text.as_deref().unwrap_or("nil"));
-        out.extend_from_slice(format!(",\"limit\":{},\"skip\":{},\"sort\":{{", self.limit, self.skip).as_bytes());
-        for (index, field) in self.sort.fields.iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            write_string(out, field);
-            let direction: &[u8] = match self.sort.order {
-                Order::Ascending => b":\"asc\"",
-                Order::Descending => b":\"desc\"",
-            };
-            out.extend_from_slice(direction);
-        }
-        out.extend_from_slice(b"},\"fields\":");
-        out.extend_from_slice(self.fields.to_json().as_bytes());
-        out.extend_from_slice(b",\"partition\":");
-        write_string(out, self.partition.as_deref().unwrap_or_default());
-        let stale = if self.stale { "\"ok\"" } else { "false" };
-        out.extend_from_slice(
-            format!(
-                concat!(
-                    r#","r":{},"conflicts":{},"stale":{},"update":{},"stable":{},"#,
-                    r#""execution_stats":{},"allow_fallback":{}}}"#
-                ),
-                self.quorum, self.conflicts, stale, self.update, self.stable, self.execution_stats, self.allow_fallback
-            )
-            .as_bytes(),
-        );
+        let design = self.use_index.iter().map(|index| Some(&index.display_text));
+        let use_index = design.chain(self.use_index.iter().map(|index| index.name.as_ref())).flatten();
+        let direction = match self.sort.order {
+            Order::Ascending => "asc",
+            Order::Descending => "desc",
+        };
+        append_object(out, |object| {
+            object.strings("use_index", use_index).string("bookmark", self.bookmark_text.as_deref().unwrap_or("nil"));
+            object.value("limit", self.limit).value("skip", self.skip).object("sort", |sort| {
+                self.sort.fields.iter().for_each(|field| {
+                    sort.string(field, direction);
+                });
+            });
+            object.json("fields", self.fields.to_json().as_bytes());
+            object.string("partition", self.partition.as_deref().unwrap_or_default());
+            object.value("r", self.quorum).value("conflicts", self.conflicts);
+            object.json("stale", if self.stale { b"\"ok\"" } else { b"false" });
+            object.value("update", self.update).value("stable", self.stable);
+            object.value("execution_stats", self.execution_stats).value("allow_fallback", self.allow_fallback);
+        });
     }
 }
 
@@ -264,10 +247,4 @@ fn use_index(value: Value<'_>) -> Result<Option<UseIndex>, Refusal> {
         }
         Kind::Bool | Kind::Number | Kind::Object => Err(invalid()),
     }
-}
-
-pub(crate) fn names<'a>(names: impl Iterator<Item = &'a str>) -> Json {
-    let mut out = Vec::new();
-    write_array(&mut out, names, write_string);
-    Json::trusted(out)
 }

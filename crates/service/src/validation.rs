@@ -16,7 +16,7 @@ use settee_database::{
     Precheck, ReadView, Reader, UpdateOutcome, Validated, ValidationBasis,
 };
 use settee_design::{CallError, Caller, DesignProgram};
-use settee_model::json::{write_array, write_string};
+use settee_model::json::{append_object, write_array, write_string};
 use settee_model::{Document, Rev};
 
 use crate::functions::{Functions, Programs};
@@ -367,16 +367,9 @@ impl<'a> Asking<'a> {
 }
 
 pub fn write_user(out: &mut Vec<u8>, database: &str, user: &UserContext) {
-    out.extend_from_slice(b"{\"db\":");
-    write_string(out, database);
-    out.extend_from_slice(b",\"name\":");
-    match &user.name {
-        Some(name) => write_string(out, name),
-        None => out.extend_from_slice(b"null"),
-    }
-    out.extend_from_slice(b",\"roles\":");
-    write_array(out, &user.roles, |out, role| write_string(out, role));
-    out.push(b'}');
+    append_object(out, |object| {
+        object.string("db", database).string_or_null("name", user.name.as_deref()).strings("roles", &user.roles);
+    });
 }
 
 /// Appends the new document as functions see it: with the revisions that the update names and stubs of attachments.

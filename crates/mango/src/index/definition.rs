@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use settee_model::json::{Json, Value, write_array, write_string};
+use settee_model::json::{Json, Value, append_object, write_array};
 
 use crate::error::Refusal;
 use crate::field::FieldPath;
@@ -72,30 +72,26 @@ impl Definition {
     }
 
     pub(crate) fn write_map(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"fields\":{");
-        for (index, name) in self.names().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            write_string(out, name);
-            out.extend_from_slice(format!(":\"{}\"", self.direction()).as_bytes());
-        }
-        out.extend_from_slice(b"},\"partial_filter_selector\":");
-        out.extend_from_slice(self.filter_text.as_ref().map_or(b"{}", |text| text.as_bytes()));
-        out.push(b'}');
+        append_object(out, |object| {
+            object.object("fields", |fields| {
+                self.names().for_each(|name| {
+                    fields.string(name, self.direction());
+                })
+            });
+            object.json("partial_filter_selector", self.filter_text.as_ref().map_or(b"{}", |text| text.as_bytes()));
+        });
     }
 
     pub(crate) fn write_listed(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"fields\":");
-        write_array(out, self.names(), |out, name| {
-            out.push(b'{');
-            write_string(out, name);
-            out.extend_from_slice(format!(":\"{}\"}}", self.direction()).as_bytes());
+        append_object(out, |object| {
+            write_array(object.name("fields"), self.names(), |out, name| {
+                append_object(out, |field| {
+                    field.string(name, self.direction());
+                });
+            });
+            if let Some(filter) = &self.filter_text {
+                object.json("partial_filter_selector", filter.as_bytes());
+            }
         });
-        if let Some(filter) = &self.filter_text {
-            out.extend_from_slice(b",\"partial_filter_selector\":");
-            out.extend_from_slice(filter.as_bytes());
-        }
-        out.push(b'}');
     }
 }

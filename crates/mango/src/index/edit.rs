@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use settee_database::{Database, DocUpdate, EditMode, Layout, Origin, UpdateOutcome, Work};
 use settee_design::SearchKind;
-use settee_model::json::{Json, Kind, Value, write_array, write_string};
+use settee_model::json::{Json, Kind, Value, object, write_array, write_string};
 use settee_model::{Document, Rev, RevisionHasher};
 
 use super::name::{self, Option as NameOption};
@@ -64,12 +64,12 @@ impl NewIndex {
 const VIEWS: &str = "views";
 
 fn view(definition: &Definition, given: Value<'_>) -> Json {
-    let mut out = b"{\"map\":".to_vec();
-    definition.write_map(&mut out);
-    out.extend_from_slice(b",\"reduce\":\"_count\",\"options\":{\"def\":");
-    out.extend_from_slice(given.raw());
-    out.extend_from_slice(b"}}");
-    Json::trusted(out)
+    Json::trusted(object(|object| {
+        definition.write_map(object.name("map"));
+        object.string("reduce", "_count").object("options", |options| {
+            options.json("def", given.raw());
+        });
+    }))
 }
 
 struct NameParts<'a> {

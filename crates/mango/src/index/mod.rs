@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Direction, IdRange, Layout, ReadView};
 use settee_design::{DesignDocument, SearchKind};
-use settee_model::json::{Json, Value, write_string};
+use settee_model::json::{Json, Value, append_object};
 
 use crate::error::Result;
 use crate::text::definition::{TextDefinition, type_name};
@@ -38,30 +38,25 @@ impl<D> Index<D> {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    fn write_as(&self, kind: &str, definition: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
+        append_object(out, |object| {
+            object.string("ddoc", &self.design.id).string("name", &self.name).string("type", kind);
+            definition(object.value("partitioned", self.is_partitioned).name("def"));
+        });
+    }
 }
 
 impl Index {
     pub fn write(&self, out: &mut Vec<u8>) {
-        write_named(&self.design.id, &self.name, "json", self.is_partitioned, out);
-        self.definition.write_listed(out);
-        out.push(b'}');
+        self.write_as("json", |out| self.definition.write_listed(out), out);
     }
 }
 
 impl TextIndex {
     pub fn write(&self, out: &mut Vec<u8>) {
-        write_named(&self.design.id, &self.name, type_name(self.definition.kind), self.is_partitioned, out);
-        self.definition.write_listed(out);
-        out.push(b'}');
+        self.write_as(type_name(self.definition.kind), |out| self.definition.write_listed(out), out);
     }
-}
-
-fn write_named(design: &str, name: &str, kind: &str, is_partitioned: bool, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"{\"ddoc\":");
-    write_string(out, design);
-    out.extend_from_slice(b",\"name\":");
-    write_string(out, name);
-    out.extend_from_slice(format!(",\"type\":\"{kind}\",\"partitioned\":{is_partitioned},\"def\":").as_bytes());
 }
 
 /// Enabled types of text indexes. Indexes of other types are ignored.

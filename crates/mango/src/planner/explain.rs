@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use settee_database::{Database, Layout};
 use settee_design::SearchKind;
-use settee_model::json::{Json, write_array, write_string};
+use settee_model::json::{Json, ObjectWriter, append_object, object, write_array};
 
 use super::access::{Access, TextAccess};
 use super::usable::{Reason, Source, indexable_fields};
@@ -13,8 +13,7 @@ use super::{Plan, Trace, covers_fields, names_in};
 use crate::bounds::{Cut, Interval, Key};
 use crate::error::Refusal;
 use crate::index::TextSearch;
-use crate::options::{FindOptions, names};
-use crate::selector::Node;
+use crate::options::FindOptions;
 use crate::sort::Order;
 use crate::text::definition::type_name;
 use crate::text::sort;
@@ -30,58 +29,45 @@ pub(crate) fn explain(
     trace: &Trace<'_>,
     search: TextSearch,
 ) -> Result<Vec<u8>, Refusal> {
-    let mut out = b"{\"dbname\":".to_vec();
-    write_string(&mut out, database.name());
-    out.extend_from_slice(b",\"index\":");
-    match plan {
-        Some(plan) => plan.source.write(&mut out),
-        None => out.extend_from_slice(b"null"),
-    }
-    let is_partitioned = database.layout() == Layout::Partitioned;
-    out.extend_from_slice(format!(",\"partitioned\":{is_partitioned},\"selector\":").as_bytes());
-    out.extend_from_slice(options.selector.to_json().as_bytes());
-    out.extend_from_slice(b",\"opts\":");
-    options.write(&mut out);
-    out.extend_from_slice(format!(",\"limit\":{},\"skip\":{},\"fields\":", options.limit, options.skip).as_bytes());
-    out.extend_from_slice(options.fields.to_json().as_bytes());
-    out.extend_from_slice(b",\"index_candidates\":[");
-    write_candidates(options, plan, trace, &mut out);
-    out.extend_from_slice(b"],\"selector_hints\":[");
-    write_hints(options, search, &mut out)?;
-    out.push(b']');
-    if let Some(plan) = plan {
-        match &plan.access {
-            Access::Text(text) => write_query(options, text, &mut out),
-            Access::Primary(_) | Access::Index(..) | Access::Union(_) => {
-                out.extend_from_slice(b",\"mrargs\":");
-                write_arguments(options, plan, &mut out);
-                out.extend_from_slice(format!(",\"covering\":{}", plan.covering).as_bytes());
+    let mut hints = Vec::new();
+    write_hints(options, search, &mut hints)?;
+    Ok(object(|object| {
+        object.string("dbname", database.name());
+        match plan {
+            Some(plan) => plan.source.write(object.name("index")),
+            None => {
+                object.json("index", b"null");
             }
         }
-        out.extend_from_slice(b",\"access\":");
-        write_access(&plan.access, &mut out);
-    }
-    out.push(b'}');
-    Ok(out)
+        object.value("partitioned", database.layout() == Layout::Partitioned);
+        object.json("selector", options.selector.to_json().as_bytes());
+        options.write(object.name("opts"));
+        object.value("limit", options.limit).value("skip", options.skip);
+        object.json("fields", options.fields.to_json().as_bytes());
+        write_candidates(options, plan, trace, object.name("index_candidates"));
+        object.json("selector_hints", &hints);
+        let Some(plan) = plan else { return };
+        match &plan.access {
+            Access::Text(text) => write_query(options, text, object),
+            Access::Primary(_) | Access::Index(..) | Access::Union(_) => {
+                object.object("mrargs", |object| write_arguments(options, plan, object));
+                object.value("covering", plan.covering);
+            }
+        }
+        write_access(&plan.access, object.name("access"));
+    }))
 }
 
-fn write_query(options: &FindOptions, text: &TextAccess<'_>, out: &mut Vec<u8>) {
+fn write_query(options: &FindOptions, text: &TextAccess<'_>, object: &mut ObjectWriter<'_>) {
     let mut query = String::new();
     text.clause.write(&mut query);
-    out.extend_from_slice(b",\"query\":");
-    write_string(out, &query);
-    out.extend_from_slice(b",\"partition\":");
-    match &options.partition {
-        Some(partition) => write_string(out, partition),
-        None => out.extend_from_slice(b"null"),
-    }
-    out.extend_from_slice(b",\"sort\":");
+    object.string("query", &query).string_or_null("partition", options.partition.as_deref());
     let sort = sort::explained(&text.sort, options.sort.order);
     match (sort.is_empty(), text.index.definition.kind) {
-        (false, _) => out.extend_from_slice(names(sort.iter().map(String::as_str)).as_bytes()),
-        (true, SearchKind::Clouseau) => out.extend_from_slice(b"\"relevance\""),
-        (true, SearchKind::Nouveau) => out.extend_from_slice(b"null"),
-    }
+        (false, _) => object.strings("sort", sort),
+        (true, SearchKind::Clouseau) => object.string("sort", "relevance"),
+        (true, SearchKind::Nouveau) => object.json("sort", b"null"),
+    };
 }
 
 /// Appends every unused index in CouchDB's order: design documents in reverse order, independent of rank.
@@ -114,29 +100,29 @@ fn write_candidates(options: &FindOptions, plan: Option<&Plan<'_>>, trace: &Trac
         });
     }
     rows.sort_by_key(|(_, source, ..)| Reverse(source.place()));
-    for (index, (ranking, source, usable, reason)) in rows.into_iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(b"{\"index\":");
-        source.write(out);
-        let covering = match source {
-            Source::Primary | Source::Text(_) => "null".to_owned(),
-            Source::Json(_) => covers_fields(options, source).to_string(),
-        };
-        out.extend_from_slice(
-            format!(
-                r#","analysis":{{"usable":{usable},"reasons":[{{"name":"{}"}}],"ranking":{ranking},"covering":{covering}}}}}"#,
-                reason.name()
-            )
-            .as_bytes(),
-        );
-    }
+    write_array(out, rows, |out, (ranking, source, usable, reason)| {
+        append_object(out, |object| {
+            source.write(object.name("index"));
+            object.object("analysis", |analysis| {
+                analysis.value("usable", usable);
+                write_array(analysis.name("reasons"), [reason], |out, reason| {
+                    append_object(out, |object| {
+                        object.string("name", reason.name());
+                    });
+                });
+                let covering = match source {
+                    Source::Primary | Source::Text(_) => None,
+                    Source::Json(_) => Some(covers_fields(options, source)),
+                };
+                analysis.value("ranking", ranking).value_or_null("covering", covering);
+            });
+        });
+    });
 }
 
 fn write_hints(options: &FindOptions, search: TextSearch, out: &mut Vec<u8>) -> Result<(), Refusal> {
     let node = options.selector.node();
-    write_hint("json", node, &indexable_fields(node), out);
+    let mut hints = vec![("json", indexable_fields(node).into_iter().map(str::to_owned).collect::<BTreeSet<String>>())];
     for kind in [SearchKind::Clouseau, SearchKind::Nouveau].into_iter().filter(|kind| search.has(*kind)) {
         let mut fields = Vec::new();
         match clause(node) {
@@ -144,52 +130,32 @@ fn write_hints(options: &FindOptions, search: TextSearch, out: &mut Vec<u8>) -> 
             Err(Refusal::InvalidFieldName(_)) => {}
             Err(refusal) => return Err(refusal),
         }
-        let fields: BTreeSet<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
-        out.push(b',');
-        write_hint(type_name(kind), node, &fields, out);
+        hints.push((type_name(kind), fields.into_iter().map(|(name, _)| name).collect()));
     }
-    Ok(())
-}
-
-fn write_hint(kind: &str, node: &Node, indexable: &BTreeSet<&str>, out: &mut Vec<u8>) {
     let mut all = Vec::new();
     names_in(node, &mut all);
     all.sort_unstable();
     all.dedup();
-    out.extend_from_slice(format!("{{\"type\":\"{kind}\",\"indexable_fields\":").as_bytes());
-    out.extend_from_slice(names(indexable.iter().copied()).as_bytes());
-    out.extend_from_slice(b",\"unindexable_fields\":");
-    out.extend_from_slice(names(all.into_iter().filter(|name| !indexable.contains(name))).as_bytes());
-    out.push(b'}');
+    write_array(out, hints, |out, (kind, indexable)| {
+        append_object(out, |object| {
+            object.string("type", kind).strings("indexable_fields", &indexable);
+            object.strings("unindexable_fields", all.iter().filter(|name| !indexable.contains(**name)));
+        });
+    });
+    Ok(())
 }
 
-fn write_arguments(options: &FindOptions, plan: &Plan<'_>, out: &mut Vec<u8>) {
+fn write_arguments(options: &FindOptions, plan: &Plan<'_>, object: &mut ObjectWriter<'_>) {
     let (start, end) = keys(plan);
     let (start, end, direction) = match options.sort.order {
         Order::Ascending => (start, end, "fwd"),
         Order::Descending => (end, start, "rev"),
     };
-    let include_docs = !plan.covering && options.quorum == 1;
-    out.extend_from_slice(
-        format!(r#"{{"include_docs":{include_docs},"view_type":"map","reduce":false,"partition":"#).as_bytes(),
-    );
-    match &options.partition {
-        Some(partition) => write_string(out, partition),
-        None => out.extend_from_slice(b"null"),
-    }
-    out.extend_from_slice(b",\"start_key\":");
-    out.extend_from_slice(start.as_bytes());
-    out.extend_from_slice(b",\"end_key\":");
-    out.extend_from_slice(end.as_bytes());
-    let conflicts = if options.conflicts { "true" } else { "\"undefined\"" };
-    out.extend_from_slice(
-        format!(
-            r#","direction":"{direction}","stable":{},"update":{},"conflicts":{conflicts}}}"#,
-            options.stable || options.stale,
-            options.updates()
-        )
-        .as_bytes(),
-    );
+    object.value("include_docs", !plan.covering && options.quorum == 1).string("view_type", "map");
+    object.value("reduce", false).string_or_null("partition", options.partition.as_deref());
+    object.json("start_key", start.as_bytes()).json("end_key", end.as_bytes()).string("direction", direction);
+    object.value("stable", options.stable || options.stale).value("update", options.updates());
+    object.json("conflicts", if options.conflicts { b"true" } else { b"\"undefined\"" });
 }
 
 fn keys(plan: &Plan<'_>) -> (Json, Json) {
@@ -227,29 +193,22 @@ fn keys(plan: &Plan<'_>) -> (Json, Json) {
 }
 
 fn write_access(access: &Access<'_>, out: &mut Vec<u8>) {
-    match access {
-        Access::Primary(ranges) => {
-            out.extend_from_slice(format!(r#"{{"type":"special","ranges":{}}}"#, ranges.len()).as_bytes());
-        }
-        Access::Index(index, ranges) => {
-            out.extend_from_slice(b"{\"type\":\"json\",\"ddoc\":");
-            write_string(out, index.design_id());
-            out.extend_from_slice(b",\"name\":");
-            write_string(out, index.name());
-            out.extend_from_slice(format!(",\"ranges\":{}}}", ranges.len()).as_bytes());
-        }
-        Access::Union(parts) => {
-            out.extend_from_slice(b"{\"type\":\"union\",\"parts\":");
-            write_array(out, parts, |out, part| write_access(part, out));
-            out.push(b'}');
-        }
-        Access::Text(text) => {
-            let kind = type_name(text.index.definition.kind);
-            out.extend_from_slice(format!("{{\"type\":\"{kind}\",\"ddoc\":").as_bytes());
-            write_string(out, text.index.design_id());
-            out.extend_from_slice(b",\"name\":");
-            write_string(out, text.index.name());
-            out.push(b'}');
-        }
-    }
+    append_object(out, |object| {
+        match access {
+            Access::Primary(ranges) => object.string("type", "special").value("ranges", ranges.len()),
+            Access::Index(index, ranges) => {
+                object.string("type", "json").string("ddoc", index.design_id()).string("name", index.name());
+                object.value("ranges", ranges.len())
+            }
+            Access::Union(parts) => {
+                object.string("type", "union");
+                write_array(object.name("parts"), parts, |out, part| write_access(part, out));
+                object
+            }
+            Access::Text(text) => {
+                object.string("type", type_name(text.index.definition.kind));
+                object.string("ddoc", text.index.design_id()).string("name", text.index.name())
+            }
+        };
+    });
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use settee_design::SearchKind;
-use settee_model::json::{Json, Kind, Value, write_array, write_string};
+use settee_model::json::{Json, Kind, ObjectWriter, Value, append_object, object, write_array};
 
 use super::clause::{BOOLEAN, NUMBER, STRING};
 use super::path::Path;
@@ -102,78 +102,58 @@ impl TextDefinition {
         }
         let given = self.default_field.value().get("analyzer");
         let own = given.map_or(b"\"standard\"".as_slice(), Value::raw);
-        let parts: [&[u8]; 5] = [
-            b"{\"name\":\"perfield\",\"default\":",
-            self.default_analyzer.as_bytes(),
-            b",\"fields\":{\"$default\":",
-            own,
-            b"}}",
-        ];
-        Json::trusted(parts.concat())
+        Json::trusted(object(|object| {
+            object.string("name", "perfield").json("default", self.default_analyzer.as_bytes());
+            object.object("fields", |fields| {
+                fields.json("$default", own);
+            });
+        }))
     }
 
     pub(crate) fn member(&self) -> Json {
-        let mut out = b"{\"index\":".to_vec();
-        self.write_stored(&mut out);
-        out.extend_from_slice(b",\"analyzer\":");
-        out.extend_from_slice(self.analyzer().as_bytes());
-        if self.kind == SearchKind::Nouveau {
-            out.extend_from_slice(format!(",\"lucene_version\":{LUCENE_VERSION}").as_bytes());
-        }
-        out.push(b'}');
-        Json::trusted(out)
+        Json::trusted(object(|object| {
+            object.object("index", |index| self.write_stored(index)).json("analyzer", self.analyzer().as_bytes());
+            if self.kind == SearchKind::Nouveau {
+                object.value("lucene_version", LUCENE_VERSION);
+            }
+        }))
     }
 
-    fn write_stored(&self, out: &mut Vec<u8>) {
-        self.write_head(out, true);
+    fn write_stored(&self, object: &mut ObjectWriter<'_>) {
+        self.write_head(object, true);
         match &self.fields {
-            None => out.extend_from_slice(b"\"all_fields\""),
-            Some(fields) => write_fields(fields, out, |name, kind, out| {
-                out.extend_from_slice(b"{\"name\":");
-                write_string(out, name);
-                out.extend_from_slice(b",\"type\":");
-                write_string(out, kind);
-                out.push(b'}');
+            None => {
+                object.string("fields", "all_fields");
+            }
+            Some(fields) => write_array(object.name("fields"), fields, |out, (name, kind)| {
+                append_object(out, |field| {
+                    field.string("name", name).string("type", kind);
+                });
             }),
         }
-        self.write_tail(out);
+        object.value("index_array_lengths", self.has_lengths);
     }
 
     pub(crate) fn write_listed(&self, out: &mut Vec<u8>) {
-        self.write_head(out, !is_empty(&self.partial_filter));
-        write_fields(self.fields.as_deref().unwrap_or_default(), out, |name, kind, out| {
-            out.push(b'{');
-            write_string(out, name);
-            out.push(b':');
-            write_string(out, kind);
-            out.push(b'}');
+        append_object(out, |object| {
+            self.write_head(object, !is_empty(&self.partial_filter));
+            write_array(object.name("fields"), self.fields.iter().flatten(), |out, (name, kind)| {
+                append_object(out, |field| {
+                    field.string(name, kind);
+                });
+            });
+            object.value("index_array_lengths", self.has_lengths);
         });
-        self.write_tail(out);
     }
 
-    fn write_head(&self, out: &mut Vec<u8>, has_partial: bool) {
-        out.push(b'{');
-        let mut member = |name: &str, value: &Json| {
-            out.extend_from_slice(format!("\"{name}\":").as_bytes());
-            out.extend_from_slice(value.as_bytes());
-            out.push(b',');
-        };
-        member("default_analyzer", &self.default_analyzer);
-        member("default_field", &self.default_field);
+    fn write_head(&self, object: &mut ObjectWriter<'_>, has_partial: bool) {
+        object.json("default_analyzer", self.default_analyzer.as_bytes());
+        object.json("default_field", self.default_field.as_bytes());
         if has_partial {
-            member("partial_filter_selector", &self.partial_filter);
+            object.json("partial_filter_selector", self.partial_filter.as_bytes());
         }
-        member("selector", &self.selector);
-        out.extend_from_slice(b"\"fields\":");
+        object.json("selector", self.selector.as_bytes());
     }
-
-    fn write_tail(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(format!(",\"index_array_lengths\":{}}}", self.has_lengths).as_bytes());
-    }
-}
-
-fn write_fields(fields: &[(String, String)], out: &mut Vec<u8>, one: impl Fn(&str, &str, &mut Vec<u8>)) {
-    write_array(out, fields, |out, (name, kind)| one(name, kind, out));
 }
 
 fn is_empty(selector: &Json) -> bool {

@@ -81,11 +81,9 @@ impl State {
 
     async fn begin(&self, peer: &Peer) -> Result<Login, TransportError> {
         let Auth::Basic { username, password } = &self.auth else { return Ok(Login::Sent(None)) };
-        let mut body = b"{\"name\":".to_vec();
-        json::write_string(&mut body, username);
-        body.extend_from_slice(b",\"password\":");
-        json::write_string(&mut body, password);
-        body.push(b'}');
+        let body = json::object(|body| {
+            body.string("name", username).string("password", password);
+        });
         let uri = format!("{}/_session", peer.inner.endpoint.server_uri());
         let peer_request = PeerRequest { method: Method::POST, ..PeerRequest::get(uri) };
         let length = Length::Known(body.len());

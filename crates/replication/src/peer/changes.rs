@@ -1,7 +1,7 @@
 //! Changes feed of a source.
 
 use bytes::Bytes;
-use settee_model::json::{Json, Value, write_array, write_string};
+use settee_model::json::{Json, Value, object};
 
 use super::{Peer, PeerError, PeerRequest, Stream, encoded};
 use crate::rows::{RowSplitter, Rows};
@@ -43,14 +43,15 @@ impl ChangesQuery {
             Filter::BuiltIn(name) => query.push_str(&format!("&filter={}", encoded(name))),
             Filter::DocIds(ids) => {
                 query.push_str("&filter=_doc_ids");
-                let mut text = b"{\"doc_ids\":".to_vec();
-                write_array(&mut text, ids, |text, id| write_string(text, id));
-                text.push(b'}');
-                body = Some(Bytes::from(text));
+                body = Some(Bytes::from(object(|body| {
+                    body.strings("doc_ids", ids);
+                })));
             }
             Filter::Selector(selector) => {
                 query.push_str("&filter=_selector");
-                body = Some(Bytes::from([b"{\"selector\":", selector.as_bytes(), b"}"].concat()));
+                body = Some(Bytes::from(object(|body| {
+                    body.json("selector", selector.as_bytes());
+                })));
             }
         }
         if let (Some(parameters), Filter::Function { .. } | Filter::BuiltIn(_)) = (&spec.query_params, &spec.filter) {

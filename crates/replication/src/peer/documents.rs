@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http::Method;
-use settee_model::json::{Json, Value};
+use settee_model::json::{Json, Value, append_object, object, write_array};
 
 use super::auth::Login;
 use super::{Length, Peer, PeerError, PeerRequest, Stream, document_path};
@@ -213,36 +213,22 @@ fn halves(object: Value<'_>) -> (Bytes, Bytes) {
 }
 
 fn bulk_get_body(wanted: &[MissingRevs]) -> Vec<u8> {
-    let mut body = b"{\"docs\":[".to_vec();
-    for wanted in wanted {
-        for rev in &wanted.revs {
-            body.extend_from_slice(b"{\"id\":");
-            body.extend_from_slice(wanted.id.as_bytes());
-            body.extend_from_slice(b",\"rev\":");
-            settee_model::json::write_string(&mut body, rev);
-            body.extend_from_slice(b"},");
-        }
-    }
-    if body.last() == Some(&b',') {
-        body.pop();
-    }
-    body.extend_from_slice(b"]}");
-    body
+    let revs = wanted.iter().flat_map(|wanted| wanted.revs.iter().map(|rev| (&wanted.id, rev)));
+    object(|body| {
+        write_array(body.name("docs"), revs, |out, (id, rev)| {
+            append_object(out, |wanted| {
+                wanted.json("id", id.as_bytes()).string("rev", rev);
+            });
+        });
+    })
 }
 
 fn bulk_docs_body(documents: &[Bytes]) -> Vec<u8> {
-    const HEAD: &[u8] = b"{\"new_edits\":false,\"docs\":[";
-    let length: usize = documents.iter().map(|document| document.len() + 1).sum();
-    let mut body = Vec::with_capacity(HEAD.len() + length + 2);
-    body.extend_from_slice(HEAD);
-    for (index, document) in documents.iter().enumerate() {
-        if index > 0 {
-            body.push(b',');
-        }
-        body.extend_from_slice(document);
-    }
-    body.extend_from_slice(b"]}");
-    body
+    object(|body| {
+        let out = body.value("new_edits", false).name("docs");
+        out.reserve(documents.iter().map(|document| document.len() + 1).sum::<usize>() + 2);
+        write_array(out, documents, |out, document| out.extend_from_slice(document));
+    })
 }
 
 pub(crate) struct BulkGet {

@@ -78,6 +78,12 @@ impl Index {
         Writer::open(Arc::clone(&self.inner), first_file)
     }
 
+    /// Returns true if another process has committed since the last commit of the writer. The files that the writer
+    /// reads may then be missing.
+    pub fn is_overtaken(&self) -> Result<bool> {
+        Ok(self.inner.file_store.find()?.state != self.inner.file_store.state())
+    }
+
     pub fn parse(&self, text: &str, locale: Locale, limits: &SearchLimits) -> Result<Query> {
         self.parse_by(Grammar::Standard, text, locale, limits)
     }

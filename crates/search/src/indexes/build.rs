@@ -221,9 +221,14 @@ impl Searches {
         if position.update_seq >= update_seq {
             return Ok(Built::Done);
         }
-        match index.writer(build.claimed.map_or(0, Claimed::first_number))? {
-            Some(writer) => self.run_pass(build, &view, position, writer).map(|()| Built::Done),
-            None => Ok(Built::StartOver),
+        let result = match index.writer(build.claimed.map_or(0, Claimed::first_number)) {
+            Ok(Some(writer)) => self.run_pass(build, &view, position, writer).map(|()| Built::Done),
+            Ok(None) => Ok(Built::StartOver),
+            Err(error) => Err(error.into()),
+        };
+        match result {
+            Err(SearchError::Index(Error::Corrupt(_))) if index.is_overtaken()? => Err(Error::Contended.into()),
+            result => result,
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use settee_storage::{
     Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, MAX_HEAD_BYTES, Purpose, Request,
-    Shard, Snapshot, StorageError, Version, commit_once,
+    Shard, ShardState, Snapshot, StorageError, commit_once,
 };
 
 use super::{Checkpoint, Leftovers, Meta};
@@ -95,11 +95,11 @@ impl IndexStore {
             Err(ViewError::Storage(StorageError::Dropped)) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let (version, has_entry, recorded) = (record.version, record.has_entry, record.meta.clone());
-        let mut writer = IndexWriter { store: self, version, has_entry, recorded, written: Vec::new() };
+        let (state, has_entry, recorded) = (record.state, record.has_entry, record.meta.clone());
+        let mut writer = IndexWriter { store: self, state, has_entry, recorded, written: Vec::new() };
         let numbered = |meta: Meta| Meta { next_node: meta.next_node.max(first_number), ..meta };
         let Some(meta) = record.meta else {
-            let is_new = record.version == Version::default();
+            let is_new = state == ShardState::default();
             return Ok(is_new.then(|| Opened { meta: numbered(Meta::new()), writer, checkpoint: None }));
         };
         let is_empty = meta.rows.is_none() && meta.entries.is_none();
@@ -121,7 +121,7 @@ pub(crate) struct Opened<'a> {
 }
 
 pub(crate) struct Record {
-    version: Version,
+    state: ShardState,
     /// `None` if the index must be rebuilt.
     pub(crate) meta: Option<Meta>,
     has_entry: bool,
@@ -142,7 +142,7 @@ impl Record {
         let has_entry = entry.is_some();
         let checkpoint = checkpoint.into_value()?;
         Ok(Self {
-            version: state.into_state()?.version,
+            state: state.into_state()?,
             meta: decode_meta(head, entry)?,
             has_entry,
             checkpoint: checkpoint.map_or(Ok(None), |bytes| Checkpoint::decode(&bytes))?,
@@ -159,13 +159,21 @@ fn decode_meta(head: Option<Vec<u8>>, entry: Option<Vec<u8>>) -> Result<Option<M
 /// Commits to the shard of an index. At most one writer may exist.
 pub(crate) struct IndexWriter<'a> {
     store: &'a IndexStore,
-    version: Version,
+    /// The commit that the next one follows.
+    state: ShardState,
     has_entry: bool,
     recorded: Option<Meta>,
     written: Vec<(u64, Inner)>,
 }
 
 impl IndexWriter<'_> {
+    /// Returns a snapshot of the state that the next commit replaces. Fails if another process has committed since: the
+    /// nodes of the tree that this writer has read may then be missing.
+    pub(crate) fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
+        let snapshot = self.store.snapshot()?;
+        if snapshot.state()? == self.state { Ok(snapshot) } else { Err(ViewError::Contended) }
+    }
+
     /// Commits a batch and the state `meta` atomically. Removes the checkpoint of the previous state.
     pub(crate) fn publish(&mut self, mut batch: Batch, meta: &Meta) -> Result<()> {
         self.put(&mut batch, meta);
@@ -200,9 +208,9 @@ impl IndexWriter<'_> {
         let store = self.store;
         let token = store.tokens.next();
         let engine = store.engine.as_ref();
-        let committed = commit_once(engine, store.shard, self.version, token, batch, Durability::Buffered)?;
+        let committed = commit_once(engine, store.shard, self.state.version, token, batch, Durability::Buffered)?;
         // Only another process can have committed at this version.
-        self.version = committed.ok_or(ViewError::Contended)?;
+        self.state = ShardState { version: committed.ok_or(ViewError::Contended)?, token };
         self.written.drain(..).for_each(|(id, node)| store.cache.keep(store.shard, id, node));
         Ok(())
     }
@@ -371,6 +379,8 @@ mod tests {
         let Opened { writer: mut first, .. } = store.open(0).unwrap().unwrap();
         let Opened { writer: mut second, .. } = store.open(0).unwrap().unwrap();
         write_nodes(&mut first, 1..2);
+        assert!(first.snapshot().is_ok());
+        assert!(matches!(second.snapshot(), Err(ViewError::Contended)));
         assert!(matches!(second.commit(Batch::new()), Err(ViewError::Contended)));
     }
 

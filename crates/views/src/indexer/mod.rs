@@ -140,7 +140,7 @@ impl Pass<'_> {
         let memory_bytes = self.settings.memory_bytes / workers.len();
         workers.iter_mut().for_each(|worker| worker.expect(pending / threads * 9 / 8, memory_bytes));
 
-        let snapshots = indexes.iter().map(|index| index.store.snapshot()).collect::<Result<Vec<_>>>()?;
+        let snapshots = indexes.iter().map(|index| index.writer.snapshot()).collect::<Result<Vec<_>>>()?;
         let rows = indexes.iter().map(|index| index.meta.total_rows()).max().unwrap_or(0);
         let is_load = rows == 0 || pending >= LOAD_CHANGES && pending.saturating_mul(LOAD_ROWS_PER_CHANGE) >= rows;
         let (mut writings, mut targets) = (Vec::new(), Vec::new());
@@ -362,7 +362,7 @@ pub(crate) fn attach(
     limits: Limits,
 ) -> Result<()> {
     let PassIndex { store, meta, mut writer, .. } = index;
-    let snapshot = store.snapshot()?;
+    let snapshot = writer.snapshot()?;
     let mut aggregates =
         reduces.iter().map(|reduce| Aggregate::open(reduce, language, limits)).collect::<Result<Vec<_>>>()?;
     let known: Vec<Option<usize>> = reduces.iter().map(|reduce| meta.aggregate(reduce)).collect();

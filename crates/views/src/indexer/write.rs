@@ -60,7 +60,7 @@ pub(super) fn load(
     memory_bytes: usize,
 ) -> Result<()> {
     let Writing { store, writer, meta, aggregates, .. } = writing;
-    let snapshot = store.snapshot()?;
+    let snapshot = writer.snapshot()?;
     let tree = store.tree(&*snapshot);
     let first_node = meta.next_node;
     let mut nodes = NodeWriter::new(writer, first_node);
@@ -229,7 +229,7 @@ impl Updating<'_, '_> {
         let mut left = &changes[..];
         while !left.is_empty() {
             self.writer.commit_if_any(batch)?;
-            let snapshot = self.store.snapshot()?;
+            let snapshot = self.writer.snapshot()?;
             let tree = self.store.tree(&*snapshot);
             let mut nodes = NodeWriter::new(self.writer, self.next_node);
             let applied = apply(tree, self.rows.as_ref(), left, self.aggregates, &mut nodes)?;

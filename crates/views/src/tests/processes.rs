@@ -217,6 +217,30 @@ fn a_waiter_takes_over_from_a_failed_process() {
     }
 }
 
+/// The nodes that the overtaken builder has read are removed by the commits of the other process.
+#[test]
+fn an_overtaken_builder_starts_over() {
+    let [one, other] = processes(3000);
+    assert_eq!(one.count(&design()), (3000, "3000".to_owned()));
+    write(&one, 3000..3050, "2");
+    let (is_held, go_on) = one.hold();
+    thread::scope(|scope| {
+        // Dropped on a panic, so that the build ends.
+        let resume_sender = go_on;
+        let late = scope.spawn(|| one.count(&design()));
+        is_held.recv().unwrap();
+        one.leave();
+        for documents in [3050, 3100] {
+            write(&other, documents..documents + 50, "3");
+            assert_eq!(other.count(&design()).0, documents + 50);
+        }
+        one.come_back();
+        resume_sender.send(()).unwrap();
+        let (rows, counted) = late.join().unwrap();
+        assert!(rows >= 3050 && counted == rows.to_string(), "{rows} {counted}");
+    });
+}
+
 #[test]
 fn a_node_considered_failed_claims_again() {
     let [one, _] = processes(3000);

@@ -106,7 +106,9 @@ fn two_writers_are_distinguished() {
     let mut first = index.writer(0).unwrap().unwrap();
     let mut second = other.writer(0).unwrap().unwrap();
     first.update("x", None, vec![text("default", "x")]).unwrap();
+    assert!(!other.is_overtaken().unwrap());
     first.commit(b"1").unwrap();
+    assert!(other.is_overtaken().unwrap() && !index.is_overtaken().unwrap());
     let _ = second.update("y", None, vec![text("default", "y")]);
     assert!(matches!(second.commit(b"2"), Err(Error::Contended)));
     assert_eq!((find(&index, "*:*").as_str(), find(&other, "*:*").as_str()), ("x", "x"));
