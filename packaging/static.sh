@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 directory=${CARGO_TARGET_DIR:-target}
 file=${1:-$directory/static/settee}
 # `cargo rustc` applies these flags to the last crate only, so the other crates are not compiled again.
-cargo rustc --release --locked --package settee-server --features wasm --bin settee --target-dir "$directory" -- \
+cargo rustc --release --locked --package settee-server --features wasm,bucket --bin settee --target-dir "$directory" -- \
     -C target-feature=+crt-static -C relocation-model=static -C strip=symbols \
     -C linker="$PWD/packaging/static-cc.sh"
 program=$directory/release/settee

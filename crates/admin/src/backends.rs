@@ -156,6 +156,48 @@ pub fn open_postgres(options: &settee_storage_postgres::Options, id: [u8; 16]) -
     Ok(Arc::new(PostgresEngine::open(options, id)?))
 }
 
+/// Opens a store on object storage. Also returns its location for operators.
+#[cfg(feature = "bucket")]
+pub fn open_bucket(
+    configuration: &dyn settee_settings::Settings,
+    url: &str,
+    data: &Path,
+    id: [u8; 16],
+    name: &str,
+) -> anyhow::Result<(Arc<dyn Engine>, String)> {
+    crate::bucket::open(configuration, url, data, id, name)
+}
+
+/// Opens a store on object storage for a command. Fails if a server uses it.
+#[cfg(feature = "bucket")]
+pub fn open_bucket_for_command(url: &str, id: [u8; 16]) -> anyhow::Result<Arc<dyn Engine>> {
+    crate::bucket::open_for_command(url, id)
+}
+
+#[cfg(not(feature = "bucket"))]
+pub fn open_bucket(
+    _: &dyn settee_settings::Settings,
+    url: &str,
+    _: &Path,
+    _: [u8; 16],
+    _: &str,
+) -> anyhow::Result<(Arc<dyn Engine>, String)> {
+    Err(without_buckets(url))
+}
+
+#[cfg(not(feature = "bucket"))]
+pub fn open_bucket_for_command(url: &str, _: [u8; 16]) -> anyhow::Result<Arc<dyn Engine>> {
+    Err(without_buckets(url))
+}
+
+#[cfg(not(feature = "bucket"))]
+fn without_buckets(url: &str) -> anyhow::Error {
+    anyhow::anyhow!(
+        "{url} cannot be used: this program was built without object storage. Install a package, or build with \
+         --features bucket"
+    )
+}
+
 /// Reads the settings shared by the nodes on a PostgreSQL, without writing anything.
 pub fn shared_settings(options: &settee_storage_postgres::Options) -> anyhow::Result<Option<SharedSettings>> {
     read_shared_settings(|shard, space, key| Ok(settee_storage_postgres::read_value(options, shard, space, key)?))

@@ -3,8 +3,11 @@
 
 pub mod backends;
 pub mod backup;
+#[cfg(feature = "bucket")]
+mod bucket;
 mod bulk_get;
 pub mod commands;
+mod connector;
 pub mod control;
 pub mod descriptors;
 pub mod doctor;

@@ -1,5 +1,5 @@
-//! Selection of the store of a server: its data directory, or a PostgreSQL, which the file `storage` in the data
-//! directory names, so that no command takes the directory for an empty one.
+//! Selection of the store of a server: its data directory, a PostgreSQL, or a bucket. The file `storage` in the data
+//! directory names another store, so that no command takes the directory for an empty one.
 
 use std::fs;
 use std::path::Path;
@@ -13,13 +13,34 @@ use crate::{environment, version};
 
 pub const FILE: &str = "storage";
 
-pub fn chosen(configuration: &dyn Settings) -> anyhow::Result<Option<Options>> {
+const BUCKET_SCHEMES: [&str; 6] = ["s3://", "gs://", "az://", "azure://", "abfs://", "file://"];
+
+/// A store other than the data directory.
+pub enum Chosen {
+    Postgres(Box<Options>),
+    /// The URL of a bucket or of a directory.
+    Bucket(String),
+}
+
+pub fn chosen(configuration: &dyn Settings) -> anyhow::Result<Option<Chosen>> {
     let url = storage::URL.of(configuration);
     if url.is_empty() {
         return Ok(None);
     }
+    if is_bucket(&url) {
+        return Ok(Some(Chosen::Bucket(url)));
+    }
     let connections = usize::try_from(storage::CONNECTIONS.of(configuration)).unwrap_or(usize::MAX);
-    Ok(Some(options(&url)?.with_connections(connections)))
+    Ok(Some(Chosen::Postgres(Box::new(options(&url)?.with_connections(connections)))))
+}
+
+pub fn is_bucket(url: &str) -> bool {
+    BUCKET_SCHEMES.iter().any(|scheme| url.starts_with(scheme))
+}
+
+/// Describes a noted place for operators.
+pub fn in_words(place: &str) -> String {
+    if is_bucket(place) { format!("object storage: {place}") } else { format!("PostgreSQL: {place}") }
 }
 
 pub fn options(url: &str) -> anyhow::Result<Options> {
@@ -52,9 +73,10 @@ pub fn refuse_elsewhere(data: &Path) -> anyhow::Result<()> {
     let Some(place) = elsewhere(data) else { return Ok(()) };
     let data = data.display();
     bail!(
-        "the data of {data} is not there but in PostgreSQL: {place}.\n\
-         Start a server on it with --storage URL; back it up and check it with PostgreSQL's own programs.\n\
-         To start with an empty store in {data} instead, remove {data}/{FILE}"
+        "the data of {data} is not there but in {place}.\n\
+         Start a server on it with --storage URL; back it up and check it with the programs of that store.\n\
+         To start with an empty store in {data} instead, remove {data}/{FILE}",
+        place = in_words(&place),
     )
 }
 

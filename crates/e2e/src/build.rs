@@ -12,10 +12,15 @@ pub const BUILD: &[&str] = &["build", "--release", "--package", "settee-server"]
 
 /// Does nothing if a program was given.
 pub fn build(workspace: &Workspace) -> Result<Tally> {
+    build_with(workspace, &[])
+}
+
+/// Builds the program with further arguments of cargo. Does nothing if a program was given.
+pub(crate) fn build_with(workspace: &Workspace, arguments: &[&str]) -> Result<Tally> {
     if workspace.program.is_some() {
         return Ok(Tally::one(true));
     }
-    logged(workspace, "build", BUILD)
+    logged(workspace, "build", &[BUILD, arguments].concat())
 }
 
 pub fn logged(workspace: &Workspace, name: &str, arguments: &[&str]) -> Result<Tally> {

@@ -28,14 +28,16 @@ pub const HELP: &str = "\
   conformance   replays the recorded responses of CouchDB against this server
                   --area A     only this area (may be repeated)
                   --url URL    a running server, with the name and password of an administrator
-                  --storage S  storage of the started server: directory, or postgres (started for it)
+                  --storage S  storage of the started server: directory, or one that is started for it: postgres
+                                or s3
                   --nodes N    number of servers on one PostgreSQL, which get requests in rotation (1)
                   --jobs N     number of concurrent scenarios (4)
                   --draft      print a line for conformance/expectations.toml for each unexpected failure
   attack        attacks a server in a control group of 1 GB, while another client continues
                   --short      as in the gate: a few seconds each, without limits for times
                   NAME         only this attack (may be repeated)
-  s3            backs up a server to a bucket under load, removes its data, and restores it to ten random times
+  s3            backs up a server to a bucket under load, removes its data, and restores it to ten random times;
+                then servers store their data in the bucket, and one replaces another
                   --seconds N  duration of the load (60)
                   --interval N seconds between backups (10)
   chaos         kills nodes, PostgreSQL and its standby, promotes the standby and cuts connections while clients

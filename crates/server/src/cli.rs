@@ -18,6 +18,7 @@ use settee_admin::exchange::export::ExportArgs;
 use settee_admin::exchange::import::ImportArgs;
 use settee_admin::migrate::{ImportFilesArgs, MigrateArgs};
 use settee_admin::output::print_text;
+use settee_admin::storage::Chosen;
 use settee_admin::transfer::StorageArgs;
 use settee_admin::{backends, storage};
 
@@ -163,11 +164,11 @@ pub(crate) struct ServeArgs {
     /// Listen on a Unix socket as well
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// Location of the data, if not the data directory: postgres://user@host/database [default: SETTEE_STORAGE, or
-    /// `url` in the section `storage`]
+    /// Location of the data, if not the data directory: postgres://user@host/database or s3://bucket/prefix [default:
+    /// SETTEE_STORAGE, or `url` in the section `storage`]
     ///
     /// `settee storage init` creates the tables if the server lacks that privilege. Several servers may share one
-    /// PostgreSQL: docs/operation/cluster.md.
+    /// PostgreSQL: docs/operation/cluster.md. Buckets, also gs://, az:// and file://: docs/operation/object-storage.md.
     #[arg(long, value_name = "URL")]
     pub(crate) storage: Option<String>,
     /// Name of this server among those that use the same store; the default is cluster/node of the configuration, or
@@ -328,14 +329,17 @@ fn show(data: &Path, storage: Option<&String>, settings: &SettingsArgs) -> anyho
 /// Applies the settings shared between nodes, if the configuration names a shared store and it can be read. Returns
 /// remarks about them.
 fn read_shared(configuration: &Configuration, data: &Path) -> anyhow::Result<Vec<String>> {
-    let Some(options) = storage::chosen(configuration)? else {
+    let Some(chosen) = storage::chosen(configuration)? else {
         let unknown = |source| {
             format!(
                 "The data is in PostgreSQL: {source}. Settings that its nodes share are shown only with --storage URL"
             )
         };
-        return Ok(storage::elsewhere(data).map(unknown).into_iter().collect());
+        let noted = storage::elsewhere(data).filter(|place| !storage::is_bucket(place));
+        return Ok(noted.map(unknown).into_iter().collect());
     };
+    // Nodes on a bucket share no settings, because only one of them serves it.
+    let Chosen::Postgres(options) = chosen else { return Ok(Vec::new()) };
     match backends::shared_settings(&options) {
         Ok(Some(stored)) => Ok(configuration.read_shared(stored)?),
         Ok(None) => Ok(vec!["Nodes share no settings yet: the first node that starts stores its settings".to_owned()]),

@@ -90,7 +90,11 @@ impl Membership {
         })
     }
 
+    /// The only process of a store leaves it later, after its last writes.
     pub(crate) async fn end(&self) {
+        if self.engine.members().is_sole() {
+            return;
+        }
         let engine = Arc::clone(&self.engine);
         let left = tokio::task::spawn_blocking(move || engine.members().leave()).await;
         if let Ok(Err(error)) = left {

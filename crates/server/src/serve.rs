@@ -29,6 +29,7 @@ use settee_admin::backup::BackupControl;
 use settee_admin::backup::schedule::{self, Backups};
 use settee_admin::descriptors::Descriptors;
 use settee_admin::lock::DataLock;
+use settee_admin::storage::Chosen;
 use settee_admin::{storage, transfer, version};
 
 /// Replications write their checkpoints within this time.
@@ -130,6 +131,10 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     }
     // Commits without a sync, such as view indexes, must not be lost.
     engine.sync().context("the last writes were not synced")?;
+    if engine.members().is_sole() {
+        // A server that waits for the store starts immediately.
+        engine.members().leave().context("the store was not released")?;
+    }
     runtime.shutdown_background();
     drop(lock);
     Ok(())
@@ -141,7 +146,7 @@ fn open_storage(
     descriptors: Descriptors,
     prepared: Option<Prepared>,
 ) -> anyhow::Result<(Arc<dyn Engine>, String)> {
-    let Some(options) = storage::chosen(configuration)? else {
+    let Some(chosen) = storage::chosen(configuration)? else {
         let prepared = prepared.map_or_else(|| backends::prepare(data), Ok)?;
         let engine = match schedule::wants_log(configuration) {
             true => prepared.open_with_log(descriptors.engine)?,
@@ -152,16 +157,23 @@ fn open_storage(
     };
     if schedule::wants_backups(configuration) {
         bail!(
-            "[backup] url requests backups of the data directory, but the data is in PostgreSQL: back it up with its own programs"
+            "[backup] url requests backups of the data directory, but the data is in another store: back it up with the \
+             programs of that store"
         );
     }
     let mut id = [0; 16];
     environment::random(&mut id);
-    let engine = backends::open_postgres(&options, id)?;
+    let (engine, place) = match &chosen {
+        Chosen::Postgres(options) => (backends::open_postgres(options, id)?, options.location()),
+        Chosen::Bucket(url) => {
+            let name = cluster::name(configuration)?;
+            backends::open_bucket(configuration, url, data, id, &name)?
+        }
+    };
     transfer::refuse_unfinished(engine.as_ref())?;
-    storage::note(data, &options.location())?;
+    storage::note(data, &place)?;
     version::mark(data)?;
-    Ok((engine, format!("PostgreSQL: {}; the configuration in {}", options.location(), data.display())))
+    Ok((engine, format!("{}; the configuration in {}", storage::in_words(&place), data.display())))
 }
 
 /// Puts settings into force that several servers on one store share.

@@ -250,8 +250,21 @@ table! {
         MAX_REVISIONS_NUMBER: Number = setting("max_revisions_number", "1000", COUNT), "maximum number of revisions in a _purge request";
     }
     storage = "storage" {
-        URL: Text = unset("url", Kind::Text).at_start(), "location of the data, if not in the data directory: postgres://user:password@host/database; docs/operation/postgresql.md";
+        URL: Text = unset("url", Kind::Text).at_start(), "location of the data, if not in the data directory: postgres://user:password@host/database (docs/operation/postgresql.md) or s3://bucket/prefix (docs/operation/object-storage.md)";
         CONNECTIONS: Number = setting("connections", "50", Kind::Integer(8, 10_000)).at_start(), "maximum number of connections to PostgreSQL";
+        ENDPOINT: Text = unset("endpoint", Kind::Text).at_start(), "server of the bucket, https://host:port; that of the provider by default";
+        REGION: Text = unset("region", Kind::Text).at_start(), "region of the bucket; AWS_REGION or us-east-1 by default";
+        ACCESS_KEY_ID: Text = unset("access_key_id", Kind::Text).at_start(), "access key of the bucket, or account of Azure; AWS_ACCESS_KEY_ID and other variables of the provider by default";
+        SECRET_ACCESS_KEY: Text = unset("secret_access_key", Kind::Text).at_start(), "secret of the access key; AWS_SECRET_ACCESS_KEY and other variables of the provider by default";
+        CA_FILE: Text = unset("ca_file", Kind::Text).at_start(), "file of trusted certificates for the bucket, instead of the public authorities";
+        STANDBY: Switch = setting("standby", "true", Kind::Bool).at_start(), "wait while another server uses the bucket, and replace it when it ends or fails; false: refuse to start";
+        LEASE_MS: Number = setting("lease_ms", "15000", Kind::Integer(1_000, 600_000)).at_start(), "milliseconds without a heartbeat after which a waiting server replaces the one that uses the bucket; three heartbeats are sent in this time";
+        COMMIT_INTERVAL_MS: Number = setting("commit_interval_ms", "50", Kind::Integer(0, 10_000)).at_start(), "minimum milliseconds between two objects of the log in the bucket; limits the number of puts under continuous writes";
+        FLUSH_INTERVAL_MS: Number = setting("flush_interval_ms", "1000", Kind::Integer(10, 60_000)).at_start(), "milliseconds after which writes without a sync, such as those of indexes, are stored in the bucket";
+        POLL_INTERVAL_MS: Number = setting("poll_interval_ms", "10000", Kind::Integer(100, 600_000)).at_start(), "milliseconds between two checks for compactions in the bucket; each check costs some requests, also if no data is written";
+        TIMEOUT_MS: Number = setting("timeout_ms", "30000", Kind::Integer(1_000, 600_000)).at_start(), "milliseconds after which a request to the bucket is repeated, and a write that is not stored has an unknown outcome";
+        CACHE_MB: Number = setting("cache_mb", "128", Kind::Integer(1, 1_000_000)).at_start(), "megabytes of memory for blocks that were read from the bucket";
+        DISK_CACHE_MB: Number = setting("disk_cache_mb", "1024", Kind::Integer(0, 100_000_000)).at_start(), "megabytes of the data directory for objects that were read from the bucket; 0: none";
     }
     cluster = "cluster" {
         Q: Number = setting("q", "1", COUNT), "number of shards that is reported for a new database; a database has one";

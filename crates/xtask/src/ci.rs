@@ -19,7 +19,7 @@ use settee_e2e::readme;
 use settee_e2e::tally::Tally;
 use settee_e2e::workspace::Workspace;
 
-const FEATURES: &str = "--features=settee-server/wasm";
+const FEATURES: &str = "--features=settee-server/wasm,settee-server/bucket";
 const CLIPPY: &[&str] = &["clippy", "--release", "--workspace", FEATURES, "--all-targets", "--", "-D", "warnings"];
 const TEST: &[&str] = &["test", "--release", "--config=.cargo/tests.toml", "--no-fail-fast"];
 const DOC: &[&str] = &["doc", "--release", "--workspace", FEATURES, "--no-deps", "--document-private-items"];

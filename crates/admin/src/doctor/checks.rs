@@ -42,7 +42,7 @@ pub(super) fn directory(data: &Path) -> Vec<Finding> {
 pub(super) fn layout(data: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(place) = storage::elsewhere(data) {
-        findings.push(Finding::good(format!("the data is in PostgreSQL ({place}), which maintains it")));
+        findings.push(Finding::good(format!("the data is in {}, which maintains it", storage::in_words(&place))));
     }
     if data.join(version::RESTORING).exists() {
         let advice = "Empty the directory and run `settee restore` again.";

@@ -1,4 +1,4 @@
-//! [`StoreLocation`]: a data directory or a PostgreSQL, opened exclusively while no server uses it.
+//! [`StoreLocation`]: a data directory, a PostgreSQL or a bucket, opened exclusively while no server uses it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +15,8 @@ use crate::{backends, environment, names, storage, version};
 pub(super) enum StoreLocation {
     Directory(PathBuf),
     Postgres(Box<Options>),
+    /// The URL of a bucket.
+    Bucket(String),
 }
 
 pub(super) struct Opened {
@@ -25,6 +27,7 @@ pub(super) struct Opened {
 impl StoreLocation {
     pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
         match text.split_once("://") {
+            Some(_) if storage::is_bucket(text) => Ok(Self::Bucket(text.trim_end_matches('/').to_owned())),
             Some(_) => Ok(Self::Postgres(Box::new(storage::options(text)?))),
             None => Ok(Self::Directory(PathBuf::from(text))),
         }
@@ -36,7 +39,9 @@ impl StoreLocation {
             (Self::Directory(one), Self::Directory(other)) => {
                 matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
             }
-            (Self::Postgres(_), Self::Postgres(_)) => self.in_words() == other.in_words(),
+            (Self::Postgres(_), Self::Postgres(_)) | (Self::Bucket(_), Self::Bucket(_)) => {
+                self.in_words() == other.in_words()
+            }
             _ => false,
         }
     }
@@ -45,6 +50,7 @@ impl StoreLocation {
         match self {
             Self::Directory(path) => path.display().to_string(),
             Self::Postgres(options) => options.location(),
+            Self::Bucket(url) => url.clone(),
         }
     }
 
@@ -76,6 +82,11 @@ impl StoreLocation {
                 }
                 Ok(Opened { engine, _lock: None })
             }
+            Self::Bucket(url) => {
+                let mut id = [0; 16];
+                environment::random(&mut id);
+                Ok(Opened { engine: backends::open_bucket_for_command(url, id)?, _lock: None })
+            }
         }
     }
 
@@ -87,7 +98,7 @@ impl StoreLocation {
 
     pub(super) fn advice(&self, from: &Self) -> String {
         match (self, from) {
-            (Self::Directory(data), Self::Postgres(_)) => format!(
+            (Self::Directory(data), Self::Postgres(_) | Self::Bucket(_)) => format!(
                 "Administrators and settings that its servers shared are copied; those of one machine remain in its local.ini.\n\
                  Start a server on it with: settee serve --data {0}\n",
                 data.display()
@@ -98,12 +109,12 @@ impl StoreLocation {
                 old.display(),
                 data.display()
             ),
-            (Self::Postgres(_), Self::Directory(old)) => format!(
+            (Self::Postgres(_) | Self::Bucket(_), Self::Directory(old)) => format!(
                 "The settings remain in {0}. Start a server on it with: settee serve --data {0} --storage URL\n\
                  The data in {0} is then unused. After checking the copy, remove {0}/{ENGINE}.\n",
                 old.display()
             ),
-            (Self::Postgres(_), Self::Postgres(_)) => {
+            (Self::Postgres(_) | Self::Bucket(_), Self::Postgres(_) | Self::Bucket(_)) => {
                 "Start servers on it with the new URL: settee serve --data DIR --storage URL\n".to_owned()
             }
         }

@@ -37,13 +37,14 @@ enum StorageCommand {
         #[arg(long, value_name = "ROLE")]
         owner: Option<String>,
     },
-    /// Copy all data of a stopped server from its data directory into a PostgreSQL, or back
+    /// Copy all data of a stopped server between a data directory, a PostgreSQL and a bucket
     ///
     /// Databases keep their revisions, update sequences, local documents and indexes. Finally both sides are compared
     /// entry by entry, and each attachment with its digest. No server may run on either side:
     ///
     ///   settee storage copy ./data postgres://couch@db1,db2/couch
     ///   settee storage copy postgres://couch@db1,db2/couch ./data2
+    ///   settee storage copy ./data s3://bucket/prefix
     #[command(verbatim_doc_comment)]
     Copy(CopyArgs),
 }
@@ -51,7 +52,7 @@ enum StorageCommand {
 /// Arguments of `settee storage copy`
 #[derive(Debug, Args)]
 struct CopyArgs {
-    /// A data directory, or a database: postgres://user@host/database
+    /// A data directory, a database, postgres://user@host/database, or a bucket, s3://bucket/prefix
     from: String,
     /// The target in the same form; it must be empty
     to: String,

@@ -289,7 +289,10 @@ fn own(node: &Node) -> Vec<(String, &'static str, &'static str, String)> {
             | "polls"
             | "snapshots_interrupted"
             | "synced_commits"
-            | "written_bytes" => (format!("settee_engine_{name}_total"), "counter"),
+            | "written_bytes"
+            | "log_flushes" => (format!("settee_engine_{name}_total"), "counter"),
+            // Requests to object storage.
+            _ if name.starts_with("store_") => (format!("settee_engine_{name}_total"), "counter"),
             // Prometheus requires unabbreviated units.
             name => (format!("settee_engine_{}", name.replace("_per_s", "_per_second")), "gauge"),
         };

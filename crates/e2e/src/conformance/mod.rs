@@ -20,6 +20,7 @@ use report::{Case, Outcome};
 
 use crate::cluster::Nodes;
 use crate::process;
+use crate::s3::gateway::Gateway;
 use crate::scratch::{MISSING, Scratch};
 use crate::server::{Access, Server};
 use crate::tally::Tally;
@@ -45,6 +46,7 @@ pub struct Options {
 enum Storage {
     Directory,
     Postgres,
+    S3,
 }
 
 impl Default for Options {
@@ -84,7 +86,38 @@ impl Storage {
         match name {
             "directory" => Ok(Self::Directory),
             "postgres" => Ok(Self::Postgres),
-            _ => bail!("--storage takes directory or postgres"),
+            "s3" => Ok(Self::S3),
+            _ => bail!("--storage takes directory, postgres or s3"),
+        }
+    }
+}
+
+/// The store of the started servers.
+enum Store {
+    Directory,
+    Postgres(Scratch),
+    S3(Gateway),
+}
+
+impl Store {
+    fn start(workspace: &Workspace, storage: Storage) -> Result<Self> {
+        Ok(match storage {
+            Storage::Directory => Self::Directory,
+            Storage::Postgres => Self::Postgres(Scratch::start("").context(MISSING)?),
+            Storage::S3 => Self::S3(Gateway::start(workspace)?),
+        })
+    }
+
+    /// Servers with different purposes share a PostgreSQL, but not a prefix of a bucket.
+    fn settings(&self, purpose: &str) -> Vec<String> {
+        match self {
+            Self::Directory => Vec::new(),
+            Self::Postgres(postgres) => vec![format!("storage/url={}", postgres.url())],
+            Self::S3(gateway) => {
+                // Scenarios write one document after the other.
+                let commit_interval = "storage/commit_interval_ms=0".to_owned();
+                gateway.settings(purpose).into_iter().chain([commit_interval]).collect()
+            }
         }
     }
 }
@@ -94,24 +127,20 @@ struct Servers {
     main: Vec<Server>,
     plain: Server,
     /// Dropped after the servers.
-    _postgres: Option<Scratch>,
+    _store: Store,
 }
 
 impl Servers {
     fn start(workspace: &Workspace, options: &Options) -> Result<Self> {
-        let postgres = match options.storage {
-            Storage::Directory => None,
-            Storage::Postgres => Some(Scratch::start("").context(MISSING)?),
-        };
-        let place = || postgres.as_ref().map(|postgres| format!("storage/url={}", postgres.url()));
+        let store = Store::start(workspace, options.storage)?;
         let start = |purpose: &str, setting: Option<&str>| {
-            let place = place();
-            let settings: Vec<&str> = place.as_deref().into_iter().chain(setting).collect();
+            let settings = store.settings(purpose);
+            let settings: Vec<&str> = settings.iter().map(String::as_str).chain(setting).collect();
             Server::start_with(workspace, purpose, Access::Admin, &settings)
         };
         let plain = start("conformance-plain", Some("dreyfus/enable=false"))?;
-        let (url, main) = match &postgres {
-            Some(postgres) if options.nodes > 1 => {
+        let (url, main) = match &store {
+            Store::Postgres(postgres) if options.nodes > 1 => {
                 let nodes = Nodes::start(workspace, "conformance", &vec![postgres.url(); options.nodes], &[])?;
                 (nodes.url(), nodes.servers)
             }
@@ -120,13 +149,14 @@ impl Servers {
                 (server.url(), vec![server])
             }
         };
-        Ok(Self { url, main, plain, _postgres: postgres })
+        Ok(Self { url, main, plain, _store: store })
     }
 }
 
 pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally> {
     if options.url.is_none() {
-        let built = build::build(workspace)?;
+        let features: &[&str] = if options.storage == Storage::S3 { &["--features=bucket"] } else { &[] };
+        let built = build::build_with(workspace, features)?;
         if !built.holds() {
             return Ok(built);
         }

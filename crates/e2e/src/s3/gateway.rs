@@ -13,23 +13,23 @@ use crate::process;
 use crate::server::free_port;
 use crate::workspace::Workspace;
 
-pub(super) const BUCKET: &str = "backups";
-pub(super) const ID: &str = "settee-id";
-pub(super) const SECRET: &str = "settee-secret-of-tests";
+pub(crate) const BUCKET: &str = "backups";
+pub(crate) const ID: &str = "settee-id";
+pub(crate) const SECRET: &str = "settee-secret-of-tests";
 
 const MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
 
 const START_LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 
-pub(super) struct Gateway {
+pub(crate) struct Gateway {
     child: Child,
     port: u16,
     root: PathBuf,
 }
 
 impl Gateway {
-    pub(super) fn start(workspace: &Workspace) -> Result<Self> {
+    pub(crate) fn start(workspace: &Workspace) -> Result<Self> {
         let program = program(workspace)?;
         let root = workspace.scratch("s3-bucket");
         fs::create_dir_all(root.join(BUCKET)).context("the bucket cannot be created")?;
@@ -53,11 +53,29 @@ impl Gateway {
         Ok(gateway)
     }
 
-    pub(super) fn endpoint(&self) -> String {
+    pub(crate) fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    pub(super) fn figures(&self) -> (u64, u64) {
+    /// Settings of a server whose data are below a prefix in the bucket.
+    pub(crate) fn settings(&self, prefix: &str) -> Vec<String> {
+        vec![
+            format!("storage/url=s3://{BUCKET}/{prefix}"),
+            format!("storage/endpoint={}", self.endpoint()),
+            format!("storage/access_key_id={ID}"),
+            format!("storage/secret_access_key={SECRET}"),
+        ]
+    }
+
+    /// Stores an object without a request.
+    pub(crate) fn write(&self, name: &str, content: &str) -> Result<()> {
+        let path = self.root.join(BUCKET).join(name);
+        fs::create_dir_all(path.parent().context("an object has a name")?)?;
+        fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Returns the number of objects and their bytes.
+    pub(crate) fn figures(&self) -> (u64, u64) {
         count(&self.root.join(BUCKET))
     }
 }

@@ -1,9 +1,10 @@
-//! `cargo xtask s3`: backups in a bucket of an independent S3 server. A server sends periodic backups and its log; then
-//! it is restored to random seconds, and must contain exactly the writes that were acknowledged before each of them.
-//! The commands of [`PAGE`] are executed as well.
+//! `cargo xtask s3`: an independent S3 server. First a server sends periodic backups and its log; then it is restored to
+//! random seconds, and must contain exactly the writes that were acknowledged before each of them. Then the data of
+//! servers are in the bucket ([`store`]), and the commands of [`PAGE`] are executed.
 
-mod gateway;
+pub(crate) mod gateway;
 mod load;
+mod store;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -58,7 +59,7 @@ impl Options {
 }
 
 pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally> {
-    let built = build::build(workspace)?;
+    let built = build::build_with(workspace, &["--features=bucket"])?;
     if built.holds() { run(workspace, options) } else { Ok(built) }
 }
 
@@ -70,6 +71,7 @@ fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     let run = bucket.play(options);
     let _ = fs::remove_file(&key);
     let mut tally = run?;
+    tally += store::run(workspace, &gateway)?;
     tally += run_page(workspace, &gateway)?;
     Ok(tally)
 }
@@ -89,6 +91,21 @@ fn run_page(workspace: &Workspace, gateway: &Gateway) -> Result<Tally> {
     let server = Server::start_with(workspace, "s3-page", Access::AdminParty, &settings)?;
     let replacements = [("https://s3.example.com", endpoint.as_str()), ("s3://backups/server", "s3://backups/page")];
     readme::against_bucket(workspace, PAGE, &server, &variables, &replacements)
+}
+
+/// Creates the database and lets [`WRITERS`] clients write to it.
+fn write(url: &str, seconds: u64) -> Result<Vec<Writer>> {
+    let (address, authorization) = split(url)?;
+    let (status, _) = Connection::open(address)?.ask(&format!("PUT /{DATABASE}"), &authorization, b"")?;
+    ensure!(status == 201, "the database cannot be created: {status}");
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let over = &over;
+        let threads: Vec<_> = (0..WRITERS).map(|name| scope.spawn(move || Writer::run(url, name, over))).collect();
+        thread::sleep(Duration::from_secs(seconds));
+        over.store(true, Ordering::Relaxed);
+        threads.into_iter().map(|thread| thread.join().ok().context("a writer broke")?).collect()
+    })
 }
 
 struct Bucket<'a> {
@@ -135,22 +152,8 @@ impl Bucket<'_> {
         ];
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         let server = Server::start_with(self.workspace, "s3", Access::Admin, &settings)?;
-        let (address, authorization) = split(&server.url())?;
-        let (status, _) = Connection::open(address)?.ask(&format!("PUT /{DATABASE}"), &authorization, b"")?;
-        ensure!(status == 201, "the database cannot be created: {status}");
-        let (over, begun_us) = (AtomicBool::new(false), now_us());
-        let writers = thread::scope(|scope| {
-            let url = server.url();
-            let begin = |name| {
-                let (url, over) = (url.clone(), &over);
-                scope.spawn(move || Writer::run(&url, name, over))
-            };
-            let threads: Vec<_> = (0..WRITERS).map(begin).collect();
-            thread::sleep(Duration::from_secs(options.seconds));
-            over.store(true, Ordering::Relaxed);
-            let joined = threads.into_iter().map(|thread| thread.join().ok().context("a writer broke")?);
-            joined.collect::<Result<Vec<_>>>()
-        })?;
+        let begun_us = now_us();
+        let writers = write(&server.url(), options.seconds)?;
         let ended_us = now_us();
         self.wait_for_log(ended_us)?;
         drop(server);

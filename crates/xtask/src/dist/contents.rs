@@ -124,7 +124,7 @@ fn pages(workspace: &Workspace, program: &Path) -> Result<Vec<(String, Vec<u8>)>
 
 fn libraries(workspace: &Workspace) -> Result<String> {
     let mut tree = workspace.cargo(&["tree", "--quiet", "--locked", "--package", "settee-server", "--edges", "normal"]);
-    tree.args(["--features", "wasm"]);
+    tree.args(["--features", "wasm,bucket"]);
     tree.args(["--prefix", "none", "--format", "{p} | {l} | {r}"]);
     let printed = output(&mut tree)?;
     let mut lines: Vec<&str> = printed.lines().filter_map(library).collect();

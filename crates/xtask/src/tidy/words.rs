@@ -34,9 +34,9 @@ enum Tests {
 const RULES: &[Rule] = &[
     Rule {
         name: "key-value-library",
-        packages: &["rocksdb", "librocksdb-sys"],
-        phrases: &[&["rocksdb"], &["librocksdb_sys"]],
-        crates: AllowedCrates::Only(&["storage-rocksdb"]),
+        packages: &["rocksdb", "librocksdb-sys", "slatedb"],
+        phrases: &[&["rocksdb"], &["librocksdb_sys"], &["slatedb"]],
+        crates: AllowedCrates::Only(&["storage-rocksdb", "storage-bucket"]),
         tests: Tests::Included,
         advice: "only an engine crate names a key-value library: go through the traits of `storage`",
     },

@@ -1,22 +1,17 @@
 //! [`open`]: a [`Store`] in an S3 bucket, with the transport of replications. Credentials are not discovered.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use object_store::RetryConfig;
 use object_store::aws::AmazonS3Builder;
-use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
-};
-use object_store::{ClientOptions, RetryConfig};
-use settee_replication::{Connect as _, Endpoint, Transport, TransportError, Tuning, foreign_body, shared_body};
 
 use super::seal::Key;
 use super::store::Store;
+use crate::connector::Connector;
 use crate::environment;
-use crate::remote_server;
 
 const SCHEME: &str = "s3://";
 
@@ -67,10 +62,7 @@ pub(crate) fn open(place: &Place) -> anyhow::Result<Store> {
             place.url
         );
     };
-    let network = remote_server::network(place.authorities.as_deref())?;
-    let remote = remote_server::parse(endpoint).context("invalid endpoint: write https://host:port")?;
-    ensure!(remote.path == "/", "an endpoint must not have a path: write https://host:port");
-    let transport = network.connect(&Endpoint::Remote(remote), &Tuning::default())?;
+    let connector = Connector::new(endpoint, place.authorities.as_deref())?;
     let retry = RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_TIME, ..RetryConfig::default() };
     let mut builder = AmazonS3Builder::new()
         .with_bucket_name(bucket)
@@ -80,45 +72,12 @@ pub(crate) fn open(place: &Place) -> anyhow::Result<Store> {
         .with_access_key_id(id)
         .with_secret_access_key(secret)
         .with_retry(retry)
-        .with_http_connector(Connector(transport));
+        .with_http_connector(connector);
     if let Some(token) = environment::text("AWS_SESSION_TOKEN").filter(|_| place.access_key.is_none()) {
         builder = builder.with_token(token);
     }
     let objects = builder.build().with_context(|| format!("{} cannot be reached", place.url))?;
     Store::new(Arc::new(objects), prefix, key, place.url.clone())
-}
-
-#[derive(Clone)]
-struct Connector(Arc<dyn Transport>);
-
-impl fmt::Debug for Connector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Connector")
-    }
-}
-
-impl HttpConnector for Connector {
-    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(self.clone()))
-    }
-}
-
-#[async_trait::async_trait]
-impl HttpService for Connector {
-    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let response = self.0.call(request.map(foreign_body)).await.map_err(failed)?;
-        Ok(response.map(|body| HttpResponseBody::new(shared_body(body, failed))))
-    }
-}
-
-fn failed(error: TransportError) -> HttpError {
-    let kind = match &error {
-        TransportError::Timeout => HttpErrorKind::Timeout,
-        TransportError::Refused(_) => HttpErrorKind::Connect,
-        TransportError::Broken(_) => HttpErrorKind::Interrupted,
-        TransportError::Tls(_) | TransportError::Unusable(_) => HttpErrorKind::Unknown,
-    };
-    HttpError::new(kind, error)
 }
 
 #[cfg(test)]

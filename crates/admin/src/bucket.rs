@@ -1,0 +1,160 @@
+//! Opening of engines on object storage, from settings and from the environment variables of the providers.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use settee_settings::{Settings, storage};
+use settee_storage::Engine;
+use settee_storage_bucket::{Access, BucketEngine, ClusterId, Location, Options, Standby};
+
+use crate::connector::Connector;
+use crate::storage::elsewhere;
+
+/// Directory of the disk cache in the data directory.
+const CACHE: &str = "bucket-cache";
+
+/// Separates the location from the id of the cluster in the note of a data directory.
+const CLUSTER: &str = ", cluster ";
+
+/// Prefixes of the environment variables that contain access to a store.
+const VARIABLES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
+
+/// Opens the store of a server. Also returns its location and cluster, for the note of the data directory. Fails if the
+/// data directory belongs to another cluster.
+pub(crate) fn open(
+    configuration: &dyn Settings,
+    url: &str,
+    data: &Path,
+    id: [u8; 16],
+    name: &str,
+) -> anyhow::Result<(Arc<dyn Engine>, String)> {
+    let ms = |value| Duration::from_millis(value);
+    let disk_bytes = usize::try_from(storage::DISK_CACHE_MB.of(configuration)).unwrap_or(usize::MAX) << 20;
+    let options = Options {
+        standby: if storage::STANDBY.of(configuration) { Standby::Waits } else { Standby::Refuses },
+        lease: ms(storage::LEASE_MS.of(configuration)),
+        commit_interval: ms(storage::COMMIT_INTERVAL_MS.of(configuration)),
+        flush_interval: ms(storage::FLUSH_INTERVAL_MS.of(configuration)),
+        poll_interval: ms(storage::POLL_INTERVAL_MS.of(configuration)),
+        timeout: ms(storage::TIMEOUT_MS.of(configuration)),
+        cache_bytes: storage::CACHE_MB.of(configuration) << 20,
+        disk_cache: (disk_bytes > 0).then(|| (data.join(CACHE), disk_bytes)),
+        ..basic(id, name)
+    };
+    let access = Access {
+        endpoint: storage::ENDPOINT.text(configuration),
+        region: storage::REGION.text(configuration),
+        key_id: storage::ACCESS_KEY_ID.text(configuration),
+        secret: storage::SECRET_ACCESS_KEY.text(configuration),
+        variables: variables(),
+    };
+    let authorities = storage::CA_FILE.text(configuration).map(PathBuf::from);
+    let noted = elsewhere(data);
+    opened(url, &access, authorities.as_deref(), noted.as_deref(), options)
+}
+
+/// Opens a store for a command. Fails if a server uses it.
+pub(crate) fn open_for_command(url: &str, id: [u8; 16]) -> anyhow::Result<Arc<dyn Engine>> {
+    let access = Access { variables: variables(), ..Access::default() };
+    Ok(opened(url, &access, None, None, basic(id, "a command"))?.0)
+}
+
+fn basic(id: [u8; 16], name: &str) -> Options {
+    Options { id: u128::from_be_bytes(id), name: name.to_owned(), ..Options::default() }
+}
+
+fn variables() -> Vec<(String, String)> {
+    let text =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    text.filter(|(name, _)| VARIABLES.iter().any(|prefix| name.starts_with(prefix))).collect()
+}
+
+fn opened(
+    url: &str,
+    access: &Access,
+    authorities: Option<&Path>,
+    noted: Option<&str>,
+    options: Options,
+) -> anyhow::Result<(Arc<dyn Engine>, String)> {
+    let location = Location::parse(url).map_err(anyhow::Error::msg).context("the URL of the storage cannot be used")?;
+    let shown = location.to_string();
+    let cluster = noted.and_then(|noted| cluster_of(noted, &shown));
+    let endpoint = access.endpoint.as_deref().unwrap_or("https://localhost").trim_end_matches('/');
+    let connector = Connector::new(endpoint, authorities)?;
+    let bucket = location.open(access, Arc::new(connector))?;
+    let engine = BucketEngine::open(bucket, &Options { cluster, ..options })?;
+    let note = format!("{shown}{CLUSTER}{:032x}", engine.cluster().0);
+    Ok((Arc::new(engine), note))
+}
+
+/// Returns the cluster that a data directory has noted for a location.
+fn cluster_of(noted: &str, shown: &str) -> Option<ClusterId> {
+    let (place, cluster) = noted.split_once(CLUSTER)?;
+    let cluster = u128::from_str_radix(cluster, 16).ok()?;
+    (place == shown).then_some(ClusterId(cluster))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use settee_settings::{Persist, SettingsError};
+
+    use super::*;
+
+    /// All settings have their defaults.
+    struct NoSettings;
+
+    impl Settings for NoSettings {
+        fn get(&self, _: &str, _: &str) -> Option<String> {
+            None
+        }
+
+        fn section(&self, _: &str) -> Vec<(String, String)> {
+            Vec::new()
+        }
+
+        fn all(&self) -> Vec<(String, Vec<(String, String)>)> {
+            Vec::new()
+        }
+
+        fn set(&self, _: &str, _: &str, _: &str, _: Persist) -> Result<Option<String>, SettingsError> {
+            unreachable!("no setting is changed")
+        }
+
+        fn delete(&self, _: &str, _: &str, _: Persist) -> Result<String, SettingsError> {
+            unreachable!("no setting is changed")
+        }
+
+        fn reload(&self) -> Result<(), SettingsError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_data_directory_belongs_to_a_cluster() {
+        let noted = format!("s3://bucket/a{CLUSTER}{:032x}", 77);
+        assert_eq!(cluster_of(&noted, "s3://bucket/a"), Some(ClusterId(77)));
+        assert_eq!(cluster_of(&noted, "s3://bucket/b"), None, "the data was moved");
+        assert_eq!(cluster_of("database a on b", "s3://bucket/b"), None);
+    }
+
+    #[test]
+    fn a_store_in_a_directory_is_opened_with_default_settings() {
+        let directory = std::env::temp_dir().join(format!("settee-bucket-{}", std::process::id()));
+        let url = format!("file://{}/store", directory.display());
+        let settings = NoSettings;
+        let (engine, note) = open(&settings, &url, &directory, [1; 16], "settee@here").unwrap();
+        engine.sync().unwrap();
+        assert!(
+            note.starts_with(&url) && cluster_of(&note, &url) == Some(ClusterId(u128::from_be_bytes([1; 16]))),
+            "{note}"
+        );
+        let error = format!("{:#}", open(&settings, &url, &directory, [2; 16], "settee@there").err().unwrap());
+        assert!(error.contains("in use by another process"), "{error}");
+        drop(engine);
+        open_for_command(&url, [3; 16]).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

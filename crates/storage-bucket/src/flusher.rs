@@ -1,0 +1,62 @@
+//! [`Flusher`]: writes the log while commits wait for it. Objects of the log are written one after the other,
+//! and all commits that arrive during a put share the next one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use slatedb::Db;
+use slatedb::config::{FlushOptions, FlushType};
+use tokio::sync::Notify;
+
+#[derive(Default)]
+pub(crate) struct Flusher {
+    requested: Notify,
+    started: Mutex<Option<Instant>>,
+    flushes: AtomicU64,
+    has_ended: AtomicBool,
+}
+
+impl Flusher {
+    /// Requests that all writes so far become durable.
+    pub(crate) fn request(&self) {
+        self.requested.notify_one();
+    }
+
+    pub(crate) fn end(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+        self.requested.notify_one();
+    }
+
+    /// Returns the duration of the object in progress. `None` if there is none.
+    pub(crate) fn stalled_for(&self) -> Option<Duration> {
+        self.started.lock().map(|started| started.elapsed())
+    }
+
+    pub(crate) fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::Relaxed)
+    }
+
+    /// `interval` is the minimum time between the starts of two objects.
+    pub(crate) async fn run(self: Arc<Self>, database: Arc<Db>, interval: Duration) {
+        loop {
+            self.requested.notified().await;
+            if self.has_ended.load(Ordering::Relaxed) {
+                return;
+            }
+            let started = Instant::now();
+            *self.started.lock() = Some(started);
+            let flushed = database.flush_with_options(FlushOptions { flush_type: FlushType::Wal }).await;
+            *self.started.lock() = None;
+            self.flushes.fetch_add(1, Ordering::Relaxed);
+            // The library repeats failed requests. An error means that it was closed, which also ends the waiting
+            // commits.
+            if let Err(error) = flushed {
+                tracing::error!(%error, "the log cannot be written any more");
+                return;
+            }
+            tokio::time::sleep_until((started + interval).into()).await;
+        }
+    }
+}

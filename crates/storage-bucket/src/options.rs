@@ -1,0 +1,124 @@
+//! [`Options`] of the engine, and the settings of the library that follow from them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use slatedb::Settings;
+use slatedb::config::{
+    CompactionWorkerOptions, CompactorOptions, CompressionCodec, GarbageCollectorDirectoryOptions,
+    GarbageCollectorOptions, ObjectStoreCacheOptions,
+};
+
+use crate::identity::ClusterId;
+use crate::lease::Standby;
+
+/// Size of a memtable that is written as a file of the first level. Larger files cause fewer requests and more memory.
+const MEMTABLE_BYTES: usize = 32 << 20;
+
+/// Bytes in memory that are not in files yet, beyond which writers wait.
+const UNFLUSHED_BYTES_MAX: usize = 256 << 20;
+
+/// Files of the first level beyond which writers wait for a compaction.
+const FIRST_LEVEL_FILES_MAX: usize = 32;
+
+/// A part of the disk cache. One request fetches a part, which contains about 250 blocks.
+const CACHE_PART_BYTES: usize = 1 << 20;
+
+/// Age of an unused object before it is removed. Must exceed the longest read, and the time for which an earlier writer
+/// that was suspended may continue.
+const GARBAGE_MIN_AGE: Duration = Duration::from_secs(900);
+const GARBAGE_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Settings of an engine.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Random number of this process, and the id of a cluster that it creates.
+    pub id: u128,
+    /// Name of this process for operators.
+    pub name: String,
+    /// Cluster of this node. `None` if it has not used the store yet.
+    pub cluster: Option<ClusterId>,
+    /// Behaviour if another node uses the store.
+    pub standby: Standby,
+    /// Duration after which another node takes over from one that does not respond.
+    pub lease: Duration,
+    /// Minimum time between two objects of the log. It limits the number of puts; a commit after a longer pause does
+    /// not wait.
+    pub commit_interval: Duration,
+    /// Time after which commits with [`Durability::Buffered`](settee_storage::Durability::Buffered) are durable.
+    pub flush_interval: Duration,
+    /// Interval at which finished compactions are detected.
+    pub poll_interval: Duration,
+    /// Time after which a request to the store is repeated, and after which a commit that is not durable has an unknown
+    /// outcome.
+    pub timeout: Duration,
+    /// Cache of blocks in memory.
+    pub cache_bytes: u64,
+    /// Directory and size of the cache on disk. Its contents can be removed while no engine uses it.
+    pub disk_cache: Option<(PathBuf, usize)>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            id: 0,
+            name: String::new(),
+            cluster: None,
+            standby: Standby::Refuses,
+            lease: Duration::from_secs(15),
+            commit_interval: Duration::from_millis(50),
+            flush_interval: Duration::from_secs(1),
+            poll_interval: Duration::from_secs(10),
+            timeout: Duration::from_secs(30),
+            cache_bytes: 128 << 20,
+            disk_cache: None,
+        }
+    }
+}
+
+impl Options {
+    /// `is_directory` disables what a directory does not support: conditional replacement of objects.
+    pub(crate) fn settings(&self, is_directory: bool) -> Settings {
+        let garbage = || GarbageCollectorDirectoryOptions {
+            interval: Some(GARBAGE_INTERVAL),
+            min_age: GARBAGE_MIN_AGE,
+            dry_run: false,
+        };
+        let mut cache = ObjectStoreCacheOptions::default();
+        if let Some((directory, bytes)) = &self.disk_cache {
+            cache.root_folder = Some(directory.clone());
+            cache.max_cache_size_bytes = Some(*bytes);
+            cache.part_size_bytes = CACHE_PART_BYTES;
+        }
+        let compression = Some(CompressionCodec::Lz4);
+        Settings {
+            flush_interval: Some(self.flush_interval),
+            manifest_poll_interval: self.poll_interval,
+            l0_sst_size_bytes: MEMTABLE_BYTES,
+            max_unflushed_bytes: UNFLUSHED_BYTES_MAX,
+            l0_max_ssts: FIRST_LEVEL_FILES_MAX,
+            l0_max_ssts_per_key: FIRST_LEVEL_FILES_MAX,
+            compression_codec: compression,
+            compactor_options: Some(CompactorOptions {
+                poll_interval: self.poll_interval,
+                worker: Some(CompactionWorkerOptions {
+                    compactions_poll_interval: self.poll_interval,
+                    compression_codec: compression,
+                    max_concurrent_compactions: 2,
+                    ..CompactionWorkerOptions::default()
+                }),
+                ..CompactorOptions::default()
+            }),
+            garbage_collector_options: Some(GarbageCollectorOptions {
+                manifest_options: Some(garbage()),
+                wal_options: Some(garbage()),
+                compacted_options: Some(garbage()),
+                compactions_options: Some(garbage()),
+                boundary_files_enabled: !is_directory,
+                ..GarbageCollectorOptions::default()
+            }),
+            object_store_cache_options: cache,
+            ..Settings::default()
+        }
+    }
+}
