@@ -89,6 +89,18 @@ fn run_page(workspace: &Workspace, gateway: &Gateway) -> Result<Tally> {
     ];
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
     let server = Server::start_with(workspace, "s3-page", Access::AdminParty, &settings)?;
+    let has_backup = || -> Result<bool> {
+        let mut command = Command::new(workspace.binary());
+        command.args(["restore", "--from", "s3://backups/page", "--check"]).envs(variables);
+        Ok(command.output().context("no settee")?.status.success())
+    };
+    let begun = Instant::now();
+    while !has_backup()? {
+        ensure!(begun.elapsed() < SHIP_LIMIT, "the server makes no backup");
+        thread::sleep(Duration::from_millis(200));
+    }
+    // A backup is named after the second of its start.
+    thread::sleep(Duration::from_secs(1));
     let replacements = [("https://s3.example.com", endpoint.as_str()), ("s3://backups/server", "s3://backups/page")];
     readme::against_bucket(workspace, PAGE, &server, &variables, &replacements)
 }
