@@ -87,6 +87,7 @@ ACCEPTED = [
     (r"_view/\S* \| body 200 .*/caused_by: ", "COMPAT: which of several values that cannot be added an error of _sum names"),
     (r"#related \| status 409 conflict.* and 400 bad_request: (Invalid|More|The data of) attachment|_explain \| error 400 invalid_boolean: .* and invalid_field", "COMPAT: of several faults another one is named"),
     (r"_changes \| rows /#(/results/#)?/doc/_conflicts missing", "COMPAT: an empty _conflicts"),
+    (r"error 400 bad_request: Invalid attachment .* and illegal_docid", "COMPAT: of several faults another one is named"),
     (r"PUT \S*#related \| status open .*and ", "COMPAT: multipart/related with an empty _attachments"),
     (r"/_revs_info/#/status: 'available' and 'missing'", "a compaction that was requested before ends later in CouchDB (timing)"),
 ]
@@ -147,6 +148,8 @@ def reason(request, answers, found, renumbered):
         return "COMPAT: an empty list of keys with a reversed range"
     if request.route.endswith("_changes") and "limit=0" in asked and "feed=longpoll" in asked and found.startswith(("text 200", "header (open)")):
         return "COMPAT: a longpoll feed with limit=0 waits"
+    if request.route == "(feed) /{db}/_changes" and "filter=d%2Fslow" in asked and re.match(r"rows .* \d+ and \d+ elements", found):
+        return "a change that is written while a slow filter runs is part of the same scan or of the next one (timing)"
     if request.route == "(feed) /_db_updates" and "feed=eventsource" in asked and found.startswith(("header (open)", "header (broken)", "rows")):
         return "COMPAT: _db_updates as eventsource"
     if request.route == "(feed) /{db}/_changes" and "descending=true" in asked and re.search("filter=_d|feed=eventsource", asked):

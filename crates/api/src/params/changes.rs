@@ -82,7 +82,8 @@ impl ChangesParams {
                 ("since" | "last-event-id", seq) => since = Some(seq),
                 ("limit", text) => {
                     limit = count("limit", text)?;
-                    countdown = text.parse().map_or(LIMIT, |number: i64| i128::from(number));
+                    let unbounded = if limit.is_some() { LIMIT } else { -1 };
+                    countdown = text.parse().map_or(unbounded, |number: i64| i128::from(number));
                 }
                 ("timeout", text) => timeout = Some(count("timeout", text)?.unwrap_or(0)),
                 ("style", text) => style = if text == "all_docs" { Style::AllDocs } else { Style::MainOnly },
@@ -169,6 +170,11 @@ impl ChangesParams {
             filter_name: String::new(),
             filter: Filter::None,
         })
+    }
+
+    /// Returns true if a live feed ends instead of waiting. CouchDB ends it if no more than 0 rows remain.
+    pub(crate) fn never_waits(&self) -> bool {
+        self.countdown < 0 && matches!(self.feed, Feed::Continuous | Feed::EventSource)
     }
 
     /// Returns true if the row after `sent` others has a sequence. CouchDB counts the remaining rows, so that

@@ -370,7 +370,7 @@ impl Live {
         let may_wait = match self.rows.params.feed {
             Feed::Normal => false,
             Feed::Longpoll => true,
-            Feed::Continuous | Feed::EventSource => !self.rows.is_full(),
+            Feed::Continuous | Feed::EventSource => !self.rows.is_full() && !self.rows.params.never_waits(),
         };
         may_wait && self.rows.sent == 0 && !self.listener.has_sent_text()
     }
@@ -381,7 +381,7 @@ impl Live {
         match params.feed {
             Feed::Normal => true,
             Feed::Longpoll => *sent > 0,
-            Feed::Continuous | Feed::EventSource => params.direction == Direction::Backward,
+            Feed::Continuous | Feed::EventSource => params.direction == Direction::Backward || params.never_waits(),
         }
     }
 

@@ -99,6 +99,24 @@ async fn a_live_feed_in_descending_order_ends_at_the_first_change() {
     }
 }
 
+/// Regression: the feed waited for changes.
+#[tokio::test]
+async fn a_live_feed_with_a_negative_limit_ends_after_the_existing_changes() {
+    let world = world().await;
+    for (query, expected) in [
+        ("feed=continuous&limit=-2", "2 3 4 | 4 0"),
+        ("feed=continuous&limit=-1&heartbeat=1000000", "2 3 4 | 4 0"),
+        ("feed=continuous&limit=-99999999999999999999", "2 3 4 | 4 0"),
+        ("feed=continuous&limit=-2&since=now", "| 4 0"),
+        ("feed=continuous&limit=-2&filter=_design", "3 | 4 2"),
+        ("feed=eventsource&limit=-2", "2 3 4"),
+    ] {
+        assert_eq!(feed(&world, &format!("GET /db/_changes?{query}"), "").await, expected, "{query}");
+    }
+    let reply = world.ask(Ask::new("GET /db/_changes?feed=continuous&limit=-2&since=now").basic("admin", "pw")).await;
+    assert!(reply.body.starts_with("{\"last_seq\""), "{reply:?}");
+}
+
 /// The feed has more rows than a batch.
 #[tokio::test]
 async fn a_live_feed_in_descending_order_goes_on_where_its_batch_ended() {
