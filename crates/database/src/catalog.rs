@@ -12,6 +12,7 @@ use settee_cluster::Writers;
 use settee_storage::codec::{Reader, put_varint};
 use settee_storage::{
     Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Purpose, Shard, Snapshot, StorageError, Version,
+    nonblocking,
 };
 
 use crate::access::AccessControl;
@@ -70,7 +71,19 @@ impl NameLocks {
     }
 
     fn lock(&self, name: &str) -> MutexGuard<'_, ()> {
-        self.locks[self.hasher.hash_one(name) as usize % self.locks.len()].lock()
+        self.of(name).lock()
+    }
+
+    /// Fails during an attempt if the lock is held, because its holder may commit.
+    fn lock_to_open(&self, name: &str) -> Result<MutexGuard<'_, ()>> {
+        if !nonblocking::is_active() {
+            return Ok(self.lock(name));
+        }
+        Ok(self.of(name).try_lock().ok_or_else(nonblocking::refuse)?)
+    }
+
+    fn of(&self, name: &str) -> &Mutex<()> {
+        &self.locks[self.hasher.hash_one(name) as usize % self.locks.len()]
     }
 }
 
@@ -164,11 +177,12 @@ impl Catalog {
         {
             return Ok(database);
         }
-        let _name = self.names.lock(name);
+        let _name = self.names.lock_to_open(name)?;
         if let Some(database) = self.open.get(name) {
             if self.refresh(&database)? {
                 return Ok(database);
             }
+            nonblocking::may_block()?;
             self.open.remove_this(&database);
             database.close();
         }
