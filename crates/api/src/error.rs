@@ -152,7 +152,7 @@ impl From<StorageError> for Error {
             // The request is valid: the client reads the current state and retries it.
             StorageError::InDoubt(_) | StorageError::Interrupted(_) => Self::for_now(error.to_string()),
             StorageError::Deposed => Self::no_writer(),
-            StorageError::Io(_) | StorageError::Poisoned(_) | StorageError::Dropped => {
+            StorageError::Io(_) | StorageError::Poisoned(_) | StorageError::Dropped | StorageError::WouldBlock => {
                 Self::internal(error.to_string())
             }
         }

@@ -112,6 +112,12 @@ impl Connection {
         self.request(method, path, body, None).await
     }
 
+    /// Sends an attachment. Servers compress contents of other types, such as JSON.
+    pub(crate) async fn upload(&mut self, path: &str, content: Bytes) -> Result<Answer> {
+        let content_type = (CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        self.request(Method::PUT, path, content, Some(content_type)).await
+    }
+
     /// Sets a setting until the end of the server process and returns its old value. `None` is the default value.
     pub(crate) async fn configure(&mut self, section: &str, key: &str, value: Option<&str>) -> Result<Option<String>> {
         let path = format!("/_node/_local/_config/{section}/{key}");
@@ -147,10 +153,11 @@ impl Connection {
             Credentials::Authorization(value) => request.header(AUTHORIZATION, value.clone()),
             Credentials::Cookie(value) => request.header(COOKIE, value.clone()),
         };
+        let has_type = header.as_ref().is_some_and(|(name, _)| *name == CONTENT_TYPE);
         if let Some((name, value)) = header {
             request = request.header(name, value);
         }
-        if !body.is_empty() || method == Method::POST {
+        if !has_type && (!body.is_empty() || method == Method::POST) {
             request = request.header(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
         let request = request.body(Full::new(body)).with_context(label)?;

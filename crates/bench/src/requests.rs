@@ -3,7 +3,7 @@
 
 use crate::args::RequestsArgs;
 use crate::client::{Answer, Connection};
-use crate::cost::Cost;
+use crate::cost::Costs;
 use crate::floor::Floor;
 use crate::generate::{Documents, IdOrder, Random, SCORES, Shape};
 use crate::index::first_answer;
@@ -151,7 +151,7 @@ impl Workload for Requests {
         let path = database.path.clone();
         for bytes in [KB, 1_000 * KB, 20_000 * KB] {
             let file = format!("{path}/files-{bytes}/file");
-            let saved = database.connection.send(Method::PUT, &file, random_bytes(self.seed, bytes)).await?;
+            let saved = database.connection.upload(&file, random_bytes(self.seed, bytes)).await?;
             saved.expect_status(&[201, 202], &file)?;
         }
         let index = json!({"index": {"fields": ["username"]}}).to_string();
@@ -167,7 +167,7 @@ impl Workload for Requests {
         for _ in 0..clients {
             ready.push(self.client(target, loaded, kind).await?);
         }
-        let before = target.pid.map(Cost::read);
+        let before = target.pid.map(Costs::read);
         let mut tasks = JoinSet::new();
         for client in ready {
             tasks.spawn(client.run(kind, self.count(kind)));
@@ -181,7 +181,7 @@ impl Workload for Requests {
         let (p50, p99) = (median(&latencies_ms), quantile(&latencies_ms, 0.99));
         let mut figures = vec![Figure::new(MEDIAN, p50), Figure::new(P99, p99)];
         if let (Some(pid), Some(before)) = (target.pid, before) {
-            let cost = Cost::read(pid).since(before);
+            let cost = Costs::read(pid).since(&before);
             let per_request = |value: u64| value as f64 / latencies_ms.len() as f64;
             figures.push(Figure::new(CPU, per_request(cost.cpu_ns) / 1e3));
             figures.push(Figure::new(SWITCHES, per_request(cost.switches)));
@@ -296,7 +296,10 @@ impl Client {
         let request = self.request(kind);
         let (method, path, body) = (request.method.clone(), &request.path, request.body.clone());
         let started = Instant::now();
-        let answer = self.connection.send(method, path, body).await?;
+        let answer = match kind {
+            Kind::Upload(_) => self.connection.upload(path, body).await?,
+            _ => self.connection.send(method, path, body).await?,
+        };
         let elapsed_ms = started.elapsed().as_secs_f64() * 1e3;
         let answer = answer.expect_status(&[200, 201, 202], path)?;
         match kind {

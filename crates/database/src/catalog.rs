@@ -11,7 +11,8 @@ use parking_lot::{Mutex, MutexGuard};
 use settee_cluster::Writers;
 use settee_storage::codec::{Reader, put_varint};
 use settee_storage::{
-    Batch, CommitToken, Direction, Engine, Expect, KeyRange, Keyspace, Purpose, Shard, Snapshot, StorageError, Version,
+    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Purpose, Shard, Snapshot,
+    StorageError, Version, nonblocking,
 };
 
 use crate::access::AccessControl;
@@ -70,7 +71,19 @@ impl NameLocks {
     }
 
     fn lock(&self, name: &str) -> MutexGuard<'_, ()> {
-        self.locks[self.hasher.hash_one(name) as usize % self.locks.len()].lock()
+        self.of(name).lock()
+    }
+
+    /// Fails during an attempt if the lock is held, because its holder may commit.
+    fn lock_to_open(&self, name: &str) -> Result<MutexGuard<'_, ()>> {
+        if !nonblocking::is_active() {
+            return Ok(self.lock(name));
+        }
+        Ok(self.of(name).try_lock().ok_or_else(nonblocking::refuse)?)
+    }
+
+    fn of(&self, name: &str) -> &Mutex<()> {
+        &self.locks[self.hasher.hash_one(name) as usize % self.locks.len()]
     }
 }
 
@@ -164,11 +177,12 @@ impl Catalog {
         {
             return Ok(database);
         }
-        let _name = self.names.lock(name);
+        let _name = self.names.lock_to_open(name)?;
         if let Some(database) = self.open.get(name) {
             if self.refresh(&database)? {
                 return Ok(database);
             }
+            nonblocking::may_block()?;
             self.open.remove_this(&database);
             database.close();
         }
@@ -342,7 +356,8 @@ impl Catalog {
     fn drop_claimed(&self, shard: Shard) -> Result<()> {
         make_room(self.engine.as_ref(), || self.engine.drop_shard(shard))?;
         let key = keys::prefixed(keys::DROPPED, &keys::sequence(shard.0));
-        self.commit(Purpose::Room, |_, batch| {
+        // If a crash loses the removal of the record, the next start drops the shard again.
+        self.commit_as(Durability::Buffered, Purpose::Room, |_, batch| {
             batch.delete(Keyspace::Catalog, &key);
             Ok(())
         })?;
@@ -421,12 +436,21 @@ impl Catalog {
     pub(crate) fn commit(
         &self,
         purpose: Purpose,
+        fill: impl FnMut(&dyn Snapshot, &mut Batch) -> Result<()>,
+    ) -> Result<Version> {
+        self.commit_as(Durability::Synced, purpose, fill)
+    }
+
+    fn commit_as(
+        &self,
+        durability: Durability,
+        purpose: Purpose,
         mut fill: impl FnMut(&dyn Snapshot, &mut Batch) -> Result<()>,
     ) -> Result<Version> {
         let _writing = self.writing.lock();
         let mut attempt = Attempt::new(CommitToken(u128::from(self.tokens.fetch_add(1, Ordering::Relaxed))));
         loop {
-            match self.try_commit(purpose, &mut fill, &mut attempt) {
+            match self.try_commit((purpose, durability), &mut fill, &mut attempt) {
                 Ok(Some(version)) => return Ok(version),
                 Err(error) if !attempt.goes_on(self.engine.as_ref(), purpose, &error) => {
                     return Err(attempt.give_up(error));
@@ -438,7 +462,7 @@ impl Catalog {
 
     fn try_commit(
         &self,
-        purpose: Purpose,
+        (purpose, durability): (Purpose, Durability),
         fill: &mut impl FnMut(&dyn Snapshot, &mut Batch) -> Result<()>,
         attempt: &mut Attempt,
     ) -> Result<Option<Version>> {
@@ -450,7 +474,7 @@ impl Catalog {
         let mut batch = Batch::of(purpose);
         fill(snapshot.as_ref(), &mut batch)?;
         drop(snapshot);
-        let is_committed = attempt.commit(self.engine.as_ref(), CATALOG, state.version, batch)?;
+        let is_committed = attempt.commit_as(self.engine.as_ref(), CATALOG, state.version, batch, durability)?;
         Ok(is_committed.then_some(Version(state.version.0 + 1)))
     }
 }

@@ -47,7 +47,7 @@ pub async fn stream(
     let task = admission.spawn(move || {
         let sink = Sink::Unsent { begun, permit, timeout };
         let (head, buffer, expected) = Default::default();
-        let mut output = Output { head, buffer, sink, account, expected, has_failed: false, _memory: memory };
+        let mut output = Output { head, buffer, sink, account, expected, has_failed: false, _memory: Some(memory) };
         let result = write(&mut output);
         output.finish(result)
     });
@@ -56,9 +56,27 @@ pub async fn stream(
         // The writer ended before the first piece was full.
         Err(_) => {
             let (head, body) = task.end().await??;
-            Ok(head.apply(respond::whole(StatusCode::OK, "application/json", body)))
+            Ok(whole(head, body))
         }
     }
+}
+
+/// Calls `write` on this thread, without a permit. Returns `None` if the response is longer than a piece or needs more
+/// memory: then the output is discarded, and the caller must call [`stream`].
+pub fn short(
+    account: &Arc<Account>,
+    write: impl FnOnce(&mut Output) -> Result<(), Error>,
+) -> Option<Result<Response, Error>> {
+    let (head, buffer, expected) = Default::default();
+    let account = Arc::clone(account);
+    let mut output = Output { head, buffer, sink: Sink::Short, account, expected, has_failed: false, _memory: None };
+    let result = write(&mut output);
+    let is_short = matches!(output.sink, Sink::Short);
+    is_short.then(|| result.map(|()| whole(output.head, Bytes::from(output.buffer))))
+}
+
+fn whole(head: Head, body: Bytes) -> Response {
+    head.apply(respond::whole(StatusCode::OK, "application/json", body))
 }
 
 pub async fn piping<T: Send + 'static>(
@@ -115,11 +133,17 @@ pub struct Output {
     account: Arc<Account>,
     expected: Vec<Held>,
     has_failed: bool,
-    _memory: Held,
+    _memory: Option<Held>,
 }
 
 enum Sink {
-    Unsent { begun: oneshot::Sender<(Head, Pieces)>, permit: ClientPermit, timeout: Duration },
+    /// Nothing may be sent before the end.
+    Short,
+    Unsent {
+        begun: oneshot::Sender<(Head, Pieces)>,
+        permit: ClientPermit,
+        timeout: Duration,
+    },
     Pieces(Pipe),
     Closed,
 }
@@ -152,6 +176,10 @@ impl Output {
         if bytes >= LONG_BYTES {
             lower_priority();
         }
+        if bytes >= PIECE_BYTES && matches!(self.sink, Sink::Short) {
+            self.sink = Sink::Closed;
+            return Err(Error::internal("the response is not short"));
+        }
         if bytes >= PIECE_BYTES {
             self.expected.push(Handle::current().block_on(self.account.hold(bytes))?);
         }
@@ -173,7 +201,7 @@ impl Output {
 
     #[must_use]
     pub fn is_begun(&self) -> bool {
-        !matches!(self.sink, Sink::Unsent { .. })
+        !matches!(self.sink, Sink::Unsent { .. } | Sink::Short)
     }
 
     /// Ends a partly sent response with `text`, and aborts it, because no client must take it for complete.
@@ -186,7 +214,7 @@ impl Output {
     /// Ends a body that is not JSON: with the error if nothing was sent yet, otherwise by aborting the connection.
     pub fn break_off<E: Deref<Target = Error>>(&mut self, error: E) -> Result<(), E> {
         match std::mem::replace(&mut self.sink, Sink::Closed) {
-            unsent @ Sink::Unsent { .. } => {
+            unsent @ (Sink::Unsent { .. } | Sink::Short) => {
                 self.sink = unsent;
                 Err(error)
             }
@@ -212,7 +240,7 @@ impl Output {
                 pipe
             }
             Sink::Pieces(pipe) => pipe,
-            Sink::Closed => return ControlFlow::Break(()),
+            Sink::Closed | Sink::Short => return ControlFlow::Break(()),
         };
         pipe.send(piece)?;
         self.sink = Sink::Pieces(pipe);

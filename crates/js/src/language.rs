@@ -17,7 +17,7 @@ use settee_design::{
 };
 
 use self::design::{DesignCalls, DesignWorkers};
-use self::native::Programs;
+use self::native::{Compiled, Programs};
 pub use self::options::{Evaluator, ReduceLimit};
 use self::reduce::FunctionReducer;
 use crate::pool::{Pool, PoolSettings, WorkerCommand, WorkerError};
@@ -30,6 +30,7 @@ pub struct JavaScript {
     designs: Arc<DesignWorkers>,
     reduce_limit: ReduceLimit,
     natively: Arc<AtomicBool>,
+    compiled: Arc<Compiled>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +46,8 @@ impl JavaScript {
     pub fn new(command: WorkerCommand, settings: PoolSettings) -> Self {
         let pool = Pool::new(command, settings);
         let designs = Arc::new(DesignWorkers::new(Arc::clone(&pool), settings));
-        Self { pool, designs, reduce_limit: ReduceLimit::default(), natively: Arc::new(AtomicBool::new(true)) }
+        let (natively, compiled) = (Arc::new(AtomicBool::new(true)), Arc::default());
+        Self { pool, designs, reduce_limit: ReduceLimit::default(), natively, compiled }
     }
 
     #[must_use]
@@ -100,7 +102,7 @@ impl Language for JavaScript {
     }
 
     fn program(&self, source: &MapSource, limits: Limits) -> Result<Box<dyn Program>, CompileError> {
-        Ok(Box::new(Programs::compile(&self.pool, source, limits, self.evaluator(), None)?))
+        Ok(Box::new(Programs::compile((&self.pool, &self.compiled), source, limits, self.evaluator(), None)?))
     }
 
     fn index_program(
@@ -109,11 +111,11 @@ impl Language for JavaScript {
         source: &MapSource,
         limits: Limits,
     ) -> Result<Box<dyn Program>, CompileError> {
-        Ok(Box::new(Programs::compile(&self.pool, source, limits, self.evaluator(), Some(kind))?))
+        Ok(Box::new(Programs::compile((&self.pool, &self.compiled), source, limits, self.evaluator(), Some(kind))?))
     }
 
     fn engines(&self, source: &MapSource) -> Vec<Engine> {
-        let natives = native::compile(source, self.evaluator(), None);
+        let natives = native::compile(&Compiled::default(), source, self.evaluator(), None);
         natives.into_iter().map(|function| native::engine(function.err())).collect()
     }
 

@@ -63,7 +63,7 @@ pub enum Mapped {
     BailedOut(Reason),
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Environment {
     /// `emit(key, value)`.
     #[default]

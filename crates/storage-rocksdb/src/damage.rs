@@ -210,6 +210,7 @@ pub(crate) fn is_damage(error: &StorageError) -> bool {
         | StorageError::Present(_)
         | StorageError::Deposed
         | StorageError::Dropped
+        | StorageError::WouldBlock
         | StorageError::TooLarge(_) => false,
     }
 }

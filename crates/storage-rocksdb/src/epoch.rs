@@ -19,6 +19,11 @@ impl Epoch {
         Arc::new(Self { database, damage, ended: OnceLock::new() })
     }
 
+    /// Returns true if files are removed when it is dropped.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.get().is_some()
+    }
+
     pub(crate) fn end(current: &mut Arc<Self>, hidden: DroppedShard) -> Arc<Self> {
         let next = Self::new(Arc::clone(&current.database), Arc::clone(&current.damage));
         let ended = std::mem::replace(current, Arc::clone(&next));

@@ -36,7 +36,7 @@ use rocksdb::statistics::Ticker;
 use rocksdb::{ColumnFamily, DBWithThreadMode, ErrorKind, SingleThreaded, WriteBatch, WriteOptions};
 use settee_storage::{
     Batch, CommitLog, CommitToken, Durability, Engine, Keyspace, Operation, Outcome, Purpose, Result, Shard,
-    ShardState, Snapshot, StorageError, Version,
+    ShardState, Snapshot, StorageError, Version, nonblocking,
 };
 
 use clear::delete_entries;
@@ -160,6 +160,17 @@ impl RocksEngine {
                 open()
             }
             opened => opened,
+        }
+    }
+
+    /// During an attempt, a store that is opened again is not waited for.
+    fn store_for_read(&self) -> Result<Arc<Store>> {
+        if !nonblocking::is_active() {
+            return self.store();
+        }
+        match self.store.try_read().as_deref() {
+            Some(Current::Open(store)) => Ok(Arc::clone(store)),
+            _ => Err(nonblocking::refuse()),
         }
     }
 
@@ -372,7 +383,7 @@ fn durable() -> WriteOptions {
 
 impl Engine for RocksEngine {
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
-        let store = self.store()?;
+        let store = self.store_for_read()?;
         // The epoch is read first: if a shard is dropped concurrently, its files are kept too long, never too short.
         let epoch = Arc::clone(&store.epoch.lock());
         Ok(Arc::new(RocksSnapshot::new(store, epoch, shard)))
@@ -386,6 +397,7 @@ impl Engine for RocksEngine {
         batch: Batch,
         durability: Durability,
     ) -> Result<Outcome> {
+        nonblocking::may_block()?;
         batch.check()?;
         match self.try_commit(shard, expected, token, batch, durability) {
             Err(error) if self.repair_state.is_under_way(&error) => {
@@ -445,6 +457,7 @@ impl Engine for RocksEngine {
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {
+        nonblocking::may_block()?;
         self.admit(Purpose::Room)?;
         while self.check_store().is_err_and(|error| self.repair_state.is_under_way(&error)) {
             self.repair_state.wait();

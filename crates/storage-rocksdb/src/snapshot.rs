@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions, SnapshotWithThreadMode};
+use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions, ReadTier, SnapshotWithThreadMode};
 use self_cell::self_cell;
 use settee_storage::tally::{self, Reads, Scan};
 use settee_storage::{
     Cursor, Direction, Expect, KeyRange, Keyspace, Page, Reply, Request, Result, Shard, Snapshot, StorageError,
+    nonblocking,
 };
 
 use crate::epoch::Epoch;
@@ -22,7 +23,7 @@ pub(crate) struct RocksSnapshot {
 
 /// Dropped after the snapshot, which borrows from it.
 struct Owner {
-    _epoch: Arc<Epoch>,
+    _epoch: HeldEpoch,
     lease: Arc<Lease>,
     /// Dropped after the epoch, whose end may write to the store.
     store: Arc<Store>,
@@ -31,6 +32,26 @@ struct Owner {
 struct Pinned<'a> {
     snapshot: SnapshotWithThreadMode<'a, Database>,
     reads: ReadOptions,
+    /// For reads that must not wait for the disk.
+    cached_reads: ReadOptions,
+}
+
+/// The end of an epoch removes files. A snapshot of an attempt leaves that to another thread.
+struct HeldEpoch {
+    epoch: Option<Arc<Epoch>>,
+    may_block: bool,
+}
+
+impl Drop for HeldEpoch {
+    fn drop(&mut self) {
+        if let Some(last) = self.epoch.take().and_then(Arc::into_inner)
+            && !self.may_block
+            && last.has_ended()
+        {
+            // Without a thread the files are removed here.
+            let _ = std::thread::Builder::new().name("epoch".to_owned()).spawn(move || drop(last));
+        }
+    }
 }
 
 self_cell! {
@@ -44,11 +65,14 @@ self_cell! {
 
 impl RocksSnapshot {
     pub(crate) fn new(store: Arc<Store>, epoch: Arc<Epoch>, shard: Shard) -> Self {
+        let epoch = HeldEpoch { epoch: Some(epoch), may_block: !nonblocking::is_active() };
         let view = View::new(Owner { _epoch: epoch, lease: store.lease(), store }, |owner| {
             let snapshot = owner.store.database.snapshot();
-            let mut reads = ReadOptions::default();
+            let (mut reads, mut cached_reads) = (ReadOptions::default(), ReadOptions::default());
             reads.set_snapshot(&snapshot);
-            Pinned { snapshot, reads }
+            cached_reads.set_snapshot(&snapshot);
+            cached_reads.set_read_tier(ReadTier::BlockCache);
+            Pinned { snapshot, reads, cached_reads }
         });
         Self { view, shard, is_dropped: OnceLock::new() }
     }
@@ -67,7 +91,8 @@ impl RocksSnapshot {
     }
 
     fn reads(&self) -> &ReadOptions {
-        &self.view.borrow_dependent().reads
+        let pinned = self.view.borrow_dependent();
+        if nonblocking::is_active() { &pinned.cached_reads } else { &pinned.reads }
     }
 
     fn stored(&self) -> Result<Stored> {
@@ -137,7 +162,9 @@ impl Snapshot for RocksSnapshot {
             Request::Page(page) => Page::scan(self, page).map(Reply::Page),
         };
         let replies: Vec<Reply> = requests.iter().map(reply).collect::<Result<_>>()?;
-        tally::note(Reads::of(&replies));
+        let reads = Reads::of(&replies);
+        nonblocking::spend(reads)?;
+        tally::note(reads);
         Ok(replies)
     }
 
@@ -158,6 +185,9 @@ impl Snapshot for RocksSnapshot {
         reads.set_iterate_lower_bound(start);
         reads.set_iterate_upper_bound(end);
         reads.set_total_order_seek(true);
+        if nonblocking::is_active() {
+            reads.set_read_tier(ReadTier::BlockCache);
+        }
         // Without a fixed readahead RocksDB reads ahead once a scan proves long, up to 256 KB.
         let database = self.database()?;
         let snapshot = &self.view.borrow_dependent().snapshot;
@@ -224,11 +254,10 @@ impl Cursor for RocksCursor<'_> {
             return Ok(None);
         }
         self.step = Step::Advance;
-        Ok(self.entries.item().map(|(key, value)| {
-            let key = &key[keys::PREFIX..];
-            self.scan.found(key, value);
-            (key, value)
-        }))
+        let Some((key, value)) = self.entries.item() else { return Ok(None) };
+        let key = &key[keys::PREFIX..];
+        self.scan.found(key, value)?;
+        Ok(Some((key, value)))
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rocksdb::{Cache, WriteBufferManager};
-use settee_storage::{Result, StorageError};
+use rocksdb::{Cache, ErrorKind, WriteBufferManager};
+use settee_storage::{Result, StorageError, nonblocking};
 
 use crate::damage::{self, Damage};
 use crate::epoch::Epoch;
@@ -114,6 +114,10 @@ impl Store {
     }
 
     pub(crate) fn failed_read(&self, error: rocksdb::Error) -> StorageError {
+        // The result of a read that is restricted to memory.
+        if error.kind() == ErrorKind::Incomplete && nonblocking::is_active() {
+            return nonblocking::refuse();
+        }
         let error = damage::without_path(&self.path, translate(error));
         if damage::is_damage(&error) {
             self.damage.note(&self.database, &error);

@@ -70,6 +70,32 @@ fn sizes_are_right_before_and_after_flushes_with_and_without_blobs() {
     }
 }
 
+/// An attempt reads a block only after another read has loaded it.
+#[test]
+fn attempts_do_not_read_from_the_disk() {
+    for (value_bytes, is_read) in [(1_000, true), (20_000, false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = RocksEngine::open(directory.path(), &Options::default()).unwrap();
+        fill(&engine, Shard(1), 10 * value_bytes as u64, value_bytes);
+        let get = |engine: &RocksEngine| engine.snapshot(Shard(1))?.get(Keyspace::Bodies, &5_u64.to_be_bytes());
+        let count = |engine: &RocksEngine| {
+            let snapshot = engine.snapshot(Shard(1))?;
+            let mut cursor = snapshot.scan(Keyspace::Bodies, Default::default(), Direction::Forward, Expect::Few)?;
+            Ok::<_, StorageError>(std::iter::from_fn(|| cursor.next().transpose().map(|entry| entry.is_ok())).count())
+        };
+        assert!(nonblocking::attempt(|| get(&engine)).unwrap().unwrap().is_some(), "memtables are in memory");
+        settle(&engine);
+        drop(engine);
+        let engine = RocksEngine::open(directory.path(), &Options::default()).unwrap();
+        assert!(nonblocking::attempt(|| get(&engine)).is_none());
+        assert!(nonblocking::attempt(|| count(&engine)).is_none());
+        assert_eq!((get(&engine).unwrap().unwrap().len(), count(&engine).unwrap()), (value_bytes, 10));
+        // Large values are in files of their own, whose contents are not cached.
+        assert_eq!(nonblocking::attempt(|| get(&engine)).is_some(), is_read);
+        assert_eq!(nonblocking::attempt(|| count(&engine)).is_some(), is_read);
+    }
+}
+
 #[test]
 fn long_lists_of_revisions_are_read_past_the_cache() {
     for (value_bytes, is_cached) in [(64 << 10, false), (4 << 10, true)] {

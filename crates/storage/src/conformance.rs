@@ -1,6 +1,7 @@
 //! The requirements for every [`Engine`], as functions that panic with a description of the violation. Engine crates
 //! call [`run_all`] in their tests. Durability is not tested here: simulating a crash is specific to the engine.
 
+mod attempts;
 mod commits;
 mod concurrency;
 mod fixture;
@@ -13,6 +14,7 @@ mod users;
 
 use std::hash::{BuildHasher, RandomState};
 
+pub use attempts::{attempts_are_bounded, attempts_commit_nothing, attempts_read_the_same_or_are_refused};
 pub use commits::{
     a_wrong_version_is_a_conflict, batches_cover_all_keyspaces, commits_count_versions_and_keep_tokens,
     empty_batches_count, fresh_shards_are_empty, heads_stay_until_they_are_set, limits_are_kept,
@@ -63,6 +65,9 @@ const PROPERTIES: &[(&str, Property)] = &[
     ("scans keep to their snapshot", scans_keep_to_their_snapshot),
     ("seeks go anywhere in the range", seeks_go_anywhere_in_the_range),
     ("multi-gets keep their order", multi_gets_keep_their_order),
+    ("attempts read the same or are refused", attempts_read_the_same_or_are_refused),
+    ("attempts are bounded", attempts_are_bounded),
+    ("attempts commit nothing", attempts_commit_nothing),
     ("shards are isolated", shards_are_isolated),
     ("keyspaces are isolated", keyspaces_are_isolated),
     ("dropped shards are gone", dropped_shards_are_gone),

@@ -20,6 +20,7 @@ pub mod faulty;
 mod log;
 pub mod members;
 pub mod memory;
+pub mod nonblocking;
 mod read;
 pub mod tally;
 
@@ -210,6 +211,9 @@ pub enum StorageError {
     /// The shard was dropped.
     #[error("the shard was dropped")]
     Dropped,
+    /// The read would wait, or exceed the bound of an [attempt](nonblocking::attempt), which repeats it elsewhere.
+    #[error("the operation may block")]
+    WouldBlock,
     /// A key, a value or a commit exceeds its limit.
     #[error("too large to be stored: {0}")]
     TooLarge(String),
@@ -243,7 +247,8 @@ pub type CommitListener = Box<dyn Fn(Shard, Version) + Send + Sync>;
 
 /// A store of ordered keys. All methods may be called from any thread and may block.
 pub trait Engine: Send + Sync + 'static {
-    /// Returns a view of the current state of `shard`. Engines may start it with its first read.
+    /// Returns a view of the current state of `shard`. Engines may start it with its first read. During an
+    /// [attempt](nonblocking::attempt) all reads fail with [`StorageError::WouldBlock`] instead of waiting.
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>>;
 
     /// Applies `batch` to `shard` atomically if the shard is at version `expected`. Commits to one shard are

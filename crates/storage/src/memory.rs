@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use crate::tally::{self, Reads, Scan};
 use crate::{
     Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
-    Operation, Outcome, Page, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
+    Operation, Outcome, Page, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version, nonblocking,
 };
 use tree::{Position, Tree};
 
@@ -193,6 +193,7 @@ impl Engine for MemoryEngine {
         batch: Batch,
         _durability: Durability,
     ) -> Result<Outcome> {
+        nonblocking::may_block()?;
         batch.check()?;
         let mut shards = self.store.shards.lock();
         let version = match shards.check_commit(shard, expected) {
@@ -217,6 +218,7 @@ impl Engine for MemoryEngine {
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {
+        nonblocking::may_block()?;
         self.remove(shard);
         Ok(())
     }
@@ -292,7 +294,9 @@ impl Snapshot for Contents {
             Request::Page(page) => Page::scan(self, page).map(Reply::Page),
         };
         let replies: Vec<Reply> = requests.iter().map(reply).collect::<Result<_>>()?;
-        tally::note(Reads::of(&replies));
+        let reads = Reads::of(&replies);
+        nonblocking::spend(reads)?;
+        tally::note(reads);
         Ok(replies)
     }
 
@@ -332,7 +336,7 @@ impl Cursor for TreeCursor<'_> {
             Direction::Forward | Direction::Backward => return Ok(None),
         };
         self.at = at;
-        self.scan.found(entry.0, entry.1);
+        self.scan.found(entry.0, entry.1)?;
         Ok(Some(entry))
     }
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::Reply;
+use crate::{Reply, Result, nonblocking};
 
 /// Counters of reads.
 #[derive(Debug, Default)]
@@ -91,10 +91,13 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Counts an entry.
-    pub fn found(&mut self, key: &[u8], value: &[u8]) {
+    /// Counts an entry. Fails with [`StorageError::WouldBlock`](crate::StorageError::WouldBlock) beyond the bound of an
+    /// [attempt](nonblocking::attempt).
+    pub fn found(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let bytes = (key.len() + value.len()) as u64;
         self.entries += 1;
-        self.bytes += (key.len() + value.len()) as u64;
+        self.bytes += bytes;
+        nonblocking::spend(Reads { calls: 0, entries: 1, bytes })
     }
 }
 
@@ -117,8 +120,8 @@ mod tests {
             note(one);
             Arc::clone(&inner).during(|| {
                 let mut scan = Scan::default();
-                scan.found(b"key", b"value");
-                scan.found(b"k", b"");
+                scan.found(b"key", b"value").expect("no attempt is active");
+                scan.found(b"k", b"").expect("no attempt is active");
             });
             note(one);
         });

@@ -70,7 +70,8 @@ impl Databases {
 impl DatabaseIndexes {
     /// Drops idle indexes. Returns true if all remaining state is stored as well.
     fn close_idle(&self) -> bool {
-        let mut handles = self.handles.lock();
+        // A thread that adds an index holds the lock during its commit, and other databases must not wait for it.
+        let Some(mut handles) = self.handles.try_lock() else { return false };
         let mut controls = self.controls.lock();
         handles.retain(|_, handle| Arc::strong_count(handle) > 1);
         controls.retain(|_, control| control.rest.is_some());

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
 use settee_design::{DesignDocument, Language, Limits};
-use settee_storage::{Engine, Shard, Snapshot, StorageError, Version};
+use settee_storage::{Engine, Shard, Snapshot, StorageError, Version, nonblocking};
 
 use crate::claims::Claims;
 use crate::clock::Clock;
@@ -105,11 +105,17 @@ impl Core {
     pub(crate) fn handle(&self, host: &dyn IndexHost, signature: Signature) -> Result<Arc<Handle>> {
         let indexes = self.indexes_of(host.shard());
         let now_us = self.clock().now_us();
-        let mut handles = indexes.handles.lock();
+        // Another thread may add an index under this lock.
+        let handles = match nonblocking::is_active() {
+            true => indexes.handles.try_lock(),
+            false => Some(indexes.handles.lock()),
+        };
+        let mut handles = handles.ok_or_else(nonblocking::refuse)?;
         if let Some(handle) = handles.get(&signature) {
             handle.use_at(now_us);
             return Ok(Arc::clone(handle));
         }
+        nonblocking::may_block()?;
         let shard = host.add_index(signature)?;
         let store =
             IndexStore::new(Arc::clone(host.engine()), shard, Arc::clone(&self.tokens), Arc::clone(&self.nodes));
@@ -145,6 +151,7 @@ impl Core {
         signature: Signature,
         gone: &Arc<Handle>,
     ) -> Result<Arc<Handle>> {
+        nonblocking::may_block()?;
         if host.find_index(signature)? == Some(gone.store().shard()) {
             return Ok(Arc::clone(gone));
         }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
 use settee_database::{AccessControl, Catalog, Database, DatabaseError, ReadClient, Reader};
 use settee_design::{Cancellation, DesignDocument, Language, Limits, ViewDefinition};
-use settee_storage::Shard;
+use settee_storage::{Shard, nonblocking};
 
 use crate::control::BuildState;
 use crate::error::{Result, ViewError};
@@ -290,6 +290,10 @@ impl Core {
             self.query_shown((host, visible), ddoc, definition, query, sink)?;
         }
         let is_wanted = shown.is_some() || query.update == Update::Lazy;
+        if is_wanted {
+            // The lag depends on other processes and running builds.
+            nonblocking::may_block()?;
+        }
         Ok(if is_wanted && self.lag(host, ddoc)?.is_some() { Answer::UpdateWanted } else { Answer::Complete })
     }
 

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use settee_database::{
@@ -63,7 +64,7 @@ pub(super) async fn get(request: Request) -> Answer {
     };
     check_place(&database, &asked.id)?;
     let reader = request.reader.clone();
-    let mut response = bridge::stream(request.outward(), move |output| {
+    let mut response = bridge::answer(request.outward(), move |output| {
         let view = database.read_as(&reader)?;
         let attachment = find(&view, &asked)?;
         if !asked.takes_anything {
@@ -296,6 +297,14 @@ impl Base {
     }
 }
 
+/// A larger upload has a thread.
+const SHORT_BYTES: u64 = 16 << 10;
+
+fn some(content: Bytes) -> impl FnMut() -> Result<Option<Bytes>, Error> {
+    let mut content = Some(content).filter(|content| !content.is_empty());
+    move || Ok(content.take())
+}
+
 pub(super) async fn put(mut request: Request) -> Answer {
     let database = request.database()?;
     let id = doc_id(&request);
@@ -319,15 +328,20 @@ pub(super) async fn put(mut request: Request) -> Answer {
     check_id(&request.node, &database, &id)?;
     let (store, doc, named) = (Arc::clone(&database), id.clone(), name.clone());
     let reader = request.reader.clone();
-    let (document, attachments) = request
-        .with_pieces(move |pieces| {
-            let base = Base::read(&store.read_as(&reader)?, &doc, rev.as_ref())?;
-            let uploaded = upload(&store, &policy.attachments, &named, compression, || Ok(pieces.next_piece()?))?;
-            let kept = base.attachments.into_iter().map(NewAttachment::kept).collect();
-            let new = NewAttachment::uploaded(named, content_type, None, uploaded);
-            Ok((base.document, NewAttachments::new(&store, kept)?.replaced(&store, vec![new])?))
-        })
-        .await?;
+    let receive = move |next: &mut dyn FnMut() -> Result<Option<Bytes>, Error>| {
+        let base = Base::read(&store.read_as(&reader)?, &doc, rev.as_ref())?;
+        let uploaded = upload(&store, &policy.attachments, &named, compression, next)?;
+        let kept = base.attachments.into_iter().map(NewAttachment::kept).collect();
+        let new = NewAttachment::uploaded(named.clone(), content_type.clone(), None, uploaded);
+        Ok((base.document, NewAttachments::new(&store, kept)?.replaced(&store, vec![new])?))
+    };
+    let is_short = length.is_some_and(|length| length <= SHORT_BYTES);
+    let (document, attachments) = if is_short && !request.headers.contains_key(header::CONTENT_ENCODING) {
+        let content = request.read_body().await?;
+        bridge::read(move || receive(&mut some(content.clone()))).await?
+    } else {
+        request.with_pieces(move |pieces| receive(&mut || Ok(pieces.next_piece()?))).await?
+    };
     let edit = Edit { id, document, attachments: Incoming::Known(attachments), mode: EditMode::Interactive };
     let saved = save(&request, &database, edit).await?;
     let mut response = saved.answer(&request, StatusCode::CREATED);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use settee_auth::UserContext;
-use settee_database::{Database, DocUpdate, EditMode, Reader};
+use settee_database::{Database, DocUpdate, EditMode, Reader, nonblocking};
 use settee_model::json::{Kind, Value, append_object, write_array, write_string};
 use settee_model::{Document, InvalidRev, Rev, RevisionHasher};
 use settee_replication::documents::is_replicator_database;
@@ -45,15 +45,17 @@ struct Bulk<'a> {
 /// Number of documents beyond which they are prepared on two threads.
 const PARALLEL_DOCS: usize = 128;
 
+const SMALL_BODY_BYTES: usize = 16 << 10;
+
 pub(super) async fn docs(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_documents().await?;
+    let is_small = body.as_bytes().len() <= SMALL_BODY_BYTES;
     let (node, store, user) = (Arc::clone(&request.node), Arc::clone(&database), request.user.clone());
     let reader = request.reader.clone();
     let in_query = write::copies(&request.query);
-    let (mode, is_short, prepared) = bridge::blocking(move || {
+    let work = move || {
         let bulk = Bulk::parse(body.value())?;
-        node.metrics.measure(Measure::BulkDocs, bulk.docs.len() as u64);
         check_count(&node, bulk.docs.len(), &couchdb::MAX_BULK_DOCS_COUNT)?;
         let is_interactive = bulk.mode != Some(EditMode::Replicated);
         let is_short = is_interactive && !bulk.docs.is_empty() && write::wants_more_copies(bulk.copies.or(in_query));
@@ -61,9 +63,11 @@ pub(super) async fn docs(mut request: Request) -> Answer {
         let mode = bulk.mode.ok_or_else(|| Error::bad_request("`new_edits` parameter must be a boolean."))?;
         let is_refused = bulk.all_or_nothing && mode == EditMode::Interactive && !rows.is_empty();
         let rows = if is_refused { Err(all_or_nothing(&rows, &bulk.docs)) } else { Ok(rows) };
-        Ok((mode, is_short, rows))
-    })
-    .await?;
+        Ok((mode, is_short, bulk.docs.len(), rows))
+    };
+    let (mode, is_short, count, prepared) =
+        if is_small { bridge::read(work).await? } else { bridge::blocking(work).await? };
+    request.node.metrics.measure(Measure::BulkDocs, count as u64);
     let mut rows = match prepared {
         Ok(rows) => rows,
         Err(refusal) => return Ok(refusal),
@@ -174,6 +178,7 @@ fn prepare(
     if bulk.docs.len() <= PARALLEL_DOCS {
         return some(&bulk.docs);
     }
+    nonblocking::may_block()?;
     let (front, back) = bulk.docs.split_at(bulk.docs.len() / 2);
     std::thread::scope(|scope| {
         let back = scope.spawn(|| some(back));

@@ -60,10 +60,10 @@ pub(super) async fn get(mut request: Request) -> Answer {
     };
     let user = request.reader.clone();
     let multipart = multipart_form(&request.headers).map(|essence| (essence, boundaries(&request)));
-    bridge::stream(request.outward(), move |output| {
+    bridge::answer(request.outward(), move |output| {
         let view = database.read_as(&user)?.for_client(&reader(output.account()));
         let docs: Vec<Value<'_>> = body.value().get("docs").map(Value::elements).into_iter().flatten().collect();
-        match multipart {
+        match &multipart {
             Some((essence, boundaries)) => send_parts(output, &view, &docs, &asked, essence, boundaries),
             None => write_list(output, &view, &docs, &asked),
         }
@@ -272,9 +272,9 @@ fn send_parts(
     docs: &[Value<'_>],
     asked: &Asked,
     essence: &str,
-    [outer, inner]: [String; 2],
+    [outer, inner]: &[String; 2],
 ) -> Result<(), Error> {
-    let writer = Writer::new(outer);
+    let writer = Writer::new(outer.clone());
     let mut headers = HeaderMap::new();
     respond::set(&mut headers, header::CONTENT_TYPE, &writer.content_type(essence));
     output.set_head(Head::new(StatusCode::OK, headers));
@@ -286,7 +286,7 @@ fn send_parts(
     writer.begin(output.text());
     for (index, doc) in docs.iter().enumerate() {
         read_ahead(view, docs, index, asked.latest)?;
-        match send_entry(output, view, *doc, asked, &writer, &inner) {
+        match send_entry(output, view, *doc, asked, &writer, inner) {
             Ok(ControlFlow::Continue(())) => {}
             Ok(ControlFlow::Break(())) => return Ok(()),
             Err(error) => return output.break_off(error),

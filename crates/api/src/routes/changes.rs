@@ -1,7 +1,7 @@
 //! The changes feed in its four forms.
 //!
 //! Rows are read in batches on threads that may block, and sent through a short channel. A slow client
-//! therefore delays no other client, and a waiting feed is a task without a thread. A batch ends at the
+//! delays no other client, and a waiting feed is a task without a thread. A batch ends at the
 //! latest after a time limit, so that rows are not delayed and the feed of a disconnected client ends.
 
 mod filter_runner;
@@ -69,7 +69,7 @@ pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) 
             // The subscription starts before the first read, so that no change between them is missed.
             let signals = signals(&request, &database, stopping);
             let (reader, since) = (Arc::clone(&database), params.since);
-            let start = bridge::blocking(move || since.start(&reader.read()?)).await?;
+            let start = bridge::read(move || since.start(&reader.read()?)).await?;
             let rows = Rows::new(params, start);
             live(&request, database, rows, None, signals).await
         }
@@ -110,7 +110,7 @@ async fn normal(
     let (store, client) = (Arc::clone(&database), reads::reader(&request.head.account));
     let reader = request.reader.clone();
     let since = params.since;
-    let (view, update_seq, start) = bridge::blocking(move || {
+    let (view, update_seq, start) = bridge::read(move || {
         let view = store.read_as(&reader)?.for_client(&client);
         let (update_seq, start) = (view.update_seq()?, since.start(&view)?);
         Ok((view, update_seq, start))
@@ -133,8 +133,9 @@ async fn normal(
     Ok(response)
 }
 
-async fn all_rows(request: &Request, mut rows: Rows, view: ReadView) -> Answer {
-    bridge::stream(request.outward(), move |output| {
+async fn all_rows(request: &Request, rows: Rows, view: ReadView) -> Answer {
+    bridge::answer(request.outward(), move |output| {
+        let mut rows = rows.clone();
         output.text().extend_from_slice(b"{\"results\":[\n");
         let filter = rows.params.filter.clone();
         let (direction, needs) = (rows.params.direction, RequiredData::of(&rows.params));
@@ -180,6 +181,7 @@ fn write_end(out: &mut Vec<u8>, feed: (&Database, &Reader), last_seq: u64, pendi
 /// Maximum number of documents that are looked up by id. As in CouchDB, more are found by a scan of all changes.
 const LOOKUPS_MAX: usize = 100;
 
+#[derive(Clone)]
 struct Rows {
     params: ChangesParams,
     sent: u64,

@@ -44,7 +44,7 @@ pub(super) async fn get(request: Request) -> Answer {
     check_place(&database, &id)?;
     let known = request.header(header::IF_NONE_MATCH).map(str::to_owned);
     if let Visibility::Public(fields) = request.node.users.visibility(&request.user, &database, &id).await? {
-        return bridge::blocking(move || {
+        return bridge::read(move || {
             let (rev, out) = public_part(&database.read_as(&reader)?, &id, &fields)?;
             let mut response = respond::json(StatusCode::OK, out);
             respond::set_etag(&mut response, &rev.to_string());
@@ -69,7 +69,7 @@ pub(super) async fn get(request: Request) -> Answer {
         .await;
     }
     if is_local(&id) {
-        return bridge::blocking(move || local(&database.read_as(&reader)?, &id, &params, known.as_deref())).await;
+        return bridge::read(move || local(&database.read_as(&reader)?, &id, &params, known.as_deref())).await;
     }
     if params.attachments.is_plain() {
         let read = move |most| one(&database.read_as(&reader)?, &id, &params, known.as_deref(), most);
@@ -77,7 +77,7 @@ pub(super) async fn get(request: Request) -> Answer {
     }
     let related = accept::accepts(&request.headers, "multipart/related") && params.attachments.data != Data::None;
     let boundary = related.then(|| request.node.uuid());
-    let response = bridge::stream(request.outward(), move |output| {
+    let response = bridge::answer(request.outward(), move |output| {
         let view = database.read_as(&reader)?;
         one_with_attachments(output, &view, &id, &params, known.as_deref(), boundary.as_deref())
     });
@@ -118,7 +118,7 @@ enum One {
 /// The argument of `read` is the maximum size.
 async fn plain(request: &Request, read: Arc<dyn Fn(usize) -> Result<One, Error> + Send + Sync>) -> Answer {
     let small = Arc::clone(&read);
-    let mut found = bridge::blocking(move || small(LARGE_BYTES)).await?;
+    let mut found = bridge::read(move || small(LARGE_BYTES)).await?;
     loop {
         found = match found {
             One::Answer(response) => return Ok(response),

@@ -28,8 +28,9 @@ pub(super) async fn find(mut request: Request) -> Answer {
     let node = Arc::clone(&request.node);
     let searching = Searches::of(&request);
     let (account, user) = (Arc::clone(&request.head.account), request.reader.clone());
-    bridge::stream(request.outward(), move |output| {
-        let options = options(&body, partition)?;
+    let is_small = is_small(&body);
+    let write = move |output: &mut Output| {
+        let options = options(&body, partition.clone())?;
         let limits = searching.limits(&account);
         let begun_us = (node.operation.monotonic_us)();
         output.text().extend_from_slice(b"{\"docs\":[");
@@ -49,9 +50,20 @@ pub(super) async fn find(mut request: Request) -> Answer {
         }
         output.text().extend_from_slice(b"}\r\n\n");
         Ok(())
-    })
-    .await
+    };
+    let outward = request.outward();
+    if is_small { bridge::answer(outward, write).await } else { bridge::stream(outward, write).await }
 }
+
+/// Other queries may compute for long.
+fn is_small(body: &Json) -> bool {
+    let text = body.as_bytes();
+    // A backslash could hide the operator.
+    text.len() <= SMALL_BODY_BYTES && !text.contains(&b'\\') && !text.windows(REGEX.len()).any(|part| part == REGEX)
+}
+
+const SMALL_BODY_BYTES: usize = 4 << 10;
+const REGEX: &[u8] = b"$regex";
 
 pub(super) async fn explain(mut request: Request) -> Answer {
     let partition = asked_partition(&request);

@@ -144,7 +144,7 @@ pub(super) async fn cleanup(request: Request) -> Answer {
 /// Must be called before parameters are validated.
 async fn named_design(request: &Request) -> Result<Arc<DesignDocument>, Error> {
     let (database, ddoc) = (request.database()?, request.captures.get("ddoc").to_owned());
-    bridge::blocking(move || design_document(&database, &ddoc)).await
+    bridge::read(move || design_document(&database, &ddoc)).await
 }
 
 async fn answer(request: &Request, design: Arc<DesignDocument>, queries: Queries) -> Answer {
@@ -161,7 +161,7 @@ async fn run(
 ) -> Answer {
     queries.check(kind_of(&database, &design, &view)?, request)?;
     let (views, reader) = (Arc::clone(&request.node.views), request.reader.clone());
-    bridge::stream(request.outward(), move |output| {
+    bridge::answer(request.outward(), move |output| {
         queries.write(output, |output, params| one(output, &views, (&database, &reader), &design, &view, params))
     })
     .await

@@ -130,11 +130,11 @@ pub(super) async fn delete(request: Request) -> Answer {
     let id = doc_id(&request);
     partition::check_place(&database, &id)?;
     let (store, reader, wanted) = (Arc::clone(&database), request.reader.clone(), id.clone());
-    bridge::blocking(move || require_live(&store.read_as(&reader)?, &wanted)).await?;
+    bridge::read(move || require_live(&store.read_as(&reader)?, &wanted)).await?;
     // As in CouchDB, a client that does not see a user document cannot find out whether it exists.
     if let Visibility::Public(fields) = request.node.users.visibility(&request.user, &database, &id).await? {
         let (reader, wanted) = (Arc::clone(&database), id.clone());
-        bridge::blocking(move || Ok(public_part(&reader.read()?, &wanted, &fields)?)).await?;
+        bridge::read(move || Ok(public_part(&reader.read()?, &wanted, &fields)?)).await?;
     }
     let document = tombstone(replaced_rev(&request.query, &request.headers, None)?);
     let edit = Edit { id, document, attachments: Incoming::InDocument, mode: EditMode::Interactive };

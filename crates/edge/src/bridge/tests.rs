@@ -50,6 +50,23 @@ async fn a_short_answer_is_whole() {
 }
 
 #[tokio::test]
+async fn only_a_short_answer_is_written_without_a_thread() {
+    let written = |rows: usize, expected: usize| {
+        short(&account(), |output| {
+            output.expect(expected)?;
+            let _ = write_rows(output, rows);
+            Ok(())
+        })
+    };
+    let body = written(30, PIECE_BYTES - 1).unwrap().unwrap().into_body();
+    assert_eq!(body.size_hint().exact(), Some(30_000));
+    assert!(written(33, 0).is_none() && written(0, PIECE_BYTES).is_none());
+    let failed =
+        short(&account(), |output| output.break_off(Box::new(Error::internal("disk"))).map_err(|error| *error));
+    assert_eq!(show(&failed.unwrap().unwrap_err()), "500 internal_server_error: disk");
+}
+
+#[tokio::test]
 async fn a_long_answer_comes_in_pieces() {
     let answer = stream(admission(), |output| {
         assert!(write_rows(output, 1000).is_continue());

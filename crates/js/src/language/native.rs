@@ -1,7 +1,10 @@
 //! [`Programs`] combine both evaluators: functions of the subset run in this process, the others in a worker, which
 //! also maps the documents on which a native function bails out.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use settee_design::{
     Allowance, BailOuts, CompileError, DocumentBatch, Emissions, Engine, Limits, MapFailure, MapSource, Program,
@@ -19,18 +22,57 @@ pub(super) const QUICKJS: &str = "quickjs";
 /// Number of documents after which a function that bailed out on more than half of them is left to the workers.
 const TRIAL_DOCUMENTS: u64 = 512;
 
+/// Maximum size of the sources of [`Compiled`] functions.
+const COMPILED_BYTES: usize = 1 << 20;
+
+/// Functions of earlier programs. Without them every update of an index starts a thread to compile each function.
+#[derive(Default)]
+pub(super) struct Compiled(Mutex<Unused>);
+
+#[derive(Default)]
+struct Unused {
+    functions: HashMap<(Environment, Arc<str>), Vec<NativeFunction>>,
+    bytes: usize,
+}
+
+impl Compiled {
+    fn compile(&self, environment: Environment, source: &Arc<str>) -> Result<NativeFunction, Refused> {
+        let mut unused = self.0.lock();
+        let key = (environment, Arc::clone(source));
+        if let Some(function) = unused.functions.get_mut(&key).and_then(Vec::pop) {
+            unused.bytes -= source.len();
+            return Ok(function);
+        }
+        drop(unused);
+        NativeFunction::compile(source, environment)
+    }
+
+    fn keep(&self, environment: Environment, source: Arc<str>, function: NativeFunction) {
+        let mut unused = self.0.lock();
+        if unused.bytes + source.len() > COMPILED_BYTES {
+            *unused = Unused::default();
+        }
+        unused.bytes += source.len();
+        unused.functions.entry((environment, source)).or_default().push(function);
+    }
+}
+
+fn environment(search: Option<SearchKind>) -> Environment {
+    match search {
+        None => Environment::View,
+        Some(SearchKind::Nouveau) => Environment::Nouveau,
+        Some(SearchKind::Clouseau) => Environment::Clouseau,
+    }
+}
+
 pub(super) fn compile(
+    compiled: &Compiled,
     source: &MapSource,
     evaluator: Evaluator,
     search: Option<SearchKind>,
 ) -> Vec<Result<NativeFunction, &'static str>> {
-    let environment = match search {
-        None => Environment::View,
-        Some(SearchKind::Nouveau) => Environment::Nouveau,
-        Some(SearchKind::Clouseau) => Environment::Clouseau,
-    };
     let compile = |function: &Arc<str>| match evaluator {
-        Evaluator::Native => NativeFunction::compile(function, environment).map_err(|Refused(reason)| reason),
+        Evaluator::Native => compiled.compile(environment(search), function).map_err(|Refused(reason)| reason),
         Evaluator::Workers => Err("the native evaluator is switched off"),
     };
     source.functions.iter().map(compile).collect()
@@ -42,6 +84,7 @@ pub(super) fn engine(refused: Option<&'static str>) -> Engine {
 
 pub(super) struct Programs {
     pool: Arc<Pool>,
+    compiled: Arc<Compiled>,
     source: MapSource,
     search: Option<SearchKind>,
     limits: Limits,
@@ -71,7 +114,7 @@ impl Native {
 
 impl Programs {
     pub(super) fn compile(
-        pool: &Arc<Pool>,
+        (pool, compiled): (&Arc<Pool>, &Arc<Compiled>),
         source: &MapSource,
         limits: Limits,
         evaluator: Evaluator,
@@ -79,7 +122,7 @@ impl Programs {
     ) -> Result<Self, CompileError> {
         let mut natives = Vec::new();
         let (mut others, mut refused) = (Vec::new(), Vec::new());
-        for (index, function) in (0u32..).zip(compile(source, evaluator, search)) {
+        for (index, function) in (0u32..).zip(compile(compiled, source, evaluator, search)) {
             match function {
                 Ok(function) => natives.push(Native { index, function, attempts: 0, bail_outs: 0 }),
                 Err(reason) => {
@@ -95,9 +138,22 @@ impl Programs {
             others.compile()?;
         }
         let (workspace, log) = Default::default();
-        let (pool, source) = (Arc::clone(pool), source.clone());
+        let (pool, compiled, source) = (Arc::clone(pool), Arc::clone(compiled), source.clone());
         let bail_outs = Vec::new();
-        Ok(Self { pool, source, search, limits, natives, workspace, refused, bail_outs, others, fallback, log })
+        Ok(Self {
+            pool,
+            compiled,
+            source,
+            search,
+            limits,
+            natives,
+            workspace,
+            refused,
+            bail_outs,
+            others,
+            fallback,
+            log,
+        })
     }
 
     fn map_natively(&mut self, document: u32, batch: &DocumentBatch, output: &mut Emissions) -> bool {
@@ -191,6 +247,15 @@ impl Programs {
     }
 }
 
+impl Drop for Programs {
+    fn drop(&mut self) {
+        for native in self.natives.drain(..) {
+            let source = Arc::clone(&self.source.functions[native.index as usize]);
+            self.compiled.keep(environment(self.search), source, native.function);
+        }
+    }
+}
+
 fn count(counted: &mut Vec<BailOuts>, function: u32, reason: Reason) {
     let reason = reason.text();
     match counted.iter_mut().find(|counted| (counted.function, counted.reason) == (function, reason)) {
@@ -245,5 +310,28 @@ impl Program for Programs {
 
     fn take_bail_outs(&mut self) -> Vec<BailOuts> {
         std::mem::take(&mut self.bail_outs)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compiled_functions_are_used_again() {
+        let compiled = Compiled::default();
+        let source: Arc<str> = "function (doc) { emit(doc._id, null); }".into();
+        let unused = || {
+            let unused = compiled.0.lock();
+            (unused.functions.values().map(Vec::len).sum::<usize>(), unused.bytes)
+        };
+        let function = compiled.compile(Environment::View, &source).ok().unwrap();
+        assert_eq!(unused(), (0, 0));
+        compiled.keep(Environment::View, Arc::clone(&source), function);
+        assert_eq!(unused(), (1, source.len()));
+        assert!(compiled.compile(Environment::Nouveau, &source).is_err(), "it has another environment");
+        assert!(compiled.compile(Environment::View, &source).is_ok());
+        assert_eq!(unused(), (0, 0));
     }
 }

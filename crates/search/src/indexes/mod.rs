@@ -18,7 +18,7 @@ use std::sync::Arc;
 use settee_database::Database;
 use settee_database::tasks::Tasks;
 use settee_design::{DesignDocument, SearchKind};
-use settee_storage::{StorageError, Version};
+use settee_storage::{StorageError, Version, nonblocking};
 use settee_views::{About, Claims, Clock, IndexRecords, LogLine, Signature, Tokens, Urgency, ViewError, Views};
 
 use self::position::Position;
@@ -85,6 +85,8 @@ impl Searches {
         freshness: Freshness,
         limits: &SearchLimits,
     ) -> Result<Index> {
+        // The time of a search is not bounded by the number of its reads.
+        nonblocking::may_block().map_err(ViewError::from)?;
         let wanted = SearchIndex::find(ddoc, kind, name)?;
         let update_seq = required_seq(database, freshness)?;
         loop {

@@ -17,6 +17,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use settee_design::{CompileError, Growth, Language, Limits, ReduceRows, Reducer};
+use settee_storage::nonblocking;
 
 use self::builtin::{Builtin, Input, OfValues, Values};
 use crate::error::Result;
@@ -68,6 +69,8 @@ struct Custom {
 
 impl Custom {
     fn reducer(&mut self) -> Result<&mut dyn Reducer> {
+        // A process runs the function.
+        nonblocking::may_block()?;
         if self.reducer.is_none() {
             self.reducer = Some(self.language.reducer(&self.source, self.limits)?);
         }
