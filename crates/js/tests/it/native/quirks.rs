@@ -110,12 +110,24 @@ fn the_environment_is_the_same() {
 #[test]
 fn uris_are_encoded_and_decoded() {
     let document = r#"{"s":"a b/é€😀?&=+$,#;:@-_.!~*'()%\"<>\u0000"}"#;
-    check_on("native", "function(doc) { emit(encodeURI(doc.s), encodeURIComponent(doc.s)); }", document, r#"[["a%20b/%C3%A9%E2%82%AC%F0%9F%98%80?&=+$,#;:@-_.!~*'()%25%22%3C%3E%00","a%20b%2F%C3%A9%E2%82%AC%F0%9F%98%80%3F%26%3D%2B%24%2C%23%3B%3A%40-_.!~*'()%25%22%3C%3E%00"]]"#);
-    let source = "function(doc) { var t = '%41%c3%a9%F0%9F%98%80%2F%3f%23%25é'; emit(decodeURI(t), decodeURIComponent(t)); }";
+    check_on(
+        "native",
+        "function(doc) { emit(encodeURI(doc.s), encodeURIComponent(doc.s)); }",
+        document,
+        r#"[["a%20b/%C3%A9%E2%82%AC%F0%9F%98%80?&=+$,#;:@-_.!~*'()%25%22%3C%3E%00","a%20b%2F%C3%A9%E2%82%AC%F0%9F%98%80%3F%26%3D%2B%24%2C%23%3B%3A%40-_.!~*'()%25%22%3C%3E%00"]]"#,
+    );
+    let source =
+        "function(doc) { var t = '%41%c3%a9%F0%9F%98%80%2F%3f%23%25é'; emit(decodeURI(t), decodeURIComponent(t)); }";
     check_on("native", source, "{}", r#"[["Aé😀%2F%3f%23%é","Aé😀/?#%é"]]"#);
-    check_on("native", "function() { emit(encodeURIComponent(), encodeURI(null)); }", "{}", r#"[["undefined","null"]]"#);
+    check_on(
+        "native",
+        "function() { emit(encodeURIComponent(), encodeURI(null)); }",
+        "{}",
+        r#"[["undefined","null"]]"#,
+    );
     for invalid in ["%", "%4", "%4g", "%c3", "%c3é", "%a9", "%ed%a0%80", "%c0%80", "%f5%80%80%80"] {
-        let source = format!("function() {{ try {{ decodeURIComponent('{invalid}'); }} catch (e) {{ emit(e.name, 1); }} }}");
+        let source =
+            format!("function() {{ try {{ decodeURIComponent('{invalid}'); }} catch (e) {{ emit(e.name, 1); }} }}");
         check(&source, "{}", r#"[["URIError",1]]"#);
         let source = format!("function() {{ try {{ decodeURI('{invalid}'); }} catch (e) {{ emit(1, 1); }} }}");
         check(&source, "{}", "[[1,1]]");
