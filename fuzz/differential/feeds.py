@@ -69,7 +69,7 @@ def writes(draw, prefix):
 def difference(request, answers, database):
     """Returns the kind of the first difference between two feeds, or None."""
     if answers[0].status != 200:
-        return body_difference(*answers) if answers[0].status < 500 else None
+        return body_difference(*answers) if answers[0].status in range(201, 500) else None
     left, right = ([*items(request, answer, database)] for answer in answers)
     beats = [heartbeats(answer) for answer in answers]
     if request.route == ROUTES[0] and ("heartbeat", "500") in request.query and (beats[0] == 0) != (beats[1] == 0):

@@ -9,7 +9,7 @@ use super::inherited;
 use super::numbers;
 use super::run::{Run, count};
 use super::tree::{Builtin, Expression, Math, Method};
-use super::uri;
+use super::uri::{self, Scope};
 use super::value::{Array, Packed, Val};
 use super::write;
 use crate::reason::{Reason, Stop};
@@ -79,17 +79,22 @@ impl<'a> Run<'a, '_> {
                 let text = self.convert().text(first)?;
                 Val::Number(date::parse(text)?)
             }
-            Builtin::EncodeUri(scope) => {
-                let text = self.convert().text(first)?;
-                Val::Text(self.convert().keep(&uri::encode(code_units::as_str(text)?, scope))?)
-            }
-            Builtin::DecodeUri(scope) => {
-                let text = self.convert().text(first)?;
-                let decoded = uri::decode(code_units::as_str(text)?, scope).ok_or(Stop::BailOut(Reason::Call))?;
-                Val::Text(self.convert().keep(&decoded)?)
-            }
+            Builtin::EncodeUri(scope) => self.encode_uri(first, scope)?,
+            Builtin::DecodeUri(scope) => self.decode_uri(first, scope)?,
             _ => return Err(Stop::BailOut(Reason::Call)),
         })
+    }
+
+    fn encode_uri(&mut self, value: Val<'a>, scope: Scope) -> Result<Val<'a>, Stop> {
+        let text = self.convert().text(value)?;
+        Ok(Val::Text(self.convert().keep(&uri::encode(code_units::as_str(text)?, scope))?))
+    }
+
+    /// The engine throws the error of an invalid text.
+    fn decode_uri(&mut self, value: Val<'a>, scope: Scope) -> Result<Val<'a>, Stop> {
+        let text = self.convert().text(value)?;
+        let decoded = uri::decode(code_units::as_str(text)?, scope).ok_or(Stop::BailOut(Reason::Call))?;
+        Ok(Val::Text(self.convert().keep(&decoded)?))
     }
 
     fn math(&mut self, function: Math, values: &[Val<'a>]) -> Result<Val<'a>, Stop> {
