@@ -39,16 +39,6 @@ impl Attempt {
         engine: &dyn Engine,
         shard: Shard,
         expected: Version,
-        batch: Batch,
-    ) -> Result<bool> {
-        self.commit_as(engine, shard, expected, batch, Durability::Synced)
-    }
-
-    pub(crate) fn commit_as(
-        &mut self,
-        engine: &dyn Engine,
-        shard: Shard,
-        expected: Version,
         mut batch: Batch,
         durability: Durability,
     ) -> Result<bool> {
@@ -149,7 +139,7 @@ mod tests {
             let mut attempt = Attempt { doubt, ..Attempt::new(CommitToken(1)) }.under(Some(claim.clone()));
             let mut batch = Batch::new();
             batch.put(Keyspace::Local, b"key", b"value");
-            let refused = attempt.commit(&ours, Shard(1000), Version(0), batch).unwrap_err();
+            let refused = attempt.commit(&ours, Shard(1000), Version(0), batch, Durability::Synced).unwrap_err();
             assert_eq!(refused.to_string(), expected);
             assert_eq!(attempt.is_in_doubt(), doubt.is_some());
         }

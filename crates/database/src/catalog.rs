@@ -474,7 +474,7 @@ impl Catalog {
         let mut batch = Batch::of(purpose);
         fill(snapshot.as_ref(), &mut batch)?;
         drop(snapshot);
-        let is_committed = attempt.commit_as(self.engine.as_ref(), CATALOG, state.version, batch, durability)?;
+        let is_committed = attempt.commit(self.engine.as_ref(), CATALOG, state.version, batch, durability)?;
         Ok(is_committed.then_some(Version(state.version.0 + 1)))
     }
 }

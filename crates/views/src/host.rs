@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use settee_database::{
-    Catalog, Change, Database, DatabaseError, IndexPosition, Layout, Leaves, ReadClient, ReadView, Reader, Taken, Work,
+    Catalog, Change, Database, DatabaseError, IndexPosition, Layout, Leaves, MemoryGrant, ReadClient, ReadView, Reader,
+    Work,
 };
 use settee_design::DesignOptions;
 use settee_storage::{Direction, Engine, Expect, Shard};
@@ -68,7 +69,7 @@ impl VisibleDocuments for ReaderDocuments<'_> {
         view.indexed_documents(IndexPosition { update_seq: meta.update_seq, purge_seq: meta.purge_seq }, each)
     }
 
-    fn take_memory(&self, bytes: usize) -> Result<Taken> {
+    fn take_memory(&self, bytes: usize) -> Result<MemoryGrant> {
         match &self.client.memory {
             Some(memory) => memory.take(bytes).ok_or(ViewError::Memory),
             None => Ok(Box::new(())),

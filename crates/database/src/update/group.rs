@@ -270,7 +270,7 @@ impl<'a> Group<'a> {
         let ranks = Arc::new(self.ranks.clone());
         // Published before the commit, because readers can see the commit before this thread is notified of it.
         *self.database.ranks.lock() = [Arc::clone(&self.writer.ranks), Arc::clone(&ranks)];
-        if !attempt.commit_as(self.database.engine().as_ref(), self.shard, expected, batch, durability)? {
+        if !attempt.commit(self.database.engine().as_ref(), self.shard, expected, batch, durability)? {
             return Ok(false);
         }
         let mut given_up = self.database.given_up.lock();

@@ -4,7 +4,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use settee_database::Taken;
+use settee_database::MemoryGrant;
 
 use crate::error::{Result, ViewError};
 use crate::index::Meta;
@@ -20,7 +20,7 @@ pub(crate) trait VisibleDocuments {
     fn for_each_batch(&self, meta: &Meta, each: &mut dyn FnMut(&[&str]) -> Result<()>) -> Result<()>;
 
     /// Takes memory of the request, or fails with [`ViewError::Memory`].
-    fn take_memory(&self, bytes: usize) -> Result<Taken>;
+    fn take_memory(&self, bytes: usize) -> Result<MemoryGrant>;
 }
 
 const KEY_OVERHEAD_BYTES: usize = 32;
@@ -32,7 +32,7 @@ const ROWS_PER_VISIBLE_ROW: u64 = 16;
 pub(crate) struct VisibleRows {
     /// Row keys, ascending.
     keys: Vec<Box<[u8]>>,
-    memory: Vec<Taken>,
+    memory: Vec<MemoryGrant>,
 }
 
 impl VisibleRows {

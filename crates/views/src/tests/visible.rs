@@ -6,8 +6,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use settee_database::{
-    AccessControl, Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, Member, Purge, ReadClient, Reader,
-    Taken, UpdateOutcome, Work,
+    AccessControl, Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, Member, MemoryGrant, Purge,
+    ReadClient, Reader, UpdateOutcome, Work,
 };
 use settee_design::DesignDocument;
 use settee_model::json::Json;
@@ -53,7 +53,7 @@ impl VisibleDocuments for Share<'_> {
         ids.chunks(7).try_for_each(each)
     }
 
-    fn take_memory(&self, _: usize) -> Result<Taken> {
+    fn take_memory(&self, _: usize) -> Result<MemoryGrant> {
         Ok(Box::new(()))
     }
 }
@@ -107,7 +107,7 @@ fn memory_of_the_client_limits_the_rows() {
             self.0.for_each_batch(meta, each)
         }
 
-        fn take_memory(&self, bytes: usize) -> Result<Taken> {
+        fn take_memory(&self, bytes: usize) -> Result<MemoryGrant> {
             if bytes > 200 { Err(ViewError::Memory) } else { Ok(Box::new(())) }
         }
     }
