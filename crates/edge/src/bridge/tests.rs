@@ -63,7 +63,7 @@ async fn only_a_short_answer_is_written_without_a_thread() {
     assert!(written(33, 0).is_none() && written(0, PIECE_BYTES).is_none());
     let failed =
         short(&account(), |output| output.break_off(Box::new(Error::internal("disk"))).map_err(|error| *error));
-    assert_eq!(show(&failed.unwrap().unwrap_err()), "500 internal_server_error: disk");
+    assert_eq!(show(&failed.unwrap().err().unwrap()), "500 internal_server_error: disk");
 }
 
 #[tokio::test]
