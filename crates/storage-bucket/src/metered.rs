@@ -86,7 +86,7 @@ pub(crate) struct MeteredStore {
 }
 
 impl MeteredStore {
-    pub(crate) fn new(
+    pub(crate) fn wrap(
         store: Arc<dyn ObjectStore>,
         meter: Arc<Meter>,
         metadata: Metadata,

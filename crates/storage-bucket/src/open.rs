@@ -50,7 +50,7 @@ async fn open_on(runtime: &Runtime, bucket: Bucket, options: &Options) -> Result
     let is_directory = matches!(ownership, Ownership::Locked(_));
     let metadata = if is_directory { Metadata::Dropped } else { Metadata::Kept };
     let meter = Arc::new(Meter::default());
-    let objects = MeteredStore::new(objects, Arc::clone(&meter), metadata, options.timeout);
+    let objects = MeteredStore::wrap(objects, Arc::clone(&meter), metadata, options.timeout);
     let new = identity::ClusterId(options.id);
     let cluster = identity::establish(objects.as_ref(), &shown, options.cluster, new).await?;
     let (lease, lock) = match ownership {

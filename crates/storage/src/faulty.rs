@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::memory::MemoryEngine;
 use crate::{
     Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
-    Outcome, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
+    Outcome, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version, nonblocking,
 };
 
 /// Fault of a commit without a conflict, or of the removal of a shard.
@@ -293,6 +293,7 @@ impl Engine for FaultyEngine {
         batch: Batch,
         durability: Durability,
     ) -> Result<Outcome> {
+        nonblocking::may_block()?;
         batch.check()?;
         let mut log = self.log.lock();
         log.check_poison()?;
@@ -320,6 +321,7 @@ impl Engine for FaultyEngine {
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {
+        nonblocking::may_block()?;
         let mut log = self.log.lock();
         log.check_poison()?;
         let fault = log.next_write();

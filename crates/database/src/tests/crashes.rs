@@ -140,7 +140,8 @@ fn every_sync_can_be_the_last() {
         let mut recorded = Acknowledged::default();
         work(&mut random, &engine, 100, &mut recorded).unwrap_err();
         let images: Vec<_> = faulty.crash_images().collect();
-        assert_eq!(images.len(), 2, "the last commit may have survived");
+        // The last commit may have survived, and so may the removal of a record before it, which is not synced.
+        assert!((2..=3).contains(&images.len()), "{} images", images.len());
         for image in images {
             check_image(image, &recorded, &[]);
         }

@@ -74,9 +74,9 @@ impl Definition {
     pub(crate) fn write_map(&self, out: &mut Vec<u8>) {
         append_object(out, |object| {
             object.object("fields", |fields| {
-                self.names().for_each(|name| {
+                for name in self.names() {
                     fields.string(name, self.direction());
-                })
+                }
             });
             object.json("partial_filter_selector", self.filter_text.as_ref().map_or(b"{}", |text| text.as_bytes()));
         });
