@@ -209,6 +209,6 @@ impl FeedStart {
 async fn until_changed(accounts: Option<&mut watch::Receiver<Progress>>) {
     let Some(accounts) = accounts else { return std::future::pending().await };
     if accounts.changed().await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

@@ -80,7 +80,7 @@ fn the_architecture_page_is_compared() {
         "| model |",
         1,
     );
-    check_with(&[("ARCHITECTURE.md", &page)], &["error[edge] ARCHITECTURE.md:15: says that `js` imports model,"]);
+    check_with(&[("ARCHITECTURE.md", &page)], &["error[edge] ARCHITECTURE.md:16: says that `js` imports model,"]);
     let page = page.replace("| `js` | something | model |\n", "");
     check_with(&[("ARCHITECTURE.md", &page)], &["error[edge] ARCHITECTURE.md: has no line about the crate `js`"]);
 }
