@@ -18,7 +18,7 @@
 //! ([`Engine::catch_up`](settee_storage::Engine::catch_up)), and only then it commits. The steps are a state machine
 //! without I/O ([`Lease`]); [`Writers`] performs them.
 //!
-//! **Forwarding.** All other nodes pass writes to the writer ([`Writers::place`]). If it is unreachable or denies that
+//! **Forwarding.** All other nodes pass writes to the writer ([`Writers::location`]). If it is unreachable or denies that
 //! it is the writer, they report that ([`Writers::refresh`]) and wait for the next one ([`Writers::on_change`]).
 //! Requests are preceded by a catch-up, except for writes at the writer while its lease excludes other writers
 //! ([`Writers::holds_all`]).
