@@ -1,5 +1,6 @@
 //! The requirements for every [`Engine`], as functions that panic with a description of the violation. Engine crates
-//! call [`run_all`] in their tests. Durability is not tested here: simulating a crash is specific to the engine.
+//! call [`run_all`] in their tests. Of durability, only kills of a process are tested here ([`kills_lose_nothing`]):
+//! simulating another crash is specific to the engine.
 
 mod attempts;
 mod commits;
@@ -10,6 +11,7 @@ mod members;
 mod model;
 mod scans;
 mod shards;
+mod steps;
 mod users;
 
 use std::hash::{BuildHasher, RandomState};
@@ -34,6 +36,7 @@ pub use shards::{
     copied_shards_are_as_they_were, dropped_shards_are_gone, keyspaces_are_isolated, reclaiming_changes_nothing,
     shards_are_isolated, sizes_follow_the_data,
 };
+pub use steps::{commit_until_killed, kills_lose_nothing, numbered, step, steps, token};
 
 pub use leases::{
     a_claim_is_of_one_commit, commits_under_an_earlier_claim_are_rejected, processes_see_the_holders_of_writer_leases,

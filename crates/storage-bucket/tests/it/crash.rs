@@ -1,68 +1,24 @@
 //! Crashes: killed processes, and stores as they are after any number of changes.
 
 use std::hash::{BuildHasher, RandomState};
-use std::io::{BufRead, BufReader, Write};
-use std::thread;
 
-use settee_storage::conformance::Generator;
+use settee_storage::conformance::{self, Generator};
 use settee_storage::{Durability, Engine, Shard};
 
 use crate::faulty::FaultyStore;
 use crate::{child, directory, open, step, steps};
 
-const SHARDS: u64 = 4;
-
 #[test]
 fn commit_until_killed() {
     let Some(path) = child::directory() else { return };
-    let engine = &*open(directory(&path));
-    thread::scope(|scope| {
-        for shard in 0..SHARDS {
-            scope.spawn(move || {
-                for number in steps(engine, Shard(shard)).. {
-                    let durability = if number % 3 == 0 { Durability::Buffered } else { Durability::Synced };
-                    step(engine, Shard(shard), number, durability);
-                    if number % 3 != 0 {
-                        let line = format!("\nacknowledged {shard} {}\n", number + 1);
-                        std::io::stdout().write_all(line.as_bytes()).unwrap();
-                    }
-                }
-            });
-        }
-    });
+    conformance::commit_until_killed(&*open(directory(&path)));
 }
 
 #[test]
 fn a_killed_process_loses_nothing_that_it_acknowledged() {
     let store = tempfile::tempdir().unwrap();
-    let mut acknowledged = [0; SHARDS as usize];
-    for round in 0..5 {
-        let seed = RandomState::new().hash_one(round);
-        println!("round {round}, seed {seed}");
-        let lines_until_kill = 1 + Generator::new(seed).below(300);
-        let mut child = child::command("crash::commit_until_killed", store.path()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut seen = 0;
-        // The output is read to its end after the kill, because every printed commit was acknowledged.
-        while let Some(Ok(line)) = lines.next() {
-            let Some(numbers) = line.strip_prefix("acknowledged ") else {
-                continue;
-            };
-            let (shard, number) = numbers.split_once(' ').unwrap();
-            acknowledged[shard.parse::<usize>().unwrap()] = number.parse().unwrap();
-            seen += 1;
-            if seen == lines_until_kill {
-                child.kill().unwrap();
-            }
-        }
-        child.wait().unwrap();
-        assert!(seen >= lines_until_kill, "the child ended by itself after {seen} commits, seed {seed}");
-        let engine = open(directory(store.path()));
-        for (shard, promised) in (0..).zip(acknowledged) {
-            let kept = steps(&engine, Shard(shard));
-            assert!(kept >= promised, "shard {shard} has {kept} commits, {promised} were promised, seed {seed}");
-        }
-    }
+    let child = || child::command("crash::commit_until_killed", store.path());
+    conformance::kills_lose_nothing((5, 300), child, || open(directory(store.path())));
 }
 
 /// A store applies each change completely or not at all, so a power loss leaves the objects after one of the changes.

@@ -11,9 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use scratch::Scratch;
-use settee_storage::{
-    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Shard, Version,
-};
+use settee_storage::conformance::{self, numbered, token};
+use settee_storage::{Durability, Shard};
 use settee_storage_postgres::{Options, PostgresEngine};
 
 fn server() -> Option<&'static Scratch> {
@@ -43,31 +42,9 @@ fn schema_of(url: &str) -> &str {
 }
 
 fn step(engine: &PostgresEngine, shard: Shard, step: u64, durability: Durability) {
-    let outcome = engine.commit(shard, Version(step), token(step + 1), numbered(step + 1), durability).unwrap();
-    assert_eq!(outcome, Outcome::Committed(Version(step + 1)));
-}
-
-fn numbered(number: u64) -> Batch {
-    let mut batch = Batch::new();
-    batch.insert(Keyspace::Bodies, &number.to_be_bytes(), &vec![number as u8; (number % 700) as usize]);
-    batch
-}
-
-fn token(number: u64) -> CommitToken {
-    CommitToken(u128::from(number) << 70)
+    conformance::step(engine, shard, step, durability);
 }
 
 fn steps(engine: &PostgresEngine, shard: Shard) -> u64 {
-    let snapshot = engine.snapshot(shard).unwrap();
-    let state = snapshot.state().unwrap();
-    let mut cursor = snapshot.scan(Keyspace::Bodies, KeyRange::default(), Direction::Forward, Expect::All).unwrap();
-    let mut count = 0;
-    while let Some((key, value)) = cursor.next().unwrap() {
-        count += 1_u64;
-        assert_eq!(key, count.to_be_bytes(), "{shard:?} has a hole");
-        assert_eq!(value, vec![count as u8; (count % 700) as usize]);
-    }
-    assert_eq!(state.version, Version(count), "the version of {shard:?}");
-    assert_eq!(state.token, if count > 0 { token(count) } else { CommitToken::default() });
-    count
+    conformance::steps(engine, shard)
 }

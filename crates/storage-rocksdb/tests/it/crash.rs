@@ -2,72 +2,25 @@
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use settee_storage::conformance::Generator;
+use settee_storage::conformance::{self, Generator};
 use settee_storage::{Durability, Engine, Shard};
 
 use crate::{child, open, step, steps};
 
-const SHARDS: u64 = 4;
-
 #[test]
 fn commit_until_killed() {
     let Some(directory) = child::directory() else { return };
-    let engine = &*open(&directory);
-    thread::scope(|scope| {
-        for shard in 0..SHARDS {
-            scope.spawn(move || {
-                for number in steps(engine, Shard(shard)).. {
-                    step(
-                        engine,
-                        Shard(shard),
-                        number,
-                        if number % 3 == 0 { Durability::Buffered } else { Durability::Synced },
-                    );
-                    if number % 3 != 0 {
-                        let line = format!("\nacknowledged {shard} {}\n", number + 1);
-                        std::io::stdout().write_all(line.as_bytes()).unwrap();
-                    }
-                }
-            });
-        }
-    });
+    conformance::commit_until_killed(&*open(&directory));
 }
 
 #[test]
 fn a_killed_process_loses_nothing_that_it_acknowledged() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut acknowledged = [0; SHARDS as usize];
-    for round in 0..10 {
-        let seed = RandomState::new().hash_one(round);
-        println!("round {round}, seed {seed}");
-        let lines_until_kill = 1 + Generator::new(seed).below(600);
-        let mut child = child::command("crash::commit_until_killed", directory.path()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut seen = 0;
-        // The output is read to its end after the kill, because every printed commit was acknowledged.
-        while let Some(Ok(line)) = lines.next() {
-            let Some(numbers) = line.strip_prefix("acknowledged ") else {
-                continue;
-            };
-            let (shard, number) = numbers.split_once(' ').unwrap();
-            acknowledged[shard.parse::<usize>().unwrap()] = number.parse().unwrap();
-            seen += 1;
-            if seen == lines_until_kill {
-                child.kill().unwrap();
-            }
-        }
-        child.wait().unwrap();
-        assert!(seen >= lines_until_kill, "the child ended by itself after {seen} commits, seed {seed}");
-        let engine = open(directory.path());
-        for (shard, promised) in (0..).zip(acknowledged) {
-            let kept = steps(&engine, Shard(shard));
-            assert!(kept >= promised, "shard {shard} has {kept} commits, {promised} were promised, seed {seed}");
-        }
-    }
+    let store = tempfile::tempdir().unwrap();
+    let child = || child::command("crash::commit_until_killed", store.path());
+    conformance::kills_lose_nothing((10, 600), child, || open(store.path()));
 }
 
 #[test]
