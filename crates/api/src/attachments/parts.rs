@@ -10,12 +10,11 @@ use crate::Error;
 pub(crate) struct Parts<'a> {
     parser: Parser,
     pieces: &'a mut Pieces,
-    pub(super) length: u64,
 }
 
 impl<'a> Parts<'a> {
     pub(crate) fn of(content_type: &ContentType, pieces: &'a mut Pieces) -> Result<Self, Error> {
-        Ok(Self { parser: Parser::of(content_type)?, pieces, length: 0 })
+        Ok(Self { parser: Parser::of(content_type)?, pieces })
     }
 
     fn event(&mut self) -> Result<Option<Event>, Error> {
@@ -34,7 +33,6 @@ impl<'a> Parts<'a> {
     }
 
     pub(crate) fn next_part(&mut self) -> Result<Option<Head>, Error> {
-        self.length = 0;
         match self.event()? {
             Some(Event::Part(head)) => Ok(Some(head)),
             _ => Ok(None),
@@ -43,10 +41,7 @@ impl<'a> Parts<'a> {
 
     pub(crate) fn data(&mut self) -> Result<Option<Bytes>, Error> {
         match self.event()? {
-            Some(Event::Data(data)) => {
-                self.length += data.len() as u64;
-                Ok(Some(data))
-            }
+            Some(Event::Data(data)) => Ok(Some(data)),
             _ => Ok(None),
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hyper::StatusCode;
 use settee_database::{Database, Uploaded};
 use settee_edge::body::pieces::Pieces;
@@ -41,16 +42,24 @@ pub(crate) fn receive(
         Some(attachments) => AttachmentMember::parse_all(attachments.value())?,
         None => Vec::new(),
     };
-    let mut awaited = members.into_iter().filter_map(Awaited::of);
+    let mut awaited = members.into_iter().filter_map(Awaited::of).peekable();
     let mut followed = HashMap::new();
+    let empty = |one: &Awaited| one.receive((database, policy), &mut || Ok(None));
     while parts.next_part()?.is_some() {
-        // Parts are assigned to attachments by their order; the names in the part headers are ignored.
+        // Parts are assigned to attachments by their order; the names in the part headers are ignored. As in CouchDB,
+        // an empty attachment may have no part.
+        let mut first = parts.data()?;
+        let has_data = first.is_some();
+        while has_data && let Some(one) = awaited.next_if(Awaited::is_empty) {
+            followed.insert(one.name.clone(), empty(&one)?);
+        }
         let one = awaited.next();
         let one = one.ok_or_else(|| Error::bad_request("More attachments follow than the document names"))?;
-        let compression = compression_of(policy, &one.content_type, &one.follows);
-        let uploaded = upload(database, policy, &one.name, compression, || parts.data())?;
-        one.check(&uploaded, parts.length)?;
-        followed.insert(one.name, uploaded);
+        let mut next = || if has_data && first.is_none() { parts.data() } else { Ok(first.take()) };
+        followed.insert(one.name.clone(), one.receive((database, policy), &mut next)?);
+    }
+    for one in awaited.filter(Awaited::is_empty) {
+        followed.insert(one.name.clone(), empty(&one)?);
     }
     Ok(Related { document, followed })
 }
@@ -68,6 +77,22 @@ impl Awaited {
         let AttachmentMember { name, content_type, data, .. } = member;
         let AttachmentData::Follows(follows) = data else { return None };
         Some(Self { name, content_type, follows })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.follows.bytes_that_follow() == Some(0)
+    }
+
+    fn receive(
+        &self,
+        (database, policy): (&Arc<Database>, &Policy),
+        next: &mut dyn FnMut() -> Result<Option<Bytes>, Error>,
+    ) -> Result<Uploaded, Error> {
+        let (compression, mut length) = (compression_of(policy, &self.content_type, &self.follows), 0);
+        let counted = || next().inspect(|data| length += data.as_ref().map_or(0, |data| data.len() as u64));
+        let uploaded = upload(database, policy, &self.name, compression, counted)?;
+        self.check(&uploaded, length)?;
+        Ok(uploaded)
     }
 
     fn check(&self, uploaded: &Uploaded, length: u64) -> Result<(), Error> {

@@ -163,6 +163,14 @@ async fn documents_come_with_their_attachments_behind_them() {
             assert_eq!(receive(&body, size).await.as_deref(), Ok(&expected[..]), "{size}");
         }
     }
+    // CouchDB reads no part for an attachment of length 0.
+    let empty = document(r#""a":{"follows":true,"length":0},"b":{"follows":true},"c":{"follows":true,"length":0}"#);
+    let expected = [("a", ""), ("b", "bb"), ("c", "")].map(|(name, text)| (name.to_owned(), text.to_owned()));
+    for parts in [&["bb"][..], &["", "bb"], &["bb", ""], &["", "bb", ""]] {
+        let parts: String = parts.iter().map(|data| format!("\r\n--sep\r\n\r\n{data}")).collect();
+        let body = format!("{empty}{parts}\r\n--sep--");
+        assert_eq!(receive(&body, 7).await.as_deref(), Ok(&expected[..]), "{body}");
+    }
     let follows = |reply: &str, data: &str| {
         format!("{}\r\n--sep\r\n\r\n{data}\r\n--sep--", document(&format!(r#""a":{{"follows":true{reply}}}"#)))
     };
