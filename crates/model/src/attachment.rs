@@ -65,6 +65,9 @@ pub enum AttachmentError {
     /// The encoding of the data that follows is unknown.
     #[error("Invalid attachment encoding for {0}")]
     InvalidEncoding(String),
+    /// The length of the data that follows is not a natural number.
+    #[error("Invalid attachment length for {0}")]
+    InvalidLength(String),
 }
 
 /// Rejects names that no attachment can have.
@@ -104,16 +107,20 @@ impl AttachmentMember {
 
 impl Follows {
     fn parse(name: &str, member: Value<'_>) -> Result<Follows, AttachmentError> {
-        let encoding = match member.get("encoding").and_then(Value::as_str).as_deref() {
+        let encoding = match member.get("encoding").map(|encoding| encoding.as_str().unwrap_or_default()).as_deref() {
             None | Some("identity") => ContentEncoding::Identity,
             Some("gzip") => ContentEncoding::Gzip,
             Some(_) => return Err(AttachmentError::InvalidEncoding(name.to_owned())),
         };
+        let length = |key: &str| {
+            let length = member.get(key).map(|length| length.as_u64());
+            length.map(|length| length.ok_or_else(|| AttachmentError::InvalidLength(name.to_owned()))).transpose()
+        };
         let digest = member.get("digest").and_then(Value::as_str);
         let md5 = digest.as_deref().and_then(|digest| base64::decode(digest.strip_prefix("md5-")?.as_bytes()));
         Ok(Follows {
-            length: member.get("length").and_then(Value::as_u64),
-            encoded_length: member.get("encoded_length").and_then(Value::as_u64),
+            length: length("length")?,
+            encoded_length: if encoding == ContentEncoding::Gzip { length("encoded_length")? } else { None },
             encoding,
             md5: md5.and_then(|md5| md5.try_into().ok()),
         })
@@ -180,6 +187,11 @@ mod tests {
             (r#"{"x":{}}"#, "Invalid attachment data for x"),
             (r#"{"_x":{"data":""}}"#, "Attachment name '_x' starts with prohibited character '_'"),
             (r#"{"x":{"follows":true,"encoding":"br"}}"#, "Invalid attachment encoding for x"),
+            (r#"{"x":{"follows":true,"encoding":null}}"#, "Invalid attachment encoding for x"),
+            (r#"{"x":{"follows":true,"length":"5"}}"#, "Invalid attachment length for x"),
+            (r#"{"x":{"follows":true,"length":-1}}"#, "Invalid attachment length for x"),
+            (r#"{"x":{"follows":true,"length":5.0}}"#, "Invalid attachment length for x"),
+            (r#"{"x":{"follows":true,"encoding":"gzip","encoded_length":null}}"#, "Invalid attachment length for x"),
         ] {
             assert_eq!(parse(text).unwrap_err().to_string(), reason, "{text}");
         }

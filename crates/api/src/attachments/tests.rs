@@ -178,7 +178,9 @@ async fn documents_come_with_their_attachments_behind_them() {
     assert!(receive(&follows(md5, "abc"), 9).await.is_ok());
     for (body, error) in [
         (follows(md5, "abd"), "400 content_md5_mismatch: Possible message corruption."),
-        (follows(r#","length":4"#, "abc"), "400 bad_request: Attachment a has 3 bytes instead of 4"),
+        (follows(r#","length":4"#, "abc"), "400 bad_request: attachment shorter than expected"),
+        (follows(r#","length":2"#, "abc"), "400 bad_request: attachment longer than expected"),
+        (follows(r#","length":3,"encoded_length":"x""#, "abd"), ""),
         (follows("", &"x".repeat(1001)), "413 attachment_too_large: a"),
         (
             format!("{}\r\n--sep--", document(r#""a":{"follows":true}"#)),
