@@ -16,6 +16,13 @@ pub(crate) fn encode_path(name: &str) -> String {
     utf8_percent_encode(name, PATH).to_string()
 }
 
+/// Returns an error if a percent sign in the path or the query starts no escape.
+pub(crate) fn require_escapes(target: &str) -> Result<(), Error> {
+    let is_escape = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+    let are_escapes = target.split('%').skip(1).all(is_escape);
+    if are_escapes { Ok(()) } else { Err(Error::bad_request("invalid_url_encoding")) }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Captures {
     pub(crate) parts: Vec<(&'static str, String)>,

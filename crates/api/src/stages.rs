@@ -33,7 +33,7 @@ use crate::reads::ReadCounter;
 use crate::request::Unread;
 use crate::respond::{self, Answer, Response};
 use crate::router::{Effect, Resolved, Router};
-use crate::{Error, in_process, jsonp, routes};
+use crate::{Error, in_process, jsonp, path, routes};
 
 const METHOD_OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -198,6 +198,7 @@ impl Service {
         if head.uri.path_and_query().is_some_and(|target| target.as_str().len() as u64 > limit) {
             return Err(settee_edge::Error::uri_too_long().into());
         }
+        path::require_escapes(head.uri.path_and_query().map_or("", |target| target.as_str()))?;
         if let Some(response) = policy.browser.preflight(&head.method, headers) {
             return Ok(Some(response));
         }

@@ -7,6 +7,9 @@ use crate::json::Value;
 /// Content type of an attachment that was sent without one.
 pub const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
 
+/// Generation in which no attachment was added. A stub with an invalid `revpos` names no attachment.
+const NO_REVPOS: u64 = u64::MAX;
+
 /// One attachment of a document.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AttachmentMember {
@@ -68,6 +71,8 @@ pub enum AttachmentError {
     /// The length of the data that follows is not a natural number.
     #[error("Invalid attachment length for {0}")]
     InvalidLength(String),
+    #[error("Invalid attachment content type for {0}")]
+    InvalidContentType(String),
 }
 
 /// Rejects names that no attachment can have.
@@ -86,7 +91,11 @@ impl AttachmentMember {
         let name = name.as_str().unwrap_or_default().into_owned();
         validate_attachment_name(&name)?;
         let is_true = |flag: &str| member.get(flag).and_then(Value::as_bool) == Some(true);
+        let is_text = |key: &str| member.get(key).is_none_or(|text| text.as_str().is_some());
         let data = if is_true("stub") {
+            if !is_text("encoding") {
+                return Err(AttachmentError::InvalidEncoding(name));
+            }
             AttachmentData::Stub
         } else if is_true("follows") {
             AttachmentData::Follows(Follows::parse(&name, member)?)
@@ -95,11 +104,18 @@ impl AttachmentMember {
             let bytes = text.and_then(|text| base64::decode(text.as_bytes()));
             AttachmentData::Inline(bytes.ok_or_else(|| AttachmentError::InvalidData(name.clone()))?)
         };
+        if data != AttachmentData::Stub && !is_text("content_type") {
+            return Err(AttachmentError::InvalidContentType(name));
+        }
         let content_type = member.get("content_type").and_then(Value::as_str);
+        let revpos = match (member.get("revpos"), &data) {
+            (Some(revpos), AttachmentData::Stub) => Some(revpos.as_u64().unwrap_or(NO_REVPOS)),
+            (revpos, _) => revpos.and_then(Value::as_u64),
+        };
         Ok(AttachmentMember {
             name,
             content_type: content_type.map_or_else(|| DEFAULT_CONTENT_TYPE.to_owned(), Into::into),
-            revpos: member.get("revpos").and_then(Value::as_u64),
+            revpos,
             data,
         })
     }
@@ -158,6 +174,8 @@ mod tests {
         let stub = one(r#"{"stub":true,"revpos":3,"content_type":"text/plain","data":"AAEC"}"#);
         assert_eq!(stub.data, AttachmentData::Stub);
         assert_eq!((stub.revpos, stub.content_type.as_str()), (Some(3), "text/plain"));
+        assert_eq!(one(r#"{"stub":true,"revpos":"3"}"#).revpos, Some(NO_REVPOS));
+        assert_eq!(one(r#"{"data":"AAEC","revpos":"3"}"#).revpos, None);
         let follows = |text: &str| match one(text).data {
             AttachmentData::Follows(follows) => follows,
             other => panic!("{other:?}"),
@@ -188,6 +206,9 @@ mod tests {
             (r#"{"_x":{"data":""}}"#, "Attachment name '_x' starts with prohibited character '_'"),
             (r#"{"x":{"follows":true,"encoding":"br"}}"#, "Invalid attachment encoding for x"),
             (r#"{"x":{"follows":true,"encoding":null}}"#, "Invalid attachment encoding for x"),
+            (r#"{"x":{"stub":true,"encoding":1}}"#, "Invalid attachment encoding for x"),
+            (r#"{"x":{"data":"","content_type":1}}"#, "Invalid attachment content type for x"),
+            (r#"{"x":{"follows":true,"content_type":null}}"#, "Invalid attachment content type for x"),
             (r#"{"x":{"follows":true,"length":"5"}}"#, "Invalid attachment length for x"),
             (r#"{"x":{"follows":true,"length":-1}}"#, "Invalid attachment length for x"),
             (r#"{"x":{"follows":true,"length":5.0}}"#, "Invalid attachment length for x"),

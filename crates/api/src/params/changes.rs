@@ -86,7 +86,9 @@ impl ChangesParams {
                     countdown = text.parse().map_or(unbounded, |number: i64| i128::from(number));
                 }
                 ("timeout", text) => timeout = Some(count("timeout", text)?.unwrap_or(0)),
-                ("style", text) => style = if text == "all_docs" { Style::AllDocs } else { Style::MainOnly },
+                ("style", "main_only") => style = Style::MainOnly,
+                ("style", "all_docs") => style = Style::AllDocs,
+                ("style", _) => return Err(Error::bad_request("Supported `style` types: main_only, all_docs")),
                 ("heartbeat", text) => heartbeat = Some(parse_heartbeat(text, longest_ms)?),
                 ("seq_interval", text) => {
                     let interval = integer(text).filter(|interval| *interval > 0);

@@ -54,6 +54,25 @@ async fn an_answer_without_changes_is_marked_empty() {
     server.stop().await;
 }
 
+/// As CouchDB, before the path, the query and the credentials are read.
+#[tokio::test]
+async fn escapes_of_the_target_are_validated() {
+    let server = Live::start(&[]).await;
+    server.request("PUT /db", "").await;
+    for target in ["/db/100%", "/db/%zz", "/db/a%2", "/%", "/db/a/b%", "/db?x=%", "/_up?%=1", "/db/%u0041", "/db/%%41"]
+    {
+        for method in ["GET", "PUT", "DELETE", "COPY"] {
+            let reply =
+                server.client().await.request(&format!("{method} {target}"), &[("Authorization", "x")], "{}").await;
+            let expected = r#"{"error":"bad_request","reason":"invalid_url_encoding"}"#;
+            assert_eq!((reply.status, reply.body.trim_end()), (400, expected), "{method} {target}");
+        }
+    }
+    assert_eq!(server.request("PUT /db/100%25", "{}").await.status, 201);
+    assert_eq!(server.request("GET /db/_all_docs?key=%22100%25%22", "").await.status, 200);
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn post_stands_for_methods_in_capitals() {
     let server = Live::start(&[]).await;

@@ -138,6 +138,9 @@ fn errors_say_which_parameter_is_wrong() {
     for text in ["seq_interval=a", "seq_interval=0", "seq_interval=-1", "seq_interval=1.5", "seq_interval="] {
         check(text, "400 bad_request: invalid_seq_interval");
     }
+    for text in ["style=", "style=x", "style=All_docs", "style=%22all_docs%22"] {
+        check(text, "400 bad_request: Supported `style` types: main_only, all_docs");
+    }
     for text in ["never", "2025-08-01", "2025-08-01T00:00:00%2B00:00", "%222025-08-01T00:00:00Z%22"] {
         check(&format!("since={text}"), "400 bad_request: Malformed sequence supplied in 'since' parameter.");
     }
