@@ -3,22 +3,23 @@
 use bytes::Bytes;
 use hyper::{HeaderMap, header};
 use settee_model::json::{Json, JsonError};
+use settee_threads::Threads;
 
 use crate::{Error, bridge};
 
 const LARGE_BODY_BYTES: usize = 256 << 10;
 
-pub(crate) async fn json(bytes: Bytes) -> Result<Json, Error> {
-    parse(bytes, Json::parse).await
+pub(crate) async fn json(threads: &Threads, bytes: Bytes) -> Result<Json, Error> {
+    parse(threads, bytes, Json::parse).await
 }
 
-pub(crate) async fn json_envelope(bytes: Bytes) -> Result<Json, Error> {
-    parse(bytes, Json::parse_envelope).await
+pub(crate) async fn json_envelope(threads: &Threads, bytes: Bytes) -> Result<Json, Error> {
+    parse(threads, bytes, Json::parse_envelope).await
 }
 
-async fn parse(bytes: Bytes, parse: fn(&[u8]) -> Result<Json, JsonError>) -> Result<Json, Error> {
+async fn parse(threads: &Threads, bytes: Bytes, parse: fn(&[u8]) -> Result<Json, JsonError>) -> Result<Json, Error> {
     if bytes.len() > LARGE_BODY_BYTES {
-        return bridge::blocking(move || Ok(parse(&bytes)?)).await;
+        return bridge::blocking(threads, move || Ok(parse(&bytes)?)).await;
     }
     Ok(parse(&bytes)?)
 }
@@ -42,11 +43,12 @@ mod tests {
 
     #[tokio::test]
     async fn small_and_large_bodies_are_parsed_alike() {
+        let threads = Threads::default();
         for len in [10, LARGE_BODY_BYTES + 10] {
             let text = format!("[ \"{}\" ]", "x".repeat(len));
-            let parsed = json(Bytes::from(text.clone())).await.unwrap();
+            let parsed = json(&threads, Bytes::from(text.clone())).await.unwrap();
             assert_eq!(parsed.as_bytes(), text.replace(' ', "").as_bytes());
-            let broken = json(Bytes::from(text[1..].to_owned())).await.map_err(|error| show(&error));
+            let broken = json(&threads, Bytes::from(text[1..].to_owned())).await.map_err(|error| show(&error));
             assert_eq!(broken, Err("400 bad_request: invalid UTF-8 JSON".to_owned()));
         }
     }

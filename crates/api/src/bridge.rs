@@ -5,22 +5,26 @@ use settee_database::nonblocking;
 use settee_edge::bridge::permits::Admission;
 use settee_edge::bridge::{Output, short};
 use settee_edge::budget::Share;
-use settee_threads::scoped;
+use settee_threads::{Threads, scoped};
 
 use crate::Error;
 use crate::respond::{Answer, error_text};
 
 pub(crate) async fn blocking<T: Send + 'static>(
+    threads: &Threads,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    settee_threads::run(work).await
+    threads.run(work).await
 }
 
-pub(crate) async fn read<T: Send + 'static>(work: impl Fn() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
+pub(crate) async fn read<T: Send + 'static>(
+    threads: &Threads,
+    work: impl Fn() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
     let attempted = nonblocking::attempt(scoped(&work));
     match attempted {
         Some(done) => done,
-        None => blocking(work).await,
+        None => blocking(threads, work).await,
     }
 }
 
@@ -78,7 +82,10 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn work_that_may_block_leaves_the_thread_of_the_request() {
-        let places = tokio::spawn(async { (read(|| Ok(place())).await, read(place_of_blocking_work).await) });
+        let threads = Threads::default();
+        let places = tokio::spawn(async move {
+            (read(&threads, || Ok(place())).await, read(&threads, place_of_blocking_work).await)
+        });
         let (short, blocking) = places.await.unwrap();
         assert_eq!((short.unwrap().as_str(), blocking.unwrap().as_str()), ("tokio-rt-worker", "settee-short"));
     }

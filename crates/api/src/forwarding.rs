@@ -25,9 +25,11 @@ use settee_edge::origin::{Peer, Scheme};
 use settee_edge::respond::{Aborted, Body};
 use settee_model::json::{self, Json, Value};
 use settee_replication::{Roles, TransportError, User, foreign_body, full_body};
+use settee_threads::Threads;
 use tokio::sync::OwnedRwLockReadGuard;
 use tokio::time::sleep;
 
+use crate::Error;
 use crate::authentication::{self, TOKEN};
 use crate::head::{REQUEST_ID, RequestHead};
 use crate::metrics::Count;
@@ -35,7 +37,6 @@ use crate::node::Node;
 use crate::nodes::{MemberRequest, Nodes};
 use crate::request::Unread;
 use crate::respond::{self, Response};
-use crate::{Error, bridge};
 
 pub(crate) const CLIENT: HeaderName = HeaderName::from_static("x-settee-client");
 
@@ -171,7 +172,7 @@ async fn shard_of(node: &Arc<Node>, name: &str) -> Shard {
         return database.shard();
     }
     let (opening, name) = (Arc::clone(node), name.to_owned());
-    let opened = bridge::blocking(move || opening.database(&name)).await;
+    let opened = settee_threads::run(move || opening.database(&name)).await;
     opened.map_or(settee_database::CATALOG, |database| database.shard())
 }
 
@@ -187,7 +188,7 @@ pub(crate) async fn forward(
     let is_small = hyper::body::Body::size_hint(&body).upper().is_some_and(|bytes| bytes <= KEPT_BODY_BYTES as u64);
     let payload = if is_small && !headers.contains_key(header::CONTENT_ENCODING) {
         let timeout = ReceiveTimeout::new(node.policy().receive_timeout);
-        match body::read(body, headers, KEPT_BODY_BYTES, timeout, &head.account).await {
+        match body::read(body, headers, KEPT_BODY_BYTES, timeout, (&head.account, &Threads::default())).await {
             Ok(body) => Payload::Kept(body),
             Err(error) => return Forwarded::Failed(error.into()),
         }

@@ -21,7 +21,7 @@ use crate::failures::Failures;
 use crate::in_process::InProcess;
 use crate::node::Node;
 use crate::router::Router;
-use crate::{bridge, routes};
+use crate::routes;
 use claims::Claims;
 
 pub struct ReplicationDependencies {
@@ -50,9 +50,9 @@ impl Replication {
         let replicator = Replicator::new(make_dependencies(node, ways, hostname, port));
         let _ = node.replicator.set(Arc::clone(&replicator));
         let opened = Arc::clone(node);
-        let names = bridge::blocking(move || {
+        let names = settee_threads::run(move || {
             ensure_database(&opened)?;
-            Ok(opened.catalog.names()?)
+            Ok::<_, crate::Error>(opened.catalog.names()?)
         })
         .await?;
         for name in names {

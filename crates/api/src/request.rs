@@ -19,6 +19,7 @@ use settee_edge::bridge::permits::Admission;
 use settee_edge::rate::Client;
 use settee_model::json::Json;
 use settee_service::Permission;
+use settee_threads::Threads;
 
 use crate::Error;
 use crate::body;
@@ -52,6 +53,8 @@ pub(crate) struct Request {
     pub(crate) captures: Captures,
     pub(crate) body: Option<Unread>,
     pub(crate) takes: BodyKind,
+    /// Threads for blocking work, chosen by the router.
+    pub(crate) threads: Threads,
 }
 
 impl Request {
@@ -85,10 +88,11 @@ impl Request {
         }
         let policy = self.node.policy();
         let limit = self.takes.max_bytes().min(policy.max_body_bytes);
-        let (timeout, account) = (ReceiveTimeout::new(policy.receive_timeout), &self.head.account);
+        let timeout = ReceiveTimeout::new(policy.receive_timeout);
+        let on = (&self.head.account, &self.threads);
         Ok(match self.body.take() {
-            Some(Unread::Incoming(body)) => read(body, &self.headers, limit, timeout, account).await?,
-            Some(Unread::Streamed(body)) => read(body.into_inner(), &self.headers, limit, timeout, account).await?,
+            Some(Unread::Incoming(body)) => read(body, &self.headers, limit, timeout, on).await?,
+            Some(Unread::Streamed(body)) => read(body.into_inner(), &self.headers, limit, timeout, on).await?,
             Some(Unread::Known(bytes)) => bytes,
             None => Bytes::new(),
         })
@@ -117,7 +121,7 @@ impl Request {
     pub(crate) async fn read_json_or_empty(&mut self) -> Result<Json, Error> {
         let bytes = self.read_body().await?;
         self.head.account.keep(bytes.len().saturating_mul(self.takes.copies())).await?;
-        body::json(bytes).await
+        body::json(&self.threads, bytes).await
     }
 
     /// Returns an error unless the content type is JSON.
@@ -126,7 +130,7 @@ impl Request {
         self.require_body()?;
         let bytes = self.read_body().await?;
         self.head.account.keep(bytes.len().saturating_mul(self.takes.copies())).await?;
-        body::json_envelope(bytes).await
+        body::json_envelope(&self.threads, bytes).await
     }
 
     /// Returns true if the body may be large, as far as the head of the request shows.
@@ -152,7 +156,8 @@ impl Request {
             rank: self.head.account.share().rank(),
             part: hash(&|hasher| self.captures.get("db").hash(hasher)),
         };
-        Caller { owner: Some(owner), cancellation: self.head.account.cancellation().clone() }
+        let (cancellation, threads) = (self.head.account.cancellation().clone(), self.threads.clone());
+        Caller { owner: Some(owner), cancellation, threads }
     }
 
     pub(crate) fn outward(&self) -> Admission {

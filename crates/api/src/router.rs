@@ -16,6 +16,7 @@ use settee_database::{Database, Layout, Reader};
 use settee_edge::budget::Share;
 use settee_model::partition::validate_partition;
 use settee_service::Permission;
+use settee_threads::Threads;
 
 use crate::head::RequestHead;
 use crate::node::Node;
@@ -362,10 +363,13 @@ impl Router {
             captures,
             body,
             takes,
+            threads: Threads::default(),
         };
         let answer = match other {
             Some(other) => pass_on(&other, request).await,
-            None if request.may_be_large() => node.slow_lane.serve(handler(request)).await?,
+            None if request.may_be_large() => {
+                node.slow_lane.serve(|threads| handler(Request { threads, ..request })).await?
+            }
             None => handler(request).await,
         };
         match redactor {
@@ -445,7 +449,7 @@ async fn prepare_database(node: &Arc<Node>, captures: &Captures) {
         return;
     }
     let (node, name) = (Arc::clone(node), name.to_owned());
-    let _ = bridge::read(move || node.database(&name).map(|_| ())).await;
+    let _ = bridge::read(&Threads::default(), move || node.database(&name).map(|_| ())).await;
 }
 
 fn open_database(node: &Node, captures: &Captures) -> Result<Option<Arc<Database>>, Error> {
@@ -495,7 +499,7 @@ fn is_unknown_function(captures: &Captures) -> bool {
 
 async fn require_design_document(node: &Arc<Node>, captures: &Captures) -> Result<(), Error> {
     let (database, id) = (node.database(captures.get("db"))?, format!("_design/{}", captures.get("ddoc")));
-    bridge::blocking(move || match database.read()?.head(&id)? {
+    settee_threads::run(move || match database.read()?.head(&id)? {
         None => Err(Error::not_found("missing")),
         Some(head) if head.stored.deleted => Err(Error::not_found("deleted")),
         Some(_) => Ok(()),

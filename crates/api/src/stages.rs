@@ -20,6 +20,7 @@ use settee_edge::shutdown::Shutdown;
 use settee_edge::slots::Ending;
 use settee_edge::target;
 use settee_settings::Settings;
+use settee_threads::Threads;
 
 use crate::authentication::{self, Caller, TOKEN};
 use crate::browser::{self, Viewer};
@@ -277,7 +278,7 @@ impl Service {
             Unread::Known(bytes) => Ok(bytes),
             Unread::Incoming(body) => {
                 let timeout = ReceiveTimeout::new(policy.receive_timeout);
-                Ok(body::read(body, headers, REQUEST_BYTES_MAX, timeout, &head.account).await?)
+                Ok(body::read(body, headers, REQUEST_BYTES_MAX, timeout, (&head.account, &Threads::default())).await?)
             }
             Unread::Streamed(_) => Err(Error::bad_request("a node sends no such body")),
         }

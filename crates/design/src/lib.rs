@@ -29,7 +29,7 @@ pub use design_document::{
 pub use functions::{CallError, DesignProgram, DesignSource, ListSession, ListSink, ListState, MoreRows, Reason};
 pub use limits::{Allowance, Excess, Growth, Limits, LimitsSource, overflow_text};
 pub use search::{SearchDefinition, SearchKind, with_lucene_version};
-pub use settee_threads::{CANCELLATION_INTERVAL, CancelOnDrop, Cancellation, Cancelled, Owner, Rank, Shares};
+pub use settee_threads::{CANCELLATION_INTERVAL, CancelOnDrop, Cancellation, Cancelled, Owner, Rank, Shares, Threads};
 
 /// The client for which functions are called.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +38,8 @@ pub struct Caller {
     pub owner: Option<Owner>,
     /// Cancelled when the client disconnects.
     pub cancellation: Cancellation,
+    /// Threads for the blocking work of its request.
+    pub threads: Threads,
 }
 
 /// Source of the map functions of one index.

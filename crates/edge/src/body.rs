@@ -11,7 +11,7 @@ use crate::budget::Account;
 use bytes::Bytes;
 use hyper::body::Body;
 use hyper::{HeaderMap, header};
-use settee_threads::run;
+use settee_threads::Threads;
 use timeout::ReceiveTimeout;
 use unzip::Unzip;
 
@@ -19,13 +19,14 @@ use crate::Error;
 
 const UNZIP_BYTES: usize = 16 << 10;
 
-/// Reads at most `limit_bytes`, also after decompression. The memory of the body belongs to `account`.
+/// Reads at most `limit_bytes`, also after decompression, which runs on `threads`. The memory of the body belongs to
+/// `account`.
 pub async fn read<B>(
     body: B,
     headers: &HeaderMap,
     limit_bytes: usize,
     timeout: ReceiveTimeout,
-    account: &Arc<Account>,
+    (account, threads): (&Arc<Account>, &Threads),
 ) -> Result<Bytes, Error>
 where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
@@ -38,7 +39,7 @@ where
     account.set_receiving(true);
     let read = match headers.get(header::CONTENT_ENCODING).map(header::HeaderValue::as_bytes) {
         None | Some(b"identity") => read_plain(body, limit, timeout, account).await,
-        Some(b"gzip") => read_gzipped(body, limit, timeout, account).await,
+        Some(b"gzip") => read_gzipped(body, limit, timeout, (account, threads)).await,
         Some(encoding) => {
             let encoding = String::from_utf8_lossy(encoding);
             Err(Error::bad_encoding(format!("{encoding} is not a supported content encoding.")))
@@ -79,7 +80,7 @@ async fn read_gzipped<B>(
     mut body: B,
     limit: usize,
     mut timeout: ReceiveTimeout,
-    account: &Arc<Account>,
+    (account, threads): (&Arc<Account>, &Threads),
 ) -> Result<Bytes, Error>
 where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
@@ -95,14 +96,14 @@ where
         gathered.extend_from_slice(&piece);
         if gathered.len() >= UNZIP_BYTES {
             let bytes = std::mem::take(&mut gathered);
-            unzip = run(move || unzip.push(&bytes).map(|()| unzip)).await?;
+            unzip = threads.run(move || unzip.push(&bytes).map(|()| unzip)).await?;
         }
     }
-    run(move || {
+    let rest = move || {
         unzip.push(&gathered)?;
         unzip.finish()
-    })
-    .await
+    };
+    threads.run(rest).await
 }
 
 #[cfg(test)]

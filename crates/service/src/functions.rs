@@ -128,7 +128,7 @@ impl Programs {
         tokio::time::timeout(CALL_WAIT_MAX, permit).await.map_err(|_| Error::TooManyCalls)
     }
 
-    /// Runs `work`, which calls functions of design documents on behalf of a client, on a thread that may block. The
+    /// Runs `work`, which calls functions of design documents on behalf of a client, on a thread of the caller. The
     /// permit is acquired before a thread is occupied. Returns [`Error::TooManyCalls`] if none becomes available.
     pub async fn calling<T, E>(
         &self,
@@ -140,11 +140,11 @@ impl Programs {
         E: From<Error> + From<Failed> + Send + 'static,
     {
         let permit = self.permit(caller).await?;
-        settee_threads::run(move || {
+        let releasing = move || {
             let result = work();
             drop(permit);
             result
-        })
-        .await
+        };
+        caller.threads.run(releasing).await
     }
 }

@@ -147,7 +147,7 @@ impl Writer {
         let mut round = Round::First;
         while !waiting.is_empty() {
             if database.access() == AccessControl::PerDocument {
-                waiting = check_access(database, user, waiting, &mut results).await?;
+                waiting = check_access(database, (user, caller), waiting, &mut results).await?;
             }
             let (before, asked) = (waiting.len(), self.validate(database, (user, caller), waiting, round).await?);
             let (mut places, mut accepted) = (Vec::new(), Vec::new());
@@ -231,7 +231,7 @@ impl Writer {
 /// The commit checks the accepted ones again.
 async fn check_access(
     database: &Arc<Database>,
-    user: &UserContext,
+    (user, caller): (&UserContext, &Caller),
     mut updates: Vec<(usize, DocUpdate)>,
     results: &mut [Option<Result<Rev, Error>>],
 ) -> Result<Vec<(usize, DocUpdate)>, Error> {
@@ -240,7 +240,7 @@ async fn check_access(
         return Err(Error::Unauthorized("Log in to write to this database."));
     }
     let database = Arc::clone(database);
-    let checked = settee_threads::run(move || {
+    let checked = caller.threads.run(move || {
         let view = database.read()?;
         let mut checked: Vec<Verdict> = Vec::with_capacity(updates.len());
         while !updates.is_empty() {

@@ -1,21 +1,27 @@
 //! [`SlowLane`]: separate threads for expensive requests, such as those with large bodies. Parsing, compressing and
 //! hashing a body of several megabytes occupies a CPU for tens of milliseconds. On the shared asynchronous threads a
 //! few such bodies would delay each short request as much. The whole response is therefore produced by threads of low
-//! priority. Commits, for which other requests may wait, still have their leader on the default threads.
+//! priority: tasks of the request by those of the lane's runtime, and blocking work by a pool that the request receives
+//! as an argument. Other threads run only:
+//! - Commits, because other requests may wait for them. A thread that stores an attachment may lead their commits.
+//! - Uploads, whose threads store pieces while the client sends them.
+//! - Responses. Their threads wait for the client, and lower their priority when the work is long.
+//! - Hashing of passwords, which has low priority.
+//! - Work that does not depend on the size of the body, such as lookups of accounts.
 
 use std::sync::{Arc, OnceLock};
 
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::task::JoinSet;
 
-use crate::{Failed, GiveWay, SCOPE, THREADS, Threads, panicked, within};
+use crate::{Failed, GiveWay, SCOPE, Threads, panicked, within};
 
 /// Maximum number of threads for blocking work of the lane.
 const THREADS_MAX: usize = 64;
 
 pub struct SlowLane {
     runtime: OnceLock<Runtime>,
-    threads: OnceLock<Arc<Threads>>,
+    threads: OnceLock<Threads>,
     processors: usize,
     lower_priority: GiveWay,
 }
@@ -29,18 +35,18 @@ impl SlowLane {
         Self { runtime: OnceLock::new(), threads: OnceLock::new(), processors, lower_priority }
     }
 
-    /// Runs a request on the lane, in the scope of the caller, and cancels it when the caller is dropped. Fails if the
-    /// request panicked or the lane has no thread.
-    pub async fn serve<F>(&self, answer: F) -> Result<F::Output, Failed>
+    /// Runs a request on the lane, in the scope of the caller, and cancels it when the caller is dropped. `answer`
+    /// receives the threads for the blocking work of the request. Fails if the request panicked or the lane has no
+    /// thread.
+    pub async fn serve<F>(&self, answer: impl FnOnce(Threads) -> F) -> Result<F::Output, Failed>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        // The paused clock of a test belongs to its own runtime. A request that is on the lane already stays there.
-        let is_test = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
-        if is_test || THREADS.try_with(|_| ()).is_ok() {
+        let answer = answer(self.threads().clone());
+        // The paused clock of a test belongs to its own runtime.
+        if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
             return Ok(answer.await);
         }
-        let answer = THREADS.scope(Arc::clone(self.threads()), answer);
         let mut tasks = JoinSet::new();
         match SCOPE.try_with(Arc::clone) {
             Ok(scope) => tasks.spawn_on(within(scope, answer), self.runtime()?),
@@ -50,10 +56,10 @@ impl SlowLane {
         answered.map_err(|error| panicked(&error))
     }
 
-    fn threads(&self) -> &Arc<Threads> {
+    fn threads(&self) -> &Threads {
         self.threads.get_or_init(|| {
             let lower_priority = Arc::clone(&self.lower_priority);
-            Arc::new(Threads::with_low_priority("settee-large", THREADS_MAX, lower_priority, self.processors))
+            Threads::with_low_priority("settee-large", THREADS_MAX, lower_priority, self.processors)
         })
     }
 
@@ -93,7 +99,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::{Scope, run};
+    use crate::Scope;
 
     fn place() -> String {
         thread::current().name().unwrap_or_default().to_owned()
@@ -104,8 +110,8 @@ mod tests {
         SlowLane::new(1, &nothing)
     }
 
-    async fn place_of_work() -> Result<String, Failed> {
-        run(|| Ok(place())).await
+    async fn place_of_work(threads: Threads) -> Result<String, Failed> {
+        threads.run(|| Ok(place())).await
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -117,15 +123,16 @@ mod tests {
         });
         let lane = Arc::new(SlowLane::new(1, &note));
         let inner = Arc::clone(&lane);
-        let answer = async move {
-            let twice = inner.serve(async { place() }).await;
-            (place(), place_of_work().await, twice)
+        let answer = |threads: Threads| async move {
+            let twice = inner.serve(|threads| async move { (place(), place_of_work(threads).await) }).await;
+            (place(), place_of_work(threads).await, twice)
         };
         let (task, work, twice) = lane.serve(answer).await.unwrap();
         assert_eq!((task.as_str(), work.unwrap().as_str()), ("settee-lane", "settee-large"));
-        assert_eq!(twice.unwrap(), "settee-lane", "it is in the lane already");
+        let (task, work) = twice.unwrap();
+        assert_eq!((task.as_str(), work.unwrap().as_str()), ("settee-lane", "settee-large"), "a request of a request");
         assert_eq!(*has_lowered_priority.lock(), BTreeSet::from(["settee-lane".to_owned(), "settee-large".to_owned()]));
-        assert_eq!(place_of_work().await.unwrap(), "settee-short", "others are where they were");
+        assert_eq!(place_of_work(Threads::default()).await.unwrap(), "settee-short", "others are where they were");
     }
 
     #[derive(Default)]
@@ -142,17 +149,17 @@ mod tests {
     async fn work_runs_in_the_scope_of_the_request() {
         let lane = lane();
         let counter = Arc::<Counter>::default();
-        within(Arc::<Counter>::clone(&counter), lane.serve(place_of_work())).await.unwrap().unwrap();
+        within(Arc::<Counter>::clone(&counter), lane.serve(place_of_work)).await.unwrap().unwrap();
         assert_eq!(counter.0.load(Ordering::Relaxed), 1);
-        lane.serve(place_of_work()).await.unwrap().unwrap();
+        lane.serve(place_of_work).await.unwrap().unwrap();
         assert_eq!(counter.0.load(Ordering::Relaxed), 1, "work without a scope is not in one");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_panic_is_an_error() {
         let lane = lane();
-        assert!(lane.serve(async { panic!("on purpose") }).await.is_err());
-        assert_eq!(lane.serve(async { 7 }).await.unwrap(), 7);
+        assert!(lane.serve(|_| async { panic!("on purpose") }).await.is_err());
+        assert_eq!(lane.serve(|_| async { 7 }).await.unwrap(), 7);
     }
 
     struct Falling(mpsc::Sender<()>);
@@ -168,7 +175,7 @@ mod tests {
         let lane = lane();
         let (sender, fallen) = mpsc::channel();
         let (begun, beginning) = tokio::sync::oneshot::channel();
-        let hanging = lane.serve(async move {
+        let hanging = lane.serve(|_| async move {
             let _falling = Falling(sender);
             let _ = begun.send(());
             std::future::pending::<()>().await;
@@ -178,6 +185,6 @@ mod tests {
             begun = beginning => begun.unwrap(),
         }
         let wait = move || fallen.recv().map_err(|_| Failed("it was not dropped"));
-        run(wait).await.unwrap();
+        Threads::default().run(wait).await.unwrap();
     }
 }

@@ -1,5 +1,5 @@
-//! Transition from asynchronous callers to synchronous work: threads for blocking work ([`run`]), threads that wait for
-//! clients ([`Threads`]), and separate threads for expensive requests ([`SlowLane`]); fair permits ([`Permits`],
+//! Transition from asynchronous callers to synchronous work: pools of threads for blocking work and for work that waits
+//! for clients ([`Threads`]), and separate threads for expensive requests ([`SlowLane`]); fair permits ([`Permits`],
 //! [`Shares`]) and the cancellation of work ([`Cancellation`]). This crate is independent of HTTP and of databases.
 
 mod cancellation;
@@ -26,10 +26,8 @@ pub const SHORT_WORK_MAX: usize = 512;
 static SHORT_WORK: LazyLock<Threads> = LazyLock::new(|| Threads::at_most("settee-short", SHORT_WORK_MAX));
 
 tokio::task_local! {
+    /// Observes the work of a request, and must not change it.
     static SCOPE: Arc<dyn Scope>;
-
-    /// Set for tasks that do not use the default threads.
-    static THREADS: Arc<Threads>;
 }
 
 /// Work ended without a result. The text is part of the response to the client.
@@ -60,18 +58,13 @@ pub fn scoped<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     }
 }
 
-/// Runs `work` on a thread that may block. A panic becomes an error.
+/// Runs `work` on the default threads for blocking work, see [`Threads::run`].
 pub async fn run<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
 where
     T: Send + 'static,
     E: From<Failed> + Send + 'static,
 {
-    let work = scoped(work);
-    let running = match THREADS.try_with(Arc::clone) {
-        Ok(threads) => threads.spawn(work),
-        Err(_) => SHORT_WORK.spawn(work),
-    };
-    running.end().await?
+    SHORT_WORK.run(work).await
 }
 
 pub fn begin(work: impl FnOnce() + Send + 'static) {

@@ -14,6 +14,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak, mpsc};
 use std::thread;
@@ -24,7 +25,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 use crate::run_slots::{RunSlot, RunSlots, TIME_SLICE};
-use crate::{Failed, panicked};
+use crate::{Failed, SHORT_WORK, panicked, scoped};
 
 const IDLE_TIME: Duration = Duration::from_secs(1);
 
@@ -102,6 +103,8 @@ enum PriorityPolicy {
     Always(GiveWay),
 }
 
+/// A pool of threads. Clones share it.
+#[derive(Clone)]
 pub struct Threads(Arc<Shared>);
 
 pub struct Running<T>(oneshot::Receiver<thread::Result<T>>);
@@ -128,6 +131,19 @@ struct State {
 struct IdleThread {
     job: Mutex<Option<Job>>,
     job_assigned: Condvar,
+}
+
+/// The default threads for blocking work.
+impl Default for Threads {
+    fn default() -> Self {
+        SHORT_WORK.clone()
+    }
+}
+
+impl fmt::Debug for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name)
+    }
 }
 
 impl Threads {
@@ -187,6 +203,15 @@ impl Threads {
             self.0.run(job);
         }
         Running(receiver)
+    }
+
+    /// Runs `work` in the scope of the calling task. A panic becomes an error.
+    pub async fn run<T, E>(&self, work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<Failed> + Send + 'static,
+    {
+        self.spawn(scoped(work)).end().await?
     }
 
     pub(super) fn busy(&self) -> usize {

@@ -338,7 +338,7 @@ pub(super) async fn put(mut request: Request) -> Answer {
     let is_short = length.is_some_and(|length| length <= SHORT_BYTES);
     let (document, attachments) = if is_short && !request.headers.contains_key(header::CONTENT_ENCODING) {
         let content = request.read_body().await?;
-        bridge::read(move || receive(&mut some(content.clone()))).await?
+        bridge::read(&request.threads, move || receive(&mut some(content.clone()))).await?
     } else {
         request.with_pieces(move |pieces| receive(&mut || Ok(pieces.next_piece()?))).await?
     };
@@ -359,7 +359,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     check_place(&database, &id)?;
     request.node.users.visibility(&request.user, &database, &id).await?.require_whole()?;
     let (store, reader, doc) = (Arc::clone(&database), request.reader.clone(), id.clone());
-    let (document, attachments) = bridge::blocking(move || {
+    let (document, attachments) = bridge::blocking(&request.threads, move || {
         let base = Base::of_removal(&store.read_as(&reader)?, &doc, rev.as_ref(), &name)?;
         let others = base.attachments.into_iter().filter(|attachment| attachment.name != name);
         Ok((base.document, NewAttachments::new(&store, others.map(NewAttachment::kept).collect())?))

@@ -39,7 +39,7 @@ pub(super) async fn state(request: Request) -> Answer {
     let database = request.database()?;
     let name = request.captures.get("ddoc").to_owned();
     let node = Arc::clone(&request.node);
-    let state = bridge::blocking(move || {
+    let state = bridge::blocking(&request.threads, move || {
         let design = design_document(&database, &name)?;
         state_of(&node, &database, &design)
     })
@@ -53,7 +53,7 @@ pub(super) async fn action(mut request: Request) -> Answer {
     let database = request.database()?;
     let name = request.captures.get("ddoc").to_owned();
     let node = Arc::clone(&request.node);
-    bridge::blocking(move || {
+    bridge::blocking(&request.threads, move || {
         let design = design_document(&database, &name)?;
         let Node { views, searches, .. } = &*node;
         match action {

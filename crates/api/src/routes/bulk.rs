@@ -65,8 +65,9 @@ pub(super) async fn docs(mut request: Request) -> Answer {
         let rows = if is_refused { Err(all_or_nothing(&rows, &bulk.docs)) } else { Ok(rows) };
         Ok((mode, is_short, bulk.docs.len(), rows))
     };
+    let threads = &request.threads;
     let (mode, is_short, count, prepared) =
-        if is_small { bridge::read(work).await? } else { bridge::blocking(work).await? };
+        if is_small { bridge::read(threads, work).await? } else { bridge::blocking(threads, work).await? };
     request.node.metrics.measure(Measure::BulkDocs, count as u64);
     let mut rows = match prepared {
         Ok(rows) => rows,
@@ -232,14 +233,14 @@ async fn check_design_documents(request: &Request, rows: &mut [Row], mode: EditM
         }
         if request.reader == Reader::Administrator
             && let Some(rev) = update.path().first().cloned()
-            && design::is_stored(&database, update, mode).await?
+            && design::is_stored(&request.threads, &database, update, mode).await?
         {
             *row = Row::Stored { id: update.id().to_owned(), rev };
             continue;
         }
         let mut checked = request.require_database_admin().await;
         if checked.is_ok() && !update.is_deletion() {
-            checked = design::validate(&request.node, &database, update.body()).await;
+            checked = design::validate((&request.node, &request.threads), &database, update.body()).await;
         }
         if let Err(error) = checked {
             *row = Row::Refused { id: update.id().to_owned(), error };

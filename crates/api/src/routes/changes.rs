@@ -69,7 +69,7 @@ pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) 
             // The subscription starts before the first read, so that no change between them is missed.
             let signals = signals(&request, &database, stopping);
             let (reader, since) = (Arc::clone(&database), params.since);
-            let start = bridge::read(move || since.start(&reader.read()?)).await?;
+            let start = bridge::read(&request.threads, move || since.start(&reader.read()?)).await?;
             let rows = Rows::new(params, start);
             live(&request, database, rows, None, signals).await
         }
@@ -93,7 +93,7 @@ async fn read_body(request: &mut Request) -> Result<Option<Json>, Error> {
     if bytes.is_empty() {
         return Ok(None);
     }
-    let object = body::json(bytes).await?;
+    let object = body::json(&request.threads, bytes).await?;
     if object.value().kind() == Kind::Object {
         Ok(Some(object))
     } else {
@@ -110,7 +110,7 @@ async fn normal(
     let (store, client) = (Arc::clone(&database), reads::reader(&request.head.account));
     let reader = request.reader.clone();
     let since = params.since;
-    let (view, update_seq, start) = bridge::read(move || {
+    let (view, update_seq, start) = bridge::read(&request.threads, move || {
         let view = store.read_as(&reader)?.for_client(&client);
         let (update_seq, start) = (view.update_seq()?, since.start(&view)?);
         Ok((view, update_seq, start))

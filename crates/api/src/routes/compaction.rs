@@ -31,7 +31,7 @@ pub(super) async fn view(request: Request) -> Answer {
     let database = request.database()?;
     let name = request.captures.get("ddoc").to_owned();
     let reader = Arc::clone(&database);
-    let design = bridge::blocking(move || design_document(&reader, &name)).await?;
+    let design = bridge::blocking(&request.threads, move || design_document(&reader, &name)).await?;
     // From here on `compact_running` is true; clients poll it.
     let compaction = request.node.views.begin_compaction(&database, design);
     let node = Arc::clone(&request.node);

@@ -63,7 +63,8 @@ pub(super) async fn set(mut request: Request) -> Answer {
     let (section, key) = (request.captures.get("section").to_owned(), request.captures.get("key").to_owned());
     let (value, persist) = (value.trim().to_owned(), persist(&request));
     let applies = settee_settings::applies(&section, &key);
-    let old = crate::bridge::blocking(move || Ok(settings.set(&section, &key, &value, persist)?)).await?;
+    let old =
+        crate::bridge::blocking(&request.threads, move || Ok(settings.set(&section, &key, &value, persist)?)).await?;
     request.node.databases.guard_users_database();
     Ok(changed(&old.unwrap_or_default(), applies))
 }
@@ -75,7 +76,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     let (section, key) = (request.captures.get("section").to_owned(), request.captures.get("key").to_owned());
     let persist = persist(&request);
     let applies = settee_settings::applies(&section, &key);
-    let old = crate::bridge::blocking(move || Ok(settings.delete(&section, &key, persist)?)).await?;
+    let old = crate::bridge::blocking(&request.threads, move || Ok(settings.delete(&section, &key, persist)?)).await?;
     request.node.databases.guard_users_database();
     Ok(changed(&old, applies))
 }
@@ -85,7 +86,7 @@ pub(super) async fn reload(request: Request) -> Answer {
     require_node(&request)?;
     crate::body::require_json(&request.headers)?;
     let settings = std::sync::Arc::clone(&request.node.settings);
-    crate::bridge::blocking(move || Ok(settings.reload()?)).await?;
+    crate::bridge::blocking(&request.threads, move || Ok(settings.reload()?)).await?;
     request.node.databases.guard_users_database();
     Ok(respond::ok(StatusCode::OK))
 }

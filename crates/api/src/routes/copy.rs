@@ -26,7 +26,9 @@ pub(super) async fn copy(request: Request) -> Answer {
     check_place(&database, &source)?;
     request.node.users.visibility(&request.user, &database, &source).await?.require_whole()?;
     let (store, reader) = (Arc::clone(&database), request.reader.clone());
-    let found = bridge::blocking(move || read_source(&store.read_as(&reader)?, &source, rev.as_ref())).await?;
+    let found =
+        bridge::blocking(&request.threads, move || read_source(&store.read_as(&reader)?, &source, rev.as_ref()))
+            .await?;
     if target.starts_with("_design/") {
         request.require_database_admin().await?;
     }

@@ -26,7 +26,7 @@ const ENGINE: &str = "couch";
 pub(super) async fn info(request: Request) -> Answer {
     let (database, reader) = (request.database()?, request.reader.clone());
     let mut out = Vec::new();
-    let out = bridge::blocking(move || {
+    let out = bridge::blocking(&request.threads, move || {
         write_info(&mut out, &database, &reader)?;
         Ok(out)
     })
@@ -83,7 +83,10 @@ pub(super) async fn create(request: Request) -> Answer {
     }
     let node = Arc::clone(&request.node);
     let created = name.clone();
-    bridge::blocking(move || Ok(node.databases.create_empty(&created, (shape.layout, shape.access), shape.q)?)).await?;
+    bridge::blocking(&request.threads, move || {
+        Ok(node.databases.create_empty(&created, (shape.layout, shape.access), shape.q)?)
+    })
+    .await?;
     request.node.databases.add_rules_later(&name);
     let mut response = respond::ok(StatusCode::CREATED);
     let location = request.absolute(&format!("/{}", encode_path(&name)));
@@ -164,14 +167,14 @@ pub(super) async fn delete(request: Request) -> Answer {
     }
     let name = request.captures.get("db").to_owned();
     let node = Arc::clone(&request.node);
-    bridge::blocking(move || Ok(node.databases.delete(&name)?)).await?;
+    bridge::blocking(&request.threads, move || Ok(node.databases.delete(&name)?)).await?;
     Ok(respond::ok(StatusCode::OK))
 }
 
 pub(super) async fn all(request: Request) -> Answer {
     let params = list_params(&request)?;
     let node = Arc::clone(&request.node);
-    let names = bridge::blocking(move || Ok(select(node.catalog.names()?, &params))).await?;
+    let names = bridge::blocking(&request.threads, move || Ok(select(node.catalog.names()?, &params))).await?;
     let mut out = Vec::new();
     write_array(&mut out, &names, |out, name| write_string(out, name));
     let mut hasher = DefaultHasher::new();
@@ -273,7 +276,7 @@ fn write_infos<'k>(
 
 pub(super) async fn security(request: Request) -> Answer {
     let database = request.database()?;
-    let security = bridge::blocking(move || Ok(settee_service::security(&database)?)).await?;
+    let security = bridge::blocking(&request.threads, move || Ok(settee_service::security(&database)?)).await?;
     Ok(respond::json(StatusCode::OK, security.into_bytes()))
 }
 
@@ -291,7 +294,7 @@ pub(super) async fn set_security(mut request: Request) -> Answer {
 
 pub(super) async fn revs_limit(request: Request) -> Answer {
     let database = request.database()?;
-    let limit = bridge::blocking(move || Ok(database.revs_limit()?)).await?;
+    let limit = bridge::blocking(&request.threads, move || Ok(database.revs_limit()?)).await?;
     Ok(respond::json(StatusCode::OK, limit.to_string().into_bytes()))
 }
 

@@ -30,7 +30,7 @@ pub(super) async fn feed(request: Request, stopping: watch::Receiver<bool>) -> A
     // The subscription starts before the first read, so that no change between them is missed.
     let progress = request.node.feeds.watch(&database);
     let (reader, since) = (Arc::clone(&database), params.since);
-    let start = bridge::blocking(move || since.start(&reader.read()?)).await?;
+    let start = bridge::blocking(&request.threads, move || since.start(&reader.read()?)).await?;
     let rows = Rows { feed: params.feed, direction: params.direction, limit: params.limit, sent: 0, position: start };
     let account = Arc::clone(&request.head.account);
     let signals = FeedSignals { progress, accounts: None, stopping };
@@ -158,9 +158,9 @@ impl Live {
     async fn send_rows(&mut self) -> Result<Result<(), ClientDisconnected>, Error> {
         loop {
             let (database, mut rows) = (Arc::clone(&self.database), self.rows);
-            let read = bridge::blocking(move || {
+            let read = settee_threads::run(move || {
                 let (text, more) = rows.read(&database)?;
-                Ok((rows, text, more))
+                Ok::<_, Error>((rows, text, more))
             });
             let Ok(read) = self.listener.during(read).await else { return Ok(Err(ClientDisconnected)) };
             let (rows, text, more) = read?;

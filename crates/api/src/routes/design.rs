@@ -7,12 +7,17 @@ use settee_database::{Database, DocUpdate, EditMode, Layout};
 use settee_design::{CompileError, DesignDocument, Language, Limits, MapSource, validate_members, with_lucene_version};
 use settee_model::Document;
 use settee_model::json::Json;
+use settee_threads::Threads;
 
 use crate::node::Node;
 use crate::{Error, bridge};
 
 /// As in CouchDB an unsupported language is accepted, and queries of its views report it.
-pub(crate) async fn validate(node: &Arc<Node>, database: &Database, body: &Json) -> Result<(), Error> {
+pub(crate) async fn validate(
+    (node, threads): (&Node, &Threads),
+    database: &Database,
+    body: &Json,
+) -> Result<(), Error> {
     let invalid = |reason: String| Error::new(StatusCode::BAD_REQUEST, "invalid_design_doc", reason);
     validate_members(body.value()).map_err(|member| invalid(member.to_string()))?;
     let mut design = DesignDocument::parse("", body.value()).map_err(|member| invalid(member.to_string()))?;
@@ -34,15 +39,20 @@ pub(crate) async fn validate(node: &Arc<Node>, database: &Database, body: &Json)
         return Ok(());
     }
     design.embed_modules(|_| Ok::<_, Error>(None))?;
-    bridge::blocking(move || compile(language.as_ref(), &design)).await
+    bridge::blocking(threads, move || compile(language.as_ref(), &design)).await
 }
 
 /// CouchDB neither authorizes nor validates a stored revision.
-pub(super) async fn is_stored(database: &Arc<Database>, update: &DocUpdate, mode: EditMode) -> Result<bool, Error> {
+pub(super) async fn is_stored(
+    threads: &Threads,
+    database: &Arc<Database>,
+    update: &DocUpdate,
+    mode: EditMode,
+) -> Result<bool, Error> {
     let EditMode::Replicated = mode else { return Ok(false) };
     let Some(rev) = update.path().first().cloned() else { return Ok(false) };
     let (database, id) = (Arc::clone(database), update.id().to_owned());
-    bridge::blocking(move || {
+    bridge::blocking(threads, move || {
         let record = database.read()?.record(&id)?;
         let found = record.as_ref().and_then(|record| Some(record.tree.node(record.tree.find(&rev)?)));
         Ok(found.is_some_and(|node| node.value.is_some()))

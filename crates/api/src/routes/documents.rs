@@ -44,7 +44,7 @@ pub(super) async fn get(request: Request) -> Answer {
     check_place(&database, &id)?;
     let known = request.header(header::IF_NONE_MATCH).map(str::to_owned);
     if let Visibility::Public(fields) = request.node.users.visibility(&request.user, &database, &id).await? {
-        return bridge::read(move || {
+        return bridge::read(&request.threads, move || {
             let (rev, out) = public_part(&database.read_as(&reader)?, &id, &fields)?;
             let mut response = respond::json(StatusCode::OK, out);
             respond::set_etag(&mut response, &rev.to_string());
@@ -69,7 +69,10 @@ pub(super) async fn get(request: Request) -> Answer {
         .await;
     }
     if is_local(&id) {
-        return bridge::read(move || local(&database.read_as(&reader)?, &id, &params, known.as_deref())).await;
+        return bridge::read(&request.threads, move || {
+            local(&database.read_as(&reader)?, &id, &params, known.as_deref())
+        })
+        .await;
     }
     if params.attachments.is_plain() {
         let read = move |most| one(&database.read_as(&reader)?, &id, &params, known.as_deref(), most);
@@ -118,7 +121,7 @@ enum One {
 /// The argument of `read` is the maximum size.
 async fn plain(request: &Request, read: Arc<dyn Fn(usize) -> Result<One, Error> + Send + Sync>) -> Answer {
     let small = Arc::clone(&read);
-    let mut found = bridge::read(move || small(LARGE_BYTES)).await?;
+    let mut found = bridge::read(&request.threads, move || small(LARGE_BYTES)).await?;
     loop {
         found = match found {
             One::Answer(response) => return Ok(response),

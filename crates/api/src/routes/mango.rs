@@ -12,6 +12,7 @@ use settee_mango::{
 use settee_model::json::{self, Json, write_array, write_string};
 use settee_settings::{dreyfus, nouveau};
 
+use crate::Error;
 use crate::bridge;
 use crate::metrics::{Count, Metrics};
 use crate::node::Node;
@@ -19,7 +20,6 @@ use crate::reads::reader;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::searching::Searches;
-use crate::{Error, bridge::blocking};
 
 pub(super) async fn find(mut request: Request) -> Answer {
     let partition = asked_partition(&request);
@@ -69,7 +69,9 @@ pub(super) async fn explain(mut request: Request) -> Answer {
     let partition = asked_partition(&request);
     let body = read_object(&mut request).await?;
     let (database, search) = (request.database()?, served(&request.node));
-    let text = blocking(move || Ok(explain_plan(&database, search, &options(&body, partition)?)?)).await?;
+    let text =
+        bridge::blocking(&request.threads, move || Ok(explain_plan(&database, search, &options(&body, partition)?)?))
+            .await?;
     Ok(respond::json(StatusCode::OK, text))
 }
 
@@ -79,7 +81,7 @@ pub(super) async fn list(request: Request) -> Answer {
         let reason = "Index parameter ranges: limit > 1, skip > 0";
         Error::new(StatusCode::INTERNAL_SERVER_ERROR, "invalid_list_index_params", reason)
     })?;
-    let text = blocking(move || {
+    let text = bridge::blocking(&request.threads, move || {
         let mut out = Vec::new();
         edit::write_list(&database, search, page, &mut out)?;
         Ok(out)
@@ -92,9 +94,9 @@ pub(super) async fn list(request: Request) -> Answer {
 pub(super) async fn create(mut request: Request) -> Answer {
     let body = read_object(&mut request).await?;
     let (database, search) = (request.database()?, served(&request.node));
-    let index = blocking(move || Ok(NewIndex::parse(body.value(), search)?)).await?;
+    let index = bridge::blocking(&request.threads, move || Ok(NewIndex::parse(body.value(), search)?)).await?;
     request.require_database_admin().await?;
-    let created = blocking(move || Ok(edit::create(&database, &index)?)).await?;
+    let created = bridge::blocking(&request.threads, move || Ok(edit::create(&database, &index)?)).await?;
     let result = if created.existed { "exists" } else { "created" };
     Ok(respond::object(StatusCode::OK, |object| {
         object.string("result", result).string("id", &created.id).string("name", &created.name);
@@ -106,7 +108,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     let (database, search) = (request.database()?, served(&request.node));
     let part = |name: &str| request.captures.get(name).to_owned();
     let (design, kind, name) = (part("ddoc"), part("type"), part("name"));
-    blocking(move || Ok(edit::delete(&database, search, &design, &kind, &name)?)).await?;
+    bridge::blocking(&request.threads, move || Ok(edit::delete(&database, search, &design, &kind, &name)?)).await?;
     Ok(respond::ok(StatusCode::OK))
 }
 
@@ -119,7 +121,7 @@ pub(super) async fn bulk_delete(mut request: Request) -> Answer {
     let body = read_object(&mut request).await?;
     let (database, search) = (request.database()?, served(&request.node));
     let ids = edit::parse_bulk_delete(body.value())?;
-    let text = blocking(move || {
+    let text = bridge::blocking(&request.threads, move || {
         let (mut success, mut fail) = (Vec::new(), Vec::new());
         for id in ids {
             match edit::delete_all_of(&database, search, &id).map_err(Error::from) {

@@ -37,7 +37,7 @@ pub(super) async fn info(request: Request) -> Answer {
     validate_partition(&partition)?;
     let database = request.database()?;
     require_partitioned(&database)?;
-    let out = bridge::blocking(move || {
+    let out = bridge::blocking(&request.threads, move || {
         let info = database.read()?.partition_info(&partition)?;
         // The compressed size of a part of the data is unknown.
         let (active, external) = (info.external_bytes, info.external_bytes);

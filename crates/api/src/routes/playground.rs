@@ -11,7 +11,6 @@ use settee_views::{Trial, TrialLimits};
 
 use super::all_docs::text;
 use super::design;
-use crate::node::Node;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, bridge};
@@ -34,10 +33,10 @@ pub(super) async fn view_test(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_called_json().await?;
     let design = design(body.value())?;
-    compile(&request.node, &design).await?;
+    compile(&request, &design).await?;
     let sample = sample_size(body.value())?;
     let views = Arc::clone(&request.node.views);
-    let out = bridge::blocking(move || {
+    let out = bridge::blocking(&request.threads, move || {
         let documents = match body.value().get("documents") {
             Some(documents) => given(documents)?,
             None => sampled(&database, sample, design.options)?,
@@ -82,14 +81,14 @@ pub(super) fn design(body: Value<'_>) -> Result<DesignDocument, Error> {
 }
 
 /// The messages are those of a design document. The caller refuses an unsupported language.
-pub(super) async fn compile(node: &Arc<Node>, design: &DesignDocument) -> Result<(), Error> {
+pub(super) async fn compile(request: &Request, design: &DesignDocument) -> Result<(), Error> {
     if let Some(unknown) = design.views[0].reduce.as_deref().filter(|reduce| design::is_unknown(reduce)) {
         let reason = settee_views::unsupported_reduce(unknown);
         return Err(Error::new(StatusCode::BAD_REQUEST, "invalid_design_doc", reason));
     }
-    let Some(language) = node.programs.language(&design.language) else { return Ok(()) };
+    let Some(language) = request.node.programs.language(&design.language) else { return Ok(()) };
     let design = design.clone();
-    bridge::blocking(move || design::compile(language.as_ref(), &design)).await
+    bridge::blocking(&request.threads, move || design::compile(language.as_ref(), &design)).await
 }
 
 fn sample_size(body: Value<'_>) -> Result<u64, Error> {

@@ -92,7 +92,7 @@ pub(super) async fn infos(request: Request) -> Answer {
 
 pub(super) async fn limit(request: Request) -> Answer {
     let database = request.database()?;
-    let limit = bridge::blocking(move || Ok(database.purged_infos_limit()?)).await?;
+    let limit = bridge::blocking(&request.threads, move || Ok(database.purged_infos_limit()?)).await?;
     Ok(respond::json(StatusCode::OK, limit.to_string().into_bytes()))
 }
 

@@ -152,7 +152,7 @@ async fn one(request: &Request, database: &str, id: &str) -> Answer {
     let store = request.node.database(database)?;
     let (database, id) = (database.to_owned(), id.to_owned());
     let replicator = Arc::clone(request.node.replicator()?);
-    let state = bridge::blocking(move || {
+    let state = bridge::blocking(&request.threads, move || {
         let view = store.read()?;
         let head = view.head(&id)?.filter(|head| !head.stored.deleted && !id.starts_with("_design/"));
         let head = head.ok_or_else(|| Error::not_found("missing"))?;

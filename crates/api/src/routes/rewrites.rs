@@ -30,7 +30,7 @@ pub(super) async fn rewrite(mut request: Request) -> Answer {
     }
     let database = request.database()?;
     let (reader, ddoc) = (database.clone(), request.captures.get("ddoc").to_owned());
-    let functions = bridge::blocking(move || Ok(Functions::load(&reader, &ddoc)?)).await?;
+    let functions = bridge::blocking(&request.threads, move || Ok(Functions::load(&reader, &ddoc)?)).await?;
     let Some(rewrites) = functions.document().get("rewrites") else {
         return Err(invalid_path());
     };

@@ -42,7 +42,7 @@ impl Asked {
     async fn open(request: &Request, kind: SearchKind) -> Result<Self, Error> {
         let (database, ddoc) = (request.database()?, request.captures.get("ddoc").to_owned());
         let (node, index) = (Arc::clone(&request.node), request.captures.get("index").to_owned());
-        bridge::blocking(move || {
+        bridge::blocking(&request.threads, move || {
             let design = design_document(&database, &ddoc)?;
             Ok(Self { node, database, design, kind, index })
         })
@@ -138,7 +138,7 @@ fn search_of(
 async fn clean_up(request: &Request) -> Result<(), Error> {
     let database = request.database()?;
     let searches: Arc<Searches> = Arc::clone(&request.node.searches);
-    bridge::blocking(move || {
+    bridge::blocking(&request.threads, move || {
         let designs = design_documents(&database)?;
         searches.cleanup(&database, &designs, 0)?;
         Ok(())

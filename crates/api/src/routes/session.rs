@@ -122,7 +122,7 @@ async fn secret(request: &Request) -> Result<String, Error> {
     if let Some(secret) = &node.auth_policy().secret {
         return Ok(secret.clone());
     }
-    bridge::blocking(move || {
+    bridge::blocking(&request.threads, move || {
         let _making = node.making_secret.lock();
         // A concurrent login may have created it.
         if let Some(secret) = &node.auth_policy().secret {

@@ -37,7 +37,7 @@ pub(super) async fn run(mut request: Request) -> Answer {
     match action.as_str() {
         "enable_single_node" => {
             let (settings, missing) = (single_node(&node, setup)?, missing(&node, &databases(setup)?));
-            bridge::blocking(move || {
+            bridge::blocking(&request.threads, move || {
                 for Setting { section, key, value } in settings {
                     node.settings.set(section, &key, &value, Persist::Yes)?;
                 }
@@ -50,7 +50,7 @@ pub(super) async fn run(mut request: Request) -> Answer {
             if missing.is_empty() {
                 return Err(Error::bad_request("Cluster is already finished"));
             }
-            bridge::blocking(move || create(&node, &missing)).await?;
+            bridge::blocking(&request.threads, move || create(&node, &missing)).await?;
         }
         "enable_cluster" if is_enabled(&node) => return Err(Error::bad_request("Cluster is already enabled")),
         "add_node" if !is_enabled(&node) => return Err(Error::bad_request("Cluster is not enabled.")),

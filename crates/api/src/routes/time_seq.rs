@@ -14,7 +14,7 @@ use crate::sequence::date;
 /// All changes of a database are in one range, whatever its `q` is.
 pub(super) async fn intervals(request: Request) -> Answer {
     let database = request.database()?;
-    let intervals = bridge::blocking(move || Ok(database.read()?.changes_by_time()?)).await?;
+    let intervals = bridge::blocking(&request.threads, move || Ok(database.read()?.changes_by_time()?)).await?;
     Ok(respond::object(StatusCode::OK, |object| {
         object.object("time_seq", |ranges| {
             ranges.object(&Range::of(0, 1).to_string(), |nodes| {

@@ -63,7 +63,7 @@ pub(super) async fn update(mut request: Request) -> Answer {
 pub(super) async fn refuse_get(request: Request) -> Answer {
     let database = request.database()?;
     let ddoc = request.captures.get("ddoc").to_owned();
-    bridge::blocking(move || Ok(Functions::load(&database, &ddoc)?)).await?;
+    bridge::blocking(&request.threads, move || Ok(Functions::load(&database, &ddoc)?)).await?;
     let reason = "Update functions do not allow GET";
     Err(Error::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", reason))
 }

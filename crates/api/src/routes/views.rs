@@ -58,7 +58,7 @@ pub(super) async fn temp_view(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_called_json().await?;
     let design = playground::design(body.value())?;
-    playground::compile(&request.node, &design).await?;
+    playground::compile(&request, &design).await?;
     let params = ViewParams::of_temporary(body.value(), &request.query)?;
     run(&request, database, Arc::new(design), playground::VIEW.to_owned(), Queries::one(params)).await
 }
@@ -72,7 +72,7 @@ pub(super) async fn info(request: Request) -> Answer {
     let database = request.database()?;
     let name = request.captures.get("ddoc").to_owned();
     let node = Arc::clone(&request.node);
-    let out = bridge::blocking(move || {
+    let out = bridge::blocking(&request.threads, move || {
         let design = design_document(&database, &name)?;
         let info = node.views.info(&database, &design)?;
         // Inner nodes and the entries by document take about an eighth of the index.
@@ -133,7 +133,7 @@ fn write_engines(node: &Node, design: &DesignDocument, object: &mut ObjectWriter
 pub(super) async fn cleanup(request: Request) -> Answer {
     let database = request.database()?;
     let views = Arc::clone(&request.node.views);
-    bridge::blocking(move || {
+    bridge::blocking(&request.threads, move || {
         let designs = design_documents(&database)?;
         Ok(views.cleanup(&database, &designs, 0)?)
     })
@@ -144,7 +144,7 @@ pub(super) async fn cleanup(request: Request) -> Answer {
 /// Must be called before parameters are validated.
 async fn named_design(request: &Request) -> Result<Arc<DesignDocument>, Error> {
     let (database, ddoc) = (request.database()?, request.captures.get("ddoc").to_owned());
-    bridge::read(move || design_document(&database, &ddoc)).await
+    bridge::read(&request.threads, move || design_document(&database, &ddoc)).await
 }
 
 async fn answer(request: &Request, design: Arc<DesignDocument>, queries: Queries) -> Answer {

@@ -130,11 +130,11 @@ pub(super) async fn delete(request: Request) -> Answer {
     let id = doc_id(&request);
     partition::check_place(&database, &id)?;
     let (store, reader, wanted) = (Arc::clone(&database), request.reader.clone(), id.clone());
-    bridge::read(move || require_live(&store.read_as(&reader)?, &wanted)).await?;
+    bridge::read(&request.threads, move || require_live(&store.read_as(&reader)?, &wanted)).await?;
     // As in CouchDB, a client that does not see a user document cannot find out whether it exists.
     if let Visibility::Public(fields) = request.node.users.visibility(&request.user, &database, &id).await? {
         let (reader, wanted) = (Arc::clone(&database), id.clone());
-        bridge::read(move || Ok(public_part(&reader.read()?, &wanted, &fields)?)).await?;
+        bridge::read(&request.threads, move || Ok(public_part(&reader.read()?, &wanted, &fields)?)).await?;
     }
     let document = tombstone(replaced_rev(&request.query, &request.headers, None)?);
     let edit = Edit { id, document, attachments: Incoming::InDocument, mode: EditMode::Interactive };
@@ -262,7 +262,7 @@ async fn make_update(request: &Request, database: &Arc<Database>, edit: Edit) ->
             replicator_documents::before_update(&database, &user, &id, &mut document, mode)?;
             Ok(document)
         };
-        document = bridge::blocking(check).await?;
+        document = bridge::blocking(&request.threads, check).await?;
     }
     design::complete(&id, &mut document, mode);
     let is_design = id.starts_with("_design/") && !document.deleted;
@@ -280,9 +280,9 @@ async fn make_update(request: &Request, database: &Arc<Database>, edit: Edit) ->
         let update = prepare(id, document, attachments, mode, &mut RevisionHasher::default())?;
         Ok(policy.documents.with_partition_limit(&store, update))
     };
-    let update = if waits || large { bridge::blocking(make).await? } else { make()? };
-    if is_design && !design::is_stored(database, &update, mode).await? {
-        design::validate(&request.node, database, update.body()).await?;
+    let update = if waits || large { bridge::blocking(&request.threads, make).await? } else { make()? };
+    if is_design && !design::is_stored(&request.threads, database, &update, mode).await? {
+        design::validate((&request.node, &request.threads), database, update.body()).await?;
     }
     Ok(update)
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http_body_util::Full;
+use settee_threads::Threads;
 use tokio::sync::mpsc;
 
 use super::*;
@@ -30,7 +31,8 @@ fn encoded(encoding: &'static str) -> HeaderMap {
 }
 
 async fn read_whole(bytes: Vec<u8>, headers: &HeaderMap, limit_bytes: usize) -> Result<Vec<u8>, String> {
-    let read = read(Full::new(Bytes::from(bytes)), headers, limit_bytes, timeout(), &account()).await;
+    let read =
+        read(Full::new(Bytes::from(bytes)), headers, limit_bytes, timeout(), (&account(), &Threads::default())).await;
     read.map(|bytes| bytes.to_vec()).map_err(|error| show(&error))
 }
 
@@ -51,7 +53,9 @@ async fn bodies_of_unknown_length_are_limited_too() {
             sender.send(Ok(Bytes::from_static(b"abc"))).await.unwrap();
         }
         drop(sender);
-        let read = read(respond::Body::Stream(receiver), &HeaderMap::new(), 6, timeout(), &account()).await;
+        let read =
+            read(respond::Body::Stream(receiver), &HeaderMap::new(), 6, timeout(), (&account(), &Threads::default()))
+                .await;
         read.map(|bytes| bytes.len()).map_err(|error| show(&error))
     };
     assert_eq!(read_chunks(2).await, Ok(6));

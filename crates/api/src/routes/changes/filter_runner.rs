@@ -43,7 +43,7 @@ pub(super) async fn function(
     let caller = request.caller();
     let (programs, database, user) = (Arc::clone(&request.node.programs), Arc::clone(database), request.user.clone());
     let target = request.head.uri.to_string();
-    bridge::blocking(move || {
+    bridge::blocking(&request.threads, move || {
         let functions = Functions::load(&database, path.ddoc())?;
         functions.require(&path.names())?;
         let request = object.to_json(&database, Members::All)?;

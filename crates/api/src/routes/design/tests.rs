@@ -19,7 +19,7 @@ async fn a_selector_is_checked_when_it_is_saved() {
     let options = DatabaseOptions { created_ms: 0, instance: 7, layout: Layout::Whole, q: 1 };
     let database = node.catalog.create("db", options).unwrap();
     let check = async |body: &str, expected: Result<(), &str>| {
-        let checked = validate(&node, &database, &json(body)).await;
+        let checked = validate((&node, &Threads::default()), &database, &json(body)).await;
         assert_eq!(checked.map_err(|error| show(&error)), expected.map_err(str::to_owned), "{body}");
     };
     check(r#"{"language":"query","validate_doc_update":{"newDoc":{"a":1}}}"#, Ok(())).await;

@@ -114,7 +114,7 @@ async fn described(
     write: impl FnOnce(&mut ObjectWriter<'_>, &settee_search::SearchInfo, u64) + Send + 'static,
 ) -> Answer {
     let asked = open(request).await?;
-    let out = bridge::blocking(move || {
+    let out = bridge::blocking(&request.threads, move || {
         let Asked { node, database, design, index, .. } = &asked;
         let info = node.searches.info(database, design, SearchKind::Clouseau, index)?;
         let pending_seq = database.read()?.update_seq()?;

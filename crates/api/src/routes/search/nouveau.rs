@@ -32,7 +32,7 @@ pub(crate) async fn post(mut request: Request) -> Answer {
 
 pub(crate) async fn info(request: Request) -> Answer {
     let asked = open(&request).await?;
-    let out = bridge::blocking(move || {
+    let out = bridge::blocking(&request.threads, move || {
         let Asked { node, database, design, index, .. } = &asked;
         let info = node.searches.info(database, design, SearchKind::Nouveau, index)?;
         Ok(json::object(|object| {
