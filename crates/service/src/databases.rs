@@ -7,7 +7,7 @@ use std::time::Duration;
 use settee_database::{
     AccessControl, Catalog, Database, DatabaseError, DatabaseOptions, DocUpdate, EditMode, Layout, Work,
 };
-use settee_model::json::{Json, write_string};
+use settee_model::json::{self, Json};
 use settee_model::{Document, Rev, RevisionHasher};
 use settee_replication::Replicator;
 use settee_settings::{Settings, cluster, couchdb};
@@ -174,9 +174,7 @@ pub(crate) fn add_rules(database: &Arc<Database>) -> Result<(), Error> {
     if database.read()?.head(AUTH_ID)?.is_some() {
         return Ok(());
     }
-    let mut body = br#"{"language":"javascript","validate_doc_update":"#.to_vec();
-    write_string(&mut body, AUTH_RULES);
-    body.push(b'}');
+    let body = json::object(|body| _ = body.string("language", "javascript").string("validate_doc_update", AUTH_RULES));
     let document = Document {
         id: None,
         rev: Some(Rev::parse(AUTH_REV)?),

@@ -260,9 +260,8 @@ fn write_result(output: &mut Output, view: &ReadView, doc: Value<'_>, asked: &As
 
 fn write_failure(out: &mut Vec<u8>, before: &[u8], refused: &Refused) {
     out.extend_from_slice(before);
-    out.extend_from_slice(br#"{"error":"#);
-    refused.write(out);
-    out.extend_from_slice(b"}]}");
+    append_object(out, |object| refused.write(object.name("error")));
+    out.extend_from_slice(b"]}");
 }
 
 /// A revision with attachments is a nested multipart body.

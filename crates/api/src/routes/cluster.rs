@@ -32,7 +32,7 @@ pub(super) async fn failed_logins(mut request: Request) -> Answer {
     for suspect in reply.filter_map(|text| Suspect::parse(&text.as_str()?)) {
         node.authenticator.note_reported(&suspect, &policy.login.lockout, now_ms);
     }
-    Ok(respond::json(StatusCode::OK, br#"{"ok":true}"#.to_vec()))
+    Ok(respond::ok(StatusCode::OK))
 }
 
 pub(super) async fn shards(request: Request) -> Answer {

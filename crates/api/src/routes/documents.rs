@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hyper::header::HeaderValue;
 use hyper::{HeaderMap, StatusCode, header};
 use settee_database::{DOCUMENTS_TOGETHER, DocRecord, LocalDocument, ReadView, Stored};
-use settee_model::json::Json;
+use settee_model::json::{Json, append_object};
 use settee_model::{Document, Rev, RevHash, RevisionHasher};
 use settee_replication::documents::is_replicator_database;
 use settee_wire::multipart::Writer;
@@ -236,9 +236,7 @@ fn write_open_revs(
     }
     for rev in missing {
         output.text().push(std::mem::replace(&mut separator, b','));
-        output.text().extend_from_slice(br#"{"missing":"#);
-        rev.write_json(output.text());
-        output.text().push(b'}');
+        append_object(output.text(), |object| rev.write_json(object.name("missing")));
     }
     output.text().extend_from_slice(if empty { b"[]\n" } else { b"]\n" });
     Ok(())
@@ -272,9 +270,7 @@ fn send_open_revs(
     }
     for rev in missing {
         writer.part(output.text(), [("Content-Type", "application/json; error=\"true\"")]);
-        output.text().extend_from_slice(br#"{"missing":"#);
-        rev.write_json(output.text());
-        output.text().push(b'}');
+        append_object(output.text(), |object| rev.write_json(object.name("missing")));
         writer.part_end(output.text());
     }
     writer.end(output.text());
