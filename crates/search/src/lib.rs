@@ -25,7 +25,7 @@ pub use answer::{Answer, Group, Highlight, Hit, OrderValue, Relation};
 pub use error::{Error, Result};
 pub use field::{Field, FieldKind, FieldOptions, FieldValue, MAX_FIELDS, MAX_TERM_BYTES, StoredValue, check_name};
 pub use index::{Definition, Index, Info, Writer};
-pub use indexes::{Freshness, SearchError, SearchIndex, SearchInfo, Searches, analyzer_of};
+pub use indexes::{Freshness, SearchError, SearchIndex, SearchInfo, Searches, analyzer_of, visible_part};
 pub use limits::{MemoryGrant, Requester, SearchLimits, Shortage};
 pub use query::{Boolean, Interval, Nearest, Query, Relative};
 pub use request::{

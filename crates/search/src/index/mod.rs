@@ -8,6 +8,7 @@ pub(crate) mod schema;
 mod segment;
 mod state;
 pub(crate) mod strings;
+mod visible;
 mod writer;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use settee_storage::{Engine, Shard, StorageError};
 
 pub use self::definition::Definition;
+use self::reader::Reader;
 use self::state::Inner;
 pub use self::writer::Writer;
 use crate::answer::Answer;
@@ -41,6 +43,8 @@ pub struct Info {
 #[derive(Clone)]
 pub struct Index {
     inner: Arc<Inner>,
+    /// Reader of a restricted index; `None` means the current one.
+    restricted: Option<Arc<Reader>>,
 }
 
 impl Index {
@@ -53,7 +57,7 @@ impl Index {
         caches: Arc<Caches>,
     ) -> Self {
         let file_store = Arc::new(FileStore::new(engine, shard, new_token, caches));
-        Self { inner: Arc::new(Inner::new(file_store, definition)) }
+        Self { inner: Arc::new(Inner::new(file_store, definition)), restricted: None }
     }
 
     #[must_use]
@@ -84,6 +88,26 @@ impl Index {
         Ok(self.inner.file_store.find()?.state != self.inner.file_store.state())
     }
 
+    /// Returns the state of this index after its last commit, restricted to the documents with the ids that `ids` passes
+    /// to its second argument. The first one is the position of this commit. Queries must be parsed by the returned
+    /// index, which answers as if no other documents existed.
+    pub fn restricted<E: From<Error>>(
+        &self,
+        limits: &SearchLimits,
+        ids: impl FnOnce(Option<&[u8]>, &mut dyn FnMut(&[&str]) -> Result<(), E>) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let whole = self.inner.reader()?;
+        let restricted = whole.restricted(limits, |each| ids(whole.record().position.as_deref(), each))?;
+        Ok(Self { inner: Arc::clone(&self.inner), restricted: Some(Arc::new(restricted)) })
+    }
+
+    fn reader(&self) -> Result<Arc<Reader>> {
+        match &self.restricted {
+            Some(reader) => Ok(Arc::clone(reader)),
+            None => self.inner.reader(),
+        }
+    }
+
     pub fn parse(&self, text: &str, locale: Locale, limits: &SearchLimits) -> Result<Query> {
         self.parse_by(Grammar::Standard, text, locale, limits)
     }
@@ -93,17 +117,21 @@ impl Index {
     }
 
     fn parse_by(&self, grammar: Grammar, text: &str, locale: Locale, limits: &SearchLimits) -> Result<Query> {
-        let reader = self.inner.reader()?;
+        let reader = self.reader()?;
         let analyzers = &self.inner.definition.analyzers;
         syntax::parse(&syntax::Context { grammar, analyzers, fields: reader.layout(), locale, limits }, text)
     }
 
     pub fn search(&self, request: &Request, limits: &SearchLimits) -> Result<Answer> {
-        let outcome = search::search(&*self.inner.reader()?, &self.inner.definition, request, limits);
+        let outcome = search::search(&*self.reader()?, &self.inner.definition, request, limits);
         match self.inner.file_store.with_store_error(outcome) {
             // Another process has removed the files concurrently.
             Err(Error::Corrupt(_)) => {
                 self.inner.release_reader();
+                if self.restricted.is_some() {
+                    // The query belongs to the restriction, so that the caller must repeat both.
+                    return Err(Error::Contended);
+                }
                 search::search(&*self.inner.reader()?, &self.inner.definition, request, limits)
             }
             outcome => outcome,
@@ -112,7 +140,7 @@ impl Index {
 
     /// Returns the type of a field, if any document has it. For `_search`, texts have priority.
     pub fn kind(&self, field: &str) -> Result<Option<FieldKind>> {
-        Ok(self.inner.reader()?.layout().kinds(field).find_map(SlotKind::field_kind))
+        Ok(self.reader()?.layout().kinds(field).find_map(SlotKind::field_kind))
     }
 
     pub fn info(&self) -> Result<Info> {

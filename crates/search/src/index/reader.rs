@@ -13,8 +13,10 @@ use super::definition::Definition;
 use super::schema::{ID, Layout};
 use super::segment;
 use super::strings::Strings;
+use super::visible::VisibleDocs;
 use crate::error::{Error, Result};
 use crate::field::StoredValue;
+use crate::limits::SearchLimits;
 use crate::store::{FileStore, Files, Record, SegmentRecord};
 use crate::vectors::VectorFile;
 
@@ -33,9 +35,16 @@ pub(crate) struct Reader {
     /// `tantivy` requires a searcher for the schema; it has no segments.
     searcher: Searcher,
     index: tantivy::Index,
-    vectors: Mutex<OpenedVectors>,
+    vectors: Arc<Mutex<OpenedVectors>>,
+    restriction: Option<Restriction>,
     /// Maximum length of a file of vectors that is cached as a whole; longer files are read node by node.
     pub(crate) longest_vectors: usize,
+}
+
+/// A restricted reader keeps the unrestricted one, because the files of readers in use are not removed.
+struct Restriction {
+    visible: Arc<VisibleDocs>,
+    _whole: Arc<Reader>,
 }
 
 impl Reader {
@@ -54,8 +63,35 @@ impl Reader {
             None => Ok(SegmentReader::open(&segment::open(&index, segment)?)?),
         };
         let segments = record.segments.iter().map(open).collect::<Result<_>>()?;
-        let (vectors, longest_vectors) = (Mutex::default(), file_store.longest_vectors());
-        Ok(Self { record, layout, segments, searcher, index, vectors, longest_vectors })
+        let (vectors, longest_vectors) = (Arc::default(), file_store.longest_vectors());
+        Ok(Self { record, layout, segments, searcher, index, vectors, restriction: None, longest_vectors })
+    }
+
+    /// Returns a reader of the documents whose ids `ids` passes to its argument.
+    pub(super) fn restricted<E: From<Error>>(
+        self: &Arc<Self>,
+        limits: &SearchLimits,
+        ids: impl FnOnce(&mut dyn FnMut(&[&str]) -> Result<(), E>) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut visible = VisibleDocs::new(limits);
+        ids(&mut |ids| Ok(visible.add(&self.segments, self.layout.id, ids)?))?;
+        visible.sort();
+        let layout = self.layout.restricted(&visible.slots(&self.segments, &self.layout)?);
+        Ok(Self {
+            record: self.record.clone(),
+            layout,
+            segments: self.segments.clone(),
+            searcher: self.searcher.clone(),
+            index: self.index.clone(),
+            vectors: Arc::clone(&self.vectors),
+            restriction: Some(Restriction { visible: Arc::new(visible), _whole: Arc::clone(self) }),
+            longest_vectors: self.longest_vectors,
+        })
+    }
+
+    /// The documents to which the reader is restricted; `None` for a reader of all documents.
+    pub(crate) fn visible(&self) -> Option<&Arc<VisibleDocs>> {
+        self.restriction.as_ref().map(|restriction| &restriction.visible)
     }
 
     fn shared(&self, segment: &SegmentRecord) -> Option<SegmentReader> {
@@ -103,14 +139,24 @@ impl Reader {
 
 impl Bm25StatisticsProvider for Reader {
     fn total_num_tokens(&self, field: Field) -> tantivy::Result<u64> {
+        if let Some(visible) = self.visible() {
+            return visible.tokens(&self.segments, field).map_err(Error::within_tantivy);
+        }
         self.segments.iter().map(|segment| Ok(segment.inverted_index(field)?.total_num_tokens())).sum()
     }
 
     fn total_num_docs(&self) -> tantivy::Result<u64> {
+        if let Some(visible) = self.visible() {
+            // An average length is divided by the number.
+            return Ok(visible.count().max(1));
+        }
         Ok(self.segments.iter().map(|segment| u64::from(segment.max_doc())).sum())
     }
 
     fn doc_freq(&self, term: &Term) -> tantivy::Result<u64> {
+        if let Some(visible) = self.visible() {
+            return visible.frequency(&self.segments, term).map_err(Error::within_tantivy);
+        }
         let count = |segment: &SegmentReader| Ok(u64::from(segment.inverted_index(term.field())?.doc_freq(term)?));
         self.segments.iter().map(count).sum()
     }

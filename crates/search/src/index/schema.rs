@@ -14,6 +14,8 @@ use crate::syntax::Fields;
 pub(crate) struct Layout {
     pub(crate) slots: Vec<Slot>,
     fields: Vec<Option<Field>>,
+    /// Slots that queries must not use, because no visible document has them. Later slots may be used.
+    hidden: Vec<bool>,
     pub(crate) schema: Schema,
     pub(crate) id: Field,
     pub(crate) partition: Field,
@@ -46,7 +48,7 @@ impl Layout {
             })
         });
         let fields = fields.collect();
-        Self { slots, fields, id, partition, stored, schema: builder.build() }
+        Self { slots, fields, hidden: Vec::new(), id, partition, stored, schema: builder.build() }
     }
 
     pub(crate) fn open(&self, files: Files, definition: &Definition) -> Result<tantivy::Index> {
@@ -79,13 +81,20 @@ impl Layout {
         Err(Error::BadField(format!("an index has at most {MAX_FIELDS} fields")))
     }
 
+    /// Returns the layout for queries of documents that have only the slots with true.
+    pub(crate) fn restricted(&self, used: &[bool]) -> Self {
+        Self { hidden: used.iter().map(|is_used| !is_used).collect(), ..self.clone() }
+    }
+
     pub(crate) fn kinds(&self, name: &str) -> impl Iterator<Item = SlotKind> {
-        self.slots.iter().filter(move |slot| slot.name == name).map(|slot| slot.kind)
+        self.slots_of(name).map(|(kind, ..)| kind)
     }
 
     pub(crate) fn slots_of(&self, name: &str) -> impl Iterator<Item = (SlotKind, usize, Option<Field>)> {
         let slots = self.slots.iter().zip(&self.fields).enumerate();
-        slots.filter(move |(_, (slot, _))| slot.name == name).map(|(number, (slot, field))| (slot.kind, number, *field))
+        let is_hidden = |number: usize| self.hidden.get(number).copied().unwrap_or(false);
+        let slots = slots.filter(move |(number, (slot, _))| slot.name == name && !is_hidden(*number));
+        slots.map(|(number, (slot, field))| (slot.kind, number, *field))
     }
 
     pub(crate) fn field(&self, number: usize) -> Option<Field> {

@@ -1,5 +1,6 @@
 //! [`SearchError`]: reason why a search failed.
 
+use settee_database::DatabaseError;
 use settee_design::{CompileError, RunError};
 use settee_views::{Abandoned, ViewError};
 
@@ -24,6 +25,12 @@ impl SearchError {
     #[must_use]
     pub fn is_end(&self) -> bool {
         matches!(self, Self::Build(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled))
+    }
+}
+
+impl From<DatabaseError> for SearchError {
+    fn from(error: DatabaseError) -> Self {
+        Self::Build(error.into())
     }
 }
 

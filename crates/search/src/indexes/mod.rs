@@ -15,8 +15,8 @@ mod tests;
 
 use std::sync::Arc;
 
-use settee_database::Database;
 use settee_database::tasks::Tasks;
+use settee_database::{AccessControl, Database, IndexPosition, ReadClient, Reader};
 use settee_design::{DesignDocument, SearchKind};
 use settee_storage::{StorageError, Version, nonblocking};
 use settee_views::{About, Claims, Clock, IndexRecords, LogLine, Signature, Tokens, Urgency, ViewError, Views};
@@ -219,6 +219,26 @@ impl Searches {
     fn indexes_of(&self, database: &Database) -> Arc<Indexes> {
         self.databases.of(database.shard())
     }
+}
+
+/// Returns the part of `index`, an index of `database`, with the documents that `reader` sees: both the present list
+/// of a document and that of the indexed revision must grant access. Searches answer as if no others existed.
+pub fn visible_part(
+    index: Index,
+    database: &Arc<Database>,
+    (reader, client): (&Reader, &ReadClient),
+    limits: &SearchLimits,
+) -> Result<Index> {
+    if *reader == Reader::Administrator || database.access() == AccessControl::PerDatabase {
+        return Ok(index);
+    }
+    index.restricted(limits, |position, each| {
+        let Position { update_seq, purge_seq } =
+            position.map(Position::decode).transpose()?.flatten().unwrap_or_default();
+        // The documents are read after the index, so that they are at least as recent.
+        let view = database.read_as(reader)?.for_client(client);
+        view.indexed_documents(IndexPosition { update_seq, purge_seq }, each)
+    })
 }
 
 fn required_seq(database: &Arc<Database>, freshness: Freshness) -> Result<u64> {

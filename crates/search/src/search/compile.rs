@@ -38,6 +38,9 @@ const MAX_TERMS: usize = 4_096;
 
 const CLAUSE_BYTES: usize = 1 << 10;
 
+const PATTERN_REFUSED: &str =
+    "In a database with per-document access only administrators can use patterns in interval functions.";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checks {
     Steps,
@@ -90,11 +93,11 @@ impl<'a> Compiler<'a> {
         let wanted = drilldown.iter().filter_map(|values| values.split_first());
         let filters: Vec<Boxed> = wanted.map(|(field, values)| self.drilldown(field, values)).collect::<Result<_>>()?;
         if filters.is_empty() {
-            return Ok(query);
+            return Ok(self.in_visible(query));
         }
         let filters = filters.into_iter().map(|filter| Box::new(ConstScoreQuery::new(filter, 0.0)) as Boxed);
         let clauses = filters.chain([query]).map(|clause| (Occur::Must, clause)).collect();
-        Ok(Box::new(BooleanQuery::new(clauses)))
+        Ok(self.in_visible(Box::new(BooleanQuery::new(clauses))))
     }
 
     fn in_partition(&self, query: Boxed) -> Boxed {
@@ -102,6 +105,15 @@ impl<'a> Compiler<'a> {
         let term = Term::from_field_text(self.layout.partition, partition);
         let filter = Box::new(ConstScoreQuery::new(self.term_query(term, IndexRecordOption::Basic), 0.0));
         Box::new(BooleanQuery::new(vec![(Occur::Must, filter as Boxed), (Occur::Must, query)]))
+    }
+
+    /// Restricts a query to the visible documents. The query is enclosed, because `tantivy` omits a query of all
+    /// documents, and its score, from a conjunction.
+    fn in_visible(&self, query: Boxed) -> Boxed {
+        let Some(visible) = self.reader.visible().cloned() else { return query };
+        let find = move |reader: &SegmentReader| visible.matches(reader).map_err(Error::within_tantivy);
+        let filter = Box::new(ConstScoreQuery::new(self.limited(ComputedQuery::new(find)), 0.0));
+        Box::new(BooleanQuery::new(vec![(Occur::Must, filter as Boxed), (Occur::Must, self.limited(query))]))
     }
 
     fn drilldown(&self, field: &str, values: &[String]) -> Result<Boxed> {
@@ -294,9 +306,11 @@ impl<'a> Compiler<'a> {
 
     fn nearest(&self, wanted: &Nearest, depth: usize) -> Result<Boxed> {
         let filter = match &wanted.filter {
-            Some(filter) => Some(self.in_partition(self.nested(filter, depth + 1)?)),
-            None => self.partition.map(|_| self.in_partition(Box::new(AllQuery))),
+            Some(filter) => self.in_partition(self.nested(filter, depth + 1)?),
+            None => self.in_partition(Box::new(AllQuery)),
         };
+        let is_filtered = wanted.filter.is_some() || self.partition.is_some() || self.reader.visible().is_some();
+        let filter = is_filtered.then(|| self.in_visible(filter));
         let found = nearest::find(self.reader, self.definition, wanted, filter, self.limits)?;
         Ok(self.limited(ComputedQuery::new(move |reader| {
             Ok(found.get(&reader.segment_id()).cloned().unwrap_or_default())
@@ -347,6 +361,8 @@ impl<'a> Compiler<'a> {
             Interval::Or(parts) => Tree::Or(many(parts)?),
             Interval::AtLeast(count, parts) => Tree::AtLeast(*count, many(parts)?),
             Interval::Term(text) => Tree::Terms(vec![terms.of(Term::from_field_text(field, text))]),
+            // The number of terms, which is limited and part of the score, depends on all documents.
+            Interval::Terms(_) if self.reader.visible().is_some() => return Err(Error::bad_request(PATTERN_REFUSED)),
             Interval::Terms(query) => {
                 let expanded = expansion::expand(self.reader.segments(), field, &self.set(query)?, self.limits)?;
                 let number = |text: String| terms.of(Term::from_field_text(field, &text));

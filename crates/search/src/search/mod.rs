@@ -52,7 +52,11 @@ pub(crate) fn search(
     let after = after.transpose()?.flatten();
     let mut facets = Facets::new(reader, request, limits)?;
     let mut groups = Groups::new(reader, request, &sorts, limits)?;
-    let may_skip = facets.is_empty() && groups.is_none() && is_by_relevance(&sorts) && is_of_terms(request);
+    let may_skip = reader.visible().is_none()
+        && facets.is_empty()
+        && groups.is_none()
+        && is_by_relevance(&sorts)
+        && is_of_terms(request);
     let mut weights = Weights::new(reader, definition, request, limits, may_skip)?;
     let mut found: Vec<Candidate> = Vec::new();
     let (mut total, mut relation) = (0, Relation::EqualTo);

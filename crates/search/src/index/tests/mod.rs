@@ -7,6 +7,7 @@ mod limits;
 mod model;
 mod searches;
 mod vectors;
+mod visible;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
