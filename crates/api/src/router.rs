@@ -39,6 +39,8 @@ pub(crate) struct Resource {
     /// True if `_rewrite` replaces the request by another one.
     rewrites: bool,
     pub(crate) other_methods: Option<(Permission, BodyKind, Handler)>,
+    /// As [`Served::is_per_reader`].
+    pub(crate) others_are_per_reader: bool,
 }
 
 pub(crate) struct Served {
@@ -129,7 +131,16 @@ impl Resource {
             }
         });
         let segments = segments.collect();
-        Self { path, segments, allow, methods: Vec::new(), reads: false, rewrites: false, other_methods: None }
+        Self {
+            path,
+            segments,
+            allow,
+            methods: Vec::new(),
+            reads: false,
+            rewrites: false,
+            other_methods: None,
+            others_are_per_reader: false,
+        }
     }
 
     /// The kind of the body is [`BodyKind::Options`], unless [`Self::takes`] sets another one.
@@ -159,12 +170,14 @@ impl Resource {
     /// In a database with per-document access all other methods are refused to users without administrator rights.
     pub(crate) fn per_reader(mut self) -> Self {
         self.methods.iter_mut().for_each(|served| served.is_per_reader = true);
+        self.others_are_per_reader = self.other_methods.is_some();
         self
     }
 
     fn is_per_reader(&self, method: &Method) -> bool {
         let method = if method == Method::HEAD { &Method::GET } else { method };
-        self.methods.iter().any(|served| served.method == *method && served.is_per_reader)
+        let served = self.methods.iter().find(|served| served.method == *method);
+        served.map_or(self.others_are_per_reader, |served| served.is_per_reader)
     }
 
     /// Declares that no method changes documents, so that every node of a cluster serves the resource.

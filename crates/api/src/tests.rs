@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod access;
+mod access_functions;
 mod changes;
 mod cluster;
 mod differential;

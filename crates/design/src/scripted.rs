@@ -1,16 +1,19 @@
 //! [`Scripted`]: a language for tests of callers of functions.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use settee_model::json::Value;
 
 use crate::{
     CallError, CompileError, DesignProgram, DesignSource, DocumentBatch, Language, Limits, ListSession, ListSink,
+    ListState, MoreRows,
 };
 
 type Answers = dyn Fn(&DesignSource, &[&str], &[&[u8]]) -> Result<Vec<u8>, CallError> + Send + Sync;
 
-/// The language `javascript` without JavaScript, for calls of functions with any source. It has no views or lists.
+/// The language `javascript` without JavaScript, for calls of functions with any source. It has no views, and one list
+/// function, `rows`, which sends its head and its rows.
 #[derive(Clone)]
 pub struct Scripted(Arc<Answers>);
 
@@ -59,15 +62,29 @@ impl DesignProgram for Call {
 
     fn list<'a>(
         &'a mut self,
-        _: &str,
+        name: &str,
+        head: &[u8],
         _: &[u8],
-        _: &[u8],
-        _: &mut dyn ListSink,
+        sink: &mut dyn ListSink,
     ) -> Result<Box<dyn ListSession + 'a>, CallError> {
-        Err(CallError::NotFound("no lists".to_owned()))
+        if name != "rows" {
+            return Err(CallError::NotFound("no such list".to_owned()));
+        }
+        sink.response(b"{}");
+        let _ = sink.chunk(head);
+        Ok(Box::new(SentRows))
     }
 
     fn take_log(&mut self) -> Vec<String> {
         Vec::new()
+    }
+}
+
+struct SentRows;
+
+impl ListSession for SentRows {
+    fn rows(&mut self, rows: &[&[u8]], more: MoreRows, sink: &mut dyn ListSink) -> Result<ListState, CallError> {
+        let is_sent = rows.iter().all(|row| sink.chunk(&[b"\n", *row].concat()) == ControlFlow::Continue(()));
+        Ok(if is_sent && more == MoreRows::Perhaps { ListState::Waiting } else { ListState::Ended })
     }
 }

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use settee_database::{DOCUMENTS_TOGETHER, Database, Direction, Head as DocHead, ReadView, Reader};
 use settee_design::{
-    CallError, Cancellation, DesignDocument, DesignProgram, ListSession, ListSink, ListState, MoreRows,
+    CallError, Caller, Cancellation, DesignDocument, DesignProgram, ListSession, ListSink, ListState, MoreRows,
 };
 use settee_model::json::{self, Json, Value, append_object};
 use settee_views::{Answer as Answered, Header, MapRow, ReduceRow, RowSink, Stale};
 
 use super::all_docs::{bodies, direction, id_range, write_row};
-use super::rendered::Rendered;
+use super::rendered::{Rendered, error_for};
 use super::request_object::{Members, RequestObject};
 use super::views;
 use crate::bridge;
@@ -52,49 +52,61 @@ async fn run(request: Request, posted: Option<Json>, body: &[u8]) -> Answer {
     let object = RequestObject::new(&request, None, body)?;
     let caller = request.caller();
     bridge::stream(request.node.list_outward(caller.owner, &request.head.account), move |output| {
-        let captures = &request.captures;
-        let view = database.read()?.for_client(&reader(output.account()));
-        let functions = Functions::load(&database, captures.get("ddoc"))?;
-        let name = captures.get("function");
-        functions.require(&["lists", name])?;
-        let design = match (captures.get("other"), captures.get("view")) {
-            ("", "_all_docs") => None,
-            ("", _) => Some(views::design_document(&database, captures.get("ddoc"))?),
-            (other, _) => Some(views::design_document(&database, other)?),
-        };
-        let mut params = match &posted {
-            None => ViewParams::from_query(&request.query, Source::List)?,
-            Some(body) => ViewParams::from_body(body.value(), &request.query, Source::List)?,
-        };
-        let kind = match &design {
-            None => ViewKind::Documents(database.layout()),
-            Some(design) => views::kind_of(&database, design, captures.get("view"))?,
-        };
-        params.check(kind, request.node.settings.as_ref())?;
-        let mut program = functions.program(&request.node.programs, &caller)?;
-        let seen = object.to_json(&database, Members::All)?;
-        let list = List {
-            node: &request.node,
-            database: &database,
-            user: &request.reader,
-            params: &params,
-            name,
-            request: &seen,
-            output,
-            stage: Stage::Before(program.as_mut()),
-            rows: Vec::new(),
-            ends: Vec::new(),
-            documents: None,
-            error: None,
-        };
-        let finished = match design {
-            None => list.all_docs(&view),
-            Some(design) => list.view(&design, captures.get("view")),
-        };
-        functions.log(&database, program.as_mut());
-        finished
+        let listed = write(output, &request, &database, (&object, posted.as_ref()), &caller);
+        listed.map_err(|error| error_for(&request.reader, error))
     })
     .await
+}
+
+fn write(
+    output: &mut Output,
+    request: &Request,
+    database: &Arc<Database>,
+    (object, posted): (&RequestObject, Option<&Json>),
+    caller: &Caller,
+) -> Result<(), Error> {
+    let captures = &request.captures;
+    let client = reader(output.account());
+    let view = database.read_as(&request.reader)?.for_client(&client);
+    let functions = Functions::load(database, captures.get("ddoc"))?;
+    let name = captures.get("function");
+    functions.require(&["lists", name])?;
+    let design = match (captures.get("other"), captures.get("view")) {
+        ("", "_all_docs") => None,
+        ("", _) => Some(views::design_document(database, captures.get("ddoc"))?),
+        (other, _) => Some(views::design_document(database, other)?),
+    };
+    let mut params = match posted {
+        None => ViewParams::from_query(&request.query, Source::List)?,
+        Some(body) => ViewParams::from_body(body.value(), &request.query, Source::List)?,
+    };
+    let kind = match &design {
+        None => ViewKind::Documents(database.layout()),
+        Some(design) => views::kind_of(database, design, captures.get("view"))?,
+    };
+    params.check(kind, request.node.settings.as_ref())?;
+    let mut program = functions.program(&request.node.programs, caller)?;
+    let seen = object.to_json(database, Members::All)?;
+    let list = List {
+        node: &request.node,
+        database,
+        user: &request.reader,
+        params: &params,
+        name,
+        request: &seen,
+        output,
+        stage: Stage::Before(program.as_mut()),
+        rows: Vec::new(),
+        ends: Vec::new(),
+        documents: None,
+        error: None,
+    };
+    let finished = match design {
+        None => list.all_docs(&view),
+        Some(design) => list.view(&design, captures.get("view")),
+    };
+    functions.log(database, program.as_mut());
+    finished
 }
 
 enum Stage<'a> {
@@ -123,7 +135,10 @@ impl List<'_> {
     fn view(mut self, design: &Arc<DesignDocument>, view: &str) -> Result<(), Error> {
         let (indexes, database) = (Arc::clone(&self.node.views), self.database);
         let query = self.params.view_query();
-        let answer = indexes.query(database, design, view, &query, &mut self)?;
+        let (user, client) = (self.user, reader(self.output.account()));
+        let answer = indexes
+            .query_as(database, (user, &client), design, view, &query, &mut self)
+            .map_err(|error| views::error_for(user, error))?;
         self.finish()?;
         if answer == Answered::UpdateWanted {
             views::update_later(&indexes, database, design);

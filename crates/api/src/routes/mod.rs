@@ -341,9 +341,14 @@ fn mango_resources() -> Vec<Resource> {
 }
 
 fn function_resources() -> Vec<Resource> {
-    let show = |path| Resource::new(path, "GET,HEAD,POST").any(Document, shows::show).takes(Documents).reads();
+    let show =
+        |path| Resource::new(path, "GET,HEAD,POST").any(Document, shows::show).takes(Documents).reads().per_reader();
     let update = |path| {
-        Resource::new(path, "POST,PUT").get(Member, updates::refuse_get).any(Member, updates::update).takes(Documents)
+        Resource::new(path, "POST,PUT")
+            .get(Member, updates::refuse_get)
+            .any(Member, updates::update)
+            .takes(Documents)
+            .per_reader()
     };
     let list = |path| {
         Resource::new(path, "GET,POST,HEAD")
@@ -352,6 +357,7 @@ fn function_resources() -> Vec<Resource> {
             .post(Member, lists::post)
             .takes(Documents)
             .reads()
+            .per_reader()
     };
     let rewrite = |path| {
         Resource::new(path, "DELETE,GET,HEAD,POST,PUT,COPY").any(Member, rewrites::rewrite).takes(Documents).rewrites()
@@ -392,7 +398,8 @@ fn search_resources() -> Vec<Resource> {
         nouveau("/{db}/_design/{ddoc}/_nouveau/{index}")
             .get(Member, search::nouveau::get)
             .post(Member, search::nouveau::post)
-            .takes(Lists),
+            .takes(Lists)
+            .per_reader(),
         nouveau("/{db}/_design/{ddoc}/_nouveau"),
         nouveau("/{db}/_design/{ddoc}/_nouveau/{*path}"),
         info("/{db}/_design/{ddoc}/_nouveau_info/{index}").get(Member, search::nouveau::info),
@@ -404,7 +411,8 @@ fn search_resources() -> Vec<Resource> {
             .get(Member, search::clouseau::get)
             .post(Member, search::clouseau::post)
             .takes(Lists)
-            .reads(),
+            .reads()
+            .per_reader(),
         Resource::new("/{db}/_design/{ddoc}/_search", "GET,POST").any(Member, search::clouseau::incomplete),
         Resource::new("/{db}/_design/{ddoc}/_search/{*path}", "GET,POST").any(Member, search::clouseau::incomplete),
         info("/{db}/_design/{ddoc}/_search_info/{index}").get(Member, search::clouseau::info),

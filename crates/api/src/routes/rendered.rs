@@ -4,11 +4,13 @@ use std::borrow::Cow;
 
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
+use settee_database::Reader;
 use settee_edge::bridge::Head;
 use settee_model::base64;
 use settee_model::json::{Kind, Value};
 use settee_settings::{Settings, csp};
 
+use super::views::function_failed;
 use crate::node::Node;
 use crate::respond::{self, Response};
 use crate::{Error, authentication};
@@ -123,6 +125,13 @@ impl Rendered {
     }
 }
 
+/// An error of the compiler contains the source of the design document, which members of a database with per-document
+/// access do not read.
+pub(super) fn error_for(user: &Reader, error: Error) -> Error {
+    let shows_source = error.name == "compilation_error" && *user != Reader::Administrator;
+    if shows_source { function_failed("compilation_error") } else { error }
+}
+
 /// Headers of framing and connections, those that the server sets, and those that affect the whole server.
 const RESERVED: [&str; 22] = [
     "alt-svc",
@@ -233,6 +242,17 @@ mod tests {
         let numbered = Rendered::parse(json(r#"{"headers":{"X-N":5,"Content-Length":9}}"#).value(), StatusCode::OK);
         let headers = numbered.map(|rendered| rendered.headers).unwrap_or_default();
         assert_eq!((&headers["x-n"], headers.contains_key(header::CONTENT_LENGTH)), (&HeaderValue::from(5), false));
+    }
+
+    #[test]
+    fn members_receive_no_source_of_a_design_document() {
+        let member = Reader::Member(settee_database::Member::new(Some("eve"), []));
+        for (name, is_hidden) in [("compilation_error", true), ("forbidden", false)] {
+            let error = || Error::new(StatusCode::BAD_REQUEST, name, "function (doc) {");
+            let reason = |user: &Reader| error_for(user, error()).reason.to_string();
+            assert_eq!(reason(&Reader::Administrator), "function (doc) {");
+            assert_eq!(reason(&member) == "function (doc) {", !is_hidden, "{name}");
+        }
     }
 
     #[test]

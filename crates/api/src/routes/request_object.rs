@@ -26,6 +26,7 @@ pub(super) struct RequestObject {
     form: Vec<u8>,
     uuid: String,
     user: Vec<u8>,
+    reader: Reader,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,15 +57,26 @@ impl RequestObject {
         let mut user = Vec::new();
         write_user(&mut user, request.captures.get("db"), &request.user);
         let id = id.map(str::to_owned);
-        Ok(Self { id, members: Json::trusted(members), form, uuid: request.node.uuid(), user })
+        Ok(Self {
+            id,
+            members: Json::trusted(members),
+            form,
+            uuid: request.node.uuid(),
+            user,
+            reader: request.reader.clone(),
+        })
     }
 
     pub(super) fn to_json(&self, database: &Arc<Database>, members: Members) -> Result<Vec<u8>, Error> {
         let mut info = Vec::new();
         if members == Members::All {
-            write_info(&mut info, database, &Reader::Administrator)?;
+            write_info(&mut info, database, &self.reader)?;
         }
-        let security = settee_service::security(database)?;
+        // Members of a database with per-document access do not read the security object.
+        let security = match self.reader {
+            Reader::Administrator => settee_service::security(database)?,
+            Reader::Member(_) => Json::empty_object(),
+        };
         Ok(json::object(|object| {
             if members == Members::All {
                 object.json("info", &info).string("uuid", &self.uuid);

@@ -5,27 +5,31 @@ pub(super) mod nouveau;
 
 use std::sync::Arc;
 
-use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, ReadView};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, ReadView, Reader};
 use settee_design::{DesignDocument, SearchKind};
 use settee_edge::bridge::Output;
+use settee_edge::budget::Account;
 use settee_model::json::{self, ObjectWriter, append_object, write_array, write_object, write_string};
 use settee_search::{
-    Analyzer, Hit, Index, Locale, Nearest, Query as SearchQuery, Request as Search, SearchLimits, Searches, StoredValue,
+    Analyzer, Hit, Index, Locale, Nearest, Query as SearchQuery, Request as Search, SearchError, SearchLimits,
+    Searches, StoredValue,
 };
 use settee_threads::Permit;
-use settee_views::design_documents;
+use settee_views::{ViewError, design_documents};
 
-use super::views::design_document;
+use super::views::{design_document, function_failed};
 use crate::Error;
 use crate::bridge;
 use crate::node::Node;
 use crate::params::search::SearchParams;
+use crate::reads;
 use crate::request::Request;
 use crate::respond::Answer;
 use crate::searching::Searches as Permitted;
 
 struct Asked {
     node: Arc<Node>,
+    user: Reader,
     database: Arc<Database>,
     design: Arc<DesignDocument>,
     kind: SearchKind,
@@ -42,9 +46,10 @@ impl Asked {
     async fn open(request: &Request, kind: SearchKind) -> Result<Self, Error> {
         let (database, ddoc) = (request.database()?, request.captures.get("ddoc").to_owned());
         let (node, index) = (Arc::clone(&request.node), request.captures.get("index").to_owned());
+        let user = request.reader.clone();
         bridge::blocking(&request.threads, move || {
             let design = design_document(&database, &ddoc)?;
-            Ok(Self { node, database, design, kind, index })
+            Ok(Self { node, user, database, design, kind, index })
         })
         .await
     }
@@ -60,7 +65,7 @@ impl Asked {
         let account = Arc::clone(&request.head.account);
         bridge::stream(request.outward(), move |output| {
             let limits = searches.limits(&account);
-            let found = self.search(&mut params, &searches, permit, &limits)?;
+            let found = self.search(&mut params, (&searches, &account), permit, &limits)?;
             write(output, &self, &params, &found)
         })
         .await
@@ -70,24 +75,41 @@ impl Asked {
     fn search(
         &self,
         params: &mut SearchParams,
-        permitted: &Permitted,
+        (permitted, account): (&Permitted, &Arc<Account>),
         permit: Permit,
         limits: &SearchLimits,
     ) -> Result<Found, Error> {
-        let Self { node, database, design, kind, index } = self;
+        let Self { node, user, database, design, kind, index } = self;
         let begun_us = (node.operation.monotonic_us)();
-        let (index, _permit) = match node.searches.open_now(database, design, *kind, index, params.freshness)? {
+        let failed = |error| error_for(user, error);
+        let opened = node.searches.open_now(database, design, *kind, index, params.freshness).map_err(failed)?;
+        let (index, _permit) = match opened {
             Some(index) => (index, permit),
             None => {
                 // The update runs without a permit, so that other clients may search concurrently.
                 drop(permit);
-                let index = node.searches.open(database, design, *kind, index, params.freshness, limits)?;
-                (index, permitted.permit_now(limits)?)
+                let index = node.searches.open(database, design, *kind, index, params.freshness, limits);
+                (index.map_err(failed)?, permitted.permit_now(limits)?)
             }
         };
         let update_latency_ms = (node.operation.monotonic_us)().saturating_sub(begun_us) / 1000;
+        let index = settee_search::visible_part(index, database, (user, &reads::reader(account)), limits)?;
         let answer = index.search(&search_of(&index, *kind, params, limits)?, limits)?;
         Ok(Found { answer, update_latency_ms })
+    }
+}
+
+/// An error of a build can contain parts of documents that a member does not see.
+fn error_for(user: &Reader, error: SearchError) -> Error {
+    use settee_search::Error as Cause;
+    match error {
+        SearchError::Index(Cause::TypeConflict { .. } | Cause::BadField(_) | Cause::BadRequest(_))
+        | SearchError::Build(ViewError::Run(_) | ViewError::Compile(_))
+            if *user != Reader::Administrator =>
+        {
+            function_failed("search_function_failed")
+        }
+        error => error.into(),
     }
 }
 
@@ -148,11 +170,15 @@ async fn clean_up(request: &Request) -> Result<(), Error> {
 
 /// The snapshot is opened with the first document, so it is at least as recent as the index.
 struct Documents<'a> {
-    database: &'a Arc<Database>,
+    asked: &'a Asked,
     opened: Option<ReadView>,
 }
 
-impl Documents<'_> {
+impl<'a> Documents<'a> {
+    fn of(asked: &'a Asked) -> Self {
+        Self { asked, opened: None }
+    }
+
     /// Calls `write_document` only if `include_docs` is set. Documents are read in batches.
     fn write_hits(
         &mut self,
@@ -190,7 +216,7 @@ impl Documents<'_> {
     fn view(&mut self) -> Result<&ReadView, Error> {
         Ok(match &mut self.opened {
             Some(view) => view,
-            opened => opened.insert(self.database.read()?),
+            opened => opened.insert(self.asked.database.read_as(&self.asked.user)?),
         })
     }
 

@@ -8,7 +8,7 @@ use settee_database::{DocRecord, ReadView};
 
 use super::documents::{is_local, local_rev, local_tag, write_local};
 use super::partition::check_place;
-use super::rendered::Rendered;
+use super::rendered::{Rendered, error_for};
 use super::request_object::{Members, RequestObject};
 use crate::Error;
 use crate::request::Request;
@@ -22,11 +22,11 @@ pub(super) async fn show(mut request: Request) -> Answer {
     let body = request.read_body().await?;
     let id = doc_id(&request);
     let object = RequestObject::new(&request, id.as_deref(), &body)?;
-    let (node, caller) = (Arc::clone(&request.node), request.caller());
+    let (node, caller, user) = (Arc::clone(&request.node), request.caller(), request.reader.clone());
     let context = caller.clone();
     node.programs
         .calling(&caller, move || {
-            let view = database.read()?;
+            let view = database.read_as(&request.reader)?;
             let functions = Functions::load(&database, request.captures.get("ddoc"))?;
             if let Some(id) = &id {
                 check_place(&database, id)?;
@@ -55,6 +55,7 @@ pub(super) async fn show(mut request: Request) -> Answer {
             Ok(rendered.sandbox(&request.node).into_response())
         })
         .await
+        .map_err(|error| error_for(&user, error))
 }
 
 pub(super) async fn invalid_path(request: Request) -> Answer {

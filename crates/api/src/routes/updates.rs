@@ -7,7 +7,7 @@ use settee_model::Document;
 use settee_model::json::{Json, Value};
 
 use super::partition::check_place;
-use super::rendered::Rendered;
+use super::rendered::{Rendered, error_for};
 use super::request_object::{Members, RequestObject};
 use super::shows::{doc_id, open};
 use super::write::{self, Edit, Incoming};
@@ -25,7 +25,7 @@ pub(super) async fn update(mut request: Request) -> Answer {
     let body = request.read_body().await?;
     let id = doc_id(&request);
     let object = RequestObject::new(&request, id.as_deref(), &body)?;
-    let (reader, node) = (database.clone(), request.node.clone());
+    let (store, user, node) = (database.clone(), request.reader.clone(), request.node.clone());
     let caller = request.caller();
     let context = caller.clone();
     let (ddoc, name) = (request.captures.get("ddoc").to_owned(), request.captures.get("function").to_owned());
@@ -33,18 +33,19 @@ pub(super) async fn update(mut request: Request) -> Answer {
         .node
         .programs
         .calling(&caller, move || {
-            let view = reader.read()?;
-            let functions = Functions::load(&reader, &ddoc)?;
+            let view = store.read_as(&user)?;
+            let functions = Functions::load(&store, &ddoc)?;
             if let Some(id) = &id {
-                check_place(&reader, id)?;
+                check_place(&store, id)?;
             }
             functions.require(&["updates", &name])?;
             let document = open(&view, id.as_deref())?;
             let text = document.map_or_else(|| b"null".to_vec(), |document| document.text);
-            let seen = object.to_json(&reader, Members::All)?;
-            Ok::<_, Error>(functions.call(&node.programs, &context, &reader, &["updates", &name], &[&text, &seen])?)
+            let seen = object.to_json(&store, Members::All)?;
+            Ok::<_, Error>(functions.call(&node.programs, &context, &store, &["updates", &name], &[&text, &seen])?)
         })
-        .await?;
+        .await
+        .map_err(|error| error_for(&request.reader, error))?;
     let mut parts = result.value().elements().skip(1);
     let (Some(document), Some(answer)) = (parts.next(), parts.next()) else {
         return Err(Error::internal("an update function gave no response"));

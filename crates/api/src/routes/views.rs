@@ -201,13 +201,17 @@ fn one(
 }
 
 /// The message of a function can contain parts of documents that a member does not see.
-fn error_for(user: &Reader, error: ViewError) -> Error {
+pub(super) fn error_for(user: &Reader, error: ViewError) -> Error {
     match error {
         ViewError::Run(_) | ViewError::Compile(_) if *user != Reader::Administrator => {
-            Error::new(StatusCode::INTERNAL_SERVER_ERROR, "view_function_failed", FUNCTION_FAILED)
+            function_failed("view_function_failed")
         }
         error => error.into(),
     }
+}
+
+pub(super) fn function_failed(name: &'static str) -> Error {
+    Error::new(StatusCode::INTERNAL_SERVER_ERROR, name, FUNCTION_FAILED)
 }
 
 const FUNCTION_FAILED: &str =

@@ -17,9 +17,9 @@ use settee_edge::shutdown::Shutdown;
 const CALLERS: [&str; 6] = ["anonymous", "eve", "bob", "ann", "dba", "admin"];
 
 /// Occurs in each document that eve and anonymous clients do not see, and in its attachment.
-const MARK: &str = "confidential";
+pub(super) const MARK: &str = "confidential";
 
-async fn world() -> World {
+pub(super) async fn world() -> World {
     let world = World::new();
     world.node.make_users_database().await.unwrap();
     for (name, roles) in [("eve", ""), ("bob", r#""staff""#), ("ann", ""), ("dba", "")] {
@@ -27,8 +27,10 @@ async fn world() -> World {
         world.admin(&format!("PUT /_users/org.couchdb.user:{name}"), &document).await;
     }
     world.admin("PUT /db?access=true", "").await;
-    world.admin("PUT /db/_security", r#"{"admins":{"names":["dba"]}}"#).await;
-    world.admin("PUT /db/_design/d", &format!(r#"{{"views":{{"v":{{"map":"m"}}}},"x":"{MARK}"}}"#)).await;
+    world.admin("PUT /db/_security", &format!(r#"{{"admins":{{"names":["dba"],"roles":["{MARK}"]}}}}"#)).await;
+    let design = r#"{"views":{"v":{"map":"m"}},"shows":{"f":"document","both":"both"},"lists":{"rows":"l"},
+        "updates":{"f":"same"},"indexes":{"i":{"index":"i"}},"nouveau":{"i":{"index":"i"}},"x":"MARK"}"#;
+    world.admin("PUT /db/_design/d", &design.replace("MARK", MARK)).await;
     let body = |list: &str| {
         let attachment = r#"{"f":{"content_type":"text/confidential","data":"Y29uZmlkZW50aWFs"}}"#;
         format!(r#"{{"_access":[{list}],"text":"{MARK}","_attachments":{attachment}}}"#)
@@ -41,7 +43,7 @@ async fn world() -> World {
     world
 }
 
-async fn ask(world: &World, caller: &str, line: &str, body: &str) -> TestResponse {
+pub(super) async fn ask(world: &World, caller: &str, line: &str, body: &str) -> TestResponse {
     let ask = Ask::new(line).header("destination", "copied");
     let ask = if body.is_empty() { ask } else { ask.json(body) };
     let ask = if caller == "anonymous" { ask } else { ask.basic(caller, "pw") };
@@ -51,10 +53,20 @@ async fn ask(world: &World, caller: &str, line: &str, body: &str) -> TestRespons
 fn path_of(resource: &Resource) -> String {
     let parts = resource.path.split('/').map(|part| match part {
         "{db}" => "db",
-        "{doc}" | "{local}" => "secret",
+        "{doc}" | "{*doc}" | "{local}" => "secret",
         "{*attachment}" => "f",
-        "{ddoc}" => "d",
+        "{ddoc}" | "{other}" => "d",
         "{view}" => "v",
+        "{index}" => "i",
+        // A single segment is the name of an index.
+        "{*path}" if resource.path.ends_with("/_search/{*path}") => "i/more",
+        "{function}" => {
+            if resource.path.contains("_list") {
+                "rows"
+            } else {
+                "f"
+            }
+        }
         part => part.trim_matches(['{', '}', '*']),
     });
     parts.collect::<Vec<_>>().join("/")
@@ -69,6 +81,7 @@ fn body_of(path: &str, method: &Method) -> &'static str {
         "/db/_bulk_get" => r#"{"docs":[{"id":"secret"},{"id":"hidden-confidential"}]}"#,
         "/db/_revs_diff" | "/db/_missing_revs" => r#"{"secret":["1-x"],"hidden-confidential":["1-x"]}"#,
         path if path.ends_with("/queries") => r#"{"queries":[{},{"keys":["secret"]}]}"#,
+        "/db/_design/d/_search/i" | "/db/_design/d/_nouveau/i" => r#"{"q":"*:*"}"#,
         "/db/_find" | "/db/_explain" => r#"{"selector":{}}"#,
         "/db/secret" => r#"{"_access":["eve","bob","ann"]}"#,
         _ => "{}",
@@ -89,11 +102,11 @@ async fn every_route_for_every_user() {
     let mut table: BTreeMap<String, String> = BTreeMap::new();
     let router = router(&Shutdown::new());
     for resource in router.resources() {
-        let Resource { path, methods, other_methods, .. } = resource;
+        let Resource { path, methods, other_methods, others_are_per_reader, .. } = resource;
         let mut served: Vec<(&Method, bool)> =
             methods.iter().map(|Served { method, is_per_reader, .. }| (method, *is_per_reader)).collect();
         if other_methods.is_some() && served.iter().all(|(method, _)| *method != Method::POST) {
-            served.push((&Method::POST, false));
+            served.push((&Method::POST, *others_are_per_reader));
         }
         for (method, is_per_reader) in served {
             if !path.starts_with("/{db}") || (*path == "/{db}" && [Method::PUT, Method::DELETE].contains(method)) {
@@ -101,7 +114,11 @@ async fn every_route_for_every_user() {
                 continue;
             }
             let target = path_of(resource);
-            let query = if path.contains("_changes") { "?timeout=1" } else { "" };
+            let query = match *path {
+                path if path.contains("_changes") => "?timeout=1",
+                path if path.ends_with("{index}") && *method == Method::GET => "?q=*:*",
+                _ => "",
+            };
             let body = body_of(&target, method);
             let mut verdicts = String::new();
             let mut last = (String::new(), Vec::new());
@@ -185,15 +202,40 @@ const PROBES: &[(&str, &str)] = &[
     ("GET /db/_design/by/_view/id?update=false", ""),
     ("POST /db/_design/by/_view/id", r#"{"keys":[["ID"],["mine"]],"reduce":false}"#),
     ("POST /db/_design/by/_view/id/queries", r#"{"queries":[{"keys":[["ID"]],"group":true},{"reduce":true}]}"#),
+    ("GET /db/_design/d/_show/f/ID", ""),
+    ("POST /db/_design/d/_show/f/ID", "{}"),
+    ("HEAD /db/_design/d/_show/f/ID", ""),
+    ("POST /db/_design/d/_update/f/ID", "{}"),
+    ("PUT /db/_design/d/_update/f/ID", "{}"),
+    ("GET /db/_design/d/_list/rows/_all_docs?key=\"ID\"&include_docs=true", ""),
+    ("GET /db/_design/d/_list/rows/_all_docs?startkey=\"ID\"&limit=1", ""),
+    ("POST /db/_design/d/_list/rows/_all_docs", r#"{"keys":["ID"]}"#),
+    ("GET /db/_design/d/_list/rows/by/id?key=[\"ID\"]&reduce=false&include_docs=true", ""),
+    ("GET /db/_design/d/_list/rows/by/id?key=[\"ID\"]&group=true", ""),
+    ("POST /db/_design/d/_list/rows/by/id", r#"{"keys":[["ID"],["mine"]],"reduce":false}"#),
+    ("GET /db/_design/text/_search/i?q=_id:ID&include_docs=true", ""),
+    ("GET /db/_design/text/_search/i?q=-_id:ID+*:*", ""),
+    ("GET /db/_design/text/_search/i?q=*:*&sort=[\"-_id%3Cstring%3E\"]&bookmark=W10&limit=1", ""),
+    ("POST /db/_design/text/_search/i", r#"{"q":"_id:[\"ID\" TO \"ID\"]","group_field":"_id"}"#),
+    ("GET /db/_design/text/_nouveau/n?q=_id:ID&include_docs=true", ""),
+    ("POST /db/_design/text/_nouveau/n", r#"{"q":"_id:ID*","sort":["_id"],"counts":["_id"]}"#),
+];
+
+/// Text indexes of the member `text` of all documents.
+pub(super) const TEXT: [&str; 2] = [
+    r#"{"type":"text","index":{"fields":[{"name":"text","type":"string"}]},"ddoc":"text","name":"i"}"#,
+    r#"{"type":"nouveau","index":{"fields":[{"name":"text","type":"string"}]},"ddoc":"text","name":"n"}"#,
 ];
 
 /// An index of all documents by id, whose rows are counted.
-const BY_ID: &str = r#"{"index":{"fields":["_id"]},"ddoc":"by","name":"id"}"#;
+pub(super) const BY_ID: &str = r#"{"index":{"fields":["_id"]},"ddoc":"by","name":"id"}"#;
 
 #[tokio::test]
 async fn foreign_and_missing_documents_have_equal_answers() {
     let world = world().await;
-    world.admin("POST /db/_index", BY_ID).await;
+    for index in [BY_ID, TEXT[0], TEXT[1]] {
+        assert_eq!(world.admin("POST /db/_index", index).await.status.as_u16(), 200, "{index}");
+    }
     let deleted = r#"{"_access":["ann"],"_deleted":true}"#;
     let made = world.admin("PUT /db/needless", r#"{"_access":["ann"]}"#).await.body;
     let gone = world.admin(&format!("PUT /db/needless?rev={}", rev_in(&made)), deleted).await.body;
@@ -209,7 +251,9 @@ async fn foreign_and_missing_documents_have_equal_answers() {
                     // It depends on the parameters.
                     reply.headers.remove("etag");
                 }
-                let shown = format!("{} {:?} {}", reply.status, reply.headers, reply.body);
+                // A duration follows.
+                let body = reply.body.split(r#","update_latency""#).next().unwrap();
+                let shown = format!("{} {:?} {body}", reply.status, reply.headers);
                 answers.push(shown.replace(id, "ID").replace(rev, "REV"));
             }
             assert_eq!(answers[0], answers[1], "{line} {body} for {caller}");
@@ -290,14 +334,19 @@ async fn views_contain_only_rows_of_visible_documents() {
 }
 
 #[tokio::test]
-async fn members_query_views_but_no_other_functions_of_design_documents() {
+async fn errors_of_functions_do_not_depend_on_documents() {
     let world = world().await;
     world.admin("PUT /db/_design/bad", r#"{"language":"nonsense","views":{"v":{"map":"m"}}}"#).await;
     for (line, status) in [
         ("GET /db/_design/missing/_view/v", 404),
         ("GET /db/_design/d/_view/missing", 404),
         ("GET /db/_design/bad/_view/v", 500),
-        ("GET /db/_design/d/_list/l/v", 403),
+        ("GET /db/_design/d/_list/missing/v", 404),
+        ("GET /db/_design/d/_list/rows/missing", 404),
+        ("GET /db/_design/d/_show/missing/secret", 404),
+        ("POST /db/_design/d/_update/missing/secret", 404),
+        ("GET /db/_design/d/_search/missing?q=*:*", 404),
+        ("GET /db/_design/d/_rewrite/x", 403),
         ("GET /db/_design/d/_info", 403),
     ] {
         assert_eq!(ask(&world, "eve", line, "").await.status.as_u16(), status, "{line}");

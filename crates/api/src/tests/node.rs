@@ -99,7 +99,8 @@ struct Agreeable(Scripted);
 
 /// Functions are words. A word that is a JSON array is the result itself. The validation function `refuse` throws
 /// `{forbidden: [newDoc, oldDoc]}`; other validations accept. The show function `document` and the update function
-/// `same` return the document that they receive; other shows return `shown`.
+/// `same` return the document that they receive, and the show function `both` also the request; other shows return
+/// `shown`.
 fn called(source: &DesignSource, path: &[&str], arguments: &[&[u8]]) -> Result<Vec<u8>, CallError> {
     let document = Value::trusted(&source.json);
     let word = path.iter().try_fold(document, |value, name| value.get(name)).and_then(Value::as_str);
@@ -111,6 +112,7 @@ fn called(source: &DesignSource, path: &[&str], arguments: &[&[u8]]) -> Result<V
             Err(CallError::Forbidden(Value::trusted(&both).into()))
         }
         ("shows", "document") => Ok([br#"["resp",{"json":"#, first, b"}]"].concat()),
+        ("shows", "both") => Ok([br#"["resp",{"json":["#, first, b",", arguments[1], b"]}]"].concat()),
         ("shows", _) => Ok(br#"["resp",{"body":"shown"}]"#.to_vec()),
         ("updates", _) => Ok([br#"["up","#, first, br#",{"body":"updated"}]"#].concat()),
         _ => Ok(b"1".to_vec()),

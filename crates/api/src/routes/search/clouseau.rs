@@ -1,9 +1,6 @@
 //! `_search` and related resources, compatible with CouchDB with Clouseau and with Cloudant.
 
-use std::sync::Arc;
-
 use hyper::StatusCode;
-use settee_database::Database;
 use settee_design::SearchKind;
 use settee_edge::bridge::Output;
 use settee_model::json::{self, Json, Kind, ObjectWriter, Value, write_array, write_string};
@@ -130,19 +127,19 @@ async fn described(
 
 async fn answer(request: &Request, asked: Asked, params: SearchParams) -> Answer {
     let write = |output: &mut Output, asked: &Asked, params: &SearchParams, found: &Found| match &found.answer.groups {
-        Some(groups) => write_groups(output, &asked.database, params, found, groups),
-        None => write(output, &asked.database, params, found),
+        Some(groups) => write_groups(output, asked, params, found, groups),
+        None => write(output, asked, params, found),
     };
     asked.answer(request, params, write).await
 }
 
-fn write(output: &mut Output, database: &Arc<Database>, params: &SearchParams, found: &Found) -> Result<(), Error> {
+fn write(output: &mut Output, asked: &Asked, params: &SearchParams, found: &Found) -> Result<(), Error> {
     let Found { answer, .. } = found;
     let out = output.text();
     out.extend_from_slice(format!("{{\"total_rows\":{},\"bookmark\":", answer.total_hits).as_bytes());
     write_string(out, &answer.bookmark);
     out.extend_from_slice(b",\"rows\":[");
-    let mut documents = Documents { database, opened: None };
+    let mut documents = Documents::of(asked);
     documents.write_hits(output, &answer.hits, params.include_docs, write_hit)?;
     output.text().push(b']');
     if !params.counts.is_empty() {
@@ -159,7 +156,7 @@ fn write(output: &mut Output, database: &Arc<Database>, params: &SearchParams, f
 
 fn write_groups(
     output: &mut Output,
-    database: &Arc<Database>,
+    asked: &Asked,
     params: &SearchParams,
     found: &Found,
     groups: &[Group],
@@ -172,7 +169,7 @@ fn write_groups(
         out.extend_from_slice(format!(",\"total_grouped_hits\":{grouped}").as_bytes());
     }
     out.extend_from_slice(b",\"groups\":[");
-    let mut documents = Documents { database, opened: None };
+    let mut documents = Documents::of(asked);
     for (number, group) in groups.iter().enumerate() {
         let out = output.text();
         out.extend_from_slice(if number == 0 { b"{\"by\":" } else { b",{\"by\":" });

@@ -108,7 +108,7 @@ fn write(output: &mut Output, asked: &Asked, params: &SearchParams, found: &Foun
     let total_hits = answer.total_hits;
     let head = format!("{{\"total_hits_relation\":\"{relation}\",\"total_hits\":{total_hits},\"hits\":[");
     output.text().extend_from_slice(head.as_bytes());
-    let mut documents = Documents { database: &asked.database, opened: None };
+    let mut documents = Documents::of(asked);
     documents.write_hits(output, &answer.hits, params.include_docs, write_hit)?;
     output.text().extend_from_slice(b"],\"counts\":");
     write_counts(output, &answer.counts)?;
