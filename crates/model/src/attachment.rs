@@ -71,6 +71,7 @@ pub enum AttachmentError {
     /// The length of the data that follows is not a natural number.
     #[error("Invalid attachment length for {0}")]
     InvalidLength(String),
+    /// The content type is not a string.
     #[error("Invalid attachment content type for {0}")]
     InvalidContentType(String),
 }
