@@ -50,7 +50,7 @@ async fn updates_are_checked_as_writes() {
     let design = r#"{"updates":{"same":"same",
         "steal":"[\"up\",{\"_id\":\"secret\",\"_access\":[\"eve\"]},{\"body\":\"x\"}]",
         "own":"[\"up\",{\"_id\":\"new\",\"_access\":[\"eve\"]},{\"body\":\"x\"}]",
-        "give":"[\"up\",{\"_id\":\"other\",\"_access\":[\"ann\"]},{\"body\":\"x\"}]",
+        "foreign":"[\"up\",{\"_id\":\"other\",\"_access\":[\"ann\"]},{\"body\":\"x\"}]",
         "design":"[\"up\",{\"_id\":\"_design/x\"},{\"body\":\"x\"}]",
         "local":"[\"up\",{\"_id\":\"_local/secret\",\"own\":true},{\"body\":\"x\"}]"}}"#;
     world.admin("PUT /db/_design/u", design).await;
@@ -59,14 +59,14 @@ async fn updates_are_checked_as_writes() {
         ("anonymous", "same/secret", 200),
         ("eve", "steal", 403),
         ("eve", "steal/secret", 403),
-        ("eve", "give", 403),
+        ("eve", "foreign", 403),
         ("eve", "design", 403),
         ("eve", "same/secret", 200),
         ("eve", "same/_local/secret", 200),
         ("eve", "local", 201),
         ("eve", "own", 201),
         ("eve", "same/mine", 201),
-        ("ann", "give", 201),
+        ("ann", "foreign", 201),
         ("bob", "steal", 403),
         ("bob", "same/secret", 201),
     ] {
