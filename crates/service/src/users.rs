@@ -14,6 +14,7 @@ use settee_model::json::{Json, Value};
 use settee_model::{Rev, RevisionHasher};
 
 use settee_settings::{Derived, Settings, chttpd_auth};
+use tokio::sync::watch;
 
 use crate::security::administers;
 use crate::{Error, Hashers};
@@ -66,7 +67,8 @@ pub struct Users {
     dependencies: UsersDependencies,
     policy: Derived<UserPolicy>,
     known: Mutex<Known>,
-    changes: Arc<AtomicU64>,
+    /// Number of observed changes of accounts, and of users databases.
+    changes: Arc<watch::Sender<u64>>,
     /// Shard of the subscribed database. No shard has the number `u64::MAX`.
     shard: Arc<AtomicU64>,
     pub(crate) upgrading: Mutex<Vec<String>>,
@@ -106,13 +108,13 @@ struct Entry {
 impl Users {
     #[must_use]
     pub fn new(dependencies: UsersDependencies) -> Self {
-        let (changes, shard) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
+        let (changes, shard) = (Arc::new(watch::Sender::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
         let (changed, watched) = (Arc::clone(&changes), Arc::clone(&shard));
         // The engine reports commits of other processes before requests can depend on them. The subscription of the
         // database may report them later.
         dependencies.catalog.engine().subscribe(Box::new(move |committed, _| {
             if committed.0 == watched.load(Ordering::Acquire) {
-                changed.fetch_add(1, Ordering::AcqRel);
+                changed.send_modify(|changes| *changes += 1);
             }
         }));
         Self {
@@ -134,10 +136,13 @@ impl Users {
         &self.dependencies
     }
 
-    /// Returns the database of accounts, if it exists.
+    /// Returns a receiver of changes of accounts. When it is notified, [`Self::account`] returns the new state.
     #[must_use]
-    pub fn database(&self) -> Option<Arc<Database>> {
-        self.dependencies.catalog.database(&self.policy().users_db).ok()
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        if let Ok(database) = self.dependencies.catalog.database(&self.policy().users_db) {
+            self.changes(&database);
+        }
+        self.changes.subscribe()
     }
 
     /// Returns the server administrator of this name, with the roles that a document adds, or the user. Changes of
@@ -248,14 +253,13 @@ impl Users {
         let mut known = self.known.lock();
         if known.watched.as_ref().is_none_or(|(instance, _)| *instance != database.instance()) {
             let changes = Arc::clone(&self.changes);
-            let subscription = database.subscribe(move |_| {
-                changes.fetch_add(1, Ordering::AcqRel);
-            });
+            let subscription = database.subscribe(move |_| changes.send_modify(|changes| *changes += 1));
             self.shard.store(database.shard().0, Ordering::Release);
             known.accounts.clear();
             known.watched = Some((database.instance(), subscription));
+            self.changes.send_modify(|changes| *changes += 1);
         }
-        self.changes.load(Ordering::Acquire)
+        *self.changes.borrow()
     }
 
     fn find(

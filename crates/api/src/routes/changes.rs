@@ -81,7 +81,7 @@ fn signals(request: &Request, database: &Arc<Database>, stopping: watch::Receive
     let feeds = &request.node.feeds;
     let accounts = match database.access() {
         AccessControl::PerDatabase => None,
-        AccessControl::PerDocument => request.node.users.database().map(|accounts| feeds.watch(&accounts)),
+        AccessControl::PerDocument => Some(request.node.users.watch()),
     };
     FeedSignals { progress: feeds.watch(database), accounts, stopping }
 }

@@ -27,7 +27,7 @@ pub(super) struct Listener {
     account: Arc<Account>,
     sender: mpsc::Sender<Result<Bytes, Aborted>>,
     progress: watch::Receiver<Progress>,
-    accounts: Option<watch::Receiver<Progress>>,
+    accounts: Option<watch::Receiver<u64>>,
     stopping: watch::Receiver<bool>,
     feed: Feed,
     quiet: IdlePolicy,
@@ -41,7 +41,7 @@ pub(super) struct Listener {
 pub(super) struct FeedSignals {
     pub(super) progress: watch::Receiver<Progress>,
     /// Changes of accounts, if the feed depends on them.
-    pub(super) accounts: Option<watch::Receiver<Progress>>,
+    pub(super) accounts: Option<watch::Receiver<u64>>,
     pub(super) stopping: watch::Receiver<bool>,
 }
 
@@ -206,7 +206,7 @@ impl FeedStart {
     }
 }
 
-async fn until_changed(accounts: Option<&mut watch::Receiver<Progress>>) {
+async fn until_changed(accounts: Option<&mut watch::Receiver<u64>>) {
     let Some(accounts) = accounts else { return std::future::pending().await };
     if accounts.changed().await.is_err() {
         std::future::pending::<()>().await;

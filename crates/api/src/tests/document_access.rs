@@ -430,6 +430,33 @@ async fn a_new_role_shows_old_documents_in_feeds() {
     assert!(without.contains(r#""id":"mine""#) && !without.contains("secret"), "{without}");
 }
 
+/// Regression: subscribers of a database are called in any order, so a feed could be woken before the accounts that are
+/// kept in memory were outdated. It then continued to wait with the old roles.
+#[tokio::test]
+async fn every_change_of_roles_reaches_a_waiting_feed() {
+    let world = world().await;
+    let user = world.admin("GET /_users/org.couchdb.user:eve", "").await.body;
+    let (before, rest) = user.split_once(r#""roles":["#).unwrap();
+    let after = rest.split_once(']').unwrap().1;
+    let mut rev = before.split(r#""_rev":""#).nth(1).unwrap().split('"').next().unwrap().to_owned();
+    for round in 0..20 {
+        let since = last_seq_in(&ask(&world, "eve", "GET /db/_changes", "").await.body);
+        let waiting = format!("GET /db/_changes?feed=longpoll&timeout=20000&since={since}");
+        let (role, expected) = if round % 2 == 0 { (r#""staff""#, true) } else { ("", false) };
+        let (woken, ()) = tokio::join!(ask(&world, "eve", &waiting, ""), async {
+            for _ in 0..50 {
+                world.admin("GET /db", "").await;
+            }
+            let stored = before.split(r#""_rev":""#).nth(1).unwrap().split('"').next().unwrap();
+            let user = format!(r#"{}"roles":[{role}]{after}"#, before.replace(stored, &rev));
+            let reply = world.admin("PUT /_users/org.couchdb.user:eve", &user).await;
+            rev = reply.body.split(r#""rev":""#).nth(1).unwrap().split('"').next().unwrap().to_owned();
+        });
+        assert!(woken.body.contains(r#""id":"mine""#), "round {round}: {}", woken.body);
+        assert_eq!(woken.body.contains(r#""id":"secret""#), expected, "round {round}: {}", woken.body);
+    }
+}
+
 #[tokio::test]
 async fn every_user_has_a_common_role_in_these_databases_only() {
     let world = world().await;
