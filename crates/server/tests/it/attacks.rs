@@ -144,13 +144,16 @@ fn names_and_ids() {
     client.put("/%ff", "").expect(400);
     client.put("/db/%ff", "{}").expect_error(400, "illegal_docid", "Document id must be valid UTF-8");
     client.get("/db/_all_docs?startkey=%22%ff%22").expect(400);
+    for path in ["/db/%", "/db/%zz", "/%zz"] {
+        client.put(path, "{}").expect_error(400, "bad_request", "invalid_url_encoding");
+    }
     let odd = [
         "%00",
         "a%00b",
         "a%00",
         "%25x",
-        "%",
-        "%zz",
+        "%25",
+        "%25zz",
         "%2e%2e",
         "a%2Fb",
         "%20",
