@@ -232,7 +232,7 @@ impl Core {
             result?;
         }
         let built = claimed(rights).map(|right| right.definition.signature).collect::<Vec<_>>();
-        self.note_served(host, ddoc, &built)?;
+        self.record_serving(host, ddoc, &built)?;
         Ok(Vec::new())
     }
 

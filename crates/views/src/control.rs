@@ -239,7 +239,7 @@ impl Core {
         let (mut is_building, mut is_current_all, mut waiting_clients) = (false, true, 0);
         let (mut update_seq, mut checkpoint_seq, mut has_checkpoint) = (current_seq, current_seq, false);
         for definition in &definitions {
-            let (handle, _, meta) = self.shown(host, definition.signature)?;
+            let (handle, _, meta) = self.open_snapshot(host, definition.signature)?;
             let (builds, waits) = handle.activity();
             is_building |= builds;
             waiting_clients += waits;

@@ -17,7 +17,7 @@ impl Core {
     /// Removes the indexes that were unused for `grace_us`, except those that are required, serve queries or are built.
     pub(crate) fn collect(&self, host: &dyn IndexHost, ddocs: &[DesignDocument], grace_us: u64) -> Result<usize> {
         let wanted = ddocs.iter().flat_map(|ddoc| definitions(host.layout(), ddoc)).map(|index| index.signature);
-        let needed: HashSet<Signature> = wanted.chain(self.shown_indexes(host, ddocs)?).collect();
+        let needed: HashSet<Signature> = wanted.chain(self.serving_indexes(host, ddocs)?).collect();
         let indexes = self.indexes_of(host.shard());
         let known = host.indexes()?;
         indexes

@@ -38,7 +38,12 @@ impl Core {
     }
 
     /// Records that the definitions whose indexes are `built` serve queries, and removes those of deleted views.
-    pub(crate) fn note_served(&self, host: &dyn IndexHost, ddoc: &DesignDocument, built: &[Signature]) -> Result<()> {
+    pub(crate) fn record_serving(
+        &self,
+        host: &dyn IndexHost,
+        ddoc: &DesignDocument,
+        built: &[Signature],
+    ) -> Result<()> {
         if !ddoc.id.starts_with("_design/") || ddoc.swap == Swap::Never {
             return Ok(());
         }
@@ -70,7 +75,7 @@ impl Core {
     }
 
     /// Returns the definition that serves a view until its own index is ready, if any.
-    pub(crate) fn shown_instead(
+    pub(crate) fn serving_definition(
         &self,
         host: &dyn IndexHost,
         ddoc: &DesignDocument,
@@ -80,28 +85,28 @@ impl Core {
             return Ok(None);
         }
         let served = self.served(host, &ddoc.id)?.views;
-        let Some(shown) = served.iter().find(|served| served.views[0].name == view.name) else {
+        let Some(serving) = served.iter().find(|served| served.views[0].name == view.name) else {
             return Ok(None);
         };
         let wanted = signature(host.layout(), ddoc, view);
-        let has = signature(host.layout(), shown, &shown.views[0]);
-        if has == wanted && shown.views[0].reduce == view.reduce || host.find_index(has)?.is_none() {
+        let has = signature(host.layout(), serving, &serving.views[0]);
+        if has == wanted && serving.views[0].reduce == view.reduce || host.find_index(has)?.is_none() {
             return Ok(None);
         }
         let progress = self.progress(host, &ddoc.id);
         let percent = |(done, total, _): (u64, u64, _)| (done * 100).checked_div(total).unwrap_or(0).min(100);
-        Ok(Some((shown.clone(), Stale { building: wanted.to_string(), progress: progress.map(percent) })))
+        Ok(Some((serving.clone(), Stale { building: wanted.to_string(), progress: progress.map(percent) })))
     }
 
     /// Returns the indexes of former definitions that serve queries.
-    pub(crate) fn shown_indexes(&self, host: &dyn IndexHost, ddocs: &[DesignDocument]) -> Result<Vec<Signature>> {
-        let mut shown = Vec::new();
+    pub(crate) fn serving_indexes(&self, host: &dyn IndexHost, ddocs: &[DesignDocument]) -> Result<Vec<Signature>> {
+        let mut serving = Vec::new();
         for ddoc in ddocs.iter().filter(|ddoc| ddoc.swap == Swap::Online) {
             let served = self.served(host, &ddoc.id)?.views;
             let named = served.iter().filter(|served| ddoc.view(&served.views[0].name).is_some());
-            shown.extend(named.flat_map(|served| definitions(host.layout(), served)).map(|index| index.signature));
+            serving.extend(named.flat_map(|served| definitions(host.layout(), served)).map(|index| index.signature));
         }
-        Ok(shown)
+        Ok(serving)
     }
 
     pub(crate) fn forget_served(&self, host: &dyn IndexHost, ddocs: &[DesignDocument]) -> Result<()> {

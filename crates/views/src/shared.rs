@@ -126,7 +126,7 @@ impl Core {
     }
 
     /// Returns an index and its state in a snapshot; the state is empty if the index must be rebuilt.
-    pub(crate) fn shown(
+    pub(crate) fn open_snapshot(
         &self,
         host: &dyn IndexHost,
         signature: Signature,

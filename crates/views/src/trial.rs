@@ -47,7 +47,7 @@ pub struct Trial {
     /// Time of the reduce function.
     pub reduce_us: u64,
     /// First rows in the order of the view: id, key and value.
-    pub shown: Vec<(String, Vec<u8>, Vec<u8>)>,
+    pub first_rows: Vec<(String, Vec<u8>, Vec<u8>)>,
     /// Reduction of all rows.
     pub reduction: Option<Vec<u8>>,
     /// Ids of documents whose function threw an exception, and the exceptions.
@@ -62,7 +62,7 @@ pub struct Trial {
 
 type SortedRow = (Vec<u8>, usize, Vec<u8>, Vec<u8>);
 
-const PORTION: usize = 50;
+const BATCH_DOCUMENTS: usize = 50;
 
 impl Views {
     /// Maps `documents` by the only view of `ddoc`, and reduces the rows. Fails if a function does not compile or its
@@ -87,7 +87,7 @@ impl Core {
         let mut rows: Vec<SortedRow> = Vec::new();
         let mut first = 0;
         while first < documents.len() && trial.ended.is_none() && !trial.timed_out {
-            let len = PORTION.min(documents.len() - first);
+            let len = BATCH_DOCUMENTS.min(documents.len() - first);
             let (emissions, took_us) = self.map_some(&mut *program, documents, first..first + len, &mut trial, limits);
             trial.map_us += took_us;
             for row in emissions.rows() {
@@ -119,8 +119,9 @@ impl Core {
             leaf.push(Row { row_key, sort_len: *sort_len, key, value });
         }
         self.reduce_all(ddoc, &leaf, &mut trial)?;
-        let shown = (0..leaf.len().min(limits.answers)).map(|index| leaf.row(index));
-        trial.shown = shown.map(|row| (row.id().into_owned(), row.key.to_vec(), row.value.to_vec())).collect();
+        let first_rows = (0..leaf.len().min(limits.answers)).map(|index| leaf.row(index));
+        trial.first_rows =
+            first_rows.map(|row| (row.id().into_owned(), row.key.to_vec(), row.value.to_vec())).collect();
         trial.failures.truncate(limits.answers);
         trial.log.truncate(limits.answers);
         Ok(trial)
@@ -255,8 +256,8 @@ mod tests {
         let texts =
             [r#"{"_id":"b","k":[2],"v":10}"#, r#"{"_id":"a","k":[10],"v":20}"#, r#"{"_id":"c","k":null,"v":30}"#];
         let trial = try_out(r#"{"map": "value k v", "reduce": "_sum"}"#, &texts, 2).unwrap();
-        let shown: Vec<_> = trial.shown.iter().map(|(id, key, _)| (id.as_str(), key.as_slice())).collect();
-        assert_eq!(shown, [("c", &b"null"[..]), ("b", b"[2]")]);
+        let first_rows: Vec<_> = trial.first_rows.iter().map(|(id, key, _)| (id.as_str(), key.as_slice())).collect();
+        assert_eq!(first_rows, [("c", &b"null"[..]), ("b", b"[2]")]);
         assert_eq!((trial.documents, trial.rows, trial.reduction.as_deref()), (3, 3, Some(&b"60"[..])));
         assert_eq!(trial.document_bytes, texts.iter().map(|text| text.len() as u64).sum::<u64>());
         assert_eq!(trial.emitted_bytes, 11 + 6);

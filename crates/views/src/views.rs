@@ -19,7 +19,7 @@ use crate::index::identity::{definitions, layout_of, signature};
 use crate::indexer::Settings;
 use crate::indexer::runs::directories;
 use crate::pace::{Budget, Pace, Urgency};
-use crate::query::plan::{Plan, Shown};
+use crate::query::plan::{IndexSnapshot, Plan};
 use crate::query::visible::{VisibleDocuments, VisibleRows};
 use crate::query::{RowSink, Update, ViewQuery};
 use crate::shared::{About, Core, Languages, Log};
@@ -282,14 +282,14 @@ impl Core {
         sink: &mut dyn RowSink,
     ) -> Result<Answer> {
         let definition = ddoc.view(view).ok_or(ViewError::MissingView)?;
-        let shown = self.shown_instead(host, ddoc, definition)?;
-        if let Some((shown, stale)) = &shown {
+        let serving = self.serving_definition(host, ddoc, definition)?;
+        if let Some((serving, stale)) = &serving {
             sink.stale(stale);
-            self.query_shown((host, visible), shown, &shown.views[0], query, sink)?;
+            self.query_definition((host, visible), serving, &serving.views[0], query, sink)?;
         } else {
-            self.query_shown((host, visible), ddoc, definition, query, sink)?;
+            self.query_definition((host, visible), ddoc, definition, query, sink)?;
         }
-        let is_wanted = shown.is_some() || query.update == Update::Lazy;
+        let is_wanted = serving.is_some() || query.update == Update::Lazy;
         if is_wanted {
             // The lag depends on other processes and running builds.
             nonblocking::may_block()?;
@@ -297,7 +297,7 @@ impl Core {
         Ok(if is_wanted && self.lag(host, ddoc)?.is_some() { Answer::UpdateWanted } else { Answer::Complete })
     }
 
-    fn query_shown(
+    fn query_definition(
         &self,
         (host, visible): (&dyn IndexHost, Option<&dyn VisibleDocuments>),
         ddoc: &DesignDocument,
@@ -314,7 +314,7 @@ impl Core {
             Update::False | Update::Lazy => 0,
         };
         let (handle, snapshot, meta) = loop {
-            let (handle, snapshot, meta) = self.shown(host, signature)?;
+            let (handle, snapshot, meta) = self.open_snapshot(host, signature)?;
             // An index that need not be updated may still lack this reduce function.
             if meta.is_current(reduce.as_slice(), update_seq) {
                 break (handle, snapshot, meta);
@@ -326,18 +326,18 @@ impl Core {
         let tree = handle.store().tree(&*snapshot);
         // The documents are read after the index, so that they are at least as recent.
         let visible = visible.map(|documents| VisibleRows::read(tree, &meta, documents)).transpose()?;
-        let shown = Shown { tree, meta: &meta, visible: visible.as_ref() };
+        let index_snapshot = IndexSnapshot { tree, meta: &meta, visible: visible.as_ref() };
         let mut aggregate = match &reduce {
             Some(reduce) => {
                 Some((self.aggregate(ddoc, reduce)?.with_context(context), meta.aggregate(reduce).unwrap_or(0)))
             }
             None => None,
         };
-        let shown = plan.run(shown, aggregate.as_mut().map(|(aggregate, index)| (aggregate, *index)), sink);
+        let result = plan.run(index_snapshot, aggregate.as_mut().map(|(aggregate, index)| (aggregate, *index)), sink);
         for message in aggregate.iter_mut().flat_map(|(aggregate, _)| aggregate.take_log()) {
             self.log_event(host, ddoc, About::Message, &message);
         }
-        shown
+        result
     }
 
     pub(crate) fn update(&self, host: &dyn IndexHost, ddoc: &DesignDocument, urgency: Urgency) -> Result<()> {
@@ -354,12 +354,12 @@ impl Core {
         let update_seq = host.read()?.update_seq()?;
         let definitions = definitions(host.layout(), ddoc);
         for definition in &definitions {
-            while !self.shown(host, definition.signature)?.2.is_current(&definition.reduces, update_seq) {
+            while !self.open_snapshot(host, definition.signature)?.2.is_current(&definition.reduces, update_seq) {
                 self.advance(host, ddoc, definition.signature, update_seq, (urgency, &Cancellation::never()))?;
             }
         }
         let built: Vec<Signature> = definitions.iter().map(|definition| definition.signature).collect();
-        self.note_served(host, ddoc, &built)
+        self.record_serving(host, ddoc, &built)
     }
 
     pub(crate) fn info(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<ViewInfo> {
@@ -379,7 +379,7 @@ impl Core {
             failure: None,
         };
         for definition in &definitions {
-            let (handle, _, meta) = self.shown(host, definition.signature)?;
+            let (handle, _, meta) = self.open_snapshot(host, definition.signature)?;
             let (is_building, waiting) = handle.activity();
             info.updater_running |= is_building;
             info.waiting_clients += waiting;

@@ -188,7 +188,7 @@ fn trial_text(trial: &Trial, language: &str) -> Vec<u8> {
             means.value("emitted_bytes", format_args!("{:.0}", each(*emitted_bytes)));
         });
         object.value("timed_out", trial.timed_out);
-        write_array(object.name("rows"), &trial.shown, |out, (id, key, value)| {
+        write_array(object.name("rows"), &trial.first_rows, |out, (id, key, value)| {
             append_object(out, |row| _ = row.string("id", id).json("key", key).json("value", value));
         });
         object.json("reduction", trial.reduction.as_deref().unwrap_or(b"null"));

@@ -35,14 +35,14 @@ enum Mode {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Shown<'a> {
+pub(crate) struct IndexSnapshot<'a> {
     pub(crate) tree: TreeReader<'a>,
     pub(crate) meta: &'a Meta,
     /// `None` if all rows are visible.
     pub(crate) visible: Option<&'a VisibleRows>,
 }
 
-impl Shown<'_> {
+impl IndexSnapshot<'_> {
     fn total_rows(&self) -> u64 {
         let all = || self.meta.rows.as_ref().map_or(0, |root| root.node.rows);
         self.visible.map_or_else(all, VisibleRows::count)
@@ -122,69 +122,69 @@ impl Plan {
     /// `aggregate` is the reduce function of the view with the position of its reductions in the index.
     pub(crate) fn run(
         &self,
-        shown: Shown<'_>,
+        snapshot: IndexSnapshot<'_>,
         aggregate: Option<(&mut Aggregate, usize)>,
         sink: &mut dyn RowSink,
     ) -> Result<()> {
         match (self.mode, aggregate) {
-            (Mode::Map, _) => self.show_rows(shown, sink),
+            (Mode::Map, _) => self.show_rows(snapshot, sink),
             (Mode::Reduce(grouping), Some((aggregate, index))) => {
-                self.show_groups(shown, grouping, aggregate, index, sink)
+                self.show_groups(snapshot, grouping, aggregate, index, sink)
             }
             (Mode::Reduce(_), None) => Err(ViewError::Corrupt("reductions are missing")),
         }
     }
 
-    fn show_rows(&self, shown: Shown<'_>, sink: &mut dyn RowSink) -> Result<()> {
-        let total_rows = shown.total_rows();
+    fn show_rows(&self, snapshot: IndexSnapshot<'_>, sink: &mut dyn RowSink) -> Result<()> {
+        let total_rows = snapshot.total_rows();
         let (before, skipped) = match self.ranges.first() {
-            Some(range) => (self.rows_before(shown, range)?, self.rows_skipped(shown, range)?),
+            Some(range) => (self.rows_before(snapshot, range)?, self.rows_skipped(snapshot, range)?),
             None => (0, self.skip),
         };
         let offset = before.saturating_add(skipped).min(total_rows);
-        let header = Header::Map { total_rows, offset, update_seq: shown.meta.update_seq };
+        let header = Header::Map { total_rows, offset, update_seq: snapshot.meta.update_seq };
         if sink.header(header).is_break() {
             return Ok(());
         }
         let mut rows = Rows::new(self.skip, self.limit, self.order, sink);
         if self.limit > 0 {
-            let _ = self.walk_ranges(shown, &mut rows)?;
+            let _ = self.walk_ranges(snapshot, &mut rows)?;
         }
         Ok(())
     }
 
-    fn rows_before(&self, shown: Shown<'_>, range: &RowRange) -> Result<u64> {
+    fn rows_before(&self, snapshot: IndexSnapshot<'_>, range: &RowRange) -> Result<u64> {
         match (self.order, &range.upper) {
-            (Order::Ascending, _) => shown.rank(&range.lower),
-            (Order::Descending, Some(upper)) => Ok(shown.total_rows() - shown.rank(upper)?),
+            (Order::Ascending, _) => snapshot.rank(&range.lower),
+            (Order::Descending, Some(upper)) => Ok(snapshot.total_rows() - snapshot.rank(upper)?),
             (Order::Descending, None) => Ok(0),
         }
     }
 
     /// Returns the skipped rows that count in `offset`: in a partition at most those of the range.
-    fn rows_skipped(&self, shown: Shown<'_>, range: &RowRange) -> Result<u64> {
+    fn rows_skipped(&self, snapshot: IndexSnapshot<'_>, range: &RowRange) -> Result<u64> {
         if !self.is_of_partition || self.skip == 0 {
             return Ok(self.skip);
         }
-        let end = range.upper.as_ref().map_or(Ok(shown.total_rows()), |upper| shown.rank(upper))?;
-        Ok(self.skip.min(end.saturating_sub(shown.rank(&range.lower)?)))
+        let end = range.upper.as_ref().map_or(Ok(snapshot.total_rows()), |upper| snapshot.rank(upper))?;
+        Ok(self.skip.min(end.saturating_sub(snapshot.rank(&range.lower)?)))
     }
 
     fn show_groups(
         &self,
-        shown: Shown<'_>,
+        snapshot: IndexSnapshot<'_>,
         grouping: Grouping,
         aggregate: &mut Aggregate,
         index: usize,
         sink: &mut dyn RowSink,
     ) -> Result<()> {
-        let update_seq = shown.meta.update_seq;
+        let update_seq = snapshot.meta.update_seq;
         if sink.header(Header::Reduce { update_seq }).is_break() || self.limit == 0 {
             return Ok(());
         }
-        if let (Grouping::Whole, [range], Some(root)) = (grouping, &self.ranges[..], &shown.meta.rows)
+        if let (Grouping::Whole, [range], Some(root)) = (grouping, &self.ranges[..], &snapshot.meta.rows)
             && *range == RowRange::default()
-            && shown.visible.is_none()
+            && snapshot.visible.is_none()
         {
             if self.skip == 0 {
                 let mut value = Vec::new();
@@ -196,31 +196,31 @@ impl Plan {
             return Ok(());
         }
         let mut groups = Groups::new(grouping, self.order, self.skip, self.limit, (aggregate, index), sink);
-        if self.walk_ranges(shown, &mut groups)?.is_continue() {
+        if self.walk_ranges(snapshot, &mut groups)?.is_continue() {
             groups.finish()?;
         }
         Ok(())
     }
 
-    fn walk_ranges(&self, shown: Shown<'_>, visitor: &mut dyn Visitor) -> Result<ControlFlow<()>> {
-        match shown.visible {
-            Some(visible) => self.walk_all(shown, &mut Selected::new(visible, shown.meta, visitor)),
-            None => self.walk_all(shown, visitor),
+    fn walk_ranges(&self, snapshot: IndexSnapshot<'_>, visitor: &mut dyn Visitor) -> Result<ControlFlow<()>> {
+        match snapshot.visible {
+            Some(visible) => self.walk_all(snapshot, &mut Selected::new(visible, snapshot.meta, visitor)),
+            None => self.walk_all(snapshot, visitor),
         }
     }
 
-    fn walk_all(&self, shown: Shown<'_>, visitor: &mut dyn Visitor) -> Result<ControlFlow<()>> {
-        let Shown { tree, meta, .. } = shown;
+    fn walk_all(&self, snapshot: IndexSnapshot<'_>, visitor: &mut dyn Visitor) -> Result<ControlFlow<()>> {
+        let IndexSnapshot { tree, meta, .. } = snapshot;
         let Some(root) = &meta.rows else {
             return Ok(ControlFlow::Continue(()));
         };
         for (number, range) in self.ranges.iter().enumerate() {
             if self.ranges.len() > 1 && number % LEAVES_TOGETHER == 0 {
                 let next = self.ranges[number..].iter().take(LEAVES_TOGETHER);
-                let next = next.filter(|range| shown.may_have_rows_in(range));
+                let next = next.filter(|range| snapshot.may_have_rows_in(range));
                 tree.read_ahead(root, next.map(|range| range.lower.as_slice()))?;
             }
-            if shown.may_have_rows_in(range) {
+            if snapshot.may_have_rows_in(range) {
                 let flow = walk(tree, root, range, self.order.direction(), visitor)?;
                 if flow.is_break() {
                     return Ok(flow);

@@ -15,17 +15,17 @@ pub(super) struct Rows<'a> {
     order: Order,
     sink: &'a mut dyn RowSink,
     /// Rows from the start of a leaf in a descending traversal, which follow those at the end of the previous leaf.
-    held: Vec<Held>,
+    pending: Vec<PendingRow>,
 }
 
-struct Held {
+struct PendingRow {
     row_key: Vec<u8>,
     sort_len: usize,
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
-impl Held {
+impl PendingRow {
     fn of(row: Row<'_>) -> Self {
         let Row { row_key, sort_len, key, value } = row;
         Self { row_key: row_key.to_vec(), sort_len, key: key.to_vec(), value: value.to_vec() }
@@ -38,7 +38,7 @@ impl Held {
 
 impl<'a> Rows<'a> {
     pub(super) fn new(skip: u64, limit: u64, order: Order, sink: &'a mut dyn RowSink) -> Self {
-        Self { skip, limit, order, sink, held: Vec::new() }
+        Self { skip, limit, order, sink, pending: Vec::new() }
     }
 
     fn show(&mut self, row: Row<'_>) -> ControlFlow<()> {
@@ -64,24 +64,24 @@ impl<'a> Rows<'a> {
             let last = leaf.row(end - 1);
             let begin = (rows.start..end - 1).rev().take_while(|&index| is_same(leaf.row(index), last)).last();
             let begin = begin.unwrap_or(end - 1);
-            if self.held.first().is_some_and(|held| !is_same(held.row(), last)) {
-                self.show_held()?;
+            if self.pending.first().is_some_and(|pending| !is_same(pending.row(), last)) {
+                self.return_pending()?;
             }
             if begin == rows.start {
-                self.held.splice(0..0, (begin..end).map(|index| Held::of(leaf.row(index))));
-            } else if self.held.is_empty() {
+                self.pending.splice(0..0, (begin..end).map(|index| PendingRow::of(leaf.row(index))));
+            } else if self.pending.is_empty() {
                 (begin..end).try_for_each(|index| self.show(leaf.row(index)))?;
             } else {
                 (begin..end).try_for_each(|index| self.show(leaf.row(index)))?;
-                self.show_held()?;
+                self.return_pending()?;
             }
             end = begin;
         }
         ControlFlow::Continue(())
     }
 
-    fn show_held(&mut self) -> ControlFlow<()> {
-        std::mem::take(&mut self.held).iter().try_for_each(|held| self.show(held.row()))
+    fn return_pending(&mut self) -> ControlFlow<()> {
+        std::mem::take(&mut self.pending).iter().try_for_each(|pending| self.show(pending.row()))
     }
 }
 
@@ -91,7 +91,7 @@ fn is_same(row: Row<'_>, other: Row<'_>) -> bool {
 
 impl Visitor for Rows<'_> {
     fn subtree(&mut self, subtree: Subtree<'_>) -> Result<Visit> {
-        if self.held.len() as u64 + subtree.rows() <= self.skip {
+        if self.pending.len() as u64 + subtree.rows() <= self.skip {
             self.skip -= subtree.rows();
             return Ok(Visit::Taken);
         }
@@ -110,6 +110,6 @@ impl Visitor for Rows<'_> {
     }
 
     fn end_of_range(&mut self) -> Result<ControlFlow<()>> {
-        Ok(self.show_held())
+        Ok(self.return_pending())
     }
 }
