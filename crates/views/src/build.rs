@@ -104,8 +104,8 @@ impl Core {
             rights.iter_mut().for_each(|right| right.claimed = None);
         }
         self.end(host, &indexes, rights, &result)?;
-        if result.is_ok() && control.rest.is_some() {
-            self.end_rest(host, ddoc)?;
+        if result.is_ok() && control.backoff.is_some() {
+            self.end_backoff(host, ddoc)?;
         }
         result.map(drop)
     }
@@ -205,7 +205,7 @@ impl Core {
     fn build(&self, build: &Build<'_>, update_seq: u64) -> Result<Vec<Signature>> {
         let Build { host, ddoc, rights, .. } = *build;
         self.check(build)?;
-        let _urgent = self.pace.begin(build.urgency);
+        let _client_build = self.pace.register(build.urgency);
         let language = self.language(ddoc)?;
         // The snapshot must be newer than the right to build: otherwise an index may be ahead of it.
         let database = host.read()?;
@@ -295,7 +295,7 @@ impl Core {
             database,
             pending: total_changes,
             database_name: host.name(),
-            control: &|pace_state, bytes| self.rest(build, pace_state, bytes),
+            control: &|pace_state, bytes| self.apply_pace(build, pace_state, bytes),
             progress: &|done| task.update(done, total_changes),
             report: &|documents, emissions| self.report(host, ddoc, documents, emissions),
             report_engine: &|message| self.log_event(host, ddoc, About::Engine, message),
@@ -303,10 +303,10 @@ impl Core {
         pass.run(indexes.into_iter().map(|(_, index)| index).collect())
     }
 
-    fn rest(&self, build: &Build<'_>, pace_state: &mut pace::PaceState, bytes: u64) -> Result<()> {
+    fn apply_pace(&self, build: &Build<'_>, pace_state: &mut pace::PaceState, bytes: u64) -> Result<()> {
         let is_awaited = || build.rights.iter().any(Right::is_awaited);
         if build.urgency == Urgency::Background {
-            self.pace.rest(pace_state, bytes, &|| is_awaited() || self.check(build).is_err());
+            self.pace.pause(pace_state, bytes, &|| is_awaited() || self.check(build).is_err());
         }
         self.check(build)
     }

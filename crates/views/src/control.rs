@@ -81,7 +81,7 @@ impl BuildStatus {
     }
 }
 
-const REST_US: u64 = 60_000_000;
+const BACKOFF_US: u64 = 60_000_000;
 
 fn paused_note(ddoc: &str) -> String {
     format!("paused/{ddoc}")
@@ -94,25 +94,25 @@ fn cancelled_note(ddoc: &str) -> String {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cancelled {
     count: u64,
-    resting: Option<Signature>,
+    skipped: Option<Signature>,
 }
 
 impl Cancelled {
     fn of(control: &BuildControl) -> Self {
-        let resting = control.rest.filter(|(_, until_us)| *until_us == u64::MAX).map(|(signature, _)| signature);
-        Self { count: control.cancels, resting }
+        let skipped = control.backoff.filter(|(_, until_us)| *until_us == u64::MAX).map(|(signature, _)| signature);
+        Self { count: control.cancels, skipped }
     }
 
     fn encode(self) -> Vec<u8> {
         let mut out = Vec::new();
         put_varint(&mut out, self.count);
-        put_bytes(&mut out, self.resting.map(|signature| signature.to_string()).unwrap_or_default().as_bytes());
+        put_bytes(&mut out, self.skipped.map(|signature| signature.to_string()).unwrap_or_default().as_bytes());
         out
     }
 
     fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes, "cancelled builds");
-        Ok(Self { count: reader.varint()?, resting: Signature::parse(reader.bytes()?) })
+        Ok(Self { count: reader.varint()?, skipped: Signature::parse(reader.bytes()?) })
     }
 }
 
@@ -133,9 +133,9 @@ fn read_control(host: &dyn IndexHost, indexes: &DatabaseIndexes, ddoc: &Arc<str>
     let cancelled = noted.next().flatten().map_or(Ok(Cancelled::default()), |note| Cancelled::decode(&note))?;
     let mut controls = indexes.controls.lock();
     let control = controls.entry(Arc::clone(ddoc)).or_default();
-    let own_rest = control.rest.filter(|(_, until_us)| *until_us != u64::MAX);
-    let rest = cancelled.resting.map(|signature| (signature, u64::MAX)).or(own_rest);
-    *control = BuildControl { is_paused, cancels: cancelled.count, rest, elsewhere };
+    let own_backoff = control.backoff.filter(|(_, until_us)| *until_us != u64::MAX);
+    let backoff = cancelled.skipped.map(|signature| (signature, u64::MAX)).or(own_backoff);
+    *control = BuildControl { is_paused, cancels: cancelled.count, backoff, elsewhere };
     Ok(*control)
 }
 
@@ -181,7 +181,7 @@ impl Core {
     }
 
     pub(crate) fn resume(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
-        self.change_control(host, &ddoc.id, |control| (control.is_paused, control.rest) = (false, None))
+        self.change_control(host, &ddoc.id, |control| (control.is_paused, control.backoff) = (false, None))
     }
 
     pub(crate) fn cancel(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
@@ -189,7 +189,7 @@ impl Core {
         let signature = Signature::of_all(&definitions);
         self.change_control(host, &ddoc.id, |control| {
             control.cancels += 1;
-            control.rest = Some((signature, u64::MAX));
+            control.backoff = Some((signature, u64::MAX));
         })?;
         // A running build, here or in another process, clears its own indexes.
         for definition in definitions {
@@ -206,20 +206,20 @@ impl Core {
         Ok(())
     }
 
-    pub(crate) fn rest_after_failure(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
+    pub(crate) fn start_backoff(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
         let signature = Signature::of_all(&definitions(host.layout(), ddoc));
-        let until_us = self.clock().now_us().saturating_add(REST_US);
+        let until_us = self.clock().now_us().saturating_add(BACKOFF_US);
         self.change_control(host, &ddoc.id, |control| {
             // A cancellation has no end and must remain.
-            if control.rest.is_none_or(|(resting, until)| resting != signature || until < until_us) {
-                control.rest = Some((signature, until_us));
+            if control.backoff.is_none_or(|(skipped, until)| skipped != signature || until < until_us) {
+                control.backoff = Some((signature, until_us));
             }
         })
     }
 
-    pub(crate) fn end_rest(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
-        match self.control(host, &self.indexes_of(host.shard()), &ddoc.id)?.rest {
-            Some(_) => self.change_control(host, &ddoc.id, |control| control.rest = None),
+    pub(crate) fn end_backoff(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
+        match self.control(host, &self.indexes_of(host.shard()), &ddoc.id)?.backoff {
+            Some(_) => self.change_control(host, &ddoc.id, |control| control.backoff = None),
             None => Ok(()),
         }
     }
@@ -249,14 +249,14 @@ impl Core {
             has_checkpoint |= checkpoint.is_some();
             checkpoint_seq = checkpoint_seq.min(checkpoint.map_or(meta.update_seq, |checkpoint| checkpoint.update_seq));
         }
-        let rests = control.rest.is_some_and(|(signature, until_us)| {
+        let is_backing_off = control.backoff.is_some_and(|(signature, until_us)| {
             signature == Signature::of_all(&definitions) && self.clock().now_us() < until_us
         });
         let status = match () {
             () if control.is_paused => BuildStatus::Paused,
             () if is_building => BuildStatus::Building,
             () if is_current_all => BuildStatus::Current,
-            () if rests => BuildStatus::Resting,
+            () if is_backing_off => BuildStatus::Resting,
             () => BuildStatus::Lagging,
         };
         Ok(BuildState {

@@ -35,7 +35,7 @@ pub struct BuildControl {
     /// Number of cancellations so far.
     pub cancels: u64,
     /// Signature of the indexes that background builds skip, and the end of the skipping.
-    pub(crate) rest: Option<(Signature, u64)>,
+    pub(crate) backoff: Option<(Signature, u64)>,
     /// [`IndexHost::changes_elsewhere`](crate::host::IndexHost::changes_elsewhere) before the control was read.
     pub(crate) elsewhere: u64,
 }
@@ -74,7 +74,7 @@ impl DatabaseIndexes {
         let Some(mut handles) = self.handles.try_lock() else { return false };
         let mut controls = self.controls.lock();
         handles.retain(|_, handle| Arc::strong_count(handle) > 1);
-        controls.retain(|_, control| control.rest.is_some());
+        controls.retain(|_, control| control.backoff.is_some());
         let is_known = !handles.is_empty() || !controls.is_empty() || !self.forgotten.lock().is_empty();
         !is_known && !self.stop.load(Ordering::Relaxed)
     }

@@ -52,7 +52,7 @@ pub use index::Tokens;
 pub use index::identity::{Signature, layout_of};
 pub use indexer::Settings;
 pub use indexer::source::{ChangeBatch, ChangeSnapshot, Changes, Fill};
-pub use pace::{Budget, Pace, PaceState, Urgency, Urgent};
+pub use pace::{Budget, ClientBuildGuard, Pace, PaceState, Urgency};
 pub use query::{
     Bounds, Docs, End, Header, Inclusion, Keys, LinkedDocument, MapRow, Order, Reduce, ReduceRow, RowSink, Stale,
     Start, Update, ViewQuery,

@@ -29,7 +29,7 @@ impl Budget {
     /// Budget without limits.
     pub const UNLIMITED: Self = Self { cpu_percent: 100, bytes_per_s: u64::MAX };
 
-    fn rest_us(self, worked_us: u64, bytes: u64) -> u64 {
+    fn pause_us(self, worked_us: u64, bytes: u64) -> u64 {
         let percent = self.cpu_percent.clamp(1, 100);
         let for_time = worked_us.saturating_mul(100 - percent) / percent;
         let at_speed = u128::from(bytes) * 1_000_000 / u128::from(self.bytes_per_s.max(1));
@@ -49,7 +49,7 @@ pub struct Pace {
     clock: Clock,
     cpu_percent: AtomicU64,
     bytes_per_s: AtomicU64,
-    urgent: Mutex<u64>,
+    client_builds: Mutex<u64>,
     changed: Condvar,
 }
 
@@ -63,7 +63,7 @@ impl Pace {
             clock,
             cpu_percent: AtomicU64::new(cpu_percent),
             bytes_per_s: AtomicU64::new(bytes_per_s),
-            urgent: Mutex::new(0),
+            client_builds: Mutex::new(0),
             changed: Condvar::new(),
         }
     }
@@ -82,39 +82,39 @@ impl Pace {
 
     /// Registers a build for a waiting client until the result is dropped; `None` for a background build.
     #[must_use]
-    pub fn begin(&self, urgency: Urgency) -> Option<Urgent<'_>> {
+    pub fn register(&self, urgency: Urgency) -> Option<ClientBuildGuard<'_>> {
         (urgency == Urgency::Client).then(|| {
-            *self.urgent.lock() += 1;
-            Urgent(self)
+            *self.client_builds.lock() += 1;
+            ClientBuildGuard(self)
         })
     }
 
     /// Pauses a background thread that has read `bytes` since the last call; ends early when `is_over` returns true.
-    pub fn rest(&self, pace_state: &mut PaceState, bytes: u64, is_over: &dyn Fn() -> bool) {
+    pub fn pause(&self, pace_state: &mut PaceState, bytes: u64, is_over: &dyn Fn() -> bool) {
         let now_us = self.clock.now_us();
         let worked_us = now_us.saturating_sub(pace_state.resumed_us.unwrap_or(now_us));
-        let until_us = now_us.saturating_add(self.budget().rest_us(worked_us, bytes));
-        let mut urgent = self.urgent.lock();
+        let until_us = now_us.saturating_add(self.budget().pause_us(worked_us, bytes));
+        let mut client_builds = self.client_builds.lock();
         loop {
             let left_us = until_us.saturating_sub(self.clock.now_us());
-            if is_over() || *urgent == 0 && left_us == 0 {
+            if is_over() || *client_builds == 0 && left_us == 0 {
                 break;
             }
             let left = if left_us == 0 { CHECK_INTERVAL } else { CHECK_INTERVAL.min(Duration::from_micros(left_us)) };
-            self.changed.wait_for(&mut urgent, left);
+            self.changed.wait_for(&mut client_builds, left);
         }
-        drop(urgent);
+        drop(client_builds);
         pace_state.resumed_us = Some(self.clock.now_us());
     }
 }
 
 /// A build for a waiting client.
 #[derive(Debug)]
-pub struct Urgent<'a>(&'a Pace);
+pub struct ClientBuildGuard<'a>(&'a Pace);
 
-impl Drop for Urgent<'_> {
+impl Drop for ClientBuildGuard<'_> {
     fn drop(&mut self) {
-        *self.0.urgent.lock() -= 1;
+        *self.0.client_builds.lock() -= 1;
         self.0.changed.notify_all();
     }
 }
@@ -128,9 +128,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rests_follow_from_the_budget() {
+    fn pauses_follow_from_the_budget() {
         let check = |cpu_percent, bytes_per_s, worked_us, bytes, expected| {
-            assert_eq!(Budget { cpu_percent, bytes_per_s }.rest_us(worked_us, bytes), expected);
+            assert_eq!(Budget { cpu_percent, bytes_per_s }.pause_us(worked_us, bytes), expected);
         };
         check(100, u64::MAX, 5_000, 1 << 30, 0);
         check(50, u64::MAX, 5_000, 1 << 30, 5_000);
@@ -145,34 +145,34 @@ mod tests {
     #[test]
     fn a_client_goes_first() {
         let pace = Arc::new(Pace::new(Clock::stopped()));
-        assert!(pace.begin(Urgency::Background).is_none());
-        pace.rest(&mut PaceState::default(), 0, &|| false);
-        let urgent = pace.begin(Urgency::Client).unwrap();
-        let has_rested = AtomicBool::new(false);
+        assert!(pace.register(Urgency::Background).is_none());
+        pace.pause(&mut PaceState::default(), 0, &|| false);
+        let client_build = pace.register(Urgency::Client).unwrap();
+        let has_resumed = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let resting = scope.spawn(|| {
-                pace.rest(&mut PaceState::default(), 0, &|| false);
-                has_rested.store(true, Ordering::Relaxed);
+            let paused = scope.spawn(|| {
+                pace.pause(&mut PaceState::default(), 0, &|| false);
+                has_resumed.store(true, Ordering::Relaxed);
             });
-            pace.rest(&mut PaceState::default(), 0, &|| true);
-            assert!(!has_rested.load(Ordering::Relaxed));
-            drop(urgent);
-            resting.join().unwrap();
+            pace.pause(&mut PaceState::default(), 0, &|| true);
+            assert!(!has_resumed.load(Ordering::Relaxed));
+            drop(client_build);
+            paused.join().unwrap();
         });
-        assert!(has_rested.load(Ordering::Relaxed));
+        assert!(has_resumed.load(Ordering::Relaxed));
     }
 
     #[test]
-    fn a_thread_rests_as_long_as_it_worked_with_half_of_the_time() {
+    fn a_thread_pauses_as_long_as_it_worked_with_half_of_the_time() {
         let now = Arc::new(AtomicU64::new(0));
         let ticking = Arc::clone(&now);
         let pace = Pace::new(Clock::new(move || ticking.fetch_add(100, Ordering::Relaxed)));
         pace.set_budget(Budget { cpu_percent: 50, ..Budget::UNLIMITED });
         let mut pace_state = PaceState::default();
-        pace.rest(&mut pace_state, 0, &|| false);
+        pace.pause(&mut pace_state, 0, &|| false);
         now.fetch_add(40_000, Ordering::Relaxed);
         let before = now.load(Ordering::Relaxed);
-        pace.rest(&mut pace_state, 0, &|| false);
+        pace.pause(&mut pace_state, 0, &|| false);
         assert!(now.load(Ordering::Relaxed) - before >= 40_000);
     }
 }

@@ -343,9 +343,9 @@ impl Core {
     pub(crate) fn update(&self, host: &dyn IndexHost, ddoc: &DesignDocument, urgency: Urgency) -> Result<()> {
         let result = self.try_update(host, ddoc, urgency);
         match &result {
-            Ok(()) => self.end_rest(host, ddoc)?,
+            Ok(()) => self.end_backoff(host, ddoc)?,
             Err(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled) => {}
-            Err(_) => self.rest_after_failure(host, ddoc)?,
+            Err(_) => self.start_backoff(host, ddoc)?,
         }
         result
     }

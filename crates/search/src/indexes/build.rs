@@ -200,7 +200,7 @@ impl Searches {
 
     fn build(&self, build: &Build<'_>, update_seq: u64) -> Result<Built> {
         self.check(build)?;
-        let _urgent = self.views.pace().begin(build.urgency);
+        let _client_build = self.views.pace().register(build.urgency);
         let index = build.guard.handle().store();
         // The snapshot must be newer than the right to build: otherwise the index may be ahead of it.
         let view = build.database.read().map_err(ViewError::from)?;
@@ -267,7 +267,7 @@ impl Searches {
     fn apply_pace(&self, build: &Build<'_>, pace_state: &mut PaceState, bytes: u64) -> Result<()> {
         let is_awaited = || build.guard.handle().activity().1 > 0 || build.claimed.is_some_and(Claimed::is_awaited);
         if build.urgency == Urgency::Background {
-            self.views.pace().rest(pace_state, bytes, &|| is_awaited() || self.check(build).is_err());
+            self.views.pace().pause(pace_state, bytes, &|| is_awaited() || self.check(build).is_err());
         }
         self.check(build)
     }

@@ -174,17 +174,17 @@ fn the_background_leaves_an_index_to_its_builder() {
 }
 
 #[test]
-fn a_build_in_the_background_does_not_rest_while_a_client_of_another_process_waits() {
+fn a_build_in_the_background_does_not_pause_while_a_client_of_another_process_waits() {
     let [one, other] = processes(3000);
-    let urgent = one.views.pace().begin(Urgency::Client);
+    let client_build = one.views.pace().register(Urgency::Client);
     let (answer, answered) = mpsc::channel();
     thread::scope(|scope| {
         let builds = scope.spawn(|| one.views.update(&one.database(), &design(), Urgency::Background));
         until(|| !one.views.core().tasks.list().is_empty());
         scope.spawn(|| answer.send(other.count(&design())).unwrap());
         let counted = answered.recv_timeout(Duration::from_secs(120));
-        drop(urgent);
-        assert_eq!(counted, Ok((3000, "3000".to_owned())), "a timeout: it rests");
+        drop(client_build);
+        assert_eq!(counted, Ok((3000, "3000".to_owned())), "a timeout: the build is paused");
         builds.join().unwrap().unwrap();
     });
     assert_eq!(other.mapped(), 0);

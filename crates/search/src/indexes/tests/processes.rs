@@ -87,9 +87,9 @@ fn one_process_builds_and_the_others_wait_or_take_over() {
 }
 
 #[test]
-fn a_build_in_the_background_does_not_rest_while_a_client_of_another_process_waits() {
+fn a_build_in_the_background_does_not_pause_while_a_client_of_another_process_waits() {
     let [one, other] = worlds(300);
-    let urgent = one.views.pace().begin(Urgency::Client);
+    let client_build = one.views.pace().register(Urgency::Client);
     let (answer, answered) = mpsc::channel();
     thread::scope(|scope| {
         let builds = scope.spawn(|| one.searches.update(&database(&one), &design("f"), Urgency::Background));
@@ -98,8 +98,8 @@ fn a_build_in_the_background_does_not_rest_while_a_client_of_another_process_wai
         }
         scope.spawn(|| answer.send(count(&other)).unwrap());
         let counted = answered.recv_timeout(Duration::from_secs(120));
-        drop(urgent);
-        assert_eq!(counted, Ok(300), "a timeout: it rests");
+        drop(client_build);
+        assert_eq!(counted, Ok(300), "a timeout: the build is paused");
         builds.join().unwrap().unwrap();
     });
     assert_eq!(other.mapped(), 0);
