@@ -82,7 +82,7 @@ struct Waiting {
 }
 
 impl CommitNotifications {
-    fn note(&self, shard: Shard) {
+    fn notify(&self, shard: Shard) {
         if let Some(waiting) = self.waiting.lock().get_mut(&shard) {
             waiting.commits += 1;
             self.changed.notify_all();
@@ -106,7 +106,7 @@ impl Claims {
         let notifications = self.notifications.get_or_init(|| {
             let notifications = Arc::<CommitNotifications>::default();
             let notified = Arc::clone(&notifications);
-            engine.subscribe(Box::new(move |shard, _| notified.note(shard)));
+            engine.subscribe(Box::new(move |shard, _| notified.notify(shard)));
             notifications
         });
         let mut waiting = notifications.waiting.lock();

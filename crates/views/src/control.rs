@@ -83,11 +83,11 @@ impl BuildStatus {
 
 const BACKOFF_US: u64 = 60_000_000;
 
-fn paused_note(ddoc: &str) -> String {
+fn paused_key(ddoc: &str) -> String {
     format!("paused/{ddoc}")
 }
 
-fn cancelled_note(ddoc: &str) -> String {
+fn cancelled_key(ddoc: &str) -> String {
     format!("cancelled/{ddoc}")
 }
 
@@ -128,9 +128,9 @@ fn read_control(host: &dyn IndexHost, indexes: &DatabaseIndexes, ddoc: &Arc<str>
         return Ok(control);
     }
     let elsewhere = host.changes_elsewhere();
-    let mut noted = host.noted(&[&paused_note(ddoc), &cancelled_note(ddoc)])?.into_iter();
-    let is_paused = noted.next().flatten().is_some();
-    let cancelled = noted.next().flatten().map_or(Ok(Cancelled::default()), |note| Cancelled::decode(&note))?;
+    let mut records = host.read_records(&[&paused_key(ddoc), &cancelled_key(ddoc)])?.into_iter();
+    let is_paused = records.next().flatten().is_some();
+    let cancelled = records.next().flatten().map_or(Ok(Cancelled::default()), |record| Cancelled::decode(&record))?;
     let mut controls = indexes.controls.lock();
     let control = controls.entry(Arc::clone(ddoc)).or_default();
     let own_backoff = control.backoff.filter(|(_, until_us)| *until_us != u64::MAX);
@@ -166,11 +166,11 @@ impl Core {
         let mut after = before;
         change(&mut after);
         if after.is_paused != before.is_paused {
-            host.note(&paused_note(ddoc), after.is_paused.then(Vec::new))?;
+            host.write_record(&paused_key(ddoc), after.is_paused.then(Vec::new))?;
         }
         let cancelled = Cancelled::of(&after);
         if cancelled != Cancelled::of(&before) {
-            host.note(&cancelled_note(ddoc), Some(cancelled.encode()))?;
+            host.write_record(&cancelled_key(ddoc), Some(cancelled.encode()))?;
         }
         indexes.controls.lock().insert(Arc::clone(ddoc), after);
         Ok(())

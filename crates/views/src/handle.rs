@@ -23,7 +23,7 @@ pub(crate) struct DatabaseIndexes {
     pub(crate) handles: Mutex<HashMap<Signature, Arc<Handle>>>,
     pub(crate) controls: Mutex<HashMap<Arc<str>, BuildControl>>,
     pub(crate) changing: Mutex<()>,
-    pub(crate) served: Mutex<HashMap<Arc<str>, Served>>,
+    pub(crate) served: Mutex<HashMap<Arc<str>, ServingViews>>,
     pub(crate) forgotten: Mutex<HashMap<Signature, u64>>,
 }
 
@@ -42,9 +42,9 @@ pub struct BuildControl {
 
 /// The views that serve the queries of a design document, each in a document of its own.
 #[derive(Clone)]
-pub(crate) struct Served {
+pub(crate) struct ServingViews {
     pub(crate) views: Arc<[DesignDocument]>,
-    pub(crate) noted: Option<Vec<u8>>,
+    pub(crate) record: Option<Vec<u8>>,
     pub(crate) elsewhere: u64,
 }
 

@@ -33,14 +33,14 @@ pub(crate) trait IndexHost: Send + Sync {
 
     fn find_index(&self, signature: Signature) -> Result<Option<Shard>>;
 
-    fn noted(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>>;
+    fn read_records(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>>;
 
-    fn notes(&self, prefix: &str) -> Result<Vec<String>>;
+    fn record_keys(&self, prefix: &str) -> Result<Vec<String>>;
 
-    fn note(&self, key: &str, value: Option<Vec<u8>>) -> Result<()>;
+    fn write_record(&self, key: &str, value: Option<Vec<u8>>) -> Result<()>;
 
     /// Returns false, and writes nothing, if the stored record is not `before`.
-    fn replace_note(&self, key: &str, before: Option<Vec<u8>>, value: Vec<u8>) -> Result<bool>;
+    fn replace_record(&self, key: &str, before: Option<Vec<u8>>, value: Vec<u8>) -> Result<bool>;
 
     /// Returns a number that changes when a change of records or index shards by another process is observed.
     fn changes_elsewhere(&self) -> u64;
@@ -77,10 +77,10 @@ impl VisibleDocuments for ReaderDocuments<'_> {
     }
 }
 
-const NOTES: &str = "views/";
+const RECORD_PREFIX: &str = "views/";
 
-fn note_key(key: &str) -> Vec<u8> {
-    format!("{NOTES}{key}").into_bytes()
+fn record_key(key: &str) -> Vec<u8> {
+    format!("{RECORD_PREFIX}{key}").into_bytes()
 }
 
 impl CatalogHost<'_> {
@@ -128,24 +128,24 @@ impl IndexHost for CatalogHost<'_> {
         self.records().find(signature)
     }
 
-    fn noted(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
-        let keys: Vec<Vec<u8>> = keys.iter().copied().map(note_key).collect();
+    fn read_records(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
+        let keys: Vec<Vec<u8>> = keys.iter().copied().map(record_key).collect();
         Ok(self.database.read()?.all_attached(&keys)?)
     }
 
-    fn notes(&self, prefix: &str) -> Result<Vec<String>> {
-        let notes = self.database.read()?.attached_with_prefix(format!("{NOTES}{prefix}").as_bytes())?;
-        let key = |key: &[u8]| Some(std::str::from_utf8(key).ok()?.strip_prefix(NOTES)?.to_owned());
-        Ok(notes.iter().filter_map(|(name, _)| key(name)).collect())
+    fn record_keys(&self, prefix: &str) -> Result<Vec<String>> {
+        let records = self.database.read()?.attached_with_prefix(format!("{RECORD_PREFIX}{prefix}").as_bytes())?;
+        let key = |key: &[u8]| Some(std::str::from_utf8(key).ok()?.strip_prefix(RECORD_PREFIX)?.to_owned());
+        Ok(records.iter().filter_map(|(name, _)| key(name)).collect())
     }
 
-    fn note(&self, key: &str, value: Option<Vec<u8>>) -> Result<()> {
-        self.database.update(Work::Attach { key: note_key(key), value })?;
+    fn write_record(&self, key: &str, value: Option<Vec<u8>>) -> Result<()> {
+        self.database.update(Work::Attach { key: record_key(key), value })?;
         Ok(())
     }
 
-    fn replace_note(&self, key: &str, before: Option<Vec<u8>>, value: Vec<u8>) -> Result<bool> {
-        let outcomes = self.database.update(Work::Replace { key: note_key(key), before, value: Some(value) })?;
+    fn replace_record(&self, key: &str, before: Option<Vec<u8>>, value: Vec<u8>) -> Result<bool> {
+        let outcomes = self.database.update(Work::Replace { key: record_key(key), before, value: Some(value) })?;
         Ok(outcomes.is_empty())
     }
 

@@ -9,7 +9,7 @@ use settee_model::collate::Collation;
 use settee_storage::codec::{Reader, put_bytes, put_len, put_varint};
 
 use crate::error::{Result, ViewError};
-use crate::handle::Served;
+use crate::handle::ServingViews;
 use crate::host::IndexHost;
 use crate::index::Signature;
 use crate::index::identity::{definitions, signature};
@@ -17,22 +17,22 @@ use crate::query::Stale;
 use crate::shared::Core;
 
 /// Longer definitions, such as large modules, are not stored: queries of their views wait after a change.
-const NOTE_BYTES_MAX: usize = 4 << 20;
+const RECORD_BYTES_MAX: usize = 4 << 20;
 
-fn note_name(ddoc: &str) -> String {
+fn record_key(ddoc: &str) -> String {
     format!("served/{ddoc}")
 }
 
 impl Core {
-    fn served(&self, host: &dyn IndexHost, ddoc: &Arc<str>) -> Result<Served> {
+    fn served(&self, host: &dyn IndexHost, ddoc: &Arc<str>) -> Result<ServingViews> {
         let indexes = self.indexes_of(host.shard());
         let elsewhere = host.changes_elsewhere();
         if let Some(served) = indexes.served.lock().get(ddoc).filter(|served| served.elsewhere == elsewhere) {
             return Ok(served.clone());
         }
-        let noted = host.noted(&[&note_name(ddoc)])?.pop().flatten();
-        let views = noted.as_deref().map_or(Ok(Vec::new()), |note| decode(ddoc, note))?.into();
-        let served = Served { views, noted, elsewhere };
+        let record = host.read_records(&[&record_key(ddoc)])?.pop().flatten();
+        let views = record.as_deref().map_or(Ok(Vec::new()), |record| decode(ddoc, record))?.into();
+        let served = ServingViews { views, record, elsewhere };
         indexes.served.lock().insert(Arc::clone(ddoc), served.clone());
         Ok(served)
     }
@@ -58,16 +58,16 @@ impl Core {
                 })
                 .collect();
             let size: usize = now.iter().map(|served| served.views[0].map.len() + library_len(served)).sum();
-            if *now == *before.views || size > NOTE_BYTES_MAX {
+            if *now == *before.views || size > RECORD_BYTES_MAX {
                 return Ok(());
             }
-            let note = encode(&now);
-            let is_noted = host.replace_note(&note_name(&ddoc.id), before.noted, note.clone())?;
+            let record = encode(&now);
+            let is_replaced = host.replace_record(&record_key(&ddoc.id), before.record, record.clone())?;
             let indexes = self.indexes_of(host.shard());
             let mut served = indexes.served.lock();
-            if is_noted {
-                let noted = Served { views: now.into(), noted: Some(note), elsewhere: before.elsewhere };
-                served.insert(Arc::clone(&ddoc.id), noted);
+            if is_replaced {
+                let serving = ServingViews { views: now.into(), record: Some(record), elsewhere: before.elsewhere };
+                served.insert(Arc::clone(&ddoc.id), serving);
                 return Ok(());
             }
             served.remove(&ddoc.id);
@@ -110,10 +110,10 @@ impl Core {
     }
 
     pub(crate) fn forget_served(&self, host: &dyn IndexHost, ddocs: &[DesignDocument]) -> Result<()> {
-        for note in host.notes("served/")? {
-            let ddoc = &note["served/".len()..];
+        for key in host.record_keys("served/")? {
+            let ddoc = &key["served/".len()..];
             if ddocs.iter().all(|known| *known.id != *ddoc) {
-                host.note(&note, None)?;
+                host.write_record(&key, None)?;
                 self.indexes_of(host.shard()).served.lock().remove(ddoc);
             }
         }
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_come_back() {
+    fn records_come_back() {
         let texts = [
             r#"{"views":{"v":{"map":"m"}}}"#,
             r#"{"language":"x","options":{"include_design":true,"partitioned":false},"views":{"lib":{"a":1},

@@ -182,7 +182,7 @@ impl IndexWriter<'_> {
     }
 
     /// Stores a checkpoint of a load. The caller must sync.
-    pub(crate) fn note(&mut self, checkpoint: &Checkpoint, meta: &Meta) -> Result<()> {
+    pub(crate) fn write_checkpoint(&mut self, checkpoint: &Checkpoint, meta: &Meta) -> Result<()> {
         let mut batch = Batch::new();
         self.put(&mut batch, meta);
         batch.put(Keyspace::Catalog, keys::CHECKPOINT, &checkpoint.encode());

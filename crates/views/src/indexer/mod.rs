@@ -174,7 +174,7 @@ impl Pass<'_> {
                 Fill::Full => Reached { update_seq: scan.last_seq, purge_seq: purged_since },
             };
             // A long load also writes a checkpoint before its trees, because writing them takes long.
-            let is_long = writings.iter().any(|writing| !writing.noted.is_empty());
+            let is_long = writings.iter().any(|writing| !writing.checkpointed.is_empty());
             if is_load && (scan.fill == Fill::Full || interrupted.is_some() || is_long) {
                 self.make_checkpoint(&mut writings, &mut workers, &targets, reached)?;
             }
@@ -203,7 +203,7 @@ impl Pass<'_> {
         let PassIndex { store, meta, writer, .. } = index;
         let open = |reduce: &Arc<str>| Aggregate::open(reduce, self.language, self.limits);
         let aggregates = meta.reduces.iter().map(open).collect::<Result<_>>()?;
-        Ok(Writing { store, writer, meta, aggregates, noted: HashSet::new() })
+        Ok(Writing { store, writer, meta, aggregates, checkpointed: HashSet::new() })
     }
 
     fn map<'s>(

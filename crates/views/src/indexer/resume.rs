@@ -37,10 +37,10 @@ impl Pass<'_> {
             checkpoints.push(Checkpoint { since, update_seq, purge_seq, rows, entries });
         }
         for ((writing, target), checkpoint) in writings.iter_mut().zip(targets).zip(checkpoints) {
-            let fresh = checkpoint.runs().filter(|run| !writing.noted.contains(&run.number));
+            let fresh = checkpoint.runs().filter(|run| !writing.checkpointed.contains(&run.number));
             target.directory.sync(fresh, self.database_name)?;
-            writing.writer.note(&checkpoint, &writing.meta)?;
-            writing.noted.extend(checkpoint.runs().map(|run| run.number));
+            writing.writer.write_checkpoint(&checkpoint, &writing.meta)?;
+            writing.checkpointed.extend(checkpoint.runs().map(|run| run.number));
         }
         writings.first().map_or(Ok(()), |writing| writing.store.sync())
     }
@@ -51,10 +51,10 @@ pub(super) fn clear_runs<'r>(
     writings: &mut [Writing<'_>],
     mut directories: impl Iterator<Item = &'r RunDirectory>,
 ) -> Result<()> {
-    if let Some(noted) = writings.iter().find(|writing| !writing.noted.is_empty()) {
-        noted.store.sync()?;
+    if let Some(checkpointed) = writings.iter().find(|writing| !writing.checkpointed.is_empty()) {
+        checkpointed.store.sync()?;
     }
-    writings.iter_mut().for_each(|writing| writing.noted.clear());
+    writings.iter_mut().for_each(|writing| writing.checkpointed.clear());
     directories.try_for_each(RunDirectory::remove)
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn resume(
         entry_bytes: checkpoint.entries.iter().map(|run| run.bytes).sum(),
         reached: Reached { update_seq, purge_seq },
     };
-    let mut writing = Writing { store, writer, meta, aggregates, noted: HashSet::new() };
+    let mut writing = Writing { store, writer, meta, aggregates, checkpointed: HashSet::new() };
     load(&mut writing, found, &directory, memory_bytes)?;
     store.sync()?;
     directory.remove()

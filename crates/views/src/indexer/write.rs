@@ -25,7 +25,7 @@ pub(super) struct Writing<'a> {
     pub(super) writer: IndexWriter<'a>,
     pub(super) meta: Meta,
     pub(super) aggregates: Vec<Aggregate>,
-    pub(super) noted: HashSet<u64>,
+    pub(super) checkpointed: HashSet<u64>,
 }
 
 pub(super) struct Found {

@@ -40,7 +40,7 @@ pub(super) struct TestHost {
     engine: Arc<dyn Engine>,
     pub(super) documents: Mutex<Arc<Documents>>,
     indexes: Mutex<BTreeMap<Signature, Shard>>,
-    notes: Mutex<BTreeMap<String, Vec<u8>>>,
+    records: Mutex<BTreeMap<String, Vec<u8>>>,
     next_shard: AtomicU64,
     layout: Layout,
 }
@@ -56,7 +56,7 @@ impl TestHost {
             engine,
             documents: Mutex::default(),
             indexes: Mutex::default(),
-            notes: Mutex::default(),
+            records: Mutex::default(),
             next_shard,
             layout,
         }
@@ -68,7 +68,7 @@ impl TestHost {
             engine,
             documents: Mutex::new(Arc::clone(&self.documents.lock())),
             indexes: Mutex::new(self.indexes.lock().clone()),
-            notes: Mutex::new(self.notes.lock().clone()),
+            records: Mutex::new(self.records.lock().clone()),
             next_shard: AtomicU64::new(self.next_shard.load(Ordering::Relaxed)),
             layout: self.layout,
         }
@@ -167,29 +167,29 @@ impl IndexHost for TestHost {
         Ok(self.indexes.lock().get(&signature).copied())
     }
 
-    fn noted(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
-        let notes = self.notes.lock();
-        Ok(keys.iter().map(|key| notes.get(*key).cloned()).collect())
+    fn read_records(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
+        let records = self.records.lock();
+        Ok(keys.iter().map(|key| records.get(*key).cloned()).collect())
     }
 
-    fn notes(&self, prefix: &str) -> Result<Vec<String>> {
-        Ok(self.notes.lock().keys().filter(|key| key.starts_with(prefix)).cloned().collect())
+    fn record_keys(&self, prefix: &str) -> Result<Vec<String>> {
+        Ok(self.records.lock().keys().filter(|key| key.starts_with(prefix)).cloned().collect())
     }
 
-    fn note(&self, key: &str, value: Option<Vec<u8>>) -> Result<()> {
-        let mut notes = self.notes.lock();
+    fn write_record(&self, key: &str, value: Option<Vec<u8>>) -> Result<()> {
+        let mut records = self.records.lock();
         match value {
-            Some(value) => notes.insert(key.to_owned(), value),
-            None => notes.remove(key),
+            Some(value) => records.insert(key.to_owned(), value),
+            None => records.remove(key),
         };
         Ok(())
     }
 
-    fn replace_note(&self, key: &str, before: Option<Vec<u8>>, value: Vec<u8>) -> Result<bool> {
-        let mut notes = self.notes.lock();
-        let is_as_before = notes.get(key) == before.as_ref();
+    fn replace_record(&self, key: &str, before: Option<Vec<u8>>, value: Vec<u8>) -> Result<bool> {
+        let mut records = self.records.lock();
+        let is_as_before = records.get(key) == before.as_ref();
         if is_as_before {
-            notes.insert(key.to_owned(), value);
+            records.insert(key.to_owned(), value);
         }
         Ok(is_as_before)
     }

@@ -110,11 +110,11 @@ fn a_load_resumes_to_the_same_index_after_a_crash_at_any_step() {
         for Moment { engine, files } in moments.into_iter().step_by(step) {
             let engine: Arc<dyn Engine> = Arc::new(engine);
             let host = built.over(Arc::clone(&engine));
-            let noted = checkpoints(&host, &engine, &files);
-            for (directory, checkpoint) in &noted {
-                assert!(checkpoint.runs().all(|run| directory.is_whole(run)), "noted before it was written");
+            let stored = checkpoints(&host, &engine, &files);
+            for (directory, checkpoint) in &stored {
+                assert!(checkpoint.runs().all(|run| directory.is_whole(run)), "recorded before it was written");
             }
-            let mut reached: Vec<u64> = noted.iter().map(|(_, checkpoint)| checkpoint.update_seq).collect();
+            let mut reached: Vec<u64> = stored.iter().map(|(_, checkpoint)| checkpoint.update_seq).collect();
             reached.dedup();
             // A crash between the records of one checkpoint leaves indexes at different sequences.
             let reached = if let [one] = reached[..] { Some(one) } else { None };
@@ -126,7 +126,7 @@ fn a_load_resumes_to_the_same_index_after_a_crash_at_any_step() {
             core.update(&host, &ddoc(VIEWS), Urgency::Client).unwrap();
             assert_eq!(check_stored(&host, &engine), []);
             assert!(checkpoints(&host, &engine, &files).is_empty());
-            if let Some(left) = left.filter(|_| noted.len() == host.index_shards().len()) {
+            if let Some(left) = left.filter(|_| stored.len() == host.index_shards().len()) {
                 let mapped = language.mapped.load(Ordering::Relaxed);
                 assert!(mapped <= left + 40, "{mapped} documents were mapped, where {left} were left");
                 resumed += 1;
@@ -187,16 +187,16 @@ fn runs_that_are_broken_or_gone_are_not_used() {
     for (index, Moment { engine, files }) in moments.into_iter().enumerate() {
         let engine: Arc<dyn Engine> = Arc::new(engine);
         let host = built.over(Arc::clone(&engine));
-        let noted = checkpoints(&host, &engine, &files);
-        let Some((_, checkpoint)) = noted.first().filter(|(_, checkpoint)| !checkpoint.rows.is_empty()) else {
+        let stored = checkpoints(&host, &engine, &files);
+        let Some((_, checkpoint)) = stored.first().filter(|(_, checkpoint)| !checkpoint.rows.is_empty()) else {
             continue;
         };
         let run = checkpoint.rows[usize::try_from(random.below(checkpoint.rows.len() as u64)).unwrap()].number;
-        let has_noted = |shard: &settee_storage::Shard| {
+        let has_checkpoint = |shard: &settee_storage::Shard| {
             let store = IndexStore::new(Arc::clone(&engine), *shard, Arc::new(Tokens::new(0)), Arc::default());
             store.checkpoint().unwrap().is_some()
         };
-        let shard = host.index_shards().into_iter().find(has_noted).unwrap();
+        let shard = host.index_shards().into_iter().find(has_checkpoint).unwrap();
         breaking[index % 4](&files.join(shard.0.to_string()).join(format!("{run}.run")));
         broken += 1;
         host.put("new", None);
