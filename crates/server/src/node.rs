@@ -13,7 +13,7 @@ use settee_design::{Growth, Limits, LimitsSource};
 use settee_search::{Caches, Searches};
 use settee_settings::{couchdb, query_server_config, search, view_updater};
 use settee_storage::{Engine, durable};
-use settee_views::{About, Clock, Languages, LogLine, Views};
+use settee_views::{Clock, Languages, LogLine, LogSubject, Views};
 
 use crate::config::Configuration;
 use crate::indexing::Indexing;
@@ -157,13 +157,13 @@ fn function_limits(configuration: &Configuration) -> Limits {
 }
 
 fn log_line(line: &LogLine<'_>) {
-    let LogLine { database, design_document, about, message } = *line;
-    match about {
-        About::Failure(document) => {
+    let LogLine { database, design_document, subject, message } = *line;
+    match subject {
+        LogSubject::Failure(document) => {
             tracing::info!(database, design_document, document, "map function failed: {message}");
         }
-        About::Message => tracing::info!(database, design_document, "function says: {message}"),
-        About::Engine => tracing::debug!(database, design_document, "{message}"),
+        LogSubject::Message => tracing::info!(database, design_document, "function says: {message}"),
+        LogSubject::Engine => tracing::debug!(database, design_document, "{message}"),
     }
 }
 

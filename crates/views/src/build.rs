@@ -18,7 +18,7 @@ use crate::indexer::runs::RunDirectory;
 use crate::indexer::source::ChangeSnapshot;
 use crate::indexer::{Pass, PassIndex, attach};
 use crate::pace::{self, Urgency};
-use crate::shared::{About, Core};
+use crate::shared::{Core, LogSubject};
 
 /// A build is retried, from the last commit on, after a commit by another process or a reopening of the engine.
 const RETRIES_MAX: u32 = 1000;
@@ -298,7 +298,7 @@ impl Core {
             control: &|pace_state, bytes| self.apply_pace(build, pace_state, bytes),
             progress: &|done| task.update(done, total_changes),
             report: &|documents, emissions| self.report(host, ddoc, documents, emissions),
-            report_engine: &|message| self.log_event(host, ddoc, About::Engine, message),
+            report_engine: &|message| self.log_event(host, ddoc, LogSubject::Engine, message),
         };
         pass.run(indexes.into_iter().map(|(_, index)| index).collect())
     }
@@ -336,10 +336,10 @@ impl Core {
     fn report(&self, host: &dyn IndexHost, ddoc: &DesignDocument, documents: &DocumentBatch, emissions: &Emissions) {
         for failure in &emissions.failures {
             let failed_document = documents.get(failure.document as usize).id;
-            self.log_event(host, ddoc, About::Failure(failed_document), &failure.message);
+            self.log_event(host, ddoc, LogSubject::Failure(failed_document), &failure.message);
         }
         for message in &emissions.log {
-            self.log_event(host, ddoc, About::Message, message);
+            self.log_event(host, ddoc, LogSubject::Message, message);
         }
     }
 }

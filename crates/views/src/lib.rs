@@ -59,7 +59,7 @@ pub use query::{
 };
 pub use records::{Family, IndexRecords};
 pub use reduce::{is_builtin_reduce, overflow_reason, unsupported_reduce};
-pub use shared::{About, Languages, Log, LogLine};
+pub use shared::{Languages, Log, LogLine, LogSubject};
 pub use trial::{Trial, TrialLimits};
 pub use verify::verify_index;
 pub use views::{Answer, Compaction, ViewInfo, Views};

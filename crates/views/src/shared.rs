@@ -33,14 +33,14 @@ pub struct LogLine<'a> {
     /// Id of the design document.
     pub design_document: &'a str,
     /// Subject of the line.
-    pub about: About<'a>,
+    pub subject: LogSubject<'a>,
     /// The exception, the log line, or the reason.
     pub message: &'a str,
 }
 
 /// Subject of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum About<'a> {
+pub enum LogSubject<'a> {
     /// Id of the document for which a function threw an exception.
     Failure(&'a str),
     /// A function called `log`.
@@ -172,8 +172,14 @@ impl Core {
         Aggregate::open(reduce, &self.language(ddoc)?, self.limits())
     }
 
-    pub(crate) fn log_event(&self, host: &dyn IndexHost, ddoc: &DesignDocument, about: About<'_>, message: &str) {
+    pub(crate) fn log_event(
+        &self,
+        host: &dyn IndexHost,
+        ddoc: &DesignDocument,
+        subject: LogSubject<'_>,
+        message: &str,
+    ) {
         let (database, design_document) = (host.name(), &*ddoc.id);
-        (self.log)(&LogLine { database, design_document, about, message });
+        (self.log)(&LogLine { database, design_document, subject, message });
     }
 }

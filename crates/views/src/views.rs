@@ -22,7 +22,7 @@ use crate::pace::{Budget, Pace, Urgency};
 use crate::query::plan::{IndexSnapshot, Plan};
 use crate::query::visible::{VisibleDocuments, VisibleRows};
 use crate::query::{RowSink, Update, ViewQuery};
-use crate::shared::{About, Core, Languages, Log};
+use crate::shared::{Core, Languages, Log, LogSubject};
 
 /// Follow-up action of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -335,7 +335,7 @@ impl Core {
         };
         let result = plan.run(index_snapshot, aggregate.as_mut().map(|(aggregate, index)| (aggregate, *index)), sink);
         for message in aggregate.iter_mut().flat_map(|(aggregate, _)| aggregate.take_log()) {
-            self.log_event(host, ddoc, About::Message, &message);
+            self.log_event(host, ddoc, LogSubject::Message, &message);
         }
         result
     }

@@ -254,7 +254,7 @@ impl Searches {
             is_unhurried: build.urgency == Urgency::Background,
             control: &|pace_state, bytes| self.apply_pace(build, pace_state, bytes),
             progress: &|done| task.update(done, total_changes),
-            log_event: &|about, message| self.log_event(database, ddoc, about, message),
+            log_event: &|subject, message| self.log_event(database, ddoc, subject, message),
         };
         let result = pass.run(writer);
         if let Err(error @ SearchError::Index(Error::TypeConflict { .. })) = &result {

@@ -19,7 +19,7 @@ use settee_database::tasks::Tasks;
 use settee_database::{AccessControl, Database, IndexPosition, ReadClient, Reader};
 use settee_design::{DesignDocument, SearchKind};
 use settee_storage::{StorageError, Version, nonblocking};
-use settee_views::{About, Claims, Clock, IndexRecords, LogLine, Signature, Tokens, Urgency, ViewError, Views};
+use settee_views::{Claims, Clock, IndexRecords, LogLine, LogSubject, Signature, Tokens, Urgency, ViewError, Views};
 
 use self::position::Position;
 use self::state::{Databases, Indexes, SearchHandle};
@@ -212,8 +212,8 @@ impl Searches {
         self.databases.of(database.shard()).start_backoff(&ddoc.id, signature_of_all(ddoc), until_us);
     }
 
-    fn log_event(&self, database: &Database, ddoc: &DesignDocument, about: About<'_>, message: &str) {
-        (self.log)(&LogLine { database: database.name(), design_document: &ddoc.id, about, message });
+    fn log_event(&self, database: &Database, ddoc: &DesignDocument, subject: LogSubject<'_>, message: &str) {
+        (self.log)(&LogLine { database: database.name(), design_document: &ddoc.id, subject, message });
     }
 
     fn indexes_of(&self, database: &Database) -> Arc<Indexes> {

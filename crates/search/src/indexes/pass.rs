@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use settee_database::Layout;
 use settee_design::{DesignOptions, Emissions, Language, Limits, MapSource, Program};
 use settee_model::partition;
-use settee_views::{About, ChangeBatch, ChangeSnapshot, Changes, Fill, PaceState, Settings, ViewError};
+use settee_views::{ChangeBatch, ChangeSnapshot, Changes, Fill, LogSubject, PaceState, Settings, ViewError};
 
 use super::definition::SearchIndex;
 use super::fields::field;
@@ -34,7 +34,7 @@ pub(super) struct Pass<'a> {
     /// lost only after [`ViewError::Cancelled`].
     pub(super) control: &'a (dyn Fn(&mut PaceState, u64) -> Result<()> + Sync),
     pub(super) progress: &'a (dyn Fn(u64) + Sync),
-    pub(super) log_event: &'a (dyn Fn(About<'_>, &str) + Sync),
+    pub(super) log_event: &'a (dyn Fn(LogSubject<'_>, &str) + Sync),
 }
 
 struct Scan<'a> {
@@ -110,7 +110,7 @@ impl Pass<'_> {
         if let Some((name, reason)) = worker.program.engine(0).and_then(|engine| Some((engine.name, engine.reason?))) {
             let index = &self.wanted.name;
             (self.log_event)(
-                About::Engine,
+                LogSubject::Engine,
                 &format!("the function of the search index {index} is run by {name}: {reason}"),
             );
         }
@@ -120,7 +120,7 @@ impl Pass<'_> {
         for counted in worker.program.take_bail_outs() {
             let (index, documents, reason) = (&self.wanted.name, counted.documents, counted.reason);
             let line = format!("the engine of the search index {index} bailed out on {documents} documents: {reason}");
-            (self.log_event)(About::Engine, &line);
+            (self.log_event)(LogSubject::Engine, &line);
         }
     }
 
@@ -205,9 +205,9 @@ impl BatchWriter<'_> {
         let Self { pass, batch, .. } = *self;
         for failure in &part.failures {
             let id = batch.documents.get(failure.document as usize).id;
-            (pass.log_event)(About::Failure(id), &failure.message);
+            (pass.log_event)(LogSubject::Failure(id), &failure.message);
         }
-        part.log.iter().for_each(|line| (pass.log_event)(About::Message, line));
+        part.log.iter().for_each(|line| (pass.log_event)(LogSubject::Message, line));
         let mut rows = part.rows().peekable();
         while let Some(document) = rows.peek().map(|row| row.document) {
             let of_document = std::iter::from_fn(|| rows.next_if(|row| row.document == document));
@@ -235,7 +235,7 @@ impl BatchWriter<'_> {
         };
         self.has_fields[document] = refused.is_none();
         if let Some(reason) = refused {
-            (pass.log_event)(About::Failure(id), &reason);
+            (pass.log_event)(LogSubject::Failure(id), &reason);
         }
         Ok(())
     }

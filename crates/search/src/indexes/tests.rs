@@ -115,7 +115,7 @@ impl World {
         let views = Arc::new(Views::new(Arc::clone(&catalog), languages, tasks.clone(), Arc::new(|_| {}), settings));
         let lines = Arc::clone(&log);
         let log_event: settee_views::Log =
-            Arc::new(move |line| lines.lock().push(format!("{:?} {}", line.about, line.message)));
+            Arc::new(move |line| lines.lock().push(format!("{:?} {}", line.subject, line.message)));
         let caches = Caches::new(1 << 20, 1 << 20);
         let searches = Arc::new(Searches::new(Arc::clone(&views), tasks.clone(), log_event, caches, 9));
         Self { catalog, members, views, searches, log, tasks, now_us }

@@ -35,7 +35,7 @@ use crate::error::Result;
 use crate::indexer::Settings;
 use crate::query::Stale;
 use crate::query::{Header, MapRow, ReduceRow, RowSink, ViewQuery};
-use crate::shared::{About, Core, Log};
+use crate::shared::{Core, Log, LogSubject};
 use crate::testing::{CountedRules, Rules};
 use crate::views::Answer;
 use host::TestHost;
@@ -124,10 +124,10 @@ fn kept_log() -> (Log, Arc<Mutex<Vec<String>>>) {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&lines);
     let log: Log = Arc::new(move |line| {
-        let failed_document = match line.about {
-            About::Failure(document) => Some(document),
-            About::Message => None,
-            About::Engine => return,
+        let failed_document = match line.subject {
+            LogSubject::Failure(document) => Some(document),
+            LogSubject::Message => None,
+            LogSubject::Engine => return,
         };
         kept.lock().push(format!("{} {failed_document:?} {}", line.design_document, line.message));
     });
