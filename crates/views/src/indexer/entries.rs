@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::keys;
 use crate::leaf::Row;
 use crate::tree::apply::Change;
-use crate::tree::{Root, TreeReader, together};
+use crate::tree::{Root, TreeReader, leaves_per_round_trip};
 
 pub(super) fn push(entry: &mut Vec<u8>, sort_key: &[u8]) {
     put_bytes(entry, sort_key);
@@ -70,7 +70,7 @@ impl EntryReader<'_> {
         let mut start = 0;
         let mut left = &leaves[..];
         while !left.is_empty() {
-            let (now, later) = left.split_at(together(left.iter().map(|(_, bytes, _)| *bytes)).max(1));
+            let (now, later) = left.split_at(leaves_per_round_trip(left.iter().map(|(_, bytes, _)| *bytes)).max(1));
             let read = self.tree.leaves(&now.iter().map(|(id, ..)| *id).collect::<Vec<_>>())?;
             for (leaf, &(_, _, end)) in read.iter().zip(now) {
                 for (key, index) in &missing[start..end] {

@@ -112,12 +112,12 @@ pub(crate) fn directories(base: &Path) -> Result<Vec<(Shard, Option<String>)>> {
 }
 
 /// Each open run needs a buffer, a row and a file.
-const RUNS_AT_A_TIME: usize = if cfg!(test) { 3 } else { 64 };
+const MERGE_FAN_IN: usize = if cfg!(test) { 3 } else { 64 };
 
 /// Merges many runs into longer ones before opening them. Merged runs remain, because a checkpoint may refer to them.
 pub(super) fn open(directory: &RunDirectory, mut runs: Vec<RunFile>) -> Result<Vec<Ranked<'static>>> {
-    while runs.len() > RUNS_AT_A_TIME {
-        let later = runs.split_off(RUNS_AT_A_TIME);
+    while runs.len() > MERGE_FAN_IN {
+        let later = runs.split_off(MERGE_FAN_IN);
         let few = std::mem::replace(&mut runs, later);
         let mut out = directory.create()?;
         Merge::new(sources(directory, &few)?).for_each(|change| {

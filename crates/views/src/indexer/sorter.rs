@@ -32,7 +32,7 @@ pub(crate) struct Sorter {
     slots: Vec<Slot>,
     expected_rows: usize,
     /// True if the sorter contains removals, or documents that are not in the order of their ids.
-    is_disordered: bool,
+    is_unsorted: bool,
     longest_sort_key: u32,
 }
 
@@ -76,8 +76,8 @@ impl Sorter {
         &self.bytes[start..start + sort_len]
     }
 
-    pub(crate) fn disorder(&mut self) {
-        self.is_disordered = true;
+    pub(crate) fn mark_unsorted(&mut self) {
+        self.is_unsorted = true;
     }
 
     #[inline]
@@ -105,14 +105,14 @@ impl Sorter {
         write_key(&mut self.bytes);
         let key_len = narrow(self.bytes.len() - start);
         let start = narrow(start);
-        self.is_disordered = true;
+        self.is_unsorted = true;
         self.slots.push(Slot { start, key_len, sort_len: key_len, emitted_len: 0, value_len: REMOVED });
     }
 
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.slots.clear();
-        (self.is_disordered, self.longest_sort_key) = (false, 0);
+        (self.is_unsorted, self.longest_sort_key) = (false, 0);
     }
 
     pub(crate) fn changes(&self) -> impl Iterator<Item = Change<'_>> {
@@ -122,18 +122,18 @@ impl Sorter {
     /// Sorts and returns the contents. The run takes the allocated buffer of `space` and leaves its own.
     pub(super) fn take_sorted(&mut self, space: &mut Space) -> SortedRun {
         let mut run = std::mem::take(self);
-        if let Some(by) = run.disorder_of() {
+        if let Some(by) = run.required_sort() {
             space.sorting.begin(&run.bytes, &mut run.slots, by);
-            run.gather(&mut space.bytes);
+            run.copy_in_order(&mut space.bytes);
             space.sorting.finish(&run.bytes, &mut run.slots, by);
-            run.straighten(&mut space.bytes);
+            run.reorder_in_place(&mut space.bytes);
         }
         SortedRun { run, at: 0 }
     }
 
-    fn disorder_of(&self) -> Option<By> {
+    fn required_sort(&self) -> Option<By> {
         let in_order = |a: &Slot, b: &Slot| compare(&self.bytes, a, b) != Ordering::Greater;
-        match self.is_disordered {
+        match self.is_unsorted {
             // Back-pointers have no sort keys, and documents often arrive in the order of their keys.
             false if self.longest_sort_key == 0 => None,
             _ if self.slots.is_sorted_by(in_order) => None,
@@ -144,19 +144,19 @@ impl Sorter {
     }
 
     /// Moves the rows into the order of their slots. The memory accesses of this loop overlap.
-    fn gather(&mut self, gathered: &mut Vec<u8>) {
-        gathered.clear();
-        gathered.reserve(self.bytes.len());
+    fn copy_in_order(&mut self, copied: &mut Vec<u8>) {
+        copied.clear();
+        copied.reserve(self.bytes.len());
         for slot in &mut self.slots {
             let row = &self.bytes[slot.start as usize..][..slot.len()];
-            slot.start = narrow(gathered.len());
-            gathered.extend_from_slice(row);
+            slot.start = narrow(copied.len());
+            copied.extend_from_slice(row);
         }
-        std::mem::swap(&mut self.bytes, gathered);
+        std::mem::swap(&mut self.bytes, copied);
     }
 
-    /// Moves gathered rows, which are nearly in order, into the order of their slots, so that reads are sequential.
-    fn straighten(&mut self, moved: &mut Vec<u8>) {
+    /// Moves copied rows, which are nearly in order, into the order of their slots, so that reads are sequential.
+    fn reorder_in_place(&mut self, moved: &mut Vec<u8>) {
         let (mut at, mut start) = (0, 0);
         while at < self.slots.len() {
             // Rows are contiguous, so a stretch is complete when all its bytes are present.
@@ -181,7 +181,7 @@ impl Sorter {
     }
 
     fn spill(&mut self, directory: &RunDirectory) -> Result<RunFile> {
-        if let Some(by) = self.disorder_of() {
+        if let Some(by) = self.required_sort() {
             let mut sorting = Sorting::default();
             sorting.begin(&self.bytes, &mut self.slots, by);
             sorting.finish(&self.bytes, &mut self.slots, by);
@@ -260,7 +260,7 @@ pub(crate) struct SortedRun {
 impl SortedRun {
     /// True if no key can occur twice in this and other runs of the scan.
     pub(crate) fn has_new_rows_only(&self) -> bool {
-        !self.run.is_disordered
+        !self.run.is_unsorted
     }
 }
 
@@ -296,7 +296,7 @@ mod tests {
         let mut sorter = Sorter::default();
         let mut expected = Vec::new();
         if !rows.is_sorted_by_key(|(_, id, number)| (*id, *number)) {
-            sorter.disorder();
+            sorter.mark_unsorted();
         }
         for (sort_key, id, number) in rows {
             sorter.put(b"1", id.as_bytes(), |out| {

@@ -51,12 +51,12 @@ impl Output {
         self.entries.spill(directory)
     }
 
-    fn begin_document(&mut self, document: u32, document_key: &[u8]) {
+    fn start_document(&mut self, document: u32, document_key: &[u8]) {
         let Self { rows, entries, emitting, last_document_key } = self;
         emitting.push(document);
         if document_key <= &last_document_key[..] && !entries.current.is_empty() {
-            rows.current.disorder();
-            entries.current.disorder();
+            rows.current.mark_unsorted();
+            entries.current.mark_unsorted();
         }
         last_document_key.clear();
         last_document_key.extend_from_slice(document_key);
@@ -132,14 +132,15 @@ impl Worker {
         report: &dyn Fn(&DocumentBatch, &Emissions),
     ) -> Result<()> {
         let Self { program, batch, emissions, document_key, outputs, .. } = self;
-        let mut keeping = Keeping { documents: &batch.documents, targets, memory_bytes, report, document_key, outputs };
+        let mut collector =
+            RowCollector { documents: &batch.documents, targets, memory_bytes, report, document_key, outputs };
         emissions.clear();
-        keeping.outputs.iter_mut().for_each(|output| output.emitting.clear());
+        collector.outputs.iter_mut().for_each(|output| output.emitting.clear());
         if !batch.documents.is_empty() {
             let mut kept = Ok(());
             let mapped = program.map_in_parts(&batch.documents, emissions, &mut |part| {
                 part.sort_repeated_keys(by_value);
-                kept = keeping.keep(part);
+                kept = collector.keep(part);
                 part.clear();
                 if kept.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
@@ -147,15 +148,15 @@ impl Worker {
             mapped?;
         }
         emissions.sort_repeated_keys(by_value);
-        keeping.keep(emissions)?;
+        collector.keep(emissions)?;
         for (index, target) in targets.iter().enumerate() {
             match &target.before {
                 Before::Nothing => {}
-                Before::Merged => keeping.remove_entries(batch, index),
-                Before::LookedUp(before) => keeping.remove_rows(before, batch, index)?,
+                Before::Merged => collector.remove_entries(batch, index),
+                Before::LookedUp(before) => collector.remove_rows(before, batch, index)?,
             }
         }
-        keeping.spill_if_full()
+        collector.spill_if_full()
     }
 
     /// Sorts the stored rows. The caller must not map further documents.
@@ -172,7 +173,7 @@ fn by_value(value: &[u8], other: &[u8]) -> Ordering {
     term_order::compare(Value::trusted(value), Value::trusted(other))
 }
 
-struct Keeping<'a, 't> {
+struct RowCollector<'a, 't> {
     documents: &'a DocumentBatch,
     targets: &'a [Target<'t>],
     memory_bytes: usize,
@@ -181,7 +182,7 @@ struct Keeping<'a, 't> {
     outputs: &'a mut [Output],
 }
 
-impl Keeping<'_, '_> {
+impl RowCollector<'_, '_> {
     fn keep(&mut self, part: &Emissions) -> Result<()> {
         if !part.failures.is_empty() || !part.log.is_empty() {
             (self.report)(self.documents, part);
@@ -200,7 +201,7 @@ impl Keeping<'_, '_> {
                 }
                 current = Some((row.document, row.function));
                 number = 0;
-                self.outputs[row.function as usize].begin_document(row.document, self.document_key);
+                self.outputs[row.function as usize].start_document(row.document, self.document_key);
             }
             let (target, output) = (&self.targets[row.function as usize], &mut self.outputs[row.function as usize]);
             let sort_key = output.rows.current.put(row.key, row.value, |out| {

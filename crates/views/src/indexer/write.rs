@@ -18,7 +18,7 @@ use crate::reduce::Aggregate;
 use crate::tree::apply::{Change, apply};
 use crate::tree::load::Loader;
 use crate::tree::write::NodeWriter;
-use crate::tree::{Root, TreeReader, together};
+use crate::tree::{Root, TreeReader, leaves_per_round_trip};
 
 pub(super) struct Writing<'a> {
     pub(super) store: &'a IndexStore,
@@ -146,7 +146,8 @@ impl<'a> StoredRows<'a> {
     fn skip_empty(&mut self) -> Result<()> {
         while self.at == self.leaf.len() {
             if self.ahead.len() == 0 {
-                let count = together(self.leaves.iter().map(|(_, bytes)| *bytes)).max(1).min(self.leaves.len());
+                let count =
+                    leaves_per_round_trip(self.leaves.iter().map(|(_, bytes)| *bytes)).max(1).min(self.leaves.len());
                 let ids: Vec<u64> = self.leaves.drain(..count).map(|(id, _)| id).collect();
                 self.ahead = self.tree.leaves(&ids)?.into_iter();
             }

@@ -16,7 +16,7 @@ use crate::index::Meta;
 use crate::keys;
 use crate::reduce::Aggregate;
 use crate::tree::walk::{RowRange, Visitor, walk};
-use crate::tree::{LEAVES_TOGETHER, TreeReader};
+use crate::tree::{LEAVES_PER_ROUND_TRIP, TreeReader};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
@@ -215,8 +215,8 @@ impl Plan {
             return Ok(ControlFlow::Continue(()));
         };
         for (number, range) in self.ranges.iter().enumerate() {
-            if self.ranges.len() > 1 && number % LEAVES_TOGETHER == 0 {
-                let next = self.ranges[number..].iter().take(LEAVES_TOGETHER);
+            if self.ranges.len() > 1 && number % LEAVES_PER_ROUND_TRIP == 0 {
+                let next = self.ranges[number..].iter().take(LEAVES_PER_ROUND_TRIP);
                 let next = next.filter(|range| snapshot.may_have_rows_in(range));
                 tree.read_ahead(root, next.map(|range| range.lower.as_slice()))?;
             }

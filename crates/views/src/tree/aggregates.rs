@@ -2,7 +2,7 @@
 
 use super::load::{transpose, write_inner_nodes};
 use super::write::NodeWriter;
-use super::{Child, Root, TreeReader, held_together};
+use super::{Child, Root, TreeReader, leaves_in_memory};
 use crate::error::Result;
 use crate::leaf::Group;
 use crate::reduce::Aggregate;
@@ -61,13 +61,13 @@ impl Rebuilding<'_, '_> {
     fn leaves(&mut self, mut children: Vec<Child>) -> Result<Vec<Child>> {
         let mut done = Vec::with_capacity(children.len());
         while !children.is_empty() {
-            let later = children.split_off(held_together(children.iter()));
-            done.append(&mut self.held_leaves(std::mem::replace(&mut children, later))?);
+            let later = children.split_off(leaves_in_memory(children.iter()));
+            done.append(&mut self.reduce_leaves(std::mem::replace(&mut children, later))?);
         }
         Ok(done)
     }
 
-    fn held_leaves(&mut self, mut children: Vec<Child>) -> Result<Vec<Child>> {
+    fn reduce_leaves(&mut self, mut children: Vec<Child>) -> Result<Vec<Child>> {
         let mut leaves = Vec::new();
         if self.known.contains(&None) {
             leaves = self.tree.leaves(&children.iter().map(|child| child.id).collect::<Vec<_>>())?;

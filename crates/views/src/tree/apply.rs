@@ -7,7 +7,7 @@
 use super::load::{transpose, write_inner_nodes};
 use super::node::separator;
 use super::write::NodeWriter;
-use super::{Child, HELD_BYTES, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, Root, TreeReader, leaf_bytes};
+use super::{Child, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, LEAF_MEMORY_BYTES, Root, TreeReader, leaf_bytes};
 use crate::error::Result;
 use crate::leaf::{Group, Leaf, Row};
 use crate::reduce::Aggregate;
@@ -35,11 +35,11 @@ pub(crate) fn apply(
     aggregates: &mut [Aggregate],
     nodes: &mut NodeWriter<'_>,
 ) -> Result<Applied> {
-    let mut draft = Drafting { tree, obsolete: Vec::new(), bytes_left: HELD_BYTES, changes: 0 };
+    let mut builder = DraftBuilder { tree, obsolete: Vec::new(), bytes_left: LEAF_MEMORY_BYTES, changes: 0 };
     let (mut height, mut parts) = match root {
-        Some(root) => (root.height, draft.change(root.node.clone(), root.height, None, changes)?),
+        Some(root) => (root.height, builder.change(root.node.clone(), root.height, None, changes)?),
         None => {
-            draft.changes = changes.len();
+            builder.changes = changes.len();
             (0, cut_leaf(merge(&Leaf::default(), changes).unwrap_or_default(), Vec::new()))
         }
     };
@@ -56,12 +56,12 @@ pub(crate) fn apply(
                 top = children.pop().expect("there is one");
                 height -= 1;
             }
-            let mut settling = Settling { aggregates, nodes };
-            let node = settling.settle(vec![vec![top]], height)?.pop().and_then(|mut parent| parent.pop());
+            let mut writer = LevelWriter { aggregates, nodes };
+            let node = writer.write_level(vec![vec![top]], height)?.pop().and_then(|mut parent| parent.pop());
             node.map(|node| Root { height, node: Child { separator: Vec::new(), ..node } })
         }
     };
-    Ok(Applied { root, obsolete: draft.obsolete, changes: draft.changes })
+    Ok(Applied { root, obsolete: builder.obsolete, changes: builder.changes })
 }
 
 struct Part {
@@ -99,14 +99,14 @@ impl Part {
     }
 }
 
-struct Drafting<'a> {
+struct DraftBuilder<'a> {
     tree: TreeReader<'a>,
     obsolete: Vec<u64>,
     bytes_left: usize,
     changes: usize,
 }
 
-impl Drafting<'_> {
+impl DraftBuilder<'_> {
     fn change(&mut self, child: Child, height: u32, leaf: Option<Leaf>, changes: &[Change<'_>]) -> Result<Vec<Part>> {
         if changes.is_empty() || height > 0 && self.bytes_left == 0 {
             return Ok(vec![Part::stored(child)]);
@@ -298,13 +298,13 @@ fn cut_inner(mut parts: Vec<Part>, first_separator: Vec<u8>) -> Vec<Part> {
     nodes
 }
 
-struct Settling<'a, 'w> {
+struct LevelWriter<'a, 'w> {
     aggregates: &'a mut [Aggregate],
     nodes: &'a mut NodeWriter<'w>,
 }
 
-impl Settling<'_, '_> {
-    fn settle(&mut self, parents: Vec<Vec<Part>>, height: u32) -> Result<Vec<Vec<Child>>> {
+impl LevelWriter<'_, '_> {
+    fn write_level(&mut self, parents: Vec<Vec<Part>>, height: u32) -> Result<Vec<Vec<Child>>> {
         let mut leaves = Vec::new();
         let mut inner = Vec::new();
         let mut slots = Vec::with_capacity(parents.len());
@@ -331,7 +331,7 @@ impl Settling<'_, '_> {
         let written = match height {
             0 => self.write_leaves(&leaves)?,
             _ => {
-                let children = self.settle(inner, height - 1)?;
+                let children = self.write_level(inner, height - 1)?;
                 write_inner_nodes(self.nodes, self.aggregates, children)?
             }
         };

@@ -18,22 +18,22 @@ pub(crate) fn check(
     root: Option<&Root>,
     aggregates: &mut [Aggregate],
 ) -> (Vec<OwnedRow>, Vec<u64>) {
-    let mut checking = Checking { tree, aggregates, rows: Vec::new(), nodes: Vec::new() };
+    let mut checker = TreeChecker { tree, aggregates, rows: Vec::new(), nodes: Vec::new() };
     if let Some(root) = root {
-        checking.node(&root.node, root.height, &[], None);
+        checker.node(&root.node, root.height, &[], None);
     }
-    assert!(checking.rows.is_sorted_by(|a, b| a.row_key < b.row_key), "rows are in order");
-    (checking.rows, checking.nodes)
+    assert!(checker.rows.is_sorted_by(|a, b| a.row_key < b.row_key), "rows are in order");
+    (checker.rows, checker.nodes)
 }
 
-struct Checking<'a> {
+struct TreeChecker<'a> {
     tree: TreeReader<'a>,
     aggregates: &'a mut [Aggregate],
     rows: Vec<OwnedRow>,
     nodes: Vec<u64>,
 }
 
-impl Checking<'_> {
+impl TreeChecker<'_> {
     fn node(&mut self, child: &Child, height: u32, lower: &[u8], upper: Option<&[u8]>) {
         assert_eq!(child.reductions.len(), self.aggregates.len());
         if height == 0 {

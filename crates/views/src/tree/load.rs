@@ -2,7 +2,7 @@
 
 use super::node::separator;
 use super::write::NodeWriter;
-use super::{Child, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, Root, WAITING_BYTES};
+use super::{Child, INNER_BYTES, INNER_CHILDREN, LEAF_BYTES, REDUCE_BATCH_BYTES, Root};
 use crate::error::Result;
 use crate::leaf::{EncodedLeaf, Group, Leaf, Row};
 use crate::reduce::Aggregate;
@@ -109,7 +109,7 @@ impl<'a, 'w> Loader<'a, 'w> {
         let leaf = std::mem::replace(&mut self.leaf, empty);
         self.leaves_bytes += leaf.size_bytes();
         self.leaves.push((std::mem::replace(&mut self.separator, next), leaf));
-        let is_much = self.leaves.len() == NODES_PER_REDUCE || self.leaves_bytes >= WAITING_BYTES;
+        let is_much = self.leaves.len() == NODES_PER_REDUCE || self.leaves_bytes >= REDUCE_BATCH_BYTES;
         if is_much { self.write_leaves() } else { Ok(()) }
     }
 
@@ -121,7 +121,7 @@ impl<'a, 'w> Loader<'a, 'w> {
             let id = self.nodes.leaf(&leaf)?;
             let (rows, bytes) = (leaf.len() as u64, leaf.content_bytes());
             self.push_child(0, Child { separator, id, rows, bytes, reductions })?;
-            if leaf.size_bytes() < WAITING_BYTES {
+            if leaf.size_bytes() < REDUCE_BATCH_BYTES {
                 leaf.clear();
                 self.spare.push(leaf);
             }
@@ -139,7 +139,7 @@ impl<'a, 'w> Loader<'a, 'w> {
         }
         level.size_bytes += child.size_bytes();
         level.children.push(child);
-        let is_much = level.cut.len() >= NODES_PER_REDUCE || level.cut_bytes >= WAITING_BYTES;
+        let is_much = level.cut.len() >= NODES_PER_REDUCE || level.cut_bytes >= REDUCE_BATCH_BYTES;
         if is_much { self.write_inner(height) } else { Ok(()) }
     }
 

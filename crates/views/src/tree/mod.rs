@@ -25,7 +25,7 @@ use settee_storage::codec::{Reader, put_bytes, put_len, put_varint};
 use crate::error::Result;
 
 pub(crate) use node::{Child, Inner};
-pub(crate) use read::{LEAVES_TOGETHER, NodeCache, TreeReader, together};
+pub(crate) use read::{LEAVES_PER_ROUND_TRIP, NodeCache, TreeReader, leaves_per_round_trip};
 
 /// Approximate size of leaves in memory; the encoded form takes about half of it.
 const LEAF_BYTES: usize = if cfg!(test) { 1 << 10 } else { 16 << 10 };
@@ -34,16 +34,16 @@ const INNER_BYTES: usize = if cfg!(test) { 512 } else { 8 << 10 };
 const INNER_CHILDREN: usize = if cfg!(test) { 4 } else { 8 };
 
 /// Approximate maximum size of the leaves in memory, but at least one leaf.
-const HELD_BYTES: usize = if cfg!(test) { 16 << 10 } else { 32 << 20 };
-const WAITING_BYTES: usize = if cfg!(test) { 8 << 10 } else { 1 << 20 };
+const LEAF_MEMORY_BYTES: usize = if cfg!(test) { 16 << 10 } else { 32 << 20 };
+const REDUCE_BATCH_BYTES: usize = if cfg!(test) { 8 << 10 } else { 1 << 20 };
 
 /// Returns how many of the first `children` may be in memory together.
-fn held_together<'c>(children: impl Iterator<Item = &'c Child>) -> usize {
+fn leaves_in_memory<'c>(children: impl Iterator<Item = &'c Child>) -> usize {
     let mut bytes = 0;
     let fits = |child: &&Child| {
         let before = bytes;
         bytes += leaf_bytes(child.bytes);
-        before < HELD_BYTES
+        before < LEAF_MEMORY_BYTES
     };
     children.take_while(fits).count()
 }

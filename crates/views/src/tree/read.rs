@@ -15,7 +15,7 @@ use crate::leaf::Leaf;
 const MISSING: &str = "node is missing";
 
 /// Maximum number of leaves per round trip.
-pub(crate) const LEAVES_TOGETHER: usize = if cfg!(test) { 3 } else { 16 };
+pub(crate) const LEAVES_PER_ROUND_TRIP: usize = if cfg!(test) { 3 } else { 16 };
 
 /// Maximum bytes of rows per round trip, except for a single leaf.
 const LEAVES_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 2 << 20 };
@@ -193,7 +193,7 @@ impl TreeReader<'_> {
                 ids.push(id);
                 bytes += leaf_bytes;
             }
-            if ids.len() == LEAVES_TOGETHER || bytes > LEAVES_BYTES {
+            if ids.len() == LEAVES_PER_ROUND_TRIP || bytes > LEAVES_BYTES {
                 break;
             }
         }
@@ -238,12 +238,12 @@ impl TreeReader<'_> {
 }
 
 /// Returns how many of the first leaves to read in one round trip, given the bytes of their rows.
-pub(crate) fn together(leaf_bytes: impl Iterator<Item = u64>) -> usize {
+pub(crate) fn leaves_per_round_trip(leaf_bytes: impl Iterator<Item = u64>) -> usize {
     let mut bytes = 0;
     let fits = |leaf: &u64| {
         let before = bytes;
         bytes += leaf;
         before < LEAVES_BYTES
     };
-    leaf_bytes.take(LEAVES_TOGETHER).take_while(fits).count()
+    leaf_bytes.take(LEAVES_PER_ROUND_TRIP).take_while(fits).count()
 }

@@ -74,7 +74,7 @@ impl Store {
             let mut nodes = NodeWriter::new(&mut self.engine, self.next_node);
             let applied = apply(tree, self.root.as_ref(), left, &mut self.aggregates, &mut nodes).unwrap();
             let (batch, next_node) = nodes.finish();
-            self.settle(applied.root, &applied.obsolete, batch, next_node);
+            self.commit(applied.root, &applied.obsolete, batch, next_node);
             assert!(applied.changes > 0 || left.is_empty());
             left = &left[applied.changes..];
             if left.is_empty() {
@@ -83,7 +83,7 @@ impl Store {
         }
     }
 
-    fn settle(&mut self, root: Option<Root>, obsolete: &[u64], mut batch: Batch, next_node: u64) {
+    fn commit(&mut self, root: Option<Root>, obsolete: &[u64], mut batch: Batch, next_node: u64) {
         obsolete.iter().for_each(|&id| batch.delete(Keyspace::IndexNodes, &crate::keys::node(id)));
         Committer::commit(&mut self.engine, batch).unwrap();
         self.root = root;
@@ -98,7 +98,7 @@ impl Store {
         let mut nodes = NodeWriter::new(&mut self.engine, self.next_node);
         let rebuilt = rebuild(tree, &root, &mut self.aggregates, known, &mut nodes).unwrap();
         let (batch, next_node) = nodes.finish();
-        self.settle(Some(rebuilt.root), &rebuilt.obsolete, batch, next_node);
+        self.commit(Some(rebuilt.root), &rebuilt.obsolete, batch, next_node);
     }
 
     fn check(&mut self, model: &BTreeMap<Vec<u8>, OwnedRow>) {

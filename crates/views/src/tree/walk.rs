@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use super::read::together;
+use super::read::leaves_per_round_trip;
 use super::{Inner, Root, TreeReader};
 use crate::error::{Result, ViewError};
 use crate::leaf::Leaf;
@@ -143,7 +143,13 @@ impl Walk<'_> {
 
     /// Returns the leaf `child` of `node`. Of the `more` leaves of the range after it, those that are probably needed
     /// are read in the same round trip and added to `ahead`.
-    fn next_leaf(&self, node: &Inner, child: usize, more: usize, ahead: &mut VecDeque<Ahead>) -> Result<Arc<Leaf>> {
+    fn next_leaf(
+        &self,
+        node: &Inner,
+        child: usize,
+        more: usize,
+        ahead: &mut VecDeque<ReadAheadLeaf>,
+    ) -> Result<Arc<Leaf>> {
         while let Some((number, leaf)) = ahead.pop_front() {
             if number == child {
                 return Ok(leaf);
@@ -161,7 +167,7 @@ impl Walk<'_> {
             before < wanted
         };
         let count = children(1 + more).take_while(is_wanted).count().max(1);
-        let count = together(children(count).map(|number| node.content_bytes(number))).max(1);
+        let count = leaves_per_round_trip(children(count).map(|number| node.content_bytes(number))).max(1);
         let ids: Vec<u64> = children(count).map(|number| node.id(number)).collect();
         ahead.extend(children(count).zip(self.tree.shared_leaves(&ids)?));
         ahead.pop_front().map(|(_, leaf)| leaf).ok_or(ViewError::Corrupt("node is missing"))
@@ -174,4 +180,4 @@ impl Walk<'_> {
     }
 }
 
-type Ahead = (usize, Arc<Leaf>);
+type ReadAheadLeaf = (usize, Arc<Leaf>);
