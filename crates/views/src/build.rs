@@ -39,7 +39,7 @@ struct Right<'a> {
     claimed: Option<Claimed>,
 }
 
-struct Wanted<'a> {
+struct RequestedIndex<'a> {
     definition: &'a IndexDefinition,
     update_seq: u64,
 }
@@ -75,7 +75,7 @@ impl Core {
         let mut result = Err(ViewError::Contended);
         for _ in 0..RETRIES_MAX {
             let build = Build { host, ddoc, indexes: &indexes, rights: &rights, urgency, cancels: control.cancels };
-            match self.claim(&build, &Wanted { definition, update_seq }) {
+            match self.claim(&build, &RequestedIndex { definition, update_seq }) {
                 Ok(claimed @ Some(_)) => rights[0].claimed = claimed,
                 Ok(None) => {
                     result = Ok(Vec::new());
@@ -86,7 +86,7 @@ impl Core {
                     break;
                 }
             }
-            if let Err(error) = self.take_along(host, &definitions, update_seq, &mut rights) {
+            if let Err(error) = self.add_outdated_indexes(host, &definitions, update_seq, &mut rights) {
                 result = Err(error);
                 break;
             }
@@ -110,7 +110,7 @@ impl Core {
         result.map(drop)
     }
 
-    fn take_along<'a>(
+    fn add_outdated_indexes<'a>(
         &self,
         host: &dyn IndexHost,
         definitions: &'a [IndexDefinition],
@@ -138,7 +138,7 @@ impl Core {
     }
 
     /// Waits while another process holds the claim. Returns `None` if that process has built the index.
-    fn claim(&self, build: &Build<'_>, wanted: &Wanted<'_>) -> Result<Option<Claimed>> {
+    fn claim(&self, build: &Build<'_>, requested: &RequestedIndex<'_>) -> Result<Option<Claimed>> {
         let engine = build.host.engine();
         let handle = build.rights[0].guard.handle();
         let shard = handle.store().shard();
@@ -152,7 +152,9 @@ impl Core {
         loop {
             self.check(build)?;
             match handle.store().meta(&*handle.store().snapshot()?) {
-                Ok(Some(meta)) if meta.is_current(&wanted.definition.reduces, wanted.update_seq) => return Ok(None),
+                Ok(Some(meta)) if meta.is_current(&requested.definition.reduces, requested.update_seq) => {
+                    return Ok(None);
+                }
                 Err(ViewError::Storage(StorageError::Dropped)) => return Ok(None),
                 meta => drop(meta?),
             }
@@ -360,14 +362,14 @@ fn claimed<'r, 'a>(rights: &'r [Right<'a>]) -> impl Iterator<Item = &'r Right<'a
 
 /// Groups lagging indexes into passes. One that is slightly ahead processes some changes again, which costs less than a
 /// separate pass. Indexes without rows form separate passes, because they need no removal of rows.
-fn passes<'a>(mut lagging: Vec<Lagging<'a>>, update_seq: u64) -> Vec<Vec<Lagging<'a>>> {
+fn passes<'a>(mut lagging: Vec<OutdatedIndex<'a>>, update_seq: u64) -> Vec<Vec<OutdatedIndex<'a>>> {
     lagging.sort_by_key(|(_, index)| index.meta.update_seq);
-    let mut passes: Vec<Vec<Lagging<'_>>> = Vec::new();
+    let mut passes: Vec<Vec<OutdatedIndex<'_>>> = Vec::new();
     for lagging in lagging {
         let seq = lagging.1.meta.update_seq;
-        let joins = |pass: &&mut Vec<Lagging<'_>>| {
+        let joins = |pass: &&mut Vec<OutdatedIndex<'_>>| {
             let since = pass[0].1.meta.update_seq;
-            since == seq || since > 0 && seq - since <= update_seq.saturating_sub(since) / AHEAD_PART
+            since == seq || since > 0 && seq - since <= update_seq.saturating_sub(since) / WORK_PER_LEAD
         };
         match passes.last_mut().filter(joins) {
             Some(pass) => pass.push(lagging),
@@ -377,10 +379,10 @@ fn passes<'a>(mut lagging: Vec<Lagging<'a>>, update_seq: u64) -> Vec<Vec<Lagging
     passes
 }
 
-type Lagging<'a> = (&'a IndexDefinition, PassIndex<'a>);
+type OutdatedIndex<'a> = (&'a IndexDefinition, PassIndex<'a>);
 
 /// An index joins the pass of another one if the work of that one is at least this multiple of its lead.
-const AHEAD_PART: u64 = 8;
+const WORK_PER_LEAD: u64 = 8;
 
 fn with_reduces(meta: &Meta, definition: &IndexDefinition) -> Vec<Arc<str>> {
     let new = definition.reduces.iter().filter(|reduce| meta.aggregate(reduce).is_none());

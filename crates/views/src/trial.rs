@@ -135,7 +135,7 @@ impl Core {
         trial: &mut Trial,
         limits: TrialLimits,
     ) -> (Emissions, u64) {
-        let begun_us = self.clock().now_us();
+        let started_us = self.clock().now_us();
         let mut emissions = Emissions::new();
         let batch = batch_of(some.clone().map(|index| documents.get(index)));
         let mut is_too_much = false;
@@ -146,12 +146,12 @@ impl Core {
         let mut result = program.map_in_parts(&batch, &mut emissions, &mut take);
         if is_too_much {
             trial.ended = Some((None, too_much(limits.emitted_bytes)));
-            return (emissions, self.clock().now_us() - begun_us);
+            return (emissions, self.clock().now_us() - started_us);
         }
         if result.is_ok() {
             (trial.documents, trial.document_bytes) =
                 (trial.documents + batch.len() as u64, trial.document_bytes + json_bytes(&batch));
-            return (emissions, self.clock().now_us() - begun_us);
+            return (emissions, self.clock().now_us() - started_us);
         }
         let mut all = Emissions::new();
         let mut culprit = None;
@@ -177,7 +177,7 @@ impl Core {
         if let Err(error) = result {
             trial.ended = Some((culprit, error.into()));
         }
-        (all, self.clock().now_us() - begun_us)
+        (all, self.clock().now_us() - started_us)
     }
 
     fn reduce_all(&self, ddoc: &DesignDocument, leaf: &Leaf, trial: &mut Trial) -> Result<()> {
@@ -186,12 +186,12 @@ impl Core {
         if leaf.is_empty() {
             return Ok(());
         }
-        let begun_us = self.clock().now_us();
+        let started_us = self.clock().now_us();
         let reduced = aggregate.reduce(&[Group::whole(leaf)]).and_then(|stored| {
             let parts: Vec<Vec<&[u8]>> = stored.iter().map(|stored| vec![stored.as_slice()]).collect();
             aggregate.finalize(&parts)
         });
-        trial.reduce_us = self.clock().now_us() - begun_us;
+        trial.reduce_us = self.clock().now_us() - started_us;
         match reduced {
             Ok(stored) => {
                 let mut out = Vec::new();

@@ -42,7 +42,7 @@ use runs::RunDirectory;
 use sorter::SortedRun;
 use source::{ChangeSnapshot, Changes, Fill};
 use worker::{Before, Target, Worker};
-use write::{Found, Reached, Writing};
+use write::{MappedRuns, PassPosition, WritableIndex};
 
 use crate::clock::Clock;
 use crate::error::{Result, ViewError};
@@ -143,11 +143,11 @@ impl Pass<'_> {
         let snapshots = indexes.iter().map(|index| index.writer.snapshot()).collect::<Result<Vec<_>>>()?;
         let rows = indexes.iter().map(|index| index.meta.total_rows()).max().unwrap_or(0);
         let is_load = rows == 0 || pending >= LOAD_CHANGES && pending.saturating_mul(LOAD_ROWS_PER_CHANGE) >= rows;
-        let (mut writings, mut targets) = (Vec::new(), Vec::new());
+        let (mut writables, mut targets) = (Vec::new(), Vec::new());
         let directories: Vec<RunDirectory> = indexes.iter_mut().map(PassIndex::take_directory).collect();
         for ((index, snapshot), directory) in indexes.into_iter().zip(&snapshots).zip(&directories) {
             targets.push(index.target(&**snapshot, directory, is_load));
-            writings.push(self.writing(index)?);
+            writables.push(self.writable(index)?);
         }
 
         let started_us = self.settings.clock.now_us();
@@ -162,7 +162,7 @@ impl Pass<'_> {
         };
         let done = AtomicU64::new(0);
         while scan.fill == Fill::Full {
-            self.begin_round(&mut scan, is_load, started_us);
+            self.start_round(&mut scan, is_load, started_us);
             scan = self.map(scan, &mut workers, &targets, &done)?;
             let interrupted = scan.interrupted.take();
             if matches!(interrupted, Some(ViewError::Cancelled)) {
@@ -170,16 +170,16 @@ impl Pass<'_> {
             }
             workers.iter_mut().flat_map(Worker::take_bail_outs).for_each(|line| (self.report_engine)(&line));
             let reached = match scan.fill {
-                Fill::End => Reached { update_seq, purge_seq: self.database.purge_seq()? },
-                Fill::Full => Reached { update_seq: scan.last_seq, purge_seq: purged_since },
+                Fill::End => PassPosition { update_seq, purge_seq: self.database.purge_seq()? },
+                Fill::Full => PassPosition { update_seq: scan.last_seq, purge_seq: purged_since },
             };
             // A long load also writes a checkpoint before its trees, because writing them takes long.
-            let is_long = writings.iter().any(|writing| !writing.checkpointed.is_empty());
+            let is_long = writables.iter().any(|writable| !writable.checkpointed.is_empty());
             if is_load && (scan.fill == Fill::Full || interrupted.is_some() || is_long) {
-                self.make_checkpoint(&mut writings, &mut workers, &targets, reached)?;
+                self.make_checkpoint(&mut writables, &mut workers, &targets, reached)?;
             }
             if !is_load || scan.fill == Fill::End && interrupted.is_none() {
-                self.write(&mut writings, &mut workers, &targets, reached, is_load)?;
+                self.write(&mut writables, &mut workers, &targets, reached, is_load)?;
             }
             if let Some(reason) = interrupted {
                 return Err(reason);
@@ -188,7 +188,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    fn begin_round(&self, scan: &mut Scan<'_>, is_load: bool, started_us: u64) {
+    fn start_round(&self, scan: &mut Scan<'_>, is_load: bool, started_us: u64) {
         if is_load {
             let now_us = self.settings.clock.now_us();
             let interval_us = self.settings.checkpoint_interval_ms.saturating_mul(1000);
@@ -199,11 +199,11 @@ impl Pass<'_> {
         }
     }
 
-    fn writing<'a>(&self, index: PassIndex<'a>) -> Result<Writing<'a>> {
+    fn writable<'a>(&self, index: PassIndex<'a>) -> Result<WritableIndex<'a>> {
         let PassIndex { store, meta, writer, .. } = index;
         let open = |reduce: &Arc<str>| Aggregate::open(reduce, self.language, self.limits);
         let aggregates = meta.reduces.iter().map(open).collect::<Result<_>>()?;
-        Ok(Writing { store, writer, meta, aggregates, checkpointed: HashSet::new() })
+        Ok(WritableIndex { store, writer, meta, aggregates, checkpointed: HashSet::new() })
     }
 
     fn map<'s>(
@@ -262,29 +262,29 @@ impl Pass<'_> {
 
     fn write(
         &self,
-        writings: &mut [Writing<'_>],
+        writables: &mut [WritableIndex<'_>],
         workers: &mut [Worker],
         targets: &[Target<'_>],
-        reached: Reached,
+        reached: PassPosition,
         is_load: bool,
     ) -> Result<()> {
-        let mut found = Vec::new();
+        let mut mapped = Vec::new();
         for (index, target) in targets.iter().enumerate() {
-            found.push(take_found(workers, index, target.directory, reached)?);
+            mapped.push(take_mapped(workers, index, target.directory, reached)?);
         }
-        let threads = workers.len().min(writings.len());
+        let threads = workers.len().min(writables.len());
         let memory_bytes = self.settings.memory_bytes / threads.max(1);
-        let queue = Mutex::new(writings.iter_mut().zip(found).zip(targets));
+        let queue = Mutex::new(writables.iter_mut().zip(mapped).zip(targets));
         let work = || -> Result<()> {
             loop {
                 let next = queue.lock().next();
-                let Some(((writing, found), target)) = next else { return Ok(()) };
-                match is_load || found.entry_bytes > UPDATE_ENTRY_BYTES {
-                    true => write::load(writing, found, target.directory, memory_bytes)?,
-                    false => write::update(writing, found)?,
+                let Some(((writable, mapped), target)) = next else { return Ok(()) };
+                match is_load || mapped.entry_bytes > UPDATE_ENTRY_BYTES {
+                    true => write::load(writable, mapped, target.directory, memory_bytes)?,
+                    false => write::update(writable, mapped)?,
                 }
                 let mut message = Emissions::new();
-                message.log.extend(writing.aggregates.iter_mut().flat_map(Aggregate::take_log));
+                message.log.extend(writable.aggregates.iter_mut().flat_map(Aggregate::take_log));
                 if !message.log.is_empty() {
                     (self.report)(&DocumentBatch::new(), &message);
                 }
@@ -297,7 +297,7 @@ impl Pass<'_> {
                 result.and(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             })
         })?;
-        resume::clear_runs(writings, targets.iter().map(|target| target.directory))
+        resume::clear_runs(writables, targets.iter().map(|target| target.directory))
     }
 }
 
@@ -338,11 +338,16 @@ impl Scan<'_> {
     }
 }
 
-fn take_found(workers: &mut [Worker], index: usize, directory: &RunDirectory, reached: Reached) -> Result<Found> {
+fn take_mapped(
+    workers: &mut [Worker],
+    index: usize,
+    directory: &RunDirectory,
+    reached: PassPosition,
+) -> Result<MappedRuns> {
     let entry_bytes = workers.iter().map(|worker| worker.outputs[index].entries.sorted_bytes()).sum();
     let rows = open(workers.iter_mut().map(|worker| worker.outputs[index].rows.take()), directory)?;
     let entries = open(workers.iter_mut().map(|worker| worker.outputs[index].entries.take()), directory)?;
-    Ok(Found { rows, entries, entry_bytes, reached })
+    Ok(MappedRuns { rows, entries, entry_bytes, reached })
 }
 
 fn open(

@@ -10,7 +10,7 @@ use settee_design::{Language, Limits};
 
 use super::runs::{self, RunDirectory};
 use super::worker::{Target, Worker};
-use super::write::{Found, Reached, Writing, load};
+use super::write::{MappedRuns, PassPosition, WritableIndex, load};
 use super::{Pass, PassIndex};
 use crate::error::Result;
 use crate::index::Checkpoint;
@@ -19,15 +19,15 @@ use crate::reduce::Aggregate;
 impl Pass<'_> {
     pub(super) fn make_checkpoint(
         &self,
-        writings: &mut [Writing<'_>],
+        writables: &mut [WritableIndex<'_>],
         workers: &mut [Worker],
         targets: &[Target<'_>],
-        reached: Reached,
+        reached: PassPosition,
     ) -> Result<()> {
         let mut checkpoints = Vec::new();
-        for (index, (writing, target)) in writings.iter().zip(targets).enumerate() {
-            let since = writing.meta.update_seq;
-            let Reached { update_seq, purge_seq } = reached.not_before(&writing.meta);
+        for (index, (writable, target)) in writables.iter().zip(targets).enumerate() {
+            let since = writable.meta.update_seq;
+            let PassPosition { update_seq, purge_seq } = reached.not_before(&writable.meta);
             let (mut rows, mut entries) = (Vec::new(), Vec::new());
             for worker in &mut *workers {
                 let output = &mut worker.outputs[index];
@@ -36,25 +36,25 @@ impl Pass<'_> {
             }
             checkpoints.push(Checkpoint { since, update_seq, purge_seq, rows, entries });
         }
-        for ((writing, target), checkpoint) in writings.iter_mut().zip(targets).zip(checkpoints) {
-            let fresh = checkpoint.runs().filter(|run| !writing.checkpointed.contains(&run.number));
+        for ((writable, target), checkpoint) in writables.iter_mut().zip(targets).zip(checkpoints) {
+            let fresh = checkpoint.runs().filter(|run| !writable.checkpointed.contains(&run.number));
             target.directory.sync(fresh, self.database_name)?;
-            writing.writer.write_checkpoint(&checkpoint, &writing.meta)?;
-            writing.checkpointed.extend(checkpoint.runs().map(|run| run.number));
+            writable.writer.write_checkpoint(&checkpoint, &writable.meta)?;
+            writable.checkpointed.extend(checkpoint.runs().map(|run| run.number));
         }
-        writings.first().map_or(Ok(()), |writing| writing.store.sync())
+        writables.first().map_or(Ok(()), |writable| writable.store.sync())
     }
 }
 
 /// Removes the runs that were merged into the indexes, after a sync, so that no crash restores a checkpoint of them.
 pub(super) fn clear_runs<'r>(
-    writings: &mut [Writing<'_>],
+    writables: &mut [WritableIndex<'_>],
     mut directories: impl Iterator<Item = &'r RunDirectory>,
 ) -> Result<()> {
-    if let Some(checkpointed) = writings.iter().find(|writing| !writing.checkpointed.is_empty()) {
+    if let Some(checkpointed) = writables.iter().find(|writable| !writable.checkpointed.is_empty()) {
         checkpointed.store.sync()?;
     }
-    writings.iter_mut().for_each(|writing| writing.checkpointed.clear());
+    writables.iter_mut().for_each(|writable| writable.checkpointed.clear());
     directories.try_for_each(RunDirectory::remove)
 }
 
@@ -78,14 +78,14 @@ pub(crate) fn resume(
     let aggregates =
         meta.reduces.iter().map(|reduce| Aggregate::open(reduce, language, limits)).collect::<Result<_>>()?;
     let &Checkpoint { update_seq, purge_seq, .. } = checkpoint;
-    let found = Found {
+    let mapped = MappedRuns {
         rows: runs::open(&directory, checkpoint.rows.clone())?,
         entries: runs::open(&directory, checkpoint.entries.clone())?,
         entry_bytes: checkpoint.entries.iter().map(|run| run.bytes).sum(),
-        reached: Reached { update_seq, purge_seq },
+        reached: PassPosition { update_seq, purge_seq },
     };
-    let mut writing = Writing { store, writer, meta, aggregates, checkpointed: HashSet::new() };
-    load(&mut writing, found, &directory, memory_bytes)?;
+    let mut writable = WritableIndex { store, writer, meta, aggregates, checkpointed: HashSet::new() };
+    load(&mut writable, mapped, &directory, memory_bytes)?;
     store.sync()?;
     directory.remove()
 }

@@ -20,7 +20,7 @@ use crate::tree::load::Loader;
 use crate::tree::write::NodeWriter;
 use crate::tree::{Root, TreeReader, leaves_per_round_trip};
 
-pub(super) struct Writing<'a> {
+pub(super) struct WritableIndex<'a> {
     pub(super) store: &'a IndexStore,
     pub(super) writer: IndexWriter<'a>,
     pub(super) meta: Meta,
@@ -28,20 +28,20 @@ pub(super) struct Writing<'a> {
     pub(super) checkpointed: HashSet<u64>,
 }
 
-pub(super) struct Found {
+pub(super) struct MappedRuns {
     pub(super) rows: Vec<Ranked<'static>>,
     pub(super) entries: Vec<Ranked<'static>>,
     pub(super) entry_bytes: u64,
-    pub(super) reached: Reached,
+    pub(super) reached: PassPosition,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reached {
+pub(super) struct PassPosition {
     pub(super) update_seq: u64,
     pub(super) purge_seq: u64,
 }
 
-impl Reached {
+impl PassPosition {
     pub(super) fn not_before(self, meta: &Meta) -> Self {
         Self { update_seq: self.update_seq.max(meta.update_seq), ..self }
     }
@@ -54,18 +54,18 @@ const STORED: u32 = 2;
 /// Rewrites both trees from the changes and the stored trees. Merging the back-pointers first finds the former rows of
 /// changed documents. At most `memory_bytes` of their removals are in memory; others are spilled to `directory`.
 pub(super) fn load(
-    writing: &mut Writing<'_>,
-    found: Found,
+    writable: &mut WritableIndex<'_>,
+    mapped: MappedRuns,
     directory: &RunDirectory,
     memory_bytes: usize,
 ) -> Result<()> {
-    let Writing { store, writer, meta, aggregates, .. } = writing;
+    let WritableIndex { store, writer, meta, aggregates, .. } = writable;
     let snapshot = writer.snapshot()?;
     let tree = store.tree(&*snapshot);
     let first_node = meta.next_node;
     let mut nodes = NodeWriter::new(writer, first_node);
 
-    let mut sources = found.entries;
+    let mut sources = mapped.entries;
     sources.push(Ranked::new(ChangedEntries::open(&*snapshot, meta.load)?, CHANGED_ENTRIES));
     if let Some(root) = &meta.entries {
         sources.push(Ranked::new(StoredRows::open(tree, root)?, STORED));
@@ -81,7 +81,7 @@ pub(super) fn load(
     })?;
     replaced.seal(&mut Space::default());
 
-    let mut sources = found.rows;
+    let mut sources = mapped.rows;
     sources.extend(open(std::iter::once(replaced.take()), directory)?);
     if let Some(root) = &meta.rows {
         sources.push(Ranked::new(StoredRows::open(tree, root)?, STORED));
@@ -94,7 +94,7 @@ pub(super) fn load(
     let rows = loader.finish()?;
 
     let (batch, next_node) = nodes.finish();
-    let Reached { update_seq, purge_seq } = found.reached.not_before(meta);
+    let PassPosition { update_seq, purge_seq } = mapped.reached.not_before(meta);
     let (load, reduces) = (meta.load + 1, meta.reduces.clone());
     let is_new = meta.load == 0 && meta.rows.is_none() && meta.entries.is_none();
     let (from_node, from_load) = if is_new { (first_node, load) } else { (meta.first_node, meta.load) };
@@ -176,8 +176,8 @@ impl Source for StoredRows<'_> {
 
 const PORTION_BYTES: usize = if cfg!(test) { 20 << 10 } else { 8 << 20 };
 
-pub(super) fn update(writing: &mut Writing<'_>, found: Found) -> Result<()> {
-    let Writing { store, writer, meta, aggregates, .. } = writing;
+pub(super) fn update(writable: &mut WritableIndex<'_>, mapped: MappedRuns) -> Result<()> {
+    let WritableIndex { store, writer, meta, aggregates, .. } = writable;
     let mut updating = Updating {
         store,
         writer,
@@ -188,7 +188,7 @@ pub(super) fn update(writing: &mut Writing<'_>, found: Found) -> Result<()> {
     };
     let mut batch = Batch::new();
     let mut portion = Sorter::default();
-    Merge::new(found.rows).for_each(|change| {
+    Merge::new(mapped.rows).for_each(|change| {
         portion.push(change);
         if portion.size_bytes() >= PORTION_BYTES {
             batch = updating.apply(&portion, std::mem::take(&mut batch))?;
@@ -202,11 +202,11 @@ pub(super) fn update(writing: &mut Writing<'_>, found: Found) -> Result<()> {
     let Updating { rows, next_node, obsolete, .. } = updating;
     obsolete.iter().for_each(|&id| batch.delete(Keyspace::IndexNodes, &keys::node(id)));
     let is_loaded = meta.entries.is_some();
-    Merge::new(found.entries).for_each(|change| {
+    Merge::new(mapped.entries).for_each(|change| {
         write_change(&mut batch, change, meta.load, is_loaded);
         Ok(ControlFlow::Continue(()))
     })?;
-    let Reached { update_seq, purge_seq } = found.reached.not_before(meta);
+    let PassPosition { update_seq, purge_seq } = mapped.reached.not_before(meta);
     let updated = Meta { update_seq, purge_seq, next_node, rows, ..meta.clone() };
     writer.publish(batch, &updated)?;
     *meta = updated;
