@@ -165,9 +165,9 @@ fn a_stopped_database_is_not_indexed() {
     assert!(matches!(core.update(&host, &ddoc, Urgency::Client), Err(ViewError::Stopped)));
 }
 
-struct StopsAfter(usize);
+struct StoppingSink(usize);
 
-impl RowSink for StopsAfter {
+impl RowSink for StoppingSink {
     fn header(&mut self, _: Header) -> ControlFlow<()> {
         if self.0 == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -191,7 +191,7 @@ fn a_receiver_may_hang_up_at_any_row() {
     for rows in [0, 1, 2, 10, 100] {
         for reduce in [Reduce::Off, Reduce::Exact, Reduce::Level(1)] {
             let query = ViewQuery { reduce, ..ViewQuery::default() };
-            let _ = core.query((&host, None), &ddoc, "each", &query, &mut StopsAfter(rows)).unwrap();
+            let _ = core.query((&host, None), &ddoc, "each", &query, &mut StoppingSink(rows)).unwrap();
         }
     }
 }

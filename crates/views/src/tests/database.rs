@@ -97,8 +97,8 @@ fn purges_of_a_real_database_reach_its_indexes() {
     database.update(Work::SetPurgedInfosLimit(1)).unwrap();
     purge("c", &revs[2]);
     purge("d", &revs[3]);
-    let go_on = &mut || std::ops::ControlFlow::Continue(());
-    database.compact(&Tasks::new(|| 0), go_on).unwrap();
+    let proceed = &mut || std::ops::ControlFlow::Continue(());
+    database.compact(&Tasks::new(|| 0), proceed).unwrap();
     assert_eq!(database.read().unwrap().purges_forgotten().unwrap(), 3);
     assert_eq!(ids(&views, &database, &design), "2:b:2");
     assert_eq!(views.info(&database, &design).unwrap().purge_seq, 4);

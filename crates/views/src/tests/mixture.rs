@@ -47,7 +47,7 @@ fn editions() -> Vec<DesignDocument> {
     edits.iter().map(edition).collect()
 }
 
-struct World {
+struct Mixture {
     random: Random,
     faulty: Arc<FaultyEngine>,
     host: TestHost,
@@ -58,7 +58,7 @@ struct World {
     stale: u64,
 }
 
-impl World {
+impl Mixture {
     fn new(mut random: Random) -> Self {
         let faulty = Arc::new(FaultyEngine::new());
         let host = TestHost::new(faulty.clone());
@@ -142,7 +142,7 @@ impl World {
         *self.language.watcher.lock() = None;
     }
 
-    fn look(&mut self) {
+    fn run_queries(&mut self) {
         for _ in 0..self.random.below(6) {
             let (name, query) = (self.random.pick(&names()), query(&mut self.random));
             let documents = Arc::clone(&self.host.documents.lock());
@@ -194,15 +194,15 @@ fn an_index_after_anything_is_one_that_was_built_afterwards() {
     let (mut crashes, mut stale) = (0, 0);
     for seed in 0..12 {
         println!("seed {seed}");
-        let mut world = World::new(if seed < 11 { Random::of(seed) } else { Random::new() });
-        change(&world.host, &mut world.random, 500, SPACE);
+        let mut mixture = Mixture::new(if seed < 11 { Random::of(seed) } else { Random::new() });
+        change(&mixture.host, &mut mixture.random, 500, SPACE);
         for _ in 0..40 {
-            world.step();
-            world.look();
+            mixture.step();
+            mixture.run_queries();
         }
-        world.compare_with_a_new_one();
-        crashes += world.crashes;
-        stale += world.stale;
+        mixture.compare_with_a_new_one();
+        crashes += mixture.crashes;
+        stale += mixture.stale;
     }
     assert!(crashes > 10 && stale > 10, "{crashes} crashes, {stale} answers of earlier editions");
 }

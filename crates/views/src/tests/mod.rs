@@ -7,7 +7,7 @@ mod control;
 mod crashes;
 mod database;
 mod host;
-mod life;
+mod lifecycle;
 mod mixture;
 mod model;
 mod partitions;

@@ -66,16 +66,16 @@ impl Process {
 
     /// Stops the next build before its first batch. The channels report the stop and resume the build.
     fn hold(&self) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
-        let ((held, is_held), (go_on, may_go_on)) = (mpsc::channel(), mpsc::channel());
+        let ((held, is_held), (resume, may_resume)) = (mpsc::channel(), mpsc::channel());
         let mut is_first = true;
         *self.language.watcher.lock() = Some(Box::new(move |_| {
             if std::mem::take(&mut is_first) {
                 held.send(()).unwrap();
-                let _ = may_go_on.recv();
+                let _ = may_resume.recv();
             }
             Ok(())
         }));
-        (is_held, go_on)
+        (is_held, resume)
     }
 
     fn waits(&self) -> bool {
@@ -139,13 +139,13 @@ fn until(condition: impl Fn() -> bool) {
 #[test]
 fn a_query_waits_for_the_build_of_another_process() {
     let [one, other] = processes(3000);
-    let (is_held, go_on) = one.hold();
+    let (is_held, resume) = one.hold();
     thread::scope(|scope| {
         let builds = scope.spawn(|| one.count(&design()));
         is_held.recv().unwrap();
         let waits = scope.spawn(|| other.count(&design()));
         until(|| other.waits());
-        go_on.send(()).unwrap();
+        resume.send(()).unwrap();
         assert_eq!(builds.join().unwrap(), (3000, "3000".to_owned()));
         assert_eq!(waits.join().unwrap(), (3000, "3000".to_owned()));
     });
@@ -156,10 +156,10 @@ fn a_query_waits_for_the_build_of_another_process() {
 #[test]
 fn the_background_leaves_an_index_to_its_builder() {
     let [one, other] = processes(500);
-    let (is_held, go_on) = one.hold();
+    let (is_held, resume) = one.hold();
     thread::scope(|scope| {
         // Dropped on a panic, so that the build ends.
-        let resume_sender = go_on;
+        let resume_sender = resume;
         let builds = scope.spawn(|| one.views.update(&one.database(), &design(), Urgency::Background));
         is_held.recv().unwrap();
         let left = other.views.update(&other.database(), &design(), Urgency::Background);
@@ -193,7 +193,7 @@ fn a_build_in_the_background_does_not_pause_while_a_client_of_another_process_wa
 #[test]
 fn a_waiter_takes_over_from_a_failed_process() {
     let [one, other] = processes(3000);
-    let (is_held, go_on) = one.hold();
+    let (is_held, resume) = one.hold();
     thread::scope(|scope| {
         let late = scope.spawn(|| one.count(&design()));
         is_held.recv().unwrap();
@@ -204,7 +204,7 @@ fn a_waiter_takes_over_from_a_failed_process() {
         write(&other, 3000..3100, "2");
         assert_eq!(other.count(&design()), (3100, "3100".to_owned()));
         one.come_back();
-        go_on.send(()).unwrap();
+        resume.send(()).unwrap();
         let (rows, counted) = late.join().unwrap();
         assert!(rows >= 3000 && counted == rows.to_string(), "{rows} {counted}");
     });
@@ -223,10 +223,10 @@ fn an_overtaken_builder_starts_over() {
     let [one, other] = processes(3000);
     assert_eq!(one.count(&design()), (3000, "3000".to_owned()));
     write(&one, 3000..3050, "2");
-    let (is_held, go_on) = one.hold();
+    let (is_held, resume) = one.hold();
     thread::scope(|scope| {
         // Dropped on a panic, so that the build ends.
-        let resume_sender = go_on;
+        let resume_sender = resume;
         let late = scope.spawn(|| one.count(&design()));
         is_held.recv().unwrap();
         one.leave();
@@ -244,10 +244,10 @@ fn an_overtaken_builder_starts_over() {
 #[test]
 fn a_node_considered_failed_claims_again() {
     let [one, _] = processes(3000);
-    let (is_held, go_on) = one.hold();
+    let (is_held, resume) = one.hold();
     let lost = thread::scope(|scope| {
         // Dropped on a panic, so that the build ends.
-        let resume_sender = go_on;
+        let resume_sender = resume;
         let late = scope.spawn(|| one.count(&design()));
         is_held.recv().unwrap();
         let members = one.catalog.engine().members();
@@ -279,9 +279,9 @@ fn each_claim_has_numbers_of_its_own() {
 fn waiters_for_an_index_reset_elsewhere_find_the_new_one() {
     let [one, other] = processes(500);
     let whole = (500, "500".to_owned());
-    let (is_held, go_on) = one.hold();
+    let (is_held, resume) = one.hold();
     thread::scope(|scope| {
-        let resume_sender = go_on;
+        let resume_sender = resume;
         let builds = scope.spawn(|| one.count(&design()));
         is_held.recv().unwrap();
         let waits = scope.spawn(|| other.count(&design()));
@@ -379,12 +379,12 @@ fn an_index_that_was_removed_elsewhere_is_found_or_made_again() {
     assert_eq!(used, 0, "nothing is left of them");
 }
 
-struct Meanwhile<F> {
+struct ConcurrentAction<F> {
     rows: Rows,
     act: Option<F>,
 }
 
-impl<F: FnOnce()> RowSink for Meanwhile<F> {
+impl<F: FnOnce()> RowSink for ConcurrentAction<F> {
     fn header(&mut self, header: Header) -> ControlFlow<()> {
         self.rows.header(header)
     }
@@ -409,7 +409,7 @@ fn a_reader_reads_all_of_an_index_that_another_process_removes() {
         let whole = one.ask(&design(), &query).unwrap().map;
         other.count(&design());
         let remove = || assert_eq!(one.views.cleanup(&one.database(), &[], 0).unwrap(), 1);
-        let mut read = Meanwhile { rows: Rows::default(), act: Some(remove) };
+        let mut read = ConcurrentAction { rows: Rows::default(), act: Some(remove) };
         let _ = other.views.query(&other.database(), &design(), "v", &query, &mut read).unwrap();
         assert!(read.act.is_none());
         assert_eq!(read.rows.map, whole);
@@ -444,14 +444,14 @@ fn build_commands_apply_in_all_processes() {
     assert_eq!(one.status(&design), BuildStatus::Lagging);
     for status in [BuildStatus::Paused, BuildStatus::Resting] {
         let is_pause = status == BuildStatus::Paused;
-        let (is_held, go_on) = one.hold();
+        let (is_held, resume) = one.hold();
         let ended = thread::scope(|scope| {
             let builds = scope.spawn(|| one.views.update(&one.database(), &design, Urgency::Client));
             is_held.recv().unwrap();
             let say = if is_pause { Views::pause } else { Views::cancel };
             say(&other.views, &other.database(), &design).unwrap();
             one.database();
-            go_on.send(()).unwrap();
+            resume.send(()).unwrap();
             builds.join().unwrap()
         });
         assert!(matches!(ended, Err(ViewError::Paused | ViewError::Cancelled)), "{ended:?}");

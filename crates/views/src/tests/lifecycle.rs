@@ -36,7 +36,7 @@ fn design(random: &mut Random) -> DesignDocument {
     DesignDocument { swap: if random.below(2) == 0 { Swap::Online } else { Swap::AtOnce }, ..ddoc(&views.join(",")) }
 }
 
-struct Life {
+struct LifecycleModel {
     random: Random,
     engine: Arc<FaultyEngine>,
     host: Arc<TestHost>,
@@ -46,7 +46,7 @@ struct Life {
     files: std::path::PathBuf,
 }
 
-impl Life {
+impl LifecycleModel {
     fn new(seed: u64) -> Self {
         println!("seed {seed}");
         let mut random = Random::of(seed);
@@ -145,21 +145,21 @@ fn dies_after(mut documents: u64) -> crate::testing::Watcher {
 fn an_index_after_any_life_is_one_that_was_built_from_scratch() {
     let lives = std::env::var("SETTEE_LIVES").ok().and_then(|lives| lives.parse().ok()).unwrap_or(6);
     for seed in 0..lives {
-        let mut life = Life::new(seed);
-        (0..40).for_each(|_| life.step());
-        *life.language.watcher.lock() = None;
-        life.compare();
-        life.core.update(&*life.host, &life.ddoc, Urgency::Client).unwrap();
-        let engine: Arc<dyn Engine> = life.engine.clone();
-        life.core.collect(&*life.host, std::slice::from_ref(&life.ddoc), 0).unwrap();
-        assert_eq!(check_stored(&life.host, &engine), []);
-        let fresh = life.host.over(Arc::new(MemoryEngine::new()));
+        let mut lifecycle = LifecycleModel::new(seed);
+        (0..40).for_each(|_| lifecycle.step());
+        *lifecycle.language.watcher.lock() = None;
+        lifecycle.compare();
+        lifecycle.core.update(&*lifecycle.host, &lifecycle.ddoc, Urgency::Client).unwrap();
+        let engine: Arc<dyn Engine> = lifecycle.engine.clone();
+        lifecycle.core.collect(&*lifecycle.host, std::slice::from_ref(&lifecycle.ddoc), 0).unwrap();
+        assert_eq!(check_stored(&lifecycle.host, &engine), []);
+        let fresh = lifecycle.host.over(Arc::new(MemoryEngine::new()));
         let (core, _) = counted_core(super::settings(1, 1 << 20));
         for name in ["v0", "v1", "v2"] {
             let query = ViewQuery { reduce: Reduce::Off, ..ViewQuery::default() };
             let (mut one, mut other) = (Rows::default(), Rows::default());
-            let _ = life.core.query((&*life.host, None), &life.ddoc, name, &query, &mut one).unwrap();
-            let _ = core.query((&fresh, None), &life.ddoc, name, &query, &mut other).unwrap();
+            let _ = lifecycle.core.query((&*lifecycle.host, None), &lifecycle.ddoc, name, &query, &mut one).unwrap();
+            let _ = core.query((&fresh, None), &lifecycle.ddoc, name, &query, &mut other).unwrap();
             assert_eq!((one.header, one.map), (other.header, other.map));
         }
     }
