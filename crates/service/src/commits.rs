@@ -17,9 +17,9 @@ pub async fn commit(database: &Arc<Database>, works: Vec<Work>) -> Result<Vec<Up
     Ok(outcomes)
 }
 
-fn lead(database: &Arc<Database>) {
+fn spawn_leader(database: &Arc<Database>) {
     let database = Arc::clone(database);
-    begin(move || database.lead());
+    begin(move || database.run_as_leader());
 }
 
 fn require_validated(work: &Work) {
@@ -41,8 +41,8 @@ pub fn submit(database: &Arc<Database>, works: Vec<Work>) -> Vec<Submission> {
         queued.push((work, Box::new(move |result| drop(sender.send(result)))));
         receivers.push(receiver);
     }
-    if database.submit_all(queued) == Submitted::Lead {
-        lead(database);
+    if database.submit_all(queued) == Submitted::Leader {
+        spawn_leader(database);
     }
     receivers
 }

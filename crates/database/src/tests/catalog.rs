@@ -288,9 +288,9 @@ fn a_busy_queue_does_not_hold_up_the_deletion() {
     let catalog = open(&engine());
     let database = create(&catalog, "db");
     let (sender, ended) = mpsc::channel();
-    assert_eq!(write_on(&database, 20_000, sender), Submitted::Lead);
+    assert_eq!(write_on(&database, 20_000, sender), Submitted::Leader);
     thread::scope(|scope| {
-        scope.spawn(|| database.lead());
+        scope.spawn(|| database.run_as_leader());
         while database.read().unwrap().update_seq().unwrap() < 10 {
             thread::yield_now();
         }

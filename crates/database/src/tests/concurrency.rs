@@ -140,11 +140,11 @@ fn writers_that_wait_share_commits() {
         let done = Box::new(move |result| sender.send(result).unwrap());
         database.submit(Work::Documents(vec![new(id, "{}")]), done)
     };
-    assert_eq!(submit("000"), Submitted::Lead);
+    assert_eq!(submit("000"), Submitted::Leader);
     for number in 1..50 {
         assert_eq!(submit(&format!("{number:03}")), Submitted::Queued);
     }
-    database.lead();
+    database.run_as_leader();
     let answers: Vec<_> = receiver.try_iter().collect();
     assert_eq!(answers.len(), 50);
     for answer in answers {
@@ -155,8 +155,8 @@ fn writers_that_wait_share_commits() {
     assert!(version < 5, "{version} commits for 50 small updates");
     assert!((0..50).all(|number| view.head(&format!("{number:03}")).unwrap().unwrap().seq == number + 1));
     audit(&view);
-    assert_eq!(submit("again"), Submitted::Lead);
-    database.lead();
+    assert_eq!(submit("again"), Submitted::Leader);
+    database.run_as_leader();
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_panic_of_a_completion_leaves_the_queue_working() {
     submit("c", 0, false);
     submit("d", 7000, true);
     submit("e", 7000, false);
-    let panicked = thread::scope(|scope| scope.spawn(|| database.lead()).join());
+    let panicked = thread::scope(|scope| scope.spawn(|| database.run_as_leader()).join());
     panicked.unwrap_err();
     let answered: Vec<_> = receiver.try_iter().collect();
     let wanted = ["a", "c", "e"].map(|id| (id.to_owned(), true));
@@ -220,8 +220,8 @@ fn a_panic_of_a_listener_leaves_the_queue_working() {
     thread::scope(|scope| {
         let panicked = scope.spawn(|| {
             let done = Box::new(move |result| leads.send(result).unwrap());
-            assert_eq!(database.submit(Work::Documents(vec![new("a", "{}")]), done), Submitted::Lead);
-            database.lead();
+            assert_eq!(database.submit(Work::Documents(vec![new("a", "{}")]), done), Submitted::Leader);
+            database.run_as_leader();
         });
         panicked.join().unwrap_err();
     });
@@ -237,13 +237,13 @@ fn a_panic_of_a_listener_leaves_the_queue_working() {
 fn waiters_for_a_panicking_commit_get_an_error() {
     let database = super::database();
     let _subscription = database.subscribe(|_| panic!("a listener that panics"));
-    assert_eq!(database.submit(Work::Documents(vec![new("a", "{}")]), Box::new(|_| ())), Submitted::Lead);
+    assert_eq!(database.submit(Work::Documents(vec![new("a", "{}")]), Box::new(|_| ())), Submitted::Leader);
     thread::scope(|scope| {
         let waiter = scope.spawn(|| database.update(Work::Documents(vec![new("b", "{}")])));
         while database.queue.waiting() < 2 {
             thread::yield_now();
         }
-        scope.spawn(|| database.lead()).join().unwrap_err();
+        scope.spawn(|| database.run_as_leader()).join().unwrap_err();
         let error = waiter.join().unwrap().unwrap_err();
         assert!(matches!(error, DatabaseError::Storage(_)), "not that there is no database: {error}");
     });

@@ -210,7 +210,7 @@ fn a_full_commit_does_not_wait_and_a_client_returns_after_its_last_answer() {
     assert!(count > 3);
     let begun = Instant::now();
     let queued = works.into_iter().map(|work| -> (Work, Completion) { (work, Box::new(|_| {})) }).collect();
-    assert_eq!(queue.push(queued, Origin::Client), Submitted::Lead);
+    assert_eq!(queue.push(queued, Origin::Client), Submitted::Leader);
     assert_eq!(queue.push(Vec::new(), Origin::Client), Submitted::Queued);
     assert_eq!(queue.collect(count + 1, LIMIT_BYTES, Duration::from_secs(60)), count);
     let mut last = Vec::new();

@@ -367,11 +367,11 @@ fn refused_works_do_not_affect_others_of_their_group() {
         let work = Work::Documents(vec![new(&id, "{}")]);
         database.submit(work, Box::new(move |result| sender.send((id, result.is_ok())).unwrap()))
     };
-    assert_eq!(submit("client"), Submitted::Lead);
+    assert_eq!(submit("client"), Submitted::Leader);
     let server = std::thread::scope(|scope| {
         let updating = Arc::clone(&database);
         let server = scope.spawn(move || updating.update(Work::Documents(vec![new("server", "{}")])).is_ok());
-        database.lead();
+        database.run_as_leader();
         server.join().unwrap()
     });
     assert!(server);

@@ -205,8 +205,8 @@ fn discarded_times_are_recorded_again() {
     let works = vec![Work::Documents(vec![new("e", "{}")]), Work::ForgetTimes, Work::Documents(vec![new("f", "{}")])];
     let works = works.into_iter().map(|work| (work, Box::new(|result: crate::WorkResult| drop(result.unwrap())) as _));
     let commits = database.counters().commits.get();
-    if database.submit_all(works.collect()) == crate::Submitted::Lead {
-        database.lead();
+    if database.submit_all(works.collect()) == crate::Submitted::Leader {
+        database.run_as_leader();
     }
     assert_eq!(database.counters().commits.get(), commits + 1);
     assert_eq!(histogram(&database), [(0, 4), (START_S + 2 * INTERVAL_S, 2)]);

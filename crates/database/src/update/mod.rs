@@ -63,28 +63,28 @@ impl Database {
         self.queue.push(works, Origin::Client)
     }
 
-    /// Commits queued work until the queue is empty. Must be called if [`Self::submit`] returns [`Submitted::Lead`].
+    /// Commits queued work until the queue is empty. Must be called if [`Self::submit`] returns [`Submitted::Leader`].
     /// Resumes a panic of a commit, a completion or a listener after all other queued work is done.
-    pub fn lead(self: &Arc<Self>) {
-        self.lead_until(|| false).end();
+    pub fn run_as_leader(self: &Arc<Self>) {
+        self.run_as_leader_until(|| false).end();
     }
 
     /// Stops when the queue is empty or, checked after each commit, `is_over` returns true.
-    fn lead_until(self: &Arc<Self>, mut is_over: impl FnMut() -> bool) -> Lead {
-        let mut lead = Lead { panicked: Ok(()), is_left: false };
+    fn run_as_leader_until(self: &Arc<Self>, mut is_over: impl FnMut() -> bool) -> Leadership {
+        let mut leadership = Leadership { panicked: Ok(()), work_remains: false };
         let mut writer = self.writer.lock();
         let (mut expected, mut window) = (0, Duration::ZERO);
         loop {
             self.queue.collect(expected, COMMIT_BYTES, window);
-            let Some(works) = self.queue.take(COMMIT_BYTES) else { return lead };
+            let Some(works) = self.queue.take(COMMIT_BYTES) else { return leadership };
             let answered = works.iter().filter(|work| work.is_last).count();
-            let begun = Instant::now();
-            lead.panicked = commit::commit(self, &mut writer, works).and(lead.panicked);
+            let started = Instant::now();
+            leadership.panicked = commit::commit(self, &mut writer, works).and(leadership.panicked);
             if is_over() {
-                lead.is_left = !self.queue.end_lead();
-                return lead;
+                leadership.work_remains = !self.queue.resign();
+                return leadership;
             }
-            window = begun.elapsed().min(WINDOW_MAX);
+            window = started.elapsed().min(WINDOW_MAX);
             expected = answered + self.queue.waiting();
         }
     }
@@ -103,28 +103,28 @@ impl Database {
             let _ = sender.send(result);
         });
         let mut result = None;
-        if self.queue.push(vec![(work, done)], origin) == Submitted::Lead {
+        if self.queue.push(vec![(work, done)], origin) == Submitted::Leader {
             // The work of other callers may never end, so this caller leads only until its own work is done.
-            let lead = self.lead_until(|| match receiver.try_recv() {
+            let leadership = self.run_as_leader_until(|| match receiver.try_recv() {
                 Ok(answer) => {
                     result = Some(answer);
                     true
                 }
                 Err(nothing) => nothing == mpsc::TryRecvError::Disconnected,
             });
-            if lead.is_left {
-                self.lead_elsewhere();
+            if leadership.work_remains {
+                self.spawn_leader();
             }
-            lead.end();
+            leadership.end();
         }
         let result = result.map_or_else(|| receiver.recv(), Ok);
         result.unwrap_or_else(|_| Err(aborted()))
     }
 
-    fn lead_elsewhere(self: &Arc<Self>) {
+    fn spawn_leader(self: &Arc<Self>) {
         let database = Arc::clone(self);
-        if thread::Builder::new().name("commit".to_owned()).spawn(move || database.lead()).is_err() {
-            self.lead();
+        if thread::Builder::new().name("commit".to_owned()).spawn(move || database.run_as_leader()).is_err() {
+            self.run_as_leader();
         }
     }
 }
@@ -135,12 +135,12 @@ pub fn aborted() -> DatabaseError {
     StorageError::InDoubt("the commit was aborted".to_owned()).into()
 }
 
-struct Lead {
+struct Leadership {
     panicked: thread::Result<()>,
-    is_left: bool,
+    work_remains: bool,
 }
 
-impl Lead {
+impl Leadership {
     fn end(self) {
         self.panicked.unwrap_or_else(|panic| resume_unwind(panic));
     }

@@ -37,7 +37,7 @@ pub(crate) struct Queue {
 struct State {
     waiting: VecDeque<Pending>,
     cost_bytes: usize,
-    led: bool,
+    has_leader: bool,
     awaited: Option<Awaited>,
     statistics: WaitStatistics,
 }
@@ -51,7 +51,7 @@ struct Awaited {
 #[derive(Default)]
 struct WaitStatistics {
     wasted_waits: u32,
-    hurried_commits: u32,
+    commits_without_wait: u32,
 }
 
 impl Queue {
@@ -73,7 +73,7 @@ impl Queue {
             state.awaited = None;
             self.pushed.notify_one();
         }
-        if std::mem::replace(&mut state.led, true) { Submitted::Queued } else { Submitted::Lead }
+        if std::mem::replace(&mut state.has_leader, true) { Submitted::Queued } else { Submitted::Leader }
     }
 
     /// Waits until `writes` works are queued or a commit of about `limit_bytes` is full, at most for `window`. Does not
@@ -81,7 +81,7 @@ impl Queue {
     pub(crate) fn collect(&self, writes: usize, limit_bytes: usize, window: Duration) -> usize {
         let mut state = self.state.lock();
         let awaited = Awaited { works: writes, bytes: limit_bytes };
-        if !state.has(awaited) && !state.statistics.hurries() {
+        if !state.has(awaited) && !state.statistics.skips_wait() {
             state.awaited = Some(awaited);
             let is_wasted = self.pushed.wait_while_for(&mut state, |state| !state.has(awaited), window).timed_out();
             state.awaited = None;
@@ -90,7 +90,7 @@ impl Queue {
         state.waiting.len()
     }
 
-    /// Takes the oldest work and all that fits into the same commit. `None` ends the caller's lead.
+    /// Takes the oldest work and all that fits into the same commit. `None` ends the caller's leadership.
     pub(crate) fn take(&self, limit_bytes: usize) -> Option<Vec<Pending>> {
         let mut state = self.state.lock();
         let mut works = Vec::new();
@@ -104,17 +104,17 @@ impl Queue {
         }
         state.cost_bytes -= size;
         if works.is_empty() {
-            state.led = false;
+            state.has_leader = false;
             return None;
         }
         Some(works)
     }
 
-    /// Returns `false` if work remains: the caller must then continue or transfer the lead.
-    pub(crate) fn end_lead(&self) -> bool {
+    /// Returns `false` if work remains: the caller must then continue or transfer the leadership.
+    pub(crate) fn resign(&self) -> bool {
         let mut state = self.state.lock();
-        state.led = !state.waiting.is_empty();
-        !state.led
+        state.has_leader = !state.waiting.is_empty();
+        !state.has_leader
     }
 
     pub(crate) fn waiting(&self) -> usize {
@@ -130,16 +130,16 @@ impl State {
 
 impl WaitStatistics {
     /// Returns true if the next commit must not wait. Each call counts as one commit.
-    fn hurries(&mut self) -> bool {
-        let hurries = self.hurried_commits > 0;
-        self.hurried_commits = self.hurried_commits.saturating_sub(1);
-        hurries
+    fn skips_wait(&mut self) -> bool {
+        let skips = self.commits_without_wait > 0;
+        self.commits_without_wait = self.commits_without_wait.saturating_sub(1);
+        skips
     }
 
     fn waited(&mut self, is_wasted: bool) {
         self.wasted_waits = if is_wasted { self.wasted_waits + 1 } else { 0 };
         if self.wasted_waits >= WASTED_WAITS_MAX {
-            self.hurried_commits = COMMITS_WITHOUT_WAIT;
+            self.commits_without_wait = COMMITS_WITHOUT_WAIT;
         }
     }
 }
@@ -180,8 +180,8 @@ mod tests {
         assert_eq!(queue.state.lock().statistics.wasted_waits, 0);
     }
 
-    fn hurried(statistics: &mut WaitStatistics) -> usize {
-        std::iter::from_fn(|| statistics.hurries().then_some(())).count()
+    fn commits_without_wait(statistics: &mut WaitStatistics) -> usize {
+        std::iter::from_fn(|| statistics.skips_wait().then_some(())).count()
     }
 
     #[test]
@@ -189,14 +189,14 @@ mod tests {
         let statistics = &mut WaitStatistics::default();
         for is_wasted in [true, true, false, true, true, false] {
             statistics.waited(is_wasted);
-            assert_eq!(hurried(statistics), 0);
+            assert_eq!(commits_without_wait(statistics), 0);
         }
         (0..WASTED_WAITS_MAX).for_each(|_| statistics.waited(true));
-        assert_eq!(hurried(statistics), COMMITS_WITHOUT_WAIT as usize);
+        assert_eq!(commits_without_wait(statistics), COMMITS_WITHOUT_WAIT as usize);
         statistics.waited(true);
-        assert_eq!(hurried(statistics), COMMITS_WITHOUT_WAIT as usize);
+        assert_eq!(commits_without_wait(statistics), COMMITS_WITHOUT_WAIT as usize);
         statistics.waited(false);
         statistics.waited(true);
-        assert_eq!(hurried(statistics), 0);
+        assert_eq!(commits_without_wait(statistics), 0);
     }
 }

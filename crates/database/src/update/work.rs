@@ -129,8 +129,8 @@ pub type Completion = Box<dyn FnOnce(WorkResult) + Send>;
 pub enum Submitted {
     /// Another thread leads.
     Queued,
-    /// The caller must call [`Database::lead`](crate::Database::lead), on a thread that may block.
-    Lead,
+    /// The caller must call [`Database::run_as_leader`](crate::Database::run_as_leader), on a thread that may block.
+    Leader,
 }
 
 /// Consecutive chunks of an upload.

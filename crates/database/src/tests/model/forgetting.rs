@@ -191,7 +191,7 @@ fn purge_and_write_in_one_commit() {
         let sender = sender.clone();
         let _ = database.submit(work, Box::new(move |result| sender.send(result.unwrap()).unwrap()));
     }
-    database.lead();
+    database.run_as_leader();
     let outcomes: Vec<_> = receiver.iter().take(3).collect();
     assert_eq!(outcomes[0], [UpdateOutcome::Purged(vec![first])]);
     let view = database.read().unwrap();
