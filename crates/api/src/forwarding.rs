@@ -168,7 +168,7 @@ pub(crate) async fn start(node: &Arc<Node>, database: &str) -> Option<Writing> {
 
 /// Returns the shard of a database; that of the catalog if the database does not exist.
 async fn shard_of(node: &Arc<Node>, name: &str) -> Shard {
-    if let Some(database) = node.catalog.at_last(name) {
+    if let Some(database) = node.catalog.cached_database(name) {
         return database.shard();
     }
     let (opening, name) = (Arc::clone(node), name.to_owned());

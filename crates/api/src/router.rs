@@ -458,7 +458,7 @@ async fn pass_on(other: &Member, mut request: Request) -> Answer {
 /// Errors are ignored here and reported by the next access.
 async fn prepare_database(node: &Arc<Node>, captures: &Captures) {
     let name = captures.get("db");
-    if name.is_empty() || node.catalog.is_at_hand(name) {
+    if name.is_empty() || node.catalog.is_cached(name) {
         return;
     }
     let (node, name) = (Arc::clone(node), name.to_owned());

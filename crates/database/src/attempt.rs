@@ -69,7 +69,7 @@ impl Attempt {
     /// Returns true if the caller must retry after an error of [`Self::commit`]. This applies once, to a commit that
     /// frees space on a full disk: a compaction may have used the remaining space and stopped the store, which is then
     /// opened again. Precondition: the caller holds no snapshot.
-    pub(crate) fn goes_on(&mut self, engine: &dyn Engine, purpose: Purpose, error: &DatabaseError) -> bool {
+    pub(crate) fn prepare_retry(&mut self, engine: &dyn Engine, purpose: Purpose, error: &DatabaseError) -> bool {
         let is_full = matches!(error, DatabaseError::Storage(StorageError::Full(_)));
         if !is_full || purpose != Purpose::Room || std::mem::replace(&mut self.maintained, true) {
             return false;
@@ -96,13 +96,13 @@ impl Attempt {
     }
 
     /// Converts the error with which the attempt ends: a try that was not acknowledged may have been applied.
-    pub(crate) fn give_up(&self, error: DatabaseError) -> DatabaseError {
+    pub(crate) fn final_error(&self, error: DatabaseError) -> DatabaseError {
         if self.is_lost { error.in_doubt() } else { error }
     }
 }
 
-/// Calls `act`, which frees space, and retries it once if the disk is full, as [`Attempt::goes_on`].
-pub(crate) fn make_room(
+/// Calls `act`, which frees space, and retries it once if the disk is full, as [`Attempt::prepare_retry`].
+pub(crate) fn free_space(
     engine: &dyn Engine,
     act: impl Fn() -> settee_storage::Result<()>,
 ) -> settee_storage::Result<()> {

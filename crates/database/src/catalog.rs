@@ -17,7 +17,7 @@ use settee_storage::{
 
 use crate::access::AccessControl;
 use crate::activity::{Activity, DatabaseEventKind};
-use crate::attempt::{Attempt, make_room};
+use crate::attempt::{Attempt, free_space};
 use crate::database::Database;
 use crate::entry::{CATALOG, Entry, Layout};
 use crate::follow::follow;
@@ -183,7 +183,7 @@ impl Catalog {
                 return Ok(database);
             }
             nonblocking::may_block()?;
-            self.open.remove_this(&database);
+            self.open.remove_if_same(&database);
             database.close();
         }
         let seen = self.notified.catalog();
@@ -198,13 +198,13 @@ impl Catalog {
 
     /// Returns the database of this name if it is open, without a check for commits of other processes.
     #[must_use]
-    pub fn at_last(&self, name: &str) -> Option<Arc<Database>> {
+    pub fn cached_database(&self, name: &str) -> Option<Arc<Database>> {
         self.open.get(name)
     }
 
     /// Returns true if [`Self::database`] would return without a read from the engine.
     #[must_use]
-    pub fn is_at_hand(&self, name: &str) -> bool {
+    pub fn is_cached(&self, name: &str) -> bool {
         let is_current =
             |database: &Arc<Database>| self.notified.catalog() <= database.named_at() && !database.is_stale();
         self.open.get(name).as_ref().is_some_and(is_current)
@@ -354,7 +354,7 @@ impl Catalog {
     }
 
     fn drop_claimed(&self, shard: Shard) -> Result<()> {
-        make_room(self.engine.as_ref(), || self.engine.drop_shard(shard))?;
+        free_space(self.engine.as_ref(), || self.engine.drop_shard(shard))?;
         let key = keys::prefixed(keys::DROPPED, &keys::sequence(shard.0));
         // If a crash loses the removal of the record, the next start drops the shard again.
         self.commit_as(Durability::Buffered, Purpose::Room, |_, batch| {
@@ -452,8 +452,8 @@ impl Catalog {
         loop {
             match self.try_commit((purpose, durability), &mut fill, &mut attempt) {
                 Ok(Some(version)) => return Ok(version),
-                Err(error) if !attempt.goes_on(self.engine.as_ref(), purpose, &error) => {
-                    return Err(attempt.give_up(error));
+                Err(error) if !attempt.prepare_retry(self.engine.as_ref(), purpose, &error) => {
+                    return Err(attempt.final_error(error));
                 }
                 Ok(None) | Err(_) => {}
             }

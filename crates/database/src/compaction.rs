@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use settee_storage::{Direction, Expect, KeyRange, Keyspace};
 
-use crate::attempt::make_room;
+use crate::attempt::free_space;
 use crate::record::DocRecord;
 use crate::tasks::{Task, TaskKind, Tasks};
 use crate::{Database, ReadView, Result, Work, pieces};
@@ -89,7 +89,7 @@ impl Database {
         if stripped.is_break() || self.forget_purges(pause)?.is_break() {
             return Ok(Compaction::Stopped);
         }
-        make_room(self.engine().as_ref(), || self.engine().reclaim(self.shard()))?;
+        free_space(self.engine().as_ref(), || self.engine().reclaim(self.shard()))?;
         Ok(Compaction::Done)
     }
 
@@ -174,7 +174,7 @@ fn find(view: &ReadView, start: &[u8]) -> Result<Piece> {
 const PAUSE_DURATION: Duration = Duration::from_millis(10);
 
 /// Returns a `pause` that leaves capacity to requests, and stops the compaction once `is_over` returns true.
-pub fn throttled(is_over: impl Fn() -> bool) -> impl FnMut() -> ControlFlow<()> {
+pub fn pause_between_pieces(is_over: impl Fn() -> bool) -> impl FnMut() -> ControlFlow<()> {
     move || {
         std::thread::sleep(PAUSE_DURATION);
         if is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

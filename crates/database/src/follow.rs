@@ -70,7 +70,7 @@ impl NotificationReader {
             let followed = |database: &Arc<Database>| shards.contains(&database.shard()) && database.has_subscribers();
             for database in open.all().into_iter().filter(followed) {
                 if let Err(DatabaseError::NotFound) = database.refresh_cache() {
-                    open.remove_this(&database);
+                    open.remove_if_same(&database);
                     database.close();
                 }
                 // After any other error the next user of the database retries.

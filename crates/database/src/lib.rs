@@ -51,7 +51,7 @@ pub use attachment::{
     Attachment, Content, ContentEncoding, ContentId, ContentReader, EncodingInfo, Form, write_marked, write_stubs,
 };
 pub use catalog::{Catalog, DatabaseOptions, validate_name};
-pub use compaction::{Compaction, Garbage, throttled};
+pub use compaction::{Compaction, Garbage, pause_between_pieces};
 pub use counters::{Counter, Counters};
 pub use database::{Closed, Database, DatabaseInfo, Event, Subscription};
 pub use entry::{CATALOG, Layout, OWNED_SHARDS};

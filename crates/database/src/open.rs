@@ -64,7 +64,7 @@ impl OpenDatabases {
         self.state.write().by_name.remove(name).map(|open| open.database)
     }
 
-    pub(crate) fn remove_this(&self, database: &Arc<Database>) {
+    pub(crate) fn remove_if_same(&self, database: &Arc<Database>) {
         let mut state = self.state.write();
         if state.by_name.get(database.name()).is_some_and(|open| Arc::ptr_eq(&open.database, database)) {
             state.by_name.remove(database.name());

@@ -192,7 +192,7 @@ impl Counts {
         let mut bucket = self.bucket(key);
         if key > self.greatest.as_slice() && counted + uncounted > 0 {
             if bucket + 1 == self.counts.len() && self.entries(bucket) >= BUCKET_ENTRIES {
-                self.join_small();
+                self.merge_small_buckets();
                 Arc::make_mut(&mut self.starts).push(key.into());
                 self.counts.push(0);
                 self.uncounted.push(0);
@@ -279,7 +279,7 @@ impl Counts {
     }
 
     /// Edits leave nearly empty buckets behind in the sequence order.
-    fn join_small(&mut self) {
+    fn merge_small_buckets(&mut self) {
         let starts = Arc::make_mut(&mut self.starts);
         let mut kept = 0;
         for bucket in 1..self.counts.len() {

@@ -58,7 +58,7 @@ impl TimeSeq {
         if self.bins.last().is_some_and(|newest| newest.interval >= interval || newest.seq == seq) {
             return;
         }
-        self.make_room(interval);
+        self.merge_old_bins(interval);
         self.bins.push(Bin { interval, seq });
     }
 
@@ -88,7 +88,7 @@ impl TimeSeq {
         starts.iter().zip(ends).map(count).collect()
     }
 
-    fn make_room(&mut self, now: u64) {
+    fn merge_old_bins(&mut self, now: u64) {
         if self.bins.len() < BINS_MAX {
             return;
         }

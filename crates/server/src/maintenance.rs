@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use settee_api::Node;
 use settee_database::tasks::Tasks;
-use settee_database::{Catalog, Compaction, Database, DatabaseError, DatabaseEventKind, Garbage, throttled};
+use settee_database::{Catalog, Compaction, Database, DatabaseError, DatabaseEventKind, Garbage, pause_between_pieces};
 use settee_settings::{compaction_daemon, global_changes, smoosh_ratio_dbs};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -107,7 +107,7 @@ impl Maintenance {
         if !threshold.is_reached(garbage) {
             return Ok(());
         }
-        let done = database.compact(&self.tasks, &mut throttled(|| is_over.load(Ordering::Relaxed)))?;
+        let done = database.compact(&self.tasks, &mut pause_between_pieces(|| is_over.load(Ordering::Relaxed)))?;
         if done == Compaction::Done {
             tracing::info!(database = database.name(), garbage_bytes = garbage.bytes, "compacted");
         }

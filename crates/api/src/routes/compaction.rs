@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use settee_database::{Compaction, throttled};
+use settee_database::{Compaction, pause_between_pieces};
 use tokio::sync::watch;
 
 use super::views::design_document;
@@ -17,7 +17,7 @@ pub(super) async fn database(request: Request, stopping: watch::Receiver<bool>) 
     let tasks = request.node.tasks.clone();
     tokio::task::spawn_blocking(move || {
         let name = database.name();
-        match database.compact(&tasks, &mut throttled(|| *stopping.borrow())) {
+        match database.compact(&tasks, &mut pause_between_pieces(|| *stopping.borrow())) {
             Ok(Compaction::Done) => tracing::info!(database = name, "compacted"),
             Ok(Compaction::Stopped | Compaction::Running) => {}
             Err(error) => tracing::warn!(%error, database = name, "a compaction ended early"),

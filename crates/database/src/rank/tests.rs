@@ -195,13 +195,13 @@ fn deleted_documents_divide_a_bucket_and_keep_it_apart() {
             ranks.ids.divide(bucket, &middle, 0, BUCKET_ENTRIES);
         }
     }
-    ranks.ids.join_small();
+    ranks.ids.merge_small_buckets();
     assert!(ranks.ids.counts.len() >= 40, "{}", ranks.ids.counts.len());
     assert_eq!(ranks.ids.uncounted.iter().map(|count| *count as usize).sum::<usize>(), keys.len());
 }
 
 #[test]
-fn join_small_keeps_the_counts() {
+fn a_merge_of_small_buckets_keeps_the_counts() {
     let mut random = Random::new();
     for _ in 0..100 {
         let mut keys: Keys = (0..200_u64).map(|number| number.to_be_bytes().to_vec()).collect();
@@ -213,7 +213,7 @@ fn join_small_keeps_the_counts() {
                 counts.remove(&key);
             }
         }
-        counts.join_small();
+        counts.merge_small_buckets();
         assert!(counts.counts.len() < buckets);
         assert_eq!(counts.starts.len(), counts.counts.len());
         assert!(counts.starts[0].is_empty());

@@ -81,8 +81,8 @@ fn commit_until_done(
             Err(DatabaseError::Storage(StorageError::Present(_))) if writer.commits_reading_first == 0 => {
                 writer.commits_reading_first = COMMITS_READING_FIRST;
             }
-            Err(error) if !attempt.goes_on(database.engine().as_ref(), purpose(works), &error) => {
-                return Err(attempt.give_up(error));
+            Err(error) if !attempt.prepare_retry(database.engine().as_ref(), purpose(works), &error) => {
+                return Err(attempt.final_error(error));
             }
             Err(_) => {}
         }

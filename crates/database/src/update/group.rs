@@ -402,8 +402,8 @@ impl<'a> Group<'a> {
 /// Returns the update sequence for a further change of a document, the number of bodies already written under it, and
 /// the number of the next body. A work reuses the sequence that it gave the document; another work uses `next`.
 fn place(touched: &EditedDocument, first_seq: u64, next: u64) -> (u64, u64, u64) {
-    let goes_on = touched.seq >= first_seq;
-    let further = goes_on.then(|| keys::body_number(touched.seq, touched.bodies)).flatten();
+    let is_of_this_work = touched.seq >= first_seq;
+    let further = is_of_this_work.then(|| keys::body_number(touched.seq, touched.bodies)).flatten();
     further.map_or((next, 0, next), |number| (touched.seq, touched.bodies, number))
 }
 
