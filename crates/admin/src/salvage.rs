@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
 use settee_database::verify::CatalogEntry;
-use settee_database::{Catalog, Loss};
+use settee_database::{Catalog, LostData};
 use settee_storage::durable::{self, Readers};
 
 use crate::backends::{self, Salvaged};
@@ -126,10 +126,10 @@ fn repair_database(
         let found =
             settee_database::verify::verify(catalog.engine().as_ref(), place.shard, &mut |_| ControlFlow::Continue(()));
         if !found.is_good() {
-            let rescued = catalog.rescue(name, environment::random_u64())?;
-            let (documents, revisions) = (rescued.documents, rescued.revisions);
+            let rebuilt = catalog.salvage(name, environment::random_u64())?;
+            let (documents, revisions) = (rebuilt.documents, rebuilt.revisions);
             list.kept.push(format!("{name}: rebuilt with {documents} documents in {revisions} revisions"));
-            for Loss { document, description } in rescued.losses {
+            for LostData { document, description } in rebuilt.losses {
                 list.lost.push(match document {
                     Some(document) => format!("{name}, document {document}: {description}"),
                     None => format!("{name}: {description}"),

@@ -33,7 +33,7 @@ mod purges;
 mod rank;
 mod read;
 mod record;
-mod rescue;
+mod salvage;
 mod shared;
 mod stored;
 pub mod tasks;
@@ -67,7 +67,7 @@ pub use read::indexed::IndexPosition;
 pub use read::parent::ParentAttachments;
 pub use read::revision::Revision;
 pub use record::{DocRecord, Head, Stored};
-pub use rescue::{Loss, Rescued};
+pub use salvage::{LostData, SalvagedDatabase};
 pub use shared::{SharedSettings, read_shared_settings};
 pub use times::CommitClock;
 pub use update::{

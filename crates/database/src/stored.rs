@@ -1,4 +1,4 @@
-//! Reads of a possibly damaged database without opening it, for [`crate::verify`] and [`crate::rescue`].
+//! Reads of a possibly damaged database without opening it, for [`crate::verify`] and [`crate::salvage`].
 
 use std::sync::Arc;
 

@@ -356,7 +356,7 @@ fn local_documents_belong_to_their_writer() {
 }
 
 #[test]
-fn lists_survive_a_restart_a_purge_and_a_rescue() {
+fn lists_survive_a_restart_a_purge_and_a_salvage() {
     let engine = engine();
     let database = with_access(&open(&engine));
     let rev = save(&database, new("a", &listed(&["ann"])));
@@ -365,10 +365,10 @@ fn lists_survive_a_restart_a_purge_and_a_rescue() {
     database.update(Work::Purge(vec![crate::Purge { id: "c".to_owned(), revs: vec![gone] }])).unwrap();
     save(&database, edit("a", Some(&rev), false, &listed(&["eve"])));
     drop(database);
-    for is_rescued in [false, true] {
+    for is_salvaged in [false, true] {
         let catalog = open(&engine);
-        if is_rescued {
-            assert_eq!(catalog.rescue("db", 3).unwrap().losses, []);
+        if is_salvaged {
+            assert_eq!(catalog.salvage("db", 3).unwrap().losses, []);
         }
         let database = catalog.database("db").unwrap();
         assert_eq!(database.access(), AccessControl::PerDocument);

@@ -1,4 +1,4 @@
-//! [`Catalog::rescue`]: rebuilds a database from its readable data, with new update sequences and a new instance.
+//! [`Catalog::salvage`]: rebuilds a database from its readable data, with new update sequences and a new instance.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -19,49 +19,49 @@ use crate::stored::{StoredChange, StoredDatabase, databases};
 use crate::update::{Compression, NewAttachment, NewAttachments, Upload};
 use crate::{DatabaseError, DocUpdate, EditMode, Result, Work, keys};
 
-/// A part of a database that could not be rescued.
+/// A part of a database that could not be salvaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loss {
+pub struct LostData {
     /// Id of the document, if it could be read.
     pub document: Option<String>,
     /// Description of the lost parts.
     pub description: String,
 }
 
-/// Outcome of the rescue of a database.
+/// Outcome of the salvage of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rescued {
-    /// Number of rescued documents.
+pub struct SalvagedDatabase {
+    /// Number of salvaged documents.
     pub documents: u64,
-    /// Number of rescued leaf revisions.
+    /// Number of salvaged leaf revisions.
     pub revisions: u64,
     /// Parts that were lost.
-    pub losses: Vec<Loss>,
+    pub losses: Vec<LostData>,
 }
 
-const TOGETHER: usize = 500;
-const TOGETHER_BYTES: usize = 4 << 20;
+const BATCH_REVISIONS: usize = 500;
+const BATCH_BYTES: usize = 4 << 20;
 
 const COPIED: [&[u8]; 3] = [keys::REVS_LIMIT, keys::SECURITY, keys::PURGED_INFOS_LIMIT];
 
 impl Catalog {
     /// Rebuilds the database `name` from its readable data and drops the old one. `instance` must be random. Fails with
     /// [`DatabaseError::NotFound`] if no such database exists.
-    pub fn rescue(&self, name: &str, instance: u64) -> Result<Rescued> {
+    pub fn salvage(&self, name: &str, instance: u64) -> Result<SalvagedDatabase> {
         let (found, _) = databases(self.engine().as_ref());
         let entry = found.into_iter().find(|(known, _)| known == name).ok_or(DatabaseError::NotFound)?.1;
         let old = StoredDatabase::open(self.engine().as_ref(), entry.shard)?;
         let entry = Entry { shard: self.allocate_shard()?, instance, ..entry };
-        let mut rescued = Rescued::default();
-        copy_settings(&old, self, entry.shard, &mut rescued)?;
+        let mut salvaged = SalvagedDatabase::default();
+        copy_settings(&old, self, entry.shard, &mut salvaged)?;
         let database = self.open_detached(name, &entry)?;
-        let mut rescue = Rescue { old: &old, database: &database, rescued, updates: Vec::new(), bytes: 0 };
-        rescue.documents()?;
-        let rescued = rescue.rescued;
+        let mut salvage = Salvage { old: &old, database: &database, salvaged, updates: Vec::new(), bytes: 0 };
+        salvage.documents()?;
+        let salvaged = salvage.salvaged;
         let mut shards = vec![old.shard];
         shards.extend(old.owned_shards().unwrap_or_default().into_iter().map(|(_, shard)| shard));
         self.replace(name, &entry, &shards)?;
-        Ok(rescued)
+        Ok(salvaged)
     }
 
     /// Removes the indexes whose shards are in `damaged`, or all for `None`, and returns their number.
@@ -125,7 +125,7 @@ impl Catalog {
     }
 }
 
-fn copy_settings(old: &StoredDatabase, catalog: &Catalog, new: Shard, rescued: &mut Rescued) -> Result<()> {
+fn copy_settings(old: &StoredDatabase, catalog: &Catalog, new: Shard, salvaged: &mut SalvagedDatabase) -> Result<()> {
     let mut batch = Batch::new();
     for key in COPIED {
         if let Ok(Some(value)) = old.get(Keyspace::Catalog, key) {
@@ -138,12 +138,14 @@ fn copy_settings(old: &StoredDatabase, catalog: &Catalog, new: Shard, rescued: &
                 Ok(Some((key, value))) => batch.put(Keyspace::Local, key, value),
                 Ok(None) => break,
                 Err(error) => {
-                    rescued.losses.push(Loss { document: None, description: format!("local documents: {error}") });
+                    salvaged.losses.push(LostData { document: None, description: format!("local documents: {error}") });
                     break;
                 }
             }
         },
-        Err(error) => rescued.losses.push(Loss { document: None, description: format!("local documents: {error}") }),
+        Err(error) => {
+            salvaged.losses.push(LostData { document: None, description: format!("local documents: {error}") });
+        }
     }
     if batch.is_empty() {
         return Ok(());
@@ -155,16 +157,16 @@ fn copy_settings(old: &StoredDatabase, catalog: &Catalog, new: Shard, rescued: &
     }
 }
 
-struct Rescue<'a> {
+struct Salvage<'a> {
     old: &'a StoredDatabase,
     database: &'a Arc<Database>,
-    rescued: Rescued,
+    salvaged: SalvagedDatabase,
     updates: Vec<DocUpdate>,
     bytes: usize,
 }
 
-impl Rescue<'_> {
-    /// Rescues the documents in the changes feed first, in its order.
+impl Salvage<'_> {
+    /// Salvages the documents in the changes feed first, in its order.
     fn documents(&mut self) -> Result<()> {
         let old = self.old;
         let mut cursor = old.scan(Keyspace::Sequence)?;
@@ -172,7 +174,7 @@ impl Rescue<'_> {
             let change = keys::decode_sequence(key).and_then(|seq| StoredChange::decode(seq, bytes));
             match change {
                 Ok(change) => self.change(&change)?,
-                Err(error) => self.lose(None, format!("a change: {error}")),
+                Err(error) => self.record_loss(None, format!("a change: {error}")),
             }
         }
         let mut cursor = old.scan(Keyspace::Documents)?;
@@ -183,18 +185,18 @@ impl Rescue<'_> {
                 Ok(record) => {
                     let change = old.change(record.seq).ok().flatten();
                     if change.is_none_or(|change| change.id != id) {
-                        self.lose(Some(&id), "its last change is unknown");
+                        self.record_loss(Some(&id), "its last change is unknown");
                         self.record(&id, &record)?;
                     }
                 }
-                Err(error) => self.lose(Some(&id), error.to_string()),
+                Err(error) => self.record_loss(Some(&id), error.to_string()),
             }
         }
         self.commit()
     }
 
-    fn lose(&mut self, document: Option<&str>, description: impl Into<String>) {
-        self.rescued.losses.push(Loss { document: document.map(str::to_owned), description: description.into() });
+    fn record_loss(&mut self, document: Option<&str>, description: impl Into<String>) {
+        self.salvaged.losses.push(LostData { document: document.map(str::to_owned), description: description.into() });
     }
 
     fn change(&mut self, change: &StoredChange) -> Result<()> {
@@ -204,23 +206,23 @@ impl Rescue<'_> {
             found => {
                 if let Ok(Some(record)) = found {
                     self.record(&change.id, &record)?;
-                    self.rescued.documents -= 1;
+                    self.salvaged.documents -= 1;
                 }
-                self.lose(Some(&change.id), "its older revisions and conflicts");
-                self.rescued.documents += 1;
+                self.record_loss(Some(&change.id), "its older revisions and conflicts");
+                self.salvaged.documents += 1;
                 self.leaf(&change.id, vec![change.rev.clone()], change.stored)
             }
         }
     }
 
     fn record(&mut self, id: &str, record: &DocRecord) -> Result<()> {
-        self.rescued.documents += 1;
+        self.salvaged.documents += 1;
         for leaf in record.tree.leaves() {
             let node = record.tree.node(leaf);
             let path = record.tree.history(leaf).map(|node| record.tree.node(node).rev.clone()).collect();
             match node.value {
                 Some(stored) => self.leaf(id, path, stored)?,
-                None => self.lose(Some(id), format!("the body of revision {}", node.rev)),
+                None => self.record_loss(Some(id), format!("the body of revision {}", node.rev)),
             }
         }
         Ok(())
@@ -231,7 +233,7 @@ impl Rescue<'_> {
         let revision = match self.old.revision(stored) {
             Ok(revision) => revision,
             Err(error) => {
-                self.lose(Some(id), format!("revision {rev}: {error}"));
+                self.record_loss(Some(id), format!("revision {rev}: {error}"));
                 return Ok(());
             }
         };
@@ -239,21 +241,21 @@ impl Rescue<'_> {
         for attachment in &revision.attachments {
             match self.attachment(attachment)? {
                 Some(new) => list.push(new),
-                None => self.lose(Some(id), format!("the attachment {:?} of revision {rev}", attachment.name)),
+                None => self.record_loss(Some(id), format!("the attachment {:?} of revision {rev}", attachment.name)),
             }
         }
         let Ok(body) = Json::parse(revision.body()) else {
-            self.lose(Some(id), format!("revision {rev} is no JSON"));
+            self.record_loss(Some(id), format!("revision {rev} is no JSON"));
             return Ok(());
         };
         if stored.deleted && stored.access > 0 && AccessList::of_body(&body) == Ok(None) {
-            self.lose(Some(id), format!("the access list of the deletion {rev}"));
+            self.record_loss(Some(id), format!("the access list of the deletion {rev}"));
         }
         self.bytes += body.as_bytes().len();
         let (mode, attachments) = (EditMode::Replicated, NewAttachments::new(self.database, list)?);
         self.updates.push(DocUpdate::replicated(id.to_owned(), stored.deleted, body, mode, path, attachments));
-        self.rescued.revisions += 1;
-        if self.updates.len() >= TOGETHER || self.bytes >= TOGETHER_BYTES { self.commit() } else { Ok(()) }
+        self.salvaged.revisions += 1;
+        if self.updates.len() >= BATCH_REVISIONS || self.bytes >= BATCH_BYTES { self.commit() } else { Ok(()) }
     }
 
     fn attachment(&self, attachment: &Attachment) -> Result<Option<NewAttachment>> {
