@@ -16,8 +16,8 @@ use settee_storage::{
 };
 
 use crate::access::AccessControl;
-use crate::activity::{Activity, DatabaseEventKind};
 use crate::attempt::{Attempt, free_space};
+use crate::catalog_context::{CatalogContext, DatabaseEventKind};
 use crate::database::Database;
 use crate::entry::{CATALOG, Entry, Layout};
 use crate::follow::follow;
@@ -54,7 +54,7 @@ pub struct Catalog {
     names: NameLocks,
     writing: Mutex<()>,
     tokens: AtomicU64,
-    activity: Arc<Activity>,
+    context: Arc<CatalogContext>,
     notified: Arc<NotifiedVersions>,
 }
 
@@ -115,7 +115,7 @@ impl Catalog {
             names: NameLocks::new(),
             writing: Mutex::new(()),
             tokens: AtomicU64::new(seed),
-            activity: Arc::default(),
+            context: Arc::default(),
             notified: Arc::default(),
         };
         follow(catalog.engine.as_ref(), &catalog.notified, &catalog.open);
@@ -136,19 +136,19 @@ impl Catalog {
     /// Sets the source of the times of commits. Without one, no times are recorded. Only the first call has an effect.
     pub fn set_clock(&self, clock: CommitClock) {
         // A second node on this catalog has the same clock.
-        let _ = self.activity().clock.set(clock);
+        let _ = self.context().clock.set(clock);
     }
 
-    /// The events of the databases.
+    /// Shared state of the databases, with their events.
     #[must_use]
-    pub fn activity(&self) -> &Arc<Activity> {
-        &self.activity
+    pub fn context(&self) -> &Arc<CatalogContext> {
+        &self.context
     }
 
     /// Counters of reads and writes.
     #[must_use]
     pub fn counters(&self) -> &Counters {
-        &self.activity.counters
+        &self.context.counters
     }
 
     /// Returns the open databases: those in use and those used recently.
@@ -193,7 +193,7 @@ impl Catalog {
 
     /// Makes commits of clients' writes depend on the leases of `writers`. Only the first call has an effect.
     pub fn set_writers(&self, writers: Arc<Writers>) {
-        let _ = self.activity.writers.set(writers);
+        let _ = self.context.writers.set(writers);
     }
 
     /// Returns the database of this name if it is open, without a check for commits of other processes.
@@ -259,7 +259,7 @@ impl Catalog {
         })?;
         let entry = created.expect("the commit made an entry");
         let database = self.open_entry(name, &entry, seen).map_err(DatabaseError::in_doubt)?;
-        self.activity.note_in_list(name, DatabaseEventKind::Created);
+        self.context.record_list_change(name, DatabaseEventKind::Created);
         Ok(database)
     }
 
@@ -303,7 +303,7 @@ impl Catalog {
             Ok(())
         })?;
         drop(name_lock);
-        self.activity.note_in_list(name, DatabaseEventKind::Deleted);
+        self.context.record_list_change(name, DatabaseEventKind::Deleted);
         shards.into_iter().try_for_each(|shard| self.drop_shard(shard)).map_err(DatabaseError::in_doubt)
     }
 
@@ -367,8 +367,8 @@ impl Catalog {
     /// The database has no name in the catalog yet, so no other thread can find it.
     pub(crate) fn open_detached(&self, name: &str, entry: &Entry) -> Result<Arc<Database>> {
         let seed = self.tokens.fetch_add(1 << 32, Ordering::Relaxed);
-        let around = (Arc::clone(&self.activity), &self.notified);
-        Database::open(Arc::clone(&self.engine), name, (*entry, 0), around, seed)
+        let shared = (Arc::clone(&self.context), &self.notified);
+        Database::open(Arc::clone(&self.engine), name, (*entry, 0), shared, seed)
     }
 
     pub(crate) fn replace(&self, name: &str, entry: &Entry, shards: &[Shard]) -> Result<()> {
@@ -412,8 +412,8 @@ impl Catalog {
     fn open_entry(&self, name: &str, entry: &Entry, seen: u64) -> Result<Arc<Database>> {
         let seed = self.tokens.fetch_add(1 << 32, Ordering::Relaxed);
         let engine = Arc::clone(&self.engine);
-        let around = (Arc::clone(&self.activity), &self.notified);
-        let database = Database::open(engine, name, (*entry, seen), around, seed)?;
+        let shared = (Arc::clone(&self.context), &self.notified);
+        let database = Database::open(engine, name, (*entry, seen), shared, seed)?;
         self.open.insert(&database);
         Ok(database)
     }

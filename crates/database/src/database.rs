@@ -10,7 +10,7 @@ use settee_storage::members::Claim;
 use settee_storage::{CommitToken, Engine, Keyspace, Request, Shard, Version, nonblocking};
 
 use crate::access::AccessControl;
-use crate::activity::{Activity, DatabaseEventKind};
+use crate::catalog_context::{CatalogContext, DatabaseEventKind};
 use crate::compacting::Compacting;
 use crate::design_cache::DesignCache;
 use crate::entry::{Entry, Layout};
@@ -75,7 +75,7 @@ pub(crate) enum Source {
 pub struct Database {
     name: String,
     entry: Entry,
-    activity: Arc<Activity>,
+    context: Arc<CatalogContext>,
     engine: Arc<dyn Engine>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) queue: Queue,
@@ -125,7 +125,7 @@ impl Database {
         engine: Arc<dyn Engine>,
         name: &str,
         (entry, named_at): (Entry, u64),
-        (activity, notified): (Arc<Activity>, &Arc<NotifiedVersions>),
+        (context, notified): (Arc<CatalogContext>, &Arc<NotifiedVersions>),
         token_seed: u64,
     ) -> Result<Arc<Self>> {
         // The registration precedes the first read, so that no commit notification is missed.
@@ -137,11 +137,11 @@ impl Database {
         let ranks = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
         let design_seq = AtomicU64::new(writer.meta.design_seq);
         let notified_seq = AtomicU64::new(writer.meta.update_seq);
-        let designs = DesignCache::new(Arc::clone(&activity.design_bytes));
+        let designs = DesignCache::new(Arc::clone(&context.design_bytes));
         let database = Arc::new(Self {
             name: name.to_owned(),
             entry,
-            activity,
+            context,
             engine,
             known: Mutex::new(CachedState { version, security, attached_seq }),
             seen: AtomicU64::new(version.0),
@@ -174,11 +174,11 @@ impl Database {
     }
 
     pub(crate) fn counters(&self) -> &Counters {
-        &self.activity.counters
+        &self.context.counters
     }
 
     pub(crate) fn clock(&self) -> Option<&CommitClock> {
-        self.activity.clock.get()
+        self.context.clock.get()
     }
 
     /// The shard that holds the documents.
@@ -279,14 +279,14 @@ impl Database {
     /// Returns the claim under which this process commits writes of clients; `None` if no lease is required. Fails with
     /// `StorageError::Deposed` if another process is the writer.
     pub(crate) fn claim(&self) -> settee_storage::Result<Option<Claim>> {
-        match self.activity.writers.get() {
+        match self.context.writers.get() {
             Some(writers) => writers.claim(self.shard()).map(Some),
             None => Ok(None),
         }
     }
 
     pub(crate) fn deposed(&self, claim: &Claim) {
-        self.activity.writers.get().into_iter().for_each(|writers| writers.deposed(claim));
+        self.context.writers.get().into_iter().for_each(|writers| writers.deposed(claim));
     }
 
     /// Returns true if the database was deleted.
@@ -348,12 +348,12 @@ impl Database {
 
     pub(crate) fn notify(&self, event: Event) {
         if let Event::Committed(_) = event {
-            self.activity.note(&self.name, DatabaseEventKind::Updated);
+            self.context.record(&self.name, DatabaseEventKind::Updated);
         }
         self.notify_subscribers(event);
     }
 
-    /// Notifies subscribers, unless they were notified of a newer sequence. Other processes record their own activity.
+    /// Notifies subscribers, unless they were notified of a newer sequence. Other processes record their own events.
     fn notify_subscribers(&self, event: Event) {
         if let Event::Committed(seq) = event
             && self.notified_seq.fetch_max(seq, Ordering::Relaxed) >= seq

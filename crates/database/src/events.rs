@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use settee_model::json::Json;
 use settee_model::{Document, Rev, RevisionHasher};
 
-use crate::activity::{DatabaseEventKind, GLOBAL_CHANGES};
+use crate::catalog_context::{DatabaseEventKind, GLOBAL_CHANGES};
 use crate::{Catalog, DatabaseError, DocUpdate, EditMode, Result, Work};
 
 /// Revision limit of the event documents. It is low because these documents are written often and their old revisions

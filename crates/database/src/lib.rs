@@ -9,10 +9,10 @@
 #![warn(missing_docs)]
 
 mod access;
-mod activity;
 mod attachment;
 mod attempt;
 mod catalog;
+mod catalog_context;
 mod compacting;
 mod compaction;
 mod counters;
@@ -46,11 +46,11 @@ pub mod verify;
 mod tests;
 
 pub use access::{AccessControl, AccessList, EVERY_USER, InvalidAccess, Member, Reader};
-pub use activity::{Activity, DatabaseEventKind, GLOBAL_CHANGES};
 pub use attachment::{
     Attachment, Content, ContentEncoding, ContentId, ContentReader, EncodingInfo, Form, write_marked, write_stubs,
 };
 pub use catalog::{Catalog, DatabaseOptions, validate_name};
+pub use catalog_context::{CatalogContext, DatabaseEventKind, GLOBAL_CHANGES};
 pub use compaction::{Compaction, Garbage, pause_between_pieces};
 pub use counters::{Counter, Counters};
 pub use database::{Closed, Database, DatabaseInfo, Event, Subscription};

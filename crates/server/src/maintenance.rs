@@ -57,7 +57,7 @@ impl Maintenance {
         let is_over = Arc::new(AtomicBool::new(false));
         let wakeup = Arc::new(Notify::new());
         let waker = Arc::clone(&wakeup);
-        maintenance.catalog.activity().watch(move || waker.notify_one());
+        maintenance.catalog.context().subscribe(move || waker.notify_one());
         let mut loops = vec![
             tokio::spawn(maintain_engine(Arc::clone(&maintenance))),
             tokio::spawn(compact_periodically(Arc::clone(&maintenance), Arc::clone(&is_over))),
@@ -115,7 +115,7 @@ impl Maintenance {
     }
 
     fn keep_events(&self) {
-        let events = self.catalog.activity().take();
+        let events = self.catalog.context().take_events();
         let written = events.iter().filter(|(_, happened)| *happened == DatabaseEventKind::Updated);
         self.written.lock().extend(written.map(|(name, _)| name.clone()));
         self.indexing.note(&events);

@@ -9,7 +9,7 @@ use crate::{Catalog, DatabaseEventKind, Direction, GLOBAL_CHANGES};
 fn watch(catalog: &Catalog) -> Arc<AtomicUsize> {
     let wakes = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&wakes);
-    catalog.activity().watch(move || {
+    catalog.context().subscribe(move || {
         counted.fetch_add(1, Ordering::Relaxed);
     });
     wakes
@@ -31,7 +31,7 @@ fn many_updates_are_one_event_and_wake_once() {
     let catalog = open(&engine());
     let early = create(&catalog, "early");
     save(&early, new("1", "{}"));
-    assert_eq!(catalog.activity().take(), [], "no watcher is registered yet");
+    assert_eq!(catalog.context().take_events(), [], "no watcher is registered yet");
     let wakes = watch(&catalog);
     let other = create(&catalog, "a");
     for id in ["1", "2", "3"] {
@@ -40,7 +40,7 @@ fn many_updates_are_one_event_and_wake_once() {
     }
     catalog.delete("a").unwrap();
     save(&create(&catalog, "a"), new("again", "{}"));
-    let events = catalog.activity().take();
+    let events = catalog.context().take_events();
     let wanted = [
         ("a", DatabaseEventKind::Created),
         ("_dbs", DatabaseEventKind::Updated),
@@ -52,7 +52,7 @@ fn many_updates_are_one_event_and_wake_once() {
     ];
     assert_eq!(events, wanted.map(|(name, happened)| (name.to_owned(), happened)));
     assert_eq!(wakes.load(Ordering::Relaxed), 1);
-    assert_eq!(catalog.activity().take(), []);
+    assert_eq!(catalog.context().take_events(), []);
     save(&early, new("y", "{}"));
     assert_eq!(wakes.load(Ordering::Relaxed), 2);
 }
@@ -75,7 +75,7 @@ fn events_are_kept_where_the_last_of_their_kind_happened() {
     assert_eq!(kept(&catalog), ["deleted b:c", "created a", "updated a"]);
     assert_eq!(ids(&database.read().unwrap()), ["created:a", "deleted:b:c", "updated:a"]);
     let list = [("_dbs".to_owned(), DatabaseEventKind::Updated)];
-    assert_eq!(catalog.activity().take(), list, "the database of events makes no others");
+    assert_eq!(catalog.context().take_events(), list, "the database of events makes no others");
     for _ in 0..20 {
         catalog.keep_events(&events(1..2)).unwrap();
     }

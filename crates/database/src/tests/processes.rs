@@ -229,19 +229,19 @@ fn events_of_databases_that_others_write_reach_local_waiters() {
     let [ours, theirs] = processes();
     create(&theirs, GLOBAL_CHANGES);
     for catalog in [&ours, &theirs] {
-        catalog.activity().watch(|| {});
+        catalog.context().subscribe(|| {});
     }
     let events = next(&ours, GLOBAL_CHANGES);
     let (sender, notified) = mpsc::channel();
     let _subscription = events.subscribe(move |event| sender.send(event).unwrap());
     save(&create(&theirs, "db"), new("a", "{}"));
-    let happened = theirs.activity().take();
+    let happened = theirs.context().take_events();
     assert!(happened.contains(&("db".to_owned(), DatabaseEventKind::Updated)));
     theirs.keep_events(&happened).unwrap();
     while notified.recv_timeout(TIMEOUT).unwrap() != Event::Committed(3) {}
     assert_eq!(ids(&events.read().unwrap()), ["created:db", "updated:_dbs", "updated:db"]);
     next(&ours, "db");
-    assert_eq!(ours.activity().take(), [], "what others do they keep themselves");
+    assert_eq!(ours.context().take_events(), [], "what others do they keep themselves");
 }
 
 const LONG: &[u8] = &[7; 5_000];

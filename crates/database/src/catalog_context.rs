@@ -1,5 +1,5 @@
-//! Events of databases: [`Activity`] collects them in memory, and a background task of the server writes them to
-//! `_global_changes`, from which `_db_updates` is read.
+//! [`CatalogContext`]: state that the databases of a catalog share. It collects their events in memory; a background
+//! task of the server writes them to `_global_changes`, from which `_db_updates` is read.
 
 use std::collections::HashSet;
 use std::sync::atomic::AtomicUsize;
@@ -48,9 +48,9 @@ impl DatabaseEventKind {
     }
 }
 
-/// Events of the databases of a catalog since the last [`Self::take`].
+/// Shared state of the databases of a catalog, with their events since the last [`Self::take_events`].
 #[derive(Default)]
-pub struct Activity {
+pub struct CatalogContext {
     state: Mutex<State>,
     pub(crate) counters: Counters,
     pub(crate) clock: OnceLock<CommitClock>,
@@ -67,37 +67,37 @@ struct State {
     updated: HashSet<String>,
 }
 
-impl Activity {
-    /// Starts the collection. Writing threads call `wake` for the first event after each [`Self::take`]; it must be
-    /// fast.
-    pub fn watch(&self, wake: impl Fn() + Send + Sync + 'static) {
+impl CatalogContext {
+    /// Starts the collection of events. Writing threads call `wake` for the first event after each
+    /// [`Self::take_events`]; it must be fast.
+    pub fn subscribe(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.state.lock().wake = Some(Box::new(wake));
     }
 
     /// Removes and returns the collected events, oldest first. Updates of one database are merged into one event.
     #[must_use]
-    pub fn take(&self) -> Vec<(String, DatabaseEventKind)> {
+    pub fn take_events(&self) -> Vec<(String, DatabaseEventKind)> {
         let mut state = self.state.lock();
         state.updated.clear();
         std::mem::take(&mut state.events)
     }
 
-    pub(crate) fn note_in_list(&self, database: &str, happened: DatabaseEventKind) {
-        self.note(database, happened);
-        self.note(DATABASES, DatabaseEventKind::Updated);
+    pub(crate) fn record_list_change(&self, database: &str, kind: DatabaseEventKind) {
+        self.record(database, kind);
+        self.record(DATABASES, DatabaseEventKind::Updated);
     }
 
-    pub(crate) fn note(&self, database: &str, happened: DatabaseEventKind) {
+    pub(crate) fn record(&self, database: &str, kind: DatabaseEventKind) {
         let mut state = self.state.lock();
         if state.wake.is_none() || database == GLOBAL_CHANGES {
             return;
         }
-        match happened {
+        match kind {
             DatabaseEventKind::Updated if state.updated.contains(database) => return,
             DatabaseEventKind::Updated => drop(state.updated.insert(database.to_owned())),
             DatabaseEventKind::Created | DatabaseEventKind::Deleted => drop(state.updated.remove(database)),
         }
-        state.events.push((database.to_owned(), happened));
+        state.events.push((database.to_owned(), kind));
         if state.events.len() == 1
             && let Some(wake) = &state.wake
         {
