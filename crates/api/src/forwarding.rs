@@ -35,7 +35,7 @@ use crate::head::{REQUEST_ID, RequestHead};
 use crate::metrics::Count;
 use crate::node::Node;
 use crate::nodes::{MemberRequest, Nodes};
-use crate::request::Unread;
+use crate::request::RequestBody;
 use crate::respond::{self, Response};
 
 pub(crate) const CLIENT: HeaderName = HeaderName::from_static("x-settee-client");
@@ -133,10 +133,10 @@ pub(crate) enum Payload {
 }
 
 impl Payload {
-    pub(crate) fn unread(self) -> Unread {
+    pub(crate) fn into_body(self) -> RequestBody {
         match self {
-            Self::Kept(bytes) => Unread::Known(bytes),
-            Self::Streamed(body) => Unread::Streamed(Mutex::new(body)),
+            Self::Kept(bytes) => RequestBody::Buffered(bytes),
+            Self::Streamed(body) => RequestBody::Streamed(Mutex::new(body)),
         }
     }
 }
@@ -152,7 +152,7 @@ pub(crate) enum Sent {
 }
 
 pub(crate) enum Forwarded {
-    Here(Unread, Writing),
+    Here(RequestBody, Writing),
     Answered(Response),
     Failed(Error),
 }
@@ -183,7 +183,7 @@ pub(crate) async fn forward(
     body: Inbound,
 ) -> Forwarded {
     if let Some(writing) = start(node, database).await {
-        return Forwarded::Here(Unread::Incoming(body), writing);
+        return Forwarded::Here(RequestBody::Incoming(body), writing);
     }
     let is_small = hyper::body::Body::size_hint(&body).upper().is_some_and(|bytes| bytes <= KEPT_BODY_BYTES as u64);
     let payload = if is_small && !headers.contains_key(header::CONTENT_ENCODING) {
@@ -202,7 +202,7 @@ pub(crate) async fn forward(
         respond::set(&mut passed, name, value);
     }
     match send(node, database, (&head.method, &head.uri), &passed, payload).await {
-        Ok(Sent::Here(payload, writing)) => Forwarded::Here(payload.unread(), writing),
+        Ok(Sent::Here(payload, writing)) => Forwarded::Here(payload.into_body(), writing),
         Ok(Sent::Answered(response)) => {
             node.metrics.count(Count::Forwarded);
             let (parts, body) = response.into_parts();

@@ -16,7 +16,7 @@ use crate::authentication::Caller;
 use crate::forwarding::{self, Payload, Sent, USER};
 use crate::head::RequestHead;
 use crate::node::Node;
-use crate::request::Unread;
+use crate::request::RequestBody;
 use crate::respond::Response;
 use crate::router::{Effect, Resolved, Router};
 
@@ -61,7 +61,7 @@ impl InProcess {
                 Sent::Here(here, started) => (body, writing) = (here, Some(started)),
             }
         }
-        let body = body.unread();
+        let body = body.into_body();
         let answer = handle(&node, &self.router, &self.user, resolved, (head, parts.headers), body).await;
         drop(writing);
         let (parts, body) = answer.into_parts();
@@ -99,7 +99,7 @@ pub(crate) async fn handle(
     user: &User,
     resolved: Resolved<'_>,
     (head, headers): (RequestHead, HeaderMap),
-    body: Unread,
+    body: RequestBody,
 ) -> Response {
     let answer = async {
         node.catch_up.wait().await?;

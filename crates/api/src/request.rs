@@ -32,9 +32,9 @@ use crate::router::{BodyKind, Router};
 /// Requests with larger bodies run in the slow lane. Replicators and clients send batches of about a megabyte.
 const LANE_BYTES: u64 = 1 << 20;
 
-pub(crate) enum Unread {
+pub(crate) enum RequestBody {
     Incoming(Inbound),
-    Known(Bytes),
+    Buffered(Bytes),
     /// Sent by this process. The lock only makes the value `Sync` and is never contended.
     Streamed(Mutex<settee_replication::Body>),
 }
@@ -51,7 +51,7 @@ pub(crate) struct Request {
     /// Instance of the database for which the request was authorized.
     pub(crate) instance: Option<u64>,
     pub(crate) captures: Captures,
-    pub(crate) body: Option<Unread>,
+    pub(crate) body: Option<RequestBody>,
     pub(crate) takes: BodyKind,
     /// Threads for blocking work, chosen by the router.
     pub(crate) threads: Threads,
@@ -72,7 +72,7 @@ impl Request {
     }
 
     pub(crate) async fn read_body(&mut self) -> Result<Bytes, Error> {
-        if let Some(Unread::Known(bytes)) = self.body.take_if(|body| matches!(body, Unread::Known(_))) {
+        if let Some(RequestBody::Buffered(bytes)) = self.body.take_if(|body| matches!(body, RequestBody::Buffered(_))) {
             return Ok(bytes);
         }
         let begun_us = (self.node.operation.monotonic_us)();
@@ -91,9 +91,9 @@ impl Request {
         let timeout = ReceiveTimeout::new(policy.receive_timeout);
         let on = (&self.head.account, &self.threads);
         Ok(match self.body.take() {
-            Some(Unread::Incoming(body)) => read(body, &self.headers, limit, timeout, on).await?,
-            Some(Unread::Streamed(body)) => read(body.into_inner(), &self.headers, limit, timeout, on).await?,
-            Some(Unread::Known(bytes)) => bytes,
+            Some(RequestBody::Incoming(body)) => read(body, &self.headers, limit, timeout, on).await?,
+            Some(RequestBody::Streamed(body)) => read(body.into_inner(), &self.headers, limit, timeout, on).await?,
+            Some(RequestBody::Buffered(bytes)) => bytes,
             None => Bytes::new(),
         })
     }
@@ -104,9 +104,9 @@ impl Request {
     ) -> Result<T, Error> {
         let admission = self.node.inward(&self.head.account);
         match self.body.take() {
-            Some(Unread::Incoming(body)) => pieces::with_pieces(admission, body, work).await?,
-            Some(Unread::Streamed(body)) => pieces::with_pieces(admission, body.into_inner(), work).await?,
-            Some(Unread::Known(bytes)) => pieces::with_pieces(admission, Full::new(bytes), work).await?,
+            Some(RequestBody::Incoming(body)) => pieces::with_pieces(admission, body, work).await?,
+            Some(RequestBody::Streamed(body)) => pieces::with_pieces(admission, body.into_inner(), work).await?,
+            Some(RequestBody::Buffered(bytes)) => pieces::with_pieces(admission, Full::new(bytes), work).await?,
             None => pieces::with_pieces(admission, Full::default(), work).await?,
         }
     }
@@ -136,9 +136,9 @@ impl Request {
     /// Returns true if the body may be large, as far as the head of the request shows.
     pub(crate) fn may_be_large(&self) -> bool {
         let size = match &self.body {
-            Some(Unread::Incoming(body)) => body.size_hint(),
-            Some(Unread::Known(bytes)) => SizeHint::with_exact(bytes.len() as u64),
-            Some(Unread::Streamed(_)) | None => SizeHint::with_exact(0),
+            Some(RequestBody::Incoming(body)) => body.size_hint(),
+            Some(RequestBody::Buffered(bytes)) => SizeHint::with_exact(bytes.len() as u64),
+            Some(RequestBody::Streamed(_)) | None => SizeHint::with_exact(0),
         };
         may_be_large(self.takes, size.upper(), self.headers.contains_key(header::CONTENT_ENCODING))
     }
@@ -186,9 +186,9 @@ impl Request {
             [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].iter().any(|name| self.headers.contains_key(name));
         is_announced
             || match &self.body {
-                Some(Unread::Incoming(body)) => !body.is_end_stream(),
-                Some(Unread::Known(bytes)) => !bytes.is_empty(),
-                Some(Unread::Streamed(_)) => true,
+                Some(RequestBody::Incoming(body)) => !body.is_end_stream(),
+                Some(RequestBody::Buffered(bytes)) => !bytes.is_empty(),
+                Some(RequestBody::Streamed(_)) => true,
                 None => false,
             }
     }

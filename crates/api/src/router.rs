@@ -23,7 +23,7 @@ use crate::node::Node;
 use crate::params::{Plus, Query};
 use crate::path::{Captures, Split, not_text, split};
 use crate::redactor;
-use crate::request::{Request, Unread, absolute};
+use crate::request::{Request, RequestBody, absolute};
 use crate::respond::{self, Answer};
 use crate::{Error, bridge};
 
@@ -298,7 +298,7 @@ impl Router {
         resolved: Resolved<'_>,
         (head, headers): (RequestHead, HeaderMap),
         user: UserContext,
-        body: Option<Unread>,
+        body: Option<RequestBody>,
     ) -> Answer {
         let plus = node.policy().plus;
         // Another node may have changed the setting since the path was resolved.

@@ -31,7 +31,7 @@ use crate::nodes::{ALIVE, REQUEST_BYTES_MAX};
 use crate::observe::Observation;
 use crate::policy::Policy;
 use crate::reads::ReadCounter;
-use crate::request::Unread;
+use crate::request::RequestBody;
 use crate::respond::{self, Answer, Response};
 use crate::router::{Effect, Resolved, Router};
 use crate::{Error, in_process, jsonp, path, routes};
@@ -162,9 +162,9 @@ impl Service {
         effect: &Effect,
         (head, headers, id): (&RequestHead, &HeaderMap, &str),
         body: Inbound,
-    ) -> Result<(Unread, Option<Writing>), Served> {
+    ) -> Result<(RequestBody, Option<Writing>), Served> {
         let (Effect::Database(path, database) | Effect::Rewrite(path, database)) = effect else {
-            return Ok((Unread::Incoming(body), None));
+            return Ok((RequestBody::Incoming(body), None));
         };
         match sender {
             Sender::Client(_) => {
@@ -176,7 +176,7 @@ impl Service {
                 }
             }
             Sender::Node(_) | Sender::User(_) => match forwarding::start(&self.node, database).await {
-                Some(writing) => Ok((Unread::Incoming(body), Some(writing))),
+                Some(writing) => Ok((RequestBody::Incoming(body), Some(writing))),
                 None => Err(Served::Here(forwarding::not_writer())),
             },
         }
@@ -214,18 +214,18 @@ impl Service {
 
     async fn authenticate(
         &self,
-        (mut head, headers, body): (RequestHead, HeaderMap, Unread),
+        (mut head, headers, body): (RequestHead, HeaderMap, RequestBody),
         renewed: &mut Option<HeaderValue>,
-    ) -> Result<((RequestHead, HeaderMap), Unread, UserContext), Error> {
+    ) -> Result<((RequestHead, HeaderMap), RequestBody, UserContext), Error> {
         let found = authentication::authenticate(&self.node.authentication, &head, &headers).await?;
         (head.handler, *renewed) = (found.handler, found.renewed);
         let policy = &self.node.policy();
         let (headers, body) = match &found.token {
             None => (headers, body),
             Some(token) => {
-                let body = self.read_known(policy, body, &headers, &head).await?;
+                let body = self.read_buffered(policy, body, &headers, &head).await?;
                 authentication::require_body(token, &body)?;
-                (authentication::covered(&headers), Unread::Known(body))
+                (authentication::covered(&headers), RequestBody::Buffered(body))
             }
         };
         if let Some(name) = &found.user.name {
@@ -267,20 +267,20 @@ impl Service {
         response
     }
 
-    async fn read_known(
+    async fn read_buffered(
         &self,
         policy: &Policy,
-        body: Unread,
+        body: RequestBody,
         headers: &HeaderMap,
         head: &RequestHead,
     ) -> Result<Bytes, Error> {
         match body {
-            Unread::Known(bytes) => Ok(bytes),
-            Unread::Incoming(body) => {
+            RequestBody::Buffered(bytes) => Ok(bytes),
+            RequestBody::Incoming(body) => {
                 let timeout = ReceiveTimeout::new(policy.receive_timeout);
                 Ok(body::read(body, headers, REQUEST_BYTES_MAX, timeout, (&head.account, &Threads::default())).await?)
             }
-            Unread::Streamed(_) => Err(Error::bad_request("a node sends no such body")),
+            RequestBody::Streamed(_) => Err(Error::bad_request("a node sends no such body")),
         }
     }
 

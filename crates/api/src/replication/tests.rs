@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::NodeDependencies;
 use crate::head::RequestHead;
-use crate::request::Unread;
+use crate::request::RequestBody;
 use crate::tests::live::Values;
 use crate::tests::parts::parts;
 
@@ -194,7 +194,7 @@ impl World {
             seen: Arc::default(),
             account: Account::new(&self.node.budget, None, Share::Admin),
         };
-        let body = Unread::Known(body.to_owned().into());
+        let body = RequestBody::Buffered(body.to_owned().into());
         let resolved = self.router.resolve(head.uri.path(), self.node.policy().plus);
         let answer = self.router.handle(&self.node, resolved, (head, headers), user.clone(), Some(body)).await;
         let answer = answer.unwrap_or_else(|error| self.node.refuse(&crate::authentication::Caller::default(), &error));

@@ -18,7 +18,7 @@ use crate::head::RequestHead;
 use crate::node::Node;
 use crate::params::Raw;
 use crate::path::{encode_path, split};
-use crate::request::{Request, Unread};
+use crate::request::{Request, RequestBody};
 use crate::respond::Answer;
 use crate::{Error, bridge};
 use settee_service::{Functions, Permission};
@@ -92,7 +92,7 @@ async fn follow(request: Request, target: Target) -> Answer {
         seen: head.seen,
         account: head.account,
     };
-    let body = target.body.map(Unread::Known).or(body);
+    let body = target.body.map(RequestBody::Buffered).or(body);
     // A separate task, aborted with this one, has its own stack: a hundred nested rewrites would overflow one.
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {

@@ -23,7 +23,7 @@ use crate::authentication::jwt::KeyReader;
 use crate::authentication::{self, Caller};
 use crate::head::RequestHead;
 use crate::node::{Node, NodeDependencies, Platform};
-use crate::request::Unread;
+use crate::request::RequestBody;
 use crate::router::Router;
 use crate::routes::router;
 use crate::tests::live::Values;
@@ -276,7 +276,7 @@ impl World {
                     authentication::covered(&headers)
                 }
             };
-            let body = Some(Unread::Known(Bytes::from(body)));
+            let body = Some(RequestBody::Buffered(Bytes::from(body)));
             let resolved = self.router.resolve(head.uri.path(), self.node.policy().plus);
             self.router.handle(&self.node, resolved, (head, headers), found.user, body).await
         };
