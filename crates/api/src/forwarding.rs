@@ -142,28 +142,28 @@ impl Payload {
 }
 
 /// A write in progress on the writer. A node that stops releases its lease after the last one.
-pub(crate) struct Writing {
+pub(crate) struct WriteGuard {
     _guard: Option<OwnedRwLockReadGuard<()>>,
 }
 
 pub(crate) enum Sent {
-    Here(Payload, Writing),
+    Here(Payload, WriteGuard),
     Answered(http::Response<settee_replication::Body>),
 }
 
 pub(crate) enum Forwarded {
-    Here(RequestBody, Writing),
+    Here(RequestBody, WriteGuard),
     Answered(Response),
     Failed(Error),
 }
 
-pub(crate) async fn start(node: &Arc<Node>, database: &str) -> Option<Writing> {
-    let Some(writers) = node.nodes.writers() else { return Some(Writing { _guard: None }) };
+pub(crate) async fn start(node: &Arc<Node>, database: &str) -> Option<WriteGuard> {
+    let Some(writers) = node.nodes.writers() else { return Some(WriteGuard { _guard: None }) };
     // The guard is acquired before the location is read: a node that stops releases its shards before it waits for the
     // guards.
     let guard = Arc::clone(&node.nodes.writing).try_read_owned().ok()?;
     let is_here = writers.location(shard_of(node, database).await) == WriterLocation::Here;
-    is_here.then_some(Writing { _guard: Some(guard) })
+    is_here.then_some(WriteGuard { _guard: Some(guard) })
 }
 
 /// Returns the shard of a database; that of the catalog if the database does not exist.
@@ -182,8 +182,8 @@ pub(crate) async fn forward(
     (head, headers, id): (&RequestHead, &HeaderMap, &str),
     body: Inbound,
 ) -> Forwarded {
-    if let Some(writing) = start(node, database).await {
-        return Forwarded::Here(RequestBody::Incoming(body), writing);
+    if let Some(write_guard) = start(node, database).await {
+        return Forwarded::Here(RequestBody::Incoming(body), write_guard);
     }
     let is_small = hyper::body::Body::size_hint(&body).upper().is_some_and(|bytes| bytes <= KEPT_BODY_BYTES as u64);
     let payload = if is_small && !headers.contains_key(header::CONTENT_ENCODING) {
@@ -195,20 +195,20 @@ pub(crate) async fn forward(
     } else {
         Payload::Streamed(foreign_body(body))
     };
-    let mut passed = passed_on(headers);
+    let mut passed = forwarded_headers(headers);
     passed.remove(USER);
     let client = format!("{} {}", head.scheme.name(), head.peer);
     for (name, value) in [(CLIENT, client.as_str()), (REQUEST_ID, id)] {
         respond::set(&mut passed, name, value);
     }
     match send(node, database, (&head.method, &head.uri), &passed, payload).await {
-        Ok(Sent::Here(payload, writing)) => Forwarded::Here(payload.into_body(), writing),
+        Ok(Sent::Here(payload, write_guard)) => Forwarded::Here(payload.into_body(), write_guard),
         Ok(Sent::Answered(response)) => {
             node.metrics.count(Count::Forwarded);
             let (parts, body) = response.into_parts();
             let mut response = Response::new(Body::Composed(body.map_err(|_| Aborted).boxed_unsync()));
             *response.status_mut() = parts.status;
-            *response.headers_mut() = passed_on(&parts.headers);
+            *response.headers_mut() = forwarded_headers(&parts.headers);
             Forwarded::Answered(response)
         }
         Err(error) => Forwarded::Failed(error),
@@ -225,14 +225,14 @@ pub(crate) async fn send(
     payload: Payload,
 ) -> Result<Sent, Error> {
     let nodes = &node.nodes;
-    let Some(writers) = nodes.writers() else { return Ok(Sent::Here(payload, Writing { _guard: None })) };
+    let Some(writers) = nodes.writers() else { return Ok(Sent::Here(payload, WriteGuard { _guard: None })) };
     let (mut deadline, mut moves) = (pin!(sleep(WAIT_MAX)), nodes.moves.subscribe());
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     let mut payload = Some(payload);
     loop {
         moves.borrow_and_update();
-        if let Some(writing) = start(node, database).await {
-            return payload.map(|payload| Sent::Here(payload, writing)).ok_or_else(Error::no_writer);
+        if let Some(write_guard) = start(node, database).await {
+            return payload.map(|payload| Sent::Here(payload, write_guard)).ok_or_else(Error::no_writer);
         }
         let shard = shard_of(node, database).await;
         let location = writers.location(shard);
@@ -246,8 +246,8 @@ pub(crate) async fn send(
                     full_body(bytes)
                 }
             };
-            let question = MemberRequest::new(method.clone(), target, headers.clone());
-            let exchange = nodes.forward(member, question, body);
+            let member_request = MemberRequest::new(method.clone(), target, headers.clone());
+            let exchange = nodes.forward(member, member_request, body);
             match while_writer(nodes, member, (shard, location), exchange).await {
                 Some(Ok(response)) if !response.headers().contains_key(NOT_WRITER) => {
                     return Ok(Sent::Answered(response));
@@ -259,7 +259,7 @@ pub(crate) async fn send(
                     // The client repeats the request, which then must reach the next writer.
                     tokio::select! {
                         () = &mut deadline => {}
-                        () = until_decided(nodes, member, (shard, location)) => {}
+                        () = wait_for_writer(nodes, member, (shard, location)) => {}
                     }
                     return Err(Error::in_doubt(&member.name));
                 }
@@ -314,7 +314,7 @@ async fn while_writer<T>(
 }
 
 /// Waits until a writer whose connection has ended is replaced, or answers a probe.
-async fn until_decided(nodes: &Nodes, member: &Member, (shard, location): (Shard, WriterLocation)) {
+async fn wait_for_writer(nodes: &Nodes, member: &Member, (shard, location): (Shard, WriterLocation)) {
     let is_writer = || nodes.writers().is_some_and(|writers| writers.location(shard) == location);
     while is_writer() && !nodes.is_alive(member).await {
         nodes.writers().into_iter().for_each(|writers| writers.refresh());
@@ -328,7 +328,7 @@ pub(crate) fn not_writer() -> Response {
     response
 }
 
-fn passed_on(headers: &HeaderMap) -> HeaderMap {
+fn forwarded_headers(headers: &HeaderMap) -> HeaderMap {
     let named = headers.get(header::CONNECTION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_of_connection = |name: &HeaderName| {
         OF_CONNECTION.contains(name) || named.split(',').any(|one| one.trim().eq_ignore_ascii_case(name.as_str()))

@@ -53,17 +53,17 @@ impl InProcess {
             account,
         };
         let mut body = Payload::Streamed(body);
-        let mut writing = None;
+        let mut write_guard = None;
         let resolved = self.router.resolve(head.uri.path(), node.policy().plus);
         if let Effect::Database(_, database) | Effect::Rewrite(_, database) = resolved.effect(&head.method) {
             match self.send(&node, &database, (&head, &parts.headers), body).await? {
                 Sent::Answered(response) => return Ok(response),
-                Sent::Here(here, started) => (body, writing) = (here, Some(started)),
+                Sent::Here(here, started) => (body, write_guard) = (here, Some(started)),
             }
         }
         let body = body.into_body();
         let answer = handle(&node, &self.router, &self.user, resolved, (head, parts.headers), body).await;
-        drop(writing);
+        drop(write_guard);
         let (parts, body) = answer.into_parts();
         let body = match is_head {
             true => settee_replication::empty_body(),

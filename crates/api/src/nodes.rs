@@ -50,7 +50,7 @@ pub(crate) struct Nodes {
     pub(crate) writers: OnceLock<Arc<Writers>>,
     /// Changes whenever a lease may have moved.
     pub(crate) moves: watch::Sender<u64>,
-    /// Shared by the writes in progress under a lease, see [`crate::forwarding::Writing`].
+    /// Shared by the writes in progress under a lease, see [`crate::forwarding::WriteGuard`].
     pub(crate) writing: Arc<RwLock<()>>,
     pub(crate) signed: AtomicU64,
 }
@@ -107,7 +107,7 @@ impl Nodes {
         self.others().into_iter().find(|node| node.name == name)
     }
 
-    pub(crate) async fn pass_on(
+    pub(crate) async fn forward_buffered(
         &self,
         node: &Member,
         (method, uri): (&Method, &Uri),
@@ -116,8 +116,8 @@ impl Nodes {
     ) -> Answer {
         let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
         let passed = COVERED.into_iter().filter_map(|name| Some((name.clone(), headers.get(&name)?.clone())));
-        let question = MemberRequest { method: method.clone(), target, headers: passed.collect(), body };
-        let (status, headers, body) = self.ask(node, question).await.map_err(|why| {
+        let member_request = MemberRequest { method: method.clone(), target, headers: passed.collect(), body };
+        let (status, headers, body) = self.call_in_time(node, member_request).await.map_err(|why| {
             let reason = format!("node {} does not answer: {why}", node.name);
             Error::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
         })?;
@@ -136,7 +136,7 @@ impl Nodes {
 
     /// Returns the successful responses of all nodes that respond in time. If the request itself comes from a node, no
     /// other node is asked.
-    pub(crate) async fn ask_all(&self, target: &str, user: &UserContext) -> Vec<Bytes> {
+    pub(crate) async fn get_all(&self, target: &str, user: &UserContext) -> Vec<Bytes> {
         self.request_all(MemberRequest::get(target), user).await
     }
 
@@ -151,7 +151,7 @@ impl Nodes {
         writers.refresh();
         let holders = self.engine.members().writers();
         let others = self.others().into_iter().filter(|node| holders.iter().any(|(_, holder)| *holder == node.id));
-        let asking: JoinSet<_> = others.map(|node| self.ask(&node, MemberRequest::get(OBSERVED))).collect();
+        let asking: JoinSet<_> = others.map(|node| self.call_in_time(&node, MemberRequest::get(OBSERVED))).collect();
         // A writer that does not respond loses its lease, and its successor catches up.
         asking.join_all().await;
     }
@@ -159,7 +159,7 @@ impl Nodes {
     pub(crate) async fn find_node(&self, target: &str) -> Option<Member> {
         let mut asking = JoinSet::new();
         for node in self.others() {
-            let asked = self.ask(&node, MemberRequest::get(target));
+            let asked = self.call_in_time(&node, MemberRequest::get(target));
             asking.spawn(async move { matches!(asked.await, Ok((StatusCode::OK, ..))).then_some(node) });
         }
         while let Some(answered) = asking.join_next().await {
@@ -183,13 +183,13 @@ impl Nodes {
         }
     }
 
-    async fn request_all(&self, question: MemberRequest, user: &UserContext) -> Vec<Bytes> {
+    async fn request_all(&self, member_request: MemberRequest, user: &UserContext) -> Vec<Bytes> {
         if is_node(user) {
             return Vec::new();
         }
         let mut asking = JoinSet::new();
         for node in self.others() {
-            let asked = self.ask(&node, question.clone());
+            let asked = self.call_in_time(&node, member_request.clone());
             asking.spawn(async move {
                 match asked.await {
                     Ok((StatusCode::OK, _, body)) => Some(body),
@@ -204,12 +204,12 @@ impl Nodes {
         asking.join_all().await.into_iter().flatten().collect()
     }
 
-    fn ask(
+    fn call_in_time(
         &self,
         node: &Member,
-        question: MemberRequest,
+        member_request: MemberRequest,
     ) -> impl Future<Output = Result<(StatusCode, HeaderMap, Bytes), String>> + Send + use<> {
-        let exchange = self.exchange(node, question, ANSWER_TIME);
+        let exchange = self.exchange(node, member_request, ANSWER_TIME);
         async move {
             let in_time = tokio::time::timeout(ANSWER_TIME, exchange).await.map_err(|_| "not in time".to_owned())?;
             in_time.map_err(|error| error.to_string())
@@ -220,10 +220,10 @@ impl Nodes {
     pub(crate) fn forward(
         &self,
         node: &Member,
-        question: MemberRequest,
+        member_request: MemberRequest,
         body: Body,
     ) -> impl Future<Output = Result<http::Response<Body>, TransportError>> + Send + use<> {
-        let request = self.request(node, question, LONG_REQUEST_TIMEOUT);
+        let request = self.request(node, member_request, LONG_REQUEST_TIMEOUT);
         async move {
             let (transport, request) = request.map_err(TransportError::Unusable)?;
             let mut request = request.map(|_| body);
@@ -236,10 +236,10 @@ impl Nodes {
     fn exchange(
         &self,
         node: &Member,
-        question: MemberRequest,
+        member_request: MemberRequest,
         time: Duration,
     ) -> impl Future<Output = Result<(StatusCode, HeaderMap, Bytes), TransportError>> + Send + use<> {
-        let called = self.call(node, question, time);
+        let called = self.call(node, member_request, time);
         async move {
             let (parts, body) = called.await?.into_parts();
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
@@ -251,10 +251,10 @@ impl Nodes {
     fn call(
         &self,
         node: &Member,
-        question: MemberRequest,
+        member_request: MemberRequest,
         time: Duration,
     ) -> impl Future<Output = Result<http::Response<Body>, TransportError>> + Send + use<> {
-        let request = self.request(node, question, time);
+        let request = self.request(node, member_request, time);
         async move {
             let (transport, request) = request.map_err(TransportError::Unusable)?;
             transport.call(request).await
@@ -264,10 +264,10 @@ impl Nodes {
     fn request(
         &self,
         node: &Member,
-        question: MemberRequest,
+        member_request: MemberRequest,
         time: Duration,
     ) -> Result<(Arc<dyn Transport>, http::Request<Body>), String> {
-        let MemberRequest { method, target, headers, body } = question;
+        let MemberRequest { method, target, headers, body } = member_request;
         let network = self.network.get().ok_or("this node has not started yet")?;
         let secret = self.secret.current(self.settings.as_ref(), |settings| cluster::SECRET.text(settings));
         let secret = secret.as_ref().as_ref().ok_or("there is no secret")?;

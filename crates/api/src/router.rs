@@ -379,7 +379,7 @@ impl Router {
             threads: Threads::default(),
         };
         let answer = match other {
-            Some(other) => pass_on(&other, request).await,
+            Some(other) => forward_to_node(&other, request).await,
             None if request.may_be_large() => {
                 node.slow_lane.serve(|threads| handler(Request { threads, ..request })).await?
             }
@@ -448,10 +448,10 @@ impl Resolved<'_> {
     }
 }
 
-async fn pass_on(other: &Member, mut request: Request) -> Answer {
+async fn forward_to_node(other: &Member, mut request: Request) -> Answer {
     let body = request.read_body().await?;
-    let asked = (&request.head.method, &request.head.uri);
-    request.node.nodes.pass_on(other, asked, &request.headers, body).await
+    let target = (&request.head.method, &request.head.uri);
+    request.node.nodes.forward_buffered(other, target, &request.headers, body).await
 }
 
 /// Opens or refreshes the database on a thread that may block, so that a slow store blocks no thread of the runtime.

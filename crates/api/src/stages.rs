@@ -24,7 +24,7 @@ use settee_threads::Threads;
 
 use crate::authentication::{self, Caller, TOKEN};
 use crate::browser::{self, Viewer};
-use crate::forwarding::{self, Forwarded, Sender, Writing};
+use crate::forwarding::{self, Forwarded, Sender, WriteGuard};
 use crate::head::{REQUEST_ID, RequestHead, Seen, copy};
 use crate::node::Node;
 use crate::nodes::{ALIVE, REQUEST_BYTES_MAX};
@@ -103,7 +103,7 @@ impl Service {
         // 3. The resource, and the node that handles the request.
         let resolved = self.router.resolve(head.uri.path(), self.node.policy().plus);
         let effect = self.effect(&resolved, &head.method);
-        let (body, writing) = match self.forward(&sender, &effect, (&head, &headers, &id), body).await {
+        let (body, write_guard) = match self.forward(&sender, &effect, (&head, &headers, &id), body).await {
             Ok(here) => here,
             Err(Served::Here(response)) => return observation.answered(connection.finish(response).await, account),
             // The other node counts and logs the request.
@@ -134,7 +134,7 @@ impl Service {
                 self.complete(completion, answer)
             }
         };
-        drop(writing);
+        drop(write_guard);
         if effect == Effect::Server {
             self.node.nodes.notify_writers().await;
         }
@@ -162,7 +162,7 @@ impl Service {
         effect: &Effect,
         (head, headers, id): (&RequestHead, &HeaderMap, &str),
         body: Inbound,
-    ) -> Result<(RequestBody, Option<Writing>), Served> {
+    ) -> Result<(RequestBody, Option<WriteGuard>), Served> {
         let (Effect::Database(path, database) | Effect::Rewrite(path, database)) = effect else {
             return Ok((RequestBody::Incoming(body), None));
         };
@@ -170,13 +170,13 @@ impl Service {
             Sender::Client(_) => {
                 head.seen.set_route(path);
                 match forwarding::forward(&self.node, database, (head, headers, id), body).await {
-                    Forwarded::Here(body, writing) => Ok((body, Some(writing))),
+                    Forwarded::Here(body, write_guard) => Ok((body, Some(write_guard))),
                     Forwarded::Answered(response) => Err(Served::Elsewhere(response)),
                     Forwarded::Failed(error) => Err(Served::Here(self.node.refuse(&Caller::of(head, headers), &error))),
                 }
             }
             Sender::Node(_) | Sender::User(_) => match forwarding::start(&self.node, database).await {
-                Some(writing) => Ok((RequestBody::Incoming(body), Some(writing))),
+                Some(write_guard) => Ok((RequestBody::Incoming(body), Some(write_guard))),
                 None => Err(Served::Here(forwarding::not_writer())),
             },
         }

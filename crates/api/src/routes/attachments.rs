@@ -136,7 +136,7 @@ fn send(
         respond::set(&mut headers, header::CONTENT_RANGE, &format!("bytes {from}-{to}/{}", attachment.length));
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(to + 1 - from));
         output.set_head(settee_edge::bridge::Head::new(StatusCode::PARTIAL_CONTENT, headers));
-        return pass_on(output, &mut content.range(from..to + 1));
+        return copy_to_output(output, &mut content.range(from..to + 1));
     }
     if let Some(ranges) = ranges.filter(|ranges| ranges.len() <= RANGES_MAX) {
         return send_ranges(output, &content, attachment, &ranges, asked);
@@ -145,7 +145,7 @@ fn send(
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }
     output.set_head(settee_edge::bridge::Head::new(StatusCode::OK, headers));
-    pass_on(output, content.reader(form).as_mut())
+    copy_to_output(output, content.reader(form).as_mut())
 }
 
 fn send_ranges(
@@ -168,7 +168,7 @@ fn send_ranges(
         let range = format!("bytes {from}-{to}/{}", attachment.length);
         let headers = [("Content-Type", attachment.content_type.as_str()), ("Content-Range", &range)];
         writer.part(output.text(), headers);
-        if pass_on(output, &mut content.range(from..to + 1))?.is_break() {
+        if copy_to_output(output, &mut content.range(from..to + 1))?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
         writer.part_end(output.text());
@@ -177,7 +177,7 @@ fn send_ranges(
     Ok(ControlFlow::Continue(()))
 }
 
-fn pass_on(output: &mut Output, reader: &mut (impl std::io::Read + ?Sized)) -> Result<ControlFlow<()>, Error> {
+fn copy_to_output(output: &mut Output, reader: &mut (impl std::io::Read + ?Sized)) -> Result<ControlFlow<()>, Error> {
     each_piece(reader, |piece| {
         output.text().extend_from_slice(piece);
         output.row_done()

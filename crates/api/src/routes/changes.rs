@@ -123,7 +123,7 @@ async fn normal(
         return Ok(response);
     }
     let rows = Rows::new(params, start);
-    let mut response = if rows.may_be_silent() {
+    let mut response = if rows.needs_heartbeats() {
         let signals = signals(request, &database, stopping);
         live(request, database, rows, Some(view), signals).await?
     } else {
@@ -201,7 +201,7 @@ impl Rows {
         Self { params, sent: 0, since, scan_sent: 0, position: since, walked: None, beyond: 0 }
     }
 
-    fn may_be_silent(&self) -> bool {
+    fn needs_heartbeats(&self) -> bool {
         !matches!(self.params.filter, Filter::None)
             && !matches!(&self.params.filter, Filter::DocIds(_) if self.looks_up())
     }

@@ -92,7 +92,7 @@ fn is_integer(text: &str) -> bool {
 
 /// Includes the tasks of all nodes.
 pub(super) async fn active_tasks(request: Request) -> Answer {
-    let elsewhere = request.node.nodes.ask_all("/_active_tasks", &request.user).await;
+    let elsewhere = request.node.nodes.get_all("/_active_tasks", &request.user).await;
     let mut out = b"[".to_vec();
     for (index, task) in request.node.tasks.list().iter().enumerate() {
         if index > 0 {

@@ -19,7 +19,7 @@ pub(super) async fn jobs(request: &Request) -> Option<Vec<JobState>> {
     if !request.node.nodes.is_cluster() {
         return None;
     }
-    let answers = request.node.nodes.ask_all(&format!("/_scheduler/jobs?limit={}", u32::MAX), &request.user).await;
+    let answers = request.node.nodes.get_all(&format!("/_scheduler/jobs?limit={}", u32::MAX), &request.user).await;
     let jobs = members(&answers, "jobs", |job| {
         Some(JobState { id: job.get("id")?.as_str()?.into(), json: job.raw().to_vec() })
     });
@@ -28,7 +28,7 @@ pub(super) async fn jobs(request: &Request) -> Option<Vec<JobState>> {
 
 pub(super) async fn documents(request: &Request, database: &str) -> HashMap<String, DocumentState> {
     let target = format!("/_scheduler/docs/{}", utf8_percent_encode(database, NON_ALPHANUMERIC));
-    let answers = request.node.nodes.ask_all(&target, &request.user).await;
+    let answers = request.node.nodes.get_all(&target, &request.user).await;
     let documents = members(&answers, "docs", |document| {
         let state = document.get("state")?.as_str()?;
         let state = STATES.into_iter().find(|known| *known == state)?;
@@ -92,7 +92,7 @@ pub(super) async fn answer(
 
 /// Returns the response of another node to the same request, if one has the job.
 pub(super) async fn same(request: &Request) -> Option<Response> {
-    let answers = request.node.nodes.ask_all(request.head.uri.path(), &request.user).await;
+    let answers = request.node.nodes.get_all(request.head.uri.path(), &request.user).await;
     answers.into_iter().next().map(|answer| respond::whole(StatusCode::OK, "application/json", answer))
 }
 
