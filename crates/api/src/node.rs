@@ -318,15 +318,15 @@ impl Node {
         self.policy.current(self.settings.as_ref(), Policy::of)
     }
 
-    pub(crate) fn outward(&self, account: &Arc<Account>) -> Admission {
+    pub(crate) fn admit_response(&self, account: &Arc<Account>) -> Admission {
         self.client_threads.answer(account, self.policy().send_timeout)
     }
 
-    pub(crate) fn list_outward(&self, owner: Option<Owner>, account: &Arc<Account>) -> Admission {
+    pub(crate) fn admit_list(&self, owner: Option<Owner>, account: &Arc<Account>) -> Admission {
         self.client_threads.list(owner, account, self.policy().send_timeout)
     }
 
-    pub(crate) fn inward(&self, account: &Arc<Account>) -> Admission {
+    pub(crate) fn admit_upload(&self, account: &Arc<Account>) -> Admission {
         self.client_threads.upload(account, self.policy().receive_timeout)
     }
 

@@ -134,8 +134,8 @@ impl Nodes {
         self.exchange(node, MemberRequest::get(ALIVE), ANSWER_TIME).await.is_ok()
     }
 
-    /// Returns the successful responses of all nodes that respond in time. If the request itself comes from a node, no
-    /// other node is asked.
+    /// Returns the successful responses of all nodes that respond in time. Sends nothing if the request itself comes
+    /// from a node.
     pub(crate) async fn get_all(&self, target: &str, user: &UserContext) -> Vec<Bytes> {
         self.request_all(MemberRequest::get(target), user).await
     }

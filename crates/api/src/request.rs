@@ -30,7 +30,7 @@ use crate::path::Captures;
 use crate::router::{BodyKind, Router};
 
 /// Requests with larger bodies run in the slow lane. Replicators and clients send batches of about a megabyte.
-const LANE_BYTES: u64 = 1 << 20;
+const SLOW_LANE_BYTES: u64 = 1 << 20;
 
 pub(crate) enum RequestBody {
     Incoming(Inbound),
@@ -102,7 +102,7 @@ impl Request {
         &mut self,
         work: impl FnOnce(&mut Pieces) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let admission = self.node.inward(&self.head.account);
+        let admission = self.node.admit_upload(&self.head.account);
         match self.body.take() {
             Some(RequestBody::Incoming(body)) => pieces::with_pieces(admission, body, work).await?,
             Some(RequestBody::Streamed(body)) => pieces::with_pieces(admission, body.into_inner(), work).await?,
@@ -160,8 +160,8 @@ impl Request {
         Caller { owner: Some(owner), cancellation, threads }
     }
 
-    pub(crate) fn outward(&self) -> Admission {
-        self.node.outward(&self.head.account)
+    pub(crate) fn admit_response(&self) -> Admission {
+        self.node.admit_response(&self.head.account)
     }
 
     /// Returns an error unless the content type is JSON.
@@ -204,7 +204,8 @@ impl Request {
 
 /// Returns true if the body may be large. A compressed body can expand by a factor of a thousand.
 fn may_be_large(takes: BodyKind, bytes: Option<u64>, is_packed: bool) -> bool {
-    takes.max_bytes() as u64 > LANE_BYTES && bytes.is_none_or(|bytes| bytes > LANE_BYTES || (is_packed && bytes > 0))
+    takes.max_bytes() as u64 > SLOW_LANE_BYTES
+        && bytes.is_none_or(|bytes| bytes > SLOW_LANE_BYTES || (is_packed && bytes > 0))
 }
 
 pub(crate) fn absolute(node: &Node, head: &RequestHead, headers: &HeaderMap, path: &str) -> String {
@@ -223,14 +224,14 @@ mod tests {
             (Documents, Some(0), true, false),
             (Documents, Some(1), false, false),
             (Documents, Some(1), true, true),
-            (Documents, Some(LANE_BYTES), false, false),
-            (Documents, Some(LANE_BYTES + 1), false, true),
+            (Documents, Some(SLOW_LANE_BYTES), false, false),
+            (Documents, Some(SLOW_LANE_BYTES + 1), false, true),
             (Documents, None, false, true),
             (Lists, None, false, true),
             // The work that these requests start may be long, but they are refused before they are large.
             (Options, None, false, false),
             (Options, Some(1), true, false),
-            (Options, Some(LANE_BYTES + 1), false, false),
+            (Options, Some(SLOW_LANE_BYTES + 1), false, false),
         ] {
             let found = may_be_large(takes, bytes, is_packed);
             assert_eq!(found, expected, "{:?} of {} bytes, packed: {is_packed}", bytes, takes.max_bytes());

@@ -105,7 +105,7 @@ async fn list(request: &Request, mut queries: Queries, scope: Scope) -> Answer {
         check_keys(&database, params)?;
     }
     let user = request.reader.clone();
-    bridge::answer(request.outward(), move |output| {
+    bridge::answer(request.admit_response(), move |output| {
         let view = database.read_as(&user)?.for_client(&reader(output.account()));
         queries.write(output, |output, params| {
             let mut list = List::new(output, &view, params, scope)?;

@@ -64,7 +64,7 @@ pub(super) async fn get(request: Request) -> Answer {
     };
     check_place(&database, &asked.id)?;
     let reader = request.reader.clone();
-    let mut response = bridge::answer(request.outward(), move |output| {
+    let mut response = bridge::answer(request.admit_response(), move |output| {
         let view = database.read_as(&reader)?;
         let attachment = find(&view, &asked)?;
         if !asked.takes_anything {

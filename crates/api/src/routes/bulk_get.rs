@@ -60,7 +60,7 @@ pub(super) async fn get(mut request: Request) -> Answer {
     };
     let user = request.reader.clone();
     let multipart = multipart_form(&request.headers).map(|essence| (essence, boundaries(&request)));
-    bridge::answer(request.outward(), move |output| {
+    bridge::answer(request.admit_response(), move |output| {
         let view = database.read_as(&user)?.for_client(&reader(output.account()));
         let docs: Vec<Value<'_>> = body.value().get("docs").map(Value::elements).into_iter().flatten().collect();
         match &multipart {

@@ -134,7 +134,7 @@ async fn normal(
 }
 
 async fn all_rows(request: &Request, rows: Rows, view: ReadView) -> Answer {
-    bridge::answer(request.outward(), move |output| {
+    bridge::answer(request.admit_response(), move |output| {
         let mut rows = rows.clone();
         output.text().extend_from_slice(b"{\"results\":[\n");
         let filter = rows.params.filter.clone();
@@ -321,7 +321,7 @@ async fn live(
     let (listener, beginning) = Listener::new(account, signals, feed, quiet, BATCHES_WAITING);
     let has_account = matches!(request.head.handler, Some(Handler::Cookie | Handler::Default));
     let (node, user, reader) = (Arc::clone(&request.node), request.user.clone(), request.reader.clone());
-    tokio::spawn(Live { node, database, user, has_account, reader, rows, view, listener }.run());
+    tokio::spawn(LiveFeed { node, database, user, has_account, reader, rows, view, listener }.run());
     // If the filter fails at the first documents, its error is the response.
     let mut response = respond::streamed(content_type, beginning.body().await?);
     if feed == Feed::EventSource {
@@ -330,7 +330,7 @@ async fn live(
     Ok(response)
 }
 
-struct Live {
+struct LiveFeed {
     node: Arc<Node>,
     database: Arc<Database>,
     user: UserContext,
@@ -342,7 +342,7 @@ struct Live {
     listener: Listener,
 }
 
-impl Live {
+impl LiveFeed {
     async fn run(mut self) {
         loop {
             self.listener.mark_unchanged();
@@ -451,7 +451,7 @@ impl Live {
                 {
                     return Ok(Err(ClientDisconnected));
                 }
-                let admission = self.node.outward(self.listener.account());
+                let admission = self.node.admit_response(self.listener.account());
                 settee_edge::bridge::piping(admission, self.listener.sender(), move |pipe| read(Some(pipe))).await??
             };
             let (rows, text, more, view) = done;

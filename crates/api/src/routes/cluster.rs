@@ -38,7 +38,7 @@ pub(super) async fn failed_logins(mut request: Request) -> Answer {
 pub(super) async fn shards(request: Request) -> Answer {
     let q = request.database()?.q();
     let node = node_name(&request);
-    bridge::stream(request.outward(), move |output| {
+    bridge::stream(request.admit_response(), move |output| {
         output.text().extend_from_slice(b"{\"shards\":{");
         for index in 0..q {
             let separator = if index > 0 { "," } else { "" };

@@ -218,7 +218,7 @@ fn json_string(text: &str) -> Vec<u8> {
 pub(super) async fn info_of_range(request: Request) -> Answer {
     let params = list_params(&request)?;
     let (node, user) = (Arc::clone(&request.node), request.user.clone());
-    bridge::stream(request.outward(), move |output| {
+    bridge::stream(request.admit_response(), move |output| {
         let names = select(node.catalog.names()?, &params);
         let keys: Vec<Vec<u8>> = names.iter().map(|name| json_string(name)).collect();
         let keys = keys.iter().zip(&names).map(|(key, name)| (key.as_slice(), Some(name.as_str().into())));
@@ -241,7 +241,7 @@ pub(super) async fn info_of_keys(mut request: Request) -> Answer {
         return Err(Error::bad_request("too_many_keys"));
     }
     let (node, user) = (Arc::clone(&request.node), request.user.clone());
-    bridge::stream(request.outward(), move |output| {
+    bridge::stream(request.admit_response(), move |output| {
         let keys = body.value().get("keys").into_iter().flat_map(Value::elements);
         write_infos(output.text(), &node.catalog, &user, keys.map(|key| (key.raw(), key.as_str())))
     })

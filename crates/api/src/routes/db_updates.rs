@@ -35,7 +35,7 @@ pub(super) async fn feed(request: Request, stopping: watch::Receiver<bool>) -> A
     let account = Arc::clone(&request.head.account);
     let signals = FeedSignals { progress, accounts: None, stopping };
     let (listener, beginning) = Listener::new(account, signals, params.feed, params.quiet, PIECES_WAITING);
-    tokio::spawn(Live { database, rows, listener }.run());
+    tokio::spawn(LiveFeed { database, rows, listener }.run());
     let content_type = if is_event_stream { "text/event-stream" } else { "application/json" };
     let mut response = respond::streamed(content_type, beginning.body().await?);
     if is_event_stream {
@@ -109,13 +109,13 @@ impl Rows {
     }
 }
 
-struct Live {
+struct LiveFeed {
     database: Arc<Database>,
     rows: Rows,
     listener: Listener,
 }
 
-impl Live {
+impl LiveFeed {
     async fn run(mut self) {
         if let Err(error) = self.send_all().await {
             self.listener.fail(error).await;

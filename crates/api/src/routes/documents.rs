@@ -59,7 +59,7 @@ pub(super) async fn get(request: Request) -> Answer {
             is_replicator_database(database.name()) && accept::accepts(&request.headers, "application/json");
         let takes_parts = accept::accepts(&request.headers, "multipart/mixed") && !is_masked;
         let multipart = takes_parts.then(|| boundaries(&request));
-        return bridge::stream(request.outward(), move |output| {
+        return bridge::stream(request.admit_response(), move |output| {
             let view = database.read_as(&reader)?;
             match multipart {
                 Some(boundaries) => send_open_revs(output, &view, &id, &open, &params, boundaries),
@@ -80,7 +80,7 @@ pub(super) async fn get(request: Request) -> Answer {
     }
     let related = accept::accepts(&request.headers, "multipart/related") && params.attachments.data != Data::None;
     let boundary = related.then(|| request.node.uuid());
-    let response = bridge::answer(request.outward(), move |output| {
+    let response = bridge::answer(request.admit_response(), move |output| {
         let view = database.read_as(&reader)?;
         one_with_attachments(output, &view, &id, &params, known.as_deref(), boundary.as_deref())
     });
@@ -128,7 +128,7 @@ async fn plain(request: &Request, read: Arc<dyn Fn(usize) -> Result<One, Error> 
             One::Larger(size) => {
                 let large = Arc::clone(&read);
                 // Once in its stored form, and once encoded.
-                settee_edge::bridge::long(request.outward(), 2 * size, move || large(size)).await??
+                settee_edge::bridge::long(request.admit_response(), 2 * size, move || large(size)).await??
             }
         }
     }

@@ -51,7 +51,7 @@ async fn run(request: Request, posted: Option<Json>, body: &[u8]) -> Answer {
     let database = request.database()?;
     let object = RequestObject::new(&request, None, body)?;
     let caller = request.caller();
-    bridge::stream(request.node.list_outward(caller.owner, &request.head.account), move |output| {
+    bridge::stream(request.node.admit_list(caller.owner, &request.head.account), move |output| {
         let listed = write(output, &request, &database, (&object, posted.as_ref()), &caller);
         listed.map_err(|error| error_for(&request.reader, error))
     })

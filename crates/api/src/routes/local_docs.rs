@@ -44,7 +44,7 @@ pub(super) async fn queries(mut request: Request) -> Answer {
 async fn list(request: &Request, mut queries: Queries) -> Answer {
     let database = request.database()?;
     queries.check(ViewKind::Documents(database.layout()), request)?;
-    bridge::stream(request.outward(), move |output| {
+    bridge::stream(request.admit_response(), move |output| {
         let view = database.read()?;
         queries.write(output, |output, params| write_list(output, &view, params))
     })

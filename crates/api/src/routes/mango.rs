@@ -51,8 +51,8 @@ pub(super) async fn find(mut request: Request) -> Answer {
         output.text().extend_from_slice(b"}\r\n\n");
         Ok(())
     };
-    let outward = request.outward();
-    if is_small { bridge::answer(outward, write).await } else { bridge::stream(outward, write).await }
+    let admission = request.admit_response();
+    if is_small { bridge::answer(admission, write).await } else { bridge::stream(admission, write).await }
 }
 
 /// Other queries may compute for long.

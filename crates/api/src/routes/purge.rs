@@ -68,7 +68,7 @@ fn parse(body: &Json) -> Result<Vec<Purge>, Error> {
 
 pub(super) async fn infos(request: Request) -> Answer {
     let database = request.database()?;
-    bridge::stream(request.outward(), move |output| {
+    bridge::stream(request.admit_response(), move |output| {
         let view = database.read()?.for_client(&reader(output.account()));
         let mut separator: &[u8] = br#"{"purged_infos":["#;
         let mut flow = std::ops::ControlFlow::Continue(());

@@ -176,7 +176,7 @@ async fn list(request: Request, name: String) -> Answer {
     let store = request.node.database(&name)?;
     let replicator = Arc::clone(request.node.replicator()?);
     let (mut elsewhere, is_asked_by_node) = (elsewhere::documents(&request, &name).await, is_node(&request.user));
-    bridge::stream(request.outward(), move |output| {
+    bridge::stream(request.admit_response(), move |output| {
         let view = store.read()?;
         let total = documents(&view)?;
         let offset = params.skip.min(total);

@@ -46,7 +46,7 @@ async fn compare(
         return Err(Error::bad_request("Request body must be a JSON object"));
     }
     let user = request.reader.clone();
-    bridge::stream(request.outward(), move |output| {
+    bridge::stream(request.admit_response(), move |output| {
         let view = database.read_as(&user)?.for_client(&reader(output.account()));
         let mut first = true;
         output.text().extend_from_slice(head);

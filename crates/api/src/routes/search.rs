@@ -63,7 +63,7 @@ impl Asked {
         let searches = Permitted::of(request);
         let permit = searches.permit().await?;
         let account = Arc::clone(&request.head.account);
-        bridge::stream(request.outward(), move |output| {
+        bridge::stream(request.admit_response(), move |output| {
             let limits = searches.limits(&account);
             let found = self.search(&mut params, (&searches, &account), permit, &limits)?;
             write(output, &self, &params, &found)
@@ -288,7 +288,7 @@ async fn analyzed(
     let searches = Permitted::of(request);
     let permit = searches.permit().await?;
     let account = Arc::clone(&request.head.account);
-    bridge::stream(request.outward(), move |output| {
+    bridge::stream(request.admit_response(), move |output| {
         let _permit = permit;
         let limits = searches.limits(&account);
         let terms = analyzer()?.analyze(&text, &limits)?;

@@ -161,7 +161,7 @@ async fn run(
 ) -> Answer {
     queries.check(kind_of(&database, &design, &view)?, request)?;
     let (views, reader) = (Arc::clone(&request.node.views), request.reader.clone());
-    bridge::answer(request.outward(), move |output| {
+    bridge::answer(request.admit_response(), move |output| {
         queries.write(output, |output, params| one(output, &views, (&database, &reader), &design, &view, params))
     })
     .await
