@@ -20,11 +20,11 @@ const DATABASES: &str = "_dbs";
 /// Kind of an event of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseEventKind {
-    /// The database was created.
+    /// A new database.
     Created,
-    /// Documents were written.
+    /// New documents or revisions.
     Updated,
-    /// The database was deleted.
+    /// A deleted database.
     Deleted,
 }
 

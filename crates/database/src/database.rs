@@ -329,8 +329,8 @@ impl Database {
         Ok(self.known.lock().security.clone())
     }
 
-    /// Calls `listener` after each commit that changed documents, on the committing thread. It must return quickly and
-    /// must not call into the database. Several commits of other processes can be merged into one call.
+    /// Calls `listener` after each commit that changed documents, on the committing thread, in any order with other
+    /// listeners. It must not block or use the database. Commits of other processes can be merged.
     pub fn subscribe(self: &Arc<Self>, listener: impl Fn(Event) + Send + Sync + 'static) -> Subscription {
         let id = self.next_listener.fetch_add(1, Ordering::Relaxed);
         self.notified.subscribe();
