@@ -255,7 +255,10 @@ pub(crate) async fn send(
                 // The database may have been created again, with another shard.
                 Some(Ok(_)) => node.catch_up.wait().await?,
                 Some(Err(TransportError::Refused(_) | TransportError::Tls(_) | TransportError::Unusable(_))) => {}
-                Some(Err(TransportError::Broken(_) | TransportError::Timeout)) | None => {
+                unanswered @ (Some(Err(TransportError::Broken(_) | TransportError::Timeout)) | None) => {
+                    let cause = unanswered.and_then(Result::err).map(|error| error.to_string());
+                    let cause = cause.as_deref().unwrap_or("it is silent, or its lease has moved");
+                    tracing::warn!(node = member.name, cause, "the outcome of a forwarded request is unknown");
                     // The client repeats the request, which then must reach the next writer.
                     tokio::select! {
                         () = &mut deadline => {}

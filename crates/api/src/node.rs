@@ -68,7 +68,9 @@ impl Default for Platform {
     }
 }
 
-const HANDOVER_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum duration of each step of a handover. A node that ends before another one is the writer closes the connections of
+/// forwarded writes, and their outcome is unknown.
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
 const HANDOVER_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub struct NodeDependencies {
@@ -303,7 +305,11 @@ impl Node {
                 tokio::time::sleep(HANDOVER_POLL_INTERVAL).await;
             }
         };
-        let _ = tokio::time::timeout(HANDOVER_TIMEOUT, taken_over).await;
+        if tokio::time::timeout(HANDOVER_TIMEOUT, taken_over).await.is_err() {
+            tracing::warn!(
+                "no other node has become the writer; clients repeat the writes that were forwarded to this one"
+            );
+        }
     }
 
     pub(crate) fn replicator(&self) -> Result<&Arc<Replicator>, Error> {

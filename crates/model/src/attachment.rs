@@ -130,7 +130,7 @@ impl Follows {
             Some(_) => return Err(AttachmentError::InvalidEncoding(name.to_owned())),
         };
         let length = |key: &str| {
-            let length = member.get(key).map(|length| length.as_u64());
+            let length = member.get(key).map(Value::as_u64);
             length.map(|length| length.ok_or_else(|| AttachmentError::InvalidLength(name.to_owned()))).transpose()
         };
         let digest = member.get("digest").and_then(Value::as_str);

@@ -262,25 +262,23 @@ struct Retrying<'a> {
 }
 
 impl Retrying<'_> {
-    fn put(&mut self, server: usize, path: &str) -> Option<u16> {
+    /// Returns the reason if the server does not answer with 201.
+    fn put(&mut self, server: usize, path: &str) -> Result<(), String> {
         let connection = match self.connections[server].take() {
-            Some(connection) => Some(connection),
-            None => crate::Client::try_connect(*self.addresses[server].lock().unwrap()).ok(),
+            Some(connection) => Ok(connection),
+            None => crate::Client::try_connect(*self.addresses[server].lock().unwrap()),
         };
-        let mut connection = connection?.with(ADMIN);
-        let status = connection.request("PUT", path, &[], b"{}").ok()?.status;
+        let mut connection = connection.map_err(|error| format!("server {server}: {error}"))?.with(ADMIN);
+        let reply = connection.request("PUT", path, &[], b"{}").map_err(|error| format!("server {server}: {error}"))?;
         self.connections[server] = Some(connection);
-        Some(status)
+        if reply.status == 201 { Ok(()) } else { Err(format!("server {server}: {} {}", reply.status, reply.text())) }
     }
 
-    fn save(&mut self, server: usize, path: &str) -> Option<u16> {
-        match self.put(server, path) {
-            Some(status) if status < 500 => Some(status),
-            _ => {
-                self.connections[1 - server] = None;
-                self.put(1 - server, path)
-            }
-        }
+    fn save(&mut self, server: usize, path: &str) -> Result<(), String> {
+        self.put(server, path).or_else(|first| {
+            self.connections[1 - server] = None;
+            self.put(1 - server, path).map_err(|second| format!("{first}, then {second}"))
+        })
     }
 }
 
@@ -299,8 +297,8 @@ fn one_retry_suffices_during_a_rolling_restart() {
                     if is_over.load(Ordering::Relaxed) || begun.elapsed() > 2 * crate::TIMEOUT {
                         return;
                     }
-                    let status = client.save(number % 2, &format!("/db/{writer}-{number}"));
-                    assert_eq!(status, Some(201), "{writer}-{number}");
+                    let saved_by = client.save(number % 2, &format!("/db/{writer}-{number}"));
+                    assert_eq!(saved_by, Ok(()), "{writer}-{number}");
                     saved.fetch_add(1, Ordering::Relaxed);
                 }
             });
