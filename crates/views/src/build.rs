@@ -65,11 +65,17 @@ impl Core {
         let Some(definition) = definitions.iter().find(|definition| definition.signature == signature) else {
             return Err(ViewError::MissingView);
         };
-        let guard = match self.handle(host, signature)?.acquire_build_while(&mut || Ok(cancellation.check()?)) {
-            Ok(Acquired::Build(guard)) => guard,
-            Ok(Acquired::Over) => return Ok(()),
-            Err(ViewError::Paused) if !self.control(host, &indexes, &ddoc.id)?.is_paused => return Ok(()),
-            Err(error) => return Err(error),
+        let mut has_joined = false;
+        let guard = loop {
+            match self.handle(host, signature)?.acquire_build_while(&mut || Ok(cancellation.check()?)) {
+                Ok(Acquired::Build(guard)) => break guard,
+                Ok(Acquired::Over) => return Ok(()),
+                Err(ViewError::Paused) if !self.control(host, &indexes, &ddoc.id)?.is_paused => return Ok(()),
+                // The document that made a running build fail may have been replaced before this call. The next build
+                // starts later than this call.
+                Err(ViewError::Run(_)) if !has_joined => has_joined = true,
+                Err(error) => return Err(error),
+            }
         };
         let mut rights = vec![Right { definition, guard, claimed: None }];
         let mut result = Err(ViewError::Contended);
