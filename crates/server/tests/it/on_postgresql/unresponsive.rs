@@ -8,7 +8,8 @@ use crate::scratch::Scratch;
 use crate::server::{Directory, Server};
 use crate::{Client, Reply, save, wait_for};
 
-const LIMIT: Duration = Duration::from_secs(2);
+/// A write waits for at most 2 s for a writer.
+const LIMIT: Duration = Duration::from_millis(2_500);
 
 fn ask(client: &mut Client, method: &str, path: &str) -> Reply {
     let begun = Instant::now();
