@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
-    Outcome, Reply, Request, Result, Shard, ShardState, Snapshot, Version, nonblocking,
+    Outcome, Reply, Request, Result, Shard, ShardState, Snapshot, Version,
 };
 
 /// Rows of a first page, unless the caller expects more.
@@ -125,8 +125,6 @@ impl Meter {
 impl Engine for CountingEngine {
     /// Not counted, because a remote engine starts a snapshot with its first read.
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
-        // As a remote engine.
-        nonblocking::may_block()?;
         let snapshot = self.engine.snapshot(shard)?;
         Ok(Arc::new(CountingSnapshot { snapshot, meter: Arc::clone(&self.meter) }))
     }
@@ -213,7 +211,6 @@ struct CountingSnapshot {
 
 impl Snapshot for CountingSnapshot {
     fn read(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>> {
-        nonblocking::may_block()?;
         self.meter.call(&self.meter.reads);
         self.snapshot.read(requests)
     }
