@@ -125,7 +125,7 @@ fn check_keys(database: &Database, params: &ViewParams) -> Result<(), Error> {
 
 struct List<'a> {
     output: &'a mut Output,
-    view: &'a ReadView,
+    view: &'a ReadView<'a>,
     params: &'a ViewParams,
     scope: Scope,
     start: Vec<u8>,
@@ -136,7 +136,7 @@ struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    fn new(output: &'a mut Output, view: &'a ReadView, params: &'a ViewParams, scope: Scope) -> Result<Self, Error> {
+    fn new(output: &'a mut Output, view: &'a ReadView<'a>, params: &'a ViewParams, scope: Scope) -> Result<Self, Error> {
         let (IdRange { start, end }, total) = match scope {
             Scope::All => (IdRange::default(), view.counts()?.0),
             Scope::Design => {
@@ -329,7 +329,7 @@ pub(super) fn bodies(params: &ViewParams) -> Bodies {
 
 pub(super) fn write_row(
     out: &mut impl Text,
-    view: &ReadView,
+    view: &ReadView<'_>,
     id: &str,
     head: &Head,
     params: &ViewParams,
@@ -357,7 +357,7 @@ pub(super) fn write_row(
 /// Appends `_conflicts` only if requested and not empty. Returns false if a compaction has removed the revision.
 pub(super) fn write_winner(
     out: &mut impl Text,
-    view: &ReadView,
+    view: &ReadView<'_>,
     id: &str,
     head: &Head,
     params: &ViewParams,

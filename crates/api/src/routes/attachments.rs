@@ -82,7 +82,7 @@ pub(super) async fn get(request: Request) -> Answer {
     Ok(response)
 }
 
-fn find(view: &ReadView, asked: &Asked) -> Result<Attachment, Error> {
+fn find(view: &ReadView<'_>, asked: &Asked) -> Result<Attachment, Error> {
     let record = view.record(&asked.id)?.ok_or_else(|| Error::not_found("missing"))?;
     let node = match &asked.params.rev {
         Some(rev) => record.tree.find(rev),
@@ -100,7 +100,7 @@ fn find(view: &ReadView, asked: &Asked) -> Result<Attachment, Error> {
 
 fn send(
     output: &mut Output,
-    view: &ReadView,
+    view: &ReadView<'_>,
     attachment: &Attachment,
     asked: &Asked,
 ) -> Result<ControlFlow<()>, Error> {
@@ -247,7 +247,7 @@ fn document(rev: Option<Rev>, deleted: bool, body: Json) -> Document {
 
 impl Base {
     /// Edits that would fail are rejected here, before any data is received.
-    pub(super) fn read(view: &ReadView, id: &str, rev: Option<&Rev>) -> Result<Self, Error> {
+    pub(super) fn read(view: &ReadView<'_>, id: &str, rev: Option<&Rev>) -> Result<Self, Error> {
         if let Some(rev) = rev {
             let (base, is_leaf) = Self::of_revision(view, id, rev)?;
             return if is_leaf { Ok(base) } else { Err(Error::conflict()) };
@@ -260,7 +260,7 @@ impl Base {
     }
 
     /// Returns the base, and true if the revision is a leaf, so that it can be edited.
-    fn of_revision(view: &ReadView, id: &str, rev: &Rev) -> Result<(Self, bool), Error> {
+    fn of_revision(view: &ReadView<'_>, id: &str, rev: &Rev) -> Result<(Self, bool), Error> {
         let missing_rev = || Error::new(StatusCode::CONFLICT, "not_found", "missing_rev");
         let record = view.record(id)?.ok_or_else(missing_rev)?;
         let node = record.tree.find(rev).ok_or_else(missing_rev)?;
@@ -275,7 +275,7 @@ impl Base {
         Ok((Self { document, attachments }, record.tree.is_leaf(node)))
     }
 
-    fn of_removal(view: &ReadView, id: &str, rev: Option<&Rev>, name: &str) -> Result<Self, Error> {
+    fn of_removal(view: &ReadView<'_>, id: &str, rev: Option<&Rev>, name: &str) -> Result<Self, Error> {
         let (base, is_leaf) = match rev {
             Some(rev) => Self::of_revision(view, id, rev)?,
             None => (Self::shown(view, id)?, true),
@@ -287,7 +287,7 @@ impl Base {
     }
 
     /// The base has no revision, so that an edit of it is a conflict unless the document does not exist.
-    fn shown(view: &ReadView, id: &str) -> Result<Self, Error> {
+    fn shown(view: &ReadView<'_>, id: &str) -> Result<Self, Error> {
         let head = view.head(id)?.ok_or_else(|| Error::not_found("missing"))?;
         if head.stored.deleted {
             return Err(Error::not_found("deleted"));

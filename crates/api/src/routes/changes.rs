@@ -227,7 +227,7 @@ impl Rows {
     }
 
     /// The client may skip the changes that did not pass the filter.
-    fn complete(&mut self, view: &ReadView) -> Result<(), Error> {
+    fn complete(&mut self, view: &ReadView<'_>) -> Result<(), Error> {
         match self.params.direction {
             Direction::Forward => self.position = self.position.max(view.update_seq()?),
             Direction::Backward if self.looks_up() => {}
@@ -240,7 +240,7 @@ impl Rows {
         Ok(())
     }
 
-    fn pending(&self, view: &ReadView) -> Result<u64, Error> {
+    fn pending(&self, view: &ReadView<'_>) -> Result<u64, Error> {
         let beyond = |seq| {
             let after = view.changes_after(seq)?;
             let (live, deleted) = view.counts()?;
@@ -259,7 +259,7 @@ impl Rows {
     fn write(
         &mut self,
         text: &mut impl Text,
-        view: &ReadView,
+        view: &ReadView<'_>,
         change: &ScannedChange,
         write_doc: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
     ) -> Result<(), Error> {
@@ -511,7 +511,7 @@ impl Text for Batch {
 
 /// Returns the text, and true if more rows may exist.
 fn read_batch(
-    view: &ReadView,
+    view: &ReadView<'_>,
     rows: &mut Rows,
     pipe: Option<Pipe>,
     slice: TimeSlice,

@@ -51,7 +51,7 @@ struct Source {
     attachments: NewAttachments,
 }
 
-fn read_source(view: &ReadView, id: &str, rev: Option<&Rev>) -> Result<Source, Error> {
+fn read_source(view: &ReadView<'_>, id: &str, rev: Option<&Rev>) -> Result<Source, Error> {
     let missing = || Error::not_found("missing");
     let document = |deleted, body| Document { id: None, rev: None, deleted, body, attachments: None, revisions: None };
     if is_local(id) {

@@ -134,7 +134,7 @@ async fn plain(request: &Request, read: Arc<dyn Fn(usize) -> Result<One, Error> 
     }
 }
 
-fn one(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>, bytes_max: usize) -> Result<One, Error> {
+fn one(view: &ReadView<'_>, id: &str, params: &DocParams, known: Option<&str>, bytes_max: usize) -> Result<One, Error> {
     let record = view.record(id)?.ok_or_else(|| Error::not_found("missing"))?;
     let (node, extras) = choose(&record, params)?;
     let size = record.tree.node(node).value.map_or(0, |stored| stored.size as usize);
@@ -158,7 +158,7 @@ fn one(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>, bytes
 
 fn one_with_attachments(
     output: &mut Output,
-    view: &ReadView,
+    view: &ReadView<'_>,
     id: &str,
     params: &DocParams,
     known: Option<&str>,
@@ -200,7 +200,7 @@ fn is_deleted(stored: &Stored) -> bool {
 }
 
 /// Returns an empty document if the revisions are named and the document does not exist.
-fn opened(view: &ReadView, id: &str, open: &OpenRevs) -> Result<Arc<DocRecord>, Error> {
+fn opened(view: &ReadView<'_>, id: &str, open: &OpenRevs) -> Result<Arc<DocRecord>, Error> {
     match (view.record(id)?, open) {
         (Some(record), _) => Ok(record),
         (None, OpenRevs::All) => Err(Error::not_found("missing")),
@@ -211,7 +211,7 @@ fn opened(view: &ReadView, id: &str, open: &OpenRevs) -> Result<Arc<DocRecord>, 
 /// Writes several revisions as a list of `{"ok":…}` and `{"missing":…}`.
 fn write_open_revs(
     output: &mut Output,
-    view: &ReadView,
+    view: &ReadView<'_>,
     id: &str,
     open: &OpenRevs,
     params: &DocParams,
@@ -244,7 +244,7 @@ fn write_open_revs(
 
 fn send_open_revs(
     output: &mut Output,
-    view: &ReadView,
+    view: &ReadView<'_>,
     id: &str,
     open: &OpenRevs,
     params: &DocParams,
@@ -308,7 +308,7 @@ pub(super) fn is_local(id: &str) -> bool {
 }
 
 /// The only revision of a local document cannot be requested.
-fn local(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>) -> Answer {
+fn local(view: &ReadView<'_>, id: &str, params: &DocParams, known: Option<&str>) -> Answer {
     let found = if matches!(params.which, RevisionSelection::Winner { .. }) { view.local(id)? } else { None };
     let local = found.ok_or_else(|| Error::not_found("missing"))?;
     let tag = local_tag(&local_rev(&local), &local.body);

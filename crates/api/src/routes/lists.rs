@@ -146,7 +146,7 @@ impl List<'_> {
         Ok(())
     }
 
-    fn all_docs(mut self, view: &ReadView) -> Result<(), Error> {
+    fn all_docs(mut self, view: &ReadView<'_>) -> Result<(), Error> {
         let total = view.counts()?.0;
         match self.params.key_list() {
             Some(keys) => {
@@ -158,7 +158,7 @@ impl List<'_> {
         self.finish()
     }
 
-    fn rows_of_range(&mut self, view: &ReadView, total: u64) -> Result<(), Error> {
+    fn rows_of_range(&mut self, view: &ReadView<'_>, total: u64) -> Result<(), Error> {
         let (range, direction) = (id_range(self.params), direction(self.params));
         let before = match direction {
             Direction::Forward => view.rank_of_id(range.start.as_deref().unwrap_or_default())?,
@@ -188,7 +188,7 @@ impl List<'_> {
         Ok(())
     }
 
-    fn rows_of_keys(&mut self, view: &ReadView, keys: &[Json]) -> Result<(), Error> {
+    fn rows_of_keys(&mut self, view: &ReadView<'_>, keys: &[Json]) -> Result<(), Error> {
         let skip = usize::try_from(self.params.skip).unwrap_or(usize::MAX);
         let limit = usize::try_from(self.params.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let keys = &keys[skip.min(keys.len())..];
@@ -218,7 +218,7 @@ impl List<'_> {
         Ok(())
     }
 
-    fn document_row(&mut self, view: &ReadView, id: &str, head: &DocHead) -> Result<ControlFlow<()>, Error> {
+    fn document_row(&mut self, view: &ReadView<'_>, id: &str, head: &DocHead) -> Result<ControlFlow<()>, Error> {
         write_row(&mut self.rows, view, id, head, self.params)?;
         Ok(self.row_done())
     }

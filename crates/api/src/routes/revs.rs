@@ -82,7 +82,7 @@ async fn compare(
 }
 
 /// As in CouchDB the result is sorted only if the document exists.
-fn missing_revs(view: &ReadView, record: Option<&DocRecord>, mut asked: Vec<Rev>) -> Vec<Rev> {
+fn missing_revs(view: &ReadView<'_>, record: Option<&DocRecord>, mut asked: Vec<Rev>) -> Vec<Rev> {
     if let Some(record) = record {
         asked.retain(|rev| !view.knows(record, rev));
         asked.sort();

@@ -213,7 +213,7 @@ impl<'a> Documents<'a> {
         Ok(())
     }
 
-    fn view(&mut self) -> Result<&ReadView, Error> {
+    fn view(&mut self) -> Result<&ReadView<'_>, Error> {
         Ok(match &mut self.opened {
             Some(view) => view,
             opened => opened.insert(self.asked.database.read_as(&self.asked.user)?),

@@ -74,7 +74,7 @@ pub(super) struct Opened {
 }
 
 /// Returns the winner or the local document, or `None` for a deleted document.
-pub(super) fn open(view: &ReadView, id: Option<&str>) -> Result<Option<Opened>, Error> {
+pub(super) fn open(view: &ReadView<'_>, id: Option<&str>) -> Result<Option<Opened>, Error> {
     let Some(id) = id else { return Ok(None) };
     if is_local(id) {
         let opened = view.local(id)?.map(|local| {

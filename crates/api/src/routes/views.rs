@@ -398,7 +398,7 @@ impl Linked<'_> {
         Ok(self.view()?.read_ahead(&ids, Bodies::Winners)?)
     }
 
-    fn view(&mut self) -> Result<&ReadView, Error> {
+    fn view(&mut self) -> Result<&ReadView<'_>, Error> {
         Ok(match self.opened {
             Some(view) => view,
             None => self.opened.insert(self.database.read_as(self.user)?.for_client(&self.client)),
@@ -428,7 +428,7 @@ impl Linked<'_> {
     }
 }
 
-fn write_rev(out: &mut impl Text, view: &ReadView, id: &str, rev: &Rev, shown: &Shown) -> Result<bool, Error> {
+fn write_rev(out: &mut impl Text, view: &ReadView<'_>, id: &str, rev: &Rev, shown: &Shown) -> Result<bool, Error> {
     let Some(record) = view.record(id)? else { return Ok(false) };
     let Some(node) = record.tree.find(rev) else { return Ok(false) };
     Ok(revision::write_with(out, view, id, &record, node, Extras::default(), shown)? != Encoded::Gone)
@@ -445,7 +445,7 @@ pub(super) fn design_document(database: &Arc<Database>, name: &str) -> Result<Ar
     })
 }
 
-fn parse(view: &ReadView, id: &str, head: &Head) -> Result<(DesignDocument, usize), Error> {
+fn parse(view: &ReadView<'_>, id: &str, head: &Head) -> Result<(DesignDocument, usize), Error> {
     let mut body = Vec::with_capacity(head.stored.size as usize);
     if !view.read_body(head.stored, &mut body)? {
         return Err(Error::not_found("missing"));

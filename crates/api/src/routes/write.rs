@@ -144,7 +144,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     Ok(response)
 }
 
-fn require_live(view: &ReadView, id: &str) -> Result<(), Error> {
+fn require_live(view: &ReadView<'_>, id: &str) -> Result<(), Error> {
     if is_local(id) {
         return view.local(id)?.map(drop).ok_or_else(|| Error::not_found("missing"));
     }
