@@ -105,8 +105,8 @@ async fn list(request: &Request, mut queries: Queries, scope: Scope) -> Answer {
         check_keys(&database, params)?;
     }
     let user = request.reader.clone();
-    bridge::answer(request.admit_response(), move |output| {
-        let view = database.read_as(&user)?.for_client(&reader(output.account()));
+    bridge::answer(request.admit_response(), move |output, waiting| {
+        let view = database.read_as(&user, waiting)?.for_client(&reader(output.account()));
         queries.write(output, |output, params| {
             let mut list = List::new(output, &view, params, scope)?;
             match params.key_list() {
@@ -136,7 +136,12 @@ struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    fn new(output: &'a mut Output, view: &'a ReadView<'a>, params: &'a ViewParams, scope: Scope) -> Result<Self, Error> {
+    fn new(
+        output: &'a mut Output,
+        view: &'a ReadView<'a>,
+        params: &'a ViewParams,
+        scope: Scope,
+    ) -> Result<Self, Error> {
         let (IdRange { start, end }, total) = match scope {
             Scope::All => (IdRange::default(), view.counts()?.0),
             Scope::Design => {

@@ -8,6 +8,7 @@ use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use settee_database::{
     Attachment, Compression, ContentEncoding, EditMode, Form, Head, NewAttachment, NewAttachments, ReadView,
+    Upload, Waiting,
 };
 use settee_edge::accept;
 use settee_edge::bridge::Output;
@@ -64,8 +65,8 @@ pub(super) async fn get(request: Request) -> Answer {
     };
     check_place(&database, &asked.id)?;
     let reader = request.reader.clone();
-    let mut response = bridge::answer(request.admit_response(), move |output| {
-        let view = database.read_as(&reader)?;
+    let mut response = bridge::answer(request.admit_response(), move |output, waiting| {
+        let view = database.read_as(&reader, waiting)?;
         let attachment = find(&view, &asked)?;
         if !asked.takes_anything {
             return Err(Error::not_acceptable("unsupported encoding"));
@@ -299,6 +300,7 @@ impl Base {
 
 /// A larger upload has a thread.
 const SHORT_BYTES: u64 = 16 << 10;
+const _: () = assert!(SHORT_BYTES <= Upload::MEMORY_BYTES as u64);
 
 fn some(content: Bytes) -> impl FnMut() -> Result<Option<Bytes>, Error> {
     let mut content = Some(content).filter(|content| !content.is_empty());
@@ -328,8 +330,8 @@ pub(super) async fn put(mut request: Request) -> Answer {
     check_id(&request.node, &database, &id)?;
     let (store, doc, named) = (Arc::clone(&database), id.clone(), name.clone());
     let reader = request.reader.clone();
-    let receive = move |next: &mut dyn FnMut() -> Result<Option<Bytes>, Error>| {
-        let base = Base::read(&store.read_as(&reader)?, &doc, rev.as_ref())?;
+    let receive = move |next: &mut dyn FnMut() -> Result<Option<Bytes>, Error>, waiting: Waiting<'_>| {
+        let base = Base::read(&store.read_as(&reader, waiting)?, &doc, rev.as_ref())?;
         let uploaded = upload(&store, &policy.attachments, &named, compression, next)?;
         let kept = base.attachments.into_iter().map(NewAttachment::kept).collect();
         let new = NewAttachment::uploaded(named.clone(), content_type.clone(), None, uploaded);
@@ -338,9 +340,9 @@ pub(super) async fn put(mut request: Request) -> Answer {
     let is_short = length.is_some_and(|length| length <= SHORT_BYTES);
     let (document, attachments) = if is_short && !request.headers.contains_key(header::CONTENT_ENCODING) {
         let content = request.read_body().await?;
-        bridge::read(&request.threads, move || receive(&mut some(content.clone()))).await?
+        bridge::read(&request.threads, move |waiting| receive(&mut some(content.clone()), waiting)).await?
     } else {
-        request.with_pieces(move |pieces| receive(&mut || Ok(pieces.next_piece()?))).await?
+        request.with_pieces(move |pieces| receive(&mut || Ok(pieces.next_piece()?), Waiting::Allowed)).await?
     };
     let edit = Edit { id, document, attachments: Incoming::Known(attachments), mode: EditMode::Interactive };
     let saved = save(&request, &database, edit).await?;
@@ -360,7 +362,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     request.node.users.visibility(&request.user, &database, &id).await?.require_whole()?;
     let (store, reader, doc) = (Arc::clone(&database), request.reader.clone(), id.clone());
     let (document, attachments) = bridge::blocking(&request.threads, move || {
-        let base = Base::of_removal(&store.read_as(&reader)?, &doc, rev.as_ref(), &name)?;
+        let base = Base::of_removal(&store.read_as(&reader, Waiting::Allowed)?, &doc, rev.as_ref(), &name)?;
         let others = base.attachments.into_iter().filter(|attachment| attachment.name != name);
         Ok((base.document, NewAttachments::new(&store, others.map(NewAttachment::kept).collect())?))
     })

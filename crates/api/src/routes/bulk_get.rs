@@ -60,8 +60,8 @@ pub(super) async fn get(mut request: Request) -> Answer {
     };
     let user = request.reader.clone();
     let multipart = multipart_form(&request.headers).map(|essence| (essence, boundaries(&request)));
-    bridge::answer(request.admit_response(), move |output| {
-        let view = database.read_as(&user)?.for_client(&reader(output.account()));
+    bridge::answer(request.admit_response(), move |output, waiting| {
+        let view = database.read_as(&user, waiting)?.for_client(&reader(output.account()));
         let docs: Vec<Value<'_>> = body.value().get("docs").map(Value::elements).into_iter().flatten().collect();
         match &multipart {
             Some((essence, boundaries)) => send_parts(output, &view, &docs, &asked, essence, boundaries),

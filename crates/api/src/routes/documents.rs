@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hyper::header::HeaderValue;
 use hyper::{HeaderMap, StatusCode, header};
-use settee_database::{DOCUMENTS_TOGETHER, DocRecord, LocalDocument, ReadView, Stored};
+use settee_database::{DOCUMENTS_TOGETHER, DocRecord, LocalDocument, ReadView, Stored, Waiting};
 use settee_model::json::{Json, append_object};
 use settee_model::{Document, Rev, RevHash, RevisionHasher};
 use settee_replication::documents::is_replicator_database;
@@ -44,8 +44,8 @@ pub(super) async fn get(request: Request) -> Answer {
     check_place(&database, &id)?;
     let known = request.header(header::IF_NONE_MATCH).map(str::to_owned);
     if let Visibility::Public(fields) = request.node.users.visibility(&request.user, &database, &id).await? {
-        return bridge::read(&request.threads, move || {
-            let (rev, out) = public_part(&database.read_as(&reader)?, &id, &fields)?;
+        return bridge::read(&request.threads, move |waiting| {
+            let (rev, out) = public_part(&database.read_as(&reader, waiting)?, &id, &fields)?;
             let mut response = respond::json(StatusCode::OK, out);
             respond::set_etag(&mut response, &rev.to_string());
             Ok(response)
@@ -60,7 +60,7 @@ pub(super) async fn get(request: Request) -> Answer {
         let takes_parts = accept::accepts(&request.headers, "multipart/mixed") && !is_masked;
         let multipart = takes_parts.then(|| boundaries(&request));
         return bridge::stream(request.admit_response(), move |output| {
-            let view = database.read_as(&reader)?;
+            let view = database.read_as(&reader, Waiting::Allowed)?;
             match multipart {
                 Some(boundaries) => send_open_revs(output, &view, &id, &open, &params, boundaries),
                 None => write_open_revs(output, &view, &id, &open, &params),
@@ -69,19 +69,21 @@ pub(super) async fn get(request: Request) -> Answer {
         .await;
     }
     if is_local(&id) {
-        return bridge::read(&request.threads, move || {
-            local(&database.read_as(&reader)?, &id, &params, known.as_deref())
+        return bridge::read(&request.threads, move |waiting| {
+            local(&database.read_as(&reader, waiting)?, &id, &params, known.as_deref())
         })
         .await;
     }
     if params.attachments.is_plain() {
-        let read = move |most| one(&database.read_as(&reader)?, &id, &params, known.as_deref(), most);
+        let read = move |bytes_max: usize, waiting: Waiting<'_>| {
+            one(&database.read_as(&reader, waiting)?, &id, &params, known.as_deref(), bytes_max)
+        };
         return plain(&request, Arc::new(read)).await;
     }
     let related = accept::accepts(&request.headers, "multipart/related") && params.attachments.data != Data::None;
     let boundary = related.then(|| request.node.uuid());
-    let response = bridge::answer(request.admit_response(), move |output| {
-        let view = database.read_as(&reader)?;
+    let response = bridge::answer(request.admit_response(), move |output, waiting| {
+        let view = database.read_as(&reader, waiting)?;
         one_with_attachments(output, &view, &id, &params, known.as_deref(), boundary.as_deref())
     });
     let mut response = response.await?;
@@ -118,17 +120,20 @@ enum One {
     Larger(usize),
 }
 
-/// The argument of `read` is the maximum size.
-async fn plain(request: &Request, read: Arc<dyn Fn(usize) -> Result<One, Error> + Send + Sync>) -> Answer {
+/// Reads a document of at most the given size.
+type ReadOne = dyn Fn(usize, Waiting<'_>) -> Result<One, Error> + Send + Sync;
+
+async fn plain(request: &Request, read: Arc<ReadOne>) -> Answer {
     let small = Arc::clone(&read);
-    let mut found = bridge::read(&request.threads, move || small(LARGE_BYTES)).await?;
+    let mut found = bridge::read(&request.threads, move |waiting| small(LARGE_BYTES, waiting)).await?;
     loop {
         found = match found {
             One::Answer(response) => return Ok(response),
             One::Larger(size) => {
                 let large = Arc::clone(&read);
                 // Once in its stored form, and once encoded.
-                settee_edge::bridge::long(request.admit_response(), 2 * size, move || large(size)).await??
+                let read = move || large(size, Waiting::Allowed);
+                settee_edge::bridge::long(request.admit_response(), 2 * size, read).await??
             }
         }
     }

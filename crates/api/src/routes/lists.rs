@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use settee_database::{DOCUMENTS_TOGETHER, Database, Direction, Head as DocHead, ReadView, Reader};
+use settee_database::{DOCUMENTS_TOGETHER, Database, Direction, Head as DocHead, ReadView, Reader, Waiting};
 use settee_design::{
     CallError, Caller, Cancellation, DesignDocument, DesignProgram, ListSession, ListSink, ListState, MoreRows,
 };
@@ -67,14 +67,14 @@ fn write(
 ) -> Result<(), Error> {
     let captures = &request.captures;
     let client = reader(output.account());
-    let view = database.read_as(&request.reader)?.for_client(&client);
+    let view = database.read_as(&request.reader, Waiting::Allowed)?.for_client(&client);
     let functions = Functions::load(database, captures.get("ddoc"))?;
     let name = captures.get("function");
     functions.require(&["lists", name])?;
     let design = match (captures.get("other"), captures.get("view")) {
         ("", "_all_docs") => None,
-        ("", _) => Some(views::design_document(database, captures.get("ddoc"))?),
-        (other, _) => Some(views::design_document(database, other)?),
+        ("", _) => Some(views::design_document(database, captures.get("ddoc"), Waiting::Allowed)?),
+        (other, _) => Some(views::design_document(database, other, Waiting::Allowed)?),
     };
     let mut params = match posted {
         None => ViewParams::from_query(&request.query, Source::List)?,
@@ -127,7 +127,7 @@ struct List<'a> {
     /// Concatenated rows that are not passed to the function yet, and their end positions.
     rows: Vec<u8>,
     ends: Vec<usize>,
-    documents: Option<ReadView>,
+    documents: Option<ReadView<'static>>,
     error: Option<Error>,
 }
 
@@ -137,7 +137,7 @@ impl List<'_> {
         let query = self.params.view_query();
         let (user, client) = (self.user, reader(self.output.account()));
         let answer = indexes
-            .query_as(database, (user, &client), design, view, &query, &mut self)
+            .query_as(database, (user, &client, Waiting::Allowed), design, view, &query, &mut self)
             .map_err(|error| views::error_for(user, error))?;
         self.finish()?;
         if answer == Answered::UpdateWanted {
@@ -313,6 +313,7 @@ impl RowSink for List<'_> {
                 database: self.database,
                 user: self.user,
                 client: reader(self.output.account()),
+                waiting: Waiting::Allowed,
                 opened: &mut self.documents,
             };
             if let Err(error) = linked.write(out, &row.document(), self.params) {
