@@ -115,8 +115,8 @@ async fn normal(
     }
     let (store, client) = (Arc::clone(&database), reads::reader(&request.head.account));
     let (reader, asked) = (request.reader.clone(), params.clone());
-    let open = move || Beginning::open(&store, (&reader, &client, Waiting::Allowed), &asked);
-    let Beginning { view, start, tag } = bridge::blocking(&request.threads, open).await?;
+    let open = move || FeedSnapshot::open(&store, (&reader, &client, Waiting::Allowed), &asked);
+    let FeedSnapshot { view, start, tag } = bridge::blocking(&request.threads, open).await?;
     let mut response = if etag::is_known(request.header(header::IF_NONE_MATCH), &tag) {
         etag::not_modified()
     } else {
@@ -127,15 +127,15 @@ async fn normal(
     Ok(response)
 }
 
-/// A feed from one snapshot.
-struct Beginning<'a> {
+/// Snapshot from which all rows of a feed are read.
+struct FeedSnapshot<'a> {
     view: ReadView<'a>,
     start: u64,
     /// Entity tag. It contains the start, because that of a date depends on the recorded times.
     tag: String,
 }
 
-impl<'a> Beginning<'a> {
+impl<'a> FeedSnapshot<'a> {
     fn open(
         database: &Arc<Database>,
         (reader, client, waiting): (&Reader, &ReadClient, Waiting<'a>),
@@ -154,7 +154,7 @@ async fn all_rows(request: &Request, database: Arc<Database>, params: ChangesPar
     let known = request.header(header::IF_NONE_MATCH).map(str::to_owned);
     let answer = bridge::answer(request.admit_response(), move |output, waiting| {
         let client = reads::reader(output.account());
-        let Beginning { view, start, tag } = Beginning::open(&database, (&reader, &client, waiting), &params)?;
+        let FeedSnapshot { view, start, tag } = FeedSnapshot::open(&database, (&reader, &client, waiting), &params)?;
         output.add_header(header::ETAG, &tag);
         if etag::is_known(known.as_deref(), &tag) {
             output.set_head(Head::new(StatusCode::NOT_MODIFIED, etag::not_modified().headers().clone()));
@@ -250,15 +250,11 @@ impl Rows {
         }
     }
 
-    fn looks_up(&self) -> bool {
-        looks_up(&self.params.filter)
-    }
-
     /// The client may skip the changes that did not pass the filter.
     fn complete(&mut self, view: &ReadView<'_>) -> Result<(), Error> {
         match self.params.direction {
             Direction::Forward => self.position = self.position.max(view.update_seq()?),
-            Direction::Backward if self.looks_up() => {}
+            Direction::Backward if looks_up(&self.params.filter) => {}
             Direction::Backward => {
                 if let Some(first) = view.changes(0, Direction::Forward)?.next()? {
                     self.position = first.seq;
@@ -278,7 +274,7 @@ impl Rows {
             })
         };
         // Lookups by id are counted against all changes of the scan.
-        if self.looks_up() {
+        if looks_up(&self.params.filter) {
             return Ok(beyond(self.since)?.saturating_sub(self.scan_sent));
         }
         if self.is_full() { beyond(self.resumed()) } else { Ok(0) }

@@ -131,8 +131,8 @@ async fn plain(request: &Request, read: Arc<ReadOne>) -> Answer {
             One::Answer(response) => return Ok(response),
             One::Larger(size) => {
                 let large = Arc::clone(&read);
-                // Once in its stored form, and once encoded.
                 let read = move || large(size, Waiting::Allowed);
+                // Once in its stored form, and once encoded.
                 settee_edge::bridge::long(request.admit_response(), 2 * size, read).await??
             }
         }

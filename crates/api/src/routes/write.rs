@@ -134,10 +134,10 @@ pub(super) async fn delete(request: Request) -> Answer {
     // As in CouchDB, a client that does not see a user document cannot find out whether it exists.
     if let Visibility::Public(fields) = request.node.users.visibility(&request.user, &database, &id).await? {
         let (reader, wanted) = (Arc::clone(&database), id.clone());
-        let read = move |waiting: Waiting<'_>| {
+        bridge::read(&request.threads, move |waiting| {
             Ok(public_part(&reader.read_as(&Reader::Administrator, waiting)?, &wanted, &fields)?)
-        };
-        bridge::read(&request.threads, read).await?;
+        })
+        .await?;
     }
     let document = tombstone(replaced_rev(&request.query, &request.headers, None)?);
     let edit = Edit { id, document, attachments: Incoming::InDocument, mode: EditMode::Interactive };
