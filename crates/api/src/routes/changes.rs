@@ -70,9 +70,10 @@ pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) 
             // The subscription starts before the first read, so that no change between them is missed.
             let signals = signals(&request, &database, stopping);
             let (reader, since) = (Arc::clone(&database), params.since);
-            let read =
-                move |waiting: Waiting<'_>| since.start(&reader.read_as(&Reader::Administrator, waiting)?);
-            let start = bridge::read(&request.threads, read).await?;
+            let start = bridge::read(&request.threads, move |waiting| {
+                since.start(&reader.read_as(&Reader::Administrator, waiting)?)
+            })
+            .await?;
             let rows = Rows::new(params, start);
             live(&request, database, rows, None, signals).await
         }
