@@ -344,6 +344,7 @@ impl Core {
         for message in aggregate.iter_mut().flat_map(|(aggregate, _)| aggregate.take_log()) {
             self.log_event(host, ddoc, LogSubject::Message, &message);
         }
+        // The reduce function of an attempt must be called.
         if let Err(ViewError::Storage(StorageError::WouldBlock)) = result {
             host.waiting().may_block()?;
         }
