@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use settee_database::tasks::Tasks;
-use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, ReadClient, Reader, Waiting, Work};
+use settee_database::{
+    Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, ReadClient, Reader, Waiting, Work,
+};
 use settee_design::{Language, LimitsSource};
 use settee_mango::index::edit::{self, NewIndex};
 use settee_mango::{DocumentSink, FindOptions, MangoLanguage, Outcome, Readers, TextSearch, find};

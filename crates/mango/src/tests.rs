@@ -12,7 +12,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use settee_database::tasks::Tasks;
-use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, ReadClient, Reader, Waiting, Work};
+use settee_database::{
+    Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, ReadClient, Reader, Waiting, Work,
+};
 use settee_design::{Language, LimitsSource};
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};

@@ -98,9 +98,8 @@ mod tests {
 
     #[test]
     fn an_attempt_ends_at_its_bounds() {
-        let spent = |reads: Reads, times: u64| {
-            attempt(|waiting| (0..times).try_for_each(|_| waiting.spend(reads)).is_ok())
-        };
+        let spent =
+            |reads: Reads, times: u64| attempt(|waiting| (0..times).try_for_each(|_| waiting.spend(reads)).is_ok());
         assert_eq!(spent(STEP, ENTRIES_MAX), Some(true));
         assert_eq!(spent(STEP, ENTRIES_MAX + 1), None);
         let lookup = Reads { calls: 1, ..STEP };
@@ -116,7 +115,8 @@ mod tests {
         assert_eq!(attempt(|waiting| waiting.may_block().map_or(1, |()| 2)), None);
         assert_eq!(attempt(|_| panic!("on purpose")), None::<()>);
         assert!(Waiting::Allowed.may_block().is_ok());
-        let nested = |outer: Waiting<'_>| (attempt(|inner| inner.may_block().is_err()).is_none(), outer.spend(STEP).is_ok());
+        let nested =
+            |outer: Waiting<'_>| (attempt(|inner| inner.may_block().is_err()).is_none(), outer.spend(STEP).is_ok());
         assert_eq!(attempt(nested), Some((true, true)), "an attempt is independent of others");
     }
 

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use settee_database::{
-    Attachment, Compression, ContentEncoding, EditMode, Form, Head, NewAttachment, NewAttachments, ReadView,
-    Upload, Waiting,
+    Attachment, Compression, ContentEncoding, EditMode, Form, Head, NewAttachment, NewAttachments, ReadView, Upload,
+    Waiting,
 };
 use settee_edge::accept;
 use settee_edge::bridge::Output;
