@@ -12,7 +12,7 @@ use settee_storage::counting::CountingEngine;
 use settee_storage::memory::MemoryEngine;
 
 use super::check_file;
-use super::node::{Ask, Reply, World};
+use super::node::{Ask, TestResponse, World};
 
 const DOCUMENTS: usize = 1_000;
 
@@ -171,7 +171,7 @@ async fn attempts_call_the_engine_on_no_thread_of_the_runtime() {
     let world = World::on(Arc::clone(&engine) as Arc<dyn Engine>);
     world.make_database("_users");
     world.make_database("db");
-    let rev = |reply: &Reply| reply.header("etag").trim_matches('"').to_owned();
+    let rev = |reply: &TestResponse| reply.header("etag").trim_matches('"').to_owned();
     let document = rev(&world.admin("PUT /db/d", r#"{"n":1}"#).await);
     let kept = rev(&world.admin("PUT /db/kept", r#"{"n":2,"_attachments":{"f":{"data":"AAAA"}}}"#).await);
     world.admin("PUT /db/_local/l", "{}").await;
