@@ -1,7 +1,8 @@
 //! Work of handlers on threads that may block: [`blocking`], and [`stream`] for responses of any length. [`read`] and
-//! [`answer`] first [attempt](nonblocking::attempt) idempotent work on the calling thread.
+//! [`answer`] first [attempt](nonblocking::attempt) idempotent work on the calling thread. The work must open databases
+//! with its [`Waiting`] and write nothing.
 
-use settee_database::nonblocking;
+use settee_database::{Waiting, nonblocking};
 use settee_edge::bridge::permits::Admission;
 use settee_edge::bridge::{Output, short};
 use settee_edge::budget::Share;
@@ -19,28 +20,29 @@ pub(crate) async fn blocking<T: Send + 'static>(
 
 pub(crate) async fn read<T: Send + 'static>(
     threads: &Threads,
-    work: impl Fn() -> Result<T, Error> + Send + 'static,
+    work: impl Fn(Waiting<'_>) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    let attempted = nonblocking::attempt(scoped(&work));
+    let attempted = nonblocking::attempt(|waiting| scoped(|| work(waiting))());
     match attempted {
         Some(done) => done,
-        None => blocking(threads, work).await,
+        None => blocking(threads, move || work(Waiting::Allowed)).await,
     }
 }
 
 pub(crate) async fn answer(
     admission: Admission,
-    write: impl Fn(&mut Output) -> Result<(), Error> + Send + 'static,
+    write: impl Fn(&mut Output, Waiting<'_>) -> Result<(), Error> + Send + 'static,
 ) -> Answer {
     // Unauthenticated clients have threads of low priority.
     if admission.account().share() != Share::Anonymous {
-        let attempt = || short(admission.account(), |output| write(output).map_err(Into::into));
-        let attempted = nonblocking::attempt(scoped(attempt));
+        let attempted = nonblocking::attempt(|waiting| {
+            scoped(|| short(admission.account(), |output| write(output, waiting).map_err(Into::into)))()
+        });
         if let Some(Some(answer)) = attempted {
             return Ok(answer?);
         }
     }
-    stream(admission, write).await
+    stream(admission, move |output| write(output, Waiting::Allowed)).await
 }
 
 /// Like [`settee_edge::bridge::stream`]. An error after the first piece is appended to the incomplete body.
@@ -75,8 +77,8 @@ mod tests {
         std::thread::current().name().unwrap_or_default().to_owned()
     }
 
-    fn place_of_blocking_work() -> Result<String, Error> {
-        nonblocking::may_block()?;
+    fn place_of_blocking_work(waiting: Waiting<'_>) -> Result<String, Error> {
+        waiting.may_block()?;
         Ok(place())
     }
 
@@ -84,7 +86,7 @@ mod tests {
     async fn work_that_may_block_leaves_the_thread_of_the_request() {
         let threads = Threads::default();
         let places = tokio::spawn(async move {
-            (read(&threads, || Ok(place())).await, read(&threads, place_of_blocking_work).await)
+            (read(&threads, |_| Ok(place())).await, read(&threads, place_of_blocking_work).await)
         });
         let (short, blocking) = places.await.unwrap();
         assert_eq!((short.unwrap().as_str(), blocking.unwrap().as_str()), ("tokio-rt-worker", "settee-short"));
@@ -102,7 +104,7 @@ mod tests {
             account.set_share(share);
             let places = Arc::new(Mutex::new(String::new()));
             let last = Arc::clone(&places);
-            let answered = tokio::spawn(answer(threads.answer(&account, Duration::from_secs(60)), move |output| {
+            let answered = tokio::spawn(answer(threads.answer(&account, Duration::from_secs(60)), move |output, _| {
                 *last.lock() = place();
                 for _ in 0..rows {
                     output.text().extend_from_slice(&[b'x'; 100]);

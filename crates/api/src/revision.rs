@@ -25,7 +25,7 @@ pub(crate) enum Encoded {
 /// Appends the revision at `node`. If it is the winner, the members about other leaves are added.
 pub(crate) fn write(
     out: &mut Vec<u8>,
-    view: &ReadView,
+    view: &ReadView<'_>,
     id: &str,
     record: &DocRecord,
     node: u32,
@@ -36,7 +36,7 @@ pub(crate) fn write(
 
 pub(crate) fn write_with(
     out: &mut impl Text,
-    view: &ReadView,
+    view: &ReadView<'_>,
     id: &str,
     record: &DocRecord,
     node: u32,
@@ -59,7 +59,7 @@ pub(crate) fn write_with(
 
 pub(crate) fn write_winner(
     out: &mut impl Text,
-    view: &ReadView,
+    view: &ReadView<'_>,
     id: &str,
     extras: Extras,
     shown: &Shown,
@@ -79,11 +79,11 @@ pub(crate) fn unreadable(error: std::io::Error) -> Error {
     }
 }
 
-pub(crate) fn depends(view: &ReadView, record: &DocRecord, node: u32, extras: Extras) -> Result<Encoded, Error> {
+pub(crate) fn depends(view: &ReadView<'_>, record: &DocRecord, node: u32, extras: Extras) -> Result<Encoded, Error> {
     Ok(members(view, record, node, extras)?.0)
 }
 
-fn members(view: &ReadView, record: &DocRecord, node: u32, extras: Extras) -> Result<(Encoded, Vec<u8>), Error> {
+fn members(view: &ReadView<'_>, record: &DocRecord, node: u32, extras: Extras) -> Result<(Encoded, Vec<u8>), Error> {
     let mut members = Vec::new();
     let limit = if extras.revs || extras.revs_info { view.revs_limit()? } else { 0 };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);

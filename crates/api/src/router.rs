@@ -462,7 +462,7 @@ async fn prepare_database(node: &Arc<Node>, captures: &Captures) {
         return;
     }
     let (node, name) = (Arc::clone(node), name.to_owned());
-    let _ = bridge::read(&Threads::default(), move || node.database(&name).map(|_| ())).await;
+    let _ = bridge::blocking(&Threads::default(), move || node.database(&name).map(|_| ())).await;
 }
 
 fn open_database(node: &Node, captures: &Captures) -> Result<Option<Arc<Database>>, Error> {

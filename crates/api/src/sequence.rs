@@ -22,7 +22,7 @@ pub(crate) enum Since {
 }
 
 impl Since {
-    pub(crate) fn start(self, view: &ReadView) -> Result<u64, Error> {
+    pub(crate) fn start(self, view: &ReadView<'_>) -> Result<u64, Error> {
         match self {
             Self::Seq(seq) => Ok(seq.min(view.update_seq()?)),
             Self::Now => Ok(view.update_seq()?),

@@ -12,7 +12,7 @@ use settee_cluster::Writers;
 use settee_storage::codec::{Reader, put_varint};
 use settee_storage::{
     Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Purpose, Shard, Snapshot,
-    StorageError, Version, nonblocking,
+    StorageError, Version,
 };
 
 use crate::access::AccessControl;
@@ -71,19 +71,7 @@ impl NameLocks {
     }
 
     fn lock(&self, name: &str) -> MutexGuard<'_, ()> {
-        self.of(name).lock()
-    }
-
-    /// Fails during an attempt if the lock is held, because its holder may commit.
-    fn lock_to_open(&self, name: &str) -> Result<MutexGuard<'_, ()>> {
-        if !nonblocking::is_active() {
-            return Ok(self.lock(name));
-        }
-        Ok(self.of(name).try_lock().ok_or_else(nonblocking::refuse)?)
-    }
-
-    fn of(&self, name: &str) -> &Mutex<()> {
-        &self.locks[self.hasher.hash_one(name) as usize % self.locks.len()]
+        self.locks[self.hasher.hash_one(name) as usize % self.locks.len()].lock()
     }
 }
 
@@ -177,12 +165,11 @@ impl Catalog {
         {
             return Ok(database);
         }
-        let _name = self.names.lock_to_open(name)?;
+        let _name = self.names.lock(name);
         if let Some(database) = self.open.get(name) {
             if self.refresh(&database)? {
                 return Ok(database);
             }
-            nonblocking::may_block()?;
             self.open.remove_if_same(&database);
             database.close();
         }

@@ -132,7 +132,7 @@ impl Database {
     }
 }
 
-fn garbage(view: &ReadView) -> Result<Garbage> {
+fn garbage(view: &ReadView<'_>) -> Result<Garbage> {
     let counters = view.meta()?;
     let remembered = counters.purge_seq - counters.purges_forgotten;
     let old_attachments = counters.attachment_bytes.saturating_sub(counters.leaf_attachment_bytes);
@@ -149,7 +149,7 @@ struct Piece {
     next: Option<Vec<u8>>,
 }
 
-fn find(view: &ReadView, start: &[u8]) -> Result<Piece> {
+fn find(view: &ReadView<'_>, start: &[u8]) -> Result<Piece> {
     let mut piece = Piece { ids: Vec::new(), scanned: 0, next: None };
     let mut bytes = 0;
     let range = KeyRange { start: Some(start), end: None };

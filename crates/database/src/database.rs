@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use settee_model::json::Json;
 use settee_storage::members::Claim;
-use settee_storage::{CommitToken, Engine, Keyspace, Request, Shard, Version, nonblocking};
+use settee_storage::{CommitToken, Engine, Keyspace, Request, Shard, Version};
 
 use crate::access::AccessControl;
 use crate::catalog_context::{CatalogContext, DatabaseEventKind};
@@ -367,7 +367,6 @@ impl Database {
 
     /// Fails with [`DatabaseError::NotFound`] if the database was deleted.
     pub(crate) fn refresh_cache(&self) -> Result<()> {
-        nonblocking::may_block()?;
         let _refreshing = self.refreshing.lock();
         if !self.is_stale() {
             return Ok(());

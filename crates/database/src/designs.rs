@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::{Database, DatabaseError, ReadView};
+use crate::{Database, DatabaseError, ReadView, Reader, Waiting};
 
 impl Database {
     /// Returns the value that `make` derives from the design documents, together with its approximate size in bytes.
@@ -12,7 +12,8 @@ impl Database {
     pub fn of_designs<T, E>(
         self: &Arc<Self>,
         name: &str,
-        make: impl FnOnce(&ReadView) -> Result<(T, usize), E>,
+        waiting: Waiting<'_>,
+        make: impl FnOnce(&ReadView<'_>) -> Result<(T, usize), E>,
     ) -> Result<Arc<T>, E>
     where
         T: Any + Send + Sync,
@@ -24,7 +25,7 @@ impl Database {
         if let Some(made) = self.designs.find(name, self.design_seq()) {
             return Ok(made);
         }
-        let view = self.read()?;
+        let view = self.read_as(&Reader::Administrator, waiting)?;
         let (thing, bytes) = make(&view)?;
         let thing = Arc::new(thing);
         self.designs.keep(name, view.design_seq()?, &thing, bytes + size_of::<T>() + name.len());

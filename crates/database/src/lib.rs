@@ -77,7 +77,7 @@ pub use update::{
 
 use settee_storage::codec::Corrupt;
 pub use settee_storage::members;
-pub use settee_storage::nonblocking;
+pub use settee_storage::nonblocking::{self, Waiting};
 pub use settee_storage::tally::{Reads, Tally};
 /// Types of the storage interface that the other crates use without a dependency on it.
 pub use settee_storage::{Direction, Engine, Expect, Shard, StorageError};

@@ -11,7 +11,7 @@ use crate::{Database, ReadView, Result, keys};
 /// CouchDB's default.
 const DEFAULT_LIMIT: u64 = 1000;
 
-impl ReadView {
+impl ReadView<'_> {
     /// Number of the latest purge; 0 if no document was purged.
     pub fn purge_seq(&self) -> Result<u64> {
         Ok(self.meta()?.purge_seq)

@@ -63,7 +63,7 @@ impl StoredDatabase {
         Revision::decode(stored, bytes)
     }
 
-    pub(crate) fn content(&self, attachment: &Attachment) -> Result<Content> {
+    pub(crate) fn content(&self, attachment: &Attachment) -> Result<Content<'static>> {
         Content::open(&self.snapshot, attachment)
     }
 

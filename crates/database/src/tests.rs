@@ -83,12 +83,12 @@ pub(crate) fn saved(outcome: UpdateOutcome) -> Option<Rev> {
     if let UpdateOutcome::Saved(rev) = outcome { Some(rev) } else { None }
 }
 
-pub(crate) fn body(view: &ReadView, stored: Stored) -> Option<String> {
+pub(crate) fn body(view: &ReadView<'_>, stored: Stored) -> Option<String> {
     let mut out = Vec::new();
     view.read_body(stored, &mut out).unwrap().then(|| String::from_utf8(out).unwrap())
 }
 
-pub(crate) fn ids(view: &ReadView) -> Vec<String> {
+pub(crate) fn ids(view: &ReadView<'_>) -> Vec<String> {
     let mut rows = view.all_docs(&crate::IdRange::default(), crate::Direction::Forward).unwrap();
     let mut ids = Vec::new();
     while let Some(row) = rows.next().unwrap() {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use settee_database::tasks::Tasks;
-use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, ReadClient, Reader, Work};
+use settee_database::{
+    Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, ReadClient, Reader, Waiting, Work,
+};
 use settee_design::{Language, LimitsSource};
 use settee_mango::index::edit::{self, NewIndex};
 use settee_mango::{DocumentSink, FindOptions, MangoLanguage, Outcome, Readers, TextSearch, find};
@@ -50,8 +52,8 @@ fn main() -> Result<(), Failure> {
     let searches = Arc::new(Searches::new(Arc::clone(&views), tasks, log, Caches::new(1 << 20, 1 << 20), 1));
     let search = TextSearch { text: false, nouveau: false };
     let (client, limits) = (&ReadClient::default(), &SearchLimits::none());
-    let readers =
-        Readers { views: &views, searches: &searches, limits, client, search, reader: &Reader::Administrator };
+    let (reader, waiting) = (&Reader::Administrator, Waiting::Allowed);
+    let readers = Readers { views: &views, searches: &searches, limits, client, search, reader, waiting };
     write(&database, documents)?;
     for field in ["group", "team"] {
         let index = Json::parse(format!(r#"{{"index":{{"fields":["{field}"]}},"name":"{field}"}}"#).as_bytes())?;

@@ -12,7 +12,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use settee_database::tasks::Tasks;
-use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, ReadClient, Reader, Work};
+use settee_database::{
+    Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, ReadClient, Reader, Waiting, Work,
+};
 use settee_design::{Language, LimitsSource};
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};
@@ -100,7 +102,8 @@ impl Place {
         let mut documents = Documents::default();
         let (views, searches, limits) = (&self.views, &self.searches, &SearchLimits::none());
         let client = &ReadClient::default();
-        let readers = Readers { views, searches, limits, client, search: SEARCH, reader: &Reader::Administrator };
+        let reader = &Reader::Administrator;
+        let readers = Readers { views, searches, limits, client, search: SEARCH, reader, waiting: Waiting::Allowed };
         let outcome = find(readers, &self.database, &options, &mut documents)?;
         let found = match outcome {
             Outcome::Nothing => None,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use settee_database::{Database, Head, ReadView};
+use settee_database::{Database, Head, ReadView, Waiting};
 use settee_design::{Caller, DesignProgram, DesignSource, Language, LimitsSource};
 use settee_model::json::{Json, Value};
 use settee_settings::{Settings, chttpd};
@@ -21,7 +21,7 @@ pub struct Functions {
 
 impl Functions {
     pub fn load(database: &Arc<Database>, name: &str) -> Result<Arc<Self>, Error> {
-        database.of_designs(name, |view| {
+        database.of_designs(name, Waiting::Allowed, |view| {
             let id = format!("_design/{name}");
             let head = view.head(&id)?.ok_or(Error::Missing)?;
             if head.stored.deleted {
@@ -33,7 +33,7 @@ impl Functions {
         })
     }
 
-    pub fn of_head(view: &ReadView, id: &str, head: &Head) -> Result<Self, Error> {
+    pub fn of_head(view: &ReadView<'_>, id: &str, head: &Head) -> Result<Self, Error> {
         let mut text = Vec::new();
         if !view.write_document(&mut text, id, &head.rev, head.stored, |_| {})? {
             return Err(Error::Missing);

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use settee_auth::UserContext;
-use settee_database::{Database, EditMode};
+use settee_database::{Database, EditMode, Reader, Waiting};
 use settee_model::Document;
 use settee_model::json::{Json, Value, write_string};
 use settee_replication::Tuning;
@@ -21,6 +21,7 @@ pub fn before_update(
     id: &str,
     document: &mut Document,
     mode: EditMode,
+    waiting: Waiting<'_>,
 ) -> Result<(), Error> {
     let is_replicator = user.roles.iter().any(|role| role == REPLICATOR_ROLE);
     if is_replicator || id.starts_with("_design/") || id.starts_with("_local/") {
@@ -28,7 +29,7 @@ pub fn before_update(
     }
     require_owner(document.body.value(), user)?;
     if !user.is_admin() {
-        if !is_owner_of_old(database, id, user)? {
+        if !is_owner_of_old(database, id, user, waiting)? {
             return Err(not_yours());
         }
         require_own_roles(document.body.value(), user)?;
@@ -79,8 +80,13 @@ fn require_own_roles(document: Value<'_>, user: &UserContext) -> Result<(), Erro
     Err(Error::forbidden("The member `user_ctx` may name no other user and no roles that you do not have."))
 }
 
-fn is_owner_of_old(database: &Arc<Database>, id: &str, user: &UserContext) -> Result<bool, Error> {
-    let view = database.read()?;
+fn is_owner_of_old(
+    database: &Arc<Database>,
+    id: &str,
+    user: &UserContext,
+    waiting: Waiting<'_>,
+) -> Result<bool, Error> {
+    let view = database.read_as(&Reader::Administrator, waiting)?;
     let Some(head) = view.head(id)? else { return Ok(true) };
     let mut old = Vec::new();
     if !view.write_document(&mut old, id, &head.rev, head.stored, |_| {})? {

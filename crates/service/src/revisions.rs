@@ -18,7 +18,7 @@ pub enum Conflicts {
 /// with `_conflicts` for the functions that receive them in CouchDB. Returns `false` if its body was removed.
 pub fn write_for_functions(
     out: &mut Vec<u8>,
-    view: &ReadView,
+    view: &ReadView<'_>,
     id: &str,
     record: &DocRecord,
     node: u32,

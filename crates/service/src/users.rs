@@ -281,7 +281,7 @@ impl Users {
     }
 }
 
-fn read(view: &ReadView, name: &str, conflicted_users: bool) -> Result<Option<Json>, Error> {
+fn read(view: &ReadView<'_>, name: &str, conflicted_users: bool) -> Result<Option<Json>, Error> {
     let Some(record) = view.record(&format!("{USER_PREFIX}{name}"))? else { return Ok(None) };
     let Some(winner) = record.tree.winner(|stored| stored.deleted) else { return Ok(None) };
     let Some(stored) = record.tree.node(winner).value.filter(|stored| !stored.deleted) else { return Ok(None) };
@@ -330,7 +330,7 @@ impl Visibility {
 }
 
 /// Returns the public part of a document, with its revision.
-pub fn public_part(view: &ReadView, id: &str, fields: &str) -> Result<(Rev, Vec<u8>), Error> {
+pub fn public_part(view: &ReadView<'_>, id: &str, fields: &str) -> Result<(Rev, Vec<u8>), Error> {
     let missing = || Error::Missing;
     let head = view.head(id)?.filter(|head| !head.stored.deleted).ok_or_else(missing)?;
     let mut text = Vec::new();

@@ -65,7 +65,7 @@ impl Validators {
             .is_some_and(|known| known.design_seq == design_seq && known.functions.is_empty())
     }
 
-    fn of(&self, view: &ReadView, design_seq: u64) -> Result<Arc<[Functions]>, Error> {
+    fn of(&self, view: &ReadView<'_>, design_seq: u64) -> Result<Arc<[Functions]>, Error> {
         let instance = view.database().instance();
         if let Some(known) = self.databases.lock().get(&instance).filter(|known| known.design_seq == design_seq) {
             return Ok(Arc::clone(&known.functions));
@@ -81,7 +81,7 @@ impl Validators {
     }
 }
 
-fn read_functions(view: &ReadView) -> Result<Arc<[Functions]>, Error> {
+fn read_functions(view: &ReadView<'_>) -> Result<Arc<[Functions]>, Error> {
     let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };
     let mut rows = view.all_docs(&range, Direction::Forward)?;
     let mut functions = Vec::new();
@@ -266,7 +266,7 @@ async fn check_access(
     Ok(accepted)
 }
 
-fn check_update(view: &ReadView, update: &DocUpdate) -> Result<Option<Error>, Error> {
+fn check_update(view: &ReadView<'_>, update: &DocUpdate) -> Result<Option<Error>, Error> {
     match AccessList::of_body(update.body()) {
         Err(error) => return Ok(Some(error.into())),
         Ok(Some(_)) if update.id().starts_with("_design/") => {
@@ -296,7 +296,7 @@ enum Round {
 type Verdict = (usize, Result<DocUpdate, Error>);
 
 struct Asking<'a> {
-    view: &'a ReadView,
+    view: &'a ReadView<'a>,
     design_seq: u64,
     functions: &'a [Functions],
     programs: Vec<Box<dyn DesignProgram>>,
@@ -307,7 +307,7 @@ struct Asking<'a> {
 impl<'a> Asking<'a> {
     fn new(
         (programs, caller): (&Programs, &Caller),
-        view: &'a ReadView,
+        view: &'a ReadView<'a>,
         functions: &'a [Functions],
         user: &UserContext,
         design_seq: u64,
@@ -387,7 +387,7 @@ fn write_new(out: &mut Vec<u8>, update: &DocUpdate) {
 /// Returns `false` if the old document does not exist or its body was removed.
 fn write_old(
     out: &mut Vec<u8>,
-    view: &ReadView,
+    view: &ReadView<'_>,
     id: &str,
     record: Option<&DocRecord>,
     rev: Option<&Rev>,

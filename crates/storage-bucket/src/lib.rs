@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use settee_storage::{
     Batch, CommitToken, Durability, Engine, Members, Operation, Outcome, Result, Shard, ShardState, Snapshot,
-    StorageError, Version, nonblocking,
+    StorageError, Version,
 };
 use slatedb::config::{FlushOptions, FlushType};
 use slatedb::{Db, WriteBatch, WriteHandle};
@@ -255,8 +255,6 @@ impl fmt::Debug for BucketEngine {
 
 impl Engine for BucketEngine {
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
-        // A read may request an object.
-        nonblocking::may_block()?;
         self.check_owner()?;
         Ok(Arc::new(self.view(shard)?))
     }
@@ -269,7 +267,6 @@ impl Engine for BucketEngine {
         batch: Batch,
         durability: Durability,
     ) -> Result<Outcome> {
-        nonblocking::may_block()?;
         batch.check()?;
         self.check()?;
         // As much work as possible is done before the lock is taken.
@@ -315,7 +312,6 @@ impl Engine for BucketEngine {
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {
-        nonblocking::may_block()?;
         self.check()?;
         let slot = self.slots.slot(shard);
         let mut stored = slot.stored.lock();

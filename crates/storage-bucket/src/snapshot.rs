@@ -11,7 +11,6 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use settee_storage::tally::{self, Reads, Scan};
 use settee_storage::{
     Cursor, Direction, Expect, KeyRange, Keyspace, Page, Reply, Request, Result, Shard, Snapshot, StorageError,
-    nonblocking,
 };
 use slatedb::config::{ReadOptions, ScanOptions};
 use slatedb::{DbIterator, DbSnapshot, IterationOrder, KeyValue};
@@ -110,7 +109,6 @@ impl BucketSnapshot {
 
 impl Snapshot for BucketSnapshot {
     fn read(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>> {
-        nonblocking::may_block()?;
         let reply = |request: &Request<'_>| match *request {
             Request::State => Ok(Reply::State(self.stored()?.state)),
             Request::Head => Ok(Reply::Value(self.stored()?.head.clone())),
@@ -135,7 +133,6 @@ impl Snapshot for BucketSnapshot {
         direction: Direction,
         expect: Expect,
     ) -> Result<Box<dyn Cursor + 'a>> {
-        nonblocking::may_block()?;
         self.stored()?;
         let (start, end) = keys::bounds(self.shard, space, range);
         let entries = match expect {
@@ -254,7 +251,7 @@ impl Cursor for BucketCursor<'_> {
         self.lent = self.fetched.pop_front();
         let Some(entry) = &self.lent else { return Ok(None) };
         let key = &entry.key[keys::PREFIX..];
-        self.scan.found(key, &entry.value)?;
+        self.scan.found(key, &entry.value);
         Ok(Some((key, &entry.value)))
     }
 

@@ -151,7 +151,7 @@ impl Cursor for PageCursor {
         let entry = &self.page[self.at];
         self.at += 1;
         let (key, value) = (entry.key()?, entry.value()?);
-        self.scan.found(key, value)?;
+        self.scan.found(key, value);
         Ok(Some((key, value)))
     }
 

@@ -45,7 +45,7 @@ use std::time::{Duration, Instant};
 
 use settee_storage::{
     Batch, CommitListener, CommitToken, Durability, Engine, Keyspace, Members, Outcome, Result, Shard, ShardState,
-    Snapshot, StorageError, Version, members::NodeId, nonblocking,
+    Snapshot, StorageError, Version, members::NodeId,
 };
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -229,8 +229,6 @@ impl fmt::Debug for PostgresEngine {
 
 impl Engine for PostgresEngine {
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
-        // Every read is a round trip.
-        nonblocking::may_block()?;
         Ok(Arc::new(PostgresSnapshot::new(Arc::clone(&self.readers), shard)))
     }
 
@@ -243,7 +241,6 @@ impl Engine for PostgresEngine {
         // Other processes observe a commit and keep what they have read under its version, so none may be lost.
         _durability: Durability,
     ) -> Result<Outcome> {
-        nonblocking::may_block()?;
         batch.check()?;
         let size = batch.size_bytes();
         let commit = Commit { shard, expected, token, batch, node: self.node };
@@ -286,7 +283,6 @@ impl Engine for PostgresEngine {
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {
-        nonblocking::may_block()?;
         block_on(self.handle(), commit::drop_shard(&self.writers, shard, self.node))?;
         self.observer.committed(shard);
         self.sizes.remove(shard);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use settee_storage::tally::{self, Reads};
 use settee_storage::{
     Cursor, Direction, Expect, KeyRange, Keyspace, Page, Reply, Request, Result, Shard, Snapshot, StorageError,
-    nonblocking,
 };
 use tokio_postgres::Row;
 
@@ -125,7 +124,6 @@ impl Snapshot for PostgresSnapshot {
         if requests.is_empty() {
             return Ok(Vec::new());
         }
-        nonblocking::may_block()?;
         let runtime = self.lease.pool().connector().runtime();
         let replies = block_on(runtime, self.answer(requests))?;
         tally::note(Reads::of(&replies));

@@ -34,9 +34,10 @@ use parking_lot::{Mutex, RwLock};
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::statistics::Ticker;
 use rocksdb::{ColumnFamily, DBWithThreadMode, ErrorKind, SingleThreaded, WriteBatch, WriteOptions};
+use settee_storage::nonblocking::{Attempt, Waiting};
 use settee_storage::{
     Batch, CommitLog, CommitToken, Durability, Engine, Keyspace, Operation, Outcome, Purpose, Result, Shard,
-    ShardState, Snapshot, StorageError, Version, nonblocking,
+    ShardState, Snapshot, StorageError, Version,
 };
 
 use clear::delete_entries;
@@ -160,17 +161,6 @@ impl RocksEngine {
                 open()
             }
             opened => opened,
-        }
-    }
-
-    /// During an attempt, a store that is opened again is not waited for.
-    fn store_for_read(&self) -> Result<Arc<Store>> {
-        if !nonblocking::is_active() {
-            return self.store();
-        }
-        match self.store.try_read().as_deref() {
-            Some(Current::Open(store)) => Ok(Arc::clone(store)),
-            _ => Err(nonblocking::refuse()),
         }
     }
 
@@ -333,7 +323,7 @@ impl RocksEngine {
             let database = &store.database;
             let key = keys::prefix(shard);
             let read = database.get_pinned_cf(state_column(database), key);
-            let bytes = read.map_err(|error| store.failed_read(error))?;
+            let bytes = read.map_err(|error| store.failed_read(error, Waiting::Allowed))?;
             slot.state = Some(Stored::decode(bytes.as_deref())?);
         }
         Ok(slot.state.get_or_insert_default())
@@ -383,10 +373,16 @@ fn durable() -> WriteOptions {
 
 impl Engine for RocksEngine {
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
-        let store = self.store_for_read()?;
-        // The epoch is read first: if a shard is dropped concurrently, its files are kept too long, never too short.
-        let epoch = Arc::clone(&store.epoch.lock());
-        Ok(Arc::new(RocksSnapshot::new(store, epoch, shard)))
+        Ok(Arc::new(RocksSnapshot::new(self.store()?, shard, Waiting::Allowed)))
+    }
+
+    /// Does not wait for a store that is opened again.
+    fn snapshot_for_attempt<'a>(&self, shard: Shard, attempt: &'a Attempt) -> Result<Arc<dyn Snapshot + 'a>> {
+        let store = match self.store.try_read().as_deref() {
+            Some(Current::Open(store)) => Arc::clone(store),
+            _ => return Err(attempt.refuse()),
+        };
+        Ok(Arc::new(RocksSnapshot::new(store, shard, Waiting::Refused(attempt))))
     }
 
     fn commit(
@@ -397,7 +393,6 @@ impl Engine for RocksEngine {
         batch: Batch,
         durability: Durability,
     ) -> Result<Outcome> {
-        nonblocking::may_block()?;
         batch.check()?;
         match self.try_commit(shard, expected, token, batch, durability) {
             Err(error) if self.repair_state.is_under_way(&error) => {
@@ -457,7 +452,6 @@ impl Engine for RocksEngine {
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {
-        nonblocking::may_block()?;
         self.admit(Purpose::Room)?;
         while self.check_store().is_err_and(|error| self.repair_state.is_under_way(&error)) {
             self.repair_state.wait();

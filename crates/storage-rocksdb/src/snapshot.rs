@@ -4,10 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions, ReadTier, SnapshotWithThreadMode};
 use self_cell::self_cell;
+use settee_storage::nonblocking::Waiting;
 use settee_storage::tally::{self, Reads, Scan};
 use settee_storage::{
     Cursor, Direction, Expect, KeyRange, Keyspace, Page, Reply, Request, Result, Shard, Snapshot, StorageError,
-    nonblocking,
 };
 
 use crate::epoch::Epoch;
@@ -15,10 +15,11 @@ use crate::shards::Stored;
 use crate::store::{Lease, Store};
 use crate::{Database, column, keys, state_column};
 
-pub(crate) struct RocksSnapshot {
+pub(crate) struct RocksSnapshot<'a> {
     view: View,
     shard: Shard,
     is_dropped: OnceLock<bool>,
+    waiting: Waiting<'a>,
 }
 
 /// Dropped after the snapshot, which borrows from it.
@@ -32,8 +33,6 @@ struct Owner {
 struct Pinned<'a> {
     snapshot: SnapshotWithThreadMode<'a, Database>,
     reads: ReadOptions,
-    /// For reads that must not wait for the disk.
-    cached_reads: ReadOptions,
 }
 
 /// The end of an epoch removes files. A snapshot of an attempt leaves that to another thread.
@@ -63,18 +62,27 @@ self_cell! {
     }
 }
 
-impl RocksSnapshot {
-    pub(crate) fn new(store: Arc<Store>, epoch: Arc<Epoch>, shard: Shard) -> Self {
-        let epoch = HeldEpoch { epoch: Some(epoch), may_block: !nonblocking::is_active() };
+/// Returns options for reads, which read only memory if they must not wait for the disk.
+fn read_options(waiting: Waiting<'_>) -> ReadOptions {
+    let mut reads = ReadOptions::default();
+    if let Waiting::Refused(_) = waiting {
+        reads.set_read_tier(ReadTier::BlockCache);
+    }
+    reads
+}
+
+impl<'a> RocksSnapshot<'a> {
+    pub(crate) fn new(store: Arc<Store>, shard: Shard, waiting: Waiting<'a>) -> Self {
+        // The epoch is read first: if a shard is dropped concurrently, its files are kept too long, never too short.
+        let epoch = Some(Arc::clone(&store.epoch.lock()));
+        let epoch = HeldEpoch { epoch, may_block: matches!(waiting, Waiting::Allowed) };
         let view = View::new(Owner { _epoch: epoch, lease: store.lease(), store }, |owner| {
             let snapshot = owner.store.database.snapshot();
-            let (mut reads, mut cached_reads) = (ReadOptions::default(), ReadOptions::default());
+            let mut reads = read_options(waiting);
             reads.set_snapshot(&snapshot);
-            cached_reads.set_snapshot(&snapshot);
-            cached_reads.set_read_tier(ReadTier::BlockCache);
-            Pinned { snapshot, reads, cached_reads }
+            Pinned { snapshot, reads }
         });
-        Self { view, shard, is_dropped: OnceLock::new() }
+        Self { view, shard, is_dropped: OnceLock::new(), waiting }
     }
 
     fn database(&self) -> Result<&Database> {
@@ -91,15 +99,18 @@ impl RocksSnapshot {
     }
 
     fn reads(&self) -> &ReadOptions {
-        let pinned = self.view.borrow_dependent();
-        if nonblocking::is_active() { &pinned.cached_reads } else { &pinned.reads }
+        &self.view.borrow_dependent().reads
+    }
+
+    fn failed_read(&self, error: rocksdb::Error) -> StorageError {
+        self.store().failed_read(error, self.waiting)
     }
 
     fn stored(&self) -> Result<Stored> {
         let database = self.database()?;
         let key = keys::prefix(self.shard);
         let read = database.get_pinned_cf_opt(state_column(database), key, self.reads());
-        let bytes = read.map_err(|error| self.store().failed_read(error))?;
+        let bytes = read.map_err(|error| self.failed_read(error))?;
         let stored = Stored::decode(bytes.as_deref())?;
         if *self.is_dropped.get_or_init(|| stored.is_dropped) { Err(StorageError::Dropped) } else { Ok(stored) }
     }
@@ -117,7 +128,7 @@ impl RocksSnapshot {
         let database = self.database()?;
         let key = keys::stored(self.shard, key);
         let read = database.get_pinned_cf_opt(column(database, space), key, self.reads());
-        let value = read.map_err(|error| self.store().failed_read(error))?;
+        let value = read.map_err(|error| self.failed_read(error))?;
         self.check_if(value.is_none())?;
         Ok(value.map(|value| value.to_vec()))
     }
@@ -140,14 +151,14 @@ impl RocksSnapshot {
         let values = database
             .batched_multi_get_cf_opt(column(database, space), stored, wanted.is_sorted(), self.reads())
             .into_iter()
-            .map(|value| Ok(value.map_err(|error| self.store().failed_read(error))?.map(|value| value.to_vec())))
+            .map(|value| Ok(value.map_err(|error| self.failed_read(error))?.map(|value| value.to_vec())))
             .collect::<Result<Vec<_>>>()?;
         self.check_if(values.iter().all(Option::is_none))?;
         Ok(values)
     }
 }
 
-impl Snapshot for RocksSnapshot {
+impl Snapshot for RocksSnapshot<'_> {
     fn read(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>> {
         let reply = |request: &Request<'_>| match *request {
             Request::State => Ok(Reply::State(self.stored()?.state)),
@@ -163,7 +174,7 @@ impl Snapshot for RocksSnapshot {
         };
         let replies: Vec<Reply> = requests.iter().map(reply).collect::<Result<_>>()?;
         let reads = Reads::of(&replies);
-        nonblocking::spend(reads)?;
+        self.waiting.spend(reads)?;
         tally::note(reads);
         Ok(replies)
     }
@@ -181,13 +192,10 @@ impl Snapshot for RocksSnapshot {
         if start >= end {
             return Ok(Box::new(EmptyCursor));
         }
-        let mut reads = ReadOptions::default();
+        let mut reads = read_options(self.waiting);
         reads.set_iterate_lower_bound(start);
         reads.set_iterate_upper_bound(end);
         reads.set_total_order_seek(true);
-        if nonblocking::is_active() {
-            reads.set_read_tier(ReadTier::BlockCache);
-        }
         // Without a fixed readahead RocksDB reads ahead once a scan proves long, up to 256 KB.
         let database = self.database()?;
         let snapshot = &self.view.borrow_dependent().snapshot;
@@ -201,6 +209,7 @@ impl Snapshot for RocksSnapshot {
             step: Step::First,
             sought: Vec::new(),
             scan: Scan::default(),
+            waiting: self.waiting,
         }))
     }
 }
@@ -226,6 +235,7 @@ struct RocksCursor<'a> {
     step: Step,
     sought: Vec<u8>,
     scan: Scan,
+    waiting: Waiting<'a>,
 }
 
 /// Action before the next entry is lent: a lent entry must stay valid until then.
@@ -250,13 +260,13 @@ impl Cursor for RocksCursor<'_> {
         }
         self.step = Step::End;
         if !self.entries.valid() {
-            self.entries.status().map_err(|error| self.store.failed_read(error))?;
+            self.entries.status().map_err(|error| self.store.failed_read(error, self.waiting))?;
             return Ok(None);
         }
         self.step = Step::Advance;
         let Some((key, value)) = self.entries.item() else { return Ok(None) };
         let key = &key[keys::PREFIX..];
-        self.scan.found(key, value)?;
+        self.waiting.spend(self.scan.found(key, value))?;
         Ok(Some((key, value)))
     }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rocksdb::{Cache, ErrorKind, WriteBufferManager};
-use settee_storage::{Result, StorageError, nonblocking};
+use settee_storage::nonblocking::Waiting;
+use settee_storage::{Result, StorageError};
 
 use crate::damage::{self, Damage};
 use crate::epoch::Epoch;
@@ -113,10 +114,12 @@ impl Store {
         })
     }
 
-    pub(crate) fn failed_read(&self, error: rocksdb::Error) -> StorageError {
+    pub(crate) fn failed_read(&self, error: rocksdb::Error, waiting: Waiting<'_>) -> StorageError {
         // The result of a read that is restricted to memory.
-        if error.kind() == ErrorKind::Incomplete && nonblocking::is_active() {
-            return nonblocking::refuse();
+        if error.kind() == ErrorKind::Incomplete
+            && let Waiting::Refused(attempt) = waiting
+        {
+            return attempt.refuse();
         }
         let error = damage::without_path(&self.path, translate(error));
         if damage::is_damage(&error) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rocksdb::WaitForCompactOptions;
 use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel};
 use settee_storage::conformance::Generator;
+use settee_storage::nonblocking::attempt;
 use settee_storage::{Direction, Expect};
 
 use super::*;
@@ -77,22 +78,26 @@ fn attempts_do_not_read_from_the_disk() {
         let directory = tempfile::tempdir().unwrap();
         let engine = RocksEngine::open(directory.path(), &Options::default()).unwrap();
         fill(&engine, Shard(1), 10 * value_bytes as u64, value_bytes);
-        let get = |engine: &RocksEngine| engine.snapshot(Shard(1))?.get(Keyspace::Bodies, &5_u64.to_be_bytes());
-        let count = |engine: &RocksEngine| {
-            let snapshot = engine.snapshot(Shard(1))?;
+        let get = |engine: &RocksEngine, waiting: Waiting<'_>| {
+            waiting.snapshot(engine, Shard(1))?.get(Keyspace::Bodies, &5_u64.to_be_bytes())
+        };
+        let count = |engine: &RocksEngine, waiting: Waiting<'_>| {
+            let snapshot = waiting.snapshot(engine, Shard(1))?;
             let mut cursor = snapshot.scan(Keyspace::Bodies, Default::default(), Direction::Forward, Expect::Few)?;
             Ok::<_, StorageError>(std::iter::from_fn(|| cursor.next().transpose().map(|entry| entry.is_ok())).count())
         };
-        assert!(nonblocking::attempt(|| get(&engine)).unwrap().unwrap().is_some(), "memtables are in memory");
+        let in_memory = attempt(|waiting| get(&engine, waiting)).unwrap().unwrap();
+        assert!(in_memory.is_some(), "memtables are in memory");
         settle(&engine);
         drop(engine);
         let engine = RocksEngine::open(directory.path(), &Options::default()).unwrap();
-        assert!(nonblocking::attempt(|| get(&engine)).is_none());
-        assert!(nonblocking::attempt(|| count(&engine)).is_none());
-        assert_eq!((get(&engine).unwrap().unwrap().len(), count(&engine).unwrap()), (value_bytes, 10));
+        assert!(attempt(|waiting| get(&engine, waiting)).is_none());
+        assert!(attempt(|waiting| count(&engine, waiting)).is_none());
+        let (value, entries) = (get(&engine, Waiting::Allowed).unwrap(), count(&engine, Waiting::Allowed).unwrap());
+        assert_eq!((value.unwrap().len(), entries), (value_bytes, 10));
         // Large values are in files of their own, whose contents are not cached.
-        assert_eq!(nonblocking::attempt(|| get(&engine)).is_some(), is_read);
-        assert_eq!(nonblocking::attempt(|| count(&engine)).is_some(), is_read);
+        assert_eq!(attempt(|waiting| get(&engine, waiting)).is_some(), is_read);
+        assert_eq!(attempt(|waiting| count(&engine, waiting)).is_some(), is_read);
     }
 }
 

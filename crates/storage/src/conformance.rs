@@ -16,7 +16,7 @@ mod users;
 
 use std::hash::{BuildHasher, RandomState};
 
-pub use attempts::{attempts_are_bounded, attempts_commit_nothing, attempts_read_the_same_or_are_refused};
+pub use attempts::{attempts_are_bounded, attempts_read_the_same_or_are_refused};
 pub use commits::{
     a_wrong_version_is_a_conflict, batches_cover_all_keyspaces, commits_count_versions_and_keep_tokens,
     empty_batches_count, fresh_shards_are_empty, heads_stay_until_they_are_set, limits_are_kept,
@@ -70,7 +70,6 @@ const PROPERTIES: &[(&str, Property)] = &[
     ("multi-gets keep their order", multi_gets_keep_their_order),
     ("attempts read the same or are refused", attempts_read_the_same_or_are_refused),
     ("attempts are bounded", attempts_are_bounded),
-    ("attempts commit nothing", attempts_commit_nothing),
     ("shards are isolated", shards_are_isolated),
     ("keyspaces are isolated", keyspaces_are_isolated),
     ("dropped shards are gone", dropped_shards_are_gone),

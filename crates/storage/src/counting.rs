@@ -1,17 +1,17 @@
-//! [`CountingEngine`]: counts the round trips of a hypothetical remote engine and their sizes, and can add a latency to
-//! each. Cursors are counted as those of an engine whose pages grow during a scan.
+//! [`CountingEngine`]: counts the round trips of a hypothetical remote engine and their sizes, and can report each. Like
+//! a remote engine it refuses snapshots for attempts. Cursors are counted as those of an engine whose pages grow during
+//! a scan.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::{
     Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
-    Outcome, Reply, Request, Result, Shard, ShardState, Snapshot, Version, nonblocking,
+    Outcome, Reply, Request, Result, Shard, ShardState, Snapshot, Version,
 };
 
 /// Rows of a first page, unless the caller expects more.
@@ -53,19 +53,19 @@ struct Meter {
     commits: AtomicU64,
     others: AtomicU64,
     largest: Mutex<Largest>,
-    delay: Duration,
+    before: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl CountingEngine {
     #[must_use]
     pub fn new(engine: Arc<dyn Engine>) -> Self {
-        Self::with_delay(engine, Duration::ZERO)
+        Self { engine, meter: Arc::default() }
     }
 
-    /// Wraps `engine` and adds `delay` to each call, as a network does.
+    /// As [`Self::new`]; `before` runs before each call, on its thread.
     #[must_use]
-    pub fn with_delay(engine: Arc<dyn Engine>, delay: Duration) -> Self {
-        Self { engine, meter: Arc::new(Meter { delay, ..Meter::default() }) }
+    pub fn observed(engine: Arc<dyn Engine>, before: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { engine, meter: Arc::new(Meter { before: Some(Box::new(before)), ..Meter::default() }) }
     }
 
     /// Returns the maxima since the last call of this function.
@@ -108,8 +108,8 @@ impl fmt::Debug for CountingEngine {
 impl Meter {
     fn call(&self, counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
-        if !self.delay.is_zero() {
-            std::thread::sleep(self.delay);
+        if let Some(before) = &self.before {
+            before();
         }
     }
 
@@ -125,8 +125,6 @@ impl Meter {
 impl Engine for CountingEngine {
     /// Not counted, because a remote engine starts a snapshot with its first read.
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
-        // As a remote engine.
-        nonblocking::may_block()?;
         let snapshot = self.engine.snapshot(shard)?;
         Ok(Arc::new(CountingSnapshot { snapshot, meter: Arc::clone(&self.meter) }))
     }
@@ -213,7 +211,6 @@ struct CountingSnapshot {
 
 impl Snapshot for CountingSnapshot {
     fn read(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>> {
-        nonblocking::may_block()?;
         self.meter.call(&self.meter.reads);
         self.snapshot.read(requests)
     }

@@ -13,9 +13,10 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use crate::memory::MemoryEngine;
+use crate::nonblocking::Attempt;
 use crate::{
     Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
-    Outcome, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version, nonblocking,
+    Outcome, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
 };
 
 /// Fault of a commit without a conflict, or of the removal of a shard.
@@ -236,12 +237,12 @@ impl Log {
     }
 }
 
-struct FaultySnapshot {
-    snapshot: Arc<dyn Snapshot>,
+struct FaultySnapshot<'a> {
+    snapshot: Arc<dyn Snapshot + 'a>,
     reads: Arc<Reads>,
 }
 
-impl Snapshot for FaultySnapshot {
+impl Snapshot for FaultySnapshot<'_> {
     fn read(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>> {
         self.reads.next()?;
         self.snapshot.read(requests)
@@ -285,6 +286,11 @@ impl Engine for FaultyEngine {
         Ok(Arc::new(FaultySnapshot { snapshot, reads: Arc::clone(&self.reads) }))
     }
 
+    fn snapshot_for_attempt<'a>(&self, shard: Shard, attempt: &'a Attempt) -> Result<Arc<dyn Snapshot + 'a>> {
+        let snapshot = self.visible.snapshot_for_attempt(shard, attempt)?;
+        Ok(Arc::new(FaultySnapshot { snapshot, reads: Arc::clone(&self.reads) }))
+    }
+
     fn commit(
         &self,
         shard: Shard,
@@ -293,7 +299,6 @@ impl Engine for FaultyEngine {
         batch: Batch,
         durability: Durability,
     ) -> Result<Outcome> {
-        nonblocking::may_block()?;
         batch.check()?;
         let mut log = self.log.lock();
         log.check_poison()?;
@@ -321,7 +326,6 @@ impl Engine for FaultyEngine {
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {
-        nonblocking::may_block()?;
         let mut log = self.log.lock();
         log.check_poison()?;
         let fault = log.next_write();

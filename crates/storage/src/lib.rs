@@ -32,6 +32,7 @@ pub use batch::{Batch, Operation, Purpose};
 pub use fate::{Fate, commit_once};
 pub use log::{CommitLog, LogPosition, LogRead, LogRecord};
 pub use members::Members;
+use nonblocking::Attempt;
 pub use read::{Page, PageRange, Reply, Request};
 
 /// Kind of entry. Engines may store and tune each kind separately.
@@ -245,11 +246,19 @@ pub type Result<T, E = StorageError> = std::result::Result<T, E>;
 /// Listener for commit notifications: the shard, and a lower bound of its version.
 pub type CommitListener = Box<dyn Fn(Shard, Version) + Send + Sync>;
 
-/// A store of ordered keys. All methods may be called from any thread and may block.
+/// A store of ordered keys. All methods may be called from any thread, and all except
+/// [`Self::snapshot_for_attempt`](Engine::snapshot_for_attempt) may block.
 pub trait Engine: Send + Sync + 'static {
-    /// Returns a view of the current state of `shard`. Engines may start it with its first read. During an
-    /// [attempt](nonblocking::attempt) all reads fail with [`StorageError::WouldBlock`] instead of waiting.
+    /// Returns a view of the current state of `shard`. Engines may start it with its first read.
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>>;
+
+    /// As [`Self::snapshot`], without waiting: the call, and all reads of the snapshot, fail with
+    /// [`StorageError::WouldBlock`] instead, and beyond the bound of the attempt. Engines that wait for every read
+    /// refuse the call.
+    fn snapshot_for_attempt<'a>(&self, shard: Shard, attempt: &'a Attempt) -> Result<Arc<dyn Snapshot + 'a>> {
+        let _ = shard;
+        Err(attempt.refuse())
+    }
 
     /// Applies `batch` to `shard` atomically if the shard is at version `expected`. Commits to one shard are
     /// serialized; commits to different shards share syncs. After a [temporary error](StorageError::is_temporary) the

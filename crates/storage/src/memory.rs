@@ -15,10 +15,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::nonblocking::{Attempt, Waiting};
 use crate::tally::{self, Reads, Scan};
 use crate::{
     Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
-    Operation, Outcome, Page, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version, nonblocking,
+    Operation, Outcome, Page, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
 };
 use tree::{Position, Tree};
 
@@ -92,6 +93,11 @@ impl MemoryEngine {
 
     fn current(&self) -> Arc<Shards> {
         Arc::clone(&self.store.shards.lock())
+    }
+
+    fn view<'a>(&self, shard: Shard, waiting: Waiting<'a>) -> View<'a> {
+        let contents = self.store.shards.lock().contents.get(&shard).cloned().unwrap_or_default();
+        View { contents, waiting }
     }
 
     pub(crate) fn apply(&self, shard: Shard, state: ShardState, batch: &Batch) {
@@ -181,8 +187,11 @@ impl Shards {
 
 impl Engine for MemoryEngine {
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
-        let contents: Arc<Contents> = self.store.shards.lock().contents.get(&shard).cloned().unwrap_or_default();
-        Ok(contents)
+        Ok(Arc::new(self.view(shard, Waiting::Allowed)))
+    }
+
+    fn snapshot_for_attempt<'a>(&self, shard: Shard, attempt: &'a Attempt) -> Result<Arc<dyn Snapshot + 'a>> {
+        Ok(Arc::new(self.view(shard, Waiting::Refused(attempt))))
     }
 
     fn commit(
@@ -193,7 +202,6 @@ impl Engine for MemoryEngine {
         batch: Batch,
         _durability: Durability,
     ) -> Result<Outcome> {
-        nonblocking::may_block()?;
         batch.check()?;
         let mut shards = self.store.shards.lock();
         let version = match shards.check_commit(shard, expected) {
@@ -218,7 +226,6 @@ impl Engine for MemoryEngine {
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {
-        nonblocking::may_block()?;
         self.remove(shard);
         Ok(())
     }
@@ -279,15 +286,22 @@ impl Contents {
     }
 }
 
-impl Snapshot for Contents {
+/// The state of a shard for one reader.
+struct View<'a> {
+    contents: Arc<Contents>,
+    waiting: Waiting<'a>,
+}
+
+impl Snapshot for View<'_> {
     fn read(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>> {
-        self.check()?;
-        let value = |space: Keyspace, key: &[u8]| self.spaces[space as usize].get(key).map(<[u8]>::to_vec);
+        let contents = &*self.contents;
+        contents.check()?;
+        let value = |space: Keyspace, key: &[u8]| contents.spaces[space as usize].get(key).map(<[u8]>::to_vec);
         let reply = |request: &Request<'_>| match *request {
-            Request::State => Ok(Reply::State(self.state)),
-            Request::Head => Ok(Reply::Value(self.head.clone())),
+            Request::State => Ok(Reply::State(contents.state)),
+            Request::Head => Ok(Reply::Value(contents.head.clone())),
             Request::Token(version) => {
-                Ok(Reply::Value(self.token(version).map(|token| token.0.to_be_bytes().to_vec())))
+                Ok(Reply::Value(contents.token(version).map(|token| token.0.to_be_bytes().to_vec())))
             }
             Request::Get(space, key) => Ok(Reply::Value(value(space, key))),
             Request::MultiGet(space, keys) => Ok(Reply::Values(keys.iter().map(|key| value(space, key)).collect())),
@@ -295,7 +309,7 @@ impl Snapshot for Contents {
         };
         let replies: Vec<Reply> = requests.iter().map(reply).collect::<Result<_>>()?;
         let reads = Reads::of(&replies);
-        nonblocking::spend(reads)?;
+        self.waiting.spend(reads)?;
         tally::note(reads);
         Ok(replies)
     }
@@ -307,15 +321,15 @@ impl Snapshot for Contents {
         direction: Direction,
         _expect: Expect,
     ) -> Result<Box<dyn Cursor + 'a>> {
-        self.check()?;
-        let tree = &self.spaces[space as usize];
+        self.contents.check()?;
+        let tree = &self.contents.spaces[space as usize];
         let low = range.start.map_or((0, 0), |start| tree.before(start));
         let high = range.end.map_or(tree.end(), |end| tree.before(end)).max(low);
         let at = match direction {
             Direction::Forward => low,
             Direction::Backward => high,
         };
-        Ok(Box::new(TreeCursor { tree, low, high, at, direction, scan: Scan::default() }))
+        Ok(Box::new(TreeCursor { tree, low, high, at, direction, scan: Scan::default(), waiting: self.waiting }))
     }
 }
 
@@ -326,6 +340,7 @@ struct TreeCursor<'a> {
     at: Position,
     direction: Direction,
     scan: Scan,
+    waiting: Waiting<'a>,
 }
 
 impl Cursor for TreeCursor<'_> {
@@ -336,7 +351,7 @@ impl Cursor for TreeCursor<'_> {
             Direction::Forward | Direction::Backward => return Ok(None),
         };
         self.at = at;
-        self.scan.found(entry.0, entry.1)?;
+        self.waiting.spend(self.scan.found(entry.0, entry.1))?;
         Ok(Some(entry))
     }
 

@@ -1,11 +1,13 @@
-//! [`attempt`]: reads on a thread of an asynchronous runtime, which must not wait for a disk or a network. Engines
-//! refuse a read that would wait, and reads beyond a bound.
+//! [`attempt`]: reads on a thread of an asynchronous runtime, which must not wait for a disk or a network. Such a read
+//! receives [`Waiting::Refused`] and passes it to each snapshot that it opens. A snapshot of an attempt refuses reads
+//! that would wait, and reads beyond a bound. It borrows the attempt, so it cannot outlive it.
 
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::tally::Reads;
-use crate::{Result, StorageError};
+use crate::{Engine, Result, Shard, Snapshot, StorageError};
 
 /// Maximum number of entries that an attempt reads, which takes less than a millisecond.
 pub const ENTRIES_MAX: u64 = 1024;
@@ -16,52 +18,76 @@ pub const LOOKUP_ENTRIES: u64 = 4;
 /// Maximum number of their bytes.
 pub const BYTES_MAX: u64 = 256 << 10;
 
-#[derive(Clone, Copy)]
-struct Attempt {
-    entries: u64,
-    bytes: u64,
-    is_refused: bool,
+/// The reads of a running [`attempt`].
+#[derive(Debug, Default)]
+pub struct Attempt {
+    entries: AtomicU64,
+    bytes: AtomicU64,
+    is_refused: AtomicBool,
 }
 
-thread_local! {
-    static CURRENT: Cell<Option<Attempt>> = const { Cell::new(None) };
+/// States whether a read may wait for a disk, a network or a lock.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Waiting<'a> {
+    /// The read may wait.
+    #[default]
+    Allowed,
+    /// The read is part of this attempt.
+    Refused(&'a Attempt),
 }
 
 /// Runs `work` and returns its result, or `None` if a part of it was refused or panicked: then `work` must be repeated
 /// on a thread that may block, whatever it returned. `work` must be idempotent.
-pub fn attempt<T>(work: impl FnOnce() -> T) -> Option<T> {
-    let outer = CURRENT.replace(Some(Attempt { entries: 0, bytes: 0, is_refused: false }));
-    let done = catch_unwind(AssertUnwindSafe(work));
-    let ended = CURRENT.replace(outer);
-    done.ok().filter(|_| ended.is_some_and(|attempt| !attempt.is_refused))
+pub fn attempt<T>(work: impl FnOnce(Waiting<'_>) -> T) -> Option<T> {
+    let attempt = Attempt::default();
+    let done = catch_unwind(AssertUnwindSafe(|| work(Waiting::Refused(&attempt))));
+    done.ok().filter(|_| !attempt.is_refused.load(Ordering::Relaxed))
 }
 
-/// Returns true during an [`attempt`] on this thread.
-#[must_use]
-pub fn is_active() -> bool {
-    CURRENT.get().is_some()
+impl Attempt {
+    /// Makes the attempt fail. Returns the error for its caller.
+    #[must_use]
+    pub fn refuse(&self) -> StorageError {
+        self.is_refused.store(true, Ordering::Relaxed);
+        StorageError::WouldBlock
+    }
+
+    fn spend(&self, reads: Reads) -> Result<()> {
+        let entries = reads.entries.max(1) * if reads.calls > 0 { LOOKUP_ENTRIES } else { 1 };
+        let entries = self.entries.fetch_add(entries, Ordering::Relaxed) + entries;
+        let bytes = self.bytes.fetch_add(reads.bytes, Ordering::Relaxed) + reads.bytes;
+        if entries > ENTRIES_MAX || bytes > BYTES_MAX || self.is_refused.load(Ordering::Relaxed) {
+            return Err(self.refuse());
+        }
+        Ok(())
+    }
 }
 
-/// Makes the current attempt fail. Returns the error for its caller.
-#[must_use]
-pub fn refuse() -> StorageError {
-    CURRENT.set(CURRENT.get().map(|attempt| Attempt { is_refused: true, ..attempt }));
-    StorageError::WouldBlock
-}
+impl<'a> Waiting<'a> {
+    /// Must be called before anything that may block. Fails during an [`attempt`].
+    pub fn may_block(self) -> Result<()> {
+        match self {
+            Self::Allowed => Ok(()),
+            Self::Refused(attempt) => Err(attempt.refuse()),
+        }
+    }
 
-/// Must be called before anything that may block. Fails during an [`attempt`].
-pub fn may_block() -> Result<()> {
-    if is_active() { Err(refuse()) } else { Ok(()) }
-}
+    /// Must be called by engines for all reads, before or after them. Fails if the attempt was refused or reads too
+    /// much.
+    pub fn spend(self, reads: Reads) -> Result<()> {
+        match self {
+            Self::Allowed => Ok(()),
+            Self::Refused(attempt) => attempt.spend(reads),
+        }
+    }
 
-/// Must be called by engines for all reads, before or after them. Fails if the attempt was refused or reads too much.
-pub fn spend(reads: Reads) -> Result<()> {
-    let Some(mut attempt) = CURRENT.get() else { return Ok(()) };
-    attempt.entries += reads.entries.max(1) * if reads.calls > 0 { LOOKUP_ENTRIES } else { 1 };
-    attempt.bytes += reads.bytes;
-    attempt.is_refused |= attempt.entries > ENTRIES_MAX || attempt.bytes > BYTES_MAX;
-    CURRENT.set(Some(attempt));
-    if attempt.is_refused { Err(StorageError::WouldBlock) } else { Ok(()) }
+    /// Returns a view of the current state of `shard` whose reads wait only if this permits it.
+    pub fn snapshot(self, engine: &dyn Engine, shard: Shard) -> Result<Arc<dyn Snapshot + 'a>> {
+        match self {
+            Self::Allowed => engine.snapshot(shard),
+            Self::Refused(attempt) => engine.snapshot_for_attempt(shard, attempt),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -72,7 +98,8 @@ mod tests {
 
     #[test]
     fn an_attempt_ends_at_its_bounds() {
-        let spent = |reads: Reads, times: u64| attempt(|| (0..times).try_for_each(|_| spend(reads)).is_ok());
+        let spent =
+            |reads: Reads, times: u64| attempt(|waiting| (0..times).try_for_each(|_| waiting.spend(reads)).is_ok());
         assert_eq!(spent(STEP, ENTRIES_MAX), Some(true));
         assert_eq!(spent(STEP, ENTRIES_MAX + 1), None);
         let lookup = Reads { calls: 1, ..STEP };
@@ -80,14 +107,27 @@ mod tests {
         assert_eq!(spent(lookup, ENTRIES_MAX / LOOKUP_ENTRIES + 1), None);
         assert_eq!(spent(Reads { bytes: BYTES_MAX, ..STEP }, 1), Some(true));
         assert_eq!(spent(Reads { bytes: BYTES_MAX + 1, ..STEP }, 1), None);
-        (0..2 * ENTRIES_MAX).for_each(|_| assert!(spend(lookup).is_ok(), "no attempt is active"));
+        (0..2 * ENTRIES_MAX).for_each(|_| assert!(Waiting::Allowed.spend(lookup).is_ok(), "no attempt has a bound"));
     }
 
     #[test]
     fn a_refusal_counts_even_if_the_work_ignores_it() {
-        assert_eq!(attempt(|| may_block().map_or(1, |()| 2)), None);
-        assert_eq!(attempt(|| panic!("on purpose")), None::<()>);
-        assert!(may_block().is_ok() && !is_active());
-        assert_eq!(attempt(|| (attempt(may_block).is_none(), is_active())), Some((true, true)));
+        assert_eq!(attempt(|waiting| waiting.may_block().map_or(1, |()| 2)), None);
+        assert_eq!(attempt(|_| panic!("on purpose")), None::<()>);
+        assert!(Waiting::Allowed.may_block().is_ok());
+        let nested =
+            |outer: Waiting<'_>| (attempt(|inner| inner.may_block().is_err()).is_none(), outer.spend(STEP).is_ok());
+        assert_eq!(attempt(nested), Some((true, true)), "an attempt is independent of others");
+    }
+
+    #[test]
+    fn a_refused_attempt_reads_no_more() {
+        let mut reads = Vec::new();
+        let done = attempt(|waiting| {
+            reads.push(waiting.spend(STEP).is_ok());
+            reads.push(waiting.may_block().is_ok());
+            reads.push(waiting.spend(STEP).is_ok());
+        });
+        assert_eq!((done, reads), (None, vec![true, false, false]));
     }
 }

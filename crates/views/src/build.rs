@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use settee_database::tasks::TaskKind;
 use settee_design::{Cancellation, DesignDocument, DocumentBatch, Emissions, Language, MapSource};
-use settee_storage::{StorageError, nonblocking};
+use settee_storage::StorageError;
 
 use crate::claims::Claimed;
 use crate::error::{Result, ViewError};
@@ -55,7 +55,7 @@ impl Core {
         update_seq: u64,
         (urgency, cancellation): (Urgency, &Cancellation),
     ) -> Result<()> {
-        nonblocking::may_block()?;
+        host.waiting().may_block()?;
         let indexes = self.indexes_of(host.shard());
         let control = self.control(host, &indexes, &ddoc.id)?;
         if control.is_paused {

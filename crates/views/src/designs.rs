@@ -40,7 +40,7 @@ pub fn design_documents(database: &Arc<Database>) -> Result<Vec<DesignDocument>>
 const MODULE_BYTES_MAX: u64 = 8 << 20;
 
 /// Embeds the modules that are attached to the revision `stored` of `design`.
-pub fn embed_modules(view: &ReadView, stored: Stored, design: &mut DesignDocument) -> Result<()> {
+pub fn embed_modules(view: &ReadView<'_>, stored: Stored, design: &mut DesignDocument) -> Result<()> {
     if !design.has_modules() {
         return Ok(());
     }
@@ -52,7 +52,7 @@ pub fn embed_modules(view: &ReadView, stored: Stored, design: &mut DesignDocumen
 }
 
 /// A module above the size limit counts as missing.
-fn read_module(view: &ReadView, attachment: &Attachment) -> Result<Option<Vec<u8>>> {
+fn read_module(view: &ReadView<'_>, attachment: &Attachment) -> Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let reader = view.content(attachment)?.reader(Form::Identity);
     let read = reader.take(MODULE_BYTES_MAX + 1).read_to_end(&mut bytes);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use settee_database::{
     Catalog, Change, Database, DatabaseError, IndexPosition, Layout, Leaves, MemoryGrant, ReadClient, ReadView, Reader,
-    Work,
+    Waiting, Work,
 };
 use settee_design::DesignOptions;
 use settee_storage::{Direction, Engine, Expect, Shard};
@@ -25,7 +25,10 @@ pub(crate) trait IndexHost: Send + Sync {
 
     fn engine(&self) -> &Arc<dyn Engine>;
 
-    fn read(&self) -> Result<Box<dyn ChangeSnapshot>>;
+    /// States whether the caller may wait. A host of an attempt must not be used for writes.
+    fn waiting(&self) -> Waiting<'_>;
+
+    fn read(&self) -> Result<Box<dyn ChangeSnapshot + '_>>;
 
     fn indexes(&self) -> Result<Vec<(Signature, Shard)>>;
 
@@ -54,6 +57,7 @@ pub(crate) trait IndexHost: Send + Sync {
 pub(crate) struct CatalogHost<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) database: &'a Arc<Database>,
+    pub(crate) waiting: Waiting<'a>,
 }
 
 /// The documents that `reader` sees.
@@ -61,11 +65,12 @@ pub(crate) struct ReaderDocuments<'a> {
     pub(crate) database: &'a Arc<Database>,
     pub(crate) reader: &'a Reader,
     pub(crate) client: &'a ReadClient,
+    pub(crate) waiting: Waiting<'a>,
 }
 
 impl VisibleDocuments for ReaderDocuments<'_> {
     fn for_each_batch(&self, meta: &Meta, each: &mut dyn FnMut(&[&str]) -> Result<()>) -> Result<()> {
-        let view = self.database.read_as(self.reader)?.for_client(self.client);
+        let view = self.database.read_as(self.reader, self.waiting)?.for_client(self.client);
         view.indexed_documents(IndexPosition { update_seq: meta.update_seq, purge_seq: meta.purge_seq }, each)
     }
 
@@ -86,6 +91,10 @@ fn record_key(key: &str) -> Vec<u8> {
 impl CatalogHost<'_> {
     fn records(&self) -> IndexRecords<'_> {
         IndexRecords { catalog: self.catalog, database: self.database, family: Family::Views }
+    }
+
+    fn view(&self) -> Result<ReadView<'_>, DatabaseError> {
+        self.database.read_as(&Reader::Administrator, self.waiting)
     }
 }
 
@@ -116,8 +125,12 @@ impl IndexHost for CatalogHost<'_> {
         self.catalog.engine()
     }
 
-    fn read(&self) -> Result<Box<dyn ChangeSnapshot>> {
-        Ok(Box::new(self.database.read()?))
+    fn waiting(&self) -> Waiting<'_> {
+        self.waiting
+    }
+
+    fn read(&self) -> Result<Box<dyn ChangeSnapshot + '_>> {
+        Ok(Box::new(self.view()?))
     }
 
     fn indexes(&self) -> Result<Vec<(Signature, Shard)>> {
@@ -130,11 +143,11 @@ impl IndexHost for CatalogHost<'_> {
 
     fn read_records(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
         let keys: Vec<Vec<u8>> = keys.iter().copied().map(record_key).collect();
-        Ok(self.database.read()?.all_attached(&keys)?)
+        Ok(self.view()?.all_attached(&keys)?)
     }
 
     fn record_keys(&self, prefix: &str) -> Result<Vec<String>> {
-        let records = self.database.read()?.attached_with_prefix(format!("{RECORD_PREFIX}{prefix}").as_bytes())?;
+        let records = self.view()?.attached_with_prefix(format!("{RECORD_PREFIX}{prefix}").as_bytes())?;
         let key = |key: &[u8]| Some(std::str::from_utf8(key).ok()?.strip_prefix(RECORD_PREFIX)?.to_owned());
         Ok(records.iter().filter_map(|(name, _)| key(name)).collect())
     }
@@ -166,7 +179,7 @@ impl IndexHost for CatalogHost<'_> {
     }
 }
 
-impl ChangeSnapshot for ReadView {
+impl ChangeSnapshot for ReadView<'_> {
     fn update_seq(&self) -> Result<u64> {
         Ok(ReadView::update_seq(self)?)
     }
@@ -201,7 +214,7 @@ impl ChangeSnapshot for ReadView {
 }
 
 /// Returns the purged documents without any remaining revision. The others have a later change.
-fn purged_documents(view: &ReadView, since: u64) -> Result<Vec<String>> {
+fn purged_documents(view: &ReadView<'_>, since: u64) -> Result<Vec<String>> {
     let mut ids = Vec::new();
     view.purges(since, |_, purge| ids.push(purge.id))?;
     ids.sort_unstable();
@@ -218,7 +231,7 @@ fn purged_documents(view: &ReadView, since: u64) -> Result<Vec<String>> {
 const LOOKUPS: usize = 1000;
 
 struct DatabaseChanges<'a> {
-    view: &'a ReadView,
+    view: &'a ReadView<'a>,
     gone: std::vec::IntoIter<String>,
     since: u64,
     changes: settee_database::Changes<'a>,

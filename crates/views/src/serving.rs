@@ -90,7 +90,12 @@ impl Core {
         };
         let wanted = signature(host.layout(), ddoc, view);
         let has = signature(host.layout(), serving, &serving.views[0]);
-        if has == wanted && serving.views[0].reduce == view.reduce || host.find_index(has)?.is_none() {
+        if has == wanted && serving.views[0].reduce == view.reduce {
+            return Ok(None);
+        }
+        // The state of the build depends on other processes.
+        host.waiting().may_block()?;
+        if host.find_index(has)?.is_none() {
             return Ok(None);
         }
         let progress = self.progress(host, &ddoc.id);

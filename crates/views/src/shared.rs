@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
 use settee_design::{DesignDocument, Language, Limits};
-use settee_storage::{Engine, Shard, Snapshot, StorageError, Version, nonblocking};
+use settee_storage::nonblocking::Waiting;
+use settee_storage::{Engine, Shard, Snapshot, StorageError, Version};
 
 use crate::claims::Claims;
 use crate::clock::Clock;
@@ -106,16 +107,15 @@ impl Core {
         let indexes = self.indexes_of(host.shard());
         let now_us = self.clock().now_us();
         // Another thread may add an index under this lock.
-        let handles = match nonblocking::is_active() {
-            true => indexes.handles.try_lock(),
-            false => Some(indexes.handles.lock()),
+        let mut handles = match host.waiting() {
+            Waiting::Allowed => indexes.handles.lock(),
+            Waiting::Refused(attempt) => indexes.handles.try_lock().ok_or_else(|| attempt.refuse())?,
         };
-        let mut handles = handles.ok_or_else(nonblocking::refuse)?;
         if let Some(handle) = handles.get(&signature) {
             handle.use_at(now_us);
             return Ok(Arc::clone(handle));
         }
-        nonblocking::may_block()?;
+        host.waiting().may_block()?;
         let shard = host.add_index(signature)?;
         let store =
             IndexStore::new(Arc::clone(host.engine()), shard, Arc::clone(&self.tokens), Arc::clone(&self.nodes));
@@ -126,15 +126,15 @@ impl Core {
     }
 
     /// Returns an index and its state in a snapshot; the state is empty if the index must be rebuilt.
-    pub(crate) fn open_snapshot(
+    pub(crate) fn open_snapshot<'a>(
         &self,
-        host: &dyn IndexHost,
+        host: &'a dyn IndexHost,
         signature: Signature,
-    ) -> Result<(Arc<Handle>, Arc<dyn Snapshot>, Meta)> {
+    ) -> Result<(Arc<Handle>, Arc<dyn Snapshot + 'a>, Meta)> {
         let mut handle = self.handle(host, signature)?;
         let mut is_known = false;
         loop {
-            let snapshot = handle.store().snapshot()?;
+            let snapshot = host.waiting().snapshot(host.engine().as_ref(), handle.store().shard())?;
             match handle.store().meta(&*snapshot) {
                 Err(ViewError::Storage(StorageError::Dropped)) if !is_known => {
                     (handle, is_known) = (self.find_again(host, signature, &handle)?, true);
@@ -151,7 +151,7 @@ impl Core {
         signature: Signature,
         gone: &Arc<Handle>,
     ) -> Result<Arc<Handle>> {
-        nonblocking::may_block()?;
+        host.waiting().may_block()?;
         if host.find_index(signature)? == Some(gone.store().shard()) {
             return Ok(Arc::clone(gone));
         }

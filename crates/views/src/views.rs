@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
-use settee_database::{AccessControl, Catalog, Database, DatabaseError, ReadClient, Reader};
+use settee_database::{AccessControl, Catalog, Database, DatabaseError, ReadClient, Reader, Waiting};
 use settee_design::{Cancellation, DesignDocument, Language, Limits, ViewDefinition};
-use settee_storage::{Shard, nonblocking};
+use settee_storage::{Shard, StorageError};
 
 use crate::control::BuildState;
 use crate::error::{Result, ViewError};
@@ -105,19 +105,21 @@ impl Views {
 
     /// As [`Self::query`], with the rows of the documents that `reader` sees, as if no others existed. Fails with
     /// [`ViewError::Memory`] if the client's memory does not suffice for the keys of all rows that the reader sees.
+    /// Blocks only if `waiting` permits it.
     pub fn query_as(
         &self,
         database: &Arc<Database>,
-        (reader, client): (&Reader, &ReadClient),
+        (reader, client, waiting): (&Reader, &ReadClient, Waiting<'_>),
         ddoc: &DesignDocument,
         view: &str,
         query: &ViewQuery,
         sink: &mut dyn RowSink,
     ) -> Result<Answer> {
-        let documents = ReaderDocuments { database, reader, client };
+        let documents = ReaderDocuments { database, reader, client, waiting };
         let is_restricted = *reader != Reader::Administrator && database.access() == AccessControl::PerDocument;
         let visible = is_restricted.then_some(&documents as &dyn VisibleDocuments);
-        self.core.query((&self.host(database), visible), ddoc, view, query, sink)
+        let host = CatalogHost { waiting, ..self.host(database) };
+        self.core.query((&host, visible), ddoc, view, query, sink)
     }
 
     /// Updates all indexes of a design document. Fails if a function fails or the update is stopped.
@@ -245,7 +247,7 @@ impl Views {
     }
 
     fn host<'a>(&'a self, database: &'a Arc<Database>) -> CatalogHost<'a> {
-        CatalogHost { catalog: &self.catalog, database }
+        CatalogHost { catalog: &self.catalog, database, waiting: Waiting::Allowed }
     }
 }
 
@@ -282,6 +284,10 @@ impl Core {
         sink: &mut dyn RowSink,
     ) -> Result<Answer> {
         let definition = ddoc.view(view).ok_or(ViewError::MissingView)?;
+        if query.update == Update::Lazy {
+            // The lag depends on other processes and running builds.
+            host.waiting().may_block()?;
+        }
         let serving = self.serving_definition(host, ddoc, definition)?;
         if let Some((serving, stale)) = &serving {
             sink.stale(stale);
@@ -290,10 +296,6 @@ impl Core {
             self.query_definition((host, visible), ddoc, definition, query, sink)?;
         }
         let is_wanted = serving.is_some() || query.update == Update::Lazy;
-        if is_wanted {
-            // The lag depends on other processes and running builds.
-            nonblocking::may_block()?;
-        }
         Ok(if is_wanted && self.lag(host, ddoc)?.is_some() { Answer::UpdateWanted } else { Answer::Complete })
     }
 
@@ -329,13 +331,22 @@ impl Core {
         let index_snapshot = IndexSnapshot { tree, meta: &meta, visible: visible.as_ref() };
         let mut aggregate = match &reduce {
             Some(reduce) => {
-                Some((self.aggregate(ddoc, reduce)?.with_context(context), meta.aggregate(reduce).unwrap_or(0)))
+                let aggregate = self.aggregate(ddoc, reduce)?.with_context(context);
+                let aggregate = match host.waiting() {
+                    Waiting::Allowed => aggregate,
+                    Waiting::Refused(_) => aggregate.without_calls(),
+                };
+                Some((aggregate, meta.aggregate(reduce).unwrap_or(0)))
             }
             None => None,
         };
         let result = plan.run(index_snapshot, aggregate.as_mut().map(|(aggregate, index)| (aggregate, *index)), sink);
         for message in aggregate.iter_mut().flat_map(|(aggregate, _)| aggregate.take_log()) {
             self.log_event(host, ddoc, LogSubject::Message, &message);
+        }
+        // The reduce function of an attempt must be called.
+        if let Err(ViewError::Storage(StorageError::WouldBlock)) = result {
+            host.waiting().may_block()?;
         }
         result
     }

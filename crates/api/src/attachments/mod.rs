@@ -1,5 +1,6 @@
-//! Incoming attachments: decides which entries of a document's `_attachments` are stored, kept or refused. All
-//! functions of this module block on the database and must run on threads that may block.
+//! Incoming attachments: decides which entries of a document's `_attachments` are stored, kept or refused. The
+//! functions of this module block on the database, except that an attempt may [`resolve`] contents of at most
+//! [`Upload::MEMORY_BYTES`], which are not stored before their revision.
 
 mod parts;
 pub(crate) mod related;
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use settee_database::{
     Attachment, Compression, Database, EditMode, NewAttachment, NewAttachments, ParentAttachments, Reader, Upload,
-    Uploaded,
+    Uploaded, Waiting,
 };
 use settee_model::{AttachmentData, AttachmentMember, ContentEncoding, Document, Follows, Rev};
 use settee_settings::{Settings, attachments, couchdb};
@@ -83,6 +84,7 @@ pub(crate) fn resolve(
     document: &Document,
     mode: EditMode,
     mut followed: HashMap<String, Uploaded>,
+    waiting: Waiting<'_>,
 ) -> Result<NewAttachments, Error> {
     let Some(attachments) = document.attachments.as_ref() else { return Ok(NewAttachments::none()) };
     let members = AttachmentMember::parse_all(attachments.value())?;
@@ -92,7 +94,7 @@ pub(crate) fn resolve(
     }
     let mut parent = None;
     if members.iter().any(|member| member.data == AttachmentData::Stub) {
-        match database.read_as(reader)?.parent_attachments(id, &path(document), mode)? {
+        match database.read_as(reader, waiting)?.parent_attachments(id, &path(document), mode)? {
             ParentAttachments::Of(attachments) => parent = Some(attachments),
             ParentAttachments::Unneeded => return Ok(NewAttachments::left_out()),
         }

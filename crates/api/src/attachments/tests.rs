@@ -33,7 +33,7 @@ fn document(text: &str) -> Document {
 }
 
 fn resolve_text(database: &Arc<Database>, id: &str, text: &str, mode: EditMode) -> Result<NewAttachments, Error> {
-    resolve((database, &Reader::Administrator, id), &policy(), &document(text), mode, HashMap::new())
+    resolve((database, &Reader::Administrator, id), &policy(), &document(text), mode, HashMap::new(), Waiting::Allowed)
 }
 
 fn save(database: &Arc<Database>, id: &str, text: &str, attachments: NewAttachments) -> Rev {
@@ -117,8 +117,8 @@ async fn receive(body: &str, size: usize) -> Result<Vec<(String, String)>, Strin
             let database = database();
             let content_type = ContentType::parse("multipart/related; boundary=sep");
             let related = related::receive(&database, &policy(), &content_type, pieces, |_| Ok(()))?;
-            let place = (&database, &Reader::Administrator, "doc");
-            let attachments = resolve(place, &policy(), &related.document, INTERACTIVE, related.followed)?;
+            let (place, waiting) = ((&database, &Reader::Administrator, "doc"), Waiting::Allowed);
+            let attachments = resolve(place, &policy(), &related.document, INTERACTIVE, related.followed, waiting)?;
             let rev = save(&database, "doc", "{}", attachments);
             let view = database.read()?;
             let stored = view.head("doc")?.unwrap();

@@ -54,7 +54,7 @@ const PIECE_BYTES: usize = 32 << 10;
 /// Adds `_attachments` as the last member of the document. Without attachments the document is unchanged.
 pub(crate) fn write(
     out: &mut impl Text,
-    view: &ReadView,
+    view: &ReadView<'_>,
     attachments: &[Attachment],
     wanted: Wanted,
     info: EncodingInfo,
@@ -89,7 +89,7 @@ pub(super) fn write_following(out: &mut Vec<u8>, attachments: &[Attachment], wan
     write_marked(out, attachments, EncodingInfo::Shown, mark);
 }
 
-fn write_data(out: &mut impl Text, view: &ReadView, attachment: &Attachment) -> Result<ControlFlow<()>, Error> {
+fn write_data(out: &mut impl Text, view: &ReadView<'_>, attachment: &Attachment) -> Result<ControlFlow<()>, Error> {
     let mut encoder = base64::Encoder::default();
     let mut reader = view.content(attachment)?.reader(Form::Identity);
     let flow = each_piece(&mut reader, |piece| {

@@ -20,7 +20,7 @@ pub(crate) struct Related {
 impl Related {
     /// Reads the revision at `node`. Returns `None` if a compaction has removed it.
     pub(crate) fn read(
-        view: &ReadView,
+        view: &ReadView<'_>,
         id: &str,
         record: &DocRecord,
         node: u32,
@@ -59,7 +59,7 @@ impl Related {
         text.len() as u64 + data
     }
 
-    pub(crate) fn write(&self, out: &mut impl Text, view: &ReadView) -> Result<ControlFlow<()>, Error> {
+    pub(crate) fn write(&self, out: &mut impl Text, view: &ReadView<'_>) -> Result<ControlFlow<()>, Error> {
         self.write_with(out, |out, attachment| {
             let mut reader = view.content(attachment)?.reader(Form::Stored);
             each_piece(&mut reader, |piece| {

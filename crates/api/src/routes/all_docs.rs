@@ -105,8 +105,8 @@ async fn list(request: &Request, mut queries: Queries, scope: Scope) -> Answer {
         check_keys(&database, params)?;
     }
     let user = request.reader.clone();
-    bridge::answer(request.admit_response(), move |output| {
-        let view = database.read_as(&user)?.for_client(&reader(output.account()));
+    bridge::answer(request.admit_response(), move |output, waiting| {
+        let view = database.read_as(&user, waiting)?.for_client(&reader(output.account()));
         queries.write(output, |output, params| {
             let mut list = List::new(output, &view, params, scope)?;
             match params.key_list() {
@@ -125,7 +125,7 @@ fn check_keys(database: &Database, params: &ViewParams) -> Result<(), Error> {
 
 struct List<'a> {
     output: &'a mut Output,
-    view: &'a ReadView,
+    view: &'a ReadView<'a>,
     params: &'a ViewParams,
     scope: Scope,
     start: Vec<u8>,
@@ -136,7 +136,12 @@ struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    fn new(output: &'a mut Output, view: &'a ReadView, params: &'a ViewParams, scope: Scope) -> Result<Self, Error> {
+    fn new(
+        output: &'a mut Output,
+        view: &'a ReadView<'a>,
+        params: &'a ViewParams,
+        scope: Scope,
+    ) -> Result<Self, Error> {
         let (IdRange { start, end }, total) = match scope {
             Scope::All => (IdRange::default(), view.counts()?.0),
             Scope::Design => {
@@ -329,7 +334,7 @@ pub(super) fn bodies(params: &ViewParams) -> Bodies {
 
 pub(super) fn write_row(
     out: &mut impl Text,
-    view: &ReadView,
+    view: &ReadView<'_>,
     id: &str,
     head: &Head,
     params: &ViewParams,
@@ -357,7 +362,7 @@ pub(super) fn write_row(
 /// Appends `_conflicts` only if requested and not empty. Returns false if a compaction has removed the revision.
 pub(super) fn write_winner(
     out: &mut impl Text,
-    view: &ReadView,
+    view: &ReadView<'_>,
     id: &str,
     head: &Head,
     params: &ViewParams,

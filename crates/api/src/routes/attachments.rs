@@ -7,7 +7,8 @@ use bytes::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use settee_database::{
-    Attachment, Compression, ContentEncoding, EditMode, Form, Head, NewAttachment, NewAttachments, ReadView,
+    Attachment, Compression, ContentEncoding, EditMode, Form, Head, NewAttachment, NewAttachments, ReadView, Upload,
+    Waiting,
 };
 use settee_edge::accept;
 use settee_edge::bridge::Output;
@@ -64,8 +65,8 @@ pub(super) async fn get(request: Request) -> Answer {
     };
     check_place(&database, &asked.id)?;
     let reader = request.reader.clone();
-    let mut response = bridge::answer(request.admit_response(), move |output| {
-        let view = database.read_as(&reader)?;
+    let mut response = bridge::answer(request.admit_response(), move |output, waiting| {
+        let view = database.read_as(&reader, waiting)?;
         let attachment = find(&view, &asked)?;
         if !asked.takes_anything {
             return Err(Error::not_acceptable("unsupported encoding"));
@@ -82,7 +83,7 @@ pub(super) async fn get(request: Request) -> Answer {
     Ok(response)
 }
 
-fn find(view: &ReadView, asked: &Asked) -> Result<Attachment, Error> {
+fn find(view: &ReadView<'_>, asked: &Asked) -> Result<Attachment, Error> {
     let record = view.record(&asked.id)?.ok_or_else(|| Error::not_found("missing"))?;
     let node = match &asked.params.rev {
         Some(rev) => record.tree.find(rev),
@@ -100,7 +101,7 @@ fn find(view: &ReadView, asked: &Asked) -> Result<Attachment, Error> {
 
 fn send(
     output: &mut Output,
-    view: &ReadView,
+    view: &ReadView<'_>,
     attachment: &Attachment,
     asked: &Asked,
 ) -> Result<ControlFlow<()>, Error> {
@@ -247,7 +248,7 @@ fn document(rev: Option<Rev>, deleted: bool, body: Json) -> Document {
 
 impl Base {
     /// Edits that would fail are rejected here, before any data is received.
-    pub(super) fn read(view: &ReadView, id: &str, rev: Option<&Rev>) -> Result<Self, Error> {
+    pub(super) fn read(view: &ReadView<'_>, id: &str, rev: Option<&Rev>) -> Result<Self, Error> {
         if let Some(rev) = rev {
             let (base, is_leaf) = Self::of_revision(view, id, rev)?;
             return if is_leaf { Ok(base) } else { Err(Error::conflict()) };
@@ -260,7 +261,7 @@ impl Base {
     }
 
     /// Returns the base, and true if the revision is a leaf, so that it can be edited.
-    fn of_revision(view: &ReadView, id: &str, rev: &Rev) -> Result<(Self, bool), Error> {
+    fn of_revision(view: &ReadView<'_>, id: &str, rev: &Rev) -> Result<(Self, bool), Error> {
         let missing_rev = || Error::new(StatusCode::CONFLICT, "not_found", "missing_rev");
         let record = view.record(id)?.ok_or_else(missing_rev)?;
         let node = record.tree.find(rev).ok_or_else(missing_rev)?;
@@ -275,7 +276,7 @@ impl Base {
         Ok((Self { document, attachments }, record.tree.is_leaf(node)))
     }
 
-    fn of_removal(view: &ReadView, id: &str, rev: Option<&Rev>, name: &str) -> Result<Self, Error> {
+    fn of_removal(view: &ReadView<'_>, id: &str, rev: Option<&Rev>, name: &str) -> Result<Self, Error> {
         let (base, is_leaf) = match rev {
             Some(rev) => Self::of_revision(view, id, rev)?,
             None => (Self::shown(view, id)?, true),
@@ -287,7 +288,7 @@ impl Base {
     }
 
     /// The base has no revision, so that an edit of it is a conflict unless the document does not exist.
-    fn shown(view: &ReadView, id: &str) -> Result<Self, Error> {
+    fn shown(view: &ReadView<'_>, id: &str) -> Result<Self, Error> {
         let head = view.head(id)?.ok_or_else(|| Error::not_found("missing"))?;
         if head.stored.deleted {
             return Err(Error::not_found("deleted"));
@@ -299,6 +300,7 @@ impl Base {
 
 /// A larger upload has a thread.
 const SHORT_BYTES: u64 = 16 << 10;
+const _: () = assert!(SHORT_BYTES <= Upload::MEMORY_BYTES as u64);
 
 fn some(content: Bytes) -> impl FnMut() -> Result<Option<Bytes>, Error> {
     let mut content = Some(content).filter(|content| !content.is_empty());
@@ -328,8 +330,8 @@ pub(super) async fn put(mut request: Request) -> Answer {
     check_id(&request.node, &database, &id)?;
     let (store, doc, named) = (Arc::clone(&database), id.clone(), name.clone());
     let reader = request.reader.clone();
-    let receive = move |next: &mut dyn FnMut() -> Result<Option<Bytes>, Error>| {
-        let base = Base::read(&store.read_as(&reader)?, &doc, rev.as_ref())?;
+    let receive = move |next: &mut dyn FnMut() -> Result<Option<Bytes>, Error>, waiting: Waiting<'_>| {
+        let base = Base::read(&store.read_as(&reader, waiting)?, &doc, rev.as_ref())?;
         let uploaded = upload(&store, &policy.attachments, &named, compression, next)?;
         let kept = base.attachments.into_iter().map(NewAttachment::kept).collect();
         let new = NewAttachment::uploaded(named.clone(), content_type.clone(), None, uploaded);
@@ -338,9 +340,9 @@ pub(super) async fn put(mut request: Request) -> Answer {
     let is_short = length.is_some_and(|length| length <= SHORT_BYTES);
     let (document, attachments) = if is_short && !request.headers.contains_key(header::CONTENT_ENCODING) {
         let content = request.read_body().await?;
-        bridge::read(&request.threads, move || receive(&mut some(content.clone()))).await?
+        bridge::read(&request.threads, move |waiting| receive(&mut some(content.clone()), waiting)).await?
     } else {
-        request.with_pieces(move |pieces| receive(&mut || Ok(pieces.next_piece()?))).await?
+        request.with_pieces(move |pieces| receive(&mut || Ok(pieces.next_piece()?), Waiting::Allowed)).await?
     };
     let edit = Edit { id, document, attachments: Incoming::Known(attachments), mode: EditMode::Interactive };
     let saved = save(&request, &database, edit).await?;
@@ -360,7 +362,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     request.node.users.visibility(&request.user, &database, &id).await?.require_whole()?;
     let (store, reader, doc) = (Arc::clone(&database), request.reader.clone(), id.clone());
     let (document, attachments) = bridge::blocking(&request.threads, move || {
-        let base = Base::of_removal(&store.read_as(&reader)?, &doc, rev.as_ref(), &name)?;
+        let base = Base::of_removal(&store.read_as(&reader, Waiting::Allowed)?, &doc, rev.as_ref(), &name)?;
         let others = base.attachments.into_iter().filter(|attachment| attachment.name != name);
         Ok((base.document, NewAttachments::new(&store, others.map(NewAttachment::kept).collect())?))
     })

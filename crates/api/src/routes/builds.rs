@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use settee_database::Database;
+use settee_database::{Database, Waiting};
 use settee_design::DesignDocument;
 use settee_model::json::{self, Value};
 use settee_search::Searches;
@@ -40,7 +40,7 @@ pub(super) async fn state(request: Request) -> Answer {
     let name = request.captures.get("ddoc").to_owned();
     let node = Arc::clone(&request.node);
     let state = bridge::blocking(&request.threads, move || {
-        let design = design_document(&database, &name)?;
+        let design = design_document(&database, &name, Waiting::Allowed)?;
         state_of(&node, &database, &design)
     })
     .await?;
@@ -54,7 +54,7 @@ pub(super) async fn action(mut request: Request) -> Answer {
     let name = request.captures.get("ddoc").to_owned();
     let node = Arc::clone(&request.node);
     bridge::blocking(&request.threads, move || {
-        let design = design_document(&database, &name)?;
+        let design = design_document(&database, &name, Waiting::Allowed)?;
         let Node { views, searches, .. } = &*node;
         match action {
             Action::Pause => views.pause(&database, &design)?,

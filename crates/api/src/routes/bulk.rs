@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use settee_auth::UserContext;
-use settee_database::{Database, DocUpdate, EditMode, Reader, nonblocking};
+use settee_database::{Database, DocUpdate, EditMode, Reader, Upload, Waiting};
 use settee_model::json::{Kind, Value, append_object, write_array, write_string};
 use settee_model::{Document, InvalidRev, Rev, RevisionHasher};
 use settee_replication::documents::is_replicator_database;
@@ -45,7 +45,9 @@ struct Bulk<'a> {
 /// Number of documents beyond which they are prepared on two threads.
 const PARALLEL_DOCS: usize = 128;
 
+/// The attachments of smaller bodies stay in memory, so they are prepared without writes.
 const SMALL_BODY_BYTES: usize = 16 << 10;
+const _: () = assert!(SMALL_BODY_BYTES <= Upload::MEMORY_BYTES);
 
 pub(super) async fn docs(mut request: Request) -> Answer {
     let database = request.database()?;
@@ -54,20 +56,23 @@ pub(super) async fn docs(mut request: Request) -> Answer {
     let (node, store, user) = (Arc::clone(&request.node), Arc::clone(&database), request.user.clone());
     let reader = request.reader.clone();
     let in_query = write::copies(&request.query);
-    let work = move || {
+    let work = move |waiting: Waiting<'_>| {
         let bulk = Bulk::parse(body.value())?;
         check_count(&node, bulk.docs.len(), &couchdb::MAX_BULK_DOCS_COUNT)?;
         let is_interactive = bulk.mode != Some(EditMode::Replicated);
         let is_short = is_interactive && !bulk.docs.is_empty() && write::wants_more_copies(bulk.copies.or(in_query));
-        let rows = prepare((&node, &user, &reader), &store, &bulk, bulk.mode.unwrap_or(EditMode::Interactive))?;
+        let prepared_mode = bulk.mode.unwrap_or(EditMode::Interactive);
+        let rows = prepare((&node, &user, &reader), &store, &bulk, prepared_mode, waiting)?;
         let mode = bulk.mode.ok_or_else(|| Error::bad_request("`new_edits` parameter must be a boolean."))?;
         let is_refused = bulk.all_or_nothing && mode == EditMode::Interactive && !rows.is_empty();
         let rows = if is_refused { Err(all_or_nothing(&rows, &bulk.docs)) } else { Ok(rows) };
         Ok((mode, is_short, bulk.docs.len(), rows))
     };
     let threads = &request.threads;
-    let (mode, is_short, count, prepared) =
-        if is_small { bridge::read(threads, work).await? } else { bridge::blocking(threads, work).await? };
+    let (mode, is_short, count, prepared) = match is_small {
+        true => bridge::read(threads, work).await?,
+        false => bridge::blocking(threads, move || work(Waiting::Allowed)).await?,
+    };
     request.node.metrics.measure(Measure::BulkDocs, count as u64);
     let mut rows = match prepared {
         Ok(rows) => rows,
@@ -173,13 +178,14 @@ fn prepare(
     database: &Arc<Database>,
     bulk: &Bulk<'_>,
     mode: EditMode,
+    waiting: Waiting<'_>,
 ) -> Result<Vec<Row>, Error> {
     let policy = node.policy();
-    let some = |docs: &[Value<'_>]| prepare_some((node, user, reader), database, docs, mode, &policy);
+    let some = |docs: &[Value<'_>]| prepare_some((node, user, reader), database, docs, mode, &policy, waiting);
     if bulk.docs.len() <= PARALLEL_DOCS {
         return some(&bulk.docs);
     }
-    nonblocking::may_block()?;
+    waiting.may_block()?;
     let (front, back) = bulk.docs.split_at(bulk.docs.len() / 2);
     std::thread::scope(|scope| {
         let back = scope.spawn(|| some(back));
@@ -195,6 +201,7 @@ fn prepare_some(
     docs: &[Value<'_>],
     mode: EditMode,
     policy: &Policy,
+    waiting: Waiting<'_>,
 ) -> Result<Vec<Row>, Error> {
     let mut hasher = RevisionHasher::default();
     let mut rows = Vec::with_capacity(docs.len());
@@ -212,13 +219,13 @@ fn prepare_some(
             }
             continue;
         }
-        if is_replicator && let Err(error) = before_update(database, user, &id, &mut document, mode) {
+        if is_replicator && let Err(error) = before_update(database, user, &id, &mut document, mode, waiting) {
             rows.push(Row::Refused { id, error: error.into() });
             continue;
         }
         design::complete(&id, &mut document, mode);
         let place = (database, reader, id.as_str());
-        let attachments = attachments::resolve(place, &policy.attachments, &document, mode, HashMap::new())?;
+        let attachments = attachments::resolve(place, &policy.attachments, &document, mode, HashMap::new(), waiting)?;
         rows.push(Row::Update(write::prepare(id, document, attachments, mode, &mut hasher)?));
     }
     Ok(rows)

@@ -60,8 +60,8 @@ pub(super) async fn get(mut request: Request) -> Answer {
     };
     let user = request.reader.clone();
     let multipart = multipart_form(&request.headers).map(|essence| (essence, boundaries(&request)));
-    bridge::answer(request.admit_response(), move |output| {
-        let view = database.read_as(&user)?.for_client(&reader(output.account()));
+    bridge::answer(request.admit_response(), move |output, waiting| {
+        let view = database.read_as(&user, waiting)?.for_client(&reader(output.account()));
         let docs: Vec<Value<'_>> = body.value().get("docs").map(Value::elements).into_iter().flatten().collect();
         match &multipart {
             Some((essence, boundaries)) => send_parts(output, &view, &docs, &asked, essence, boundaries),
@@ -171,7 +171,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-fn read_ahead(view: &ReadView, docs: &[Value<'_>], index: usize, latest: bool) -> Result<(), Error> {
+fn read_ahead(view: &ReadView<'_>, docs: &[Value<'_>], index: usize, latest: bool) -> Result<(), Error> {
     if !index.is_multiple_of(DOCUMENTS_TOGETHER) {
         return Ok(());
     }
@@ -206,7 +206,7 @@ fn found(tree: &RevTree<Stored>, rev: Option<&Rev>, latest: bool) -> Vec<u32> {
     }
 }
 
-fn write_list(output: &mut Output, view: &ReadView, docs: &[Value<'_>], asked: &Asked) -> Result<(), Error> {
+fn write_list(output: &mut Output, view: &ReadView<'_>, docs: &[Value<'_>], asked: &Asked) -> Result<(), Error> {
     output.text().extend_from_slice(br#"{"results":["#);
     for (index, doc) in docs.iter().enumerate() {
         read_ahead(view, docs, index, asked.latest)?;
@@ -222,7 +222,7 @@ fn write_list(output: &mut Output, view: &ReadView, docs: &[Value<'_>], asked: &
     Ok(())
 }
 
-fn write_result(output: &mut Output, view: &ReadView, doc: Value<'_>, asked: &Asked) -> Result<(), Error> {
+fn write_result(output: &mut Output, view: &ReadView<'_>, doc: Value<'_>, asked: &Asked) -> Result<(), Error> {
     let entry = match Entry::of(doc, asked, view.database()) {
         Ok(entry) => entry,
         Err(refused) => {
@@ -267,7 +267,7 @@ fn write_failure(out: &mut Vec<u8>, before: &[u8], refused: &Refused) {
 /// A revision with attachments is a nested multipart body.
 fn send_parts(
     output: &mut Output,
-    view: &ReadView,
+    view: &ReadView<'_>,
     docs: &[Value<'_>],
     asked: &Asked,
     essence: &str,
@@ -298,7 +298,7 @@ fn send_parts(
 
 fn send_entry(
     output: &mut Output,
-    view: &ReadView,
+    view: &ReadView<'_>,
     doc: Value<'_>,
     asked: &Asked,
     writer: &Writer,

@@ -13,9 +13,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::{Method, header};
+use hyper::{Method, StatusCode, header};
 use settee_auth::UserContext;
-use settee_database::{AccessControl, Database, Direction, Leaves, ReadView, Reader};
+use settee_database::{AccessControl, Database, Direction, Leaves, ReadClient, ReadView, Reader, Waiting};
+use settee_edge::bridge::Head;
 use settee_edge::bridge::pipe::Pipe;
 use settee_edge::etag;
 use settee_model::json::{Json, Kind, write_string};
@@ -69,7 +70,10 @@ pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) 
             // The subscription starts before the first read, so that no change between them is missed.
             let signals = signals(&request, &database, stopping);
             let (reader, since) = (Arc::clone(&database), params.since);
-            let start = bridge::read(&request.threads, move || since.start(&reader.read()?)).await?;
+            let start = bridge::read(&request.threads, move |waiting| {
+                since.start(&reader.read_as(&Reader::Administrator, waiting)?)
+            })
+            .await?;
             let rows = Rows::new(params, start);
             live(&request, database, rows, None, signals).await
         }
@@ -107,35 +111,57 @@ async fn normal(
     params: ChangesParams,
     stopping: watch::Receiver<bool>,
 ) -> Answer {
-    let (store, client) = (Arc::clone(&database), reads::reader(&request.head.account));
-    let reader = request.reader.clone();
-    let since = params.since;
-    let (view, update_seq, start) = bridge::read(&request.threads, move || {
-        let view = store.read_as(&reader)?.for_client(&client);
-        let (update_seq, start) = (view.update_seq()?, since.start(&view)?);
-        Ok((view, update_seq, start))
-    })
-    .await?;
-    let tag = entity_tag(&database, (update_seq, start), &params, &request.reader);
-    if etag::knows(&request.headers, &tag) {
-        let mut response = etag::not_modified();
-        respond::set_etag(&mut response, &tag);
-        return Ok(response);
+    if !needs_heartbeats(&params) {
+        return all_rows(request, database, params).await;
     }
-    let rows = Rows::new(params, start);
-    let mut response = if rows.needs_heartbeats() {
-        let signals = signals(request, &database, stopping);
-        live(request, database, rows, Some(view), signals).await?
+    let (store, client) = (Arc::clone(&database), reads::reader(&request.head.account));
+    let (reader, asked) = (request.reader.clone(), params.clone());
+    let open = move || FeedSnapshot::open(&store, (&reader, &client, Waiting::Allowed), &asked);
+    let FeedSnapshot { view, start, tag } = bridge::blocking(&request.threads, open).await?;
+    let mut response = if etag::is_known(request.header(header::IF_NONE_MATCH), &tag) {
+        etag::not_modified()
     } else {
-        all_rows(request, rows, view).await?
+        let signals = signals(request, &database, stopping);
+        live(request, database, Rows::new(params, start), Some(view), signals).await?
     };
-    respond::set_etag(&mut response, &tag);
+    respond::set(response.headers_mut(), header::ETAG, &tag);
     Ok(response)
 }
 
-async fn all_rows(request: &Request, rows: Rows, view: ReadView) -> Answer {
-    bridge::answer(request.admit_response(), move |output| {
-        let mut rows = rows.clone();
+/// Snapshot from which all rows of a feed are read.
+struct FeedSnapshot<'a> {
+    view: ReadView<'a>,
+    start: u64,
+    /// Entity tag. It contains the start, because that of a date depends on the recorded times.
+    tag: String,
+}
+
+impl<'a> FeedSnapshot<'a> {
+    fn open(
+        database: &Arc<Database>,
+        (reader, client, waiting): (&Reader, &ReadClient, Waiting<'a>),
+        params: &ChangesParams,
+    ) -> Result<Self, Error> {
+        let view = database.read_as(reader, waiting)?.for_client(client);
+        let (update_seq, start) = (view.update_seq()?, params.since.start(&view)?);
+        let mut hasher = DefaultHasher::new();
+        (database.instance(), update_seq, start, format!("{params:?}"), reader).hash(&mut hasher);
+        Ok(Self { view, start, tag: format!("\"{:016x}\"", hasher.finish()) })
+    }
+}
+
+async fn all_rows(request: &Request, database: Arc<Database>, params: ChangesParams) -> Answer {
+    let reader = request.reader.clone();
+    let known = request.header(header::IF_NONE_MATCH).map(str::to_owned);
+    let answer = bridge::answer(request.admit_response(), move |output, waiting| {
+        let client = reads::reader(output.account());
+        let FeedSnapshot { view, start, tag } = FeedSnapshot::open(&database, (&reader, &client, waiting), &params)?;
+        output.add_header(header::ETAG, &tag);
+        if etag::is_known(known.as_deref(), &tag) {
+            output.set_head(Head::new(StatusCode::NOT_MODIFIED, etag::not_modified().headers().clone()));
+            return Ok(());
+        }
+        let mut rows = Rows::new(params.clone(), start);
         output.text().extend_from_slice(b"{\"results\":[\n");
         let filter = rows.params.filter.clone();
         let (direction, needs) = (rows.params.direction, RequiredData::of(&rows.params));
@@ -160,15 +186,12 @@ async fn all_rows(request: &Request, rows: Rows, view: ReadView) -> Answer {
         let pending = rows.pending(&view)?;
         write_end(output.text(), (view.database(), view.reader()), rows.position, pending);
         Ok(())
-    })
-    .await
-}
-
-/// The tag contains the start, because that of a date depends on the recorded times.
-fn entity_tag(database: &Database, (update_seq, start): (u64, u64), params: &ChangesParams, reader: &Reader) -> String {
-    let mut hasher = DefaultHasher::new();
-    (database.instance(), update_seq, start, format!("{params:?}"), reader).hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
+    });
+    let mut response = answer.await?;
+    if response.status() == StatusCode::NOT_MODIFIED {
+        response.headers_mut().remove(header::CONTENT_TYPE);
+    }
+    Ok(response)
 }
 
 fn write_end(out: &mut Vec<u8>, feed: (&Database, &Reader), last_seq: u64, pending: u64) {
@@ -181,7 +204,6 @@ fn write_end(out: &mut Vec<u8>, feed: (&Database, &Reader), last_seq: u64, pendi
 /// Maximum number of documents that are looked up by id. As in CouchDB, more are found by a scan of all changes.
 const LOOKUPS_MAX: usize = 100;
 
-#[derive(Clone)]
 struct Rows {
     params: ChangesParams,
     sent: u64,
@@ -196,14 +218,25 @@ struct Rows {
     beyond: u64,
 }
 
+fn looks_up(filter: &Filter) -> bool {
+    match filter {
+        Filter::DocIds(ids) => ids.len() <= LOOKUPS_MAX,
+        Filter::Design => true,
+        Filter::None | Filter::Selector(_) | Filter::Function(_) => false,
+    }
+}
+
+fn needs_heartbeats(params: &ChangesParams) -> bool {
+    match &params.filter {
+        Filter::None => false,
+        Filter::DocIds(_) => !looks_up(&params.filter),
+        Filter::Design | Filter::Selector(_) | Filter::Function(_) => true,
+    }
+}
+
 impl Rows {
     fn new(params: ChangesParams, since: u64) -> Self {
         Self { params, sent: 0, since, scan_sent: 0, position: since, walked: None, beyond: 0 }
-    }
-
-    fn needs_heartbeats(&self) -> bool {
-        !matches!(self.params.filter, Filter::None)
-            && !matches!(&self.params.filter, Filter::DocIds(_) if self.looks_up())
     }
 
     fn is_full(&self) -> bool {
@@ -218,19 +251,11 @@ impl Rows {
         }
     }
 
-    fn looks_up(&self) -> bool {
-        match &self.params.filter {
-            Filter::DocIds(ids) => ids.len() <= LOOKUPS_MAX,
-            Filter::Design => true,
-            Filter::None | Filter::Selector(_) | Filter::Function(_) => false,
-        }
-    }
-
     /// The client may skip the changes that did not pass the filter.
-    fn complete(&mut self, view: &ReadView) -> Result<(), Error> {
+    fn complete(&mut self, view: &ReadView<'_>) -> Result<(), Error> {
         match self.params.direction {
             Direction::Forward => self.position = self.position.max(view.update_seq()?),
-            Direction::Backward if self.looks_up() => {}
+            Direction::Backward if looks_up(&self.params.filter) => {}
             Direction::Backward => {
                 if let Some(first) = view.changes(0, Direction::Forward)?.next()? {
                     self.position = first.seq;
@@ -240,7 +265,7 @@ impl Rows {
         Ok(())
     }
 
-    fn pending(&self, view: &ReadView) -> Result<u64, Error> {
+    fn pending(&self, view: &ReadView<'_>) -> Result<u64, Error> {
         let beyond = |seq| {
             let after = view.changes_after(seq)?;
             let (live, deleted) = view.counts()?;
@@ -250,7 +275,7 @@ impl Rows {
             })
         };
         // Lookups by id are counted against all changes of the scan.
-        if self.looks_up() {
+        if looks_up(&self.params.filter) {
             return Ok(beyond(self.since)?.saturating_sub(self.scan_sent));
         }
         if self.is_full() { beyond(self.resumed()) } else { Ok(0) }
@@ -259,7 +284,7 @@ impl Rows {
     fn write(
         &mut self,
         text: &mut impl Text,
-        view: &ReadView,
+        view: &ReadView<'_>,
         change: &ScannedChange,
         write_doc: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
     ) -> Result<(), Error> {
@@ -309,7 +334,7 @@ async fn live(
     request: &Request,
     database: Arc<Database>,
     rows: Rows,
-    view: Option<ReadView>,
+    view: Option<ReadView<'static>>,
     signals: FeedSignals,
 ) -> Answer {
     let (feed, quiet) = (rows.params.feed, rows.params.quiet);
@@ -338,7 +363,7 @@ struct LiveFeed {
     has_account: bool,
     reader: Reader,
     rows: Rows,
-    view: Option<ReadView>,
+    view: Option<ReadView<'static>>,
     listener: Listener,
 }
 
@@ -425,7 +450,7 @@ impl LiveFeed {
             let read = move |pipe| {
                 let (view, keeps) = match view {
                     Some(view) => (view, true),
-                    None => (database.read_as(&reader)?.for_client(&client), false),
+                    None => (database.read_as(&reader, Waiting::Allowed)?.for_client(&client), false),
                 };
                 let (text, more) = read_batch(&view, &mut rows, pipe, TimeSlice::start())?;
                 Ok::<_, Error>((rows, text, more, keeps.then_some(view)))
@@ -511,7 +536,7 @@ impl Text for Batch {
 
 /// Returns the text, and true if more rows may exist.
 fn read_batch(
-    view: &ReadView,
+    view: &ReadView<'_>,
     rows: &mut Rows,
     pipe: Option<Pipe>,
     slice: TimeSlice,

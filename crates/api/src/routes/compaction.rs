@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use settee_database::{Compaction, pause_between_pieces};
+use settee_database::{Compaction, Waiting, pause_between_pieces};
 use tokio::sync::watch;
 
 use super::views::design_document;
@@ -31,7 +31,8 @@ pub(super) async fn view(request: Request) -> Answer {
     let database = request.database()?;
     let name = request.captures.get("ddoc").to_owned();
     let reader = Arc::clone(&database);
-    let design = bridge::blocking(&request.threads, move || design_document(&reader, &name)).await?;
+    let read = move || design_document(&reader, &name, Waiting::Allowed);
+    let design = bridge::blocking(&request.threads, read).await?;
     // From here on `compact_running` is true; clients poll it.
     let compaction = request.node.views.begin_compaction(&database, design);
     let node = Arc::clone(&request.node);

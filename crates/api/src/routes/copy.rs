@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use settee_database::{EditMode, NewAttachment, NewAttachments, ReadView};
+use settee_database::{EditMode, NewAttachment, NewAttachments, ReadView, Waiting};
 use settee_model::json::Json;
 use settee_model::{Document, Rev};
 
@@ -26,9 +26,8 @@ pub(super) async fn copy(request: Request) -> Answer {
     check_place(&database, &source)?;
     request.node.users.visibility(&request.user, &database, &source).await?.require_whole()?;
     let (store, reader) = (Arc::clone(&database), request.reader.clone());
-    let found =
-        bridge::blocking(&request.threads, move || read_source(&store.read_as(&reader)?, &source, rev.as_ref()))
-            .await?;
+    let read = move || read_source(&store.read_as(&reader, Waiting::Allowed)?, &source, rev.as_ref());
+    let found = bridge::blocking(&request.threads, read).await?;
     if target.starts_with("_design/") {
         request.require_database_admin().await?;
     }
@@ -51,7 +50,7 @@ struct Source {
     attachments: NewAttachments,
 }
 
-fn read_source(view: &ReadView, id: &str, rev: Option<&Rev>) -> Result<Source, Error> {
+fn read_source(view: &ReadView<'_>, id: &str, rev: Option<&Rev>) -> Result<Source, Error> {
     let missing = || Error::not_found("missing");
     let document = |deleted, body| Document { id: None, rev: None, deleted, body, attachments: None, revisions: None };
     if is_local(id) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hyper::{StatusCode, header};
 use settee_auth::UserContext;
-use settee_database::{AccessControl, Database, DatabaseInfo, Layout, Reader, Work};
+use settee_database::{AccessControl, Database, DatabaseInfo, Layout, Reader, Waiting, Work};
 use settee_edge::etag;
 use settee_model::json::{Value, append_object, write_array, write_string};
 use settee_service::{Security, commits};
@@ -40,7 +40,7 @@ fn info_for(database: &Arc<Database>, reader: &Reader) -> Result<DatabaseInfo, E
     if *reader == Reader::Administrator {
         return Ok(info);
     }
-    let (doc_count, doc_del_count) = database.read_as(reader)?.counts()?;
+    let (doc_count, doc_del_count) = database.read_as(reader, Waiting::Allowed)?.counts()?;
     Ok(DatabaseInfo { doc_count, doc_del_count, file_bytes: 0, external_bytes: 0, active_bytes: 0, ..info })
 }
 

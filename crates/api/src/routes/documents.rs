@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hyper::header::HeaderValue;
 use hyper::{HeaderMap, StatusCode, header};
-use settee_database::{DOCUMENTS_TOGETHER, DocRecord, LocalDocument, ReadView, Stored};
+use settee_database::{DOCUMENTS_TOGETHER, DocRecord, LocalDocument, ReadView, Stored, Waiting};
 use settee_model::json::{Json, append_object};
 use settee_model::{Document, Rev, RevHash, RevisionHasher};
 use settee_replication::documents::is_replicator_database;
@@ -44,8 +44,8 @@ pub(super) async fn get(request: Request) -> Answer {
     check_place(&database, &id)?;
     let known = request.header(header::IF_NONE_MATCH).map(str::to_owned);
     if let Visibility::Public(fields) = request.node.users.visibility(&request.user, &database, &id).await? {
-        return bridge::read(&request.threads, move || {
-            let (rev, out) = public_part(&database.read_as(&reader)?, &id, &fields)?;
+        return bridge::read(&request.threads, move |waiting| {
+            let (rev, out) = public_part(&database.read_as(&reader, waiting)?, &id, &fields)?;
             let mut response = respond::json(StatusCode::OK, out);
             respond::set_etag(&mut response, &rev.to_string());
             Ok(response)
@@ -60,7 +60,7 @@ pub(super) async fn get(request: Request) -> Answer {
         let takes_parts = accept::accepts(&request.headers, "multipart/mixed") && !is_masked;
         let multipart = takes_parts.then(|| boundaries(&request));
         return bridge::stream(request.admit_response(), move |output| {
-            let view = database.read_as(&reader)?;
+            let view = database.read_as(&reader, Waiting::Allowed)?;
             match multipart {
                 Some(boundaries) => send_open_revs(output, &view, &id, &open, &params, boundaries),
                 None => write_open_revs(output, &view, &id, &open, &params),
@@ -69,19 +69,21 @@ pub(super) async fn get(request: Request) -> Answer {
         .await;
     }
     if is_local(&id) {
-        return bridge::read(&request.threads, move || {
-            local(&database.read_as(&reader)?, &id, &params, known.as_deref())
+        return bridge::read(&request.threads, move |waiting| {
+            local(&database.read_as(&reader, waiting)?, &id, &params, known.as_deref())
         })
         .await;
     }
     if params.attachments.is_plain() {
-        let read = move |most| one(&database.read_as(&reader)?, &id, &params, known.as_deref(), most);
+        let read = move |bytes_max: usize, waiting: Waiting<'_>| {
+            one(&database.read_as(&reader, waiting)?, &id, &params, known.as_deref(), bytes_max)
+        };
         return plain(&request, Arc::new(read)).await;
     }
     let related = accept::accepts(&request.headers, "multipart/related") && params.attachments.data != Data::None;
     let boundary = related.then(|| request.node.uuid());
-    let response = bridge::answer(request.admit_response(), move |output| {
-        let view = database.read_as(&reader)?;
+    let response = bridge::answer(request.admit_response(), move |output, waiting| {
+        let view = database.read_as(&reader, waiting)?;
         one_with_attachments(output, &view, &id, &params, known.as_deref(), boundary.as_deref())
     });
     let mut response = response.await?;
@@ -118,23 +120,26 @@ enum One {
     Larger(usize),
 }
 
-/// The argument of `read` is the maximum size.
-async fn plain(request: &Request, read: Arc<dyn Fn(usize) -> Result<One, Error> + Send + Sync>) -> Answer {
+/// Reads a document of at most the given size.
+type ReadOne = dyn Fn(usize, Waiting<'_>) -> Result<One, Error> + Send + Sync;
+
+async fn plain(request: &Request, read: Arc<ReadOne>) -> Answer {
     let small = Arc::clone(&read);
-    let mut found = bridge::read(&request.threads, move || small(LARGE_BYTES)).await?;
+    let mut found = bridge::read(&request.threads, move |waiting| small(LARGE_BYTES, waiting)).await?;
     loop {
         found = match found {
             One::Answer(response) => return Ok(response),
             One::Larger(size) => {
                 let large = Arc::clone(&read);
+                let read = move || large(size, Waiting::Allowed);
                 // Once in its stored form, and once encoded.
-                settee_edge::bridge::long(request.admit_response(), 2 * size, move || large(size)).await??
+                settee_edge::bridge::long(request.admit_response(), 2 * size, read).await??
             }
         }
     }
 }
 
-fn one(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>, bytes_max: usize) -> Result<One, Error> {
+fn one(view: &ReadView<'_>, id: &str, params: &DocParams, known: Option<&str>, bytes_max: usize) -> Result<One, Error> {
     let record = view.record(id)?.ok_or_else(|| Error::not_found("missing"))?;
     let (node, extras) = choose(&record, params)?;
     let size = record.tree.node(node).value.map_or(0, |stored| stored.size as usize);
@@ -158,7 +163,7 @@ fn one(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>, bytes
 
 fn one_with_attachments(
     output: &mut Output,
-    view: &ReadView,
+    view: &ReadView<'_>,
     id: &str,
     params: &DocParams,
     known: Option<&str>,
@@ -200,7 +205,7 @@ fn is_deleted(stored: &Stored) -> bool {
 }
 
 /// Returns an empty document if the revisions are named and the document does not exist.
-fn opened(view: &ReadView, id: &str, open: &OpenRevs) -> Result<Arc<DocRecord>, Error> {
+fn opened(view: &ReadView<'_>, id: &str, open: &OpenRevs) -> Result<Arc<DocRecord>, Error> {
     match (view.record(id)?, open) {
         (Some(record), _) => Ok(record),
         (None, OpenRevs::All) => Err(Error::not_found("missing")),
@@ -211,7 +216,7 @@ fn opened(view: &ReadView, id: &str, open: &OpenRevs) -> Result<Arc<DocRecord>, 
 /// Writes several revisions as a list of `{"ok":…}` and `{"missing":…}`.
 fn write_open_revs(
     output: &mut Output,
-    view: &ReadView,
+    view: &ReadView<'_>,
     id: &str,
     open: &OpenRevs,
     params: &DocParams,
@@ -244,7 +249,7 @@ fn write_open_revs(
 
 fn send_open_revs(
     output: &mut Output,
-    view: &ReadView,
+    view: &ReadView<'_>,
     id: &str,
     open: &OpenRevs,
     params: &DocParams,
@@ -308,7 +313,7 @@ pub(super) fn is_local(id: &str) -> bool {
 }
 
 /// The only revision of a local document cannot be requested.
-fn local(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>) -> Answer {
+fn local(view: &ReadView<'_>, id: &str, params: &DocParams, known: Option<&str>) -> Answer {
     let found = if matches!(params.which, RevisionSelection::Winner { .. }) { view.local(id)? } else { None };
     let local = found.ok_or_else(|| Error::not_found("missing"))?;
     let tag = local_tag(&local_rev(&local), &local.body);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hyper::{StatusCode, header};
-use settee_database::{Database, EditMode, NewAttachment, NewAttachments};
+use settee_database::{Database, EditMode, NewAttachment, NewAttachments, Waiting};
 use settee_model::json::Json;
 use settee_model::{DEFAULT_CONTENT_TYPE, Document, Rev, validate_attachment_name};
 use settee_wire::multipart::{ContentType, Head};
@@ -40,13 +40,13 @@ pub(super) async fn post(mut request: Request) -> Answer {
                     policy.documents.check_document(&document)?;
                     document.rev = replaced_rev(&query, &headers, document.rev.as_ref())?;
                     let mode = EditMode::Interactive;
-                    let place = (&store, &reader, named.as_str());
-                    let attachments = resolve(place, &policy.attachments, &document, mode, HashMap::new())?;
+                    let (place, waiting) = ((&store, &reader, named.as_str()), Waiting::Allowed);
+                    let attachments = resolve(place, &policy.attachments, &document, mode, HashMap::new(), waiting)?;
                     (document, attachments)
                 }
                 (None, rev) => {
                     let rev = Rev::parse(&String::from_utf8_lossy(&rev.unwrap_or_default()))?;
-                    let base = Base::read(&store.read_as(&reader)?, &named, Some(&rev))?;
+                    let base = Base::read(&store.read_as(&reader, Waiting::Allowed)?, &named, Some(&rev))?;
                     let kept = base.attachments.into_iter().map(NewAttachment::kept).collect();
                     (base.document, NewAttachments::new(&store, kept)?)
                 }

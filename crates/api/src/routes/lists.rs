@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use settee_database::{DOCUMENTS_TOGETHER, Database, Direction, Head as DocHead, ReadView, Reader};
+use settee_database::{DOCUMENTS_TOGETHER, Database, Direction, Head as DocHead, ReadView, Reader, Waiting};
 use settee_design::{
     CallError, Caller, Cancellation, DesignDocument, DesignProgram, ListSession, ListSink, ListState, MoreRows,
 };
@@ -67,14 +67,14 @@ fn write(
 ) -> Result<(), Error> {
     let captures = &request.captures;
     let client = reader(output.account());
-    let view = database.read_as(&request.reader)?.for_client(&client);
+    let view = database.read_as(&request.reader, Waiting::Allowed)?.for_client(&client);
     let functions = Functions::load(database, captures.get("ddoc"))?;
     let name = captures.get("function");
     functions.require(&["lists", name])?;
     let design = match (captures.get("other"), captures.get("view")) {
         ("", "_all_docs") => None,
-        ("", _) => Some(views::design_document(database, captures.get("ddoc"))?),
-        (other, _) => Some(views::design_document(database, other)?),
+        ("", _) => Some(views::design_document(database, captures.get("ddoc"), Waiting::Allowed)?),
+        (other, _) => Some(views::design_document(database, other, Waiting::Allowed)?),
     };
     let mut params = match posted {
         None => ViewParams::from_query(&request.query, Source::List)?,
@@ -127,7 +127,7 @@ struct List<'a> {
     /// Concatenated rows that are not passed to the function yet, and their end positions.
     rows: Vec<u8>,
     ends: Vec<usize>,
-    documents: Option<ReadView>,
+    documents: Option<ReadView<'static>>,
     error: Option<Error>,
 }
 
@@ -137,7 +137,7 @@ impl List<'_> {
         let query = self.params.view_query();
         let (user, client) = (self.user, reader(self.output.account()));
         let answer = indexes
-            .query_as(database, (user, &client), design, view, &query, &mut self)
+            .query_as(database, (user, &client, Waiting::Allowed), design, view, &query, &mut self)
             .map_err(|error| views::error_for(user, error))?;
         self.finish()?;
         if answer == Answered::UpdateWanted {
@@ -146,7 +146,7 @@ impl List<'_> {
         Ok(())
     }
 
-    fn all_docs(mut self, view: &ReadView) -> Result<(), Error> {
+    fn all_docs(mut self, view: &ReadView<'_>) -> Result<(), Error> {
         let total = view.counts()?.0;
         match self.params.key_list() {
             Some(keys) => {
@@ -158,7 +158,7 @@ impl List<'_> {
         self.finish()
     }
 
-    fn rows_of_range(&mut self, view: &ReadView, total: u64) -> Result<(), Error> {
+    fn rows_of_range(&mut self, view: &ReadView<'_>, total: u64) -> Result<(), Error> {
         let (range, direction) = (id_range(self.params), direction(self.params));
         let before = match direction {
             Direction::Forward => view.rank_of_id(range.start.as_deref().unwrap_or_default())?,
@@ -188,7 +188,7 @@ impl List<'_> {
         Ok(())
     }
 
-    fn rows_of_keys(&mut self, view: &ReadView, keys: &[Json]) -> Result<(), Error> {
+    fn rows_of_keys(&mut self, view: &ReadView<'_>, keys: &[Json]) -> Result<(), Error> {
         let skip = usize::try_from(self.params.skip).unwrap_or(usize::MAX);
         let limit = usize::try_from(self.params.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let keys = &keys[skip.min(keys.len())..];
@@ -218,7 +218,7 @@ impl List<'_> {
         Ok(())
     }
 
-    fn document_row(&mut self, view: &ReadView, id: &str, head: &DocHead) -> Result<ControlFlow<()>, Error> {
+    fn document_row(&mut self, view: &ReadView<'_>, id: &str, head: &DocHead) -> Result<ControlFlow<()>, Error> {
         write_row(&mut self.rows, view, id, head, self.params)?;
         Ok(self.row_done())
     }
@@ -313,6 +313,7 @@ impl RowSink for List<'_> {
                 database: self.database,
                 user: self.user,
                 client: reader(self.output.account()),
+                waiting: Waiting::Allowed,
                 opened: &mut self.documents,
             };
             if let Err(error) = linked.write(out, &row.document(), self.params) {

@@ -51,7 +51,7 @@ async fn list(request: &Request, mut queries: Queries) -> Answer {
     .await
 }
 
-fn write_list(output: &mut Output, view: &ReadView, params: &ViewParams) -> Result<ControlFlow<()>, Error> {
+fn write_list(output: &mut Output, view: &ReadView<'_>, params: &ViewParams) -> Result<ControlFlow<()>, Error> {
     // Local documents have neither a count nor a sequence.
     let update_seq: &[u8] = if params.update_seq { b",\"update_seq\":null" } else { b"" };
     for text in [b"{\"total_rows\":null,\"offset\":null".as_slice(), update_seq, b",\"rows\":[\r\n"] {
@@ -74,7 +74,7 @@ struct Rows<'a> {
 
 impl Rows<'_> {
     /// Keys that are not ids of local documents have no rows.
-    fn by_keys(&mut self, view: &ReadView, keys: &[Json]) -> Result<ControlFlow<()>, Error> {
+    fn by_keys(&mut self, view: &ReadView<'_>, keys: &[Json]) -> Result<ControlFlow<()>, Error> {
         for key in keys {
             let Some(id) = key.value().as_str().filter(|id| id.starts_with(PREFIX)) else { continue };
             let local = view.local(&id)?;
@@ -94,7 +94,7 @@ impl Rows<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn by_range(&mut self, view: &ReadView) -> Result<ControlFlow<()>, Error> {
+    fn by_range(&mut self, view: &ReadView<'_>) -> Result<ControlFlow<()>, Error> {
         let (mut skip, mut left) = (self.params.skip, self.params.limit.unwrap_or(u64::MAX));
         let mut flow = ControlFlow::Continue(());
         view.local_docs(&id_range(self.params), direction(self.params), |id, local| {

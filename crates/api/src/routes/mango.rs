@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use hyper::StatusCode;
+use settee_database::Waiting;
 use settee_edge::bridge::Output;
 use settee_mango::index::edit::{self, NewIndex};
 use settee_mango::{
@@ -29,7 +30,7 @@ pub(super) async fn find(mut request: Request) -> Answer {
     let searching = Searches::of(&request);
     let (account, user) = (Arc::clone(&request.head.account), request.reader.clone());
     let is_small = is_small(&body);
-    let write = move |output: &mut Output| {
+    let write = move |output: &mut Output, waiting: Waiting<'_>| {
         let options = options(&body, partition.clone())?;
         let limits = searching.limits(&account);
         let begun_us = (node.operation.monotonic_us)();
@@ -37,7 +38,7 @@ pub(super) async fn find(mut request: Request) -> Answer {
         let client = reader(output.account());
         let mut documents = Documents { output, first: true, flow: ControlFlow::Continue(()) };
         let (views, searches, client, search) = (&node.views, &node.searches, &client, served(&node));
-        let readers = Readers { views, searches, limits: &limits, client, search, reader: &user };
+        let readers = Readers { views, searches, limits: &limits, client, search, reader: &user, waiting };
         let outcome = find_documents(readers, &database, &options, &mut documents)?;
         if documents.flow.is_break() {
             return Ok(());
@@ -52,7 +53,10 @@ pub(super) async fn find(mut request: Request) -> Answer {
         Ok(())
     };
     let admission = request.admit_response();
-    if is_small { bridge::answer(admission, write).await } else { bridge::stream(admission, write).await }
+    match is_small {
+        true => bridge::answer(admission, write).await,
+        false => bridge::stream(admission, move |output| write(output, Waiting::Allowed)).await,
+    }
 }
 
 /// Other queries may compute for long.

@@ -153,7 +153,7 @@ fn sampled(database: &Arc<Database>, sample: u64, options: DesignOptions) -> Res
 }
 
 /// Returns the members with the other leaves of a document, which map functions receive.
-fn conflicts(view: &ReadView, id: &str) -> Result<Vec<u8>, Error> {
+fn conflicts(view: &ReadView<'_>, id: &str) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
     if let Some(record) = view.record(id)? {
         record.write_conflicts(&mut out);

@@ -231,7 +231,7 @@ async fn list(request: Request, name: String) -> Answer {
     .await
 }
 
-fn documents(view: &settee_database::ReadView) -> Result<u64, Error> {
+fn documents(view: &settee_database::ReadView<'_>) -> Result<u64, Error> {
     let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };
     let mut rows = view.all_docs(&range, Direction::Forward)?;
     let mut design = 0;

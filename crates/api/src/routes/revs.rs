@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use settee_database::{Bodies, DOCUMENTS_TOGETHER, DocRecord, ReadView};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, DocRecord, ReadView, Waiting};
 use settee_model::Rev;
 use settee_model::json::{Kind, Value, append_object, write_string};
 
@@ -47,7 +47,7 @@ async fn compare(
     }
     let user = request.reader.clone();
     bridge::stream(request.admit_response(), move |output| {
-        let view = database.read_as(&user)?.for_client(&reader(output.account()));
+        let view = database.read_as(&user, Waiting::Allowed)?.for_client(&reader(output.account()));
         let mut first = true;
         output.text().extend_from_slice(head);
         let members: Vec<(Cow<'_, str>, Value<'_>)> =
@@ -82,7 +82,7 @@ async fn compare(
 }
 
 /// As in CouchDB the result is sorted only if the document exists.
-fn missing_revs(view: &ReadView, record: Option<&DocRecord>, mut asked: Vec<Rev>) -> Vec<Rev> {
+fn missing_revs(view: &ReadView<'_>, record: Option<&DocRecord>, mut asked: Vec<Rev>) -> Vec<Rev> {
     if let Some(record) = record {
         asked.retain(|rev| !view.knows(record, rev));
         asked.sort();

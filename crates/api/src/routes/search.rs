@@ -5,7 +5,7 @@ pub(super) mod nouveau;
 
 use std::sync::Arc;
 
-use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, ReadView, Reader};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, ReadView, Reader, Waiting};
 use settee_design::{DesignDocument, SearchKind};
 use settee_edge::bridge::Output;
 use settee_edge::budget::Account;
@@ -48,7 +48,7 @@ impl Asked {
         let (node, index) = (Arc::clone(&request.node), request.captures.get("index").to_owned());
         let user = request.reader.clone();
         bridge::blocking(&request.threads, move || {
-            let design = design_document(&database, &ddoc)?;
+            let design = design_document(&database, &ddoc, Waiting::Allowed)?;
             Ok(Self { node, user, database, design, kind, index })
         })
         .await
@@ -171,7 +171,7 @@ async fn clean_up(request: &Request) -> Result<(), Error> {
 /// The snapshot is opened with the first document, so it is at least as recent as the index.
 struct Documents<'a> {
     asked: &'a Asked,
-    opened: Option<ReadView>,
+    opened: Option<ReadView<'static>>,
 }
 
 impl<'a> Documents<'a> {
@@ -213,10 +213,10 @@ impl<'a> Documents<'a> {
         Ok(())
     }
 
-    fn view(&mut self) -> Result<&ReadView, Error> {
+    fn view(&mut self) -> Result<&ReadView<'_>, Error> {
         Ok(match &mut self.opened {
             Some(view) => view,
-            opened => opened.insert(self.asked.database.read_as(&self.asked.user)?),
+            opened => opened.insert(self.asked.database.read_as(&self.asked.user, Waiting::Allowed)?),
         })
     }
 

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use hyper::{StatusCode, header};
-use settee_database::{DocRecord, ReadView};
+use settee_database::{DocRecord, ReadView, Waiting};
 
 use super::documents::{is_local, local_rev, local_tag, write_local};
 use super::partition::check_place;
@@ -26,7 +26,7 @@ pub(super) async fn show(mut request: Request) -> Answer {
     let context = caller.clone();
     node.programs
         .calling(&caller, move || {
-            let view = database.read_as(&request.reader)?;
+            let view = database.read_as(&request.reader, Waiting::Allowed)?;
             let functions = Functions::load(&database, request.captures.get("ddoc"))?;
             if let Some(id) = &id {
                 check_place(&database, id)?;
@@ -74,7 +74,7 @@ pub(super) struct Opened {
 }
 
 /// Returns the winner or the local document, or `None` for a deleted document.
-pub(super) fn open(view: &ReadView, id: Option<&str>) -> Result<Option<Opened>, Error> {
+pub(super) fn open(view: &ReadView<'_>, id: Option<&str>) -> Result<Option<Opened>, Error> {
     let Some(id) = id else { return Ok(None) };
     if is_local(id) {
         let opened = view.local(id)?.map(|local| {

@@ -2,7 +2,7 @@
 
 use hyper::StatusCode;
 use hyper::header::HeaderName;
-use settee_database::EditMode;
+use settee_database::{EditMode, Waiting};
 use settee_model::Document;
 use settee_model::json::{Json, Value};
 
@@ -33,7 +33,7 @@ pub(super) async fn update(mut request: Request) -> Answer {
         .node
         .programs
         .calling(&caller, move || {
-            let view = store.read_as(&user)?;
+            let view = store.read_as(&user, Waiting::Allowed)?;
             let functions = Functions::load(&store, &ddoc)?;
             if let Some(id) = &id {
                 check_place(&store, id)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use hyper::header::HeaderName;
-use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Head, ReadClient, ReadView, Reader};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Head, ReadClient, ReadView, Reader, Waiting};
 use settee_design::{Cancellation, DesignDocument, MapSource};
 use settee_edge::bridge::Output;
 use settee_model::Rev;
@@ -73,7 +73,7 @@ pub(super) async fn info(request: Request) -> Answer {
     let name = request.captures.get("ddoc").to_owned();
     let node = Arc::clone(&request.node);
     let out = bridge::blocking(&request.threads, move || {
-        let design = design_document(&database, &name)?;
+        let design = design_document(&database, &name, Waiting::Allowed)?;
         let info = node.views.info(&database, &design)?;
         // Inner nodes and the entries by document take about an eighth of the index.
         let active_bytes = info.file_bytes - info.file_bytes / 8;
@@ -144,7 +144,7 @@ pub(super) async fn cleanup(request: Request) -> Answer {
 /// Must be called before parameters are validated.
 async fn named_design(request: &Request) -> Result<Arc<DesignDocument>, Error> {
     let (database, ddoc) = (request.database()?, request.captures.get("ddoc").to_owned());
-    bridge::read(&request.threads, move || design_document(&database, &ddoc)).await
+    bridge::read(&request.threads, move |waiting| design_document(&database, &ddoc, waiting)).await
 }
 
 async fn answer(request: &Request, design: Arc<DesignDocument>, queries: Queries) -> Answer {
@@ -161,8 +161,9 @@ async fn run(
 ) -> Answer {
     queries.check(kind_of(&database, &design, &view)?, request)?;
     let (views, reader) = (Arc::clone(&request.node.views), request.reader.clone());
-    bridge::answer(request.admit_response(), move |output| {
-        queries.write(output, |output, params| one(output, &views, (&database, &reader), &design, &view, params))
+    bridge::answer(request.admit_response(), move |output, waiting| {
+        let source = (&database, &reader, waiting);
+        queries.write(output, |output, params| one(output, &views, source, &design, &view, params))
     })
     .await
 }
@@ -176,15 +177,15 @@ pub(super) fn kind_of(database: &Database, design: &DesignDocument, view: &str) 
 fn one(
     output: &mut Output,
     views: &Arc<Views>,
-    (database, user): (&Arc<Database>, &Reader),
+    (database, user, waiting): ReadSource<'_>,
     design: &Arc<DesignDocument>,
     view: &str,
     params: &ViewParams,
 ) -> Result<ControlFlow<()>, Error> {
     let client = reader(output.account());
-    let mut rows = Rows::new(output, (database, user), params);
+    let mut rows = Rows::new(output, (database, user, waiting), params);
     let answer = views
-        .query_as(database, (user, &client), design, view, &params.view_query(), &mut rows)
+        .query_as(database, (user, &client, waiting), design, view, &params.view_query(), &mut rows)
         .map_err(|error| error_for(user, error))?;
     if rows.error.is_none() && rows.flow.is_continue() {
         let _ = rows.write_waiting();
@@ -230,12 +231,14 @@ pub(super) fn update_later(views: &Arc<Views>, database: &Arc<Database>, design:
     });
 }
 
+/// A database, its reader, and whether the reads may wait.
+type ReadSource<'a> = (&'a Arc<Database>, &'a Reader, Waiting<'a>);
+
 struct Rows<'a> {
     output: &'a mut Output,
-    database: &'a Arc<Database>,
-    user: &'a Reader,
+    source: ReadSource<'a>,
     params: &'a ViewParams,
-    documents: Option<ReadView>,
+    documents: Option<ReadView<'a>>,
     waiting: Vec<WaitingRow>,
     waiting_bytes: usize,
     sent: u64,
@@ -294,7 +297,7 @@ impl RowSink for Rows<'_> {
         };
         if self.params.update_seq {
             out.extend_from_slice(b"\"update_seq\":");
-            sequence::write(out, self.database, update_seq);
+            sequence::write(out, self.source.0, update_seq);
             out.push(b',');
         }
         out.extend_from_slice(b"\"rows\":[\r\n");
@@ -336,16 +339,21 @@ struct WaitingRow {
 }
 
 impl<'a> Rows<'a> {
-    fn new(output: &'a mut Output, (database, user): (&'a Arc<Database>, &'a Reader), params: &'a ViewParams) -> Self {
+    fn new(output: &'a mut Output, source: ReadSource<'a>, params: &'a ViewParams) -> Self {
         let (flow, waiting) = (ControlFlow::Continue(()), Vec::new());
-        Self { output, database, user, params, documents: None, waiting, waiting_bytes: 0, sent: 0, flow, error: None }
+        Self { output, source, params, documents: None, waiting, waiting_bytes: 0, sent: 0, flow, error: None }
+    }
+
+    fn linked(&mut self) -> (&mut Output, Linked<'_, 'a>) {
+        let (database, user, waiting) = self.source;
+        let client = reader(self.output.account());
+        (&mut *self.output, Linked { database, user, client, waiting, opened: &mut self.documents })
     }
 
     fn write_waiting(&mut self) -> ControlFlow<()> {
         self.waiting_bytes = 0;
         let waiting = std::mem::take(&mut self.waiting);
-        let client = reader(self.output.account());
-        let mut linked = Linked { database: self.database, user: self.user, client, opened: &mut self.documents };
+        let (_, mut linked) = self.linked();
         if let Err(error) = linked.read_ahead(waiting.iter().map(|row| &row.document)) {
             return self.fail(error);
         }
@@ -353,9 +361,9 @@ impl<'a> Rows<'a> {
             self.separate();
             self.output.text().extend_from_slice(&row.text);
             self.output.text().extend_from_slice(b",\"doc\":");
-            let client = reader(self.output.account());
-            let mut linked = Linked { database: self.database, user: self.user, client, opened: &mut self.documents };
-            if let Err(error) = linked.write(self.output, &row.document, self.params) {
+            let params = self.params;
+            let (output, mut linked) = self.linked();
+            if let Err(error) = linked.write(output, &row.document, params) {
                 return self.fail(error);
             }
             self.output.text().push(b'}');
@@ -383,14 +391,15 @@ impl<'a> Rows<'a> {
 }
 
 /// The snapshot is opened with the first document, so it is at least as recent as the index.
-pub(super) struct Linked<'a> {
+pub(super) struct Linked<'a, 'v> {
     pub(super) database: &'a Arc<Database>,
     pub(super) user: &'a Reader,
     pub(super) client: ReadClient,
-    pub(super) opened: &'a mut Option<ReadView>,
+    pub(super) waiting: Waiting<'v>,
+    pub(super) opened: &'a mut Option<ReadView<'v>>,
 }
 
-impl Linked<'_> {
+impl<'v> Linked<'_, 'v> {
     fn read_ahead<'r>(&mut self, documents: impl Iterator<Item = &'r LinkedDocument<'r>>) -> Result<(), Error> {
         let mut ids: Vec<&str> = documents.filter_map(|document| document.id.as_deref()).collect();
         ids.sort_unstable();
@@ -398,10 +407,10 @@ impl Linked<'_> {
         Ok(self.view()?.read_ahead(&ids, Bodies::Winners)?)
     }
 
-    fn view(&mut self) -> Result<&ReadView, Error> {
+    fn view(&mut self) -> Result<&ReadView<'v>, Error> {
         Ok(match self.opened {
             Some(view) => view,
-            None => self.opened.insert(self.database.read_as(self.user)?.for_client(&self.client)),
+            None => self.opened.insert(self.database.read_as(self.user, self.waiting)?.for_client(&self.client)),
         })
     }
 
@@ -428,14 +437,18 @@ impl Linked<'_> {
     }
 }
 
-fn write_rev(out: &mut impl Text, view: &ReadView, id: &str, rev: &Rev, shown: &Shown) -> Result<bool, Error> {
+fn write_rev(out: &mut impl Text, view: &ReadView<'_>, id: &str, rev: &Rev, shown: &Shown) -> Result<bool, Error> {
     let Some(record) = view.record(id)? else { return Ok(false) };
     let Some(node) = record.tree.find(rev) else { return Ok(false) };
     Ok(revision::write_with(out, view, id, &record, node, Extras::default(), shown)? != Encoded::Gone)
 }
 
-pub(super) fn design_document(database: &Arc<Database>, name: &str) -> Result<Arc<DesignDocument>, Error> {
-    database.of_designs(name, |view| {
+pub(super) fn design_document(
+    database: &Arc<Database>,
+    name: &str,
+    waiting: Waiting<'_>,
+) -> Result<Arc<DesignDocument>, Error> {
+    database.of_designs(name, waiting, |view| {
         let id = format!("_design/{name}");
         let head = view.head(&id)?.ok_or_else(|| Error::not_found("missing"))?;
         if head.stored.deleted {
@@ -445,7 +458,7 @@ pub(super) fn design_document(database: &Arc<Database>, name: &str) -> Result<Ar
     })
 }
 
-fn parse(view: &ReadView, id: &str, head: &Head) -> Result<(DesignDocument, usize), Error> {
+fn parse(view: &ReadView<'_>, id: &str, head: &Head) -> Result<(DesignDocument, usize), Error> {
     let mut body = Vec::with_capacity(head.stored.size as usize);
     if !view.read_body(head.stored, &mut body)? {
         return Err(Error::not_found("missing"));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hyper::{StatusCode, header};
-use settee_database::{Database, DocUpdate, EditMode, NewAttachments, ReadView};
+use settee_database::{Database, DocUpdate, EditMode, NewAttachments, ReadView, Reader, Waiting};
 use settee_design::{Caller, Cancellation};
 use settee_model::json::Json;
 use settee_model::limits::{MAX_GENERATION, MAX_STORED_GENERATION};
@@ -89,7 +89,7 @@ async fn put_related(
             let mut document = related.document;
             document.rev = replaced_rev(&query, &headers, document.rev.as_ref())?;
             let place = (&store, &reader, named.as_str());
-            let attachments = attachments::resolve(place, policy, &document, mode, related.followed)?;
+            let attachments = attachments::resolve(place, policy, &document, mode, related.followed, Waiting::Allowed)?;
             Ok((document, attachments))
         })
         .await?;
@@ -130,11 +130,14 @@ pub(super) async fn delete(request: Request) -> Answer {
     let id = doc_id(&request);
     partition::check_place(&database, &id)?;
     let (store, reader, wanted) = (Arc::clone(&database), request.reader.clone(), id.clone());
-    bridge::read(&request.threads, move || require_live(&store.read_as(&reader)?, &wanted)).await?;
+    bridge::read(&request.threads, move |waiting| require_live(&store.read_as(&reader, waiting)?, &wanted)).await?;
     // As in CouchDB, a client that does not see a user document cannot find out whether it exists.
     if let Visibility::Public(fields) = request.node.users.visibility(&request.user, &database, &id).await? {
         let (reader, wanted) = (Arc::clone(&database), id.clone());
-        bridge::read(&request.threads, move || Ok(public_part(&reader.read()?, &wanted, &fields)?)).await?;
+        bridge::read(&request.threads, move |waiting| {
+            Ok(public_part(&reader.read_as(&Reader::Administrator, waiting)?, &wanted, &fields)?)
+        })
+        .await?;
     }
     let document = tombstone(replaced_rev(&request.query, &request.headers, None)?);
     let edit = Edit { id, document, attachments: Incoming::InDocument, mode: EditMode::Interactive };
@@ -144,7 +147,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     Ok(response)
 }
 
-fn require_live(view: &ReadView, id: &str) -> Result<(), Error> {
+fn require_live(view: &ReadView<'_>, id: &str) -> Result<(), Error> {
     if is_local(id) {
         return view.local(id)?.map(drop).ok_or_else(|| Error::not_found("missing"));
     }
@@ -259,7 +262,7 @@ async fn make_update(request: &Request, database: &Arc<Database>, edit: Edit) ->
     if is_replicator_database(database.name()) {
         let (database, user, id) = (Arc::clone(database), request.user.clone(), id.clone());
         let check = move || {
-            replicator_documents::before_update(&database, &user, &id, &mut document, mode)?;
+            replicator_documents::before_update(&database, &user, &id, &mut document, mode, Waiting::Allowed)?;
             Ok(document)
         };
         document = bridge::blocking(&request.threads, check).await?;
@@ -273,8 +276,8 @@ async fn make_update(request: &Request, database: &Arc<Database>, edit: Edit) ->
         let attachments = match attachments {
             Incoming::Known(attachments) => attachments,
             Incoming::InDocument => {
-                let place = (&store, &reader, id.as_str());
-                attachments::resolve(place, &policy.attachments, &document, mode, HashMap::new())?
+                let (place, policy) = ((&store, &reader, id.as_str()), &policy.attachments);
+                attachments::resolve(place, policy, &document, mode, HashMap::new(), Waiting::Allowed)?
             }
         };
         let update = prepare(id, document, attachments, mode, &mut RevisionHasher::default())?;

@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use settee_database::Engine;
@@ -10,7 +12,7 @@ use settee_storage::counting::CountingEngine;
 use settee_storage::memory::MemoryEngine;
 
 use super::check_file;
-use super::node::{Ask, World};
+use super::node::{Ask, TestResponse, World};
 
 const DOCUMENTS: usize = 1_000;
 
@@ -129,6 +131,68 @@ async fn requests_make_as_many_calls_of_the_engine_as_the_table_says() {
         writeln!(table, "{reads:5}  {pages:5}  {commits:7}  {others:6}  {name}").unwrap();
     }
     check_file("engine_calls.txt", &table);
+}
+
+const STUB: &str = r#"{"docs":[{"_id":"kept","_rev":"REV","_attachments":{"f":{"stub":true}}},{"_id":"x"}]}"#;
+
+/// Requests that are attempted on the thread of the runtime, and their bodies. An attempt that opens a snapshot without
+/// its [`Waiting`](settee_database::Waiting) calls the engine there.
+const ATTEMPTED: [(&str, &str); 20] = [
+    ("GET /db/d", ""),
+    ("GET /db/d?conflicts=true&revs_info=true", ""),
+    ("GET /db/kept?attachments=true", ""),
+    ("GET /db/kept/f", ""),
+    ("GET /db/_local/l", ""),
+    ("GET /db/_all_docs?include_docs=true&update_seq=true", ""),
+    ("POST /db/_all_docs?include_docs=true", r#"{"keys":["d","kept","_local/l"]}"#),
+    ("GET /db/_design_docs", ""),
+    ("POST /db/_bulk_get?attachments=true", r#"{"docs":[{"id":"d"},{"id":"kept"}]}"#),
+    ("GET /db/_changes?include_docs=true&style=all_docs&conflicts=true", ""),
+    ("GET /db/_changes?descending=true", ""),
+    ("POST /db/_changes?filter=_doc_ids", r#"{"doc_ids":["d"]}"#),
+    ("POST /db/_changes?filter=_selector&include_docs=true", r#"{"selector":{"n":1}}"#),
+    ("GET /db/_changes?feed=longpoll", ""),
+    ("GET /db/_design/i/_view/v?reduce=false&include_docs=true", ""),
+    ("GET /db/_design/i/_view/v?group=true&update=lazy", ""),
+    ("POST /db/_find", r#"{"selector":{"n":{"$gt":0}},"conflicts":true}"#),
+    ("POST /db/_find", r#"{"selector":{"$or":[{"n":1},{"_id":"d"}]}}"#),
+    ("POST /db/_bulk_docs", STUB),
+    ("DELETE /db/d?rev=REV", ""),
+];
+
+#[tokio::test]
+async fn attempts_call_the_engine_on_no_thread_of_the_runtime() {
+    let (runtime, on_runtime) = (thread::current().id(), Arc::new(AtomicU64::new(0)));
+    let counter = Arc::clone(&on_runtime);
+    let observe = move || {
+        counter.fetch_add(u64::from(thread::current().id() == runtime), Ordering::Relaxed);
+    };
+    let engine = Arc::new(CountingEngine::observed(Arc::new(MemoryEngine::new()), observe));
+    let world = World::on(Arc::clone(&engine) as Arc<dyn Engine>);
+    world.make_database("_users");
+    world.make_database("db");
+    let rev = |reply: &TestResponse| reply.header("etag").trim_matches('"').to_owned();
+    let document = rev(&world.admin("PUT /db/d", r#"{"n":1}"#).await);
+    let kept = rev(&world.admin("PUT /db/kept", r#"{"n":2,"_attachments":{"f":{"data":"AAAA"}}}"#).await);
+    world.admin("PUT /db/_local/l", "{}").await;
+    world.admin("POST /db/_index", r#"{"index":{"fields":["n"]},"ddoc":"i","name":"v"}"#).await;
+    let mut wrong = Vec::new();
+    let mut check = async |line: &str, ask: Ask| {
+        let before = engine.calls();
+        on_runtime.store(0, Ordering::Relaxed);
+        let reply = world.ask(ask.basic("admin", "pw")).await;
+        assert!(reply.status.is_success(), "{line}: {reply:?}");
+        assert!(engine.calls() != before, "{line} reads nothing");
+        if on_runtime.load(Ordering::Relaxed) > 0 {
+            wrong.push(line.to_owned());
+        }
+    };
+    check("PUT /db/new/f", Ask::new("PUT /db/new/f").text("text/plain", "short")).await;
+    for (line, body) in ATTEMPTED {
+        let (line, body) = (line.replace("REV", &document), body.replace("REV", &kept));
+        check(&line, Ask::new(&line).json(&body)).await;
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[tokio::test]

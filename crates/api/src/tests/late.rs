@@ -10,7 +10,6 @@ use settee_storage::members::Members;
 use settee_storage::memory::MemoryEngine;
 use settee_storage::{
     Batch, CommitListener, CommitToken, Durability, Engine, Outcome, Result, Shard, Snapshot, StorageError, Version,
-    nonblocking,
 };
 
 pub(crate) struct LateEngine {
@@ -81,7 +80,6 @@ impl Gate {
 
 impl Engine for LateEngine {
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
-        nonblocking::may_block()?;
         self.reads.pass()?;
         self.store.snapshot(shard)
     }

@@ -13,8 +13,8 @@ use crate::{DatabaseError, Result, keys};
 
 /// The content of an attachment in one snapshot.
 #[derive(Clone)]
-pub struct Content {
-    snapshot: Arc<dyn Snapshot>,
+pub struct Content<'a> {
+    snapshot: Arc<dyn Snapshot + 'a>,
     blob: u64,
     length: u64,
     encoding: ContentEncoding,
@@ -64,8 +64,8 @@ pub(crate) fn chunk_count(length: u64) -> u32 {
     length.div_ceil(keys::ATTACHMENT_CHUNK_BYTES as u64) as u32
 }
 
-impl Content {
-    pub(crate) fn open(snapshot: &Arc<dyn Snapshot>, attachment: &Attachment) -> Result<Self> {
+impl<'a> Content<'a> {
+    pub(crate) fn open(snapshot: &Arc<dyn Snapshot + 'a>, attachment: &Attachment) -> Result<Self> {
         let record = ContentRecord::read(snapshot.as_ref(), &attachment.content)?;
         let record = record.filter(|record| record.length == attachment.stored_length);
         let record = record.ok_or(DatabaseError::Corrupt("attachment content"))?;
@@ -81,7 +81,7 @@ impl Content {
 
     /// Returns a reader of a range of the stored bytes.
     #[must_use]
-    pub fn range(&self, range: Range<u64>) -> ContentReader {
+    pub fn range(&self, range: Range<u64>) -> ContentReader<'a> {
         let end = range.end.min(self.length);
         ContentReader {
             content: self.clone(),
@@ -96,7 +96,7 @@ impl Content {
 
     /// Returns a reader of the whole content.
     #[must_use]
-    pub fn reader(&self, form: Form) -> Box<dyn Read + Send> {
+    pub fn reader(&self, form: Form) -> Box<dyn Read + Send + 'a> {
         let stored = self.range(0..self.length);
         match (form, self.encoding) {
             (Form::Identity, ContentEncoding::Gzip) => Box::new(MultiGzDecoder::new(stored)),
@@ -116,8 +116,8 @@ const CHUNKS_TOGETHER: u64 = 4;
 
 /// Reads stored bytes in order, with few chunks in memory. An error that does not come from the engine means that
 /// stored bytes are damaged.
-pub struct ContentReader {
-    content: Content,
+pub struct ContentReader<'a> {
+    content: Content<'a>,
     at: u64,
     end: u64,
     chunk: Vec<u8>,
@@ -127,7 +127,7 @@ pub struct ContentReader {
     together: u64,
 }
 
-impl ContentReader {
+impl ContentReader<'_> {
     fn load(&mut self) -> Result<()> {
         const CHUNK: u64 = keys::ATTACHMENT_CHUNK_BYTES as u64;
         let number = self.at / CHUNK;
@@ -149,7 +149,7 @@ impl ContentReader {
     }
 }
 
-impl Read for ContentReader {
+impl Read for ContentReader<'_> {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
         if self.taken == self.chunk.len() && self.at < self.end {
             self.load().map_err(io_error)?;

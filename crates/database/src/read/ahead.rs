@@ -69,7 +69,7 @@ impl ReadAhead {
     }
 }
 
-impl ReadView {
+impl ReadView<'_> {
     /// Reads documents that the caller is about to request one by one, and drops the previous read-ahead. Most
     /// efficient with [`DOCUMENTS_TOGETHER`] ids; large bodies are read on demand.
     pub fn read_ahead(&self, ids: &[&str], bodies: Bodies) -> Result<()> {

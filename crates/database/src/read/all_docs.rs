@@ -27,7 +27,7 @@ pub struct DocRow<'a> {
 
 /// A scan of the documents that are not deleted.
 pub struct AllDocs<'a> {
-    view: &'a ReadView,
+    view: &'a ReadView<'a>,
     cursor: Box<dyn Cursor + 'a>,
     /// Documents of a member, instead of `cursor`.
     visible: Option<Visible<'a>>,
@@ -43,7 +43,7 @@ struct Visible<'a> {
     ahead: VecDeque<(String, Head)>,
 }
 
-impl ReadView {
+impl ReadView<'_> {
     /// Scans the documents that are not deleted, in `range` and `direction`.
     pub fn all_docs(&self, range: &IdRange, direction: Direction) -> Result<AllDocs<'_>> {
         AllDocs::open(self, range, direction)
@@ -53,7 +53,7 @@ impl ReadView {
 const DELETED_ROW: usize = if cfg!(test) { 2 } else { 64 };
 
 impl<'a> AllDocs<'a> {
-    pub(super) fn open(view: &'a ReadView, range: &IdRange, direction: Direction) -> Result<Self> {
+    pub(super) fn open(view: &'a ReadView<'a>, range: &IdRange, direction: Direction) -> Result<Self> {
         let key_range = KeyRange { start: range.start.as_deref(), end: range.end.as_deref() };
         let cursor = view.snapshot.scan(Keyspace::Documents, key_range, direction, Expect::Few)?;
         let visible = match view.member() {
@@ -205,7 +205,7 @@ impl<'a> AllDocs<'a> {
 }
 
 impl Visible<'_> {
-    fn next(&mut self, view: &ReadView) -> Result<Option<(String, Head)>> {
+    fn next(&mut self, view: &ReadView<'_>) -> Result<Option<(String, Head)>> {
         while self.ahead.is_empty() {
             let rows = self.ids.together(ROWS_TOGETHER)?;
             let ids = rows.iter().map(|(id, _)| keys::decode_id(id).map(str::to_owned));

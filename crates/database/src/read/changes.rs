@@ -26,7 +26,7 @@ pub enum Leaves {
     Several,
 }
 
-impl ReadView {
+impl ReadView<'_> {
     /// Scans documents in the order of their last changes: forward after `since`, or backward from `since`.
     pub fn changes(&self, since: u64, direction: Direction) -> Result<Changes<'_>> {
         self.changes_expecting(since, direction, Expect::Few)
@@ -55,7 +55,7 @@ pub struct Change<'a> {
 
 /// A scan of the changes.
 pub struct Changes<'a> {
-    view: &'a ReadView,
+    view: &'a ReadView<'a>,
     entries: Box<dyn Cursor + 'a>,
     /// Entries of a member, instead of `entries`.
     visible: Option<Visible<'a>>,
@@ -77,7 +77,7 @@ struct BodyScan<'a> {
 }
 
 impl<'a> Changes<'a> {
-    pub(crate) fn open(view: &'a ReadView, since: u64, direction: Direction, expect: Expect) -> Result<Self> {
+    pub(crate) fn open(view: &'a ReadView<'a>, since: u64, direction: Direction, expect: Expect) -> Result<Self> {
         let start = keys::sequence(since.saturating_add(1));
         let range = match direction {
             Direction::Forward => KeyRange { start: Some(&start), end: None },
@@ -148,7 +148,7 @@ impl<'a> Changes<'a> {
 }
 
 impl Visible<'_> {
-    fn next(&mut self, view: &ReadView) -> Result<Option<(u64, Vec<u8>)>> {
+    fn next(&mut self, view: &ReadView<'_>) -> Result<Option<(u64, Vec<u8>)>> {
         if self.ahead.is_empty() {
             self.ahead.extend(view.visible_changes(&mut self.sequences)?);
         }

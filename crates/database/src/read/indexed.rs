@@ -20,7 +20,7 @@ pub struct IndexPosition {
     pub purge_seq: u64,
 }
 
-impl ReadView {
+impl ReadView<'_> {
     /// Calls `each` with the ids, ascending and in batches, of the documents whose rows of an index at `position` the
     /// reader sees. Both the present list of a document and that of the indexed revision must grant access. The view
     /// must be that of a member, and as recent as the index. Reads the access index of all visible documents, but only

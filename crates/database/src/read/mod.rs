@@ -17,6 +17,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use settee_model::Rev;
 use settee_model::json::Json;
+use settee_storage::nonblocking::Waiting;
 use settee_storage::{Direction, Expect, KeyRange, Keyspace, ShardState, Snapshot};
 
 use self::ahead::ReadAhead;
@@ -42,9 +43,9 @@ const REVISIONS_TOGETHER: usize = if cfg!(test) { 3 } else { 128 };
 const CHUNKS_TOGETHER: usize = if cfg!(test) { 3 } else { 16 };
 
 /// A snapshot of a database with repeatable reads.
-pub struct ReadView {
+pub struct ReadView<'a> {
     database: Arc<Database>,
-    snapshot: Arc<dyn Snapshot>,
+    snapshot: Arc<dyn Snapshot + 'a>,
     ranks: PublishedRanks,
     ahead: Mutex<ReadAhead>,
     counters: OnceLock<(ShardState, Meta)>,
@@ -56,18 +57,24 @@ pub struct ReadView {
 
 impl Database {
     /// Returns a snapshot of all committed data. Fails with [`DatabaseError::NotFound`] if the database was deleted.
-    pub fn read(self: &Arc<Self>) -> Result<ReadView> {
+    /// May wait; an attempt must call [`Self::read_as`].
+    pub fn read(self: &Arc<Self>) -> Result<ReadView<'static>> {
+        self.view(Waiting::Allowed)
+    }
+
+    fn view<'a>(self: &Arc<Self>, waiting: Waiting<'a>) -> Result<ReadView<'a>> {
         if self.is_closed() {
             return Err(DatabaseError::NotFound);
         }
         // The tables are taken before the snapshot: one of them, or of those published concurrently, matches it.
         let ranks = self.ranks.lock().clone();
-        Ok(ReadView::new(Arc::clone(self), self.engine().snapshot(self.shard())?, ranks))
+        let snapshot = waiting.snapshot(self.engine().as_ref(), self.shard())?;
+        Ok(ReadView::new(Arc::clone(self), snapshot, ranks))
     }
 }
 
-impl ReadView {
-    pub(crate) fn new(database: Arc<Database>, snapshot: Arc<dyn Snapshot>, ranks: PublishedRanks) -> Self {
+impl<'a> ReadView<'a> {
+    pub(crate) fn new(database: Arc<Database>, snapshot: Arc<dyn Snapshot + 'a>, ranks: PublishedRanks) -> Self {
         Self {
             database,
             snapshot,
@@ -102,7 +109,7 @@ impl ReadView {
 
     /// Returns the engine's snapshot, for layers that store their own entries in the shard.
     #[must_use]
-    pub fn snapshot(&self) -> &Arc<dyn Snapshot> {
+    pub fn snapshot(&self) -> &Arc<dyn Snapshot + 'a> {
         &self.snapshot
     }
 
@@ -224,7 +231,7 @@ impl ReadView {
     }
 
     /// Opens the content of an attachment of a revision in this view.
-    pub fn content(&self, attachment: &Attachment) -> Result<Content> {
+    pub fn content(&self, attachment: &Attachment) -> Result<Content<'a>> {
         Content::open(&self.snapshot, attachment)
     }
 

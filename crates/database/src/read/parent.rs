@@ -18,7 +18,7 @@ pub enum ParentAttachments {
     Unneeded,
 }
 
-impl ReadView {
+impl ReadView<'_> {
     /// Returns the attachments that stubs can name in an update of document `id`. For a replicated update `path` is the
     /// new revision and its ancestors, newest first; for an interactive edit it is the replaced revision, if any.
     pub fn parent_attachments(&self, id: &str, path: &[Rev], mode: EditMode) -> Result<ParentAttachments> {

@@ -6,7 +6,7 @@ use super::ReadView;
 use crate::time_seq::TimeSeq;
 use crate::{Result, keys};
 
-impl ReadView {
+impl ReadView<'_> {
     /// Returns an update sequence before all changes that were committed at `time_s` (seconds since 1970) or later, by
     /// the clocks of the writers. It is the start of an interval of at least three hours, so earlier changes may follow
     /// it; it is 0 before the first recorded interval.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use settee_model::Rev;
+use settee_storage::nonblocking::Waiting;
 use settee_storage::{Direction, Expect, KeyRange, Keyspace};
 
 use super::{IdRange, ReadView};
@@ -20,9 +21,9 @@ pub(super) const ROWS_TOGETHER: usize = if cfg!(test) { 3 } else { 64 };
 
 impl Database {
     /// As [`Self::read`], with the documents that `reader` sees. Without per-document access all readers see all
-    /// documents.
-    pub fn read_as(self: &Arc<Self>, reader: &Reader) -> Result<ReadView> {
-        let view = self.read()?;
+    /// documents. The reads of the view wait only if `waiting` permits it.
+    pub fn read_as<'a>(self: &Arc<Self>, reader: &Reader, waiting: Waiting<'a>) -> Result<ReadView<'a>> {
+        let view = self.view(waiting)?;
         Ok(match self.access() {
             AccessControl::PerDatabase => view,
             AccessControl::PerDocument => ReadView { reader: reader.clone(), ..view },
@@ -30,7 +31,7 @@ impl Database {
     }
 }
 
-impl ReadView {
+impl ReadView<'_> {
     /// The reader whose documents the view contains.
     #[must_use]
     pub fn reader(&self) -> &Reader {

@@ -7,7 +7,7 @@ use settee_storage::{Batch, CommitToken, Durability, Keyspace, Outcome};
 
 use super::*;
 use crate::access::removal::Removal;
-use crate::{AccessControl, DatabaseOptions, Direction, IdRange, Layout, Member, Reader};
+use crate::{AccessControl, DatabaseOptions, Direction, IdRange, Layout, Member, Reader, Waiting};
 
 const USERS: [(&str, &[&str]); 4] = [("ann", &[]), ("bob", &["staff"]), ("cid", &["staff", "board"]), ("eve", &[])];
 const ENTRIES: [&str; 6] = ["ann", "bob", "cid", "staff", "board", "_users"];
@@ -93,7 +93,7 @@ struct Known {
     leaves: Vec<Rev>,
 }
 
-fn known(view: &ReadView) -> BTreeMap<String, Known> {
+fn known(view: &ReadView<'_>) -> BTreeMap<String, Known> {
     let mut changes = view.changes(0, Direction::Forward).unwrap();
     let mut found = BTreeMap::new();
     while let Some(change) = changes.next().unwrap() {
@@ -107,7 +107,7 @@ fn known(view: &ReadView) -> BTreeMap<String, Known> {
 
 fn check(database: &Arc<Database>, model: &Model, reader: &Reader, random: &mut Random) {
     let all = known(&database.read().unwrap());
-    let view = database.read_as(reader).unwrap();
+    let view = database.read_as(reader, Waiting::Allowed).unwrap();
     let seen = all.iter().filter_map(|(id, known)| Some((id, model.seen(reader, id, known)?)));
     let visible: BTreeMap<&String, Known> = seen.collect();
     let live: Vec<&str> = visible.iter().filter(|(_, known)| !known.deleted).map(|(id, _)| id.as_str()).collect();
@@ -284,7 +284,7 @@ fn a_member_can_neither_take_nor_give_away() {
     assert_eq!(refused(by(&anonymous(), new("d", &listed(&["staff"])))), UpdateOutcome::Forbidden);
     let shared = save(&database, by(&ann, edit("a", Some(&one), false, &listed(&["ann", "eve"]))));
     let taken = save(&database, by(&eve, edit("a", Some(&shared), false, &listed(&["eve"]))));
-    let view = database.read_as(&ann).unwrap();
+    let view = database.read_as(&ann, Waiting::Allowed).unwrap();
     assert_eq!((ids(&view), view.counts().unwrap()), (vec![], (0, 1)));
     let record = view.record("a").unwrap().unwrap();
     let (head, revs) = (record.head().unwrap(), record.tree.nodes().iter().map(|node| node.rev.clone()));
@@ -292,7 +292,7 @@ fn a_member_can_neither_take_nor_give_away() {
     assert_eq!((head.stored.deleted, body(&view, head.stored).as_deref()), (true, Some("{}")));
     save(&database, by(&eve, edit("a", Some(&taken), true, "{}")));
     // The deletion keeps the list: eve sees it, and only eve can create the document again.
-    assert_eq!(database.read_as(&eve).unwrap().counts().unwrap(), (0, 1));
+    assert_eq!(database.read_as(&eve, Waiting::Allowed).unwrap().counts().unwrap(), (0, 1));
     assert_eq!(refused(by(&ann, new("a", &listed(&["ann"])))), UpdateOutcome::Forbidden);
     save(&database, by(&eve, new("a", &listed(&["eve"]))));
 }
@@ -344,7 +344,7 @@ fn local_documents_belong_to_their_writer() {
     for (writer, body) in [(reader("ann"), r#"{"of":1}"#), (reader("eve"), r#"{"of":2}"#)] {
         save(&database, by(&writer, local(body)));
     }
-    let read = |reader: &Reader| database.read_as(reader).unwrap().local("_local/x").unwrap();
+    let read = |reader: &Reader| database.read_as(reader, Waiting::Allowed).unwrap().local("_local/x").unwrap();
     let body = |reader: &Reader| read(reader).map(|local| String::from_utf8(local.body.into_bytes()).unwrap());
     assert_eq!(body(&reader("ann")).as_deref(), Some(r#"{"of":1}"#));
     assert_eq!(body(&reader("eve")).as_deref(), Some(r#"{"of":2}"#));
@@ -373,9 +373,9 @@ fn lists_survive_a_restart_a_purge_and_a_salvage() {
         let database = catalog.database("db").unwrap();
         assert_eq!(database.access(), AccessControl::PerDocument);
         for (name, expected) in [("ann", vec!["b"]), ("bob", vec!["b"]), ("eve", vec!["a"])] {
-            assert_eq!(ids(&database.read_as(&reader(name)).unwrap()), expected, "{name}");
+            assert_eq!(ids(&database.read_as(&reader(name), Waiting::Allowed).unwrap()), expected, "{name}");
         }
-        assert_eq!(ids(&database.read_as(&anonymous()).unwrap()), [""; 0]);
+        assert_eq!(ids(&database.read_as(&anonymous(), Waiting::Allowed).unwrap()), [""; 0]);
     }
 }
 
@@ -383,7 +383,7 @@ fn lists_survive_a_restart_a_purge_and_a_salvage() {
 fn a_database_without_lists_stores_none_of_their_entries() {
     let database = database();
     save(&database, new("a", &listed(&["ann"])));
-    let view = database.read_as(&reader("eve")).unwrap();
+    let view = database.read_as(&reader("eve"), Waiting::Allowed).unwrap();
     assert_eq!((ids(&view), view.head("a").unwrap().unwrap().stored.access), (vec!["a".to_owned()], 0));
     let scan = |space| {
         let mut rows = view.snapshot().scan(space, Default::default(), Direction::Forward, crate::Expect::All).unwrap();

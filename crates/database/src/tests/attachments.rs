@@ -37,13 +37,13 @@ fn with(database: &Arc<Database>, id: &str, parent: Option<&Rev>, body: &str, li
     DocUpdate::prepare_with(id.to_owned(), document, attachments, INTERACTIVE, hasher).unwrap()
 }
 
-fn attachments(view: &ReadView, id: &str, rev: &Rev) -> Vec<Attachment> {
+fn attachments(view: &ReadView<'_>, id: &str, rev: &Rev) -> Vec<Attachment> {
     let record = view.record(id).unwrap().unwrap();
     let stored = record.tree.node(record.tree.find(rev).unwrap()).value.unwrap();
     view.revision(stored).unwrap().unwrap().attachments
 }
 
-fn bytes(view: &ReadView, attachment: &Attachment, form: Form) -> Vec<u8> {
+fn bytes(view: &ReadView<'_>, attachment: &Attachment, form: Form) -> Vec<u8> {
     let mut out = Vec::new();
     view.content(attachment).unwrap().reader(form).read_to_end(&mut out).unwrap();
     out

@@ -18,7 +18,7 @@ use crate::{ReadView, keys, pieces};
 type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Panics unless counters, sequence entries, bodies and ranks match the documents.
-pub(crate) fn audit(view: &ReadView) {
+pub(crate) fn audit(view: &ReadView<'_>) {
     let documents = entries(view, Keyspace::Documents);
     let sequence = entries(view, Keyspace::Sequence);
     let bodies = entries(view, Keyspace::Bodies);
@@ -86,7 +86,7 @@ pub(crate) fn audit(view: &ReadView) {
     audit_attachments(view, attachments);
 }
 
-fn audit_attachments(view: &ReadView, attachments: Vec<Attachment>) {
+fn audit_attachments(view: &ReadView<'_>, attachments: Vec<Attachment>) {
     let mut stored = entries(view, Keyspace::Attachments);
     let mut wanted: BTreeMap<Vec<u8>, (Attachment, u64)> = BTreeMap::new();
     for attachment in attachments {
@@ -110,7 +110,7 @@ fn audit_attachments(view: &ReadView, attachments: Vec<Attachment>) {
     assert!(stored.keys().all(is_upload), "no bytes are left behind");
 }
 
-fn audit_ranks(view: &ReadView, documents: &Entries, sequence: &Entries) {
+fn audit_ranks(view: &ReadView<'_>, documents: &Entries, sequence: &Entries) {
     let live: Vec<&[u8]> =
         documents.iter().filter(|(_, bytes)| !Head::is_deleted(bytes)).map(|(id, _)| id.as_slice()).collect();
     let seqs: Vec<&[u8]> = sequence.keys().map(Vec::as_slice).collect();
@@ -150,7 +150,7 @@ fn audit_counts(counts: &Counts, keys: &[&[u8]]) {
     assert_eq!(rank, keys.len() as u64);
 }
 
-pub(crate) fn entries(view: &ReadView, space: Keyspace) -> Entries {
+pub(crate) fn entries(view: &ReadView<'_>, space: Keyspace) -> Entries {
     let range = KeyRange::default();
     let mut cursor = view.snapshot().scan(space, range, Direction::Forward, settee_storage::Expect::All).unwrap();
     let mut entries = Entries::new();

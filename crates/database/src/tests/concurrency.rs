@@ -13,7 +13,7 @@ use crate::{Database, DatabaseError, Direction, ReadView, Submitted, UpdateOutco
 
 const WRITERS: usize = 16;
 
-fn check_counts(view: &ReadView) {
+fn check_counts(view: &ReadView<'_>) {
     let (live, deleted) = view.counts().unwrap();
     let listed = ids(view);
     assert_eq!(listed.len() as u64, live);

@@ -209,7 +209,7 @@ fn random_update(random: &mut Random, model: &mut Model) -> (DocUpdate, UpdateOu
     }
 }
 
-fn check_documents(view: &ReadView, model: &mut Model) {
+fn check_documents(view: &ReadView<'_>, model: &mut Model) {
     for (id, doc) in &model.docs {
         let record = view.record(id).unwrap().unwrap();
         let nodes = record.tree.nodes();
@@ -234,7 +234,7 @@ fn check_documents(view: &ReadView, model: &mut Model) {
     }
 }
 
-fn note_forgotten(model: &mut Model, before: &BTreeMap<String, Vec<Stored>>, view: &ReadView) {
+fn note_forgotten(model: &mut Model, before: &BTreeMap<String, Vec<Stored>>, view: &ReadView<'_>) {
     for (id, stored) in before {
         let record = view.record(id).unwrap().unwrap();
         let kept: BTreeSet<u64> = record.tree.nodes().iter().filter_map(|node| Some(node.value?.body_seq)).collect();
@@ -243,13 +243,13 @@ fn note_forgotten(model: &mut Model, before: &BTreeMap<String, Vec<Stored>>, vie
     }
 }
 
-fn stored_bodies(view: &ReadView, updates: &[(DocUpdate, UpdateOutcome)]) -> BTreeMap<String, Vec<Stored>> {
+fn stored_bodies(view: &ReadView<'_>, updates: &[(DocUpdate, UpdateOutcome)]) -> BTreeMap<String, Vec<Stored>> {
     let ids = updates.iter().map(|(update, _)| update.id());
     let records = ids.filter_map(|id| Some((id.to_owned(), view.record(id).unwrap()?)));
     records.map(|(id, record)| (id, record.tree.nodes().iter().filter_map(|node| node.value).collect())).collect()
 }
 
-fn check_counts(database: &Arc<Database>, view: &ReadView, model: &Model) {
+fn check_counts(database: &Arc<Database>, view: &ReadView<'_>, model: &Model) {
     let live = model.live().len() as u64;
     let deleted = model.docs.len() as u64 - live;
     assert_eq!(view.counts().unwrap(), (live, deleted));
@@ -264,7 +264,7 @@ fn check_counts(database: &Arc<Database>, view: &ReadView, model: &Model) {
 
 type Row = (u64, String, Leaves, String);
 
-fn changes(view: &ReadView, since: u64, direction: Direction, mut with_body: impl FnMut() -> bool) -> Vec<Row> {
+fn changes(view: &ReadView<'_>, since: u64, direction: Direction, mut with_body: impl FnMut() -> bool) -> Vec<Row> {
     let mut changes = view.changes(since, direction).unwrap();
     let mut rows = Vec::new();
     while let Some(change) = changes.next().unwrap() {
@@ -292,7 +292,7 @@ fn model_changes(model: &Model) -> Vec<Row> {
     rows
 }
 
-fn check_changes(random: &mut Random, view: &ReadView, model: &Model) {
+fn check_changes(random: &mut Random, view: &ReadView<'_>, model: &Model) {
     let wanted = model_changes(model);
     let mut whole = changes(view, 0, Direction::Forward, || true);
     for backward in [false, true] {
@@ -322,7 +322,7 @@ fn check_changes(random: &mut Random, view: &ReadView, model: &Model) {
     assert_eq!(changes(view, u64::MAX, Direction::Forward, || true), []);
 }
 
-pub(crate) fn all_docs(view: &ReadView, range: &IdRange, direction: Direction, skip: u64) -> Vec<String> {
+pub(crate) fn all_docs(view: &ReadView<'_>, range: &IdRange, direction: Direction, skip: u64) -> Vec<String> {
     let mut rows = view.all_docs(range, direction).unwrap();
     rows.skip(skip).unwrap();
     let mut ids = Vec::new();
@@ -341,7 +341,7 @@ fn bound(random: &mut Random) -> Option<Vec<u8>> {
     (!random.one_in(3)).then_some(id)
 }
 
-fn check_all_docs(random: &mut Random, view: &ReadView, model: &Model) {
+fn check_all_docs(random: &mut Random, view: &ReadView<'_>, model: &Model) {
     let live = model.live();
     for round in 0..20 {
         let range = if round == 0 { IdRange::default() } else { IdRange { start: bound(random), end: bound(random) } };
@@ -365,7 +365,7 @@ fn check_all_docs(random: &mut Random, view: &ReadView, model: &Model) {
     assert_eq!(view.rank_of_id(&[0xff]).unwrap(), live.len() as u64);
 }
 
-fn check_locals(view: &ReadView, model: &Model) {
+fn check_locals(view: &ReadView<'_>, model: &Model) {
     for (direction, at_most) in [(Direction::Forward, 3), (Direction::Backward, 3), (Direction::Forward, usize::MAX)] {
         let mut read = Vec::new();
         view.local_docs(&IdRange::default(), direction, |id, local| {

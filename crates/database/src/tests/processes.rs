@@ -15,7 +15,7 @@ use crate::update::load_writer;
 use crate::update::writer::Writer;
 use crate::{
     Catalog, Compaction, Compression, Database, DatabaseError, DatabaseEventKind, Event, GLOBAL_CHANGES, Origin,
-    StorageError, Submitted, UpdateOutcome, Upload, Work,
+    ReadView, StorageError, Submitted, UpdateOutcome, Upload, Waiting, Work,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -85,7 +85,8 @@ fn cached_state_of_a_database_is_refreshed_at_its_next_use() {
     let [ours, theirs] = processes();
     let written = create(&theirs, "db");
     let kept = next(&ours, "db");
-    let made = || *kept.of_designs("the last", |view| Ok::<_, DatabaseError>((view.design_seq()?, 8))).unwrap();
+    let make = |view: &ReadView<'_>| Ok::<_, DatabaseError>((view.design_seq()?, 8));
+    let made = || *kept.of_designs("the last", Waiting::Allowed, make).unwrap();
     assert_eq!(made(), 0);
     for round in 1..50 {
         let notified = kept.notified_version();

@@ -10,7 +10,9 @@ use settee_storage::counting::CountingEngine;
 use super::{Random, database, document, edit, new, save};
 use crate::tasks::Tasks;
 use crate::update::{Compression, NewAttachment, NewAttachments, Upload};
-use crate::{Bodies, DOCUMENTS_TOGETHER, DatabaseError, Direction, DocUpdate, EditMode, IdRange, ReadView, Stored};
+use crate::{
+    Bodies, DOCUMENTS_TOGETHER, DatabaseError, Direction, DocUpdate, EditMode, IdRange, ReadView, Stored, Waiting,
+};
 
 #[test]
 fn revisions_read_together_are_those_read_one_by_one() {
@@ -109,7 +111,7 @@ fn reading_ahead_equals_single_reads() {
             save(&database, super::replicated(id, &[other], random.one_in(3), &random.body(30)));
         }
     }
-    let text = |view: &ReadView, id: &str| {
+    let text = |view: &ReadView<'_>, id: &str| {
         let record = view.record(id).unwrap()?;
         let texts = record.tree.leaves().map(|leaf| {
             let node = record.tree.node(leaf);
@@ -159,8 +161,8 @@ fn derived_design_data_is_cached_until_a_design_document_changes() {
     let database = super::create(&catalog, "db");
     let made = |name: &str, bytes: usize| {
         let before = engine.calls();
-        let make = |view: &ReadView| Ok::<_, crate::DatabaseError>((super::ids(view), bytes));
-        let ids = database.of_designs(name, make).unwrap();
+        let make = |view: &ReadView<'_>| Ok::<_, crate::DatabaseError>((super::ids(view), bytes));
+        let ids = database.of_designs(name, Waiting::Allowed, make).unwrap();
         (ids.join(" "), engine.calls() != before)
     };
     let kept = |ids: &str| (ids.to_owned(), false);
@@ -173,12 +175,12 @@ fn derived_design_data_is_cached_until_a_design_document_changes() {
     assert_eq!((made("b", 1), made("a", 1)), (read("_design/d x"), kept("_design/d x")));
     save(&database, edit("_design/d", Some(&first), true, "{}"));
     assert_eq!((made("a", 1), made("b", 1)), (read("x"), read("x")));
-    let length = |view: &ReadView| Ok::<_, crate::DatabaseError>((super::ids(view).len(), 1));
-    assert_eq!(*database.of_designs("a", length).unwrap(), 1);
+    let length = |view: &ReadView<'_>| Ok::<_, crate::DatabaseError>((super::ids(view).len(), 1));
+    assert_eq!(*database.of_designs("a", Waiting::Allowed, length).unwrap(), 1);
     assert_eq!((made("large", 3 << 20), made("large", 3 << 20)), (read("x"), read("x")));
     assert_eq!(made("a", 1), kept("x"));
     catalog.delete("db").unwrap();
-    assert!(database.of_designs("a", length).is_err(), "a deleted database has none");
+    assert!(database.of_designs("a", Waiting::Allowed, length).is_err(), "a deleted database has none");
 }
 
 /// Regression test: each batch of such a request read and decoded the document again.

@@ -11,13 +11,13 @@ use settee_model::json::{Json, Value};
 use super::{Random, database, edit, new, replicated, rev, save, write};
 use crate::{Database, DocUpdate, Precheck, ReadView, UpdateOutcome, Validated, ValidationBasis};
 
-fn seen(view: &ReadView, update: &DocUpdate) -> Validated {
+fn seen(view: &ReadView<'_>, update: &DocUpdate) -> Validated {
     let record = view.record(update.id()).unwrap();
     let basis = ValidationBasis::Seen(update.precheck(record.as_deref()));
     Validated { design_seq: view.design_seq().unwrap(), basis }
 }
 
-fn validated(view: &ReadView, mut update: DocUpdate) -> DocUpdate {
+fn validated(view: &ReadView<'_>, mut update: DocUpdate) -> DocUpdate {
     let validated = seen(view, &update);
     update.set_validated(validated);
     update
@@ -101,7 +101,7 @@ fn number(body: &[u8], name: &str) -> u64 {
     Value::trusted(body).get(name).and_then(Value::as_u64).unwrap_or_default()
 }
 
-fn stored_body(view: &ReadView, id: &str, rev: &Rev) -> Json {
+fn stored_body(view: &ReadView<'_>, id: &str, rev: &Rev) -> Json {
     let record = view.record(id).unwrap().unwrap();
     let stored = record.tree.node(record.tree.find(rev).unwrap()).value.unwrap();
     let mut body = Vec::new();
@@ -114,7 +114,7 @@ fn is_allowed(least: u64, old: Option<u64>, new: u64) -> bool {
     new >= least && old.is_none_or(|old| new > old)
 }
 
-fn ask(view: &ReadView, update: DocUpdate) -> Option<DocUpdate> {
+fn ask(view: &ReadView<'_>, update: DocUpdate) -> Option<DocUpdate> {
     let least = match view.head(DESIGN).unwrap() {
         Some(head) if !head.stored.deleted => number(stored_body(view, DESIGN, &head.rev).as_bytes(), "least"),
         _ => 0,
@@ -131,7 +131,7 @@ fn ask(view: &ReadView, update: DocUpdate) -> Option<DocUpdate> {
     Some(update)
 }
 
-fn random_update(view: &ReadView, random: &mut Random) -> DocUpdate {
+fn random_update(view: &ReadView<'_>, random: &mut Random) -> DocUpdate {
     let id = format!("doc{}", random.below(6));
     // Numbers grow with time, so that most updates stay valid.
     let body = format!("{{\"n\":{}}}", view.update_seq().unwrap() + random.below(150) as u64);
@@ -182,7 +182,7 @@ fn change_rules(database: &Arc<Database>, random: &mut Random, done: &AtomicBool
     }
 }
 
-fn history_of_rules(view: &ReadView) -> BTreeMap<u64, u64> {
+fn history_of_rules(view: &ReadView<'_>) -> BTreeMap<u64, u64> {
     let record = view.record(DESIGN).unwrap().unwrap();
     let stored = record.tree.nodes().iter().map(|node| (node.rev.clone(), node.value.unwrap()));
     stored.map(|(rev, stored)| (stored.body_seq, number(stored_body(view, DESIGN, &rev).as_bytes(), "least"))).collect()

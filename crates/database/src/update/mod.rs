@@ -46,7 +46,7 @@ pub use work::{
 };
 pub(crate) use writer::load_writer;
 
-use crate::{Database, DatabaseError, StorageError, nonblocking};
+use crate::{Database, DatabaseError, StorageError};
 
 /// Maximum batching window. The leader waits for other writes as long as the last commit took, up to this limit.
 const WINDOW_MAX: Duration = Duration::from_millis(1);
@@ -97,7 +97,6 @@ impl Database {
 
     /// As [`Self::update`], for work of any origin.
     pub fn update_for(self: &Arc<Self>, origin: Origin, work: Work) -> WorkResult {
-        nonblocking::may_block()?;
         let (sender, receiver) = mpsc::sync_channel(1);
         let done = Box::new(move |result| {
             let _ = sender.send(result);

@@ -105,6 +105,9 @@ impl NewAttachments {
 }
 
 impl Upload {
+    /// Maximum size of a content that stays in memory: its upload writes nothing.
+    pub const MEMORY_BYTES: usize = MEMORY_BYTES;
+
     /// Starts an upload into `database`.
     #[must_use]
     pub fn new(database: &Arc<Database>, compression: Compression) -> Self {

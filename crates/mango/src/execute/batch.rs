@@ -39,7 +39,7 @@ impl Batch {
         self.rows.len() >= self.size
     }
 
-    pub(super) fn process(&mut self, view: &ReadView, collector: &mut Collector<'_>) -> Result<Offered> {
+    pub(super) fn process(&mut self, view: &ReadView<'_>, collector: &mut Collector<'_>) -> Result<Offered> {
         let rows = std::mem::take(&mut self.rows);
         self.size = (self.size * 2).min(MAX_ROWS);
         let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
@@ -70,7 +70,7 @@ impl Batch {
 }
 
 pub(super) fn process_all<'a>(
-    view: &ReadView,
+    view: &ReadView<'_>,
     ids: impl Iterator<Item = &'a str>,
     collector: &mut Collector<'_>,
 ) -> Result<()> {

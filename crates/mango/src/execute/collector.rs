@@ -50,7 +50,7 @@ impl<'a> Collector<'a> {
         Self { options, stats, sink, skip, limit, last: None, document: Vec::new(), projected: Vec::new() }
     }
 
-    pub(super) fn read(&mut self, view: &ReadView, id: &str, head: &Head, key: &[u8]) -> Result<ControlFlow<()>> {
+    pub(super) fn read(&mut self, view: &ReadView<'_>, id: &str, head: &Head, key: &[u8]) -> Result<ControlFlow<()>> {
         match view.revision(head.stored)? {
             Some(revision) => self.process_revision(view, (id, head), &revision, key),
             None => Ok(ControlFlow::Continue(())),
@@ -59,7 +59,7 @@ impl<'a> Collector<'a> {
 
     pub(super) fn process_revision(
         &mut self,
-        view: &ReadView,
+        view: &ReadView<'_>,
         (id, head): (&str, &Head),
         revision: &Revision,
         key: &[u8],
@@ -137,7 +137,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-fn conflicts(view: &ReadView, id: &str, head: &Head) -> Result<Vec<u8>> {
+fn conflicts(view: &ReadView<'_>, id: &str, head: &Head) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     if head.has_conflicts
         && let Some(record) = view.record(id)?

@@ -11,7 +11,7 @@ mod union;
 
 use std::sync::Arc;
 
-use settee_database::{Database, ReadClient, Reader};
+use settee_database::{Database, DatabaseError, ReadClient, ReadView, Reader, Waiting};
 use settee_search::{SearchLimits, Searches};
 use settee_views::Views;
 
@@ -55,6 +55,7 @@ pub struct Readers<'a> {
     pub search: TextSearch,
     /// The user on whose behalf documents are read. A member with per-document access uses no index.
     pub reader: &'a Reader,
+    pub waiting: Waiting<'a>,
 }
 
 /// Executes a query. After the first call of `sink`, only storage can cause an error.
@@ -65,7 +66,7 @@ pub fn find(
     sink: &mut dyn DocumentSink,
 ) -> Result<Outcome> {
     let indexes = match readers.reader {
-        Reader::Administrator => index::all(database)?,
+        Reader::Administrator => index::all(database, readers.waiting)?,
         Reader::Member(_) => Arc::default(),
     };
     let (plan, trace) = planner::plan(Purpose::Find, options, &indexes, readers.search)?;
@@ -95,26 +96,34 @@ fn run(
     plan: &Plan<'_>,
     collector: &mut Collector<'_>,
 ) -> Result<Option<String>> {
-    let Readers { views, searches, limits, client, reader, .. } = readers;
-    if let Reader::Member(_) = reader {
+    if let Reader::Member(_) = readers.reader {
         let Access::Primary(ranges) = access::primary(collector.options) else { return Ok(None) };
-        let view = database.read_as(reader)?.for_client(client);
-        return primary::run(&view, &ranges, collector).map(|()| None);
+        return primary::run(&readers.read(database)?, &ranges, collector).map(|()| None);
     }
     match &plan.access {
         Access::Primary(ranges) if plan.access.is_scan() && scan::is_possible(collector) => {
-            scan::run(&database.read()?.for_client(client), ranges, collector)?;
+            scan::run(&readers.read(database)?, ranges, collector)?;
         }
-        Access::Primary(ranges) => primary::run(&database.read()?.for_client(client), ranges, collector)?,
-        Access::Index(index, ranges) => rows::run((views, client), database, index, ranges, plan.covering, collector)?,
-        Access::Union(parts) => union::run((views, client), database, parts, collector)?,
-        Access::Text(text) => return text::run(searches, limits, database, text, collector),
+        Access::Primary(ranges) => primary::run(&readers.read(database)?, ranges, collector)?,
+        Access::Index(index, ranges) => rows::run(readers, database, index, ranges, plan.covering, collector)?,
+        Access::Union(parts) => union::run(readers, database, parts, collector)?,
+        Access::Text(text) => {
+            // The time of a search is not bounded by the number of its reads.
+            readers.waiting.may_block().map_err(DatabaseError::from)?;
+            return text::run(readers.searches, readers.limits, database, text, collector);
+        }
     }
     Ok(None)
 }
 
+impl<'a> Readers<'a> {
+    fn read(&self, database: &Arc<Database>) -> Result<ReadView<'a>> {
+        Ok(database.read_as(self.reader, self.waiting)?.for_client(self.client))
+    }
+}
+
 pub fn explain(database: &Arc<Database>, search: TextSearch, options: &FindOptions) -> Result<Vec<u8>> {
-    let indexes = index::all(database)?;
+    let indexes = index::all(database, Waiting::Allowed)?;
     let (plan, trace) = planner::plan(Purpose::Explain, options, &indexes, search)?;
     Ok(planner::explain::explain(database, options, plan.as_ref(), &trace, search)?)
 }

@@ -10,12 +10,12 @@ use crate::planner::access::DESIGN;
 use crate::sort::Order;
 
 /// `ranges` must be ascending.
-pub(super) fn run(view: &ReadView, ranges: &[IdRange], collector: &mut Collector<'_>) -> Result<()> {
+pub(super) fn run(view: &ReadView<'_>, ranges: &[IdRange], collector: &mut Collector<'_>) -> Result<()> {
     run_until(view, ranges, |_| false, collector).map(|_| ())
 }
 
 pub(super) fn run_until(
-    view: &ReadView,
+    view: &ReadView<'_>,
     ranges: &[IdRange],
     is_enough: impl Fn(&Collector<'_>) -> bool,
     collector: &mut Collector<'_>,

@@ -3,12 +3,13 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use settee_database::{Database, DatabaseError, ReadClient, ReadView};
+use settee_database::{Database, DatabaseError, ReadView};
 use settee_design::Cancellation;
 use settee_model::collate::{Collation, compare};
 use settee_model::json::{Json, Value, write_string};
-use settee_views::{Header, MapRow, Reduce, ReduceRow, RowSink, Update, ViewQuery, Views};
+use settee_views::{Header, MapRow, Reduce, ReduceRow, RowSink, Update, ViewQuery};
 
+use super::Readers;
 use super::batch::Batch;
 use super::collector::Collector;
 use super::spans::{Position, queries, view_order};
@@ -23,7 +24,7 @@ use crate::sort::Order;
 
 /// `ranges` must be ascending. With `covering` documents are built from the rows.
 pub(super) fn run(
-    (views, client): (&Views, &ReadClient),
+    readers: Readers<'_>,
     database: &Arc<Database>,
     index: &Index,
     ranges: &[KeyRange],
@@ -37,8 +38,8 @@ pub(super) fn run(
     };
     let documents =
         if covering { DocumentSource::IndexRows(RowDocument::new(index)) } else { DocumentSource::Unopened };
-    let mut rows = Rows { database, client, collector, documents, after, error: None, done: false };
-    scan_index((views, client), database, (index, ranges), options, options.sort.order, &mut rows)?;
+    let mut rows = Rows { database, readers, collector, documents, after, error: None, done: false };
+    scan_index(readers, database, (index, ranges), options, options.sort.order, &mut rows)?;
     if let Some(error) = rows.error.take() {
         return Err(error);
     }
@@ -53,7 +54,7 @@ pub(super) trait RowConsumer: RowSink {
 
 /// Passes the rows of `ranges` to `rows` with as few queries as possible.
 pub(super) fn scan_index(
-    (views, client): (&Views, &ReadClient),
+    Readers { views, client, reader, waiting, .. }: Readers<'_>,
     database: &Arc<Database>,
     (index, ranges): (&Index, &[KeyRange]),
     options: &FindOptions,
@@ -67,8 +68,9 @@ pub(super) fn scan_index(
         let partition = options.partition.clone();
         let order = view_order(order);
         let query = ViewQuery { keys, order, reduce: Reduce::Off, update, partition, ..ViewQuery::default() };
-        let _ = views.query(
+        let _ = views.query_as(
             database,
+            (reader, client, waiting),
             &index.design,
             index.name(),
             &query,
@@ -103,18 +105,18 @@ impl RowSink for RowForwarder<'_> {
     }
 }
 
-enum DocumentSource {
+enum DocumentSource<'a> {
     /// The database is opened at the first row, so that it is at least as recent as the index.
     Unopened,
-    Read(Box<(ReadView, Batch)>),
+    Read(Box<(ReadView<'a>, Batch)>),
     IndexRows(RowDocument),
 }
 
 struct Rows<'a, 'c> {
     database: &'a Arc<Database>,
-    client: &'a ReadClient,
+    readers: Readers<'a>,
     collector: &'a mut Collector<'c>,
-    documents: DocumentSource,
+    documents: DocumentSource<'a>,
     after: Option<Position<'a>>,
     error: Option<MangoError>,
     done: bool,
@@ -133,12 +135,11 @@ impl RowConsumer for Rows<'_, '_> {
 impl RowSink for Rows<'_, '_> {
     fn header(&mut self, _: Header) -> ControlFlow<()> {
         if matches!(self.documents, DocumentSource::Unopened) {
-            match self.database.read() {
+            match self.readers.read(self.database) {
                 Ok(view) => {
-                    let view = view.for_client(self.client);
                     self.documents = DocumentSource::Read(Box::new((view, Batch::new(self.collector))));
                 }
-                Err(error) => return self.fail(error.into()),
+                Err(error) => return self.fail(error),
             }
         }
         ControlFlow::Continue(())

@@ -35,7 +35,7 @@ pub(super) fn is_possible(collector: &Collector<'_>) -> bool {
 }
 
 /// `ranges` must exclude only design documents.
-pub(super) fn run(view: &ReadView, ranges: &[IdRange], collector: &mut Collector<'_>) -> Result<()> {
+pub(super) fn run(view: &ReadView<'_>, ranges: &[IdRange], collector: &mut Collector<'_>) -> Result<()> {
     let (documents, _) = view.counts()?;
     let remaining = collector.remaining();
     let is_scan_better = |collector: &Collector<'_>| {
@@ -71,7 +71,7 @@ pub(super) fn run(view: &ReadView, ranges: &[IdRange], collector: &mut Collector
 }
 
 struct ParallelScan<'a> {
-    view: &'a ReadView,
+    view: &'a ReadView<'a>,
     selector: &'a Selector,
     direction: Direction,
     after: &'a str,

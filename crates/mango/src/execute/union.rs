@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use settee_database::{Database, Direction, ReadClient, ReadView};
-use settee_views::{Header, MapRow, ReduceRow, RowSink, Views};
+use settee_database::{Database, Direction, ReadView};
+use settee_views::{Header, MapRow, ReduceRow, RowSink};
 
+use super::Readers;
 use super::batch;
 use super::collector::Collector;
 use super::primary::{self, direction, last_id};
@@ -20,7 +21,7 @@ use crate::sort::Order;
 const MAX_IDS: usize = 200_000;
 
 pub(super) fn run(
-    (views, client): (&Views, &ReadClient),
+    readers: Readers<'_>,
     database: &Arc<Database>,
     parts: &[Access<'_>],
     collector: &mut Collector<'_>,
@@ -30,14 +31,14 @@ pub(super) fn run(
     for part in parts {
         match part {
             Access::Index(index, ranges) => {
-                scan_index((views, client), database, (index, ranges), options, Order::Ascending, &mut ids)?;
+                scan_index(readers, database, (index, ranges), options, Order::Ascending, &mut ids)?;
             }
-            Access::Primary(ranges) => ids.add_documents(&database.read()?.for_client(client), ranges)?,
+            Access::Primary(ranges) => ids.add_documents(&readers.read(database)?, ranges)?,
             Access::Union(_) | Access::Text(_) => {}
         }
     }
     // The database is opened last, so that it is at least as recent as the indexes.
-    let view = database.read()?.for_client(client);
+    let view = readers.read(database)?;
     if ids.is_done() {
         let Access::Primary(ranges) = access::primary(options) else { return Ok(()) };
         return primary::run(&view, &ranges, collector);
@@ -46,7 +47,7 @@ pub(super) fn run(
     read(&view, &ids.found, collector)
 }
 
-fn read(view: &ReadView, ids: &BTreeSet<String>, collector: &mut Collector<'_>) -> Result<()> {
+fn read(view: &ReadView<'_>, ids: &BTreeSet<String>, collector: &mut Collector<'_>) -> Result<()> {
     let after = last_id(collector.options);
     let limit = after.map_or(Bound::Unbounded, Bound::Excluded);
     let ordered: Box<dyn Iterator<Item = &String>> = match direction(collector.options) {
@@ -63,7 +64,7 @@ struct Ids {
 }
 
 impl Ids {
-    fn add_documents(&mut self, view: &ReadView, ranges: &[settee_database::IdRange]) -> Result<()> {
+    fn add_documents(&mut self, view: &ReadView<'_>, ranges: &[settee_database::IdRange]) -> Result<()> {
         for range in ranges {
             let mut rows = view.all_docs(range, Direction::Forward)?;
             while !self.is_done()

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use settee_database::{Database, DocUpdate, EditMode, Layout, Origin, UpdateOutcome, Work};
+use settee_database::{Database, DocUpdate, EditMode, Layout, Origin, UpdateOutcome, Waiting, Work};
 use settee_design::SearchKind;
 use settee_model::json::{Json, Kind, Value, object, write_array, write_string};
 use settee_model::{Document, Rev, RevisionHasher};
@@ -147,7 +147,7 @@ pub fn create(database: &Arc<Database>, index: &NewIndex) -> Result<Created> {
 /// Deletes an index, and its design document with the last one. The prefix `_design/` of `design` is optional.
 pub fn delete(database: &Arc<Database>, search: TextSearch, design: &str, kind: &str, name: &str) -> Result<()> {
     let id = design_id(design);
-    let indexes = super::all(database)?;
+    let indexes = super::all(database, Waiting::Allowed)?;
     let locations = locations(&indexes, search);
     let wanted = |(location, found): &(&'static str, (&str, &str))| {
         let is_kind = match SearchKind::ALL.into_iter().find(|text| text.member() == *location) {
@@ -185,7 +185,7 @@ pub fn parse_bulk_delete(body: Value<'_>) -> Result<Vec<String>> {
 
 /// Deletes all indexes of a design document; it is an error if it has none.
 pub fn delete_all_of(database: &Arc<Database>, search: TextSearch, id: &str) -> Result<()> {
-    let indexes = super::all(database)?;
+    let indexes = super::all(database, Waiting::Allowed)?;
     let locations = locations(&indexes, search).into_iter();
     let own: Vec<_> =
         locations.filter(|(_, (design, _))| *design == id).map(|(location, (_, name))| (location, name)).collect();
@@ -202,7 +202,7 @@ pub struct Page {
 }
 
 pub fn write_list(database: &Arc<Database>, search: TextSearch, page: Page, out: &mut Vec<u8>) -> Result<()> {
-    let indexes = super::all(database)?;
+    let indexes = super::all(database, Waiting::Allowed)?;
     let mut all: Vec<Source<'_>> = indexes.json.iter().map(Source::Json).collect();
     all.extend(indexes.text(search).map(Source::Text));
     all.sort_by(|a, b| a.place().0.cmp(b.place().0));

@@ -7,7 +7,7 @@ mod name;
 
 use std::sync::Arc;
 
-use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Direction, IdRange, Layout, ReadView};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Direction, IdRange, Layout, ReadView, Waiting};
 use settee_design::{DesignDocument, SearchKind};
 use settee_model::json::{Json, Value, append_object};
 
@@ -93,11 +93,11 @@ pub fn write_primary(out: &mut Vec<u8>) {
 }
 
 /// Returns all indexes of a database except the primary one, from a cache.
-pub(crate) fn all(database: &Arc<Database>) -> Result<Arc<Indexes>> {
-    database.of_designs("", read)
+pub(crate) fn all(database: &Arc<Database>, waiting: Waiting<'_>) -> Result<Arc<Indexes>> {
+    database.of_designs("", waiting, read)
 }
 
-fn read(view: &ReadView) -> Result<(Indexes, usize)> {
+fn read(view: &ReadView<'_>) -> Result<(Indexes, usize)> {
     let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };
     let mut rows = view.all_docs(&range, Direction::Forward)?;
     let (mut indexes, mut bytes) = (Indexes::default(), 0);

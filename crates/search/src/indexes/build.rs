@@ -232,7 +232,7 @@ impl Searches {
         }
     }
 
-    fn run_pass(&self, build: &Build<'_>, view: &ReadView, since: Position, writer: crate::Writer) -> Result<()> {
+    fn run_pass(&self, build: &Build<'_>, view: &ReadView<'_>, since: Position, writer: crate::Writer) -> Result<()> {
         let Build { database, ddoc, wanted, indexes, .. } = *build;
         let language = self.views.language(ddoc)?;
         let total_changes = view.count_after(since.update_seq)?;

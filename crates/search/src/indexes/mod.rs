@@ -16,9 +16,9 @@ mod tests;
 use std::sync::Arc;
 
 use settee_database::tasks::Tasks;
-use settee_database::{AccessControl, Database, IndexPosition, ReadClient, Reader};
+use settee_database::{AccessControl, Database, IndexPosition, ReadClient, Reader, Waiting};
 use settee_design::{DesignDocument, SearchKind};
-use settee_storage::{StorageError, Version, nonblocking};
+use settee_storage::{StorageError, Version};
 use settee_views::{Claims, Clock, IndexRecords, LogLine, LogSubject, Signature, Tokens, Urgency, ViewError, Views};
 
 use self::position::Position;
@@ -85,8 +85,6 @@ impl Searches {
         freshness: Freshness,
         limits: &SearchLimits,
     ) -> Result<Index> {
-        // The time of a search is not bounded by the number of its reads.
-        nonblocking::may_block().map_err(ViewError::from)?;
         let wanted = SearchIndex::find(ddoc, kind, name)?;
         let update_seq = required_seq(database, freshness)?;
         loop {
@@ -236,7 +234,7 @@ pub fn visible_part(
         let Position { update_seq, purge_seq } =
             position.map(Position::decode).transpose()?.flatten().unwrap_or_default();
         // The documents are read after the index, so that they are at least as recent.
-        let view = database.read_as(reader)?.for_client(client);
+        let view = database.read_as(reader, Waiting::Allowed)?.for_client(client);
         view.indexed_documents(IndexPosition { update_seq, purge_seq }, each)
     })
 }

@@ -207,7 +207,7 @@ async fn a_database_without_functions_calls_none_and_reads_nothing() {
     assert!(world.writer.validators.databases.lock().is_empty());
 }
 
-fn body(view: &ReadView, stored: Stored) -> Json {
+fn body(view: &ReadView<'_>, stored: Stored) -> Json {
     let mut body = Vec::new();
     assert!(view.read_body(stored, &mut body).unwrap());
     Json::trusted(body)

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use settee_design::{CompileError, Growth, Language, Limits, ReduceRows, Reducer};
-use settee_storage::nonblocking;
+use settee_storage::StorageError;
 
 use self::builtin::{Builtin, Input, OfValues, Values};
 use crate::error::Result;
@@ -62,17 +62,17 @@ enum Kind {
 /// Compiled at the first call, because many queries need only a stored reduction.
 struct Custom {
     source: Arc<str>,
-    language: Arc<dyn Language>,
+    /// `None` if the function must not be called.
+    language: Option<Arc<dyn Language>>,
     limits: Limits,
     reducer: Option<Box<dyn Reducer>>,
 }
 
 impl Custom {
     fn reducer(&mut self) -> Result<&mut dyn Reducer> {
-        // A process runs the function.
-        nonblocking::may_block()?;
         if self.reducer.is_none() {
-            self.reducer = Some(self.language.reducer(&self.source, self.limits)?);
+            let language = self.language.as_ref().ok_or(StorageError::WouldBlock)?;
+            self.reducer = Some(language.reducer(&self.source, self.limits)?);
         }
         Ok(&mut **self.reducer.as_mut().expect("it was set before"))
     }
@@ -86,13 +86,22 @@ impl Aggregate {
         if source.starts_with('_') {
             return Err(CompileError::Source(unsupported_reduce(source)).into());
         }
-        let (source, language) = (Arc::clone(source), Arc::clone(language));
+        let (source, language) = (Arc::clone(source), Some(Arc::clone(language)));
         let kind = Kind::Custom(Custom { source, language, limits, reducer: None });
         Ok(Self { kind, context: None })
     }
 
     pub(crate) fn with_context(mut self, context: String) -> Self {
         self.context = Some(context);
+        self
+    }
+
+    /// Makes calls of a function of the design document, which runs in a process, fail with
+    /// [`StorageError::WouldBlock`]. Its stored reductions remain available.
+    pub(crate) fn without_calls(mut self) -> Self {
+        if let Kind::Custom(custom) = &mut self.kind {
+            custom.language = None;
+        }
         self
     }
 

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use settee_database::tasks::Tasks;
-use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Work};
+use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, ReadClient, Reader, Waiting, Work};
 use settee_model::json::Json;
 use settee_model::{Document, Rev, RevisionHasher};
+use settee_storage::memory::MemoryEngine;
+use settee_storage::nonblocking::attempt;
 use settee_storage::{Engine, Shard};
 use settee_storage_testing::engine;
 
 use super::{Rows, ddoc, settings};
-use crate::query::ViewQuery;
+use crate::query::{Update, ViewQuery};
 use crate::testing::Rules;
 use crate::{Answer, Views};
 
@@ -72,6 +74,33 @@ fn indexes_follow_a_database_and_go_with_it() {
     views_now.release(&database);
     catalog.delete("db").unwrap();
     assert_eq!(used(), 1, "only the catalog itself");
+}
+
+#[test]
+fn an_attempt_builds_nothing_and_calls_no_functions() {
+    let (catalog, views) = views(Arc::new(MemoryEngine::new()));
+    let options = DatabaseOptions { created_ms: 0, instance: 1, layout: settee_database::Layout::Whole, q: 1 };
+    let database = catalog.create("db", options).unwrap();
+    let design = ddoc(
+        r#""age": {"map": "value age name"}, "sum": {"map": "value age name", "reduce": "_count"},
+        "custom": {"map": "value age name", "reduce": "summary"}"#,
+    );
+    let client = ReadClient::default();
+    let query_with = |view: &str, query: &ViewQuery, waiting: Waiting<'_>| {
+        let reader = (&Reader::Administrator, &client, waiting);
+        views.query_as(&database, reader, &design, view, query, &mut Rows::default()).is_ok()
+    };
+    let query = |view: &str, waiting: Waiting<'_>| query_with(view, &ViewQuery::default(), waiting);
+    let attempts = || ["age", "sum", "custom"].map(|view| attempt(|waiting| query(view, waiting)));
+    for age in 30..36 {
+        write(&database, &format!(r#"{{"_id":"p{age}","name":"Ann","age":{age}}}"#));
+        assert_eq!(attempts(), [None; 3], "the index is behind");
+        assert!(query("custom", Waiting::Allowed));
+        assert_eq!(attempts(), [Some(true), Some(true), None]);
+    }
+    let lazy = ViewQuery { update: Update::Lazy, ..ViewQuery::default() };
+    let lazily = |waiting: Waiting<'_>| query_with("age", &lazy, waiting);
+    assert_eq!((attempt(lazily), lazily(Waiting::Allowed)), (None, true), "the lag is read from the store");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use settee_database::Layout;
+use settee_database::{Layout, Waiting};
 use settee_design::DesignOptions;
 use settee_storage::{Engine, Shard};
 
@@ -150,7 +150,11 @@ impl IndexHost for TestHost {
         &self.engine
     }
 
-    fn read(&self) -> Result<Box<dyn ChangeSnapshot>> {
+    fn waiting(&self) -> Waiting<'_> {
+        Waiting::Allowed
+    }
+
+    fn read(&self) -> Result<Box<dyn ChangeSnapshot + '_>> {
         Ok(Box::new(TestSnapshot(Arc::clone(&self.documents.lock()))))
     }
 

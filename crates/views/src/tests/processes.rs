@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use settee_database::tasks::Tasks;
-use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout};
+use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, Waiting};
 use settee_design::{DesignDocument, Language, Swap};
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};
@@ -91,7 +91,8 @@ impl Process {
 
     fn replace(&self) {
         let (signature, shard, _) = self.index();
-        let host = CatalogHost { catalog: &self.catalog, database: &self.database() };
+        let database = self.database();
+        let host = CatalogHost { catalog: &self.catalog, database: &database, waiting: Waiting::Allowed };
         host.replace_index(signature, shard).unwrap();
         assert_ne!(host.find_index(signature).unwrap(), Some(shard));
     }

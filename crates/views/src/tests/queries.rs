@@ -1,10 +1,6 @@
 //! Recorded documents and responses of CouchDB's scenarios `views` and `reduces`.
 
-use std::sync::Arc;
-
 use settee_model::json::Json;
-use settee_storage::memory::MemoryEngine;
-use settee_storage::nonblocking::attempt;
 use settee_storage_testing::engine;
 
 use super::host::TestHost;
@@ -62,24 +58,6 @@ fn offset(rows: &Rows) -> u64 {
         panic!("{:?}", rows.header);
     };
     offset
-}
-
-#[test]
-fn an_attempt_builds_nothing_and_calls_no_functions() {
-    let host = TestHost::new(Arc::new(MemoryEngine::new()));
-    let core = core(settings(1, 1 << 20));
-    let ddoc = ddoc(
-        r#""age": {"map": "value age name"}, "sum": {"map": "value age name", "reduce": "_count"},
-        "custom": {"map": "value age name", "reduce": "summary"}"#,
-    );
-    let query = |view: &str| ask(&core, &host, &ddoc, view, &ViewQuery::default()).is_ok();
-    let attempts = || ["age", "sum", "custom"].map(|view| attempt(|| query(view)));
-    for (id, body) in PEOPLE {
-        host.put(id, Some(body));
-        assert_eq!(attempts(), [None; 3], "the index is behind");
-        assert!(query("custom"));
-        assert_eq!(attempts(), [Some(true), Some(true), None]);
-    }
 }
 
 #[test]

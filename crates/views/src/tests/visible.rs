@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use settee_database::{
     AccessControl, Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, Member, MemoryGrant, Purge,
-    ReadClient, Reader, UpdateOutcome, Work,
+    ReadClient, Reader, UpdateOutcome, Waiting, Work,
 };
 use settee_design::DesignDocument;
 use settee_model::json::Json;
@@ -156,7 +156,8 @@ impl World {
         let query = ViewQuery { update, reduce: crate::Reduce::Off, ..ViewQuery::default() };
         let mut rows = Rows::default();
         let client = ReadClient::default();
-        let _ = self.views.query_as(&self.database, (&reader, &client), &self.design, "v", &query, &mut rows).unwrap();
+        let reader = (&reader, &client, Waiting::Allowed);
+        let _ = self.views.query_as(&self.database, reader, &self.design, "v", &query, &mut rows).unwrap();
         let Some(Header::Map { total_rows, .. }) = rows.header else { panic!("{:?}", rows.header) };
         (rows.map.iter().map(|(_, id, value)| format!("{id}={value}")).collect(), total_rows)
     }

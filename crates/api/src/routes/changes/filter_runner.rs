@@ -60,7 +60,7 @@ struct Passed {
 }
 
 pub(super) struct FilterRunner<'a> {
-    view: &'a ReadView,
+    view: &'a ReadView<'a>,
     changes: Changes<'a>,
     filter: &'a FunctionFilter,
     needs: RequiredData,
@@ -76,7 +76,7 @@ pub(super) struct FilterRunner<'a> {
 
 impl<'a> FilterRunner<'a> {
     pub(super) fn new(
-        view: &'a ReadView,
+        view: &'a ReadView<'a>,
         since: u64,
         direction: Direction,
         filter: &'a FunctionFilter,
@@ -196,7 +196,7 @@ impl<'a> FilterRunner<'a> {
 /// revision itself, and `_conflicts` is added only to winners and only on request.
 fn add_leaves(
     batch: &mut DocumentBatch,
-    view: &ReadView,
+    view: &ReadView<'_>,
     change: &ScannedChange,
     needs: RequiredData,
 ) -> Result<Vec<Rev>, Error> {

@@ -5,7 +5,7 @@ use super::*;
 use crate::tests::node::World;
 use crate::tests::query;
 
-fn whole(view: &ReadView, text: &str, body: &str, slice: fn() -> TimeSlice) -> (String, u64, u64) {
+fn whole(view: &ReadView<'_>, text: &str, body: &str, slice: fn() -> TimeSlice) -> (String, u64, u64) {
     let query = query(text);
     let mut params = ChangesParams::resolve(&query, None, 60_000, (view.database(), view.reader())).unwrap();
     let body = (!body.is_empty()).then(|| Json::parse(body.as_bytes()).unwrap());

@@ -73,7 +73,7 @@ impl RequiredData {
 }
 
 pub(super) struct ChangeScan<'a> {
-    view: &'a ReadView,
+    view: &'a ReadView<'a>,
     rows: Rows<'a>,
     filter: &'a Filter,
     needs: RequiredData,
@@ -113,7 +113,7 @@ struct Found {
 const FIRST_ROWS: usize = 16;
 
 impl Batched<'_> {
-    fn next(&mut self, view: &ReadView, needs: RequiredData) -> Result<Option<ScannedChange>, Error> {
+    fn next(&mut self, view: &ReadView<'_>, needs: RequiredData) -> Result<Option<ScannedChange>, Error> {
         if self.ahead.is_empty() {
             self.fill(view, needs)?;
         }
@@ -121,7 +121,7 @@ impl Batched<'_> {
         Ok(self.current.as_ref().map(|found| found.seen.clone()))
     }
 
-    fn fill(&mut self, view: &ReadView, needs: RequiredData) -> Result<(), Error> {
+    fn fill(&mut self, view: &ReadView<'_>, needs: RequiredData) -> Result<(), Error> {
         while self.ahead.len() < self.size {
             let found = match &mut self.source {
                 Source::Changes(changes) => changes.next()?.map(|change| Found {
@@ -153,7 +153,7 @@ impl Batched<'_> {
 
 impl<'a> ChangeScan<'a> {
     pub(super) fn open(
-        view: &'a ReadView,
+        view: &'a ReadView<'a>,
         since: u64,
         direction: Direction,
         filter: &'a Filter,
@@ -270,7 +270,7 @@ impl<'a> ChangeScan<'a> {
 }
 
 /// Returns the member `_conflicts` of the winner, after a comma.
-fn conflicts(view: &ReadView, id: &str) -> Result<Vec<u8>, Error> {
+fn conflicts(view: &ReadView<'_>, id: &str) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
     if let Some(record) = view.record(id)?
         && let Some(winner) = record.tree.winner(|stored| stored.deleted)
@@ -281,7 +281,7 @@ fn conflicts(view: &ReadView, id: &str) -> Result<Vec<u8>, Error> {
 }
 
 /// Returns the leaves that pass, the winner first.
-fn leaves(view: &ReadView, id: &str, filter: Option<&SelectorFilter>) -> Result<Vec<Rev>, Error> {
+fn leaves(view: &ReadView<'_>, id: &str, filter: Option<&SelectorFilter>) -> Result<Vec<Rev>, Error> {
     let Some(record) = view.record(id)? else { return Ok(Vec::new()) };
     let mut revs = Vec::new();
     let mut document = Vec::new();

@@ -60,13 +60,13 @@ fn random_purge(random: &mut Random, model: &Model) -> Purge {
     Purge { id, revs }
 }
 
-fn all_bodies(view: &ReadView, model: &Model) -> BTreeMap<String, Vec<Stored>> {
+fn all_bodies(view: &ReadView<'_>, model: &Model) -> BTreeMap<String, Vec<Stored>> {
     let record = |id: &String| view.record(id).unwrap().unwrap();
     let stored = |id: &String| record(id).tree.nodes().iter().filter_map(|node| node.value).collect();
     model.docs.keys().map(|id| (id.clone(), stored(id))).collect()
 }
 
-fn note_gone(model: &mut Model, before: BTreeMap<String, Vec<Stored>>, view: &ReadView) {
+fn note_gone(model: &mut Model, before: BTreeMap<String, Vec<Stored>>, view: &ReadView<'_>) {
     let kept: BTreeSet<u64> = all_bodies(view, model).into_values().flatten().map(|stored| stored.body_seq).collect();
     let gone = before.into_values().flatten().filter(|stored| !kept.contains(&stored.body_seq));
     model.forgotten.extend(gone.map(|stored| (stored.body_seq, stored.size)));
@@ -99,7 +99,7 @@ fn compact_now(database: &Arc<Database>) {
     assert_eq!(done, Compaction::Done);
 }
 
-pub(super) fn check_purges(view: &ReadView, model: &Model) {
+pub(super) fn check_purges(view: &ReadView<'_>, model: &Model) {
     assert_eq!(view.purge_seq().unwrap(), model.purges.len() as u64);
     let forgotten = view.purges_forgotten().unwrap();
     let mut wanted = (1..).zip(&model.purges).skip(forgotten as usize);
