@@ -91,7 +91,8 @@ pub(crate) fn run(workspace: &Workspace, packages: &Path, targets: &[Target]) ->
 fn run_for(workspace: &Workspace, packages: &Path, target: Target) -> Result<Tally> {
     let mut tally = Tally::default();
     println!("{:<9} {:>18}  session", target.linux(), "s to first answer");
-    for trial in if target.emulator().is_none() { TRIALS } else { EMULATED } {
+    let trials = if target.emulator().is_none() { TRIALS } else { EMULATED };
+    for trial in trials {
         if let Some(lack) = lack(trial, target) {
             println!("{:<9} left out: {lack}", trial.name);
             continue;

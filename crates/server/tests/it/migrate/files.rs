@@ -89,8 +89,10 @@ fn purges(import: &Import, name: &str, files: &[&str]) -> [Vec<String>; 2] {
     let of = |file: &&str| Database::open(&import.shard(file)).unwrap().purges().unwrap();
     let here = files.iter().flat_map(of).map(|purge| {
         let Purge { id, revs, .. } = purge.unwrap();
-        let revs = revs.iter().map(ToString::to_string);
-        canonical(Json::parse(&object(|object| drop(object.string("id", &id).strings("revs", revs)))).unwrap().value())
+        let record = object(|object| {
+            object.string("id", &id).strings("revs", revs.iter().map(ToString::to_string));
+        });
+        canonical(Json::parse(&record).unwrap().value())
     });
     [here.collect(), there].map(|mut purges: Vec<String>| {
         purges.sort();
