@@ -22,10 +22,10 @@ pub(crate) fn make(contents: &Contents, folder: &Path) -> Result<()> {
     tree(contents).write(&root)?;
     let mut npm = Command::new("npm");
     npm.args(["pack", "--silent", "--offline", "--ignore-scripts", "--pack-destination"]).arg(folder).arg(&root);
-    let printed = output(&mut npm)?;
-    let package = folder.join(printed.trim());
+    output(&mut npm)?;
+    let package = folder.join(format!("settee-{VERSION}.tgz"));
     fs::rename(&package, folder.join(name(contents.target)))
-        .with_context(|| format!("{} cannot be renamed", package.display()))
+        .with_context(|| format!("`npm pack` did not write {}", package.display()))
 }
 
 fn tree(contents: &Contents) -> Tree {
