@@ -42,7 +42,7 @@ const REQUIREMENTS: &[Requirement] = &[
     need("npm", "installs the packages that build the web console", Purpose::Run, || process::exists("npm")),
     need("dpkg", "makes the Debian package", Purpose::Dist, || process::exists("dpkg-deb")),
     need("rpm", "makes the RPM package", Purpose::Dist, || process::exists("rpmbuild")),
-    need("python3-wheel", "makes the Python package", Purpose::Dist, wheel),
+    need("python3-wheel", "makes the Python package", Purpose::Dist, || python_with_wheel().is_some()),
     need("g++-aarch64-linux-gnu", "compiles and links for arm64", Purpose::DistArm64, || {
         process::exists("aarch64-linux-gnu-g++")
     }),
@@ -126,9 +126,12 @@ fn missing_for(purpose: Purpose) -> Vec<&'static Requirement> {
     REQUIREMENTS.iter().filter(is_included).filter(|need| !(need.present)()).collect()
 }
 
-fn wheel() -> bool {
-    let output = Command::new("python3").args(["-m", "wheel", "version"]).output();
-    output.is_ok_and(|output| output.status.success())
+/// A Python with the module `wheel`: the first of the path, or that of the system, to which packages add modules.
+pub(crate) fn python_with_wheel() -> Option<&'static str> {
+    ["python3", "/usr/bin/python3"].into_iter().find(|python| {
+        let output = Command::new(python).args(["-m", "wheel", "version"]).output();
+        output.is_ok_and(|output| output.status.success())
+    })
 }
 
 fn venv() -> bool {

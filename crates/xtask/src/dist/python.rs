@@ -4,11 +4,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use crate::dist::contents::{Contents, VERSION};
 use crate::dist::target::Target;
 use crate::dist::tree::Tree;
+use crate::setup;
 use settee_e2e::process::output;
 
 /// A static program runs on all of these platforms. `wheel pack` sorts them in the name of the file.
@@ -42,7 +43,7 @@ pub(crate) fn name(target: Target) -> String {
 pub(crate) fn make(contents: &Contents, folder: &Path) -> Result<()> {
     let root = folder.join("root");
     tree(contents).write(&root)?;
-    let mut python = Command::new("python3");
+    let mut python = Command::new(setup::python_with_wheel().context("no Python has the module wheel")?);
     python.args(["-m", "wheel", "pack", "--dest-dir"]).arg(folder).arg(&root);
     output(python.env("SOURCE_DATE_EPOCH", contents.release.time.to_string()))?;
     Ok(())
