@@ -14,14 +14,14 @@ struct Requirement {
     present: fn() -> bool,
 }
 
-/// Each purpose includes the ones before it, except [`Purpose::DistArm64`], which no other includes.
+/// Each purpose includes the ones before it, except `DistArm64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Purpose {
     /// `make run`: compilation only.
     Run,
-    /// `make dist`: the tools of the packages' formats. Tests call them with samples.
+    /// `make dist`; tests make packages of samples.
     Dist,
-    /// `make dist` for arm64 on another architecture: a compiler and an emulator.
+    /// `make dist` for arm64.
     DistArm64,
     /// `make test`: unit and integration tests, one replay of the scenarios, the sessions of the documentation.
     Test,
@@ -126,7 +126,7 @@ fn missing_for(purpose: Purpose) -> Vec<&'static Requirement> {
     REQUIREMENTS.iter().filter(is_included).filter(|need| !(need.present)()).collect()
 }
 
-/// A Python with the module `wheel`: the first of the path, or that of the system, to which packages add modules.
+/// The first Python of the path, or that of the system, to which packages add modules.
 pub(crate) fn python_with_wheel() -> Option<&'static str> {
     ["python3", "/usr/bin/python3"].into_iter().find(|python| {
         let output = Command::new(python).args(["-m", "wheel", "version"]).output();

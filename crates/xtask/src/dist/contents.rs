@@ -146,7 +146,7 @@ fn library(line: &str) -> Option<&str> {
     (!line.is_empty() && !line.contains("(/")).then_some(line)
 }
 
-/// Fails if the program does not run on every Linux of a supported architecture, for example if it is linked dynamically.
+/// Fails unless the program runs on every Linux of a supported architecture.
 fn target_of(program: &[u8]) -> Result<Target> {
     /// The segment names the loader of shared libraries.
     const INTERPRETER: u64 = 3;

@@ -21,7 +21,7 @@ pub(crate) fn name(target: Target) -> String {
     format!("settee_{VERSION}_{}.deb", target.debian())
 }
 
-/// `SOURCE_DATE_EPOCH` replaces the later times of the files, so that equal contents yield equal bytes.
+/// `SOURCE_DATE_EPOCH` replaces the later times of files.
 pub(crate) fn make(contents: &Contents, folder: &Path) -> Result<()> {
     let mut tree = data(contents)?;
     tree.file("DEBIAN/control", about(contents.target, tree.bytes().div_ceil(1024)));

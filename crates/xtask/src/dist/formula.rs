@@ -1,5 +1,4 @@
-//! The formula for Homebrew on Linux. It installs the `tar.gz` of the processor from the URL of the packages and verifies
-//! its checksum.
+//! The formula for Homebrew on Linux. It installs the `tar.gz` from the URL of the packages and verifies its checksum.
 
 use crate::dist::archive;
 use crate::dist::contents::{Release, VERSION};
@@ -8,7 +7,6 @@ use crate::dist::text::quoted;
 
 pub(crate) const NAME: &str = "settee.rb";
 
-/// `archives` are the targets with the checksums of their archives.
 pub(crate) fn make(release: &Release, archives: &[(Target, String)]) -> String {
     let home = quoted(&release.url);
     let sources: String = archives

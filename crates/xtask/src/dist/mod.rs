@@ -34,7 +34,6 @@ const SUMS: &str = "SHA256SUMS";
 
 const COMPOSE: &str = "compose.yaml";
 
-/// The archive for this machine; `None` if its architecture is not supported.
 pub(crate) fn archive_name() -> Option<String> {
     Target::of_this_machine().ok().map(archive::name)
 }
@@ -67,7 +66,6 @@ impl Options {
     }
 }
 
-/// A package that the tool of its format makes.
 struct Format {
     /// The Debian package of the tool.
     tool: &'static str,
@@ -126,7 +124,7 @@ fn programs(workspace: &Workspace, options: &Options, release: &Release) -> Resu
     targets.iter().map(|target| build(workspace, *target, release)).collect()
 }
 
-/// Libraries of this machine's architecture are already compiled in the build directory of this program.
+/// Libraries are already compiled in the build directory of this program.
 fn build(workspace: &Workspace, target: Target, release: &Release) -> Result<PathBuf> {
     let directory = workspace.target()?;
     let own = target.emulator().is_none();
@@ -138,7 +136,6 @@ fn build(workspace: &Workspace, target: Target, release: &Release) -> Result<Pat
     Ok(program)
 }
 
-/// Returns the packages of all targets, which must belong to one release, and the files that describe them.
 fn all(targets: &[Contents], scratch: &Path) -> Result<Vec<Made>> {
     let mut made = Vec::new();
     let mut archives = Vec::new();
@@ -197,7 +194,6 @@ mod tests {
         all(&Target::ALL.map(samples::contents), scratch.path())
     }
 
-    /// The tools run in two directories, one after the other.
     #[test]
     fn two_builds_have_the_same_bytes() -> Result<()> {
         let (files, again) = (packages()?, packages()?);

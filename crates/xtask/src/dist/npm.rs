@@ -16,7 +16,7 @@ pub(crate) fn name(target: Target) -> String {
     format!("settee-{VERSION}{}.tgz", target.suffix())
 }
 
-/// `npm pack` gives all files the same fixed time.
+/// `npm pack` sets a fixed time.
 pub(crate) fn make(contents: &Contents, folder: &Path) -> Result<()> {
     let root = folder.join("root");
     tree(contents).write(&root)?;

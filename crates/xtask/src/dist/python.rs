@@ -12,7 +12,7 @@ use crate::dist::tree::Tree;
 use crate::setup;
 use settee_e2e::process::output;
 
-/// A static program runs on all of these platforms. `wheel pack` sorts them in the name of the file.
+/// A static program runs on all of these platforms. `wheel pack` sorts them.
 const PLATFORMS: [&str; 3] = ["manylinux2014", "manylinux_2_17", "musllinux_1_1"];
 
 const MODULE: &str = "\
@@ -39,7 +39,7 @@ pub(crate) fn name(target: Target) -> String {
     format!("settee-{VERSION}-py3-none-{}.whl", platforms.join("."))
 }
 
-/// `wheel pack` adds the list of files with their checksums, and gives all files the time `SOURCE_DATE_EPOCH`.
+/// `wheel pack` adds the list of files with checksums.
 pub(crate) fn make(contents: &Contents, folder: &Path) -> Result<()> {
     let root = folder.join("root");
     tree(contents).write(&root)?;

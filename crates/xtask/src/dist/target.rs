@@ -1,4 +1,4 @@
-//! [`Target`]: the processor architecture of a package, with its name in each packaging format.
+//! [`Target`]: the architecture of a package and its names in packaging formats.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,13 +14,11 @@ pub(crate) enum Target {
 impl Target {
     pub(crate) const ALL: [Self; 2] = [Self::X86_64, Self::Arm64];
 
-    /// The architecture of this machine, for which a compiler without a target compiles.
     pub(crate) fn of_this_machine() -> Result<Self> {
         let arch = std::env::consts::ARCH;
         Self::ALL.into_iter().find(|target| target.linux() == arch).with_context(|| format!("{arch} is not supported"))
     }
 
-    /// Parses a name of Rust, such as `aarch64-unknown-linux-gnu`.
     pub(crate) fn parse(triple: &str) -> Result<Self> {
         let Some(target) = Self::ALL.into_iter().find(|target| target.triple() == triple) else {
             bail!("`{triple}` is not supported; the targets are {}", Self::ALL.map(Self::triple).join(" and "));
@@ -67,7 +65,6 @@ impl Target {
         }
     }
 
-    /// The block of a Homebrew formula.
     pub(crate) fn homebrew(self) -> &'static str {
         match self {
             Self::X86_64 => "on_intel",
@@ -75,7 +72,7 @@ impl Target {
         }
     }
 
-    /// Ends the names of files whose format has no architecture in the name.
+    /// For file names whose format states no architecture.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::X86_64 => "",
@@ -83,12 +80,11 @@ impl Target {
         }
     }
 
-    /// The program that executes programs of this architecture: `None` on a machine of the same architecture.
+    /// `None` on a machine of this architecture.
     pub(crate) fn emulator(self) -> Option<String> {
         (std::env::consts::ARCH != self.linux()).then(|| format!("qemu-{}", self.linux()))
     }
 
-    /// A call of a static program of this architecture.
     pub(crate) fn call(self, program: &Path) -> Command {
         let Some(emulator) = self.emulator() else { return Command::new(program) };
         let mut command = Command::new(emulator);

@@ -80,8 +80,7 @@ impl Tree {
         above
     }
 
-    /// Writes the tree below `root` for a program that packs it. Modes are set, because they would depend on the umask.
-    /// Owners are not: the program sets them.
+    /// Sets modes, which would depend on the umask. The program that packs the directory sets owners.
     pub(crate) fn write(&self, root: &Path) -> Result<()> {
         let root_entry = Entry { mode: 0o755, owner: Owner::Root, content: Content::Folder };
         let mut all = self.above();

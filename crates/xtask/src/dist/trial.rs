@@ -62,8 +62,7 @@ const TRIALS: &[Trial] = &[
     Trial { name: "formula", rights: Rights::Any, programs: &["ruby", "tar"], install: brew, remove: nothing },
 ];
 
-/// The trial of a program for another architecture. qemu does not execute the child processes of an emulated program, so
-/// JavaScript workers are not tested, and the session is [`short_session`].
+/// qemu does not execute child processes of an emulated program, so JavaScript workers are not tested.
 const EMULATED: &[Trial] =
     &[Trial { name: "emulated", rights: Rights::Any, programs: &["tar"], install: emulated, remove: nothing }];
 
@@ -145,7 +144,7 @@ fn attempt(workspace: &Workspace, trial: &Trial, place: &Place) -> Result<Tally>
     Ok(tally)
 }
 
-/// A database, a document, and a view whose map function is evaluated in the server's own process.
+/// The map function is evaluated in the server's own process.
 fn short_session(server: &Server) -> Result<Tally> {
     let design = r#"{"views":{"v":{"map":"function (doc) { emit(doc.n, null); }","reduce":"_count"}}}"#;
     let mut tally = Tally::default();

@@ -82,7 +82,7 @@ fn canonical(value: Value<'_>) -> String {
     }
 }
 
-/// The records of purges in the files and at the target. Their order differs, because each shard has its own.
+/// Records in the files and at the target, sorted.
 fn purges(import: &Import, name: &str, files: &[&str]) -> [Vec<String>; 2] {
     let listed = import.client().get(&format!("/{name}/_purged_infos")).json();
     let there = listed.value().get("purged_infos").unwrap().elements().map(canonical).collect();
