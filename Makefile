@@ -22,7 +22,8 @@ cluster: ## Build and start three nodes with the installed PostgreSQL and a prox
 	@$(XTASK) setup --for cluster
 	@$(XTASK) cluster --port $(PORT)
 
-dist: setup ## Make packages in dist/; ARGS=--try installs and tests each in an empty root directory
+dist: ## Make packages in dist/; ARGS=--try installs and tests each; ARGS='--target aarch64-unknown-linux-gnu'
+	@$(XTASK) setup --for $(if $(findstring aarch64,$(ARGS)),dist-arm64,dist)
 	@$(XTASK) dist $(ARGS)
 
 test: ## Format, lints, unit and integration tests, docs, one replay of the scenarios, README; ARGS=--allow-missing

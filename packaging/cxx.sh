@@ -1,14 +1,19 @@
 #!/bin/sh
 # The C++ compiler of the build (`CXX` in .cargo/config.toml): clang++ with precompiled headers of RocksDB. Each of its 340
 # files includes 100,000 lines of headers, which take most of the compile time; precompiled headers and clang++ reduce it to
-# about a third of g++'s. Without clang++, or if it fails for a file, the file is compiled normally.
+# about a third of g++'s. Without clang++, or if it fails for a file, the file is compiled normally. For another architecture,
+# the build script passes --target to clang++, which uses the headers of that architecture's g++ (Debian package
+# g++-aarch64-linux-gnu).
 set -u
 
 plain() {
-  for compiler in clang++ c++ g++; do
+  # cargo sets TARGET and HOST for build scripts. A g++ compiles for one architecture.
+  compilers='clang++ c++ g++'
+  if [ "${TARGET:-}" != "${HOST:-}" ]; then compilers="clang++ ${TARGET%%-*}-linux-gnu-g++"; fi
+  for compiler in $compilers; do
     if command -v "$compiler" >/dev/null 2>&1; then exec "$compiler" "$@"; fi
   done
-  echo "cxx.sh: no C++ compiler found; on Debian: apt-get install g++" >&2
+  echo "cxx.sh: found none of $compilers; on Debian: apt-get install clang g++" >&2
   exit 127
 }
 

@@ -9,4 +9,5 @@ case " $* " in
     done
     ;;
 esac
-exec cc "$@"
+# The compiler for another architecture, or this machine's.
+exec "${SETTEE_LINKER:-cc}" "$@"

@@ -34,11 +34,12 @@ cargo xtask COMMAND
   dist          builds packages in dist/: tar.gz, deb, rpm, image, wheel, npm, formula, SBOM
                   --try        installs each in an empty environment and runs the README's session
                   --url URL    address of the packages, for the formula
+                --target T   x86_64-unknown-linux-gnu or aarch64-unknown-linux-gnu, also several times (this machine's)
   run           builds and starts a server, or an available package of this version
                   --data D     the data directory (./data)
                   --port N     the port (5984)
   setup         checks for the programs that a command calls, and installs missing packages as root
-                  --for P      run (compilation only), test or test-all
+                  --for P      run (compilation only), dist, dist-arm64, test, cluster or test-all
 ";
 
 const PROGRAM_HELP: &str = "

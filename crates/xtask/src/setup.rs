@@ -14,11 +14,15 @@ struct Requirement {
     present: fn() -> bool,
 }
 
-/// Each purpose includes the ones before it.
+/// Each purpose includes the ones before it, except `DistArm64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Purpose {
     /// `make run`: compilation only.
     Run,
+    /// `make dist`; tests make packages of samples.
+    Dist,
+    /// `make dist` for arm64.
+    DistArm64,
     /// `make test`: unit and integration tests, one replay of the scenarios, the sessions of the documentation.
     Test,
     /// `make cluster`, and the tests that `make test-all` adds for several nodes: PostgreSQL and proxies.
@@ -36,6 +40,15 @@ const REQUIREMENTS: &[Requirement] = &[
     need("pkg-config", "finds C libraries", Purpose::Run, || process::exists("pkg-config")),
     need("nodejs", "version 20.19 or later builds the web console", Purpose::Run, node),
     need("npm", "installs the packages that build the web console", Purpose::Run, || process::exists("npm")),
+    need("dpkg", "makes the Debian package", Purpose::Dist, || process::exists("dpkg-deb")),
+    need("rpm", "makes the RPM package", Purpose::Dist, || process::exists("rpmbuild")),
+    need("python3-wheel", "makes the Python package", Purpose::Dist, || python_with_wheel().is_some()),
+    need("g++-aarch64-linux-gnu", "compiles and links for arm64", Purpose::DistArm64, || {
+        process::exists("aarch64-linux-gnu-g++")
+    }),
+    need("qemu-user", "executes the program for arm64", Purpose::DistArm64, || {
+        std::env::consts::ARCH == "aarch64" || process::exists("qemu-aarch64")
+    }),
     need("python3", "replays the recorded scenarios", Purpose::Test, || process::exists("python3")),
     need("curl", "runs the sessions of the documentation", Purpose::Test, || process::exists("curl")),
     need("erlang-base", "runs design documents in Erlang", Purpose::Test, || process::exists("escript")),
@@ -55,15 +68,17 @@ const fn need(package: &'static str, why: &'static str, purpose: Purpose, presen
     Requirement { package, why, purpose, present }
 }
 
-/// Reads `--for run|test|cluster|test-all`; the default is `run`.
+/// Reads `--for` and a purpose; the default is `run`.
 pub(crate) fn parse(arguments: &[String]) -> Result<Purpose> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         [] | ["--for", "run"] => Ok(Purpose::Run),
+        ["--for", "dist"] => Ok(Purpose::Dist),
+        ["--for", "dist-arm64"] => Ok(Purpose::DistArm64),
         ["--for", "test"] => Ok(Purpose::Test),
         ["--for", "cluster"] => Ok(Purpose::Cluster),
         ["--for", "test-all"] => Ok(Purpose::TestAll),
-        _ => bail!("setup takes --for run, test, cluster or test-all"),
+        _ => bail!("setup takes --for run, dist, dist-arm64, test, cluster or test-all"),
     }
 }
 
@@ -106,7 +121,17 @@ pub(crate) fn missing(packages: &[&str]) -> Vec<&'static str> {
 }
 
 fn missing_for(purpose: Purpose) -> Vec<&'static Requirement> {
-    REQUIREMENTS.iter().filter(|need| need.purpose <= purpose && !(need.present)()).collect()
+    let is_included =
+        |need: &&Requirement| need.purpose == purpose || need.purpose < purpose && need.purpose != Purpose::DistArm64;
+    REQUIREMENTS.iter().filter(is_included).filter(|need| !(need.present)()).collect()
+}
+
+/// The first Python of the path, or that of the system, to which packages add modules.
+pub(crate) fn python_with_wheel() -> Option<&'static str> {
+    ["python3", "/usr/bin/python3"].into_iter().find(|python| {
+        let output = Command::new(python).args(["-m", "wheel", "version"]).output();
+        output.is_ok_and(|output| output.status.success())
+    })
 }
 
 fn venv() -> bool {

@@ -35,6 +35,8 @@ pub(super) struct Setup {
     pub(super) update_seq: Json,
     pub(super) security: Json,
     pub(super) revs_limit: Json,
+    /// CouchDB has it since version 2.3.
+    pub(super) purged_infos_limit: Option<Json>,
 }
 
 impl Setup {
@@ -51,6 +53,7 @@ impl Setup {
             update_seq: Json::trusted(update_seq.to_vec()),
             security: peer.request(RequestMethod::Get, "_security", "").await?.json().context("its _security")?,
             revs_limit: peer.request(RequestMethod::Get, "_revs_limit", "").await?.json().context("its _revs_limit")?,
+            purged_infos_limit: peer.request(RequestMethod::Get, "_purged_infos_limit", "").await?.json().ok(),
         }))
     }
 }
@@ -101,6 +104,12 @@ pub(super) async fn set_up(target: &Peer, job: &Job, wanted: &Setup, notes: &mut
     if found.revs_limit != wanted.revs_limit {
         let put = target.request(RequestMethod::Put, "_revs_limit", wanted.revs_limit.as_bytes().to_vec()).await?;
         put.json().context("its _revs_limit")?;
+    }
+    if let Some(limit) =
+        wanted.purged_infos_limit.as_ref().filter(|limit| found.purged_infos_limit.as_ref() != Some(limit))
+    {
+        let put = target.request(RequestMethod::Put, "_purged_infos_limit", limit.as_bytes().to_vec()).await?;
+        put.json().context("its _purged_infos_limit")?;
     }
     let security = match job.kind {
         Kind::Ordinary => wanted.security.as_bytes(),

@@ -7,6 +7,7 @@ mod config;
 pub(super) mod database;
 pub(super) mod options;
 pub(super) mod progress;
+mod purges;
 mod send;
 pub(super) mod shard;
 

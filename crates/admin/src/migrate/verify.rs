@@ -106,6 +106,9 @@ fn compare_setup(job: &Job, here: &Setup, there: &Setup, report: &mut Report) {
         report.differs("only one of both is partitioned".to_owned());
     }
     let mut pairs = vec![("_revs_limit", &here.revs_limit, &there.revs_limit)];
+    if let (Some(here), Some(there)) = (&here.purged_infos_limit, &there.purged_infos_limit) {
+        pairs.push(("_purged_infos_limit", here, there));
+    }
     if job.kind == Kind::Ordinary {
         pairs.push(("_security", &here.security, &there.security));
     }

@@ -3,14 +3,15 @@
 use anyhow::Result;
 
 use crate::dist::contents::{Contents, VERSION};
+use crate::dist::target::Target;
 use crate::dist::tree::Tree;
 
-pub(crate) fn folder() -> String {
-    format!("settee-{VERSION}-x86_64-linux")
+pub(crate) fn folder(target: Target) -> String {
+    format!("settee-{VERSION}-{}-linux", target.linux())
 }
 
-pub(crate) fn name() -> String {
-    format!("{}.tar.gz", folder())
+pub(crate) fn name(target: Target) -> String {
+    format!("{}.tar.gz", folder(target))
 }
 
 pub(crate) fn make(contents: &Contents) -> Result<Vec<u8>> {
@@ -19,7 +20,7 @@ pub(crate) fn make(contents: &Contents) -> Result<Vec<u8>> {
 
 fn tree(contents: &Contents) -> Tree {
     let mut tree = Tree::default();
-    let within = |path: &str| format!("{}/{path}", folder());
+    let within = |path: &str| format!("{}/{path}", folder(contents.target));
     tree.program(&within("bin/settee"), contents.program.as_slice());
     for (name, text) in &contents.pages {
         tree.file(&within(&format!("share/man/man1/{name}")), text.as_slice());
@@ -41,9 +42,12 @@ mod tests {
 
     #[test]
     fn everything_lies_in_one_folder() {
-        let tree = tree(&samples::contents());
-        assert!(tree.files().all(|(path, _, _)| path.starts_with(&format!("{}/", folder()))));
+        let contents = samples::contents(Target::Arm64);
+        let tree = tree(&contents);
+        let folder = folder(contents.target);
+        assert!(folder.ends_with("-aarch64-linux"), "{folder}");
+        assert!(tree.files().all(|(path, _, _)| path.starts_with(&format!("{folder}/"))));
         let programs: Vec<_> = tree.files().filter(|(_, mode, _)| *mode == 0o755).map(|(path, _, _)| path).collect();
-        assert_eq!(programs, [format!("{}/bin/settee", folder())]);
+        assert_eq!(programs, [format!("{folder}/bin/settee")]);
     }
 }

@@ -31,6 +31,15 @@ class Formula
       true
     end
 
+    # Homebrew evaluates the block of its own processor.
+    def on_intel
+      yield if RbConfig::CONFIG["host_cpu"] == "x86_64"
+    end
+
+    def on_arm
+      yield if RbConfig::CONFIG["host_cpu"] == "aarch64"
+    end
+
     # What launches the server and what tests it is for Homebrew; that they are there is enough.
     def service(&block)
       raise "no service" unless block

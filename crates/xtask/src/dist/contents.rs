@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::dist::target::Target;
 use crate::dist::tree::Tree;
 use settee_e2e::process::output;
 use settee_e2e::workspace::Workspace;
@@ -44,6 +45,7 @@ impl Release {
 }
 
 pub(crate) struct Contents {
+    pub(crate) target: Target,
     pub(crate) release: Release,
     pub(crate) program: Vec<u8>,
     pub(crate) pages: Vec<(String, Vec<u8>)>,
@@ -66,8 +68,8 @@ impl Contents {
             fs::read_to_string(workspace.root.join(path)).with_context(|| format!("{path} cannot be read"))
         };
         let bytes = fs::read(program).with_context(|| format!("{} cannot be read", program.display()))?;
-        needs_nothing(&bytes).with_context(|| format!("{} cannot be packed", program.display()))?;
-        let asked = |arguments: &[&str]| output(Command::new(program).args(arguments).env_remove("SETTEE_DATA"));
+        let target = target_of(&bytes).with_context(|| format!("{} cannot be packed", program.display()))?;
+        let asked = |arguments: &[&str]| output(target.call(program).args(arguments).env_remove("SETTEE_DATA"));
         let printed_text = asked(&["--version"])?;
         ensure!(
             printed_text.starts_with(&format!("settee {VERSION}\n")),
@@ -78,8 +80,9 @@ impl Contents {
             release.commit = commit;
         }
         Ok(Self {
+            target,
             program: bytes,
-            pages: pages(workspace, program)?,
+            pages: pages(workspace, target.call(program))?,
             bash: asked(&["completions", "bash"])?.into_bytes(),
             zsh: asked(&["completions", "zsh"])?.into_bytes(),
             fish: asked(&["completions", "fish"])?.into_bytes(),
@@ -89,7 +92,7 @@ impl Contents {
             changelog: read("CHANGELOG.md")?,
             license: read("LICENSE")?,
             notice: read("NOTICE")?,
-            libraries: libraries(workspace)?,
+            libraries: libraries(workspace, target)?,
             console_lock: read("console/package-lock.json")?,
             release,
         })
@@ -107,9 +110,9 @@ pub(crate) fn commit_of(version: &str) -> Option<String> {
     (commit != "unknown").then(|| commit.to_owned())
 }
 
-fn pages(workspace: &Workspace, program: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+fn pages(workspace: &Workspace, mut program: Command) -> Result<Vec<(String, Vec<u8>)>> {
     let folder = workspace.scratch("man");
-    let written = output(Command::new(program).arg("man").arg(&folder).env_remove("SETTEE_DATA"));
+    let written = output(program.arg("man").arg(&folder).env_remove("SETTEE_DATA"));
     let read = written.and_then(|paths| {
         let mut pages = Vec::new();
         for path in paths.lines().map(PathBuf::from) {
@@ -122,9 +125,9 @@ fn pages(workspace: &Workspace, program: &Path) -> Result<Vec<(String, Vec<u8>)>
     read
 }
 
-fn libraries(workspace: &Workspace) -> Result<String> {
+fn libraries(workspace: &Workspace, target: Target) -> Result<String> {
     let mut tree = workspace.cargo(&["tree", "--quiet", "--locked", "--package", "settee-server", "--edges", "normal"]);
-    tree.args(["--features", "wasm,bucket"]);
+    tree.args(["--features", "wasm,bucket", "--target", target.triple()]);
     tree.args(["--prefix", "none", "--format", "{p} | {l} | {r}"]);
     let printed = output(&mut tree)?;
     let mut lines: Vec<&str> = printed.lines().filter_map(library).collect();
@@ -143,9 +146,8 @@ fn library(line: &str) -> Option<&str> {
     (!line.is_empty() && !line.contains("(/")).then_some(line)
 }
 
-/// Fails if the program does not run on every x86-64 Linux: built for another machine, or dynamically linked.
-fn needs_nothing(program: &[u8]) -> Result<()> {
-    const X86_64: u64 = 62;
+/// Fails unless the program runs on every Linux of a supported architecture.
+fn target_of(program: &[u8]) -> Result<Target> {
     /// The segment names the loader of shared libraries.
     const INTERPRETER: u64 = 3;
     let number = |at: usize, length: usize| {
@@ -153,13 +155,13 @@ fn needs_nothing(program: &[u8]) -> Result<()> {
         Ok::<u64, anyhow::Error>(bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
     };
     ensure!(program.starts_with(b"\x7fELF\x02\x01"), "it is not a program for 64-bit Linux");
-    ensure!(number(18, 2)? == X86_64, "it is not for x86-64");
+    let target = Target::from_elf(number(18, 2)?).context("it is neither for x86-64 nor for arm64")?;
     let (segments, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
     for index in 0..count {
         let at = usize::try_from(segments + index * size).context("the program is cut off")?;
         ensure!(number(at, 4)? != INTERPRETER, "it needs shared libraries: make it with packaging/static.sh");
     }
-    Ok(())
+    Ok(target)
 }
 
 #[cfg(test)]
@@ -182,17 +184,19 @@ mod tests {
 
     #[test]
     fn only_static_programs_are_packed() {
-        let cases: [(&[u8], Option<&str>); 5] = [
-            (b"#!/bin/sh", Some("not a program")),
-            (&program(62, &[1, 1, 6]), None),
-            (&program(62, &[1, 3]), Some("shared libraries")),
-            (&program(183, &[1]), Some("x86-64")),
-            (&program(62, &[1, 1])[..100], Some("cut off")),
+        let cases: [(&[u8], Result<Target, &str>); 6] = [
+            (b"#!/bin/sh", Err("not a program")),
+            (&program(62, &[1, 1, 6]), Ok(Target::X86_64)),
+            (&program(183, &[1]), Ok(Target::Arm64)),
+            (&program(62, &[1, 3]), Err("shared libraries")),
+            (&program(243, &[1]), Err("neither for x86-64 nor for arm64")),
+            (&program(62, &[1, 1])[..100], Err("cut off")),
         ];
         for (program, expected) in cases {
-            let reply = needs_nothing(program).err().map(|error| error.to_string());
-            assert_eq!(reply.is_some(), expected.is_some(), "{reply:?}");
-            assert!(reply.unwrap_or_default().contains(expected.unwrap_or_default()), "{expected:?}");
+            match (target_of(program).map_err(|error| error.to_string()), expected) {
+                (Err(reply), Err(part)) => assert!(reply.contains(part), "{reply}"),
+                (reply, expected) => assert_eq!(reply.ok(), expected.ok()),
+            }
         }
     }
 

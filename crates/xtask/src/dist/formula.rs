@@ -2,24 +2,28 @@
 
 use crate::dist::archive;
 use crate::dist::contents::{Release, VERSION};
+use crate::dist::target::Target;
 use crate::dist::text::quoted;
 
 pub(crate) const NAME: &str = "settee.rb";
 
-pub(crate) fn make(release: &Release, checksum: &str) -> String {
+pub(crate) fn make(release: &Release, archives: &[(Target, String)]) -> String {
     let home = quoted(&release.url);
-    let place = quoted(&format!("{}/{}", release.url, archive::name()));
+    let sources: String = archives
+        .iter()
+        .map(|(target, checksum)| {
+            let place = quoted(&format!("{}/{}", release.url, archive::name(*target)));
+            format!("  {} do\n    url {place}\n    sha256 \"{checksum}\"\n  end\n\n", target.homebrew())
+        })
+        .collect();
     format!(
         r##"class Settee < Formula
   desc "CouchDB-compatible document database in one program"
   homepage {home}
-  url {place}
   version "{VERSION}"
-  sha256 "{checksum}"
   license "Apache-2.0"
 
-  depends_on arch: :x86_64
-  depends_on :linux
+{sources}  depends_on :linux
 
   def install
     bin.install "bin/settee"
@@ -60,10 +64,18 @@ mod tests {
     use crate::dist::samples;
 
     #[test]
-    fn the_archive_is_named_with_its_checksum() {
-        let formula = make(&samples::contents().release, "abc");
-        assert!(formula.contains(&format!("url \"https://example.org/{}\"", archive::name())), "{formula}");
-        assert!(formula.contains("sha256 \"abc\"") && formula.contains("#{bin}/settee"), "{formula}");
+    fn each_processor_has_its_archive_with_the_checksum() {
+        let archives = [(Target::X86_64, "abc".to_owned()), (Target::Arm64, "def".to_owned())];
+        let formula = make(&samples::contents(Target::X86_64).release, &archives);
+        for (target, checksum) in &archives {
+            let source = format!(
+                "  {} do\n    url \"https://example.org/{}\"\n    sha256 \"{checksum}\"\n  end\n",
+                target.homebrew(),
+                archive::name(*target)
+            );
+            assert!(formula.contains(&source), "{formula}");
+        }
+        assert!(formula.contains("#{bin}/settee"), "{formula}");
         let words = |word: &str| formula.lines().filter(|line| line.trim() == word || line.ends_with(word)).count();
         assert_eq!(words("end"), words(" do") + 3, "three further blocks have an `end`:\n{formula}");
     }

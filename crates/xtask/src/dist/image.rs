@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use crate::dist::contents::{Contents, VERSION};
+use crate::dist::target::Target;
 use crate::dist::text::{quoted, sha256};
 use crate::dist::tree::{Owner, Tree, gzip};
 
@@ -17,8 +18,8 @@ const ENVIRONMENT: [&str; 4] = [
     "SETTEE_CHTTPD__BIND_ADDRESS=0.0.0.0",
 ];
 
-pub(crate) fn name() -> String {
-    format!("settee-{VERSION}-image.tar")
+pub(crate) fn name(target: Target) -> String {
+    format!("settee-{VERSION}-image{}.tar", target.suffix())
 }
 
 pub(crate) fn make(contents: &Contents) -> Result<Vec<u8>> {
@@ -48,9 +49,10 @@ fn layout(contents: &Contents) -> Result<Tree> {
         descriptor("application/vnd.oci.image.layer.v1.tar+gzip", &packed, "")
     );
     let named = format!(
-        ",\"platform\":{{\"architecture\":\"amd64\",\"os\":\"linux\"}},\
+        ",\"platform\":{{\"architecture\":\"{}\",\"os\":\"linux\"}},\
          \"annotations\":{{\"io.containerd.image.name\":\"docker.io/library/settee:{VERSION}\",\
-         \"org.opencontainers.image.ref.name\":\"{VERSION}\"}}"
+         \"org.opencontainers.image.ref.name\":\"{VERSION}\"}}",
+        contents.target.debian()
     );
     let index = format!(
         "{{\"schemaVersion\":2,\"mediaType\":\"application/vnd.oci.image.index.v1+json\",\"manifests\":[{}]}}",
@@ -84,8 +86,9 @@ fn config(contents: &Contents, layer: &str) -> String {
     let date = quoted(&contents.release.date);
     let environment: String = ENVIRONMENT.iter().map(|variable| format!(",{}", quoted(variable))).collect();
     let commit = quoted(&contents.release.commit);
+    let architecture = contents.target.debian();
     format!(
-        "{{\"created\":{date},\"architecture\":\"amd64\",\"os\":\"linux\",\"config\":{{\
+        "{{\"created\":{date},\"architecture\":\"{architecture}\",\"os\":\"linux\",\"config\":{{\
          \"User\":\"0:0\",\"ExposedPorts\":{{\"5984/tcp\":{{}}}},\"Env\":[\"PATH=/usr/bin\"{environment}],\
          \"Cmd\":[\"settee\",\"serve\"],\"WorkingDir\":\"/{VOLUME}\",\"Volumes\":{{\"/{VOLUME}\":{{}}}},\
          \"Healthcheck\":{{\"Test\":[\"CMD\",\"settee\",\"doctor\",\"--up\"],\"Interval\":30000000000,\"StartPeriod\":30000000000}},\
@@ -103,7 +106,7 @@ mod tests {
 
     #[test]
     fn everything_that_is_named_is_there() -> Result<()> {
-        let tree = layout(&samples::contents())?;
+        let tree = layout(&samples::contents(Target::X86_64))?;
         let find = |path: &str| tree.files().find(|(found, _, _)| *found == path).map(|(_, _, content)| content);
         let mut open = vec!["index.json".to_owned()];
         let mut seen = 0;
@@ -125,7 +128,8 @@ mod tests {
     #[test]
     fn the_image_is_that_of_the_dockerfile() {
         let dockerfile = include_str!("../../../../packaging/Dockerfile");
-        let config = config(&samples::contents(), "0");
+        let config = config(&samples::contents(Target::Arm64), "0");
+        assert!(config.contains("\"architecture\":\"arm64\""), "{config}");
         for line in ["CMD [\"settee\", \"serve\"]", "--uid 5984", "VOLUME /opt/couchdb/data"] {
             assert!(dockerfile.contains(line), "the Dockerfile no longer contains {line}");
         }

@@ -1,33 +1,51 @@
-//! The npm package: the program as the command `settee`, without JavaScript, so signals and exit codes are unchanged.
+//! The npm package, made by `npm pack`: the program as the command `settee`, without JavaScript, so signals and exit
+//! codes are unchanged.
 
-use anyhow::Result;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
 
 use crate::dist::contents::{Contents, VERSION};
+use crate::dist::target::Target;
 use crate::dist::tree::Tree;
+use settee_e2e::process::output;
 
-pub(crate) fn name() -> String {
-    format!("settee-{VERSION}.tgz")
+pub(crate) fn name(target: Target) -> String {
+    format!("settee-{VERSION}{}.tgz", target.suffix())
 }
 
-pub(crate) fn make(contents: &Contents) -> Result<Vec<u8>> {
-    tree(contents).tar_gz(contents.release.time)
+/// `npm pack` sets a fixed time.
+pub(crate) fn make(contents: &Contents, folder: &Path) -> Result<()> {
+    let root = folder.join("root");
+    tree(contents).write(&root)?;
+    let mut npm = Command::new("npm");
+    npm.args(["pack", "--silent", "--offline", "--ignore-scripts", "--pack-destination"]).arg(folder).arg(&root);
+    output(&mut npm)?;
+    let package = folder.join(format!("settee-{VERSION}.tgz"));
+    fs::rename(&package, folder.join(name(contents.target)))
+        .with_context(|| format!("`npm pack` did not write {}", package.display()))
 }
 
 fn tree(contents: &Contents) -> Tree {
     let mut tree = Tree::default();
-    tree.program("package/bin/settee", contents.program.as_slice());
-    tree.file("package/package.json", about());
-    tree.file("package/README.md", contents.readme.as_str());
-    contents.legal(&mut tree, "package");
+    tree.program("bin/settee", contents.program.as_slice());
+    tree.file("package.json", about(contents.target));
+    tree.file("README.md", contents.readme.as_str());
+    tree.file("LICENSE", contents.license.as_str());
+    tree.file("NOTICE", contents.notice.as_str());
+    tree.file("LIBRARIES", contents.libraries.as_str());
     tree
 }
 
-fn about() -> String {
+fn about(target: Target) -> String {
     format!(
         "{{\n  \"name\": \"settee\",\n  \"version\": \"{VERSION}\",\n  \
          \"description\": \"CouchDB-compatible document database in one program\",\n  \"license\": \"Apache-2.0\",\n  \
-         \"os\": [\"linux\"],\n  \"cpu\": [\"x64\"],\n  \"bin\": {{ \"settee\": \"bin/settee\" }},\n  \
-         \"files\": [\"bin\", \"README.md\", \"LICENSE\", \"NOTICE\", \"LIBRARIES\"]\n}}\n"
+         \"os\": [\"linux\"],\n  \"cpu\": [\"{}\"],\n  \"bin\": {{ \"settee\": \"bin/settee\" }},\n  \
+         \"files\": [\"bin\", \"README.md\", \"LICENSE\", \"NOTICE\", \"LIBRARIES\"]\n}}\n",
+        target.node()
     )
 }
 
@@ -38,9 +56,11 @@ mod tests {
 
     #[test]
     fn the_command_is_the_program() {
-        let tree = tree(&samples::contents());
+        let tree = tree(&samples::contents(Target::X86_64));
         let programs: Vec<_> = tree.files().filter(|(_, mode, _)| *mode == 0o755).map(|(path, _, _)| path).collect();
-        assert_eq!(programs, ["package/bin/settee"]);
-        assert!(about().contains(r#""bin": { "settee": "bin/settee" }"#), "{}", about());
+        assert_eq!(programs, ["bin/settee"]);
+        let about = about(Target::Arm64);
+        assert!(about.contains(r#""bin": { "settee": "bin/settee" }"#), "{about}");
+        assert!(about.contains(r#""cpu": ["arm64"]"#), "{about}");
     }
 }

@@ -1,16 +1,19 @@
-//! The wheel: the program as a script, and a module that starts it (`python -m settee`), for any Python and libc.
+//! The wheel, made by `wheel pack`: the program as a script, and a module that starts it (`python -m settee`), for any
+//! Python and libc.
 
-use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use crate::dist::contents::{Contents, VERSION};
-use crate::dist::text::sha256_base64;
+use crate::dist::target::Target;
 use crate::dist::tree::Tree;
-use crate::dist::zip::zip;
+use crate::setup;
+use settee_e2e::process::output;
 
-/// A static program runs on all of these platforms.
-const PLATFORMS: &str = "manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64";
+/// A static program runs on all of these platforms. `wheel pack` sorts them.
+const PLATFORMS: [&str; 3] = ["manylinux2014", "manylinux_2_17", "musllinux_1_1"];
 
 const MODULE: &str = "\
 \"\"\"The document database Settee as a program of this Python environment.\"\"\"
@@ -31,12 +34,19 @@ for place in PLACES:
 sys.exit(\"settee: the program is not in \" + \" nor in \".join(PLACES))
 ";
 
-pub(crate) fn name() -> String {
-    format!("settee-{VERSION}-py3-none-{PLATFORMS}.whl")
+pub(crate) fn name(target: Target) -> String {
+    let platforms = PLATFORMS.map(|platform| format!("{platform}_{}", target.linux()));
+    format!("settee-{VERSION}-py3-none-{}.whl", platforms.join("."))
 }
 
-pub(crate) fn make(contents: &Contents) -> Result<Vec<u8>> {
-    zip(tree(contents).files())
+/// `wheel pack` adds the list of files with checksums.
+pub(crate) fn make(contents: &Contents, folder: &Path) -> Result<()> {
+    let root = folder.join("root");
+    tree(contents).write(&root)?;
+    let mut python = Command::new(setup::python_with_wheel().context("no Python has the module wheel")?);
+    python.args(["-m", "wheel", "pack", "--dest-dir"]).arg(folder).arg(&root);
+    output(python.env("SOURCE_DATE_EPOCH", contents.release.time.to_string()))?;
+    Ok(())
 }
 
 fn tree(contents: &Contents) -> Tree {
@@ -46,10 +56,8 @@ fn tree(contents: &Contents) -> Tree {
     tree.file("settee/__init__.py", MODULE);
     tree.file("settee/__main__.py", MAIN);
     tree.file(&format!("{about}/METADATA"), metadata(&contents.readme));
-    tree.file(&format!("{about}/WHEEL"), wheel());
+    tree.file(&format!("{about}/WHEEL"), wheel(contents.target));
     contents.legal(&mut tree, &format!("{about}/licenses"));
-    let record = record(&tree, &format!("{about}/RECORD"));
-    tree.file(&format!("{about}/RECORD"), record);
     tree
 }
 
@@ -65,47 +73,20 @@ fn metadata(readme: &str) -> String {
     )
 }
 
-fn wheel() -> String {
-    let mut text = "Wheel-Version: 1.0\nGenerator: cargo xtask dist\nRoot-Is-Purelib: false\n".to_owned();
-    for platform in PLATFORMS.split('.') {
-        let _ = writeln!(text, "Tag: py3-none-{platform}");
-    }
-    text
-}
-
-/// All files with their checksums. The entry of the list itself has no checksum.
-fn record(tree: &Tree, own: &str) -> String {
-    let mut text = String::new();
-    for (path, _, content) in tree.files() {
-        let _ = writeln!(text, "{path},sha256={},{}", sha256_base64(content), content.len());
-    }
-    text + own + ",,\n"
+fn wheel(target: Target) -> String {
+    let tags = PLATFORMS.map(|platform| format!("Tag: py3-none-{platform}_{}\n", target.linux()));
+    format!("Wheel-Version: 1.0\nGenerator: cargo xtask dist\nRoot-Is-Purelib: false\n{}", tags.concat())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dist::samples;
-
-    #[test]
-    fn the_record_lists_every_file() {
-        let tree = tree(&samples::contents());
-        let record = tree.files().find(|(path, _, _)| path.ends_with("/RECORD")).map(|(_, _, text)| text.to_vec());
-        let record = String::from_utf8(record.unwrap_or_default()).unwrap_or_default();
-        let listed: Vec<&str> = record.lines().filter_map(|line| line.split(',').next()).collect();
-        let mut files: Vec<&str> = tree.files().map(|(path, _, _)| path).collect();
-        let own = files.iter().position(|path| path.ends_with("/RECORD")).expect("it is there");
-        let own = files.remove(own);
-        files.push(own);
-        assert_eq!(listed, files);
-        assert!(record.contains(&format!("settee-{VERSION}.data/scripts/settee,sha256=")), "{record}");
-    }
 
     #[test]
     fn name_and_tags_agree() {
-        let tags: Vec<String> =
-            wheel().lines().filter_map(|line| line.strip_prefix("Tag: ").map(str::to_owned)).collect();
-        assert_eq!(tags.len(), 3);
-        assert!(tags.iter().all(|tag| tag.starts_with("py3-none-") && name().contains(&tag["py3-none-".len()..])));
+        let wheel = wheel(Target::Arm64);
+        let tags: Vec<&str> = wheel.lines().filter_map(|line| line.strip_prefix("Tag: py3-none-")).collect();
+        assert_eq!(name(Target::Arm64), format!("settee-{VERSION}-py3-none-{}.whl", tags.join(".")));
+        assert!(tags.is_sorted() && tags.iter().all(|tag| tag.ends_with("_aarch64")), "{tags:?}");
     }
 }

@@ -2,7 +2,6 @@
 //! server.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -10,12 +9,13 @@ use anyhow::{Context as _, Result};
 
 use crate::dist::contents::{Contents, VERSION};
 use crate::dist::deb;
+use crate::dist::target::Target;
 use settee_e2e::process::output;
 
 const RELEASE: &str = "1";
 
-pub(crate) fn name() -> String {
-    format!("settee-{VERSION}-{RELEASE}.x86_64.rpm")
+pub(crate) fn name(target: Target) -> String {
+    format!("settee-{VERSION}-{RELEASE}.{}.rpm", target.linux())
 }
 
 /// Distributions with RPM have other directories for completions of zsh and for documentation.
@@ -70,34 +70,19 @@ fi
 }
 
 /// Everything that differs between two machines is set, so that equal contents yield equal bytes.
-pub(crate) fn make(contents: &Contents, scratch: &Path) -> Result<Vec<u8>> {
-    let built = build(contents, scratch);
-    let _ = fs::remove_dir_all(scratch);
-    built
-}
-
-fn build(contents: &Contents, scratch: &Path) -> Result<Vec<u8>> {
-    let root = scratch.join("root");
-    let mut paths = Vec::new();
-    let tree = deb::data(contents)?;
-    for (path, mode, content) in tree.files() {
-        let path = installed_path(path);
-        let file = root.join(&path);
-        let folder = file.parent().context("a file of the package has no directory")?;
-        fs::create_dir_all(folder).with_context(|| format!("{} cannot be created", folder.display()))?;
-        fs::write(&file, content)
-            .and_then(|()| fs::set_permissions(&file, fs::Permissions::from_mode(mode)))
-            .with_context(|| format!("{} cannot be written", file.display()))?;
-        paths.push(path);
-    }
-    let spec = scratch.join("settee.spec");
+pub(crate) fn make(contents: &Contents, folder: &Path) -> Result<()> {
+    let root = folder.join("root");
+    let tree = deb::data(contents)?.renamed(installed_path);
+    tree.write(&root)?;
+    let paths: Vec<String> = tree.files().map(|(path, _, _)| path.to_owned()).collect();
+    let spec = folder.join("settee.spec");
     fs::write(&spec, specification(&paths, &contents.release.date)).context("the spec file cannot be written")?;
     let mut command = Command::new("rpmbuild");
-    command.args(["-bb", "--quiet", "--target", "x86_64-linux", "--noclean"]);
-    let directory = scratch.join("top");
+    command.args(["-bb", "--quiet", "--noclean", "--target"]).arg(format!("{}-linux", contents.target.linux()));
+    let directory = folder.join("top");
     for (name, value) in [
         ("_topdir", directory.display().to_string()),
-        ("_rpmdir", scratch.display().to_string()),
+        ("_rpmdir", folder.display().to_string()),
         ("_build_name_fmt", "%%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm".to_owned()),
         ("_buildhost", "settee".to_owned()),
         ("_binary_payload", "w9.gzdio".to_owned()),
@@ -111,8 +96,7 @@ fn build(contents: &Contents, scratch: &Path) -> Result<Vec<u8>> {
     }
     command.arg("--buildroot").arg(&root).arg(&spec).env("SOURCE_DATE_EPOCH", contents.release.time.to_string());
     output(&mut command)?;
-    let package = scratch.join(name());
-    fs::read(&package).with_context(|| format!("rpmbuild did not write {}", package.display()))
+    Ok(())
 }
 
 #[cfg(test)]

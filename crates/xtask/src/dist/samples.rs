@@ -1,10 +1,12 @@
 //! Contents for the tests of packages.
 
 use crate::dist::contents::{Contents, Release};
+use crate::dist::target::Target;
 
-pub(crate) fn contents() -> Contents {
+pub(crate) fn contents(target: Target) -> Contents {
     let text = |name: &str| format!("{name} of the sample\n");
     Contents {
+        target,
         release: Release {
             commit: "0123456789ab".to_owned(),
             time: 1_000_000_000,

@@ -2,6 +2,7 @@
 //! CycloneDX 1.5.
 
 use crate::dist::contents::{Contents, VERSION};
+use crate::dist::target::Target;
 use crate::dist::text::quoted;
 
 /// Libraries that crates contain as C or C++ sources, or that the linker adds, with their licenses.
@@ -11,8 +12,8 @@ const LINKED: [(&str, &str); 3] = [
     ("libstdc++", "GPL-3.0-only WITH GCC-exception-3.1"),
 ];
 
-pub(crate) fn name() -> String {
-    format!("settee-{VERSION}.cdx.json")
+pub(crate) fn name(target: Target) -> String {
+    format!("settee-{VERSION}{}.cdx.json", target.suffix())
 }
 
 pub(crate) fn make(contents: &Contents) -> String {
@@ -78,7 +79,7 @@ mod tests {
 
     #[test]
     fn components_have_addresses_and_licenses() {
-        let mut contents = samples::contents();
+        let mut contents = samples::contents(Target::X86_64);
         contents.libraries =
             "The name and version of libraries\n\nanyhow v1.0.104 | MIT/Apache-2.0 | https://x\nplain v0.1.0 (proc-macro) |  | \n"
                 .to_owned();

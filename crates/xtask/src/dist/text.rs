@@ -1,14 +1,10 @@
 //! Text formats of packages: checksums, and JSON strings, which are also valid in Python and Ruby.
 
-use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     HEXLOWER.encode(&Sha256::digest(bytes))
-}
-
-pub(crate) fn sha256_base64(bytes: &[u8]) -> String {
-    BASE64URL_NOPAD.encode(&Sha256::digest(bytes))
 }
 
 pub(crate) fn quoted(text: &str) -> String {
@@ -38,7 +34,6 @@ mod tests {
     #[test]
     fn checksums_are_as_elsewhere() {
         assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-        assert_eq!(sha256_base64(b"abc"), "ungWv48Bz-pBQUDeXa4iI7ADYaOWF3qctBD_YfIAFa0");
     }
 
     #[test]

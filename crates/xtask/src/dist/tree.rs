@@ -2,7 +2,10 @@
 //! of user and time.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use flate2::Compression;
@@ -56,6 +59,10 @@ impl Tree {
         })
     }
 
+    pub(crate) fn renamed(self, rename: fn(&str) -> String) -> Self {
+        Self { entries: self.entries.into_iter().map(|(path, entry)| (rename(&path), entry)).collect() }
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.files().map(|(_, _, content)| content.len()).sum()
     }
@@ -71,6 +78,25 @@ impl Tree {
             }
         }
         above
+    }
+
+    /// Sets modes, which would depend on the umask. The program that packs the directory sets owners.
+    pub(crate) fn write(&self, root: &Path) -> Result<()> {
+        let root_entry = Entry { mode: 0o755, owner: Owner::Root, content: Content::Folder };
+        let mut all = self.above();
+        all.extend([(String::new(), root_entry)]);
+        all.extend(self.entries.clone());
+        for (path, entry) in all {
+            let path = root.join(path);
+            let written = match &entry.content {
+                Content::Folder => fs::create_dir_all(&path),
+                Content::File(content) => fs::write(&path, content),
+            };
+            written
+                .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(entry.mode)))
+                .with_context(|| format!("{} cannot be written", path.display()))?;
+        }
+        Ok(())
     }
 
     /// `time` (seconds of the epoch) is the time of everything in the archive.
@@ -148,6 +174,24 @@ mod tests {
             "usr/share/doc/README.md 644 0 text",
         ];
         assert_eq!(found, expected);
+        Ok(())
+    }
+
+    #[test]
+    fn a_written_tree_has_the_modes_of_its_entries() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let root = folder.path().join("root");
+        sample().renamed(|path| path.replace("usr/share", "share")).write(&root)?;
+        for (path, mode) in [
+            ("", 0o755),
+            ("data", 0o700),
+            ("share/doc", 0o755),
+            ("share/doc/README.md", 0o644),
+            ("usr/bin/settee", 0o755),
+        ] {
+            assert_eq!(fs::metadata(root.join(path))?.permissions().mode() & 0o7777, mode, "{path}");
+        }
+        assert_eq!(fs::read(root.join("usr/bin/settee"))?, b"program");
         Ok(())
     }
 

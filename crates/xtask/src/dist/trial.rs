@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::dist::contents::VERSION;
+use crate::dist::target::Target;
 use crate::dist::text::{member, sha256};
 use crate::dist::{SUMS, archive, deb, formula, image, npm, python, rpm as rpm_package};
 use crate::setup;
@@ -61,7 +62,12 @@ const TRIALS: &[Trial] = &[
     Trial { name: "formula", rights: Rights::Any, programs: &["ruby", "tar"], install: brew, remove: nothing },
 ];
 
+/// qemu does not execute child processes of an emulated program, so JavaScript workers are not tested.
+const EMULATED: &[Trial] =
+    &[Trial { name: "emulated", rights: Rights::Any, programs: &["tar"], install: emulated, remove: nothing }];
+
 struct Place {
+    target: Target,
     packages: PathBuf,
     folder: PathBuf,
     root: PathBuf,
@@ -73,17 +79,26 @@ struct Installed {
     access: Access,
 }
 
-pub(crate) fn run(workspace: &Workspace, packages: &Path) -> Result<Tally> {
+pub(crate) fn run(workspace: &Workspace, packages: &Path, targets: &[Target]) -> Result<Tally> {
     let mut tally = Tally::one(sums_hold(packages)?);
-    println!("{:<9} {:>18}  README's session", "", "s to first answer");
-    for trial in TRIALS {
-        if let Some(lack) = lack(trial) {
+    for target in targets {
+        tally += run_for(workspace, packages, *target)?;
+    }
+    Ok(tally)
+}
+
+fn run_for(workspace: &Workspace, packages: &Path, target: Target) -> Result<Tally> {
+    let mut tally = Tally::default();
+    println!("{:<9} {:>18}  session", target.linux(), "s to first answer");
+    let trials = if target.emulator().is_none() { TRIALS } else { EMULATED };
+    for trial in trials {
+        if let Some(lack) = lack(trial, target) {
             println!("{:<9} left out: {lack}", trial.name);
             continue;
         }
         let folder = workspace.scratch(&format!("trial-{}", trial.name));
         let root = folder.join("root");
-        let place = Place { packages: packages.to_owned(), folder, root, port: free_port()? };
+        let place = Place { target, packages: packages.to_owned(), folder, root, port: free_port()? };
         tally += attempt(workspace, trial, &place).unwrap_or_else(|error| {
             println!("{:<9} FAILED: {error:#}", trial.name);
             Tally::one(false)
@@ -93,11 +108,12 @@ pub(crate) fn run(workspace: &Workspace, packages: &Path) -> Result<Tally> {
     Ok(tally)
 }
 
-fn lack(trial: &Trial) -> Option<String> {
+fn lack(trial: &Trial, target: Target) -> Option<String> {
     if trial.rights == Rights::Root && !setup::is_root() {
         return Some("it enters another root, which only root may".to_owned());
     }
-    trial.programs.iter().find(|program| !process::exists(program)).map(|program| format!("{program} is not here"))
+    let mut programs = trial.programs.iter().map(|program| (*program).to_owned()).chain(target.emulator());
+    programs.find(|program| !process::exists(program)).map(|program| format!("{program} is not here"))
 }
 
 fn attempt(workspace: &Workspace, trial: &Trial, place: &Place) -> Result<Tally> {
@@ -111,7 +127,10 @@ fn attempt(workspace: &Workspace, trial: &Trial, place: &Place) -> Result<Tally>
     let mut server = Server::start_prepared(workspace, &purpose, installed.access, &mut installed.command, data)?;
     output(Command::new("curl").args(["--silent", "--fail"]).arg(server.url()))?;
     let seconds = began.elapsed().as_secs_f64();
-    let mut tally = readme::against(workspace, "README.md", &server)?;
+    let mut tally = match place.target.emulator() {
+        None => readme::against(workspace, "README.md", &server)?,
+        Some(_) => short_session(&server)?,
+    };
     let stopped = server.stop();
     if let Err(error) = &stopped {
         println!("    {error:#}");
@@ -121,6 +140,33 @@ fn attempt(workspace: &Workspace, trial: &Trial, place: &Place) -> Result<Tally>
     println!("{:<9} {seconds:>18.2}  {} passed, {} failed", trial.name, tally.passed, tally.failed);
     if !tally.holds() {
         process::show_tail(server.log());
+    }
+    Ok(tally)
+}
+
+/// The map function is evaluated in the server's own process.
+fn short_session(server: &Server) -> Result<Tally> {
+    let design = r#"{"views":{"v":{"map":"function (doc) { emit(doc.n, null); }","reduce":"_count"}}}"#;
+    let mut tally = Tally::default();
+    for (method, path, body, expected) in [
+        ("PUT", "/a", "", r#"{"ok":true}"#),
+        ("PUT", "/a/b", r#"{"n":1}"#, r#"{"ok":true,"id":"b","rev":"1-"#),
+        ("PUT", "/a/_design/d", design, r#"{"ok":true,"id":"_design/d""#),
+        ("GET", "/a/_design/d/_view/v?reduce=false", "", r#"{"id":"b","key":1,"value":null}"#),
+        ("GET", "/a/_design/d/_view/v", "", r#"{"key":null,"value":1}"#),
+        ("DELETE", "/a", "", r#"{"ok":true}"#),
+    ] {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--request", method, "--header", "Content-Type: application/json"]);
+        if !body.is_empty() {
+            curl.args(["--data", body]);
+        }
+        let reply = output(curl.arg(format!("{}{path}", server.url())))?;
+        let holds = reply.contains(expected);
+        if !holds {
+            println!("    {method} {path} is answered by {reply}");
+        }
+        tally += Tally::one(holds);
     }
     Ok(tally)
 }
@@ -165,10 +211,14 @@ impl Place {
     }
 
     fn serve_here(&self, program: &Path) -> Result<Installed> {
-        let printed_text = output(self.call(&program.display().to_string()).arg("--version"))?;
+        let call = || {
+            let mut command = self.target.call(program);
+            command.env("HOME", self.folder.join("home")).current_dir(&self.folder).env_remove("SETTEE_DATA");
+            command
+        };
+        let printed_text = output(call().arg("--version"))?;
         ensure!(printed_text.starts_with(&format!("settee {VERSION}\n")), "the program says {printed_text}");
-        let mut command = self.call(&program.display().to_string());
-        command.env_remove("SETTEE_DATA");
+        let command = call();
         Ok(self.serve(command, &self.folder.join("data").display().to_string()))
     }
 }
@@ -177,10 +227,17 @@ fn nothing(_: &Place) -> Result<()> {
     Ok(())
 }
 
+fn unpack(place: &Place) -> Result<PathBuf> {
+    output(place.call("tar").arg("--extract").arg("--file").arg(place.packages.join(archive::name(place.target))))?;
+    Ok(place.folder.join(archive::folder(place.target)))
+}
+
 fn tar_gz(place: &Place) -> Result<Installed> {
-    output(place.call("tar").arg("--extract").arg("--file").arg(place.packages.join(archive::name())))?;
-    let root = place.folder.join(archive::folder());
-    Ok(place.serve(place.run_in_root(&root, "0:0", "/bin/settee")?, "/data"))
+    Ok(place.serve(place.run_in_root(&unpack(place)?, "0:0", "/bin/settee")?, "/data"))
+}
+
+fn emulated(place: &Place) -> Result<Installed> {
+    place.serve_here(&unpack(place)?.join("bin/settee"))
 }
 
 /// `dpkg` does not enter the root, because it contains no shell.
@@ -196,7 +253,7 @@ fn install_deb(place: &Place) -> Result<Installed> {
         fs::create_dir_all(place.root.join(folder)).with_context(|| format!("cannot make {folder}"))?;
     }
     fs::write(place.root.join("var/lib/dpkg/status"), "").context("cannot write the status of dpkg")?;
-    output(dpkg(place).arg("--install").arg(place.packages.join(deb::name())))?;
+    output(dpkg(place).arg("--install").arg(place.packages.join(deb::name(place.target))))?;
     let users = fs::read_to_string(place.root.join("etc/passwd")).context("the package made no user")?;
     let user = users.lines().find_map(|line| line.strip_prefix("settee:")).context("the package made no user")?;
     let numbers: Vec<&str> = user.split(':').skip(1).take(2).collect();
@@ -224,7 +281,7 @@ fn rpm(place: &Place) -> Command {
 }
 
 fn install_rpm(place: &Place) -> Result<Installed> {
-    output(rpm(place).arg("--install").arg(place.packages.join(rpm_package::name())))?;
+    output(rpm(place).arg("--install").arg(place.packages.join(rpm_package::name(place.target))))?;
     fs::create_dir_all(place.root.join("var/lib")).context("cannot make var/lib")?;
     Ok(place.serve(place.run_in_root(&place.root, "0:0", "/usr/bin/settee")?, "/var/lib/settee"))
 }
@@ -247,7 +304,7 @@ fn unpack_image(place: &Place) -> Result<Installed> {
             .arg("--directory")
             .arg(&layout)
             .arg("--file")
-            .arg(place.packages.join(image::name())),
+            .arg(place.packages.join(image::name(place.target))),
     )?;
     let read = |path: &str| fs::read(layout.join(path)).with_context(|| format!("{path} is not in the image"));
     let text = |path: &str| Ok::<_, anyhow::Error>(String::from_utf8_lossy(&read(path)?).into_owned());
@@ -290,7 +347,7 @@ fn pip_install(place: &Place) -> Result<Installed> {
     let program = |name: &str| environment.join("bin").join(name);
     let mut pip = place.call(&program("pip").display().to_string());
     pip.args(["install", "--quiet", "--no-index", "--disable-pip-version-check"])
-        .arg(place.packages.join(python::name()));
+        .arg(place.packages.join(python::name(place.target)));
     output(&mut pip)?;
     let printed_text = output(place.call(&program("python").display().to_string()).args(["-m", "settee", "-V"]))?;
     ensure!(printed_text == format!("settee {VERSION}\n"), "python -m settee says {printed_text}");
@@ -298,7 +355,7 @@ fn pip_install(place: &Place) -> Result<Installed> {
 }
 
 fn npm_install(place: &Place) -> Result<Installed> {
-    let package = place.packages.join(npm::name());
+    let package = place.packages.join(npm::name(place.target));
     let mut npm = place.call("npm");
     npm.args(["install", "--offline", "--no-audit", "--no-fund", "--silent", "--prefix"])
         .arg(place.folder.join("prefix"));

@@ -32,13 +32,14 @@ impl Package {
 }
 
 pub(super) fn find_available(workspace: &Workspace) -> Option<Package> {
-    let archive = workspace.root.join("dist").join(dist::archive_name());
-    let unpacked = archive.is_file().then(|| unpack(workspace, &archive)).flatten();
+    let archive = dist::archive_name().map(|name| workspace.root.join("dist").join(name));
+    let archive = archive.filter(|archive| archive.is_file());
+    let unpacked = archive.and_then(|archive| Some((unpack(workspace, &archive)?, archive)));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let installed =
         std::env::split_paths(&path).map(|folder| folder.join("settee")).map(|program| (program.clone(), program));
     let (found, program, version) = unpacked
-        .map(|program| (archive, program))
+        .map(|(program, archive)| (archive, program))
         .into_iter()
         .chain(installed)
         .filter(|(_, program)| program.is_file())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use futures_util::StreamExt as _;
 use settee_couch_files::directory::DatabaseFiles;
-use settee_couch_files::{DocInfo, Lost};
+use settee_couch_files::{DocInfo, Header, Lost};
 use settee_model::json::Json;
 use settee_replication::Peer;
 use tokio::sync::mpsc;
@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use super::checkpoint::{CheckpointTarget, FileCheckpoint};
 use super::options::Options;
 use super::progress::ProgressDisplay;
+use super::purges;
 use super::send::{self, Written};
 use super::shard::{Leaf, Shard};
 use crate::migrate::database::{CLOSED, Setup, set_up};
@@ -62,6 +63,9 @@ pub(super) async fn import(
     let setup = setup(files, &shards, &mut imported.notes);
     let peer = target.database(&job.to)?;
     set_up(&peer, job, &setup, &mut imported.notes).await?;
+    if job.kind == Kind::Ordinary {
+        purges::write(&peer, &shards, &mut imported.notes).await?;
+    }
     let mut running = JoinSet::new();
     for shard in &shards {
         let (shard, peer) = (Arc::clone(shard), peer.clone());
@@ -139,9 +143,14 @@ pub(crate) fn setup(files: &DatabaseFiles, shards: &[Arc<Shard>], notes: &mut Ve
         notes.push("it has no readable _security: only administrators may use it".to_owned());
         Json::trusted(CLOSED.as_bytes().to_vec())
     });
-    let revs_limit = shards.iter().map(|shard| shard.database.header().revs_limit).max().unwrap_or(1000);
-    let revs_limit = Json::trusted(revs_limit.to_string().into_bytes());
-    Setup { is_partitioned, update_seq: Json::trusted(b"0".to_vec()), security, revs_limit }
+    let limit = |of: fn(&Header) -> u64| {
+        let limit = shards.iter().map(|shard| of(shard.database.header())).max().unwrap_or(1000);
+        Json::trusted(limit.to_string().into_bytes())
+    };
+    let (revs_limit, purged_infos_limit) =
+        (limit(|header| header.revs_limit), limit(|header| header.purge_infos_limit));
+    let purged_infos_limit = Some(purged_infos_limit);
+    Setup { is_partitioned, update_seq: Json::trusted(b"0".to_vec()), security, revs_limit, purged_infos_limit }
 }
 
 type ShardResult = (Arc<Shard>, FileCheckpoint, Imported, bool);

@@ -5,7 +5,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use settee_model::json::{Json, Value};
+use settee_couch_files::{Database, Purge};
+use settee_model::json::{Json, Value, object};
 
 use super::{BOB, succeeds};
 use crate::client::Client;
@@ -81,6 +82,24 @@ fn canonical(value: Value<'_>) -> String {
     }
 }
 
+/// Records in the files and at the target, sorted.
+fn purges(import: &Import, name: &str, files: &[&str]) -> [Vec<String>; 2] {
+    let listed = import.client().get(&format!("/{name}/_purged_infos")).json();
+    let there = listed.value().get("purged_infos").unwrap().elements().map(canonical).collect();
+    let of = |file: &&str| Database::open(&import.shard(file)).unwrap().purges().unwrap();
+    let here = files.iter().flat_map(of).map(|purge| {
+        let Purge { id, revs, .. } = purge.unwrap();
+        let record = object(|object| {
+            object.string("id", &id).strings("revs", revs.iter().map(ToString::to_string));
+        });
+        canonical(Json::parse(&record).unwrap().value())
+    });
+    [here.collect(), there].map(|mut purges: Vec<String>| {
+        purges.sort();
+        purges
+    })
+}
+
 #[track_caller]
 fn equals_couchdb(client: &mut Client, name: &str) {
     let text = gunzip(&fixtures().join(format!("expected/{name}.json.gz")));
@@ -142,8 +161,14 @@ fn a_data_directory_is_imported() {
     assert!(report.ends_with("both sides are equal\n"), "{report}");
     assert!(report.contains("equal  fx_part: 121 documents"), "{report}");
     import.target.client().with("Basic YW5uOnB3YW5u").get("/_session").expect(200);
+    client.put("/fx_snappy/_purged_infos_limit", "7").expect(200);
     succeeds(&import.run(&[]));
     equals_couchdb(&mut client, "fx_snappy");
+    assert_eq!(client.get("/fx_snappy/_purged_infos_limit").text().trim(), "1000");
+    let shards = ["00000000-7fffffff", "80000000-ffffffff"].map(|range| format!("{range}/fx_snappy.1795752226.couch"));
+    let [here, there] = purges(&import, "fx_snappy", &shards.each_ref().map(String::as_str));
+    assert_eq!(here, there);
+    assert!(!here.is_empty());
     client.put("/fx_none/new", "{}").expect(201);
     client.put("/fx_none/_local/l0", "{\"_rev\":\"0-1\",\"v\":\"other\"}").expect(201);
     let output = import.run(&["--verify", "--database", "fx_none"]);
