@@ -170,3 +170,28 @@ test('live: a device follows lists and roles', async (t) => {
   await until(changes, ['change'], async () => (await admin.info()).doc_del_count === 1, 'the deletion');
   for (const side of [ann, bob]) await assertSettled(side);
 });
+
+test('random edits, lists and deletions of two devices converge', async (t) => {
+  const { admin, ann, bob } = await world(t, { ann: ['team'], bob: ['team'] });
+  const seed = Number(process.env.SETTEE_SEED ?? Date.now() % 1_000_000);
+  t.diagnostic(`SETTEE_SEED=${seed}`);
+  let state = seed;
+  const below = (limit) => {
+    state = (Math.imul(state, 1103515245) + 12345) >>> 0;
+    return (state >>> 8) % limit;
+  };
+  const lists = [[ann.name], [bob.name], [ann.name, bob.name], ['team'], [ann.name, 'team'], []];
+  const sides = [ann, bob];
+  for (let round = 0; round < 80; round += 1) {
+    const side = sides[below(2)];
+    const db = below(3) === 0 ? admin : side.own;
+    const id = `doc-${below(12)}`;
+    const doc = await db.get(id).catch(() => undefined);
+    if (doc && below(6) === 0) await db.remove(doc);
+    else if (doc && below(2) === 0) await db.put({ ...doc, round });
+    else await share(db, id, lists[below(lists.length)], { round });
+    if (below(4) === 0) await side.sync();
+  }
+  for (const side of [...sides, ...sides]) await side.sync();
+  for (const side of sides) await assertSettled(side);
+});
