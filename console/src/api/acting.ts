@@ -17,17 +17,18 @@ export function actingHeader(): Record<string, string> {
   return acting === '' ? {} : { 'X-Settee-User': segment(acting) };
 }
 
-export function actAs(name: string): void {
+/** Sends the requests of this tab as another user, from the page with this address. */
+export function actAs(name: string, page = '#/databases'): void {
   sessionStorage.setItem(KEY, name);
-  restart();
+  restart(page);
 }
 
 export function stopActing(): void {
   sessionStorage.removeItem(KEY);
-  restart();
+  restart('#/databases');
 }
 
-function restart(): void {
-  history.pushState(null, '', '#/databases');
+function restart(page: string): void {
+  history.pushState(null, '', page);
   location.reload();
 }

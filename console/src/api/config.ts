@@ -1,6 +1,6 @@
 /** Configuration of the node that receives the request. */
 import { get, put, send } from './http.ts';
-import { path } from './paths.ts';
+import { path, query } from './paths.ts';
 
 export type Sections = Record<string, Record<string, string>>;
 
@@ -66,6 +66,6 @@ export async function setCors(cors: Cors): Promise<void> {
 
 export const SYSTEM_DATABASES = ['_users', '_replicator', '_global_changes'];
 
-export async function createDatabase(name: string, partitioned = false): Promise<void> {
-  await put(path`${name}` + (partitioned ? '?partitioned=true' : ''), {});
+export async function createDatabase(name: string, options: { partitioned?: boolean; access?: boolean } = {}): Promise<void> {
+  await put(path`${name}` + query({ partitioned: options.partitioned || undefined, access: options.access || undefined }), {});
 }

@@ -6,6 +6,8 @@ export interface Info {
   doc_del_count: number;
   sizes: { file: number; external: number; active: number };
   props?: { partitioned?: boolean };
+  /** True if documents have access lists. */
+  access?: boolean;
   compact_running?: boolean;
 }
 

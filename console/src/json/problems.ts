@@ -23,7 +23,7 @@ export function documentProblems(text: string): Mark[] {
   const root = parse(text);
   if (root.kind !== 'object') return [{ from: root.start, to: root.end, message: 'A document must be an object: it starts with {' }];
   const seen = new Set<string>();
-  const allowed = /^_(?:id|rev|deleted|attachments|revisions|replication_\w+)$/;
+  const allowed = /^_(?:id|rev|access|deleted|attachments|revisions|replication_\w+)$/;
   return (root.keys ?? []).flatMap((key, index) => {
     const child = root.children?.[index];
     const isTwice = seen.has(key);

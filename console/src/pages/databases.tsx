@@ -115,7 +115,7 @@ function Table({ names, figures, sort, order, onDelete }: { names: string[]; fig
 function Line({ name, info, onDelete }: { name: string; info: Info | undefined; onDelete: (name: string) => void }) {
   return (
     <tr>
-      <td><span class="row"><Link to={['db', name]}>{name}</Link>{info?.props?.partitioned && <Tag>partitioned</Tag>}{info?.compact_running && <Tag kind="accent">compacting</Tag>}</span></td>
+      <td><span class="row"><Link to={['db', name]}>{name}</Link>{info?.props?.partitioned && <Tag>partitioned</Tag>}{info?.access && <Tag>access per document</Tag>}{info?.compact_running && <Tag kind="accent">compacting</Tag>}</span></td>
       <td class="num">{number(info?.doc_count)}</td><td class="num hide-small">{number(info?.doc_del_count)}</td>
       <td class="num hide-small">{bytes(info?.sizes.external)}</td><td class="num">{bytes(info?.sizes.file)}</td>
       <td class="tight right">{isAdmin() && <Menu label={`Actions on ${name}`} icon="down" items={[
@@ -146,12 +146,13 @@ const NAME = /^[a-z][a-z0-9_$()+/-]*$/;
 function Create({ onClose }: { onClose: () => void }) {
   const [name, setName] = useState('');
   const [partitioned, setPartitioned] = useState(false);
+  const [access, setAccess] = useState(false);
   const { busy, error, run } = useAction();
   const wrong = name !== '' && !NAME.test(name) && !name.startsWith('_') ? 'Lower-case letters, digits and _ $ ( ) + - /, beginning with a letter.' : undefined;
   const submit = (event: Event) => {
     event.preventDefault();
     void run(async () => {
-      await creating(`The database ${name}`, () => createDatabase(name, partitioned));
+      await creating(`The database ${name}`, () => createDatabase(name, { partitioned, access }));
       showToast(`${name} is created.`);
       go(['db', name]);
     });
@@ -161,6 +162,7 @@ function Create({ onClose }: { onClose: () => void }) {
       <form class="stack" onSubmit={submit}>
         <Field label="Name" value={name} onValue={setName} required autofocus mono autocomplete="off" problem={wrong} hint="It cannot be changed later." />
         <Check label="Partitioned" checked={partitioned} onChecked={setPartitioned} hint="Ids have the form partition:id. A query of one partition reads that partition only." />
+        {sessionState.value.welcome?.isSettee && <Check label="Access per document" checked={access} onChecked={setAccess} hint="Each document names the users and roles that may read and edit it. It cannot be changed later." />}
         <Problem error={error} />
         <div class="actions end"><Button onClick={onClose}>Cancel</Button><Button kind="primary" type="submit" busy={busy} disabled={name === '' || wrong !== undefined}>Create</Button></div>
       </form>

@@ -4,10 +4,11 @@ import { useEffect, useState } from 'preact/hooks';
 import { get } from '../api/http.ts';
 import { path as pathOf } from '../api/paths.ts';
 import { sessionState } from '../api/session.ts';
-import { useRoute } from '../router.ts';
-import { LinkButton, Link, PageHead, Problem, Skeleton, Tabs, Tag } from '../ui/kit.tsx';
+import { useDialog, useRoute } from '../router.ts';
+import { Button, LinkButton, Link, PageHead, Problem, Skeleton, Tabs, Tag } from '../ui/kit.tsx';
 import { useRequest } from '../ui/use.ts';
 import { bytes, plural } from '../ui/words.ts';
+import { ViewAs, canViewAs } from './readers.tsx';
 
 export interface DbInfo {
   db_name: string;
@@ -18,6 +19,8 @@ export interface DbInfo {
   compact_running: boolean;
   sizes: { file: number; external: number; active: number };
   props?: { partitioned?: boolean };
+  /** True if documents have access lists. */
+  access?: boolean;
 }
 
 export interface DbPage {
@@ -79,15 +82,18 @@ export function Database() {
 
 function Head({ db, sub, info }: { db: string; sub: string; info: DbInfo | undefined }) {
   const { query } = useRoute();
+  const [dialog, setDialog] = useDialog();
   const note = info && (
     <span class="row">
-      {plural(info.doc_count, 'document')} · {bytes(info.sizes.file)} on disk{info.props?.partitioned && <Tag>partitioned</Tag>}{info.compact_running && <Tag kind="accent">compacting</Tag>}
+      {plural(info.doc_count, 'document')} · {bytes(info.sizes.file)} on disk{info.props?.partitioned && <Tag>partitioned</Tag>}{info.access && <Tag>access per document</Tag>}{info.compact_running && <Tag kind="accent">compacting</Tag>}
     </span>
   );
   return (
     <PageHead title={db} note={note ?? '…'}>
+      {sub === 'docs' && info?.access && canViewAs() && <Button icon="user" onClick={() => setDialog('view-as')}>View as</Button>}
       {sub === 'docs' && <LinkButton to={['db', db, 'upload']} icon="upload">Upload</LinkButton>}
       {sub === 'docs' && <LinkButton to={['db', db, 'new']} query={{ partition: query.get('partition') ?? undefined }} kind="primary" icon="plus">New document</LinkButton>}
+      {dialog === 'view-as' && canViewAs() && <ViewAs db={db} onClose={() => setDialog('')} />}
     </PageHead>
   );
 }

@@ -18,6 +18,7 @@ import { Attachments, type Stub } from './attachments.tsx';
 import type { DbPage } from './db.tsx';
 import { Conflicts, Difference } from './conflicts.tsx';
 import { DocumentForm } from './form.tsx';
+import { Readers, hasReaders } from './readers.tsx';
 import { StringEditor } from './string-editor.tsx';
 
 export interface Loaded {
@@ -54,7 +55,7 @@ export function Document(page: DbPage) {
   return <DocumentPage {...page} id={id} />;
 }
 
-function DocumentPage({ db, id }: DbPage & { id: string }) {
+function DocumentPage({ db, info, id }: DbPage & { id: string }) {
   const [tab] = useParam('tab', 'edit');
   const [rev] = useParam('rev');
   const [dialog, setDialog] = useDialog();
@@ -83,7 +84,7 @@ function DocumentPage({ db, id }: DbPage & { id: string }) {
       ]} />
       {isDeleted ? <Deleted db={db} id={id} again={result.again} /> : <Problem error={result.error} again={result.again} />}
       {!doc && !result.error && <Skeleton lines={10} />}
-      {doc && tab === 'edit' && <Edit key={`${id} ${rev}`} db={db} doc={doc} readOnly={rev !== ''} onSaved={result.put} again={result.again} />}
+      {doc && tab === 'edit' && <Edit key={`${id} ${rev}`} db={db} doc={doc} isShared={hasReaders(info, id)} readOnly={rev !== ''} onSaved={result.put} again={result.again} />}
       {doc && tab === 'conflicts' && <Conflicts db={db} doc={doc} again={result.again} />}
       {doc && tab === 'revisions' && <Revisions db={db} doc={doc} again={result.again} />}
       {doc && tab === 'attachments' && <Attachments db={db} doc={doc} again={result.again} />}
@@ -104,7 +105,7 @@ function rebaseOnto(theirs: Loaded, text: string): string {
   return withMembers(text, { _rev: JSON.stringify(theirs.rev), ...files });
 }
 
-function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; readOnly: boolean; onSaved: (doc: Loaded) => void; again: () => void }) {
+function Edit({ db, doc, isShared, readOnly, onSaved, again }: { db: string; doc: Loaded; isShared: boolean; readOnly: boolean; onSaved: (doc: Loaded) => void; again: () => void }) {
   const edited = useDraft([readOnly ? 'older' : 'doc', db, doc.id], doc.text, doc.rev);
   const { text, isChanged } = edited;
   const [theirs, setTheirs] = useState<Loaded>();
@@ -178,7 +179,7 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
         ? <Notice kind="warn"><p>The document has changed since you edited it. Its revision is now {doc.rev}.</p><p class="row"><Button onClick={() => setTheirs(doc)}>Compare</Button><Button onClick={edited.discard}>Discard mine</Button></p></Notice>
         : <Restored found={edited.restored} onDiscard={edited.discard} />}
       <Problem error={error} />
-      <Sides label={`JSON of ${doc.id}`} edited={edited} readOnly={readOnly} onSave={save} />
+      <Sides label={`JSON of ${doc.id}`} edited={edited} isShared={isShared} readOnly={readOnly} onSave={save} />
       {stringOpen && <StringEditor text={edited.now()} onText={edited.setText} onClose={() => setStringOpen(false)} />}
     </div>
   );
@@ -189,8 +190,8 @@ function SideChoice() {
   return <Segments label="Edit as" value={side} onValue={(next) => setSide(next, true)} options={[['json', 'JSON'], ['form', 'Form'], ['both', 'Both']]} />;
 }
 
-/** The JSON editor and the form of a document, which edit the same draft. */
-function Sides({ label, edited, readOnly = false, isNew = false, onSave }: { label: string; edited: DraftState; readOnly?: boolean; isNew?: boolean; onSave: () => void }) {
+/** The readers, the JSON editor and the form of a document, which edit the same draft. `isShared` is true if documents have readers. */
+function Sides({ label, edited, isShared, readOnly = false, isNew = false, onSave }: { label: string; edited: DraftState; isShared: boolean; readOnly?: boolean; isNew?: boolean; onSave: () => void }) {
   const [side] = useParam('as', 'json');
   const onKeyDown = (event: KeyboardEvent) => {
     if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== 's') return;
@@ -198,10 +199,13 @@ function Sides({ label, edited, readOnly = false, isNew = false, onSave }: { lab
     onSave();
   };
   return (
-    <div class={`doc-split as-${side}`}>
-      {side !== 'form' && <Editor label={label} language="json" value={edited.text} onValue={edited.setText} readOnly={readOnly} problems={documentProblems} onSave={onSave} lines="fill" />}
-      {side !== 'json' && <div class="form-side" onKeyDown={onKeyDown}><DocumentForm text={edited.text} now={edited.now} onText={edited.setText} readOnly={readOnly} isNew={isNew} /></div>}
-    </div>
+    <>
+      {isShared && <Readers text={edited.text} now={edited.now} onText={edited.setText} readOnly={readOnly} />}
+      <div class={`doc-split as-${side}`}>
+        {side !== 'form' && <Editor label={label} language="json" value={edited.text} onValue={edited.setText} readOnly={readOnly} problems={documentProblems} onSave={onSave} lines="fill" />}
+        {side !== 'json' && <div class="form-side" onKeyDown={onKeyDown}><DocumentForm text={edited.text} now={edited.now} onText={edited.setText} readOnly={readOnly} isNew={isNew} /></div>}
+      </div>
+    </>
   );
 }
 
@@ -340,7 +344,7 @@ export function NewDocument({ db, info }: DbPage) {
         <div class="actions"><Button kind="primary" icon="check" busy={busy} onClick={save}>Create</Button><Button onClick={() => { try { edited.setText(format(edited.now())); } catch { /* The editor marks the error. */ } }}>Format</Button><SideChoice /></div>
         <Restored found={edited.restored} onDiscard={edited.discard} />
         <Problem error={error} />
-        <Sides label="JSON of the new document" edited={edited} isNew onSave={save} />
+        <Sides label="JSON of the new document" edited={edited} isShared={kind !== 'local' && hasReaders(info)} isNew onSave={save} />
       </div>
     </>
   );

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use settee_database::tasks::Tasks;
 use settee_database::{
-    Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, ReadClient, Reader, Waiting, Work,
+    AccessControl, Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, ReadClient, Reader, Waiting, Work,
 };
 use settee_design::{Language, LimitsSource};
 use settee_model::json::Json;
@@ -29,6 +29,8 @@ struct Place {
     database: Arc<Database>,
     views: Arc<Views>,
     searches: Arc<Searches>,
+    /// The user that sends queries.
+    reader: Reader,
 }
 
 const SEARCH: TextSearch = TextSearch { text: true, nouveau: true };
@@ -54,17 +56,21 @@ fn json(text: &str) -> Json {
 
 impl Place {
     fn new() -> Self {
-        Self::with(Layout::Whole)
+        Self::with(Layout::Whole, AccessControl::PerDatabase)
     }
 
     fn partitioned() -> Self {
-        Self::with(Layout::Partitioned)
+        Self::with(Layout::Partitioned, AccessControl::PerDatabase)
     }
 
-    fn with(layout: Layout) -> Self {
+    fn with_access_lists() -> Self {
+        Self::with(Layout::Whole, AccessControl::PerDocument)
+    }
+
+    fn with(layout: Layout, access: AccessControl) -> Self {
         let catalog = Arc::new(Catalog::open(engine(), 7).unwrap());
         let options = DatabaseOptions { created_ms: 0, instance: 1, layout, q: 1 };
-        let database = catalog.create("db", options).unwrap();
+        let database = catalog.create_with("db", options, access).unwrap();
         let language: Arc<dyn Language> = Arc::new(MangoLanguage);
         let languages = Arc::new(move |name: &str| (name == language.name()).then(|| Arc::clone(&language)));
         let settings = Settings {
@@ -79,7 +85,7 @@ impl Place {
         let (tasks, log): (Tasks, settee_views::Log) = (Tasks::new(|| 0), Arc::new(|_| {}));
         let views = Arc::new(Views::new(catalog, languages, tasks.clone(), Arc::clone(&log), settings));
         let searches = Arc::new(Searches::new(Arc::clone(&views), tasks, log, Caches::new(1 << 20, 1 << 20), 1));
-        Self { database, views, searches }
+        Self { database, views, searches, reader: Reader::Administrator }
     }
 
     fn write(&self, text: &str) {
@@ -102,7 +108,7 @@ impl Place {
         let mut documents = Documents::default();
         let (views, searches, limits) = (&self.views, &self.searches, &SearchLimits::none());
         let client = &ReadClient::default();
-        let reader = &Reader::Administrator;
+        let reader = &self.reader;
         let readers = Readers { views, searches, limits, client, search: SEARCH, reader, waiting: Waiting::Allowed };
         let outcome = find(readers, &self.database, &options, &mut documents)?;
         let found = match outcome {
@@ -114,6 +120,6 @@ impl Place {
 
     fn explain(&self, body: &str) -> Json {
         let options = FindOptions::parse(json(body).value()).unwrap();
-        Json::parse(&explain(&self.database, SEARCH, &options).unwrap()).unwrap()
+        Json::parse(&explain(&self.database, SEARCH, &options, &self.reader).unwrap()).unwrap()
     }
 }

@@ -72,10 +72,9 @@ const REGEX: &[u8] = b"$regex";
 pub(super) async fn explain(mut request: Request) -> Answer {
     let partition = asked_partition(&request);
     let body = read_object(&mut request).await?;
-    let (database, search) = (request.database()?, served(&request.node));
-    let text =
-        bridge::blocking(&request.threads, move || Ok(explain_plan(&database, search, &options(&body, partition)?)?))
-            .await?;
+    let (database, search, user) = (request.database()?, served(&request.node), request.reader.clone());
+    let write = move || Ok(explain_plan(&database, search, &options(&body, partition)?, &user)?);
+    let text = bridge::blocking(&request.threads, write).await?;
     Ok(respond::json(StatusCode::OK, text))
 }
 

@@ -330,8 +330,8 @@ fn mango_resources() -> Vec<Resource> {
     vec![
         Resource::new("/{db}/_find", "POST").post(Member, mango::find).takes(Lists).reads().per_reader(),
         Resource::new("/{db}/_find/{*rest}", "POST").post(Member, mango::find).takes(Lists).reads().per_reader(),
-        Resource::new("/{db}/_explain", "POST").post(Member, mango::explain).takes(Lists).reads(),
-        Resource::new("/{db}/_explain/{*rest}", "POST").post(Member, mango::explain).takes(Lists).reads(),
+        Resource::new("/{db}/_explain", "POST").post(Member, mango::explain).takes(Lists).reads().per_reader(),
+        Resource::new("/{db}/_explain/{*rest}", "POST").post(Member, mango::explain).takes(Lists).reads().per_reader(),
         Resource::new("/{db}/_index", "GET,POST").get(Member, mango::list).post(Member, mango::create),
         Resource::new("/{db}/_index/_bulk_delete", "POST").post(DatabaseAdmin, mango::bulk_delete).takes(Lists),
         Resource::new("/{db}/_index/_design/{ddoc}/{type}/{name}", "DELETE").delete(DatabaseAdmin, mango::delete),

@@ -194,6 +194,10 @@ const PROBES: &[(&str, &str)] = &[
     ),
     ("POST /db/_bulk_docs", r#"{"docs":[{"_id":"ID","_access":["ann"]}]}"#),
     ("POST /db/_find", r#"{"selector":{"_id":"ID"}}"#),
+    ("POST /db/_find", r#"{"selector":{"_id":{"$gte":"ID"}},"sort":[{"_id":"desc"}]}"#),
+    ("POST /db/_find", r#"{"selector":{"_id":"ID"},"use_index":"by","fields":["_id"]}"#),
+    ("POST /db/_find", r#"{"selector":{"$or":[{"_id":"ID"},{"_id":"mine"}]},"conflicts":true}"#),
+    ("POST /db/_explain", r#"{"selector":{"_id":"ID"},"use_index":"by"}"#),
     ("GET /db/_design/d/_view/v?key=\"ID\"", ""),
     ("GET /db/_design/by/_view/id?key=[\"ID\"]&reduce=false&include_docs=true", ""),
     ("GET /db/_design/by/_view/id?key=[\"ID\"]&group=true", ""),
@@ -551,7 +555,7 @@ async fn a_lost_document_is_a_tombstone_in_the_feed() {
 }
 
 #[tokio::test]
-async fn queries_find_visible_documents_without_indexes() {
+async fn queries_find_visible_documents() {
     let world = world().await;
     world.admin("POST /db/_index", r#"{"index":{"fields":["text"]}}"#).await;
     let find = async |caller: &str, body: &str| ask(&world, caller, "POST /db/_find", body).await.body;
@@ -566,9 +570,16 @@ async fn queries_find_visible_documents_without_indexes() {
                 find(caller, &format!(r#"{{"selector":{selector},"fields":["_id"],"execution_stats":true}}"#)).await;
             let ids: Vec<&str> = body.split(r#""_id":""#).skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
             assert_eq!(ids, expected, "{selector} for {caller}: {body}");
-            assert!(body.contains(&format!(r#""total_keys_examined":{}"#, expected.len())), "{body}");
+            assert!(body.contains(&format!(r#""total_docs_examined":{}"#, expected.len())), "{body}");
         }
+        let query = r#"{"selector":{"text":{"$gt":null}},"sort":["text"]"#;
+        let sorted = find(caller, &format!(r#"{query},"fields":["_id"]}}"#)).await;
+        assert_eq!(sorted.matches(r#""_id""#).count(), expected.len(), "{sorted}");
+        // A definition is a part of a design document.
+        let plan = ask(&world, caller, "POST /db/_explain", &format!("{query}}}")).await.body;
+        assert!(plan.contains(r#""type":"json","partitioned":false},"#), "{plan}");
+        assert!(plan.contains(r#""index_candidates":[],"#) && !plan.contains(r#""def""#), "{plan}");
     }
-    let sorted = find("bob", r#"{"selector":{"text":{"$gt":null}},"sort":["text"]}"#).await;
-    assert!(sorted.contains("no_usable_index"), "{sorted}");
+    let found = ask(&world, "eve", "POST /db/_find", r#"{"selector":{"own":1},"sort":["own"]}"#).await;
+    assert!(found.body.contains("no_usable_index"), "{found:?}");
 }

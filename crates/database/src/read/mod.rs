@@ -166,10 +166,17 @@ impl<'a> ReadView<'a> {
             return Ok(Some(record));
         }
         let decode = |stored: &[u8]| {
+            // The time of an answer must not depend on the number of invisible revisions.
+            if self.member().is_some() && self.visible_head(id, Some(Head::decode(stored)?))?.is_none() {
+                return Ok(None);
+            }
             let bytes = pieces::whole(self.snapshot.as_ref(), id.as_bytes(), stored)?;
-            Ok((bytes.len(), DocRecord::decode(&bytes)?))
+            Ok(Some((bytes.len(), DocRecord::decode(&bytes)?)))
         };
-        let (bytes, record) = self.stored_record(id, decode)?.unzip();
+        let (bytes, record) = match self.stored_record(id, decode)? {
+            Some(None) => return Ok(None),
+            found => found.flatten().unzip(),
+        };
         let (bytes, record) = (bytes.unwrap_or_default(), self.visible_record(id, record)?.map(Arc::new));
         let Some(record) = record else { return Ok(None) };
         self.ahead.lock().set_decoded(id, bytes, &record);

@@ -10,7 +10,7 @@ use settee_storage::{Direction, Expect, KeyRange, Keyspace};
 use super::{IdRange, ReadView};
 use crate::access::check::refusal;
 use crate::access::index::{Order, Union};
-use crate::access::removal::{Removal, is_removal};
+use crate::access::removal::{Removal, has_tombstone, history, is_removal, last_visible, put_tombstone};
 use crate::access::{AccessControl, AccessList, Member, Reader, lists};
 use crate::database::Database;
 use crate::record::{DocRecord, Head, SequenceEntry, Stored};
@@ -73,16 +73,15 @@ impl ReadView<'_> {
         let Some(member) = self.member() else { return Ok(heads) };
         self.read_access_lists(heads.iter().flatten().map(|head| head.stored.access))?;
         let mut hidden = Vec::new();
-        for (index, head) in heads.iter_mut().enumerate() {
+        for (index, head) in heads.iter().enumerate() {
             let is_visible = head.as_ref().map(|head| self.sees(&head.stored)).transpose()?;
             if is_visible != Some(true) {
-                *head = None;
                 hidden.push(index);
             }
         }
         let of_hidden: Vec<&str> = hidden.iter().map(|index| ids[*index]).collect();
         for (index, removal) in hidden.into_iter().zip(self.removals(member, &of_hidden)?) {
-            heads[index] = removal.map(|removal| removal.head());
+            heads[index] = removal.map(|removal| removal.head(heads[index].as_ref()));
         }
         Ok(heads)
     }
@@ -111,12 +110,15 @@ impl ReadView<'_> {
         found.chunks(entries.len()).map(latest).collect()
     }
 
-    /// Returns what the reader sees of a document: instead of an invisible one the tombstone of its removal, if any.
+    /// Returns what the reader sees of a document: instead of an invisible one the tombstones of its removal, if any.
     pub(super) fn visible_record(&self, id: &str, record: Option<DocRecord>) -> Result<Option<DocRecord>> {
         let Some(member) = self.member() else { return Ok(record) };
         let removed = |record: Option<&DocRecord>| {
             let removal = self.removals(member, &[id])?.pop().flatten();
-            Ok(removal.map(|removal| removal.record(record)))
+            if let Some(record) = record.filter(|_| removal.is_some()) {
+                self.read_lists_of(record)?;
+            }
+            Ok(removal.map(|removal| removal.record(record, |stored| self.sees(stored).unwrap_or(false))))
         };
         let Some(record) = record else { return removed(None) };
         match self.visible_part(&record)? {
@@ -125,23 +127,36 @@ impl ReadView<'_> {
         }
     }
 
-    /// Removes the leaves that the reader does not see, and the bodies of other invisible revisions. Returns `None` if
-    /// the document is invisible.
+    /// Removes the leaves that the reader does not see, and the bodies of other invisible revisions. A branch whose
+    /// last revisions are invisible ends with a tombstone, so that replicators remove its visible revisions. Returns
+    /// `None` if the document is invisible.
     fn visible_part(&self, record: &DocRecord) -> Result<Option<DocRecord>> {
-        let DocRecord { seq, mut tree } = record.clone();
-        self.read_access_lists(tree.nodes().iter().filter_map(|node| node.value).map(|stored| stored.access))?;
-        let Some(winner) = tree.winner(|stored| stored.deleted) else { return Ok(None) };
-        if !tree.node(winner).value.is_some_and(|stored| self.sees(&stored).unwrap_or(false)) {
+        let winner = record.tree.winner(|stored| stored.deleted).and_then(|winner| record.tree.node(winner).value);
+        if !winner.map(|stored| self.sees(&stored)).transpose()?.unwrap_or(false) {
             return Ok(None);
         }
+        self.read_lists_of(record)?;
+        let DocRecord { seq, mut tree } = record.clone();
         let is_hidden = |stored: &Stored| !self.sees(stored).unwrap_or(false);
-        let leaves = tree.leaves().map(|leaf| tree.node(leaf));
-        let hidden = leaves.filter(|leaf| leaf.value.as_ref().is_none_or(is_hidden)).map(|leaf| leaf.rev.clone());
-        for rev in hidden.collect::<Vec<_>>() {
-            tree.purge(&rev);
+        let leaves = tree.leaves().filter(|leaf| tree.node(*leaf).value.as_ref().is_none_or(is_hidden));
+        let hidden: Vec<u32> = leaves.collect();
+        if !hidden.is_empty() {
+            let mut ends = last_visible(&tree, |stored| !is_hidden(stored));
+            ends.retain(|end| tree.leaves().all(|leaf| leaf != *end));
+            let lost: Vec<Vec<Rev>> = ends.into_iter().map(|end| history(&tree, end)).collect();
+            for rev in hidden.iter().map(|leaf| tree.node(*leaf).rev.clone()).collect::<Vec<_>>() {
+                tree.purge(&rev);
+            }
+            lost.into_iter().for_each(|history| put_tombstone(&mut tree, history));
         }
         tree.take_values(is_hidden);
         Ok(Some(DocRecord { seq, tree }))
+    }
+
+    /// Reads the lists of all revisions together, so that [`Self::sees`] does not fail.
+    fn read_lists_of(&self, record: &DocRecord) -> Result<()> {
+        let stored = record.tree.nodes().iter().filter_map(|node| node.value);
+        self.read_access_lists(stored.map(|stored| stored.access))
     }
 
     /// Scans the ids of the live documents that `member` sees.
@@ -239,7 +254,7 @@ impl ReadView<'_> {
     #[must_use]
     pub fn knows(&self, record: &DocRecord, rev: &Rev) -> bool {
         let has_lists = self.database.access() == AccessControl::PerDocument;
-        record.tree.find(rev).is_some() || has_lists && Removal::has_tombstone(record, rev)
+        record.tree.find(rev).is_some() || has_lists && has_tombstone(record, rev)
     }
 
     /// Returns the outcome with which the commit would refuse the update because of access lists, or `None`. The

@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 use settee_storage::{Batch, CommitToken, Durability, Keyspace, Outcome};
 
 use super::*;
-use crate::access::removal::Removal;
+use crate::access::removal::tombstone;
+use crate::record::DocRecord;
 use crate::{AccessControl, DatabaseOptions, Direction, IdRange, Layout, Member, Reader, Waiting};
 
 const USERS: [(&str, &[&str]); 4] = [("ann", &[]), ("bob", &["staff"]), ("cid", &["staff", "board"]), ("eve", &[])];
@@ -63,15 +64,20 @@ impl Model {
 
     /// Returns what `reader` sees of a document.
     fn seen(&self, reader: &Reader, id: &str, known: &Known) -> Option<Known> {
+        // The last visible revision of each branch.
+        let last: Vec<&Rev> = known.parents.keys().filter(|rev| self.grants(reader, id, rev)).collect();
+        let followed: BTreeSet<&Rev> = last.iter().flat_map(|rev| known.ancestors(rev)).collect();
+        let last = last.into_iter().filter(|rev| !followed.contains(rev));
         if self.grants(reader, id, &known.rev) {
-            let leaves = known.leaves.iter().filter(|rev| self.grants(reader, id, rev)).cloned().collect();
-            return Some(Known { rev: known.rev.clone(), leaves, ..*known });
+            let shown = |rev: &Rev| if known.leaves.contains(rev) { rev.clone() } else { tombstone(rev) };
+            let leaves = last.map(shown).collect();
+            return Some(Known { rev: known.rev.clone(), leaves, parents: BTreeMap::new(), ..*known });
         }
         let Reader::Member(member) = reader else { return None };
         let removals = member.entries().iter().filter_map(|entry| self.removals.get(&(entry.clone(), id.to_owned())));
         let (seq, rev) = removals.max_by_key(|(seq, _)| *seq)?.clone();
-        let rev = Removal { seq, rev }.head().rev;
-        Some(Known { seq, leaves: vec![rev.clone()], rev, deleted: true })
+        let leaves = last.chain([&rev]).map(tombstone).collect();
+        Some(Known { seq, rev: tombstone(&rev), deleted: true, leaves, parents: BTreeMap::new() })
     }
 
     fn grants(&self, reader: &Reader, id: &str, rev: &Rev) -> bool {
@@ -90,7 +96,20 @@ struct Known {
     seq: u64,
     rev: Rev,
     deleted: bool,
-    leaves: Vec<Rev>,
+    leaves: BTreeSet<Rev>,
+    /// All revisions of the document.
+    parents: BTreeMap<Rev, Option<Rev>>,
+}
+
+impl Known {
+    fn ancestors(&self, rev: &Rev) -> impl Iterator<Item = &Rev> {
+        let parent = |rev: &Rev| self.parents.get(rev).and_then(Option::as_ref);
+        std::iter::successors(parent(rev), move |rev| parent(rev))
+    }
+}
+
+fn leaves(record: &DocRecord) -> BTreeSet<Rev> {
+    record.tree.leaves().map(|leaf| record.tree.node(leaf).rev.clone()).collect()
 }
 
 fn known(view: &ReadView<'_>) -> BTreeMap<String, Known> {
@@ -98,8 +117,11 @@ fn known(view: &ReadView<'_>) -> BTreeMap<String, Known> {
     let mut found = BTreeMap::new();
     while let Some(change) = changes.next().unwrap() {
         let record = view.record(change.id).unwrap().unwrap();
-        let leaves = record.tree.leaves().map(|leaf| record.tree.node(leaf).rev.clone()).collect();
-        let known = Known { seq: change.seq, rev: change.rev.clone(), deleted: change.stored.deleted, leaves };
+        let parent_of = |parent: u32| record.tree.node(parent).rev.clone();
+        let nodes = record.tree.nodes().iter();
+        let parents = nodes.map(|node| (node.rev.clone(), node.parent.map(parent_of))).collect();
+        let (rev, deleted) = (change.rev.clone(), change.stored.deleted);
+        let known = Known { seq: change.seq, rev, deleted, leaves: leaves(&record), parents };
         found.insert(change.id.to_owned(), known);
     }
     found
@@ -155,12 +177,14 @@ fn check(database: &Arc<Database>, model: &Model, reader: &Reader, random: &mut 
         let (Some(head), Some(record)) = (head, record) else { continue };
         let known = &visible[id];
         assert_eq!((head.seq, &head.rev, head.stored.deleted), (known.seq, &known.rev, known.deleted));
-        assert_eq!(record.head().unwrap().rev, known.rev);
-        let leaves: Vec<Rev> = record.tree.leaves().map(|leaf| record.tree.node(leaf).rev.clone()).collect();
-        assert_eq!(leaves, known.leaves);
+        let leaves = leaves(&record);
+        assert_eq!(leaves, known.leaves, "{id} {reader:?}");
+        // All tombstones are deletions, and any of them can be the winner.
+        assert!(leaves.contains(&known.rev) && record.head().unwrap().stored.deleted == known.deleted, "{id}");
+        assert!(leaves.len() == 1 || head.has_conflicts, "{id}");
         for node in record.tree.nodes().iter().filter(|node| node.value.is_some()) {
-            let is_removal = known.leaves == [node.rev.clone()] && known.deleted;
-            assert!(is_removal || model.grants(reader, id, &node.rev), "{id} {}", node.rev);
+            let is_tombstone = !all[id].parents.contains_key(&node.rev);
+            assert!(is_tombstone || model.grants(reader, id, &node.rev), "{id} {}", node.rev);
         }
     }
 }
@@ -172,7 +196,7 @@ fn random_update(
     number: usize,
 ) -> (DocUpdate, Option<Vec<&'static str>>) {
     let id = random.below(10).to_string();
-    let parent = all.get(&id).map(|known| known.leaves[random.below(known.leaves.len())].clone());
+    let parent = all.get(&id).and_then(|known| known.leaves.iter().nth(random.below(known.leaves.len())).cloned());
     let deleted = random.one_in(5);
     let list: Vec<&'static str> = ENTRIES.iter().copied().filter(|_| random.one_in(3)).collect();
     let names_list = !deleted || random.one_in(4);

@@ -5,24 +5,26 @@ mod collector;
 mod primary;
 mod rows;
 mod scan;
+mod scope;
 mod spans;
 mod text;
 mod union;
 
 use std::sync::Arc;
 
-use settee_database::{Database, DatabaseError, ReadClient, ReadView, Reader, Waiting};
+use settee_database::{Database, DatabaseError, ReadClient, Reader, Waiting};
 use settee_search::{SearchLimits, Searches};
 use settee_views::Views;
 
 use crate::error::Result;
 use crate::index::{self, TextSearch};
 use crate::options::{FindOptions, UseIndex};
-use crate::planner::access::{self, Access};
+use crate::planner::access::Access;
 use crate::planner::usable::Source;
 use crate::planner::{self, Plan, Purpose};
 use collector::Collector;
 pub use collector::{DocumentSink, Stats};
+use scope::ReadScope;
 
 const NO_INDEX: &str = "No matching index found, create an index to optimize query time.";
 
@@ -53,9 +55,17 @@ pub struct Readers<'a> {
     pub limits: &'a SearchLimits,
     pub client: &'a ReadClient,
     pub search: TextSearch,
-    /// The user on whose behalf documents are read. A member with per-document access uses no index.
+    /// The user on whose behalf documents are read. A member with per-document access uses no text index.
     pub reader: &'a Reader,
     pub waiting: Waiting<'a>,
+}
+
+/// Returns the text indexes that the reader can use.
+fn searchable(search: TextSearch, reader: &Reader) -> TextSearch {
+    match reader {
+        Reader::Administrator => search,
+        Reader::Member(_) => TextSearch { text: false, nouveau: false },
+    }
 }
 
 /// Executes a query. After the first call of `sink`, only storage can cause an error.
@@ -65,11 +75,9 @@ pub fn find(
     options: &FindOptions,
     sink: &mut dyn DocumentSink,
 ) -> Result<Outcome> {
-    let indexes = match readers.reader {
-        Reader::Administrator => index::all(database, readers.waiting)?,
-        Reader::Member(_) => Arc::default(),
-    };
-    let (plan, trace) = planner::plan(Purpose::Find, options, &indexes, readers.search)?;
+    let indexes = index::all(database, readers.waiting)?;
+    let search = searchable(readers.search, readers.reader);
+    let (plan, trace) = planner::plan(Purpose::Find, options, &indexes, search)?;
     let plan = plan.ok_or_else(|| options.no_sort_index(database.layout()))?;
     // A query that finds nothing does not validate its bookmark.
     if plan.is_noop {
@@ -96,36 +104,35 @@ fn run(
     plan: &Plan<'_>,
     collector: &mut Collector<'_>,
 ) -> Result<Option<String>> {
-    if let Reader::Member(_) = readers.reader {
-        let Access::Primary(ranges) = access::primary(collector.options) else { return Ok(None) };
-        return primary::run(&readers.read(database)?, &ranges, collector).map(|()| None);
-    }
+    let Readers { views, searches, limits, client, reader, waiting, .. } = readers;
+    let scope = ReadScope { views, database, reader, client, waiting };
     match &plan.access {
-        Access::Primary(ranges) if plan.access.is_scan() && scan::is_possible(collector) => {
-            scan::run(&readers.read(database)?, ranges, collector)?;
+        Access::Primary(ranges) if !scope.is_restricted() && plan.access.is_scan() && scan::is_possible(collector) => {
+            scan::run(&scope.documents()?, ranges, collector)?;
         }
-        Access::Primary(ranges) => primary::run(&readers.read(database)?, ranges, collector)?,
-        Access::Index(index, ranges) => rows::run(readers, database, index, ranges, plan.covering, collector)?,
-        Access::Union(parts) => union::run(readers, database, parts, collector)?,
+        Access::Primary(ranges) => primary::run(&scope.documents()?, ranges, collector)?,
+        Access::Index(index, ranges) => rows::run(scope, index, ranges, plan.covering, collector)?,
+        Access::Union(parts) => union::run(scope, parts, collector)?,
         Access::Text(text) => {
             // The time of a search is not bounded by the number of its reads.
-            readers.waiting.may_block().map_err(DatabaseError::from)?;
-            return text::run(readers.searches, readers.limits, database, text, collector);
+            waiting.may_block().map_err(DatabaseError::from)?;
+            return text::run(searches, limits, database, text, collector);
         }
     }
     Ok(None)
 }
 
-impl<'a> Readers<'a> {
-    fn read(&self, database: &Arc<Database>) -> Result<ReadView<'a>> {
-        Ok(database.read_as(self.reader, self.waiting)?.for_client(self.client))
-    }
-}
-
-pub fn explain(database: &Arc<Database>, search: TextSearch, options: &FindOptions) -> Result<Vec<u8>> {
+/// Describes the plan of [`find`] for this reader.
+pub fn explain(
+    database: &Arc<Database>,
+    search: TextSearch,
+    options: &FindOptions,
+    reader: &Reader,
+) -> Result<Vec<u8>> {
     let indexes = index::all(database, Waiting::Allowed)?;
+    let search = searchable(search, reader);
     let (plan, trace) = planner::plan(Purpose::Explain, options, &indexes, search)?;
-    Ok(planner::explain::explain(database, options, plan.as_ref(), &trace, search)?)
+    Ok(planner::explain::explain((database, reader), options, plan.as_ref(), &trace, search)?)
 }
 
 fn warning(options: &FindOptions, plan: &Plan<'_>, stats: Stats) -> Option<String> {

@@ -1,17 +1,16 @@
 //! Documents by the rows of an index.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use settee_database::{Database, DatabaseError, ReadView};
+use settee_database::{DatabaseError, ReadView};
 use settee_design::Cancellation;
 use settee_model::collate::{Collation, compare};
 use settee_model::json::{Json, Value, write_string};
 use settee_views::{Header, MapRow, Reduce, ReduceRow, RowSink, Update, ViewQuery};
 
-use super::Readers;
 use super::batch::Batch;
 use super::collector::Collector;
+use super::scope::{RESTRICTED_QUERIES_MAX, ReadScope};
 use super::spans::{Position, queries, view_order};
 use crate::bookmark::Bookmark;
 use crate::error::{MangoError, Result};
@@ -24,8 +23,7 @@ use crate::sort::Order;
 
 /// `ranges` must be ascending. With `covering` documents are built from the rows.
 pub(super) fn run(
-    readers: Readers<'_>,
-    database: &Arc<Database>,
+    scope: ReadScope<'_>,
     index: &Index,
     ranges: &[KeyRange],
     covering: bool,
@@ -38,8 +36,8 @@ pub(super) fn run(
     };
     let documents =
         if covering { DocumentSource::IndexRows(RowDocument::new(index)) } else { DocumentSource::Unopened };
-    let mut rows = Rows { database, readers, collector, documents, after, error: None, done: false };
-    scan_index(readers, database, (index, ranges), options, options.sort.order, &mut rows)?;
+    let mut rows = Rows { scope, collector, documents, after, error: None, done: false };
+    scan_index(scope, (index, ranges), options, options.sort.order, &mut rows)?;
     if let Some(error) = rows.error.take() {
         return Err(error);
     }
@@ -52,31 +50,28 @@ pub(super) trait RowConsumer: RowSink {
     fn after(&self) -> Option<Position<'_>>;
 }
 
-/// Passes the rows of `ranges` to `rows` with as few queries as possible.
+/// Passes the rows of `ranges` to `rows` with as few queries as possible. If these are too many for a member, `rows`
+/// receives all rows of the index that the member sees; documents outside the ranges do not match the selector.
 pub(super) fn scan_index(
-    Readers { views, client, reader, waiting, .. }: Readers<'_>,
-    database: &Arc<Database>,
+    scope: ReadScope<'_>,
     (index, ranges): (&Index, &[KeyRange]),
     options: &FindOptions,
     order: Order,
     rows: &mut dyn RowConsumer,
 ) -> Result<()> {
     let columns = index.definition.columns.len();
-    let queries = queries(ranges, columns, order, rows.after().as_ref());
+    let mut queries = queries(ranges, columns, order, rows.after().as_ref());
+    if scope.is_restricted() && queries.len() > RESTRICTED_QUERIES_MAX {
+        queries = self::queries(&[KeyRange::all()], columns, order, rows.after().as_ref());
+    }
+    let cancellation = &scope.client.cancellation;
     let mut update = if options.updates() { Update::True } else { Update::False };
     for keys in queries {
         let partition = options.partition.clone();
         let order = view_order(order);
         let query = ViewQuery { keys, order, reduce: Reduce::Off, update, partition, ..ViewQuery::default() };
-        let _ = views.query_as(
-            database,
-            (reader, client, waiting),
-            &index.design,
-            index.name(),
-            &query,
-            &mut RowForwarder(rows, &client.cancellation),
-        )?;
-        client.cancellation.check().map_err(DatabaseError::from)?;
+        let _ = scope.query(index, &query, &mut RowForwarder(rows, cancellation))?;
+        cancellation.check().map_err(DatabaseError::from)?;
         if rows.is_done() {
             break;
         }
@@ -113,8 +108,7 @@ enum DocumentSource<'a> {
 }
 
 struct Rows<'a, 'c> {
-    database: &'a Arc<Database>,
-    readers: Readers<'a>,
+    scope: ReadScope<'a>,
     collector: &'a mut Collector<'c>,
     documents: DocumentSource<'a>,
     after: Option<Position<'a>>,
@@ -135,10 +129,8 @@ impl RowConsumer for Rows<'_, '_> {
 impl RowSink for Rows<'_, '_> {
     fn header(&mut self, _: Header) -> ControlFlow<()> {
         if matches!(self.documents, DocumentSource::Unopened) {
-            match self.readers.read(self.database) {
-                Ok(view) => {
-                    self.documents = DocumentSource::Read(Box::new((view, Batch::new(self.collector))));
-                }
+            match self.scope.documents() {
+                Ok(view) => self.documents = DocumentSource::Read(Box::new((view, Batch::new(self.collector)))),
                 Err(error) => return self.fail(error),
             }
         }

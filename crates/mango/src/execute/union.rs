@@ -2,16 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
 
-use settee_database::{Database, Direction, ReadView};
+use settee_database::{Direction, ReadView};
 use settee_views::{Header, MapRow, ReduceRow, RowSink};
 
-use super::Readers;
 use super::batch;
 use super::collector::Collector;
 use super::primary::{self, direction, last_id};
 use super::rows::{RowConsumer, scan_index};
+use super::scope::{RESTRICTED_QUERIES_MAX, ReadScope};
 use super::spans::Position;
 use crate::error::Result;
 use crate::planner::access::{self, Access};
@@ -20,26 +19,22 @@ use crate::sort::Order;
 /// Number of ids from which a full scan is as fast.
 const MAX_IDS: usize = 200_000;
 
-pub(super) fn run(
-    readers: Readers<'_>,
-    database: &Arc<Database>,
-    parts: &[Access<'_>],
-    collector: &mut Collector<'_>,
-) -> Result<()> {
+pub(super) fn run(scope: ReadScope<'_>, parts: &[Access<'_>], collector: &mut Collector<'_>) -> Result<()> {
     let options = collector.options;
     let mut ids = Ids::default();
-    for part in parts {
+    let is_too_long = scope.is_restricted() && parts.len() > RESTRICTED_QUERIES_MAX;
+    for part in parts.iter().filter(|_| !is_too_long) {
         match part {
             Access::Index(index, ranges) => {
-                scan_index(readers, database, (index, ranges), options, Order::Ascending, &mut ids)?;
+                scan_index(scope, (index, ranges), options, Order::Ascending, &mut ids)?;
             }
-            Access::Primary(ranges) => ids.add_documents(&readers.read(database)?, ranges)?,
+            Access::Primary(ranges) => ids.add_documents(&scope.documents()?, ranges)?,
             Access::Union(_) | Access::Text(_) => {}
         }
     }
     // The database is opened last, so that it is at least as recent as the indexes.
-    let view = readers.read(database)?;
-    if ids.is_done() {
+    let view = scope.documents()?;
+    if is_too_long || ids.is_done() {
         let Access::Primary(ranges) = access::primary(options) else { return Ok(()) };
         return primary::run(&view, &ranges, collector);
     }

@@ -39,23 +39,38 @@ impl<D> Index<D> {
         &self.name
     }
 
-    fn write_as(&self, kind: &str, definition: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
+    fn write_as(&self, kind: &str, definition: Option<&dyn Fn(&mut Vec<u8>)>, out: &mut Vec<u8>) {
         append_object(out, |object| {
             object.string("ddoc", &self.design.id).string("name", &self.name).string("type", kind);
-            definition(object.value("partitioned", self.is_partitioned).name("def"));
+            object.value("partitioned", self.is_partitioned);
+            if let Some(definition) = definition {
+                definition(object.name("def"));
+            }
         });
     }
 }
 
 impl Index {
     pub fn write(&self, out: &mut Vec<u8>) {
-        self.write_as("json", |out| self.definition.write_listed(out), out);
+        self.write_as("json", Some(&|out: &mut Vec<u8>| self.definition.write_listed(out)), out);
+    }
+
+    pub(crate) fn write_name(&self, out: &mut Vec<u8>) {
+        self.write_as("json", None, out);
     }
 }
 
 impl TextIndex {
     pub fn write(&self, out: &mut Vec<u8>) {
-        self.write_as(type_name(self.definition.kind), |out| self.definition.write_listed(out), out);
+        self.write_as(
+            type_name(self.definition.kind),
+            Some(&|out: &mut Vec<u8>| self.definition.write_listed(out)),
+            out,
+        );
+    }
+
+    pub(crate) fn write_name(&self, out: &mut Vec<u8>) {
+        self.write_as(type_name(self.definition.kind), None, out);
     }
 }
 

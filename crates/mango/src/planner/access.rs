@@ -56,6 +56,13 @@ pub(crate) struct KeyRange {
     pub(crate) high: Cut,
 }
 
+impl KeyRange {
+    /// Returns the range of all rows.
+    pub(crate) fn all() -> Self {
+        Self { prefix: Vec::new(), low: Cut::Start, high: Cut::End }
+    }
+}
+
 /// Determines the ranges of the chosen index. Fails if a text index does not support the sort.
 pub(crate) fn choose<'a>(
     options: &'a FindOptions,
@@ -185,7 +192,7 @@ fn key_ranges(node: &Node, index: &Index) -> Vec<KeyRange> {
 
 fn combine(columns: &[Intervals], prefix: Vec<Arc<Key>>, out: &mut Vec<KeyRange>) {
     let Some((first, rest)) = columns.split_first() else {
-        out.push(KeyRange { prefix, low: Cut::Start, high: Cut::End });
+        out.push(KeyRange { prefix, ..KeyRange::all() });
         return;
     };
     for interval in first.as_slice() {

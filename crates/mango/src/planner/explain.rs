@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use settee_database::{Database, Layout};
+use settee_database::{Database, Layout, Reader};
 use settee_design::SearchKind;
 use settee_model::json::{Json, ObjectWriter, append_object, object, write_array};
 
@@ -22,8 +22,9 @@ use crate::text::translate::clause;
 /// CouchDB's text for the upper end of a range.
 const MAX: &[u8] = b"\"<MAX>\"";
 
+/// To a member only the names of indexes are written, because their definitions are parts of design documents.
 pub(crate) fn explain(
-    database: &Database,
+    (database, reader): (&Database, &Reader),
     options: &FindOptions,
     plan: Option<&Plan<'_>>,
     trace: &Trace<'_>,
@@ -34,7 +35,8 @@ pub(crate) fn explain(
     Ok(object(|object| {
         object.string("dbname", database.name());
         match plan {
-            Some(plan) => plan.source.write(object.name("index")),
+            Some(plan) if *reader == Reader::Administrator => plan.source.write(object.name("index")),
+            Some(plan) => plan.source.write_name(object.name("index")),
             None => {
                 object.json("index", b"null");
             }
@@ -44,7 +46,10 @@ pub(crate) fn explain(
         options.write(object.name("opts"));
         object.value("limit", options.limit).value("skip", options.skip);
         object.json("fields", options.fields.to_json().as_bytes());
-        write_candidates(options, plan, trace, object.name("index_candidates"));
+        match reader {
+            Reader::Administrator => write_candidates(options, plan, trace, object.name("index_candidates")),
+            Reader::Member(_) => _ = object.json("index_candidates", b"[]"),
+        }
         object.json("selector_hints", &hints);
         let Some(plan) = plan else { return };
         match &plan.access {

@@ -83,6 +83,15 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// As [`Self::write`], without the definition of an index.
+    pub(crate) fn write_name(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Primary => write_primary(out),
+            Self::Json(index) => index.write_name(out),
+            Self::Text(index) => index.write_name(out),
+        }
+    }
+
     pub(crate) fn place(self) -> (&'a str, &'a str) {
         match self {
             Self::Primary => ("", "_all_docs"),

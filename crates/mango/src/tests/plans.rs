@@ -185,7 +185,7 @@ fn queries_that_cannot_be_answered_are_refused() {
             let query = format!(r#"{{"selector":{selector},"sort":["_id"],"allow_fallback":false{named}}}"#);
             check(&query, Refusal::NoSortIndex);
             let options = FindOptions::parse(json(&query).value()).unwrap();
-            let explained = explain(&place.database, SEARCH, &options);
+            let explained = explain(&place.database, SEARCH, &options, &place.reader);
             let is_index = |error: &MangoError| {
                 let MangoError::Refused(refusal) = error else { return false };
                 matches!(refusal, Refusal::NoFallbackWithoutIndex | Refusal::UnsuitableIndex(_))

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use settee_database::{Member, Reader};
 use settee_model::json::Json;
 use settee_model::testing::Random;
 
@@ -250,6 +251,55 @@ fn any_index_finds_the_documents_of_a_scan() {
         }
     }
     assert!(answered > 300, "only {answered} queries had an answer");
+}
+
+#[test]
+fn any_index_finds_the_visible_documents_of_a_member() {
+    const ROLES: [&str; 3] = ["staff", "board", "press"];
+    let mut random = Random::new();
+    let (mut answered, mut seen) = (0, 0);
+    for _ in 0..10 {
+        let mut place = Place::with_access_lists();
+        let some = |random: &mut Random, names: &[&'static str]| {
+            names.iter().copied().filter(|_| random.one_in(3)).collect::<Vec<&str>>()
+        };
+        let mut documents: Vec<(Vec<&str>, String)> = Vec::new();
+        for number in 0..60 {
+            let list = some(&mut random, &["ann", "bob", "staff", "board", "press"]);
+            let mut text = document(&mut random, number % 40);
+            text.truncate(text.len() - 1);
+            write!(
+                text,
+                r#","_access":[{}]}}"#,
+                list.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(",")
+            )
+            .unwrap();
+            place.write(&text);
+            // The last 20 documents are edits with other lists.
+            if let Some(old) = documents.get_mut(number % 40) {
+                *old = (list, text);
+            } else {
+                documents.push((list, text));
+            }
+        }
+        for (number, definition) in INDEXES.iter().enumerate() {
+            if random.below(2) == 0 {
+                place.index(definition, &number.to_string());
+            }
+        }
+        for _ in 0..60 {
+            let (name, roles) = (random.pick(&["ann", "bob", "eve"]), some(&mut random, &ROLES));
+            place.reader = Reader::Member(Member::new(Some(name), roles.iter().map(|role| (*role).to_owned())));
+            let is_visible = |list: &[&str]| list.iter().any(|entry| *entry == name || roles.contains(entry));
+            let visible: Vec<Json> =
+                documents.iter().filter(|(list, _)| is_visible(list)).map(|(_, text)| json(text)).collect();
+            seen += visible.len();
+            let selector = condition(&mut random, 3);
+            let (sort, limit) = (random.pick(SORTS), 1 + random.below(9));
+            answered += usize::from(check_query(&place, &visible, &selector, sort, limit));
+        }
+    }
+    assert!(answered > 250 && seen > 5_000, "{answered} queries had an answer, {seen} documents were visible");
 }
 
 #[test]

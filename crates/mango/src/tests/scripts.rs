@@ -160,7 +160,7 @@ fn answer(place: &Place, word: &str, rest: &str) -> Answer {
         }
         "explain" => {
             let options = FindOptions::parse(json(rest).value()).map_err(MangoError::from);
-            match options.and_then(|options| explain(&place.database, SEARCH, &options)) {
+            match options.and_then(|options| explain(&place.database, SEARCH, &options, &place.reader)) {
                 Ok(text) => Answer::new(format!("= {}", String::from_utf8(text).unwrap())),
                 Err(error) => Answer::refused(&error),
             }

@@ -68,23 +68,28 @@ pub(super) fn change_ids(host: &TestHost, random: &mut Random, count: u64, id: i
             host.put(&id, None);
             continue;
         }
-        let (v, pair) = (random.below(100), [random.below(10), random.below(1_000)]);
-        let mut body = format!(
-            "\"v\":{v},\"pair\":[{},{}],\"object\":{{\"a\":{v},\"b\":{{\"c{}\":1}}}}",
-            pair[0],
-            pair[1],
-            pair[0] % 3
-        );
-        if random.one_in(7) {
-            body.push_str(",\"t\":1");
-        }
-        if random.below(4) > 0 {
-            body.push_str(&format!(",\"k\":{}", key(random)));
-        }
-        let list: Vec<String> = (0..random.below(8)).map(|_| key(random)).collect();
-        body.push_str(&format!(",\"list\":[{}]", list.join(",")));
-        host.put(&id, Some(&body));
+        host.put(&id, Some(&body(random)));
     }
+}
+
+/// Returns the inside of a JSON object.
+pub(super) fn body(random: &mut Random) -> String {
+    let (v, pair) = (random.below(100), [random.below(10), random.below(1_000)]);
+    let mut body = format!(
+        "\"v\":{v},\"pair\":[{},{}],\"object\":{{\"a\":{v},\"b\":{{\"c{}\":1}}}}",
+        pair[0],
+        pair[1],
+        pair[0] % 3
+    );
+    if random.one_in(7) {
+        body.push_str(",\"t\":1");
+    }
+    if random.below(4) > 0 {
+        body.push_str(&format!(",\"k\":{}", key(random)));
+    }
+    let list: Vec<String> = (0..random.below(8)).map(|_| key(random)).collect();
+    body.push_str(&format!(",\"list\":[{}]", list.join(",")));
+    body
 }
 
 pub(super) fn query(random: &mut Random) -> ViewQuery {

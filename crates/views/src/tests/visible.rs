@@ -1,6 +1,7 @@
 //! Queries of members of databases with per-document access: the results equal those of a database that contains only
 //! the visible documents.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use settee_storage_testing::engine;
 
 use super::database::views;
 use super::host::{Documents, TestHost};
-use super::random::{NAMES, VIEWS, change, change_ids, check_answer, id, query};
+use super::random::{NAMES, VIEWS, body, change, change_ids, check_answer, id, query};
 use super::{Rows, core, ddoc, settings};
 use crate::error::{Result, ViewError};
 use crate::index::Meta;
@@ -127,11 +128,12 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(functions: &str) -> Self {
+        let design = ddoc(functions);
         let (catalog, views): (Arc<Catalog>, Views) = views(engine());
         let options = DatabaseOptions { created_ms: 0, instance: 1, layout: Layout::Whole, q: 1 };
         let database = catalog.create_with("db", options, AccessControl::PerDocument).unwrap();
-        Self { views, database, design: ddoc(r#""v": {"map": "value k v", "reduce": "_sum"}"#) }
+        Self { views, database, design }
     }
 
     fn put(&self, id: &str, rev: Option<&Rev>, list: &str, value: u64) -> Rev {
@@ -171,7 +173,7 @@ impl World {
 
 #[test]
 fn an_old_index_shows_only_revisions_whose_own_list_grants_access() {
-    let world = World::new();
+    let world = World::new(r#""v": {"map": "value k v", "reduce": "_sum"}"#);
     let (ann, bob) = (r#""ann""#, r#""bob""#);
     let kept = world.put("kept", None, ann, 1);
     let lost = world.put("lost", None, ann, 2);
@@ -195,4 +197,47 @@ fn an_old_index_shows_only_revisions_whose_own_list_grants_access() {
     world.database.update(Work::Purge(vec![Purge { id: "purged".to_owned(), revs }])).unwrap();
     world.check(Update::False, &["back=15", "gained=13", "kept=11", "new=18", "same=7"]);
     world.check(Update::True, &["back=15", "gained=13", "kept=11", "new=18", "purged=6", "same=7"]);
+}
+
+/// Lists name users and roles in any combination, and members have several roles. Rows that several lists grant occur
+/// once, also in reductions.
+#[test]
+fn members_receive_the_rows_of_all_lists_that_name_them() {
+    const NAMED: [&str; 6] = ["ann", "bob", "staff", "board", "press", "_users"];
+    let some = |random: &mut Random, names: &[&'static str], percent| {
+        names.iter().copied().filter(|_| random.chance(percent)).collect::<Vec<&'static str>>()
+    };
+    let mut random = Random::new();
+    let (world, host) = (World::new(VIEWS), TestHost::new(engine()));
+    let mut lists: BTreeMap<String, (Rev, Vec<&str>)> = BTreeMap::new();
+    for _ in 0..8 {
+        for _ in 0..random.pick(&[1, 10, 150]) {
+            let id = format!("doc{:04}", random.below(150));
+            let old = lists.remove(&id);
+            let rev = old.as_ref().map(|(rev, _)| format!(r#""_rev":"{rev}","#)).unwrap_or_default();
+            if old.is_some() && random.one_in(6) {
+                host.put(&id, None);
+                world.put_as(&format!(r#"{{"_id":"{id}",{rev}"_deleted":true}}"#), EditMode::Interactive);
+                continue;
+            }
+            let (list, body) = (some(&mut random, &NAMED, 20), body(&mut random));
+            host.put(&id, Some(&body));
+            let quoted: Vec<String> = list.iter().map(|name| format!("\"{name}\"")).collect();
+            let text = format!(r#"{{"_id":"{id}",{rev}"_access":[{}],{body}}}"#, quoted.join(","));
+            lists.insert(id, (world.put_as(&text, EditMode::Interactive), list));
+        }
+        let all = Arc::clone(&host.documents.lock());
+        for _ in 0..40 {
+            let (name, roles) = (random.pick(&["ann", "bob", "eve"]), some(&mut random, &NAMED[2..5], 50));
+            let reader = Reader::Member(Member::new(Some(name), roles.iter().map(|role| (*role).to_owned())));
+            let is_granted = |entry: &&str| *entry == name || *entry == "_users" || roles.contains(entry);
+            let mut visible = Documents::clone(&all);
+            visible.by_id.retain(|id, _| lists.get(id).is_some_and(|(_, list)| list.iter().any(is_granted)));
+            let (view, query, mut rows) = (random.pick(&NAMES), query(&mut random), Rows::default());
+            let client = ReadClient::default();
+            let asked = (&reader, &client, Waiting::Allowed);
+            let answer = world.views.query_as(&world.database, asked, &world.design, view, &query, &mut rows);
+            check_answer(answer.map(|_| rows), &world.design, view, &query, &visible);
+        }
+    }
 }
