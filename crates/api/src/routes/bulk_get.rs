@@ -13,7 +13,7 @@ use settee_model::rev_tree::RevTree;
 use settee_model::{DocumentError, IllegalId, Rev};
 use settee_wire::multipart::Writer;
 
-use super::bulk::check_count;
+use super::bulk::{self, check_count};
 use super::documents::boundaries;
 use crate::limits::Limits;
 use crate::params::Query;
@@ -60,15 +60,17 @@ pub(super) async fn get(mut request: Request) -> Answer {
     };
     let user = request.reader.clone();
     let multipart = multipart_form(&request.headers).map(|essence| (essence, boundaries(&request)));
-    bridge::answer(request.admit_response(), move |output| {
+    let is_small = bulk::is_small(&body);
+    let write = move |output: &mut Output| -> Result<(), Error> {
         let view = database.read_as(&user)?.for_client(&reader(output.account()));
         let docs: Vec<Value<'_>> = body.value().get("docs").map(Value::elements).into_iter().flatten().collect();
         match &multipart {
             Some((essence, boundaries)) => send_parts(output, &view, &docs, &asked, essence, boundaries),
             None => write_list(output, &view, &docs, &asked),
         }
-    })
-    .await
+    };
+    let admission = request.admit_response();
+    if is_small { bridge::answer(admission, write).await } else { bridge::stream(admission, write).await }
 }
 
 fn check_params(query: &Query) -> Result<(), Error> {
