@@ -105,7 +105,8 @@ async fn list(request: &Request, mut queries: Queries, scope: Scope) -> Answer {
         check_keys(&database, params)?;
     }
     let user = request.reader.clone();
-    bridge::answer(request.admit_response(), move |output| {
+    let is_short = scope == Scope::All && !queries.as_slice().iter().any(reads_ranks);
+    let write = move |output: &mut Output| -> Result<(), Error> {
         let view = database.read_as(&user)?.for_client(&reader(output.account()));
         queries.write(output, |output, params| {
             let mut list = List::new(output, &view, params, scope)?;
@@ -114,8 +115,16 @@ async fn list(request: &Request, mut queries: Queries, scope: Scope) -> Answer {
                 None => list.by_range(),
             }
         })
-    })
-    .await
+    };
+    let admission = request.admit_response();
+    if is_short { bridge::answer(admission, write).await } else { bridge::stream(admission, write).await }
+}
+
+/// Returns true if the offset is computed from thousands of entries.
+fn reads_ranks(params: &ViewParams) -> bool {
+    let IdRange { start, end } = id_range(params);
+    let is_bounded = start.is_some() || params.descending && end.is_some();
+    (is_bounded || params.partition.is_some()) && params.key_list().is_none()
 }
 
 fn check_keys(database: &Database, params: &ViewParams) -> Result<(), Error> {
