@@ -35,9 +35,12 @@ pub(crate) struct CommonArgs {
     /// Number of shards of created databases (`?q=N`) [default: that of the server]
     #[arg(long, global = true, value_name = "N")]
     pub(crate) q: Option<u32>,
-    /// Process id of the (first) server on this machine, to report its peak memory
+    /// Process id of the (first) server on this machine, to report its memory, processor time and context switches
     #[arg(long, global = true, value_name = "PID")]
     pub(crate) server_pid: Option<u32>,
+    /// The same of the second server
+    #[arg(long, global = true, value_name = "PID")]
+    pub(crate) vs_pid: Option<u32>,
     /// Measure this machine in the same run and print each figure as a share of its limit
     #[arg(long = "yardstick", global = true)]
     pub(crate) with_yardstick: bool,
@@ -238,6 +241,9 @@ pub(crate) struct RequestsArgs {
     /// Requests of each client in each cell
     #[arg(long, default_value_t = 1_000)]
     pub(crate) requests: u64,
+    /// Time after which a cell ends with fewer requests
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) seconds: f64,
     /// Clients in the cells with several ones
     #[arg(long, default_value_t = 10)]
     pub(crate) clients: usize,

@@ -220,7 +220,7 @@ async fn measure_all(plan: &Plan, common: &CommonArgs, servers: Vec<Server>, res
             server: Arc::new(server),
             names: format!("bench-{now:x}-{}", report::LETTERS[number].to_ascii_lowercase()),
             q: common.q,
-            pid: common.server_pid.filter(|_| number == 0),
+            pid: [common.server_pid, common.vs_pid][number],
             databases: databases.clone(),
         })
         .collect();

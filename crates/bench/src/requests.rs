@@ -1,10 +1,10 @@
 //! [`Requests`]: latency, processor time, context switches of one request of each kind, and the distance to the floor.
-//! The [`Floor`] repeats the last response to one client without a database, with one sync per request that writes.
+//! The [`Floor`] repeats the last response to as many clients without a database.
 
 use crate::args::RequestsArgs;
 use crate::client::{Answer, Connection};
 use crate::cost::Costs;
-use crate::floor::Floor;
+use crate::floor::{Floor, FloorWork};
 use crate::generate::{Documents, IdOrder, Random, SCORES, Shape};
 use crate::index::first_answer;
 use crate::measure::{Cell, Figure, Measured, Metric, Target, Workload};
@@ -13,8 +13,8 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 const MEDIAN: Metric = Metric::lower("median", "ms");
@@ -119,6 +119,14 @@ impl Kind {
             Kind::ReadYourWrite | Kind::Download(_) => false,
         }
     }
+
+    fn floor_work(self) -> FloorWork {
+        match self {
+            Kind::Download(_) => FloorWork::Copy,
+            kind if kind.writes() => FloorWork::Append,
+            _ => FloorWork::Lookup,
+        }
+    }
 }
 
 pub(crate) struct Loaded {
@@ -168,9 +176,9 @@ impl Workload for Requests {
             ready.push(self.client(target, loaded, kind).await?);
         }
         let before = target.pid.map(Costs::read);
-        let mut tasks = JoinSet::new();
+        let (mut tasks, end) = (JoinSet::new(), self.end());
         for client in ready {
-            tasks.spawn(client.run(kind, self.count(kind)));
+            tasks.spawn(client.run(kind, self.count(kind), end));
         }
         let (mut latencies_ms, mut last) = (Vec::new(), None);
         while let Some(finished) = tasks.join_next().await {
@@ -186,8 +194,8 @@ impl Workload for Requests {
             figures.push(Figure::new(CPU, per_request(cost.cpu_ns) / 1e3));
             figures.push(Figure::new(SWITCHES, per_request(cost.switches)));
         }
-        if let (1, Some((request, answer))) = (clients, last) {
-            let floor = self.floor(kind, request, &answer).await?;
+        if let Some((request, answer)) = last {
+            let floor = self.floor((kind, clients), &request, &answer).await?;
             figures.push(Figure::new(FLOOR, floor));
             figures.push(Figure::new(OVER_FLOOR, p50 / floor));
         }
@@ -211,6 +219,10 @@ impl Requests {
             Kind::CreateDatabase => self.args.requests.min(100),
             _ => self.args.requests,
         }
+    }
+
+    fn end(&self) -> Instant {
+        Instant::now() + Duration::from_secs_f64(self.args.seconds)
     }
 
     async fn client(&self, target: &Target, loaded: &mut Loaded, kind: Kind) -> Result<Client> {
@@ -240,15 +252,26 @@ impl Requests {
         Ok(client)
     }
 
-    async fn floor(&self, kind: Kind, request: Sent, answer: &Answer) -> Result<f64> {
-        let floor = Floor::start(answer, Some::<&Path>(&self.directory).filter(|_| kind.writes()))?;
-        let mut connection = floor.server.connect().await?;
+    /// Returns the median latency of the floor.
+    async fn floor(&self, (kind, clients): (Kind, usize), request: &Sent, answer: &Answer) -> Result<f64> {
+        let floor = Floor::start(answer, kind.floor_work(), &self.directory)?;
+        let (mut tasks, count, end) = (JoinSet::new(), self.count(kind), self.end());
+        for _ in 0..clients {
+            let (mut connection, request) = (floor.server.connect().await?, request.clone());
+            tasks.spawn(async move {
+                let mut latencies_ms = Vec::new();
+                while (latencies_ms.len() as u64) < count && (latencies_ms.is_empty() || Instant::now() < end) {
+                    let body = request.body.clone();
+                    let started = Instant::now();
+                    connection.send(request.method.clone(), &request.path, body).await?;
+                    latencies_ms.push(started.elapsed().as_secs_f64() * 1e3);
+                }
+                anyhow::Ok(latencies_ms)
+            });
+        }
         let mut latencies_ms = Vec::new();
-        for _ in 0..self.count(kind) {
-            let body = request.body.clone();
-            let started = Instant::now();
-            connection.send(request.method.clone(), &request.path, body).await?;
-            latencies_ms.push(started.elapsed().as_secs_f64() * 1e3);
+        while let Some(finished) = tasks.join_next().await {
+            latencies_ms.extend(finished??);
         }
         Ok(median(&latencies_ms))
     }
@@ -275,12 +298,12 @@ struct Client {
 }
 
 impl Client {
-    async fn run(mut self, kind: Kind, count: u64) -> Result<(Vec<f64>, Sent, Answer)> {
+    async fn run(mut self, kind: Kind, count: u64, end: Instant) -> Result<(Vec<f64>, Sent, Answer)> {
         let mut latencies_ms = Vec::new();
         loop {
             let (elapsed_ms, request, answer) = self.one(kind).await?;
             latencies_ms.push(elapsed_ms);
-            if latencies_ms.len() as u64 >= count {
+            if latencies_ms.len() as u64 >= count || Instant::now() >= end {
                 return Ok((latencies_ms, request, answer));
             }
         }
@@ -382,13 +405,13 @@ impl Client {
 
     /// Only this client edits or deletes the documents.
     async fn write_own(&mut self, count: u64) -> Result<()> {
-        for _ in 0..count {
-            self.sent += 1;
-            let (id, body) = self.new_document();
-            let path = format!("{}/{id}", self.path);
-            let saved = self.connection.send(Method::PUT, &path, body).await?.expect_status(&[201, 202], &path)?;
-            let rev = saved.json()?["rev"].as_str().context("no revision")?.to_owned();
-            self.revs.push((id, rev));
+        let documents = Documents { seed: self.random.next(), ..self.documents };
+        let path = format!("{}/_bulk_docs", self.path);
+        let saved = self.connection.send(Method::POST, &path, documents.bulk_body(0..count)).await?;
+        let rows = saved.expect_status(&[201, 202], &path)?.json()?;
+        for row in rows.as_array().context("the answer is no array")? {
+            let text = |name: &str| row[name].as_str().map(str::to_owned).context("a document was not written");
+            self.revs.push((text("id")?, text("rev")?));
         }
         Ok(())
     }

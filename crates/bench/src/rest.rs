@@ -24,6 +24,10 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 impl Rest {
     pub(crate) async fn wait(&mut self) {
+        // Other tests keep the machine busy.
+        if cfg!(test) {
+            return;
+        }
         let started = Instant::now();
         let mut idle_periods = 0;
         let Some(mut before) = ticks() else { return };

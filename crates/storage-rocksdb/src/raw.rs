@@ -1,4 +1,4 @@
-//! [`RawStore`]: RocksDB without the engine, as a baseline for measurements.
+//! [`RawStore`] and [`RawEntry`]: RocksDB without the engine, as a baseline for measurements.
 
 use std::path::Path;
 use std::time::Instant;
@@ -65,6 +65,26 @@ impl RawStore {
         database.flush_wal(true).map_err(translate)?;
         report.seconds += start.elapsed().as_secs_f64();
         Ok(report)
+    }
+}
+
+/// A store with one entry in a file. Lookups after the first one read it from the block cache.
+#[derive(Debug)]
+pub struct RawEntry(Database);
+
+const ENTRY: &[u8] = b"entry";
+
+impl RawEntry {
+    pub fn create(path: &Path, value: &[u8]) -> Result<Self> {
+        let tuned = Tuned::bare(&Options::default(), Keyspace::Documents);
+        let database = Database::open_cf_descriptors(&tuned.database, path, tuned.columns).map_err(translate)?;
+        database.put(ENTRY, value).map_err(translate)?;
+        database.flush().map_err(translate)?;
+        Ok(Self(database))
+    }
+
+    pub fn get(&self) -> Result<Vec<u8>> {
+        Ok(self.0.get(ENTRY).map_err(translate)?.unwrap_or_default())
     }
 }
 

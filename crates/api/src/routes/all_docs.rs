@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Direction, Head, IdRange, ReadView, partition_range};
+use settee_database::{
+    Bodies, DOCUMENTS_TOGETHER, Database, Direction, Head, IdRange, ReadView, Waiting, partition_range,
+};
 use settee_edge::bridge::Output;
 use settee_model::json::{Json, Value, write_string};
 use settee_views::Inclusion;
@@ -105,7 +107,8 @@ async fn list(request: &Request, mut queries: Queries, scope: Scope) -> Answer {
         check_keys(&database, params)?;
     }
     let user = request.reader.clone();
-    bridge::answer(request.admit_response(), move |output, waiting| {
+    let is_short = scope == Scope::All && !queries.as_slice().iter().any(reads_ranks);
+    let write = move |output: &mut Output, waiting: Waiting<'_>| -> Result<(), Error> {
         let view = database.read_as(&user, waiting)?.for_client(&reader(output.account()));
         queries.write(output, |output, params| {
             let mut list = List::new(output, &view, params, scope)?;
@@ -114,8 +117,15 @@ async fn list(request: &Request, mut queries: Queries, scope: Scope) -> Answer {
                 None => list.by_range(),
             }
         })
-    })
-    .await
+    };
+    bridge::answer_if(is_short, request.admit_response(), write).await
+}
+
+/// Returns true if the offset is computed from thousands of entries.
+fn reads_ranks(params: &ViewParams) -> bool {
+    let IdRange { start, end } = id_range(params);
+    let is_bounded = start.is_some() || params.descending && end.is_some();
+    (is_bounded || params.partition.is_some()) && params.key_list().is_none()
 }
 
 fn check_keys(database: &Database, params: &ViewParams) -> Result<(), Error> {

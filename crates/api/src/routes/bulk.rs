@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use settee_auth::UserContext;
 use settee_database::{Database, DocUpdate, EditMode, Reader, Upload, Waiting};
-use settee_model::json::{Kind, Value, append_object, write_array, write_string};
+use settee_model::json::{Json, Kind, Value, append_object, write_array, write_string};
 use settee_model::{Document, InvalidRev, Rev, RevisionHasher};
 use settee_replication::documents::is_replicator_database;
 use settee_settings::{Key, couchdb, key::Number};
@@ -45,14 +45,19 @@ struct Bulk<'a> {
 /// Number of documents beyond which they are prepared on two threads.
 const PARALLEL_DOCS: usize = 128;
 
-/// The attachments of smaller bodies stay in memory, so they are prepared without writes.
+/// Size of a body beyond which its work does not start on the thread of the request. The attachments of smaller bodies stay
+/// in memory, so they are prepared without writes.
 const SMALL_BODY_BYTES: usize = 16 << 10;
 const _: () = assert!(SMALL_BODY_BYTES <= Upload::MEMORY_BYTES);
+
+pub(super) fn is_small(body: &Json) -> bool {
+    body.as_bytes().len() <= SMALL_BODY_BYTES
+}
 
 pub(super) async fn docs(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_documents().await?;
-    let is_small = body.as_bytes().len() <= SMALL_BODY_BYTES;
+    let is_small = is_small(&body);
     let (node, store, user) = (Arc::clone(&request.node), Arc::clone(&database), request.user.clone());
     let reader = request.reader.clone();
     let in_query = write::copies(&request.query);

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use hyper::header;
 use hyper::{HeaderMap, StatusCode};
-use settee_database::{BODIES_MAX, Bodies, DOCUMENTS_TOGETHER, Database, DocRecord, ReadView, Stored};
+use settee_database::{BODIES_MAX, Bodies, DOCUMENTS_TOGETHER, Database, DocRecord, ReadView, Stored, Waiting};
 use settee_model::json::{Kind, Value, append_object, write_string};
 use settee_model::rev_tree::RevTree;
 use settee_model::{DocumentError, IllegalId, Rev};
 use settee_wire::multipart::Writer;
 
-use super::bulk::check_count;
+use super::bulk::{self, check_count};
 use super::documents::boundaries;
 use crate::limits::Limits;
 use crate::params::Query;
@@ -60,15 +60,16 @@ pub(super) async fn get(mut request: Request) -> Answer {
     };
     let user = request.reader.clone();
     let multipart = multipart_form(&request.headers).map(|essence| (essence, boundaries(&request)));
-    bridge::answer(request.admit_response(), move |output, waiting| {
+    let is_small = bulk::is_small(&body);
+    let write = move |output: &mut Output, waiting: Waiting<'_>| -> Result<(), Error> {
         let view = database.read_as(&user, waiting)?.for_client(&reader(output.account()));
         let docs: Vec<Value<'_>> = body.value().get("docs").map(Value::elements).into_iter().flatten().collect();
         match &multipart {
             Some((essence, boundaries)) => send_parts(output, &view, &docs, &asked, essence, boundaries),
             None => write_list(output, &view, &docs, &asked),
         }
-    })
-    .await
+    };
+    bridge::answer_if(is_small, request.admit_response(), write).await
 }
 
 fn check_params(query: &Query) -> Result<(), Error> {

@@ -6,12 +6,14 @@ use settee_database::{Bodies, DOCUMENTS_TOGETHER, DocRecord, ReadView, Waiting};
 use settee_model::Rev;
 use settee_model::json::{Kind, Value, append_object, write_string};
 
+use super::bulk;
 use super::partition::check_place;
 use crate::params::attachments::revisions;
 use crate::reads::reader;
 use crate::request::Request;
 use crate::respond::Answer;
 use crate::{Error, bridge};
+use settee_edge::bridge::Output;
 use settee_service::revisions::rev_list;
 
 pub(super) async fn diff(request: Request) -> Answer {
@@ -38,7 +40,7 @@ async fn compare(
     mut request: Request,
     head: &'static [u8],
     tail: &'static [u8],
-    write: impl Fn(&mut Vec<u8>, Option<&DocRecord>, &[Rev]) + Send + 'static,
+    write_missing: impl Fn(&mut Vec<u8>, Option<&DocRecord>, &[Rev]) + Send + 'static,
 ) -> Answer {
     let database = request.database()?;
     let body = request.read_called_json().await?;
@@ -46,8 +48,9 @@ async fn compare(
         return Err(Error::bad_request("Request body must be a JSON object"));
     }
     let user = request.reader.clone();
-    bridge::stream(request.admit_response(), move |output| {
-        let view = database.read_as(&user, Waiting::Allowed)?.for_client(&reader(output.account()));
+    let is_small = bulk::is_small(&body);
+    let write = move |output: &mut Output, waiting: Waiting<'_>| -> Result<(), Error> {
+        let view = database.read_as(&user, waiting)?.for_client(&reader(output.account()));
         let mut first = true;
         output.text().extend_from_slice(head);
         let members: Vec<(Cow<'_, str>, Value<'_>)> =
@@ -70,15 +73,15 @@ async fn compare(
             }
             write_string(output.text(), id);
             output.text().push(b':');
-            write(output.text(), record.as_deref(), &missing);
+            write_missing(output.text(), record.as_deref(), &missing);
             if output.row_done().is_break() {
                 return Ok(());
             }
         }
         output.text().extend_from_slice(tail);
         Ok(())
-    })
-    .await
+    };
+    bridge::answer_if(is_small, request.admit_response(), write).await
 }
 
 /// As in CouchDB the result is sorted only if the document exists.

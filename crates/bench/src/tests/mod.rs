@@ -79,6 +79,25 @@ fn proofs_are_measured_and_nothing_is_left_of_them() {
 }
 
 #[test]
+fn each_request_has_a_floor() {
+    let fake = Fake::start(Honesty::Honest);
+    let (url, json) = (format!("http://admin:pw@127.0.0.1:{}", fake.port()), TestFile::new("requests.json"));
+    let (pid, directory) = (std::process::id().to_string(), std::env::temp_dir());
+    let words = ["requests", "--docs", "30", "--requests", "2", "--clients", "2", "--url", &url, "--server-pid", &pid];
+    let files = ["--dir", directory.to_str().unwrap(), "--json", json.0.to_str().unwrap()];
+    let code = bench(&[&words[..], &files].concat()).unwrap();
+    let found = json.json();
+    assert_eq!(code, ExitCode::SUCCESS, "{found:#}");
+    for cell in found["tables"][0]["cells"].as_array().unwrap() {
+        let figures = cell["figures"].as_array().unwrap();
+        let names: Vec<&str> = figures.iter().map(|figure| figure["metric"].as_str().unwrap()).collect();
+        assert_eq!(names, ["median", "p99", "processor", "switches", "floor", "over floor"], "{cell}");
+        assert!(figures.iter().all(|figure| figure["values"][0][0].as_f64().is_some()), "{cell}");
+    }
+    assert_eq!(fake.databases(), Vec::<String>::new());
+}
+
+#[test]
 fn rows_of_engines_are_measured_where_there_are_several() {
     for (honesty, measured) in [(Honesty::Honest, vec!["javascript"]), (Honesty::SeveralEngines, LANGUAGES.to_vec())] {
         for before in [None, Some("true")] {

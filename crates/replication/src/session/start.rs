@@ -18,16 +18,16 @@ pub(super) struct Started {
 }
 
 pub(super) async fn start(spec: &Spec, id: &ReplicationId, context: &Context) -> Result<Started, Failure> {
-    let source = context.source.info().await.map_err(Failure::Source)?;
-    if spec.create_target {
+    let (source, target) = if spec.create_target {
+        // Without a source, no target is created.
+        let source = context.source.info().await.map_err(Failure::Source)?;
         context.target.create(&spec.create_target_params).await.map_err(Failure::Target)?;
-    }
-    let target = context.target.info().await.map_err(Failure::Target)?;
+        (source, context.target.info().await.map_err(Failure::Target)?)
+    } else {
+        both(context.source.info(), context.target.info()).await?
+    };
     let (source_log, target_log) = match spec.tuning.use_checkpoints {
-        true => (
-            CheckpointLog::find(&context.source, id).await.map_err(Failure::Source)?,
-            CheckpointLog::find(&context.target, id).await.map_err(Failure::Target)?,
-        ),
+        true => both(CheckpointLog::find(&context.source, id), CheckpointLog::find(&context.target, id)).await?,
         false => (CheckpointLog::default(), CheckpointLog::default()),
     };
     let compared = checkpoint::compare(source_log.document.as_ref(), target_log.document.as_ref());
@@ -58,6 +58,15 @@ pub(super) async fn start(spec: &Spec, id: &ReplicationId, context: &Context) ->
         target: Side { rev: target_log.rev, instance: target.instance_start_time },
     };
     Ok(Started { since, instance, checkpoints })
+}
+
+/// Runs requests to both sides concurrently. Reports the error of the source first.
+async fn both<T>(
+    source: impl Future<Output = Result<T, PeerError>>,
+    target: impl Future<Output = Result<T, PeerError>>,
+) -> Result<(T, T), Failure> {
+    let (source, target) = tokio::join!(source, target);
+    Ok((source.map_err(Failure::Source)?, target.map_err(Failure::Target)?))
 }
 
 #[derive(Clone, Debug, Default)]
@@ -137,9 +146,13 @@ impl Checkpoints {
             by_doc_ids: self.by_doc_ids,
         };
         let document = checkpoint::document(&entry, &self.history);
-        // As in CouchDB the source is first: an entry that only the source has is not common.
-        self.source.rev = Some(write(&context.source, "source", &self.name, &self.source, &document).await?);
-        self.target.rev = Some(write(&context.target, "target", &self.name, &self.target, &document).await?);
+        // An entry that only one side has is not common.
+        let (source, target) = tokio::join!(
+            write(&context.source, "source", &self.name, &self.source, &document),
+            write(&context.target, "target", &self.name, &self.target, &document)
+        );
+        let source = source.map(|rev| self.source.rev = Some(rev));
+        source.and(target.map(|rev| self.target.rev = Some(rev)))?;
         self.answer = document;
         self.recorded = through.clone();
         context.progress.update(|statistics| statistics.checkpointed_source_seq = Some(through.clone()));

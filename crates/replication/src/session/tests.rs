@@ -58,6 +58,34 @@ async fn a_replication_and_one_without_changes() {
     assert!(third.contains("\"start_last_seq\":\"5-g1AAAA\"") && third.contains("\"start_last_seq\":0"), "{third}");
 }
 
+/// A server with a round trip of a second.
+struct Distant(Arc<Server>);
+
+impl Transport for Distant {
+    fn call(&self, request: http::Request<Body>) -> BoxFuture<'_, Result<http::Response<Body>, TransportError>> {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            self.0.call(request).await
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_to_both_sides_are_concurrent() {
+    let server = Server::with(&["a", "b"]);
+    let distant: Arc<dyn Transport> = Arc::new(Distant(Arc::clone(&server)));
+    let (both, spec, services) =
+        (Sides { source: Arc::clone(&distant), target: distant }, spec("a", "b", ""), services());
+    // Information, checkpoints (four ids, if none exists), changes, missing revisions, documents, their write, commit,
+    // checkpoints.
+    for (id, round_trips) in [("first", 11), ("second", 8)] {
+        server.write("a", id, Leaf::new(&["1-a"], "{}"));
+        let begun = tokio::time::Instant::now();
+        answer(&both.run(&spec, &services).await.0);
+        assert_eq!(begun.elapsed().as_secs(), round_trips, "{id}");
+    }
+}
+
 fn varied(sequences: Sequences, missing: Unsupported) -> Arc<Server> {
     let server = Server::new(sequences, missing);
     for name in ["a", "b"] {
