@@ -33,8 +33,17 @@ pub(crate) async fn answer(
     admission: Admission,
     write: impl Fn(&mut Output, Waiting<'_>) -> Result<(), Error> + Send + 'static,
 ) -> Answer {
+    answer_if(true, admission, write).await
+}
+
+/// Attempts the work on the calling thread only if it is expected to be short.
+pub(crate) async fn answer_if(
+    is_short: bool,
+    admission: Admission,
+    write: impl Fn(&mut Output, Waiting<'_>) -> Result<(), Error> + Send + 'static,
+) -> Answer {
     // Unauthenticated clients have threads of low priority.
-    if admission.account().share() != Share::Anonymous {
+    if is_short && admission.account().share() != Share::Anonymous {
         let attempted = nonblocking::attempt(|waiting| {
             scoped(|| short(admission.account(), |output| write(output, waiting).map_err(Into::into)))()
         });

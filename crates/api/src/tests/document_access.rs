@@ -570,7 +570,9 @@ async fn queries_find_visible_documents() {
                 find(caller, &format!(r#"{{"selector":{selector},"fields":["_id"],"execution_stats":true}}"#)).await;
             let ids: Vec<&str> = body.split(r#""_id":""#).skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
             assert_eq!(ids, expected, "{selector} for {caller}: {body}");
-            assert!(body.contains(&format!(r#""total_docs_examined":{}"#, expected.len())), "{body}");
+            // The index contains all fields of the first query.
+            let examined = if selector.contains("$gt") { 0 } else { expected.len() };
+            assert!(body.contains(&format!(r#""total_docs_examined":{examined}"#)), "{body}");
         }
         let query = r#"{"selector":{"text":{"$gt":null}},"sort":["text"]"#;
         let sorted = find(caller, &format!(r#"{query},"fields":["_id"]}}"#)).await;
