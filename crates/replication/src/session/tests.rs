@@ -76,9 +76,9 @@ async fn requests_to_both_sides_are_concurrent() {
     let distant: Arc<dyn Transport> = Arc::new(Distant(Arc::clone(&server)));
     let (both, spec, services) =
         (Sides { source: Arc::clone(&distant), target: distant }, spec("a", "b", ""), services());
-    // Information, checkpoints (four ids, if none exists), changes, missing revisions, documents, their write, commit,
+    // Information, checkpoints (three ids, if none exists), changes, missing revisions, documents, their write, commit,
     // checkpoints.
-    for (id, round_trips) in [("first", 10), ("second", 7)] {
+    for (id, round_trips) in [("first", 10), ("second", 8)] {
         server.write("a", id, Leaf::new(&["1-a"], "{}"));
         let begun = tokio::time::Instant::now();
         answer(&both.run(&spec, &services).await.0);
