@@ -28,6 +28,8 @@ pub struct Index<D = Definition> {
 
 pub type TextIndex = Index<TextDefinition>;
 
+type WriteDefinition<'a> = &'a dyn Fn(&mut Vec<u8>);
+
 impl<D> Index<D> {
     #[must_use]
     pub fn design_id(&self) -> &str {
@@ -39,7 +41,7 @@ impl<D> Index<D> {
         &self.name
     }
 
-    fn write_as(&self, kind: &str, definition: Option<&dyn Fn(&mut Vec<u8>)>, out: &mut Vec<u8>) {
+    fn write_as(&self, kind: &str, definition: Option<WriteDefinition<'_>>, out: &mut Vec<u8>) {
         append_object(out, |object| {
             object.string("ddoc", &self.design.id).string("name", &self.name).string("type", kind);
             object.value("partitioned", self.is_partitioned);
