@@ -324,6 +324,7 @@ table! {
     }
     per_doc_access = "per_doc_access" {
         ENABLE: Switch = setting("enable", "true", Kind::Bool), "allow the creation of databases in which lists in documents name their readers; has no effect on existing databases";
+        REVEAL: Switch = setting("reveal", "false", Kind::Bool), "answer a read of an invisible document with 403 instead of 404, which reveals that it exists";
     }
     attachments = "attachments" {
         COMPRESSIBLE_TYPES: Text = setting("compressible_types", "text/*, application/javascript, application/json, application/xml", Kind::Text), "media types of attachments that are stored compressed";

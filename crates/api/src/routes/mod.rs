@@ -17,6 +17,7 @@ mod db_updates;
 pub(crate) mod design;
 mod documents;
 mod form;
+mod invisible;
 mod lists;
 mod live;
 mod local_docs;
@@ -476,15 +477,15 @@ fn document_resources() -> Vec<Resource> {
         Resource::new("/{db}/_local/{local}/{*attachment}", "DELETE,GET,HEAD,PUT")
             .any(Member, attachments::refuse_local),
         Resource::new("/{db}/{doc}", DOCUMENT_METHODS)
-            .get(Document, documents::get)
+            .get(Document, invisible::document)
             .put(Document, write::put)
             .delete(Document, write::delete)
-            .on(copy(), Document, copy::copy)
+            .on(copy(), Document, invisible::source)
             .per_reader()
             .post(Document, form::post)
             .takes(Documents),
         Resource::new("/{db}/{doc}/{*attachment}", "DELETE,GET,HEAD,PUT")
-            .get(Document, attachments::get)
+            .get(Document, invisible::attachment)
             .put(Document, attachments::put)
             .delete(Document, attachments::delete)
             .takes(Documents)

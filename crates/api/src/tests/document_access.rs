@@ -481,6 +481,34 @@ async fn every_user_has_a_common_role_in_these_databases_only() {
 }
 
 #[tokio::test]
+async fn a_setting_reveals_invisible_documents() {
+    let world = world().await;
+    let status = async |line: &str| ask(&world, "eve", line, "").await.status.as_u16();
+    let lines = [
+        ("GET /db/secret", 403),
+        ("HEAD /db/secret", 403),
+        ("GET /db/secret?attachments=true", 403),
+        ("GET /db/secret/f", 403),
+        ("COPY /db/secret", 403),
+        ("GET /db/absent", 404),
+        ("GET /db/absent/f", 404),
+        ("GET /db/mine/absent", 404),
+        ("GET /db/mine", 200),
+        ("GET /db/_local/absent", 404),
+    ];
+    for (line, revealed) in lines {
+        assert_eq!(status(line).await, if revealed == 403 { 404 } else { revealed }, "{line}");
+    }
+    world.set("per_doc_access", "reveal", "true");
+    for (line, revealed) in lines {
+        assert_eq!(status(line).await, revealed, "{line}");
+    }
+    let reply = ask(&world, "eve", "GET /db/secret", "").await;
+    assert_eq!(reply.line(), r#"403 {"error":"forbidden","reason":"access"}"#);
+    assert_eq!(ask(&world, "anonymous", "GET /db/secret", "").await.status.as_u16(), 403);
+}
+
+#[tokio::test]
 async fn creation() {
     let world = World::new();
     for (line, expected) in [
