@@ -34,6 +34,9 @@ async function world(t, roles, adapter = 'memory') {
 function device(t, url, name, adapter) {
   const address = new URL(url);
   Object.assign(address, { username: name, password: 'pw' });
+  // A live replication ends before its databases are closed: hooks run in the order of their registration.
+  const running = [];
+  t.after(() => Promise.all(running.map((sync) => { sync.cancel(); return sync.catch(() => {}); })));
   const [own, there] = [local(t, adapter), remote(t, { url: address.href })];
   // Ids of documents with edits of this device that the server has refused.
   const refused = new Set();
@@ -50,7 +53,7 @@ function device(t, url, name, adapter) {
     },
     live() {
       const sync = own.sync(there, { live: true });
-      t.after(() => sync.cancel());
+      running.push(sync);
       return (holds, what) => until(sync, ['change', 'paused'], holds, what);
     },
   };
@@ -65,12 +68,14 @@ async function share(db, id, list, change = {}) {
 const docs = async (db) => (await db.allDocs({ include_docs: true })).rows.map(({ doc }) => doc);
 
 // Compares the documents of a device with those that the server shows to its user. An edit that the server has refused
-// remains on the device, next to or after the revision of the server if the user sees one.
-async function assertSettled({ own, there, refused }) {
-  const [here, visible] = [await docs(own), await docs(there)];
-  const settled = (doc) => !refused.has(doc._id);
+// remains on the device, next to or after the revision of the server if the user sees one. Documents with several leaves
+// (`contested`) are not compared: docs/access.md describes when the device differs.
+async function assertSettled({ own, there, refused }, contested = new Set()) {
+  const [here, seen] = [await docs(own), await docs(there)];
+  const visible = seen.filter(({ _id }) => !contested.has(_id));
+  const settled = (doc) => !refused.has(doc._id) && !contested.has(doc._id);
   assert.deepEqual(here.filter(settled), visible.filter(settled));
-  for (const { _id, _rev } of visible.filter((doc) => !settled(doc))) {
+  for (const { _id, _rev } of visible.filter(({ _id }) => refused.has(_id))) {
     const leaves = await own.get(_id, { open_revs: 'all', revs: true });
     const revs = leaves.flatMap(({ ok: { _revisions: { start, ids: hashes } } }) => hashes.map((hash, at) => `${start - at}-${hash}`));
     assert.ok(revs.includes(_rev), `${_id} has no revision ${_rev}`);
@@ -193,5 +198,9 @@ test('random edits, lists and deletions of two devices converge', async (t) => {
     if (below(4) === 0) await side.sync();
   }
   for (const side of [...sides, ...sides]) await side.sync();
-  for (const side of sides) await assertSettled(side);
+  const leaves = (id) => admin.get(id, { open_revs: 'all' }).catch(() => []);
+  const all = Array.from({ length: 12 }, (_, number) => `doc-${number}`);
+  const contested = new Set();
+  for (const id of all) if ((await leaves(id)).length > 1) contested.add(id);
+  for (const side of sides) await assertSettled(side, contested);
 });

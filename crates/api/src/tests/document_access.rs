@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use hyper::Method;
+use settee_model::json::{Json, Value};
 
 use super::check_file;
 use super::node::{Ask, TestResponse, World};
@@ -478,6 +479,33 @@ async fn every_user_has_a_common_role_in_these_databases_only() {
     }
     world.admin("PUT /db/all", r#"{"_access":["_users"]}"#).await;
     assert_eq!(ask(&world, "eve", "GET /db/all", "").await.status.as_u16(), 200);
+}
+
+/// A branch whose last revision is invisible ends with a tombstone, which has a body.
+#[tokio::test]
+async fn the_open_revisions_of_a_document_with_an_invisible_branch_are_complete() {
+    let world = world().await;
+    let replicated = async |rev: &str, parents: &[&str], rest: &str| {
+        let hashes = std::iter::once(rev).chain(parents.iter().copied()).map(|rev| rev.split_once('-').unwrap().1);
+        let hashes = hashes.map(|hash| format!("\"{hash}\"")).collect::<Vec<_>>().join(",");
+        let generation = rev.split_once('-').unwrap().0;
+        let body = format!(
+            r#"{{"new_edits":false,"docs":[{{"_id":"two","_rev":"{rev}","_revisions":{{"start":{generation},"ids":[{hashes}]}},{rest}}}]}}"#
+        );
+        world.admin("POST /db/_bulk_docs", &body).await;
+    };
+    replicated("1-a", &[], r#""_access":["eve"]"#).await;
+    replicated("2-b", &["1-a"], r#""_access":["eve"],"kept":1"#).await;
+    replicated("2-c", &["1-a"], r#""_access":["eve"]"#).await;
+    replicated("3-d", &["2-c", "1-a"], r#""_access":["ann"],"_deleted":true"#).await;
+    let ask = Ask::new("GET /db/two?open_revs=all&revs=true").header("accept", "application/json");
+    let reply = world.ask(ask.basic("eve", "pw")).await;
+    let rows = Json::parse(reply.body.as_bytes()).unwrap_or_else(|error| panic!("{error}: {}", reply.body));
+    let rows: Vec<_> = rows.value().elements().map(|row| row.get("ok").unwrap()).collect();
+    assert_eq!(rows.len(), 2, "{}", reply.body);
+    let is_tombstone = |row: &&Value<'_>| row.get("_deleted").is_some();
+    assert_eq!(rows.iter().filter(is_tombstone).count(), 1, "{}", reply.body);
+    assert!(!reply.body.contains("\"d\""), "the invisible revision is not named: {}", reply.body);
 }
 
 #[tokio::test]

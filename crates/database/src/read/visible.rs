@@ -140,16 +140,17 @@ impl ReadView<'_> {
         let is_hidden = |stored: &Stored| !self.sees(stored).unwrap_or(false);
         let leaves = tree.leaves().filter(|leaf| tree.node(*leaf).value.as_ref().is_none_or(is_hidden));
         let hidden: Vec<u32> = leaves.collect();
+        let mut lost: Vec<Vec<Rev>> = Vec::new();
         if !hidden.is_empty() {
             let mut ends = last_visible(&tree, |stored| !is_hidden(stored));
             ends.retain(|end| tree.leaves().all(|leaf| leaf != *end));
-            let lost: Vec<Vec<Rev>> = ends.into_iter().map(|end| history(&tree, end)).collect();
+            lost = ends.into_iter().map(|end| history(&tree, end)).collect();
             for rev in hidden.iter().map(|leaf| tree.node(*leaf).rev.clone()).collect::<Vec<_>>() {
                 tree.purge(&rev);
             }
-            lost.into_iter().for_each(|history| put_tombstone(&mut tree, history));
         }
         tree.take_values(is_hidden);
+        lost.into_iter().for_each(|history| put_tombstone(&mut tree, history));
         Ok(Some(DocRecord { seq, tree }))
     }
 
