@@ -50,10 +50,9 @@ impl Removal {
         Ok(Self { seq, rev: Rev { generation, hash: RevHash::from_bytes(reader.bytes()?) } })
     }
 
-    /// Returns the head of the tombstones. `document` is the hidden head.
-    pub(crate) fn head(&self, document: Option<&Head>) -> Head {
-        let has_conflicts = document.is_some_and(|head| head.has_conflicts);
-        Head { seq: self.seq, rev: tombstone(&self.rev), stored: stored(), has_conflicts }
+    /// Returns the head of the tombstones. Only the record states their number, so that all readers must read it.
+    pub(crate) fn head(&self) -> Head {
+        Head { seq: self.seq, rev: tombstone(&self.rev), stored: stored(), has_conflicts: true }
     }
 
     /// Returns tombstones with their ancestors, as far as the document still has them: of the last visible revision

@@ -81,7 +81,7 @@ impl ReadView<'_> {
         }
         let of_hidden: Vec<&str> = hidden.iter().map(|index| ids[*index]).collect();
         for (index, removal) in hidden.into_iter().zip(self.removals(member, &of_hidden)?) {
-            heads[index] = removal.map(|removal| removal.head(heads[index].as_ref()));
+            heads[index] = removal.map(|removal| removal.head());
         }
         Ok(heads)
     }

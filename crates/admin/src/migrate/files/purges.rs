@@ -1,4 +1,4 @@
-//! Purge records of the files, which the target lists under `_purged_infos`: [`write`].
+//! Purge records of the files, which the target lists under `_purged_infos`: [`write()`].
 
 use std::sync::Arc;
 
