@@ -52,11 +52,7 @@ pub(super) async fn find(mut request: Request) -> Answer {
         output.text().extend_from_slice(b"}\r\n\n");
         Ok(())
     };
-    let admission = request.admit_response();
-    match is_small {
-        true => bridge::answer(admission, write).await,
-        false => bridge::stream(admission, move |output| write(output, Waiting::Allowed)).await,
-    }
+    bridge::answer_if(is_small, request.admit_response(), write).await
 }
 
 /// Other queries may compute for long.

@@ -54,7 +54,7 @@ impl Model {
         let Some(before) = before else { return };
         let list = |known: &Known| self.lists[&(id.to_owned(), known.rev.clone())].clone();
         let (old, new) = (list(before), list(now));
-        for entry in old.difference(&new).filter(|_| !before.deleted) {
+        for entry in old.difference(&new) {
             self.removals.insert((entry.clone(), id.to_owned()), (now.seq, before.rev.clone()));
         }
         for entry in new.difference(&old) {
@@ -283,6 +283,20 @@ fn random_documents_of_several_members() {
         }
         assert!(outcomes[0] > 5 && outcomes[1] > 5, "{outcomes:?}");
     }
+}
+
+/// A device that has not received the deletion would otherwise keep the document.
+#[test]
+fn a_deleted_document_that_is_revived_for_others_is_removed_from_devices() {
+    let database = with_access(&open(&engine()));
+    let one = save(&database, new("a", &listed(&["ann", "eve"])));
+    let since = database.read().unwrap().update_seq().unwrap();
+    save(&database, edit("a", Some(&one), true, "{}"));
+    write(&database, vec![replicated("a", &[rev("1-abc")], false, &listed(&["eve"]))]);
+    let view = database.read_as(&reader("ann"), Waiting::Allowed).unwrap();
+    assert_eq!((ids(&view), view.changes_after(since).unwrap()), (vec![], 1));
+    let record = view.record("a").unwrap().unwrap();
+    assert!(record.tree.find(&one).is_some() && record.head().unwrap().stored.deleted);
 }
 
 #[test]

@@ -62,11 +62,10 @@ impl Group<'_> {
         (before, old): (&Head, &AccessList),
         (head, new): (&Head, &AccessList),
     ) -> Result<()> {
-        if !before.stored.deleted {
-            let removal = Removal { seq: head.seq, rev: before.rev.clone() };
-            let lost = old.entries().iter().filter(|entry| !new.entries().contains(entry));
-            lost.for_each(|entry| removal.put(&mut self.batch, entry, id));
-        }
+        // Also after a deletion, which a device may not have received yet.
+        let removal = Removal { seq: head.seq, rev: before.rev.clone() };
+        let lost = old.entries().iter().filter(|entry| !new.entries().contains(entry));
+        lost.for_each(|entry| removal.put(&mut self.batch, entry, id));
         let gained: Vec<&String> = new.entries().iter().filter(|entry| !old.entries().contains(entry)).collect();
         if gained.is_empty() {
             return Ok(());
