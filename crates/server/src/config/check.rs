@@ -74,13 +74,14 @@ pub(super) fn suggestion(section: &str, key: &str) -> Option<String> {
         return None;
     }
     let sections = || SETTINGS.iter().map(|setting| setting.section).chain(couchdb::sections());
-    if sections().any(|known| known == section) {
-        let own = SETTINGS.iter().filter(|setting| setting.section == section).map(|setting| setting.key);
-        let near = nearest(key, own).or_else(|| nearest(key, couchdb::keys(section)))?;
-        return Some(format!("[{section}] {near}"));
+    let is_section = sections().any(|known| known == section);
+    let section = if is_section { section } else { nearest(section, sections())? };
+    if !is_section && (settee_settings::find(section, key).is_some() || couchdb::is_known(section, key)) {
+        return Some(format!("[{section}] {key}"));
     }
-    let near = nearest(section, sections())?;
-    Some(format!("[{near}] {key}"))
+    let own = SETTINGS.iter().filter(|setting| setting.section == section).map(|setting| setting.key);
+    let near = nearest(key, own).or_else(|| nearest(key, couchdb::keys(section)))?;
+    Some(format!("[{section}] {near}"))
 }
 
 /// `None` if the difference to all names is large.
@@ -137,6 +138,8 @@ mod tests {
             ("httpd", "enable_cors", None),
             ("mem3", "shards_db", None),
             ("admins", "bob", None),
+            ("chttpdd", "prot", Some("[chttpd] port")),
+            ("chttpdd", "of_a_plugin", None),
             ("smoosh.ratio_views", "min_priority", None),
             ("my section", "a key", None),
             ("mine", "brief", None),
