@@ -24,6 +24,8 @@ else
     set -- --target "$target"
     built=$directory/$target/release emulator=qemu-${target%%-*}
     export SETTEE_LINKER="${target%%-*}-linux-gnu-gcc"
+    # A library may be linked as a shared library too (crc-fast), by the linker of the configuration.
+    export "CARGO_TARGET_$(echo "$target" | tr 'a-z-' 'A-Z_')_LINKER=$SETTEE_LINKER"
     if command -v rustup >/dev/null 2>&1; then rustup target add "$target"; fi
 fi
 # Kernels for arm64 have pages of 4, 16 or 64 KiB. jemalloc supports pages up to the size that it is compiled for.
