@@ -40,6 +40,8 @@ pub(crate) struct Observation {
     is_feed: bool,
     status: Option<StatusCode>,
     bytes: u64,
+    /// Declared by the response. hyper reads no further, so it does not see the end of the stream.
+    length: Option<u64>,
     is_complete: bool,
     work: Option<CancelOnDrop>,
 }
@@ -82,6 +84,7 @@ impl Observation {
             is_feed,
             status: None,
             bytes: 0,
+            length: None,
             is_complete: true,
             work: None,
         }
@@ -97,7 +100,9 @@ impl Observation {
         let (parts, body) = response.into_parts();
         let body = match body {
             Body::Stream(pieces) => {
-                self.is_complete = self.method == Method::HEAD;
+                let length = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+                self.length = length.and_then(|length| length.parse().ok());
+                self.is_complete = self.method == Method::HEAD || self.length == Some(0);
                 let piece = Sliced::new(Bytes::new(), account);
                 Body::Composed(ObservedBody { pieces, piece, observation: self }.boxed_unsync())
             }
@@ -253,6 +258,7 @@ impl hyper::body::Body for ObservedBody {
             },
         };
         this.observation.bytes += slice.len() as u64;
+        this.observation.is_complete |= this.observation.length == Some(this.observation.bytes);
         Poll::Ready(Some(Ok(Frame::data(slice))))
     }
 }

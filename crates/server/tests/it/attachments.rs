@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 
 use crate::server::{Directory, Server};
-use crate::{Client, text};
+use crate::{Client, number, text, wait_for};
 
 const GROWTH_MB: u64 = 64;
 
@@ -121,6 +121,33 @@ fn large_attachments_are_not_kept_in_memory() {
     assert_eq!(upload(&mut client, "/db/related", kind, &begin, length, "\r\n--sep--"), rev);
     let grown = memory_mb(&server, "VmHWM").saturating_sub(before);
     assert!(grown < GROWTH_MB, "{grown} MB for a document with {megabytes} MB behind it");
+}
+
+#[test]
+fn only_incomplete_downloads_are_abandoned() {
+    let abandoned = |client: &mut Client| {
+        let found = client.get("/_node/_local/_stats/couchdb/httpd/abandoned_streaming_requests").expect(200).json();
+        number(found.value(), "value")
+    };
+    let directory = Directory::new();
+    let server = Server::start(&directory);
+    let mut client = server.client();
+    client.put("/db", "").expect(201);
+    for (name, length) in [("empty", 0), ("small", 10), ("large", 30_000_000)] {
+        upload(&mut client, &format!("/db/{name}/x"), "image/png", "", length, "");
+        client.send("GET", &format!("/db/{name}/x"), &[], b"").unwrap();
+        client.reply_head().unwrap().expect(200);
+        check_data(&mut client, length);
+    }
+    client.request("GET", "/db/large/x", &[("Range", "bytes=5-300000")], b"").unwrap().expect(206);
+    client.request("GET", "/db/small?attachments=true", &[("Accept", "multipart/related")], b"").unwrap().expect(200);
+    client.get("/db/_all_docs").expect(200);
+    assert_eq!(abandoned(&mut client), 0);
+    let mut other = server.client();
+    other.send("GET", "/db/large/x", &[], b"").unwrap();
+    other.reply_head().unwrap().expect(200);
+    drop(other);
+    wait_for("the download to be abandoned", || (abandoned(&mut client) == 1).then_some(()));
 }
 
 #[test]
