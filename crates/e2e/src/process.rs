@@ -2,7 +2,7 @@
 //! log after a failure.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -50,11 +50,14 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(text)
 }
 
+/// Searches the directories of `PATH`.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
 pub fn exists(program: &str) -> bool {
-    let Some(path) = std::env::var_os("PATH") else {
-        return false;
-    };
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    find(program).is_some()
 }
 
 pub fn show_tail(log: &Path) {

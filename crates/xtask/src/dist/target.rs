@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
+use settee_e2e::process;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
@@ -27,12 +28,15 @@ impl Target {
     }
 
     /// The name in ELF files.
-    pub(crate) fn from_elf(machine: u64) -> Option<Self> {
-        match machine {
-            62 => Some(Self::X86_64),
-            183 => Some(Self::Arm64),
-            _ => None,
+    fn elf(self) -> u8 {
+        match self {
+            Self::X86_64 => 62,
+            Self::Arm64 => 183,
         }
+    }
+
+    pub(crate) fn from_elf(machine: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|target| u64::from(target.elf()) == machine)
     }
 
     pub(crate) fn triple(self) -> &'static str {
@@ -91,6 +95,18 @@ impl Target {
         command.arg(program);
         command
     }
+
+    /// Within a user name space, the kernel calls the emulator for the program and its children.
+    pub(crate) fn call_with_children(self, program: &Path) -> Result<Command> {
+        const SCRIPT: &str = "mount -t binfmt_misc none /proc/sys/fs/binfmt_misc && \
+                              printf %s \"$0\" >/proc/sys/fs/binfmt_misc/register && exec \"$@\"";
+        let Some(emulator) = self.emulator() else { return Ok(Command::new(program)) };
+        let emulator = process::find(&emulator).with_context(|| format!("{emulator} is missing"))?;
+        let rule = format!(":settee:M:18:\\x{:x}\\x00::{}:", self.elf(), emulator.display());
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", SCRIPT]).arg(rule).arg(program);
+        Ok(command)
+    }
 }
 
 #[cfg(test)]
@@ -102,6 +118,7 @@ mod tests {
         for target in Target::ALL {
             assert_eq!(Target::parse(target.triple())?, target);
             assert!(target.triple().starts_with(target.linux()));
+            assert_eq!(Target::from_elf(target.elf().into()), Some(target));
         }
         let error = Target::parse("riscv64gc-unknown-linux-gnu").expect_err("not supported").to_string();
         assert!(error.contains("x86_64-unknown-linux-gnu and aarch64-unknown-linux-gnu"), "{error}");
