@@ -213,7 +213,7 @@ impl Visible<'_> {
             if ids.is_empty() {
                 return Ok(None);
             }
-            let heads = view.heads(&ids.iter().map(String::as_str).collect::<Vec<_>>())?;
+            let heads = view.listed_heads(&ids.iter().map(String::as_str).collect::<Vec<_>>())?;
             let rows = ids.into_iter().zip(heads).filter_map(|(id, head)| Some((id, head?)));
             self.ahead.extend(rows.filter(|(_, head)| !head.stored.deleted));
         }

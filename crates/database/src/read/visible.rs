@@ -9,7 +9,7 @@ use settee_storage::{Direction, Expect, KeyRange, Keyspace};
 
 use super::{IdRange, ReadView};
 use crate::access::check::refusal;
-use crate::access::index::{Order, Union};
+use crate::access::index::{Order, Union, id_key};
 use crate::access::removal::{Removal, has_tombstone, history, is_removal, last_visible, put_tombstone};
 use crate::access::{AccessControl, AccessList, Member, Reader, lists};
 use crate::database::Database;
@@ -67,9 +67,52 @@ impl ReadView<'_> {
         }
     }
 
+    /// Returns the stored records of documents. For members it first reads their access indexes, and no record of a document
+    /// that these do not contain: the same keys are absent for an invisible document and for one that does not exist, so
+    /// that neither the number nor the duration of reads distinguishes them.
+    pub(super) fn stored_records(&self, ids: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
+        let Some(member) = self.member() else { return self.listed_records(ids) };
+        let entries = member.entries();
+        let rows: Vec<Vec<u8>> = ids
+            .iter()
+            .flat_map(|id| entries.iter().map(move |entry| (entry, id)))
+            .flat_map(|(entry, id)| [Order::Ids, Order::Deletions].map(|order| id_key(order, entry, id)))
+            .collect();
+        let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+        let found = self.snapshot.multi_get(Keyspace::IndexEntries, &rows)?;
+        let is_listed = |at: usize| found[at * entries.len() * 2..][..entries.len() * 2].iter().any(Option::is_some);
+        let listed: Vec<usize> = (0..ids.len()).filter(|at| is_listed(*at)).collect();
+        let mut records = vec![None; ids.len()];
+        let of_listed: Vec<&str> = listed.iter().map(|at| ids[*at]).collect();
+        for (at, record) in listed.into_iter().zip(self.listed_records(&of_listed)?) {
+            records[at] = record;
+        }
+        Ok(records)
+    }
+
+    /// As [`Self::stored_records`], for documents that the access indexes of the reader contain.
+    fn listed_records(&self, ids: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
+        Ok(self.snapshot.multi_get(Keyspace::Documents, &keys)?)
+    }
+
+    /// As [`Self::heads`], for documents that the access indexes of the reader contain.
+    pub(super) fn listed_heads(&self, ids: &[&str]) -> Result<Vec<Option<Head>>> {
+        self.visible_heads(ids, self.listed_records(ids)?)
+    }
+
+    /// Returns the heads that the reader sees of documents with these records.
+    pub(super) fn visible_heads(&self, ids: &[&str], records: Vec<Option<Vec<u8>>>) -> Result<Vec<Option<Head>>> {
+        let heads = records.into_iter().map(|record| record.map(|record| Head::decode(&record)).transpose());
+        self.visible_or_removed(ids, heads.collect::<Result<_>>()?)
+    }
+
     /// Returns the heads that the reader sees of documents with these heads: instead of an invisible one the tombstone
     /// of its removal, if any.
-    pub(super) fn visible_heads(&self, ids: &[&str], mut heads: Vec<Option<Head>>) -> Result<Vec<Option<Head>>> {
+    pub(super) fn visible_or_removed(&self, ids: &[&str], mut heads: Vec<Option<Head>>) -> Result<Vec<Option<Head>>> {
         let Some(member) = self.member() else { return Ok(heads) };
         self.read_access_lists(heads.iter().flatten().map(|head| head.stored.access))?;
         let mut hidden = Vec::new();
@@ -84,13 +127,6 @@ impl ReadView<'_> {
             heads[index] = removal.map(|removal| removal.head());
         }
         Ok(heads)
-    }
-
-    pub(super) fn visible_head(&self, id: &str, head: Option<Head>) -> Result<Option<Head>> {
-        match self.member() {
-            None => Ok(head),
-            Some(_) => Ok(self.visible_heads(&[id], vec![head])?.pop().flatten()),
-        }
     }
 
     /// Returns the latest removal of each document from a list that named `member`.
@@ -113,18 +149,18 @@ impl ReadView<'_> {
     /// Returns what the reader sees of a document: instead of an invisible one the tombstones of its removal, if any.
     pub(super) fn visible_record(&self, id: &str, record: Option<DocRecord>) -> Result<Option<DocRecord>> {
         let Some(member) = self.member() else { return Ok(record) };
-        let removed = |record: Option<&DocRecord>| {
-            let removal = self.removals(member, &[id])?.pop().flatten();
-            if let Some(record) = record.filter(|_| removal.is_some()) {
-                self.read_lists_of(record)?;
-            }
-            Ok(removal.map(|removal| removal.record(record, |stored| self.sees(stored).unwrap_or(false))))
-        };
-        let Some(record) = record else { return removed(None) };
-        match self.visible_part(&record)? {
-            Some(part) => Ok(Some(part)),
-            None => removed(Some(&record)),
+        if let Some(record) = &record
+            && let Some(part) = self.visible_part(record)?
+        {
+            return Ok(Some(part));
         }
+        let Some(removal) = self.removals(member, &[id])?.pop().flatten() else { return Ok(None) };
+        let stored = self.listed_records(&[id])?.pop().flatten();
+        let record = stored.map(|stored| self.decode_record(id, &stored)).transpose()?;
+        if let Some(record) = &record {
+            self.read_lists_of(record)?;
+        }
+        Ok(Some(removal.record(record.as_ref(), |stored| self.sees(stored).unwrap_or(false))))
     }
 
     /// Removes the leaves that the reader does not see, and the bodies of other invisible revisions. A branch whose
@@ -189,7 +225,7 @@ impl ReadView<'_> {
             let entries = self.snapshot.multi_get(Keyspace::Sequence, &wanted)?;
             let ids: Vec<&str> = rows.iter().map(|(_, id)| keys::decode_id(id)).collect::<Result<_>>()?;
             let removed: Vec<&str> = ids.iter().copied().filter(|id| !id.is_empty()).collect();
-            let mut heads = self.heads(&removed)?.into_iter();
+            let mut heads = self.listed_heads(&removed)?.into_iter();
             let found = rows.iter().zip(&entries).filter_map(|((key, _), entry)| Some((key, entry.as_ref()?)));
             let access =
                 found.map(|(key, entry)| Ok(SequenceEntry::decode(keys::decode_sequence(key)?, entry)?.stored.access));
