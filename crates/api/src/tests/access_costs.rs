@@ -1,5 +1,5 @@
-//! Table of the rows that the storage engine reads for requests of a member of a database with per-document access,
-//! next to those of the same requests in a database that contains only the documents of this member.
+//! Rows that the engine reads for requests of a member of a database with per-document access, and for the same requests
+//! in a database of only this member's documents.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use settee_database::Engine;
 use settee_storage::counting::CountingEngine;
 use settee_storage::memory::MemoryEngine;
 
-use super::check_file;
 use super::access_feeds::last_seq_in;
+use super::check_file;
 use super::node::{Ask, TestResponse, World};
 
-/// Numbers of documents in the database. Each user sees [`VISIBLE`] of them.
+/// Numbers of documents in the databases.
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 
 const VISIBLE: usize = 100;
@@ -21,7 +21,6 @@ fn id(user: usize, number: usize) -> String {
     format!("{user:04}-{number:04}")
 }
 
-/// Documents of several users with ten kinds. A tenth of them has a list with a role of the user as well.
 fn documents(users: std::ops::Range<usize>, is_listed: bool) -> String {
     let document = |(user, number): (usize, usize)| {
         let role = if number % 10 == 0 { format!(r#","team{user}""#) } else { String::new() };
@@ -85,7 +84,7 @@ async fn ask(world: &World, database: &str, line: &str, body: &str) -> TestRespo
     world.ask(if body.is_empty() { ask } else { ask.json(&body) }).await
 }
 
-/// Returns the rows of each request, and the rows that the engine read for it.
+/// Returns the rows that the engine reads for each request.
 async fn rows_of(world: &World, engine: &CountingEngine, database: &str) -> Vec<(&'static str, u64)> {
     let range = ask(world, database, "GET /DB/_all_docs?endkey=%220001%22", "").await.body;
     let revs = range.split(r#""rev":""#).skip(1).map(|rest| rest[..rest.find('"').unwrap()].to_owned());
@@ -140,7 +139,6 @@ const READS: [(&str, &str); 9] = [
     ("POST /DB/_find", r#"{"selector":{"_id":"ID"}}"#),
 ];
 
-/// The duration of a read must not tell a document that exists from one that does not.
 async fn foreign_and_missing_documents_are_read_alike(world: &World, engine: &CountingEngine) {
     let database = format!("db{}", SIZES[0]);
     for (line, body) in READS {

@@ -1,6 +1,5 @@
-//! The access indexes: for each entry of a list, the live documents and the deleted ones in the order of their ids, and all
-//! documents in the order of their last changes. They are in the shard of the database. The last one also contains the
-//! removals of the entry from lists.
+//! The access indexes of each entry of a list: the live and the deleted documents by id, and all documents in the order of
+//! their last changes, with the removals of the entry from lists. They are in the shard of the database.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -58,7 +57,6 @@ pub(super) fn sequence_key(entry: &str, seq: u64) -> Vec<u8> {
     keys::prefixed(&Order::Sequences.prefix(entry), &keys::sequence(seq))
 }
 
-/// Key of the row of a document in an order of ids.
 pub(crate) fn id_key(order: Order, entry: &str, id: &str) -> Vec<u8> {
     keys::prefixed(&order.prefix(entry), id.as_bytes())
 }
@@ -81,8 +79,8 @@ pub(crate) fn replace(
     now.iter().filter(|row| !before.contains(row)).for_each(|row| batch.put(SPACE, row, b""));
 }
 
-/// The union of the rows of several entries in one order, without duplicates. A heap contains the next row of each entry,
-/// so that the cost of a row is logarithmic in the number of entries.
+/// The union of the rows of several entries in one order, without duplicates. The cost of a row is logarithmic in their
+/// number.
 pub(crate) struct Union<'a> {
     sources: Vec<Source<'a>>,
     next: BinaryHeap<Next>,
@@ -96,7 +94,7 @@ struct Source<'a> {
 /// An id or an encoded sequence, and the value of its row.
 type Row = (Vec<u8>, Vec<u8>);
 
-/// The next row of a source. The greatest one precedes the others in the direction of the scan.
+/// The next row of a source. The greatest one is returned first.
 struct Next {
     row: Row,
     source: usize,
@@ -142,7 +140,8 @@ impl<'a> Union<'a> {
         direction: Direction,
         expect: Expect,
     ) -> Result<Self> {
-        let mut union = Self { sources: Vec::with_capacity(entries.len()), next: BinaryHeap::with_capacity(entries.len()) };
+        let mut union =
+            Self { sources: Vec::with_capacity(entries.len()), next: BinaryHeap::with_capacity(entries.len()) };
         for entry in entries {
             let prefix = order.prefix(entry);
             let start = keys::prefixed(&prefix, range.start.unwrap_or_default());
@@ -170,7 +169,7 @@ impl<'a> Union<'a> {
         Ok(Some(row))
     }
 
-    /// Removes the first row, and adds the following one of its source.
+    /// Removes the first row of all sources.
     fn take(&mut self) -> Result<Option<Row>> {
         let Some(mut first) = self.next.peek_mut() else { return Ok(None) };
         Ok(Some(match self.sources[first.source].next()? {

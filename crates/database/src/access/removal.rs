@@ -9,8 +9,8 @@ use settee_storage::Batch;
 use settee_storage::codec::{Reader as Decoder, put_bytes, put_varint};
 
 use super::index::{Order, SPACE, id_key, sequence_key};
-use crate::record::{DocRecord, Head, Stored};
 use crate::Result;
+use crate::record::{DocRecord, Head, Stored};
 
 /// Number of the body of all tombstones, which is not stored.
 pub(crate) const BODY_NUMBER: u64 = u64::MAX;

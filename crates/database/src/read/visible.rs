@@ -67,9 +67,8 @@ impl ReadView<'_> {
         }
     }
 
-    /// Returns the stored records of documents. For members it first reads their access indexes, and no record of a document
-    /// that these do not contain: the same keys are absent for an invisible document and for one that does not exist, so
-    /// that neither the number nor the duration of reads distinguishes them.
+    /// Returns the stored records of documents. Reads the access indexes of a member first, where an invisible document and
+    /// one that does not exist are equally absent, so that the duration of a read does not distinguish them.
     pub(super) fn stored_records(&self, ids: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
         let Some(member) = self.member() else { return self.listed_records(ids) };
         let entries = member.entries();
@@ -90,7 +89,7 @@ impl ReadView<'_> {
         Ok(records)
     }
 
-    /// As [`Self::stored_records`], for documents that the access indexes of the reader contain.
+    /// As [`Self::stored_records`], for documents in the access indexes.
     fn listed_records(&self, ids: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -99,19 +98,18 @@ impl ReadView<'_> {
         Ok(self.snapshot.multi_get(Keyspace::Documents, &keys)?)
     }
 
-    /// As [`Self::heads`], for documents that the access indexes of the reader contain.
+    /// As [`Self::heads`], for documents in the access indexes.
     pub(super) fn listed_heads(&self, ids: &[&str]) -> Result<Vec<Option<Head>>> {
         self.visible_heads(ids, self.listed_records(ids)?)
     }
 
-    /// Returns the heads that the reader sees of documents with these records.
+    /// Returns the heads that the reader sees of documents with these records: instead of an invisible one the tombstone
+    /// of its removal, if any.
     pub(super) fn visible_heads(&self, ids: &[&str], records: Vec<Option<Vec<u8>>>) -> Result<Vec<Option<Head>>> {
         let heads = records.into_iter().map(|record| record.map(|record| Head::decode(&record)).transpose());
         self.visible_or_removed(ids, heads.collect::<Result<_>>()?)
     }
 
-    /// Returns the heads that the reader sees of documents with these heads: instead of an invisible one the tombstone
-    /// of its removal, if any.
     pub(super) fn visible_or_removed(&self, ids: &[&str], mut heads: Vec<Option<Head>>) -> Result<Vec<Option<Head>>> {
         let Some(member) = self.member() else { return Ok(heads) };
         self.read_access_lists(heads.iter().flatten().map(|head| head.stored.access))?;
