@@ -325,13 +325,13 @@ def shown(name, answer):
     kept = {key: headers[key] for key in ["content-type", "content-md5", "digest", "content-range", "location"] if key in headers}
     if re.fullmatch(r'"\d+-[0-9a-f]{32}"', headers.get("etag", "")):
         kept["etag"] = headers["etag"]
-    both = json.dumps([kept, body]).replace(name, "DB")
+    both = json.dumps([kept, body.lstrip("\n")]).replace(name, "DB")
     for boundary in set(re.findall(r'boundary=[\\"]*([0-9a-zA-Z]+)', both)):
         both = both.replace(boundary, "BOUNDARY")
     # A sequence is a number and an opaque part.
     both = re.sub(r"\b(\d+)-g2[A-Za-z0-9_\-]{20,}", r"\1-SEQ", both)
     # A feed that takes longer than its timeout contains heartbeats.
-    both = re.sub(r"(\\n)+", r"\\n", re.sub(r"event: heartbeat\\ndata: \\n", "", both))
+    both = re.sub(r"event: heartbeat\\ndata: \\n", "", re.sub(r"(\\n)+", r"\\n", both))
     both = re.sub(r'\\"(instance_start_time|uuid|bookmark|purge_seq|_bookmark)\\":\s?\\"[^"\\]*', r"\1", both)
     return status, re.sub(r'\\"(execution_time_ms|update_latency)\\":[0-9.]+', r"\1", both)
 
