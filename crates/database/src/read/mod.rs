@@ -144,6 +144,14 @@ impl<'a> ReadView<'a> {
         Ok((meta.doc_count, meta.doc_del_count))
     }
 
+    /// Number of live documents.
+    pub fn doc_count(&self) -> Result<u64> {
+        match self.member() {
+            Some(member) => self.visible_ids_in(member, &IdRange::default()),
+            None => Ok(self.meta()?.doc_count),
+        }
+    }
+
     /// Returns the winning revision of a document, deleted or not.
     pub fn head(&self, id: &str) -> Result<Option<Head>> {
         if let Some(record) = self.ahead.lock().decoded(id) {

@@ -280,7 +280,7 @@ impl ReadView<'_> {
 
     /// Numbers of live and of deleted documents that `member` sees.
     pub(super) fn visible_counts(&self, member: &Member) -> Result<(u64, u64)> {
-        let live = self.visible_ids_in(member, &IdRange::default())?;
+        let live = self.doc_count()?;
         Ok((live, self.visible_changes_after(member, 0)?.saturating_sub(live)))
     }
 
