@@ -30,7 +30,7 @@ pub(crate) enum Order {
 impl Order {
     /// Returns the common prefix of the keys of an entry. The length of the entry precedes it, so that no prefix starts
     /// with another one. Entries are not empty and end with a byte of UTF-8, so that [`keys::after_prefix`] is valid.
-    pub(super) fn prefix(self, entry: &str) -> Vec<u8> {
+    pub(crate) fn prefix(self, entry: &str) -> Vec<u8> {
         let mut prefix = vec![self.letter()];
         put_varint(&mut prefix, entry.len() as u64);
         prefix.extend_from_slice(entry.as_bytes());
@@ -57,7 +57,7 @@ pub(super) fn sequence_key(entry: &str, seq: u64) -> Vec<u8> {
     keys::prefixed(&Order::Sequences.prefix(entry), &keys::sequence(seq))
 }
 
-pub(crate) fn id_key(order: Order, entry: &str, id: &str) -> Vec<u8> {
+pub(super) fn id_key(order: Order, entry: &str, id: &str) -> Vec<u8> {
     keys::prefixed(&order.prefix(entry), id.as_bytes())
 }
 

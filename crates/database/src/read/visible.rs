@@ -9,7 +9,7 @@ use settee_storage::{Direction, Expect, KeyRange, Keyspace};
 
 use super::{IdRange, ReadView};
 use crate::access::check::refusal;
-use crate::access::index::{Order, Union, id_key};
+use crate::access::index::{Order, Union};
 use crate::access::removal::{Removal, has_tombstone, history, is_removal, last_visible, put_tombstone};
 use crate::access::{AccessControl, AccessList, Member, Reader, lists};
 use crate::database::Database;
@@ -71,16 +71,24 @@ impl ReadView<'_> {
     /// one that does not exist are equally absent, so that the duration of a read does not distinguish them.
     pub(super) fn stored_records(&self, ids: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
         let Some(member) = self.member() else { return self.listed_records(ids) };
-        let entries = member.entries();
-        let rows: Vec<Vec<u8>> = ids
-            .iter()
-            .flat_map(|id| entries.iter().map(move |entry| (entry, id)))
-            .flat_map(|(entry, id)| [Order::Ids, Order::Deletions].map(|order| id_key(order, entry, id)))
-            .collect();
-        let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
-        let found = self.snapshot.multi_get(Keyspace::IndexEntries, &rows)?;
-        let is_listed = |at: usize| found[at * entries.len() * 2..][..entries.len() * 2].iter().any(Option::is_some);
-        let listed: Vec<usize> = (0..ids.len()).filter(|at| is_listed(*at)).collect();
+        let (mut listed, mut rest) = (Vec::new(), (0..ids.len()).collect::<Vec<_>>());
+        for order in [Order::Ids, Order::Deletions] {
+            let prefixes: Vec<Vec<u8>> = member.entries().iter().map(|entry| order.prefix(entry)).collect();
+            if rest.is_empty() || prefixes.is_empty() {
+                break;
+            }
+            let key = |at: usize, prefix: &Vec<u8>| keys::prefixed(prefix, ids[at].as_bytes());
+            let rows: Vec<Vec<u8>> =
+                rest.iter().flat_map(|at| prefixes.iter().map(move |prefix| key(*at, prefix))).collect();
+            let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+            let found = self.snapshot.multi_get(Keyspace::IndexEntries, &rows)?;
+            let mut are_listed = found.chunks(prefixes.len()).map(|values| values.iter().any(Option::is_some));
+            rest.retain(|at| {
+                let is_listed = are_listed.next() == Some(true);
+                listed.extend(is_listed.then_some(*at));
+                !is_listed
+            });
+        }
         let mut records = vec![None; ids.len()];
         let of_listed: Vec<&str> = listed.iter().map(|at| ids[*at]).collect();
         for (at, record) in listed.into_iter().zip(self.listed_records(&of_listed)?) {
