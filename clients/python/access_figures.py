@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Measures a database with per-document access next to one database per user.
 
-    python3 clients/python/access_figures.py target/release/settee [--users 1000] [--documents 100]
+    python3 clients/python/access_figures.py target/release/settee [--users 1000] [--documents 1000]
 
-Starts a server on a free port with an empty data directory. Each document names its user; every tenth one also names one of 100
-groups, of which each user has one as a role. Prints medians. Use it on a machine without other work. It is not a test.
+Starts a server on a free port with an empty data directory. Each document names its user. Of ten consecutive documents one also
+names a group, of which each user has one as a role, and eight name topics, which no user has: ten lists for each user. The
+measured users also get a database of their own with the same visible documents. Prints medians. Use it on a machine without
+other work. It is not a test.
 """
 
 import argparse
 import http.client
 import json
 import os
+import random
 import re
 import statistics
 import subprocess
@@ -44,8 +47,8 @@ class Client:
             self.headers["Cookie"] = cookie.split(";")[0]
         return json.loads(answer.read())
 
-    def status(self, path):
-        answer = self.open("GET", path)
+    def status(self, method, path, body=None):
+        answer = self.open(method, path, body)
         answer.read()
         return answer.status
 
@@ -58,13 +61,17 @@ def millis(act, rounds=1):
 
 
 def shown(name, values):
-    parts = [f"{place} {statistics.median(measured):.2f} ms" for place, measured in values.items()]
+    parts = []
+    for place, measured in values.items():
+        low, middle, high = statistics.quantiles(measured, n=4)
+        parts.append(f"{place} {middle:.2f} ms ({low:.2f} to {high:.2f})")
     print(f"{name}: {', '.join(parts)}", flush=True)
 
 
 def document(user, at, is_listed=True):
-    groups = [f"g{user % GROUPS}"] if at % 10 == 0 else []
-    access = {"_access": [f"u{user}", *groups]} if is_listed else {}
+    kind = at % 10
+    others = [f"g{user % GROUPS}"] if kind == 0 else [f"topic{kind}"] if kind < 9 else []
+    access = {"_access": [f"u{user}", *others]} if is_listed else {}
     return {"_id": f"{user:04}-{at:06}", "kind": f"k{at % 7}", "at": at, "text": "x" * 200, **access}
 
 
@@ -75,25 +82,33 @@ def visible(user, users, count):
     return own + [document(mate, at, False) for mate in mates for at in range(0, count, 10)]
 
 
-def load(admin, users, count):
-    """Loads documents into one database, and the visible ones of each user into a database of this user."""
+def load(admin, users, count, measured):
+    """Loads documents into one database, and the visible ones of each measured user into a database of this user."""
     admin.ask("PUT", "/shared?access=true")
     admin.ask("PUT", "/shared/_security", {"members": {"roles": ["_users"]}})
-    docs = [document(user, at) for at in range(count) for user in range(users)]
-    parts = [docs[begin : begin + 1000] for begin in range(0, len(docs), 1000)]
-    one = millis(lambda: [admin.ask("POST", "/shared/_bulk_docs", {"docs": part}) for part in parts]) / 1000
+
+    def together():
+        for at in range(count):
+            admin.ask("POST", "/shared/_bulk_docs", {"docs": [document(user, at) for user in range(users)]})
 
     def separate():
-        for user in range(users):
+        for user in measured:
             admin.ask("PUT", f"/own{user}")
             admin.ask("POST", f"/own{user}/_bulk_docs", {"docs": visible(user, users, count)})
 
-    many = millis(separate) / 1000
+    one, many = millis(together) / 1000, millis(separate) / 1000
     each = len(visible(0, users, count))
-    print(f"load: {len(docs)} documents {one:.1f} s, {users} databases with {each} documents each {many:.1f} s", flush=True)
-    for database in ["shared", *(f"own{user}" for user in range(users))]:
+    print(f"load: {users * count} documents {one:.1f} s", flush=True)
+    print(f"load: {len(measured)} databases with {each} documents each {many:.1f} s", flush=True)
+
+    def indexed(database):
         admin.ask("PUT", f"/{database}/_design/d", DESIGN)
-    admin.ask("POST", "/shared/_index", INDEX)
+        admin.ask("GET", f"/{database}/_design/d/_view/by_kind")
+        admin.ask("POST", f"/{database}/_index", INDEX)
+        admin.ask("POST", f"/{database}/_find", {"selector": {"kind": "none"}})
+
+    one, many = millis(lambda: indexed("shared")) / 1000, millis(lambda: [indexed(f"own{user}") for user in measured]) / 1000
+    print(f"view and JSON index: {one:.1f} s, of {len(measured)} databases {many:.1f} s", flush=True)
 
 
 def pull(client, database):
@@ -106,30 +121,31 @@ def pull(client, database):
 
 
 def reads(port, admin, users):
-    names = ["first replication", "one later change", "reduced view", "rows of a key", "_find with an index", "a write"]
-    found = {name: {"shared": [], "own": []} for name in names}
-    key = "key=%22k3%22&reduce=false"
+    found = {}
     query = {"selector": {"kind": "k3"}, "sort": ["kind", "at"], "limit": 10}
     for user in users:
         member = Client(port, f"u{user}")
         for place, client, database in [("shared", member, "shared"), ("own", admin, f"own{user}")]:
             view = f"/{database}/_design/d/_view/by_kind"
-            client.ask("GET", view)
-            if place == "own":
-                client.ask("POST", f"/{database}/_index", INDEX)
-            client.ask("POST", f"/{database}/_find", query)
-            add = lambda name, act, rounds=5: found[name][place].append(millis(act, rounds))
-            add(names[0], lambda: pull(client, database))
+
+            def add(name, act, rounds=5):
+                found.setdefault(name, {}).setdefault(place, []).append(millis(act, rounds))
+
+            add("first replication", lambda: pull(client, database))
             for number in range(10):
                 since = client.ask("GET", f"/{database}/_changes?descending=true&limit=1")["last_seq"]
                 body = {**document(user, 500_001, place == "shared"), "_id": f"{user:04}-new{number}"}
-                add(names[5], lambda: client.ask("PUT", f"/{database}/{body['_id']}", body), 1)
-            add(names[1], lambda: client.ask("GET", f"/{database}/_changes?since={since}"))
+                add("a write", lambda: client.ask("PUT", f"/{database}/{body['_id']}", body), 1)
+            add("_changes with one later change", lambda: client.ask("GET", f"/{database}/_changes?since={since}"))
+            add("_all_docs", lambda: client.ask("GET", f"/{database}/_all_docs"))
+            add("_all_docs, ten rows", lambda: client.ask("GET", f"/{database}/_all_docs?limit=10"))
+            add("a document", lambda: client.ask("GET", f"/{database}/{user:04}-000003"))
             client.ask("GET", view)
-            add(names[2], lambda: client.ask("GET", view))
-            add(names[3], lambda: client.ask("GET", f"{view}?{key}"))
+            add("reduced view", lambda: client.ask("GET", view))
+            add("reduced view, one key, grouped", lambda: client.ask("GET", f"{view}?key=%22k3%22&group=true"))
+            add("rows of a key", lambda: client.ask("GET", f"{view}?key=%22k3%22&reduce=false"))
             client.ask("POST", f"/{database}/_find", query)
-            add(names[4], lambda: client.ask("POST", f"/{database}/_find", query))
+            add("_find with an index, ten rows", lambda: client.ask("POST", f"/{database}/_find", query))
     for name, values in found.items():
         shown(name, values)
 
@@ -187,19 +203,38 @@ def feeds(port, seconds, users):
     print(f"{len(delays)} changes in feeds: median delay {middle:.1f} ms, p99 {late:.1f} ms")
 
 
-def probes(port, rounds):
-    """Alternating reads of documents that do not exist, and of invisible ones."""
+def probes(port, users, count, rounds):
+    """Alternating requests for documents that do not exist, and for invisible ones, in random order."""
     client = Client(port, "u1")
-    kinds = {"missing": "none-000001", "foreign": "0002-000001", "foreign, 200 revisions": "long", "deleted": "gone"}
-    times = {kind: [] for kind in kinds}
-    for _ in range(rounds):
-        for kind, id_ in kinds.items():
-            begun = time.perf_counter()
-            assert client.status(f"/shared/{id_}") == 404
-            times[kind].append((time.perf_counter() - begun) * 1000)
-    for kind, values in times.items():
-        low, middle, high = statistics.quantiles(values, n=4)
-        print(f"GET of a {kind} document: median {middle:.4f} ms, quartiles {low:.4f} and {high:.4f} ms")
+    other = 2 % users
+    foreign = lambda at: f"{other:04}-{at % count:06}"
+    ids = {"missing": lambda at: f"{foreign(at)}-none", "foreign": foreign}
+    bulk = lambda id_: {"docs": [{"id": id_}]}
+    routes = {
+        "GET": lambda id_: client.status("GET", f"/shared/{id_}") == 404,
+        "open_revs": lambda id_: client.status("GET", f"/shared/{id_}?open_revs=all") == 404,
+        "attachment": lambda id_: client.status("GET", f"/shared/{id_}/name") == 404,
+        "_bulk_get": lambda id_: client.status("POST", "/shared/_bulk_get", bulk(id_)) == 200,
+        "_all_docs with keys": lambda id_: client.status("POST", "/shared/_all_docs", {"keys": [id_]}) == 200,
+        "_revs_diff": lambda id_: client.status("POST", "/shared/_revs_diff", {id_: ["1-a"]}) == 200,
+        "PUT with a revision": lambda id_: client.status("PUT", f"/shared/{id_}?rev=1-a", {"_access": ["u1"]}) == 409,
+        "PUT with a foreign list": lambda id_: client.status("PUT", f"/shared/{id_}", {"_access": ["u2"]}) == 403,
+    }
+    for route, request in routes.items():
+        kinds = ids
+        if route == "GET":
+            kinds = {**ids, "foreign, 200 revisions": lambda _: "long", "foreign, deleted": lambda _: "gone"}
+        times = {kind: [] for kind in kinds}
+        for at in range(rounds):
+            for kind in random.sample(list(kinds), len(kinds)):
+                id_ = kinds[kind](at)
+                begun = time.perf_counter()
+                is_refused = request(id_)
+                times[kind].append((time.perf_counter() - begun) * 1000)
+                assert is_refused, (route, kind)
+        for kind, values in times.items():
+            low, middle, high = statistics.quantiles(values, n=4)
+            print(f"{route}, {kind}: median {middle:.4f} ms, quartiles {low:.4f} and {high:.4f} ms", flush=True)
 
 
 def hidden(admin):
@@ -214,9 +249,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
     parser.add_argument("--users", type=int, default=1000)
-    parser.add_argument("--documents", type=int, default=100, help="documents of each user")
-    parser.add_argument("--measured", type=int, default=20, help="number of users whose requests are measured")
+    parser.add_argument("--documents", type=int, default=1000, help="documents of each user")
+    parser.add_argument("--measured", type=int, default=50, help="number of users whose requests are measured")
     parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=5000, help="requests of each kind of the comparison of durations")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         command = [args.program, "serve", "--data", directory, "--port", "0", "--set", "log/level=error"]
@@ -231,12 +267,11 @@ def main():
             for user in {*measured, 1}:
                 account = {"name": f"u{user}", "password": "pw", "roles": [f"g{user % GROUPS}"], "type": "user"}
                 admin.ask("PUT", f"/_users/org.couchdb.user:u{user}", account)
-            load(admin, args.users, args.documents)
-            admin.ask("GET", "/shared/_design/d/_view/by_kind")
+            load(admin, args.users, args.documents, measured)
             reads(port, admin, measured)
             roles(port, admin, 1000)
             hidden(admin)
-            probes(port, 3000)
+            probes(port, args.users, args.documents, args.rounds)
             feeds(port, args.seconds, measured)
         finally:
             server.kill()

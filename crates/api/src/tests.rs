@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod access;
+mod access_costs;
+mod access_feeds;
 mod access_functions;
 mod changes;
 mod cluster;

@@ -52,6 +52,7 @@ struct Meter {
     pages: AtomicU64,
     commits: AtomicU64,
     others: AtomicU64,
+    rows: AtomicU64,
     largest: Mutex<Largest>,
     before: Option<Box<dyn Fn() + Send + Sync>>,
 }
@@ -72,6 +73,12 @@ impl CountingEngine {
     #[must_use]
     pub fn take_largest(&self) -> Largest {
         std::mem::take(&mut *self.meter.largest.lock())
+    }
+
+    /// Number of keys that reads named, and of rows that pages and cursors returned.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.meter.rows.load(Ordering::Relaxed)
     }
 
     #[must_use]
@@ -212,7 +219,15 @@ struct CountingSnapshot {
 impl Snapshot for CountingSnapshot {
     fn read(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>> {
         self.meter.call(&self.meter.reads);
-        self.snapshot.read(requests)
+        let replies = self.snapshot.read(requests)?;
+        let rows = replies.iter().map(|reply| match reply {
+            Reply::State(_) => 0,
+            Reply::Value(_) => 1,
+            Reply::Values(values) => values.len() as u64,
+            Reply::Page(page) => page.rows.len() as u64,
+        });
+        self.meter.rows.fetch_add(rows.sum::<u64>(), Ordering::Relaxed);
+        Ok(replies)
     }
 
     fn scan<'a>(
@@ -248,6 +263,7 @@ impl Cursor for CountingCursor<'_> {
             self.page_rows = (self.page_rows * 4).min(LAST_PAGE_ROWS);
         }
         let next = self.cursor.next()?;
+        self.meter.rows.fetch_add(u64::from(next.is_some()), Ordering::Relaxed);
         self.left = if next.is_some() { self.left - 1 } else { usize::MAX };
         Ok(next)
     }

@@ -153,7 +153,7 @@ impl<'a> List<'a> {
         scope: Scope,
     ) -> Result<Self, Error> {
         let (IdRange { start, end }, total) = match scope {
-            Scope::All => (IdRange::default(), view.counts()?.0),
+            Scope::All => (IdRange::default(), view.doc_count()?),
             Scope::Design => {
                 let range = IdRange { start: Some(DESIGN_START.to_vec()), end: Some(DESIGN_END.to_vec()) };
                 (range, view.rank_of_id(DESIGN_END)? - view.rank_of_id(DESIGN_START)?)
@@ -208,12 +208,12 @@ impl<'a> List<'a> {
         let before_end = || -> Result<u64, Error> {
             match range.end.as_deref() {
                 Some(end) => self.rank(end),
-                None => Ok(self.view.counts()?.0),
+                None => Ok(self.view.doc_count()?),
             }
         };
         let rows_before = match direction {
             Direction::Forward => before_start()?,
-            Direction::Backward => self.view.counts()?.0.saturating_sub(before_end()?),
+            Direction::Backward => self.view.doc_count()?.saturating_sub(before_end()?),
         };
         // Within a partition CouchDB counts only the rows that it has skipped.
         let skipped = match self.params.partition {

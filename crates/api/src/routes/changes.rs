@@ -268,11 +268,11 @@ impl Rows {
     fn pending(&self, view: &ReadView<'_>) -> Result<u64, Error> {
         let beyond = |seq| {
             let after = view.changes_after(seq)?;
+            if self.params.direction == Direction::Forward {
+                return Ok::<_, Error>(after);
+            }
             let (live, deleted) = view.counts()?;
-            Ok::<_, Error>(match self.params.direction {
-                Direction::Forward => after,
-                Direction::Backward => (live + deleted).saturating_sub(after),
-            })
+            Ok((live + deleted).saturating_sub(after))
         };
         // Lookups by id are counted against all changes of the scan.
         if looks_up(&self.params.filter) {

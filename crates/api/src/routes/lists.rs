@@ -147,7 +147,7 @@ impl List<'_> {
     }
 
     fn all_docs(mut self, view: &ReadView<'_>) -> Result<(), Error> {
-        let total = view.counts()?.0;
+        let total = view.doc_count()?;
         match self.params.key_list() {
             Some(keys) => {
                 self.start(&json::object(|object| _ = object.value("total_rows", total).json("offset", b"null")))?;

@@ -127,7 +127,7 @@ fn push(batch: &mut DocumentBatch, seq: u64, id: &str, json: &[u8]) {
 /// Returns documents of the database at equal distances in the order of their ids.
 fn sampled(database: &Arc<Database>, sample: u64, options: DesignOptions) -> Result<DocumentBatch, Error> {
     let view = database.read()?;
-    let total = view.counts()?.0;
+    let total = view.doc_count()?;
     let step = total.checked_div(sample).unwrap_or(0).max(1);
     let mut batch = DocumentBatch::new();
     let (mut at, mut json) = (0, Vec::new());

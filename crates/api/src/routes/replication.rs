@@ -238,8 +238,7 @@ fn documents(view: &settee_database::ReadView<'_>) -> Result<u64, Error> {
     while rows.next()?.is_some() {
         design += 1;
     }
-    let (documents, _) = view.counts()?;
-    Ok(documents.saturating_sub(design))
+    Ok(view.doc_count()?.saturating_sub(design))
 }
 
 fn range(params: &ViewParams) -> IdRange {

@@ -1,6 +1,9 @@
-//! The access indexes: for each entry of a list, the live documents in the order of their ids, and all documents in the
-//! order of their last changes. Both are in the shard of the database. The second one also contains the removals of the
-//! entry from lists.
+//! The access indexes of each entry of a list: the live and the deleted documents by id, and all documents in the order of
+//! their last changes, with the removals of the entry from lists. They are in the shard of the database.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use settee_storage::codec::put_varint;
 use settee_storage::{Batch, Cursor, Direction, Expect, KeyRange, Keyspace, Snapshot};
@@ -16,6 +19,8 @@ pub(super) const SPACE: Keyspace = Keyspace::IndexEntries;
 pub(crate) enum Order {
     /// Ids of live documents.
     Ids,
+    /// Ids of deleted documents.
+    Deletions,
     /// Update sequences of all documents. The value is empty, or the id of a document whose list has lost the entry.
     Sequences,
     /// Ids of documents whose list has lost the entry.
@@ -25,7 +30,7 @@ pub(crate) enum Order {
 impl Order {
     /// Returns the common prefix of the keys of an entry. The length of the entry precedes it, so that no prefix starts
     /// with another one. Entries are not empty and end with a byte of UTF-8, so that [`keys::after_prefix`] is valid.
-    pub(super) fn prefix(self, entry: &str) -> Vec<u8> {
+    pub(crate) fn prefix(self, entry: &str) -> Vec<u8> {
         let mut prefix = vec![self.letter()];
         put_varint(&mut prefix, entry.len() as u64);
         prefix.extend_from_slice(entry.as_bytes());
@@ -35,6 +40,7 @@ impl Order {
     fn letter(self) -> u8 {
         match self {
             Self::Ids => b'i',
+            Self::Deletions => b'd',
             Self::Sequences => b's',
             Self::Removals => b'r',
         }
@@ -42,7 +48,8 @@ impl Order {
 
     /// Returns the order of the index that contains `key`.
     pub(super) fn of_key(key: &[u8]) -> Option<Self> {
-        [Self::Ids, Self::Sequences, Self::Removals].into_iter().find(|order| key.first() == Some(&order.letter()))
+        let all = [Self::Ids, Self::Deletions, Self::Sequences, Self::Removals];
+        all.into_iter().find(|order| key.first() == Some(&order.letter()))
     }
 }
 
@@ -50,16 +57,14 @@ pub(super) fn sequence_key(entry: &str, seq: u64) -> Vec<u8> {
     keys::prefixed(&Order::Sequences.prefix(entry), &keys::sequence(seq))
 }
 
+pub(super) fn id_key(order: Order, entry: &str, id: &str) -> Vec<u8> {
+    keys::prefixed(&order.prefix(entry), id.as_bytes())
+}
+
 /// The rows of one document.
 pub(super) fn rows(id: &str, head: &Head, list: &AccessList) -> Vec<Vec<u8>> {
-    let mut rows = Vec::new();
-    for entry in list.entries() {
-        rows.push(sequence_key(entry, head.seq));
-        if !head.stored.deleted {
-            rows.push(keys::prefixed(&Order::Ids.prefix(entry), id.as_bytes()));
-        }
-    }
-    rows
+    let of_id = if head.stored.deleted { Order::Deletions } else { Order::Ids };
+    list.entries().iter().flat_map(|entry| [sequence_key(entry, head.seq), id_key(of_id, entry, id)]).collect()
 }
 
 /// Replaces the rows of a document.
@@ -74,27 +79,57 @@ pub(crate) fn replace(
     now.iter().filter(|row| !before.contains(row)).for_each(|row| batch.put(SPACE, row, b""));
 }
 
-/// The union of the rows of several entries in one order, without duplicates.
+/// The union of the rows of several entries in one order, without duplicates. The cost of a row is logarithmic in their
+/// number.
 pub(crate) struct Union<'a> {
     sources: Vec<Source<'a>>,
-    direction: Direction,
+    next: BinaryHeap<Next>,
 }
 
 struct Source<'a> {
     cursor: Box<dyn Cursor + 'a>,
     prefix_bytes: usize,
-    next: Option<Row>,
 }
 
 /// An id or an encoded sequence, and the value of its row.
 type Row = (Vec<u8>, Vec<u8>);
 
+/// The next row of a source. The greatest one is returned first.
+struct Next {
+    row: Row,
+    source: usize,
+    direction: Direction,
+}
+
 impl Source<'_> {
-    fn advance(&mut self) -> Result<()> {
-        self.next = self.cursor.next()?.map(|(key, value)| (key[self.prefix_bytes..].to_vec(), value.to_vec()));
-        Ok(())
+    fn next(&mut self) -> Result<Option<Row>> {
+        Ok(self.cursor.next()?.map(|(key, value)| (key[self.prefix_bytes..].to_vec(), value.to_vec())))
     }
 }
+
+impl Ord for Next {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let keys = match self.direction {
+            Direction::Forward => other.row.0.cmp(&self.row.0),
+            Direction::Backward => self.row.0.cmp(&other.row.0),
+        };
+        keys.then_with(|| self.row.1.is_empty().cmp(&other.row.1.is_empty()))
+    }
+}
+
+impl PartialOrd for Next {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Next {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Next {}
 
 impl<'a> Union<'a> {
     /// Scans ids or encoded sequences in `range`.
@@ -105,7 +140,8 @@ impl<'a> Union<'a> {
         direction: Direction,
         expect: Expect,
     ) -> Result<Self> {
-        let mut sources = Vec::with_capacity(entries.len());
+        let mut union =
+            Self { sources: Vec::with_capacity(entries.len()), next: BinaryHeap::with_capacity(entries.len()) };
         for entry in entries {
             let prefix = order.prefix(entry);
             let start = keys::prefixed(&prefix, range.start.unwrap_or_default());
@@ -115,30 +151,31 @@ impl<'a> Union<'a> {
             };
             let bounds = KeyRange { start: Some(&start), end: Some(&end) };
             let cursor = snapshot.scan(SPACE, bounds, direction, expect)?;
-            let mut source = Source { cursor, prefix_bytes: prefix.len(), next: None };
-            source.advance()?;
-            sources.push(source);
+            let mut source = Source { cursor, prefix_bytes: prefix.len() };
+            if let Some(row) = source.next()? {
+                union.next.push(Next { row, source: union.sources.len(), direction });
+                union.sources.push(source);
+            }
         }
-        Ok(Self { sources, direction })
+        Ok(union)
     }
 
     /// Returns the next row. Of rows with equal keys it is one with an empty value, if any.
     pub(crate) fn next(&mut self) -> Result<Option<Row>> {
-        let all = self.sources.iter().filter_map(|source| source.next.as_ref().map(|(key, _)| key));
-        let next = match self.direction {
-            Direction::Forward => all.min(),
-            Direction::Backward => all.max(),
-        };
-        let Some(next) = next.cloned() else { return Ok(None) };
-        let mut value = None;
-        for source in &mut self.sources {
-            if let Some((_, found)) = source.next.take_if(|(key, _)| *key == next) {
-                value =
-                    Some(value.map_or(found.clone(), |known: Vec<u8>| if found.is_empty() { found } else { known }));
-                source.advance()?;
-            }
+        let Some(row) = self.take()? else { return Ok(None) };
+        while self.next.peek().is_some_and(|next| next.row.0 == row.0) {
+            self.take()?;
         }
-        Ok(value.map(|value| (next, value)))
+        Ok(Some(row))
+    }
+
+    /// Removes the first row of all sources.
+    fn take(&mut self) -> Result<Option<Row>> {
+        let Some(mut first) = self.next.peek_mut() else { return Ok(None) };
+        Ok(Some(match self.sources[first.source].next()? {
+            Some(following) => std::mem::replace(&mut first.row, following),
+            None => PeekMut::pop(first).row,
+        }))
     }
 
     /// Returns at most `most` further rows.

@@ -8,9 +8,9 @@ use settee_model::{Rev, RevHash};
 use settee_storage::Batch;
 use settee_storage::codec::{Reader as Decoder, put_bytes, put_varint};
 
-use super::index::{Order, SPACE, sequence_key};
+use super::index::{Order, SPACE, id_key, sequence_key};
+use crate::Result;
 use crate::record::{DocRecord, Head, Stored};
-use crate::{Result, keys};
 
 /// Number of the body of all tombstones, which is not stored.
 pub(crate) const BODY_NUMBER: u64 = u64::MAX;
@@ -27,7 +27,7 @@ pub(crate) struct Removal {
 
 impl Removal {
     pub(crate) fn key(entry: &str, id: &str) -> Vec<u8> {
-        keys::prefixed(&Order::Removals.prefix(entry), id.as_bytes())
+        id_key(Order::Removals, entry, id)
     }
 
     pub(crate) fn put(&self, batch: &mut Batch, entry: &str, id: &str) {

@@ -53,7 +53,7 @@ impl ExpectedRows {
                     }
                 }
                 Some(Order::Sequences) if !value.is_empty() => removals_in_feeds += 1,
-                Some(Order::Ids | Order::Sequences) => count += 1,
+                Some(Order::Ids | Order::Deletions | Order::Sequences) => count += 1,
                 None => problems.push("a row of the access indexes has an unknown key".to_owned()),
             }
         }

@@ -34,7 +34,7 @@ pub enum Bodies {
     Leaves,
 }
 
-/// Stored bytes by key. An absent key was not read; `None` means that no entry exists.
+/// Stored bytes by key. An absent key was not read; `None` means that no entry exists for the reader.
 #[derive(Default)]
 pub(crate) struct ReadAhead {
     records: HashMap<Vec<u8>, Option<Vec<u8>>>,
@@ -78,24 +78,24 @@ impl ReadView<'_> {
         let decoded = self.ahead.lock().decoded.take();
         let again = decoded.as_ref().filter(|(known, _)| ids.contains(&known.as_str()));
         let is_new = |id: &&&str| again.is_none_or(|(known, _)| known != **id);
-        let mut id_keys: Vec<&[u8]> = ids.iter().filter(is_new).map(|id| id.as_bytes()).collect();
-        id_keys.sort_unstable();
-        id_keys.dedup();
-        let records = self.snapshot().multi_get(Keyspace::Documents, &id_keys)?;
+        let mut ids: Vec<&str> = ids.iter().filter(is_new).copied().collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let records = self.stored_records(&ids)?;
         let mut stored = Vec::new();
         match (again, bodies) {
             (None, _) | (_, Bodies::None) => {}
             (Some((_, record)), Bodies::Winners) => stored.extend(record.head().map(|head| head.stored)),
             (Some((_, record)), Bodies::Leaves) => push_leaves(&record.tree, &mut stored),
         }
-        let found = id_keys.iter().zip(&records).filter_map(|(id, record)| Some((*id, record.as_ref()?)));
+        let found = ids.iter().zip(&records).filter_map(|(id, record)| Some((*id, record.as_ref()?)));
         for (id, record) in found {
             match bodies {
                 Bodies::None => break,
                 Bodies::Winners => stored.push(Head::decode(record)?.stored),
                 Bodies::Leaves if stored.len() >= BODIES_MAX => break,
                 Bodies::Leaves => {
-                    let record = pieces::whole(self.snapshot().as_ref(), id, record)?;
+                    let record = pieces::whole(self.snapshot().as_ref(), id.as_bytes(), record)?;
                     push_leaves(&DocRecord::decode(&record)?.tree, &mut stored);
                 }
             }
@@ -104,7 +104,7 @@ impl ReadView<'_> {
         if bodies == Bodies::Winners {
             stored.retain(|stored| !stored.deleted);
         }
-        let records = id_keys.iter().map(|key| key.to_vec()).zip(records).collect();
+        let records = ids.iter().map(|id| id.as_bytes().to_vec()).zip(records).collect();
         *self.ahead.lock() = ReadAhead { records, decoded, ..ReadAhead::default() };
         self.read_bodies_ahead(&stored)
     }

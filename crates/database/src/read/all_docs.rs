@@ -183,7 +183,7 @@ impl<'a> AllDocs<'a> {
     fn jump_backward(&mut self, ids: &Counts, count: u64) -> Result<u64> {
         let beyond = match self.range.end.as_deref() {
             Some(end) => self.view.rank_of_id(end)?,
-            None => self.view.counts()?.0,
+            None => self.view.doc_count()?,
         };
         let target = beyond.checked_sub(count).and_then(|rank| rank.checked_sub(1));
         let Some(bucket) = target.and_then(|target| ids.at(target)) else {
@@ -213,7 +213,7 @@ impl Visible<'_> {
             if ids.is_empty() {
                 return Ok(None);
             }
-            let heads = view.heads(&ids.iter().map(String::as_str).collect::<Vec<_>>())?;
+            let heads = view.listed_heads(&ids.iter().map(String::as_str).collect::<Vec<_>>())?;
             let rows = ids.into_iter().zip(heads).filter_map(|(id, head)| Some((id, head?)));
             self.ahead.extend(rows.filter(|(_, head)| !head.stored.deleted));
         }

@@ -144,20 +144,26 @@ impl<'a> ReadView<'a> {
         Ok((meta.doc_count, meta.doc_del_count))
     }
 
+    /// Number of live documents.
+    pub fn doc_count(&self) -> Result<u64> {
+        match self.member() {
+            Some(member) => self.visible_ids_in(member, &IdRange::default()),
+            None => Ok(self.meta()?.doc_count),
+        }
+    }
+
     /// Returns the winning revision of a document, deleted or not.
     pub fn head(&self, id: &str) -> Result<Option<Head>> {
         if let Some(record) = self.ahead.lock().decoded(id) {
             return Ok(record.head());
         }
-        self.visible_head(id, self.stored_record(id, Head::decode)?)
+        let head = self.stored_record(id, Head::decode)?;
+        Ok(self.visible_or_removed(&[id], vec![head])?.pop().flatten())
     }
 
     /// Returns the winning revisions of several documents, in the order of `ids`.
     pub fn heads(&self, ids: &[&str]) -> Result<Vec<Option<Head>>> {
-        let keys: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
-        let records = self.snapshot.multi_get(Keyspace::Documents, &keys)?;
-        let heads = records.into_iter().map(|bytes| bytes.map(|bytes| Head::decode(&bytes)).transpose());
-        self.visible_heads(ids, heads.collect::<Result<_>>()?)
+        self.visible_heads(ids, self.stored_records(ids)?)
     }
 
     /// Returns all revisions of a document. The last long record is cached.
@@ -166,17 +172,10 @@ impl<'a> ReadView<'a> {
             return Ok(Some(record));
         }
         let decode = |stored: &[u8]| {
-            // The time of an answer must not depend on the number of invisible revisions.
-            if self.member().is_some() && self.visible_head(id, Some(Head::decode(stored)?))?.is_none() {
-                return Ok(None);
-            }
             let bytes = pieces::whole(self.snapshot.as_ref(), id.as_bytes(), stored)?;
-            Ok(Some((bytes.len(), DocRecord::decode(&bytes)?)))
+            Ok((bytes.len(), DocRecord::decode(&bytes)?))
         };
-        let (bytes, record) = match self.stored_record(id, decode)? {
-            Some(None) => return Ok(None),
-            found => found.flatten().unzip(),
-        };
+        let (bytes, record) = self.stored_record(id, decode)?.unzip();
         let (bytes, record) = (bytes.unwrap_or_default(), self.visible_record(id, record)?.map(Arc::new));
         let Some(record) = record else { return Ok(None) };
         self.ahead.lock().set_decoded(id, bytes, &record);
@@ -191,7 +190,11 @@ impl<'a> ReadView<'a> {
         if let Some(record) = self.ahead.lock().record(id) {
             return record.as_deref().map(decode).transpose();
         }
-        self.get(Keyspace::Documents, id.as_bytes())?.map(|bytes| decode(&bytes)).transpose()
+        let stored = match self.member() {
+            None => self.get(Keyspace::Documents, id.as_bytes())?,
+            Some(_) => self.stored_records(&[id])?.pop().flatten(),
+        };
+        stored.map(|bytes| decode(&bytes)).transpose()
     }
 
     /// Appends the body, an object without underscore members. Returns `false` if a compaction has removed it.

@@ -67,9 +67,58 @@ impl ReadView<'_> {
         }
     }
 
-    /// Returns the heads that the reader sees of documents with these heads: instead of an invisible one the tombstone
+    /// Returns the stored records of documents. Reads the access indexes of a member first, where an invisible document and
+    /// one that does not exist are equally absent, so that the duration of a read does not distinguish them.
+    pub(super) fn stored_records(&self, ids: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
+        let Some(member) = self.member() else { return self.listed_records(ids) };
+        let (mut listed, mut rest) = (Vec::new(), (0..ids.len()).collect::<Vec<_>>());
+        for order in [Order::Ids, Order::Deletions] {
+            let prefixes: Vec<Vec<u8>> = member.entries().iter().map(|entry| order.prefix(entry)).collect();
+            if rest.is_empty() || prefixes.is_empty() {
+                break;
+            }
+            let key = |at: usize, prefix: &Vec<u8>| keys::prefixed(prefix, ids[at].as_bytes());
+            let rows: Vec<Vec<u8>> =
+                rest.iter().flat_map(|at| prefixes.iter().map(move |prefix| key(*at, prefix))).collect();
+            let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+            let found = self.snapshot.multi_get(Keyspace::IndexEntries, &rows)?;
+            let mut are_listed = found.chunks(prefixes.len()).map(|values| values.iter().any(Option::is_some));
+            rest.retain(|at| {
+                let is_listed = are_listed.next() == Some(true);
+                listed.extend(is_listed.then_some(*at));
+                !is_listed
+            });
+        }
+        let mut records = vec![None; ids.len()];
+        let of_listed: Vec<&str> = listed.iter().map(|at| ids[*at]).collect();
+        for (at, record) in listed.into_iter().zip(self.listed_records(&of_listed)?) {
+            records[at] = record;
+        }
+        Ok(records)
+    }
+
+    /// As [`Self::stored_records`], for documents in the access indexes.
+    fn listed_records(&self, ids: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
+        Ok(self.snapshot.multi_get(Keyspace::Documents, &keys)?)
+    }
+
+    /// As [`Self::heads`], for documents in the access indexes.
+    pub(super) fn listed_heads(&self, ids: &[&str]) -> Result<Vec<Option<Head>>> {
+        self.visible_heads(ids, self.listed_records(ids)?)
+    }
+
+    /// Returns the heads that the reader sees of documents with these records: instead of an invisible one the tombstone
     /// of its removal, if any.
-    pub(super) fn visible_heads(&self, ids: &[&str], mut heads: Vec<Option<Head>>) -> Result<Vec<Option<Head>>> {
+    pub(super) fn visible_heads(&self, ids: &[&str], records: Vec<Option<Vec<u8>>>) -> Result<Vec<Option<Head>>> {
+        let heads = records.into_iter().map(|record| record.map(|record| Head::decode(&record)).transpose());
+        self.visible_or_removed(ids, heads.collect::<Result<_>>()?)
+    }
+
+    pub(super) fn visible_or_removed(&self, ids: &[&str], mut heads: Vec<Option<Head>>) -> Result<Vec<Option<Head>>> {
         let Some(member) = self.member() else { return Ok(heads) };
         self.read_access_lists(heads.iter().flatten().map(|head| head.stored.access))?;
         let mut hidden = Vec::new();
@@ -84,13 +133,6 @@ impl ReadView<'_> {
             heads[index] = removal.map(|removal| removal.head());
         }
         Ok(heads)
-    }
-
-    pub(super) fn visible_head(&self, id: &str, head: Option<Head>) -> Result<Option<Head>> {
-        match self.member() {
-            None => Ok(head),
-            Some(_) => Ok(self.visible_heads(&[id], vec![head])?.pop().flatten()),
-        }
     }
 
     /// Returns the latest removal of each document from a list that named `member`.
@@ -113,18 +155,18 @@ impl ReadView<'_> {
     /// Returns what the reader sees of a document: instead of an invisible one the tombstones of its removal, if any.
     pub(super) fn visible_record(&self, id: &str, record: Option<DocRecord>) -> Result<Option<DocRecord>> {
         let Some(member) = self.member() else { return Ok(record) };
-        let removed = |record: Option<&DocRecord>| {
-            let removal = self.removals(member, &[id])?.pop().flatten();
-            if let Some(record) = record.filter(|_| removal.is_some()) {
-                self.read_lists_of(record)?;
-            }
-            Ok(removal.map(|removal| removal.record(record, |stored| self.sees(stored).unwrap_or(false))))
-        };
-        let Some(record) = record else { return removed(None) };
-        match self.visible_part(&record)? {
-            Some(part) => Ok(Some(part)),
-            None => removed(Some(&record)),
+        if let Some(record) = &record
+            && let Some(part) = self.visible_part(record)?
+        {
+            return Ok(Some(part));
         }
+        let Some(removal) = self.removals(member, &[id])?.pop().flatten() else { return Ok(None) };
+        let stored = self.listed_records(&[id])?.pop().flatten();
+        let record = stored.map(|stored| self.decode_record(id, &stored)).transpose()?;
+        if let Some(record) = &record {
+            self.read_lists_of(record)?;
+        }
+        Ok(Some(removal.record(record.as_ref(), |stored| self.sees(stored).unwrap_or(false))))
     }
 
     /// Removes the leaves that the reader does not see, and the bodies of other invisible revisions. A branch whose
@@ -189,7 +231,7 @@ impl ReadView<'_> {
             let entries = self.snapshot.multi_get(Keyspace::Sequence, &wanted)?;
             let ids: Vec<&str> = rows.iter().map(|(_, id)| keys::decode_id(id)).collect::<Result<_>>()?;
             let removed: Vec<&str> = ids.iter().copied().filter(|id| !id.is_empty()).collect();
-            let mut heads = self.heads(&removed)?.into_iter();
+            let mut heads = self.listed_heads(&removed)?.into_iter();
             let found = rows.iter().zip(&entries).filter_map(|((key, _), entry)| Some((key, entry.as_ref()?)));
             let access =
                 found.map(|(key, entry)| Ok(SequenceEntry::decode(keys::decode_sequence(key)?, entry)?.stored.access));
@@ -246,7 +288,7 @@ impl ReadView<'_> {
 
     /// Numbers of live and of deleted documents that `member` sees.
     pub(super) fn visible_counts(&self, member: &Member) -> Result<(u64, u64)> {
-        let live = self.visible_ids_in(member, &IdRange::default())?;
+        let live = self.doc_count()?;
         Ok((live, self.visible_changes_after(member, 0)?.saturating_sub(live)))
     }
 

@@ -36,7 +36,7 @@ pub(super) fn is_possible(collector: &Collector<'_>) -> bool {
 
 /// `ranges` must exclude only design documents.
 pub(super) fn run(view: &ReadView<'_>, ranges: &[IdRange], collector: &mut Collector<'_>) -> Result<()> {
-    let (documents, _) = view.counts()?;
+    let documents = view.doc_count()?;
     let remaining = collector.remaining();
     let is_scan_better = |collector: &Collector<'_>| {
         let examined = collector.stats.keys_examined;
