@@ -21,10 +21,12 @@ mod log;
 pub mod members;
 pub mod memory;
 pub mod nonblocking;
+mod peers;
 mod read;
 pub mod tally;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,6 +35,7 @@ pub use fate::{Fate, commit_once};
 pub use log::{CommitLog, LogPosition, LogRead, LogRecord};
 pub use members::Members;
 use nonblocking::Attempt;
+pub use peers::PeerService;
 pub use read::{Page, PageRange, Reply, Request};
 
 /// Kind of entry. Engines may store and tune each kind separately.
@@ -332,6 +335,17 @@ pub trait Engine: Send + Sync + 'static {
     /// Returns the membership of this store.
     fn members(&self) -> &dyn Members {
         &members::SingleMember
+    }
+
+    /// Returns the number of groups of shards, each of which one process serves: the holder of its writer lease. `None`
+    /// if every process can read and write all shards.
+    fn group_count(&self) -> Option<NonZeroU32> {
+        None
+    }
+
+    /// Returns the service for the other processes of the store. `None` if they send no messages to each other.
+    fn peers(&self) -> Option<&dyn PeerService> {
+        None
     }
 
     /// Makes all commits so far durable. A failed sync poisons the engine.
