@@ -21,6 +21,9 @@ pub const RETRY_PAUSE_MS: u64 = 100;
 /// Time for which a group has no holder before a node claims it that is not the preferred one.
 pub const FREE_DELAY_MS: u64 = 500;
 
+/// Time for which a node that gives a group to its preferred node does not claim it.
+pub const GIVEN_DELAY_MS: u64 = 3000;
+
 /// Time for which a suspected holder is checked, which is longer than the expiry of a heartbeat without a connection.
 pub const SUSPICION_MS: u64 = 3000;
 
@@ -71,6 +74,8 @@ pub enum Input {
         /// Epoch of the commit.
         epoch: u64,
     },
+    /// Another node should serve the group. Only sent while all groups have a writer.
+    Given,
     /// The node stops. The caller has finished its commits.
     Stop,
 }
@@ -171,6 +176,11 @@ impl Lease {
             (State::Stopped, Input::Claimed(Some(epoch))) => Some(Action::Release { epoch }),
             (State::Stopped, _) => None,
             (_, Input::Stop) => self.release(State::Stopped),
+            (State::Writer { .. }, Input::Given) => {
+                self.retry_at = now_ms + GIVEN_DELAY_MS;
+                self.release(State::Follower)
+            }
+            (_, Input::Given) => None,
             (_, Input::Suspected) => {
                 self.suspected_until = now_ms + SUSPICION_MS;
                 None

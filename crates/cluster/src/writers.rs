@@ -16,6 +16,9 @@ use crate::lease::{Action, Holder, Input, Lease, State};
 /// Interval at which the cached membership is observed. It costs no round trip.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Time between two groups that a node gives to their preferred nodes, and after a change of the nodes.
+const BALANCE_INTERVAL_MS: u64 = 3000;
+
 /// The node that commits writes to a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriterLocation {
@@ -54,6 +57,14 @@ struct Shared {
     must_refresh: bool,
     is_leaving: bool,
     has_ended: bool,
+    balance: Balance,
+}
+
+/// The nodes, and the time of their last change or of the last group that was given away.
+#[derive(Default)]
+struct Balance {
+    nodes: Vec<NodeId>,
+    since: u64,
 }
 
 impl fmt::Debug for Writers {
@@ -78,6 +89,7 @@ impl Writers {
             must_refresh: false,
             is_leaving: false,
             has_ended: false,
+            balance: Balance::default(),
         };
         let inner = Arc::new(Inner {
             engine,
@@ -175,9 +187,12 @@ impl Writers {
                 releases.extend(lease.step(now, Input::Stop).map(|action| (group, action)));
             }
         });
-        for (group, action) in releases {
-            let _: Option<Input> = self.inner.perform(group, action);
-        }
+        // A release may have to write the data of its group.
+        thread::scope(|scope| {
+            for (group, action) in releases {
+                scope.spawn(move || self.inner.perform(group, action));
+            }
+        });
     }
 
     fn members(&self) -> &dyn Members {
@@ -214,6 +229,7 @@ impl Inner {
                 let _: Result<()> = self.engine.members().refresh();
             }
             self.observe();
+            self.balance();
             let mut shared = self.shared.lock();
             if !shared.has_ended && !shared.must_refresh {
                 self.work.wait_for(&mut shared, POLL_INTERVAL);
@@ -221,11 +237,52 @@ impl Inner {
         }
     }
 
-    /// Observes the membership, and performs the actions that follow.
+    /// Observes the membership, and performs the actions that follow: those of several groups concurrently, because a
+    /// fence may have to open the data of its group.
     fn observe(&self) {
-        for group in 0..self.groups.count() {
-            let observed = self.step_observed(group);
-            self.advance(group, observed);
+        let observed = (0..self.groups.count()).filter_map(|group| Some((group, self.step_observed(group)?)));
+        match observed.collect::<Vec<_>>().as_slice() {
+            [] => {}
+            [(group, action)] => self.advance(*group, Some(*action)),
+            several => thread::scope(|scope| {
+                for (group, action) in several {
+                    scope.spawn(|| self.advance(*group, Some(*action)));
+                }
+            }),
+        }
+    }
+
+    /// Gives one group to its preferred node, if the engine keeps the data of a group at one node. The first group stays
+    /// with the node that the engine determines.
+    fn balance(&self) {
+        if self.engine.group_count().is_none() {
+            return;
+        }
+        let live = self.engine.members().live();
+        let this = self.engine.members().this();
+        let mut given = None;
+        self.change(|shared, now| {
+            let nodes: Vec<NodeId> = live.iter().map(|node| node.id).collect();
+            if shared.balance.nodes != nodes {
+                shared.balance = Balance { nodes, since: now };
+            }
+            let is_early = now - shared.balance.since < BALANCE_INTERVAL_MS;
+            if is_early || shared.is_leaving || shared.locations.contains(&WriterLocation::Unknown) {
+                return;
+            }
+            let is_preferred_elsewhere =
+                |group: &u32| preferred(&live, &self.groups.key(*group)).is_some_and(|node| node.id != this);
+            for group in (1..self.groups.count()).filter(is_preferred_elsewhere) {
+                let action = shared.leases[group as usize].step(now, Input::Given);
+                if let Some(action) = action {
+                    given = Some((group, action));
+                    shared.balance.since = now;
+                    return;
+                }
+            }
+        });
+        if let Some((group, action)) = given {
+            self.advance(group, Some(action));
         }
     }
 

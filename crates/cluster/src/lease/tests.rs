@@ -117,3 +117,17 @@ fn a_stopped_node_releases_and_never_claims() {
         (2, Input::Claimed(Some(7)), release, State::Stopped),
     ]);
 }
+
+#[test]
+fn a_group_is_given_to_its_preferred_node() {
+    let epoch = 7;
+    and_then(&[
+        (10, Input::Given, Some(Action::Release { epoch }), State::Follower),
+        (20, Input::Observed(VACANT), None, State::Follower),
+        (1000, Input::Observed(VACANT), None, State::Follower),
+        (1100, Input::Observed(Holder::Live), None, State::Follower),
+        (4000, Input::Observed(VACANT), None, State::Follower),
+        (4600, Input::Observed(VACANT), Some(Action::Claim), State::Claiming),
+    ]);
+    check(&[(0, Input::Given, None, State::Follower)]);
+}
