@@ -156,37 +156,47 @@ pub fn open_postgres(options: &settee_storage_postgres::Options, id: [u8; 16]) -
     Ok(Arc::new(PostgresEngine::open(options, id)?))
 }
 
+/// The server that opens a store on object storage.
+pub struct Opener<'a> {
+    /// Its data directory.
+    pub data: &'a Path,
+    /// Its name for operators.
+    pub name: &'a str,
+    /// Random id of the process, and of a cluster that it creates.
+    pub id: [u8; 16],
+    /// Random secret of a store that it creates.
+    pub secret: [u8; 32],
+    /// Messages to other servers.
+    pub peers: Arc<settee_api::PeerClient>,
+}
+
 /// Opens a store on object storage. Also returns its location for operators.
 #[cfg(feature = "bucket")]
 pub fn open_bucket(
     configuration: &dyn settee_settings::Settings,
     url: &str,
-    data: &Path,
-    id: [u8; 16],
-    name: &str,
+    opener: Opener<'_>,
 ) -> anyhow::Result<(Arc<dyn Engine>, String)> {
-    crate::bucket::open(configuration, url, data, id, name)
+    crate::bucket::open(configuration, url, opener)
 }
 
 /// Opens a store on object storage for a command. Fails if a server uses it.
 #[cfg(feature = "bucket")]
-pub fn open_bucket_for_command(url: &str, id: [u8; 16]) -> anyhow::Result<Arc<dyn Engine>> {
-    crate::bucket::open_for_command(url, id)
+pub fn open_bucket_for_command(url: &str, id: [u8; 16], secret: [u8; 32]) -> anyhow::Result<Arc<dyn Engine>> {
+    crate::bucket::open_for_command(url, id, secret)
 }
 
 #[cfg(not(feature = "bucket"))]
 pub fn open_bucket(
     _: &dyn settee_settings::Settings,
     url: &str,
-    _: &Path,
-    _: [u8; 16],
-    _: &str,
+    _: Opener<'_>,
 ) -> anyhow::Result<(Arc<dyn Engine>, String)> {
     Err(without_buckets(url))
 }
 
 #[cfg(not(feature = "bucket"))]
-pub fn open_bucket_for_command(url: &str, _: [u8; 16]) -> anyhow::Result<Arc<dyn Engine>> {
+pub fn open_bucket_for_command(url: &str, _: [u8; 16], _: [u8; 32]) -> anyhow::Result<Arc<dyn Engine>> {
     Err(without_buckets(url))
 }
 

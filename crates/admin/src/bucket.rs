@@ -1,16 +1,24 @@
 //! Opening of engines on object storage, from settings and from the environment variables of the providers.
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use settee_api::PeerClient;
+use settee_replication::{BoxFuture, TransportError};
 use settee_settings::{Settings, storage};
 use settee_storage::Engine;
-use settee_storage_bucket::{Access, BucketEngine, ClusterId, Location, Options, Standby};
+use settee_storage_bucket::{Access, BucketEngine, ClusterId, Location, Options, PeerCall, PeerError, Peers};
 
+use crate::backends::Opener;
 use crate::connector::Connector;
+use crate::environment;
 use crate::storage::elsewhere;
+
+/// Groups of a store that a command creates: the default of the setting.
+const DEFAULT_GROUPS: NonZeroU32 = NonZeroU32::new(16).expect("positive");
 
 /// Directory of the disk cache in the data directory.
 const CACHE: &str = "bucket-cache";
@@ -26,14 +34,17 @@ const VARIABLES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
 pub(crate) fn open(
     configuration: &dyn Settings,
     url: &str,
-    data: &Path,
-    id: [u8; 16],
-    name: &str,
+    opener: Opener<'_>,
 ) -> anyhow::Result<(Arc<dyn Engine>, String)> {
+    let Opener { data, name, id, secret, peers } = opener;
     let ms = |value| Duration::from_millis(value);
     let disk_bytes = usize::try_from(storage::DISK_CACHE_MB.of(configuration)).unwrap_or(usize::MAX) << 20;
     let options = Options {
-        standby: if storage::STANDBY.of(configuration) { Standby::Waits } else { Standby::Refuses },
+        groups: u32::try_from(storage::GROUPS.of(configuration))
+            .ok()
+            .and_then(NonZeroU32::new)
+            .unwrap_or(NonZeroU32::MIN),
+        secret,
         lease: ms(storage::LEASE_MS.of(configuration)),
         commit_interval: ms(storage::COMMIT_INTERVAL_MS.of(configuration)),
         flush_interval: ms(storage::FLUSH_INTERVAL_MS.of(configuration)),
@@ -43,6 +54,7 @@ pub(crate) fn open(
         disk_cache: (disk_bytes > 0).then(|| (data.join(CACHE), disk_bytes)),
         ..basic(id, name)
     };
+    let peers: Arc<dyn Peers> = Arc::new(Client(peers));
     let access = Access {
         endpoint: storage::ENDPOINT.text(configuration),
         region: storage::REGION.text(configuration),
@@ -52,17 +64,35 @@ pub(crate) fn open(
     };
     let authorities = storage::CA_FILE.text(configuration).map(PathBuf::from);
     let noted = elsewhere(data);
-    opened(url, &access, authorities.as_deref(), noted.as_deref(), options)
+    opened(url, (&access, authorities.as_deref()), noted.as_deref(), options, Some(peers))
+}
+
+/// Messages to the engines of other servers.
+struct Client(Arc<PeerClient>);
+
+impl Peers for Client {
+    fn call(&self, call: PeerCall) -> BoxFuture<'static, Result<bytes::Bytes, PeerError>> {
+        let client = Arc::clone(&self.0);
+        Box::pin(async move {
+            let PeerCall { address, secret, body, timeout } = call;
+            client.call(&address, &secret, body, timeout).await.map_err(|error| match error {
+                TransportError::Refused(why) => PeerError::Refused(why),
+                error => PeerError::Failed(error.to_string()),
+            })
+        })
+    }
 }
 
 /// Opens a store for a command. Fails if a server uses it.
-pub(crate) fn open_for_command(url: &str, id: [u8; 16]) -> anyhow::Result<Arc<dyn Engine>> {
+pub(crate) fn open_for_command(url: &str, id: [u8; 16], secret: [u8; 32]) -> anyhow::Result<Arc<dyn Engine>> {
     let access = Access { variables: variables(), ..Access::default() };
-    Ok(opened(url, &access, None, None, basic(id, "a command"))?.0)
+    let options = Options { secret, groups: DEFAULT_GROUPS, is_exclusive: true, ..basic(id, "a command") };
+    Ok(opened(url, (&access, None), None, options, None)?.0)
 }
 
 fn basic(id: [u8; 16], name: &str) -> Options {
-    Options { id: u128::from_be_bytes(id), name: name.to_owned(), ..Options::default() }
+    let started_ms = environment::now_ms();
+    Options { id: u128::from_be_bytes(id), started_ms, name: name.to_owned(), ..Options::default() }
 }
 
 fn variables() -> Vec<(String, String)> {
@@ -73,10 +103,10 @@ fn variables() -> Vec<(String, String)> {
 
 fn opened(
     url: &str,
-    access: &Access,
-    authorities: Option<&Path>,
+    (access, authorities): (&Access, Option<&Path>),
     noted: Option<&str>,
     options: Options,
+    peers: Option<Arc<dyn Peers>>,
 ) -> anyhow::Result<(Arc<dyn Engine>, String)> {
     let location = Location::parse(url).map_err(anyhow::Error::msg).context("the URL of the storage cannot be used")?;
     let shown = location.to_string();
@@ -84,7 +114,7 @@ fn opened(
     let endpoint = access.endpoint.as_deref().unwrap_or("https://localhost").trim_end_matches('/');
     let connector = Connector::new(endpoint, authorities)?;
     let bucket = location.open(access, Arc::new(connector))?;
-    let engine = BucketEngine::open(bucket, &Options { cluster, ..options })?;
+    let engine = BucketEngine::open(bucket, &Options { cluster, ..options }, peers)?;
     let note = format!("{shown}{CLUSTER}{:032x}", engine.cluster().0);
     Ok((Arc::new(engine), note))
 }
@@ -145,16 +175,19 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("settee-bucket-{}", std::process::id()));
         let url = format!("file://{}/store", directory.display());
         let settings = NoSettings;
-        let (engine, note) = open(&settings, &url, &directory, [1; 16], "settee@here").unwrap();
+        let network = crate::remote_server::network(None).unwrap();
+        let peers = Arc::new(PeerClient::new(network, 1, Box::new(|| 0)));
+        let opener = |id, name| Opener { data: &directory, name, id, secret: [7; 32], peers: Arc::clone(&peers) };
+        let (engine, note) = open(&settings, &url, opener([1; 16], "settee@here")).unwrap();
         engine.sync().unwrap();
         assert!(
             note.starts_with(&url) && cluster_of(&note, &url) == Some(ClusterId(u128::from_be_bytes([1; 16]))),
             "{note}"
         );
-        let error = format!("{:#}", open(&settings, &url, &directory, [2; 16], "settee@there").err().unwrap());
+        let error = format!("{:#}", open(&settings, &url, opener([2; 16], "settee@there")).err().unwrap());
         assert!(error.contains("in use by another process"), "{error}");
         drop(engine);
-        open_for_command(&url, [3; 16]).unwrap();
+        open_for_command(&url, [3; 16], [7; 32]).unwrap();
         std::fs::remove_dir_all(&directory).unwrap();
     }
 }

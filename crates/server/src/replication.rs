@@ -40,6 +40,11 @@ pub(crate) async fn start(
     started.map_err(|error| anyhow::anyhow!("replication cannot start: {}", error.reason))
 }
 
+/// Client for other nodes.
+pub(crate) fn node_network(configuration: &Configuration) -> anyhow::Result<Arc<Network>> {
+    Ok(Arc::new(Network::new(&options(configuration)?, Arc::new(|_| true))?))
+}
+
 fn concerns_network(section: &str, key: &str) -> bool {
     let keys = ["verify_ssl_certificates", "ssl_trusted_certificates_file", "cert_file", "key_file", "socket_options"];
     section == "replicator" && keys.contains(&key)

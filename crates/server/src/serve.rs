@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use settee_api::Node;
+use settee_api::{Node, PeerClient};
 use settee_database::Catalog;
 use settee_edge::shutdown::Shutdown;
 use settee_settings::{Applies, chttpd};
@@ -24,7 +24,7 @@ use crate::operation::{Restart, operation};
 use crate::startup_files::StartupFiles;
 use crate::telemetry::Exporter;
 use crate::{couchdb_image, listen, node, replication};
-use settee_admin::backends::{self, Prepared};
+use settee_admin::backends::{self, Opener, Prepared};
 use settee_admin::backup::BackupControl;
 use settee_admin::backup::schedule::{self, Backups};
 use settee_admin::descriptors::Descriptors;
@@ -167,7 +167,12 @@ fn open_storage(
         Chosen::Postgres(options) => (backends::open_postgres(options, id)?, options.location()),
         Chosen::Bucket(url) => {
             let name = cluster::name(configuration)?;
-            backends::open_bucket(configuration, url, data, id, &name)?
+            let mut secret = [0; 32];
+            environment::random(&mut secret);
+            let network = replication::node_network(configuration)?;
+            let peers = PeerClient::new(network, environment::random_u64(), Box::new(environment::now_ms));
+            let opener = Opener { data, name: &name, id, secret, peers: Arc::new(peers) };
+            backends::open_bucket(configuration, url, opener)?
         }
     };
     transfer::refuse_unfinished(engine.as_ref())?;

@@ -257,8 +257,8 @@ table! {
         ACCESS_KEY_ID: Text = unset("access_key_id", Kind::Text).at_start(), "access key of the bucket, or account of Azure; AWS_ACCESS_KEY_ID and other variables of the provider by default";
         SECRET_ACCESS_KEY: Text = unset("secret_access_key", Kind::Text).at_start(), "secret of the access key; AWS_SECRET_ACCESS_KEY and other variables of the provider by default";
         CA_FILE: Text = unset("ca_file", Kind::Text).at_start(), "file of trusted certificates for the bucket, instead of the public authorities";
-        STANDBY: Switch = setting("standby", "true", Kind::Bool).at_start(), "wait while another server uses the bucket, and replace it when it ends or fails; false: refuse to start";
-        LEASE_MS: Number = setting("lease_ms", "15000", Kind::Integer(1_000, 600_000)).at_start(), "milliseconds without a heartbeat after which a waiting server replaces the one that uses the bucket; three heartbeats are sent in this time";
+        GROUPS: Number = setting("groups", "16", Kind::Integer(1, 64)).at_start(), "number of groups of databases in a new bucket, each of which is served by one server; later changes have no effect";
+        LEASE_MS: Number = setting("lease_ms", "3000", Kind::Integer(1_000, 600_000)).at_start(), "milliseconds without a heartbeat after which another server replaces the one that coordinates the servers on the bucket; three heartbeats are stored in this time";
         COMMIT_INTERVAL_MS: Number = setting("commit_interval_ms", "50", Kind::Integer(0, 10_000)).at_start(), "minimum milliseconds between two objects of the log in the bucket; limits the number of puts under continuous writes";
         FLUSH_INTERVAL_MS: Number = setting("flush_interval_ms", "1000", Kind::Integer(10, 60_000)).at_start(), "milliseconds after which writes without a sync, such as those of indexes, are stored in the bucket";
         POLL_INTERVAL_MS: Number = setting("poll_interval_ms", "10000", Kind::Integer(100, 600_000)).at_start(), "milliseconds between two checks for compactions in the bucket; each check costs some requests, also if no data is written";

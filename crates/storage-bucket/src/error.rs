@@ -4,12 +4,12 @@ use object_store::Error as StoreError;
 use settee_storage::StorageError;
 use slatedb::{CloseReason, ErrorKind};
 
-pub(crate) const FENCED: &str = "another process has taken over the bucket; restart this one, which then waits for it";
+pub(crate) const FENCED: &str = "another node has taken over";
 
 pub(crate) fn translate(error: &slatedb::Error) -> StorageError {
     match error.kind() {
-        // The data is served by the other process, so a retry elsewhere may succeed.
-        ErrorKind::Closed(CloseReason::Fenced) => StorageError::Unreached(FENCED.to_owned()),
+        // The data is served by another node, so a retry may succeed.
+        ErrorKind::Closed(CloseReason::Fenced | CloseReason::Clean) => StorageError::Unreached(FENCED.to_owned()),
         ErrorKind::Closed(reason) => StorageError::Poisoned(format!("the store is closed ({reason:?}): {error}")),
         ErrorKind::Unavailable => StorageError::Unreached(error.to_string()),
         ErrorKind::Data => StorageError::Corrupt(error.to_string()),

@@ -10,6 +10,10 @@ use slatedb::Db;
 use slatedb::config::{FlushOptions, FlushType};
 use tokio::sync::Notify;
 
+/// Objects of a log after which what is in memory is written as a file. The next owner of a group whose owner was killed
+/// reads them one after the other before it serves the group. The minimum of the library's own limit is 4,096.
+const LOG_OBJECTS_MAX: u64 = 128;
+
 #[derive(Default)]
 pub(crate) struct Flusher {
     requested: Notify,
@@ -49,12 +53,19 @@ impl Flusher {
             *self.started.lock() = Some(started);
             let flushed = database.flush_with_options(FlushOptions { flush_type: FlushType::Wal }).await;
             *self.started.lock() = None;
-            self.flushes.fetch_add(1, Ordering::Relaxed);
+            let flushes = self.flushes.fetch_add(1, Ordering::Relaxed) + 1;
             // The library repeats failed requests. An error means that it was closed, which also ends the waiting
             // commits.
             if let Err(error) = flushed {
                 tracing::error!(%error, "the log cannot be written any more");
                 return;
+            }
+            if flushes.is_multiple_of(LOG_OBJECTS_MAX) {
+                let database = Arc::clone(&database);
+                // An error ends the next flush as well.
+                tokio::spawn(async move {
+                    let _ = database.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await;
+                });
             }
             tokio::time::sleep_until((started + interval).into()).await;
         }

@@ -1,9 +1,9 @@
-//! [`Lease`]: the exclusive use of a bucket, so that a second node waits or refuses to start instead of ending the
-//! first one.
+//! [`Lease`]: the right to be the coordinator of a store. A second process follows the holder instead of ending its
+//! writes.
 //!
-//! The owner replaces an object at intervals, each time on the condition that it is unchanged. Another node takes over
-//! after it has observed the object unchanged for the duration of the lease; it compares no clocks. The lease protects
-//! the owner from others, and readers from an owner that another node has replaced. It does not protect the data: the
+//! The holder replaces an object at intervals, each time on the condition that it is unchanged. Another process takes
+//! over after it has observed the object unchanged for the duration of the lease; it compares no clocks. The lease
+//! protects claims, and readers of an owner that another process has replaced. It does not protect the data: the
 //! library fences the log of an earlier writer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,71 +18,185 @@ use tokio::sync::Notify;
 
 use crate::error::{FENCED, explain};
 
-pub(crate) const OBJECT: &str = "settee-owner";
+pub(crate) const OBJECT: &str = "settee-coordinator";
 
 /// Number of renewals during the duration of a lease.
 const RENEWALS: u32 = 3;
 
-/// Number of reads of the object by a waiting node during the duration of a lease.
-const READS: u32 = 5;
-
-/// Behaviour of a node that finds the bucket in use.
+/// State of the lease in its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standby {
-    /// It waits until the owner ends or fails.
-    Waits,
-    /// It fails.
-    Refuses,
+pub(crate) enum Hold {
+    Held,
+    /// Available at once. Its last holder keeps its other claims.
+    Released,
+    /// Available at once. Its last holder has ended.
+    Left,
 }
 
+impl Hold {
+    const ALL: [(Self, &str); 3] = [(Self::Held, "held"), (Self::Released, "released"), (Self::Left, "left")];
+}
+
+/// The object of the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Record {
-    node: u128,
-    beat: u64,
-    is_released: bool,
-    /// Other nodes wait for this time, whatever they are configured to.
+pub(crate) struct Record {
+    pub(crate) node: u128,
+    /// Increases with every replacement.
+    pub(crate) beat: u64,
+    pub(crate) hold: Hold,
+    /// True if the coordinator may have granted claims to other processes.
+    pub(crate) has_others: bool,
+    /// Epochs below this number may have been granted.
+    pub(crate) epochs: u64,
+    /// Other processes wait for this time, whatever they are configured to.
     duration_ms: u64,
-    name: String,
+    pub(crate) name: String,
+    /// Root of the HTTP interface of the coordinator. Empty before the coordinator has announced itself.
+    pub(crate) address: String,
 }
 
 impl Record {
     fn encode(&self) -> String {
-        let state = if self.is_released { "released" } else { "held" };
-        let Self { node, beat, duration_ms, name, .. } = self;
-        format!("node {node:032x}\nbeat {beat}\nstate {state}\nduration_ms {duration_ms}\nname {name}\n")
+        let state = Hold::ALL.iter().find(|(hold, _)| *hold == self.hold).map_or("", |(_, name)| name);
+        let Self { node, beat, has_others, epochs, duration_ms, name, address, .. } = self;
+        format!(
+            "node {node:032x}\nbeat {beat}\nstate {state}\nothers {has_others}\nepochs {epochs}\n\
+             duration_ms {duration_ms}\nname {name}\naddress {address}\n"
+        )
     }
 
     fn decode(text: &str) -> Option<Self> {
         let mut lines = text.lines();
-        let node = u128::from_str_radix(lines.next()?.strip_prefix("node ")?, 16).ok()?;
-        let beat = lines.next()?.strip_prefix("beat ")?.parse().ok()?;
-        let is_released = lines.next()?.strip_prefix("state ")? == "released";
-        let duration_ms = lines.next()?.strip_prefix("duration_ms ")?.parse().ok()?;
-        Some(Self { node, beat, is_released, duration_ms, name: lines.next()?.strip_prefix("name ")?.to_owned() })
+        let mut field = |prefix: &str| lines.next()?.strip_prefix(prefix);
+        Some(Self {
+            node: u128::from_str_radix(field("node ")?, 16).ok()?,
+            beat: field("beat ")?.parse().ok()?,
+            hold: {
+                let name = field("state ")?;
+                Hold::ALL.iter().find(|(_, known)| *known == name)?.0
+            },
+            has_others: field("others ")? == "true",
+            epochs: field("epochs ")?.parse().ok()?,
+            duration_ms: field("duration_ms ")?.parse().ok()?,
+            name: field("name ")?.to_owned(),
+            address: field("address ")?.to_owned(),
+        })
     }
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseOptions {
     pub(crate) node: u128,
-    pub(crate) name: String,
     pub(crate) duration: Duration,
-    pub(crate) standby: Standby,
+    /// Location for operators.
     pub(crate) shown: String,
 }
 
+/// The variable contents of the object.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Description {
+    pub(crate) name: String,
+    pub(crate) address: String,
+    pub(crate) has_others: bool,
+    pub(crate) epochs: u64,
+}
+
 impl LeaseOptions {
-    fn record(&self, beat: u64, is_released: bool) -> Record {
+    fn record(&self, beat: u64, hold: Hold, description: &Description) -> Record {
         let duration_ms = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX);
-        Record { node: self.node, beat, is_released, duration_ms, name: self.name.clone() }
+        let Description { name, address, has_others, epochs } = description.clone();
+        Record { node: self.node, beat, hold, has_others, epochs, duration_ms, name, address }
+    }
+}
+
+/// A process that does not hold the lease.
+pub(crate) struct Candidate {
+    objects: Arc<dyn ObjectStore>,
+    options: LeaseOptions,
+    /// Holder and number of the last known replacement, and the time since which it is the last one.
+    observed: Option<(u128, u64, Instant)>,
+    /// Name of the holder.
+    holder: String,
+}
+
+/// Result of an attempt to take the lease.
+pub(crate) enum Attempt {
+    /// `before` is the record of the earlier holder.
+    Taken { lease: Arc<Lease>, before: Option<Record> },
+    /// Another process holds the lease.
+    Held(Record),
+}
+
+impl Candidate {
+    pub(crate) fn new(objects: Arc<dyn ObjectStore>, options: LeaseOptions) -> Self {
+        Self { objects, options, observed: None, holder: String::new() }
+    }
+
+    /// Records that `beat` was the last replacement by `node` at the time `at`, as the holder itself has reported.
+    pub(crate) fn observe(&mut self, node: u128, beat: u64, at: Instant) {
+        match self.observed {
+            Some((known, last, _)) if (known, last) == (node, beat) => {}
+            _ => self.observed = Some((node, beat, at)),
+        }
+    }
+
+    /// Returns the last known holder and the number of its replacement.
+    pub(crate) fn observed(&self) -> Option<(u128, u64)> {
+        self.observed.map(|(node, beat, _)| (node, beat))
+    }
+
+    /// Returns the name of the last known holder.
+    pub(crate) fn holder(&self) -> &str {
+        &self.holder
+    }
+
+    /// Takes the lease if it is free, released or expired. `reserved` is the number of epochs that the new holder
+    /// reserves.
+    pub(crate) async fn attempt(&mut self, may_take: bool, own: &Description, reserved: u64) -> Result<Attempt> {
+        let found = read(self.objects.as_ref(), &self.options.shown).await?;
+        let epochs = found.as_ref().map_or(1, |(record, _)| record.epochs) + reserved;
+        let description = &Description { epochs, ..own.clone() };
+        let Some((record, version)) = found else {
+            return self.take(1, PutMode::Create, description, None).await;
+        };
+        let now = Instant::now();
+        self.observe(record.node, record.beat, now);
+        self.holder.clone_from(&record.name);
+        let since = self.observed.map_or(now, |(_, _, since)| since);
+        let has_expired = since.elapsed() >= Duration::from_millis(record.duration_ms);
+        if may_take && (record.hold != Hold::Held || record.node == self.options.node || has_expired) {
+            let (beat, mode) = (record.beat + 1, PutMode::Update(version));
+            return self.take(beat, mode, description, Some(record)).await;
+        }
+        Ok(Attempt::Held(record))
+    }
+
+    async fn take(
+        &mut self,
+        beat: u64,
+        mode: PutMode,
+        description: &Description,
+        before: Option<Record>,
+    ) -> Result<Attempt> {
+        match Lease::take(&self.objects, &self.options, beat, mode, description).await? {
+            Some(lease) => Ok(Attempt::Taken { lease, before }),
+            // Another process was faster.
+            None => match read(self.objects.as_ref(), &self.options.shown).await? {
+                Some((record, _)) => Ok(Attempt::Held(record)),
+                None => Err(StorageError::Unreached(format!("{OBJECT} in {} was removed", self.options.shown))),
+            },
+        }
     }
 }
 
 pub(crate) struct Lease {
     objects: Arc<dyn ObjectStore>,
     options: LeaseOptions,
+    description: Mutex<Description>,
+    /// Held during a replacement.
+    replacing: tokio::sync::Mutex<()>,
     held: Mutex<Held>,
-    /// Reason why this node is not the owner any more.
+    /// Reason why this node is not the holder any more.
     lost: OnceLock<String>,
     ended: Notify,
     is_releasing: AtomicBool,
@@ -95,56 +209,16 @@ struct Held {
 }
 
 impl Lease {
-    /// Waits for the lease, or fails if another node holds it, as [`Standby`] demands.
-    pub(crate) async fn acquire(objects: Arc<dyn ObjectStore>, options: LeaseOptions) -> Result<Arc<Self>> {
-        let mut observed: Option<(Record, Instant)> = None;
-        let mut is_reported = false;
-        loop {
-            let found = read(objects.as_ref(), &options.shown).await?;
-            let Some((record, version)) = found else {
-                if let Some(lease) = Self::take(&objects, &options, 1, PutMode::Create).await? {
-                    return Ok(lease);
-                }
-                continue;
-            };
-            let since = match &observed {
-                Some((before, since)) if *before == record => *since,
-                Some(_) if options.standby == Standby::Refuses && !record.is_released => {
-                    return Err(StorageError::Io(format!(
-                        "{} is in use by {}: stop it first, or let this node wait with [storage] standby = true",
-                        options.shown, record.name
-                    )));
-                }
-                _ => Instant::now(),
-            };
-            let has_expired = since.elapsed() >= Duration::from_millis(record.duration_ms);
-            let is_free = record.is_released || record.node == options.node || has_expired;
-            if is_free {
-                let mode = PutMode::Update(version);
-                if let Some(lease) = Self::take(&objects, &options, record.beat + 1, mode).await? {
-                    return Ok(lease);
-                }
-                continue;
-            }
-            if !is_reported {
-                is_reported = true;
-                tracing::info!(owner = record.name, store = options.shown, "waiting for the owner of the store to end");
-            }
-            let pause = Duration::from_millis(record.duration_ms).min(options.duration) / READS;
-            observed = Some((record, since));
-            tokio::time::sleep(pause).await;
-        }
-    }
-
     /// Returns `None` if another node was faster.
     async fn take(
         objects: &Arc<dyn ObjectStore>,
         options: &LeaseOptions,
         beat: u64,
         mode: PutMode,
+        description: &Description,
     ) -> Result<Option<Arc<Self>>> {
         let started = Instant::now();
-        let record = options.record(beat, false);
+        let record = options.record(beat, Hold::Held, description);
         let version = match put(objects.as_ref(), &record, mode).await {
             Ok(version) => version,
             Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {
@@ -160,6 +234,8 @@ impl Lease {
         Ok(Some(Arc::new(Self {
             objects: Arc::clone(objects),
             options: options.clone(),
+            description: Mutex::new(description.clone()),
+            replacing: tokio::sync::Mutex::new(()),
             held: Mutex::new(held),
             lost: OnceLock::new(),
             ended: Notify::new(),
@@ -167,7 +243,27 @@ impl Lease {
         })))
     }
 
-    /// Fails if another node may have become the owner: this one does not know the state of the data any more.
+    /// Number of the last replacement.
+    pub(crate) fn beat(&self) -> u64 {
+        self.held.lock().beat
+    }
+
+    /// Returns true if another process has taken the lease.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.get().is_some()
+    }
+
+    /// Changes what the object contains, and replaces it.
+    pub(crate) async fn describe(&self, description: Description) -> Result<()> {
+        *self.description.lock() = description;
+        self.put_next(Hold::Held).await.map_err(|error| explain(&self.options.shown, OBJECT, &error))
+    }
+
+    pub(crate) fn description(&self) -> Description {
+        self.description.lock().clone()
+    }
+
+    /// Fails if another node may have become the holder.
     pub(crate) fn check(&self) -> Result<()> {
         if let Some(reason) = self.lost.get() {
             return Err(StorageError::Unreached(reason.clone()));
@@ -191,7 +287,7 @@ impl Lease {
                 () = self.ended.notified() => return,
             }
             // A request that takes longer is repeated, and the repetition recognizes its success.
-            let renewed = tokio::time::timeout(self.options.duration, self.put_next(false)).await;
+            let renewed = tokio::time::timeout(self.options.duration, self.put_next(Hold::Held)).await;
             match renewed {
                 Ok(Ok(())) => {}
                 Ok(Err(Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotFound { .. })) => {
@@ -205,18 +301,19 @@ impl Lease {
         }
     }
 
-    /// Permits the next node to start immediately. Errors are ignored, because the lease expires.
-    pub(crate) async fn release(&self) {
+    /// Permits another process to take the lease at once. Errors are ignored, because the lease expires.
+    pub(crate) async fn release(&self, hold: Hold) {
         self.is_releasing.store(true, Ordering::SeqCst);
         self.ended.notify_one();
         if self.lost.get().is_none() {
-            let _ = tokio::time::timeout(self.options.duration, self.put_next(true)).await;
+            let _ = tokio::time::timeout(self.options.duration, self.put_next(hold)).await;
         }
     }
 
-    async fn put_next(&self, is_released: bool) -> Result<(), Error> {
+    async fn put_next(&self, hold: Hold) -> Result<(), Error> {
+        let _replacing = self.replacing.lock().await;
         loop {
-            if !is_released && self.is_releasing.load(Ordering::SeqCst) {
+            if hold == Hold::Held && self.is_releasing.load(Ordering::SeqCst) {
                 return Ok(());
             }
             let started = Instant::now();
@@ -224,7 +321,7 @@ impl Lease {
                 let held = self.held.lock();
                 (held.beat + 1, held.version.clone())
             };
-            let record = self.options.record(beat, is_released);
+            let record = self.options.record(beat, hold, &self.description.lock());
             match put(self.objects.as_ref(), &record, PutMode::Update(version)).await {
                 Ok(version) => {
                     *self.held.lock() = Held { beat, version, valid_until: started + self.options.duration };
@@ -280,9 +377,18 @@ mod tests {
 
     #[test]
     fn records_are_decoded_as_they_were_encoded() {
-        let name = "settee@host name".to_owned();
-        let record = Record { node: u128::MAX - 5, beat: 7, is_released: false, duration_ms: 15_000, name };
-        for record in [record.clone(), Record { is_released: true, ..record }] {
+        let record = Record {
+            node: u128::MAX - 5,
+            beat: 7,
+            hold: Hold::Held,
+            has_others: true,
+            epochs: 9,
+            duration_ms: 15_000,
+            name: "settee@host name".to_owned(),
+            address: "http://host:5984/".to_owned(),
+        };
+        for record in [record.clone(), Record { hold: Hold::Left, has_others: false, address: String::new(), ..record }]
+        {
             assert_eq!(Record::decode(&record.encode()), Some(record));
         }
         assert_eq!(Record::decode("node 1\nbeat x\n"), None);

@@ -1,33 +1,32 @@
-//! Opening of an engine: the identity of the store, the lease, then the library.
+//! Opening of an engine: the identity of the store, then the coordinator.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
+use settee_cluster::Groups;
+use settee_storage::members::NodeId;
 use settee_storage::{Result, StorageError};
-use slatedb::Db;
 use slatedb::db_cache::moka::{MokaCache, MokaCacheOptions};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::BucketEngine;
 use crate::block::block_on;
-use crate::error::translate;
-use crate::flusher::Flusher;
-use crate::lease::{Lease, LeaseOptions};
+use crate::engine::Inner;
+use crate::group::Context;
+use crate::identity::{self, ClusterId, Identity};
+use crate::lease::{Candidate, LeaseOptions};
 use crate::location::{Bucket, Ownership};
 use crate::metered::{Metadata, Meter, MeteredStore};
+use crate::nodes::Nodes;
 use crate::options::Options;
-use crate::shards::Slots;
-use crate::{clear, identity};
-
-/// Folder of the library's objects.
-const FOLDER: &str = "store";
+use crate::peers::Peers;
 
 /// Threads of the runtime: log, files and compactions. Reads are executed by their callers.
 const THREADS_MAX: usize = 4;
 
-pub(crate) fn open(bucket: Bucket, options: &Options) -> Result<BucketEngine> {
+pub(crate) fn open(bucket: Bucket, options: &Options, peers: Option<Arc<dyn Peers>>) -> Result<BucketEngine> {
     let runtime = start_runtime()?;
-    match block_on(runtime.handle(), open_on(&runtime, bucket, options)) {
+    match block_on(runtime.handle(), open_on(&runtime, bucket, options, peers)) {
         Ok(mut engine) => {
             engine.runtime = Some(runtime);
             Ok(engine)
@@ -45,62 +44,43 @@ fn start_runtime() -> Result<Runtime> {
     runtime.map_err(|error| StorageError::Io(format!("threads cannot be started: {error}")))
 }
 
-async fn open_on(runtime: &Runtime, bucket: Bucket, options: &Options) -> Result<BucketEngine> {
+async fn open_on(
+    runtime: &Runtime,
+    bucket: Bucket,
+    options: &Options,
+    peers: Option<Arc<dyn Peers>>,
+) -> Result<BucketEngine> {
     let Bucket { objects, shown, ownership } = bucket;
     let is_directory = matches!(ownership, Ownership::Locked(_));
     let metadata = if is_directory { Metadata::Dropped } else { Metadata::Kept };
     let meter = Arc::new(Meter::default());
     let objects = MeteredStore::wrap(objects, Arc::clone(&meter), metadata, options.timeout);
-    let new = identity::ClusterId(options.id);
-    let cluster = identity::establish(objects.as_ref(), &shown, options.cluster, new).await?;
-    let (lease, lock) = match ownership {
+    let new = Identity::new(ClusterId(options.id), options.groups, options.secret);
+    let Identity { cluster, groups, secret, .. } =
+        identity::establish(objects.as_ref(), &shown, options.cluster, new).await?;
+    let lease = LeaseOptions { node: options.id, duration: options.lease, shown: shown.clone() };
+    let (candidate, lock) = match ownership {
         Ownership::Locked(lock) => (None, Some(lock)),
-        Ownership::Leased => {
-            let lease_options = LeaseOptions {
-                node: options.id,
-                name: options.name.clone(),
-                duration: options.lease,
-                standby: options.standby,
-                shown: shown.clone(),
-            };
-            let lease = Lease::acquire(Arc::clone(&objects), lease_options).await?;
-            // Opening may take longer than the lease lasts.
-            runtime.spawn(Arc::clone(&lease).renew());
-            (Some(lease), None)
-        }
+        Ownership::Leased => (Some(Candidate::new(Arc::clone(&objects), lease)), None),
     };
+    let is_known = peers.is_some();
+    let (id, handle) = (NodeId(options.id), runtime.handle().clone());
+    let nodes = Nodes::new((id, options.started_ms), Groups::new(groups), handle.clone(), candidate, (secret, peers));
+    nodes.join((&options.name, &options.address), &shown, options.is_exclusive).await?;
     let cache = MokaCacheOptions { max_capacity: options.cache_bytes, ..MokaCacheOptions::default() };
-    let opened = Db::builder(FOLDER, objects)
-        .with_settings(options.settings(is_directory))
-        .with_db_cache(Arc::new(MokaCache::new_with_opts(cache)), 0)
-        .build()
-        .await;
-    let database = match opened {
-        Ok(database) => Arc::new(database),
-        Err(error) => {
-            if let Some(lease) = lease {
-                lease.release().await;
-            }
-            return Err(translate(&error));
-        }
-    };
-    let flusher = Arc::new(Flusher::default());
-    runtime.spawn(Arc::clone(&flusher).run(Arc::clone(&database), options.commit_interval));
-    runtime.spawn(clear::resume(Arc::clone(&database)));
-    Ok(BucketEngine {
-        runtime: None,
-        status: database.subscribe(),
-        database,
-        flusher,
-        lease,
-        _lock: lock,
-        slots: Slots::default(),
-        meter,
-        cluster,
+    let context = Context {
+        objects,
+        runtime: handle,
+        settings: options.settings(is_directory),
+        cache: Arc::new(MokaCache::new_with_opts(cache)),
         shown,
         timeout: options.timeout,
+        commit_interval: options.commit_interval,
+        idle_time: options.idle_time,
         commits: AtomicU64::new(0),
         written: AtomicU64::new(0),
-        is_closed: AtomicBool::new(false),
-    })
+    };
+    let inner = Arc::new(Inner::new(nodes, Arc::new(context)));
+    runtime.spawn(Inner::run(Arc::downgrade(&inner)));
+    Ok(BucketEngine { runtime: None, inner, meter, cluster, has_peers: is_known, _lock: lock })
 }

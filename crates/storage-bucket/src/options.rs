@@ -1,5 +1,7 @@
 //! [`Options`] of the engine, and the settings of the library that follow from them.
 
+use std::fmt;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,13 +12,13 @@ use slatedb::config::{
 };
 
 use crate::identity::ClusterId;
-use crate::lease::Standby;
 
-/// Size of a memtable that is written as a file of the first level. Larger files cause fewer requests and more memory.
-const MEMTABLE_BYTES: usize = 32 << 20;
+/// Size of a memtable of a group that is written as a file of the first level. Larger files cause fewer requests and
+/// more memory.
+const MEMTABLE_BYTES: usize = 16 << 20;
 
-/// Bytes in memory that are not in files yet, beyond which writers wait.
-const UNFLUSHED_BYTES_MAX: usize = 256 << 20;
+/// Bytes of a group in memory that are not in files yet, beyond which writers wait.
+const UNFLUSHED_BYTES_MAX: usize = 64 << 20;
 
 /// Files of the first level beyond which writers wait for a compaction.
 const FIRST_LEVEL_FILES_MAX: usize = 32;
@@ -30,23 +32,34 @@ const GARBAGE_MIN_AGE: Duration = Duration::from_secs(900);
 const GARBAGE_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Settings of an engine.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     /// Random number of this process, and the id of a cluster that it creates.
     pub id: u128,
+    /// Start time of this process in milliseconds of the Unix epoch.
+    pub started_ms: u64,
     /// Name of this process for operators.
     pub name: String,
+    /// Root of the HTTP interface of this process before it announces itself; may be empty.
+    pub address: String,
     /// Cluster of this node. `None` if it has not used the store yet.
     pub cluster: Option<ClusterId>,
-    /// Behaviour if another node uses the store.
-    pub standby: Standby,
-    /// Duration after which another node takes over from one that does not respond.
+    /// Number of groups of shards of a store that this process creates.
+    pub groups: NonZeroU32,
+    /// Secret of a store that this process creates. Must be random.
+    pub secret: [u8; 32],
+    /// True if no other process may use the store at the same time.
+    pub is_exclusive: bool,
+    /// Duration after which another node takes over from a coordinator that does not respond.
     pub lease: Duration,
     /// Minimum time between two objects of the log. It limits the number of puts; a commit after a longer pause does
     /// not wait.
     pub commit_interval: Duration,
     /// Time after which commits with [`Durability::Buffered`](settee_storage::Durability::Buffered) are durable.
     pub flush_interval: Duration,
+    /// Time after which an unused group is closed: an open group sends requests to the store, a closed one none. Its next
+    /// operation opens it again.
+    pub idle_time: Duration,
     /// Interval at which finished compactions are detected.
     pub poll_interval: Duration,
     /// Time after which a request to the store is repeated, and after which a commit that is not durable has an unknown
@@ -58,16 +71,28 @@ pub struct Options {
     pub disk_cache: Option<(PathBuf, usize)>,
 }
 
+impl fmt::Debug for Options {
+    /// Contains no secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
             id: 0,
+            started_ms: 0,
             name: String::new(),
+            address: String::new(),
             cluster: None,
-            standby: Standby::Refuses,
-            lease: Duration::from_secs(15),
+            groups: NonZeroU32::MIN,
+            secret: [0; 32],
+            is_exclusive: false,
+            lease: Duration::from_secs(3),
             commit_interval: Duration::from_millis(50),
             flush_interval: Duration::from_secs(1),
+            idle_time: Duration::from_secs(120),
             poll_interval: Duration::from_secs(10),
             timeout: Duration::from_secs(30),
             cache_bytes: 128 << 20,

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use parking_lot::{Mutex, RwLock};
 use settee_storage::{CommitToken, Result, Shard, ShardState, StorageError, Version};
@@ -15,6 +16,8 @@ pub(crate) struct Slot {
     pub(crate) stored: Mutex<Option<Stored>>,
     /// Locked after [`Self::stored`], and only for short operations.
     pub(crate) pending: Mutex<Option<Pending>>,
+    /// Number of the last buffered write.
+    pub(crate) buffered: AtomicU64,
 }
 
 /// A commit that is applied but not durable. Readers do not see it, because a reader could act on a commit that the end
@@ -54,8 +57,8 @@ impl Slots {
         Arc::clone(self.slots.write().entry(shard).or_default())
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.slots.read().len()
+    pub(crate) fn shards(&self) -> Vec<Shard> {
+        self.slots.read().keys().copied().collect()
     }
 }
 

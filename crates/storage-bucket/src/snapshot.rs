@@ -44,6 +44,8 @@ pub(crate) struct BucketSnapshot {
     runtime: Handle,
     timeout: Duration,
     stored: OnceLock<Stored>,
+    /// Keeps the group open.
+    _reader: Arc<()>,
 }
 
 /// Waits for an operation, which the library repeats until the store responds.
@@ -60,8 +62,14 @@ pub(crate) async fn limited<T>(
 }
 
 impl BucketSnapshot {
-    pub(crate) fn new(view: Arc<DbSnapshot>, shard: Shard, runtime: Handle, timeout: Duration) -> Self {
-        Self { view, shard, runtime, timeout, stored: OnceLock::new() }
+    pub(crate) fn new(
+        view: Arc<DbSnapshot>,
+        shard: Shard,
+        runtime: Handle,
+        timeout: Duration,
+        reader: Arc<()>,
+    ) -> Self {
+        Self { view, shard, runtime, timeout, stored: OnceLock::new(), _reader: reader }
     }
 
     fn wait<T>(&self, operation: impl Future<Output = Result<T, slatedb::Error>>) -> Result<T> {

@@ -83,9 +83,10 @@ impl StoreLocation {
                 Ok(Opened { engine, _lock: None })
             }
             Self::Bucket(url) => {
-                let mut id = [0; 16];
+                let (mut id, mut secret) = ([0; 16], [0; 32]);
                 environment::random(&mut id);
-                Ok(Opened { engine: backends::open_bucket_for_command(url, id)?, _lock: None })
+                environment::random(&mut secret);
+                Ok(Opened { engine: backends::open_bucket_for_command(url, id, secret)?, _lock: None })
             }
         }
     }

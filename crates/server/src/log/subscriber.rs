@@ -23,9 +23,9 @@ fn severity(metadata: &Metadata<'_>) -> Severity {
     }
 }
 
-/// Debug output of libraries is dropped.
+/// Information of libraries is dropped.
 fn is_ours(metadata: &Metadata<'_>) -> bool {
-    metadata.target().starts_with("settee") || *metadata.level() <= Level::INFO
+    metadata.target().starts_with("settee") || *metadata.level() <= Level::WARN
 }
 
 impl Subscriber for Collector {

@@ -54,7 +54,7 @@ fn every_state_of_the_store_has_the_commits_acknowledged_before_it() {
         }
         step(&engine, Shard(1), kept, Durability::Synced);
         drop(engine);
-        torn.remove("settee-owner");
+        torn.remove("settee-coordinator");
         assert_eq!(steps(&open(torn.bucket()), Shard(1)), kept + 1, "after another start, seed {seed}");
     }
 }

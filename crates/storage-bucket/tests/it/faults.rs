@@ -43,7 +43,7 @@ fn failing_requests_and_lost_responses_lose_and_repeat_nothing() {
 fn a_commit_during_a_long_outage_is_in_doubt_and_later_durable() {
     let store = FaultyStore::new(1);
     let options = Options { timeout: Duration::from_millis(500), ..options() };
-    let engine = BucketEngine::open(store.bucket(), &options).unwrap();
+    let engine = BucketEngine::open(store.bucket(), &options, None).unwrap();
     step(&engine, Shard(1), 0, Durability::Synced);
     store.set_down(true);
     let error = engine.commit(Shard(1), Version(1), token(2), numbered(2), Durability::Synced).unwrap_err();

@@ -95,7 +95,7 @@ impl FaultyStore {
             None => InMemory::new(),
         };
         let state = Self::on(Arc::new(state), 1);
-        state.remove("settee-owner");
+        state.remove("settee-coordinator");
         state
     }
 

@@ -6,6 +6,8 @@ mod crash;
 mod engine;
 mod faults;
 mod faulty;
+mod network;
+mod nodes;
 mod owners;
 
 use std::path::Path;
@@ -16,7 +18,7 @@ use std::time::Duration;
 use object_store::client::{ClientOptions, HttpClient, HttpConnector};
 use settee_storage::conformance::{self, numbered, token};
 use settee_storage::{Durability, Engine, Shard};
-use settee_storage_bucket::{Access, Bucket, BucketEngine, Location, Options, Standby};
+use settee_storage_bucket::{Access, Bucket, BucketEngine, Location, Options};
 
 /// A long lease, because a loaded machine may not renew a short one.
 const LEASE: Duration = Duration::from_secs(120);
@@ -28,7 +30,7 @@ fn options() -> Options {
         id: u128::from(id),
         name: format!("node {id}"),
         lease: LEASE,
-        standby: Standby::Waits,
+        address: format!("http://node-{id}/"),
         commit_interval: Duration::ZERO,
         flush_interval: Duration::from_millis(20),
         ..Options::default()
@@ -36,7 +38,7 @@ fn options() -> Options {
 }
 
 fn open(bucket: Bucket) -> Arc<BucketEngine> {
-    Arc::new(BucketEngine::open(bucket, &options()).unwrap())
+    Arc::new(BucketEngine::open(bucket, &options(), None).unwrap())
 }
 
 /// No test uses the network.

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use settee_storage::{Durability, Engine, Shard, StorageError, Version};
-use settee_storage_bucket::{BucketEngine, ClusterId, Options, Standby};
+use settee_storage_bucket::{BucketEngine, ClusterId, Options};
 
 use crate::faulty::FaultyStore;
 use crate::{numbered, open, options, step, steps, token};
@@ -16,14 +16,14 @@ const SHORT_LEASE: Duration = Duration::from_secs(6);
 fn a_second_process_refuses_while_the_first_one_runs() {
     let store = FaultyStore::new(1);
     let first = Options { name: "settee@first".to_owned(), lease: SHORT_LEASE, ..options() };
-    let engine = BucketEngine::open(store.bucket(), &first).unwrap();
+    let engine = BucketEngine::open(store.bucket(), &first, None).unwrap();
     step(&engine, Shard(1), 0, Durability::Synced);
-    let second = Options { standby: Standby::Refuses, lease: SHORT_LEASE, ..options() };
-    let error = BucketEngine::open(store.other().bucket(), &second).unwrap_err().to_string();
+    let second = Options { is_exclusive: true, lease: SHORT_LEASE, ..options() };
+    let error = BucketEngine::open(store.other().bucket(), &second, None).unwrap_err().to_string();
     assert!(error.contains("is in use by settee@first"), "{error}");
     step(&engine, Shard(1), 1, Durability::Synced);
     drop(engine);
-    let engine = BucketEngine::open(store.other().bucket(), &second).unwrap();
+    let engine = BucketEngine::open(store.other().bucket(), &second, None).unwrap();
     assert_eq!(steps(&engine, Shard(1)), 2, "the first process released the store");
 }
 
@@ -33,7 +33,8 @@ fn a_waiting_process_takes_over_when_the_first_one_ends() {
     let engine = open(store.bucket());
     let other = store.other();
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| BucketEngine::open(other.bucket(), &Options { lease: SHORT_LEASE, ..options() }));
+        let waiting =
+            scope.spawn(|| BucketEngine::open(other.bucket(), &Options { lease: SHORT_LEASE, ..options() }, None));
         step(&engine, Shard(1), 0, Durability::Synced);
         assert!(!waiting.is_finished());
         drop(engine);
@@ -47,7 +48,7 @@ fn a_waiting_process_takes_over_when_the_first_one_ends() {
 fn a_process_that_cannot_reach_the_store_is_replaced_and_stops() {
     let store = FaultyStore::new(1);
     let lease = Duration::from_secs(2);
-    let engine = BucketEngine::open(store.bucket(), &Options { lease, ..options() }).unwrap();
+    let engine = BucketEngine::open(store.bucket(), &Options { lease, ..options() }, None).unwrap();
     step(&engine, Shard(1), 0, Durability::Synced);
     let other = store.other();
     store.set_down(true);
@@ -95,7 +96,7 @@ fn a_writer_without_a_lease_is_fenced() {
             })
             .collect();
         while (0..SHARDS).any(|shard| steps(first, Shard(shard)) < 20) {}
-        store.remove("settee-owner");
+        store.remove("settee-coordinator");
         let second = open(store.other().bucket());
         let acknowledged: Vec<u64> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
         for (shard, acknowledged) in (0..).zip(acknowledged) {
@@ -109,7 +110,7 @@ fn a_writer_without_a_lease_is_fenced() {
 
 fn refused(store: &std::sync::Arc<FaultyStore>, options: &Options, expected: &str) {
     let before = store.names();
-    let error = BucketEngine::open(store.bucket(), options).unwrap_err().to_string();
+    let error = BucketEngine::open(store.bucket(), options, None).unwrap_err().to_string();
     assert!(error.contains(expected), "{error}");
     assert_eq!(store.names(), before, "a refused start wrote objects");
 }
@@ -122,11 +123,13 @@ fn unsuitable_stores_are_refused_and_not_changed() {
     step(&engine, Shard(1), 0, Durability::Synced);
     drop(engine);
     refused(&store, &Options { cluster: Some(ClusterId(5)), ..options() }, "belong to cluster");
-    let engine = BucketEngine::open(store.bucket(), &Options { cluster: Some(cluster), ..options() }).unwrap();
+    let engine = BucketEngine::open(store.bucket(), &Options { cluster: Some(cluster), ..options() }, None).unwrap();
     assert_eq!((engine.cluster(), steps(&engine, Shard(1))), (cluster, 1));
     drop(engine);
-    store.write("settee-cluster", &format!("settee bucket\nformat 2\ncluster {:032x}\n", cluster.0));
-    refused(&store, &options(), "use a newer version");
+    for (format, expected) in [(3, "use a newer version"), (1, "an earlier version wrote")] {
+        store.write("settee-cluster", &format!("settee bucket\nformat {format}\ncluster {:032x}\n", cluster.0));
+        refused(&store, &options(), expected);
+    }
     store.write("settee-cluster", "something else");
     refused(&store, &options(), "is not the identity of a cluster");
 
