@@ -37,6 +37,7 @@ use crate::node::Node;
 use crate::nodes::{MemberRequest, Nodes};
 use crate::request::RequestBody;
 use crate::respond::{self, Response};
+use crate::router::{Effect, Resolved};
 
 pub(crate) const CLIENT: HeaderName = HeaderName::from_static("x-settee-client");
 
@@ -157,6 +158,18 @@ pub(crate) enum Forwarded {
     Failed(Error),
 }
 
+/// Returns what a request may change, or which database it reads if only one node does so without a round trip. A single
+/// node handles everything.
+pub(crate) fn effect(node: &Node, resolved: &Resolved<'_>, method: &Method) -> Effect {
+    if !node.nodes.is_cluster() {
+        return Effect::Nothing;
+    }
+    match resolved.effect(method) {
+        Effect::Nothing if node.nodes.engine.peers().is_some() => resolved.read(),
+        effect => effect,
+    }
+}
+
 pub(crate) async fn start(node: &Arc<Node>, database: &str) -> Option<WriteGuard> {
     let Some(writers) = node.nodes.writers() else { return Some(WriteGuard { _guard: None }) };
     // The guard is acquired before the location is read: a node that stops releases its shards before it waits for the
@@ -168,8 +181,8 @@ pub(crate) async fn start(node: &Arc<Node>, database: &str) -> Option<WriteGuard
 
 /// Returns the shard of a database; that of the catalog if the database does not exist.
 async fn shard_of(node: &Arc<Node>, name: &str) -> Shard {
-    if let Some(database) = node.catalog.cached_database(name) {
-        return database.shard();
+    if let Some(shard) = node.catalog.cached_shard(name) {
+        return shard;
     }
     let (opening, name) = (Arc::clone(node), name.to_owned());
     let opened = settee_threads::run(move || opening.database(&name)).await;

@@ -55,10 +55,11 @@ impl InProcess {
         let mut body = Payload::Streamed(body);
         let mut write_guard = None;
         let resolved = self.router.resolve(head.uri.path(), node.policy().plus);
-        if let Effect::Database(_, database) | Effect::Rewrite(_, database) = resolved.effect(&head.method) {
-            match self.send(&node, &database, (&head, &parts.headers), body).await? {
+        let effect = forwarding::effect(&node, &resolved, &head.method);
+        if let Effect::Database(_, database) | Effect::Rewrite(_, database) | Effect::Read(_, database) = &effect {
+            match self.send(&node, database, (&head, &parts.headers), body).await? {
                 Sent::Answered(response) => return Ok(response),
-                Sent::Here(here, started) => (body, write_guard) = (here, Some(started)),
+                Sent::Here(here, started) => (body, write_guard) = (here, effect.guard(started)),
             }
         }
         let body = body.into_body();

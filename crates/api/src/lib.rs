@@ -26,6 +26,7 @@ mod observe;
 mod operation;
 mod params;
 mod path;
+mod peers;
 mod policy;
 mod reads;
 mod redactor;
@@ -53,5 +54,6 @@ pub use operation::{
     Attribute, BackupAttempt, BackupProgress, BackupSize, BackupState, Backups, LogLines, Operation, Parent,
     ProcessFigures, Span, Tracer,
 };
+pub use peers::PeerClient;
 pub use replication::{Replication, ReplicationDependencies};
 pub use stages::serve;

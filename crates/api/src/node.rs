@@ -100,6 +100,8 @@ pub struct Node {
     pub(crate) uuids: UuidSource,
     pub(crate) identity: Identity,
     pub(crate) clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Tokens of received messages of other engines.
+    pub(crate) peer_tokens: SeenTokens,
     pub(crate) entropy: Arc<dyn Fn() -> u64 + Send + Sync>,
     pub(crate) feeds: Feeds,
     pub(crate) users: Arc<Users>,
@@ -211,6 +213,7 @@ impl Node {
         Arc::new(Self {
             catalog,
             views,
+            peer_tokens: SeenTokens::default(),
             searches,
             programs,
             tasks,
@@ -280,7 +283,8 @@ impl Node {
         if !self.nodes.is_cluster() || self.nodes.writers().is_some() {
             return;
         }
-        let count = u32::try_from(cluster::WRITER_GROUPS.of(self.settings.as_ref())).ok().and_then(NonZeroU32::new);
+        let wanted = || u32::try_from(cluster::WRITER_GROUPS.of(self.settings.as_ref())).ok().and_then(NonZeroU32::new);
+        let count = self.engine().group_count().or_else(wanted);
         let groups = count.map_or_else(Groups::default, Groups::new);
         let writers = Writers::start(Arc::clone(self.catalog.engine()), groups);
         let moves = self.nodes.moves.clone();

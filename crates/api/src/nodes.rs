@@ -300,7 +300,7 @@ pub(crate) fn is_node(user: &UserContext) -> bool {
 }
 
 /// Returns the root of another node. It may have a private address.
-fn remote(address: &str) -> Result<Remote, String> {
+pub(crate) fn remote(address: &str) -> Result<Remote, String> {
     let unusable = || format!("its address is none: {address:?}");
     let uri: Uri = address.parse().map_err(|_| unusable())?;
     let (scheme, usual) = match uri.scheme_str() {

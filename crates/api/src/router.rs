@@ -90,7 +90,16 @@ pub(crate) enum Effect {
     Database(&'static str, String),
     /// Like `Database`, for a request that `_rewrite` replaces by another one, which may change the database.
     Rewrite(&'static str, String),
+    /// Reads a database that only one node reads without a round trip.
+    Read(&'static str, String),
     Server,
+}
+
+impl Effect {
+    /// Returns what a request keeps until its end. A feed must not delay the end of its node.
+    pub(crate) fn guard<T>(&self, write_guard: T) -> Option<T> {
+        Some(write_guard).filter(|_| !matches!(self, Self::Read(..)))
+    }
 }
 
 enum Segment {
@@ -444,6 +453,16 @@ impl Resolved<'_> {
             "" => Effect::Server,
             name if resource.rewrites => Effect::Rewrite(resource.path, name.to_owned()),
             name => Effect::Database(resource.path, name.to_owned()),
+        }
+    }
+
+    /// Returns the effect of a request that changes nothing.
+    pub(crate) fn read(&self) -> Effect {
+        match &self.place {
+            Ok(RouteMatch { resource: Some(resource), captures, .. }) if !captures.get("db").is_empty() => {
+                Effect::Read(resource.path, captures.get("db").to_owned())
+            }
+            _ => Effect::Nothing,
         }
     }
 }

@@ -33,8 +33,8 @@ use crate::policy::Policy;
 use crate::reads::ReadCounter;
 use crate::request::RequestBody;
 use crate::respond::{self, Answer, Response};
-use crate::router::{Effect, Resolved, Router};
-use crate::{Error, in_process, jsonp, path, routes};
+use crate::router::{Effect, Router};
+use crate::{Error, in_process, jsonp, path, peers, routes};
 
 const METHOD_OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -88,6 +88,11 @@ impl Service {
             return respond::json(StatusCode::OK, b"{}".to_vec());
         }
         let (connection, body) = Connection::of(&parts, body);
+        if peers::is_message(&parts) {
+            let account = Account::new(&self.node.budget, Some(ending), Share::Admin);
+            let answer = peers::answer(&self.node, &parts, body, &account).await;
+            return connection.finish(answer.unwrap_or_else(|error| respond::error(&error))).await;
+        }
         as_http1(&mut parts);
 
         // 2. The client, whose address lockout, rate limits and logs use, and the observation.
@@ -102,7 +107,7 @@ impl Service {
 
         // 3. The resource, and the node that handles the request.
         let resolved = self.router.resolve(head.uri.path(), self.node.policy().plus);
-        let effect = self.effect(&resolved, &head.method);
+        let effect = forwarding::effect(&self.node, &resolved, &head.method);
         let (body, write_guard) = match self.forward(&sender, &effect, (&head, &headers, &id), body).await {
             Ok(here) => here,
             Err(Served::Here(response)) => return observation.answered(connection.finish(response).await, account),
@@ -150,11 +155,6 @@ impl Service {
         (RequestHead::of_client(method, parts.uri.clone(), client, seen, Arc::clone(account)), observation)
     }
 
-    /// A single node makes all changes itself.
-    fn effect(&self, resolved: &Resolved<'_>, method: &Method) -> Effect {
-        if self.node.nodes.is_cluster() { resolved.effect(method) } else { Effect::Nothing }
-    }
-
     /// Forwards a request of a client to its writer. Returns the body if this node handles the request.
     async fn forward(
         &self,
@@ -163,20 +163,22 @@ impl Service {
         (head, headers, id): (&RequestHead, &HeaderMap, &str),
         body: Inbound,
     ) -> Result<(RequestBody, Option<WriteGuard>), Served> {
-        let (Effect::Database(path, database) | Effect::Rewrite(path, database)) = effect else {
+        let (Effect::Database(path, database) | Effect::Rewrite(path, database) | Effect::Read(path, database)) =
+            effect
+        else {
             return Ok((RequestBody::Incoming(body), None));
         };
         match sender {
             Sender::Client(_) => {
                 head.seen.set_route(path);
                 match forwarding::forward(&self.node, database, (head, headers, id), body).await {
-                    Forwarded::Here(body, write_guard) => Ok((body, Some(write_guard))),
+                    Forwarded::Here(body, write_guard) => Ok((body, effect.guard(write_guard))),
                     Forwarded::Answered(response) => Err(Served::Elsewhere(response)),
                     Forwarded::Failed(error) => Err(Served::Here(self.node.refuse(&Caller::of(head, headers), &error))),
                 }
             }
             Sender::Node(_) | Sender::User(_) => match forwarding::start(&self.node, database).await {
-                Some(write_guard) => Ok((RequestBody::Incoming(body), Some(write_guard))),
+                Some(write_guard) => Ok((RequestBody::Incoming(body), effect.guard(write_guard))),
                 None => Err(Served::Here(forwarding::not_writer())),
             },
         }

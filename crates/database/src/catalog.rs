@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use settee_cluster::Writers;
+use settee_cluster::{Groups, Writers};
 use settee_storage::codec::{Reader, put_varint};
 use settee_storage::{
     Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Purpose, Shard, Snapshot,
@@ -183,10 +183,12 @@ impl Catalog {
         let _ = self.context.writers.set(writers);
     }
 
-    /// Returns the database of this name if it is open, without a check for commits of other processes.
+    /// Returns the shard of the database of this name if it is open and no later change of the catalog was notified. Its
+    /// other cached data may be older.
     #[must_use]
-    pub fn cached_database(&self, name: &str) -> Option<Arc<Database>> {
-        self.open.get(name)
+    pub fn cached_shard(&self, name: &str) -> Option<Shard> {
+        let database = self.open.get(name).filter(|database| self.notified.catalog() <= database.named_at())?;
+        Some(database.shard())
     }
 
     /// Returns true if [`Self::database`] would return without a read from the engine.
@@ -237,7 +239,7 @@ impl Catalog {
             if snapshot.get(Keyspace::Catalog, &key)?.is_some() {
                 return Err(DatabaseError::Exists);
             }
-            let shard = next_shard(snapshot, batch)?;
+            let shard = self.next_shard(snapshot, batch, self.system_group(name))?;
             let DatabaseOptions { created_ms, instance, layout, q } = options;
             let entry = Entry { shard, instance, created_ms, layout, q, access };
             batch.put(Keyspace::Catalog, &key, &entry.encode());
@@ -308,21 +310,22 @@ impl Catalog {
         Ok(names)
     }
 
-    /// Allocates an unused shard number.
-    pub fn allocate_shard(&self) -> Result<Shard> {
+    /// Allocates an unused shard number, in the group of `near` if the engine has groups.
+    pub fn allocate_shard(&self, near: Shard) -> Result<Shard> {
         let mut shard = CATALOG;
         self.commit(Purpose::Growth, |snapshot, batch| {
-            shard = next_shard(snapshot, batch)?;
+            shard = self.next_shard(snapshot, batch, Some(near))?;
             Ok(())
         })?;
         Ok(shard)
     }
 
-    /// Allocates an unused shard number. `old` is [dropped](Self::drop_shard) by the next start at the latest.
+    /// Allocates an unused shard number in the group of `old`, which is [dropped](Self::drop_shard) by the next start at
+    /// the latest.
     pub fn replace_shard(&self, old: Shard) -> Result<Shard> {
         let mut shard = CATALOG;
         self.commit(Purpose::Growth, |snapshot, batch| {
-            shard = next_shard(snapshot, batch)?;
+            shard = self.next_shard(snapshot, batch, Some(old))?;
             batch.put(Keyspace::Catalog, &keys::prefixed(keys::DROPPED, &keys::sequence(old.0)), b"");
             Ok(())
         })?;
@@ -464,15 +467,27 @@ impl Catalog {
         let is_committed = attempt.commit(self.engine.as_ref(), CATALOG, state.version, batch, durability)?;
         Ok(is_committed.then_some(Version(state.version.0 + 1)))
     }
-}
 
-fn next_shard(snapshot: &dyn Snapshot, batch: &mut Batch) -> Result<Shard> {
-    let shard = match snapshot.get(Keyspace::Catalog, keys::NEXT_SHARD)? {
-        Some(bytes) => Reader::new(&bytes, "next shard").varint()?,
-        None => CATALOG.0 + 1,
-    };
-    let mut value = Vec::new();
-    put_varint(&mut value, shard + 1);
-    batch.put(Keyspace::Catalog, keys::NEXT_SHARD, &value);
-    Ok(Shard(shard))
+    /// System databases are in the group of the catalog, because every request may read them.
+    fn system_group(&self, name: &str) -> Option<Shard> {
+        let last = name.rsplit('/').next().unwrap_or(name);
+        SYSTEM_NAMES.contains(&last).then_some(CATALOG)
+    }
+
+    fn next_shard(&self, snapshot: &dyn Snapshot, batch: &mut Batch, near: Option<Shard>) -> Result<Shard> {
+        let mut shard = match snapshot.get(Keyspace::Catalog, keys::NEXT_SHARD)? {
+            Some(bytes) => Shard(Reader::new(&bytes, "next shard").varint()?),
+            None => Shard(CATALOG.0 + 1),
+        };
+        if let (Some(near), Some(groups)) = (near, self.engine.group_count().map(Groups::new)) {
+            // The numbers in between remain unused.
+            while groups.of(shard) != groups.of(near) {
+                shard.0 += 1;
+            }
+        }
+        let mut value = Vec::new();
+        put_varint(&mut value, shard.0 + 1);
+        batch.put(Keyspace::Catalog, keys::NEXT_SHARD, &value);
+        Ok(shard)
+    }
 }

@@ -80,7 +80,7 @@ pub use settee_storage::members;
 pub use settee_storage::nonblocking::{self, Waiting};
 pub use settee_storage::tally::{Reads, Tally};
 /// Types of the storage interface that the other crates use without a dependency on it.
-pub use settee_storage::{Direction, Engine, Expect, Shard, StorageError};
+pub use settee_storage::{Direction, Engine, Expect, PeerService, Shard, StorageError};
 
 /// Error of a database operation.
 #[derive(Clone, Debug, thiserror::Error)]

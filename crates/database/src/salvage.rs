@@ -51,7 +51,7 @@ impl Catalog {
         let (found, _) = databases(self.engine().as_ref());
         let entry = found.into_iter().find(|(known, _)| known == name).ok_or(DatabaseError::NotFound)?.1;
         let old = StoredDatabase::open(self.engine().as_ref(), entry.shard)?;
-        let entry = Entry { shard: self.allocate_shard()?, instance, ..entry };
+        let entry = Entry { shard: self.allocate_shard(entry.shard)?, instance, ..entry };
         let mut salvaged = SalvagedDatabase::default();
         copy_settings(&old, self, entry.shard, &mut salvaged)?;
         let database = self.open_detached(name, &entry)?;

@@ -81,7 +81,7 @@ impl IndexRecords<'_> {
             if let Some(shard) = self.find(signature)? {
                 return Ok(shard);
             }
-            let shard = self.catalog.allocate_shard()?;
+            let shard = self.catalog.allocate_shard(self.database.shard())?;
             // If another process was first, the shard number remains unused.
             if self.put(signature, None, Some(shard))? {
                 return Ok(shard);

@@ -105,7 +105,9 @@ fn requests_that_change_a_database_are_known_by_their_path() {
     let effect = |method: &Method, path: &str| match router.resolve(path, Plus::Space).effect(method) {
         Effect::Nothing => "nothing".to_owned(),
         Effect::Server => "server".to_owned(),
-        Effect::Database(path, name) | Effect::Rewrite(path, name) => format!("{path} {name}"),
+        Effect::Database(path, name) | Effect::Rewrite(path, name) | Effect::Read(path, name) => {
+            format!("{path} {name}")
+        }
     };
     let check =
         |method: &Method, path: &str, expected: &str| assert_eq!(effect(method, path), expected, "{method} {path}");

@@ -80,7 +80,7 @@ impl Other {
         let databases: Vec<_> =
             self.catalog.names().unwrap().iter().filter_map(|name| self.catalog.database(name).ok()).collect();
         for limit in 1..=OVERTAKING {
-            self.catalog.allocate_shard().unwrap();
+            self.catalog.allocate_shard(settee_database::CATALOG).unwrap();
             for database in &databases {
                 // The database may be deleted.
                 let _ = database.update(Work::SetRevsLimit(100 + limit));

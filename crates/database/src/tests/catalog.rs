@@ -27,7 +27,7 @@ fn entries_of(engine: &dyn Engine, shard: Shard) -> usize {
 
 /// Attaches a record that makes a new shard with an entry part of the database, as an index does.
 fn attach_shard(catalog: &Catalog, database: &Arc<crate::Database>) -> Shard {
-    let shard = catalog.allocate_shard().unwrap();
+    let shard = catalog.allocate_shard(crate::CATALOG).unwrap();
     let mut batch = settee_storage::Batch::new();
     batch.put(Keyspace::IndexNodes, b"node", b"1");
     let token = settee_storage::CommitToken(1);

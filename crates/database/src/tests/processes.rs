@@ -305,7 +305,7 @@ fn one_process_compacts_and_one_drops_a_shard() {
     assert_eq!(meanwhile, [Compaction::Running]);
     assert_eq!(there.compact(&tasks, &mut || ControlFlow::Continue(())).unwrap(), Compaction::Done);
     // Another process does not drop a shard that a live process has started to drop.
-    let shard = ours.allocate_shard().unwrap();
+    let shard = ours.allocate_shard(crate::CATALOG).unwrap();
     let claim = ours.engine().members().claim(&format!("drop/{}", shard.0)).unwrap().unwrap();
     theirs.drop_shard(shard).unwrap();
     let state = || ours.engine().snapshot(shard).unwrap().state();
