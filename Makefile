@@ -5,6 +5,7 @@ CARGO ?= cargo
 XTASK = $(CARGO) xtask
 DATA ?= ./data
 PORT ?= 5984
+STORAGE ?= postgres
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run cluster test test-all conformance bench lint fmt docs dist
@@ -18,9 +19,9 @@ setup: ## Check for (and as root on Debian or Ubuntu install) the packages that 
 run: setup ## Build and start a server: PORT (5984) on loopback, its data in DATA (./data)
 	@$(XTASK) run --data $(DATA) --port $(PORT)
 
-cluster: ## Build and start three nodes with the installed PostgreSQL and a proxy on PORT (5984)
-	@$(XTASK) setup --for cluster
-	@$(XTASK) cluster --port $(PORT)
+cluster: ## Build and start three nodes and a proxy on PORT (5984); STORAGE=postgres (installed) or s3
+	@$(XTASK) setup --for $(if $(filter s3,$(STORAGE)),run,cluster)
+	@$(XTASK) cluster --port $(PORT) --storage $(STORAGE)
 
 dist: ## Make packages in dist/; ARGS=--try installs and tests each; ARGS='--target aarch64-unknown-linux-gnu'
 	@$(XTASK) setup --for $(if $(findstring aarch64,$(ARGS)),dist-arm64,dist)

@@ -48,7 +48,8 @@ pub const HELP: &str = "\
   clients       runs the suites of PouchDB, nano and couchdb-python against this server
   console       checks the web console's sources, and runs its flows in Chromium
   readme        executes the examples of README.md and docs; a block without a test is a failure
-  cluster       builds the server and runs several on one PostgreSQL with a proxy in front of them, until Ctrl-C
+  cluster       builds the server and runs several on one store with a proxy in front of them, until Ctrl-C
+                  --storage S  postgres (the installed one) or s3
                   --nodes N    number of nodes (3)
                   --port P     the port of the proxy (5984); nodes use the following ports
   cluster-bench measures nodes on a PostgreSQL, and a bare client of it: single writes, bulk, an index, a view

@@ -15,9 +15,6 @@ use crate::json::{member, texts};
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Maximum duration of a request to a live node while another node has failed, or has no connection to PostgreSQL.
-const WAIT_MAX_MS: u64 = 2000;
-
 /// A request within this time after a fault is attributed to it.
 const RECOVERY_MS: u64 = 5000;
 
@@ -196,7 +193,7 @@ fn replicated(client: &mut Client<'_>, wanted: &HashMap<String, String>) {
 
 /// Returns the longest wait for a response of a live node shortly after the failure of another node or of a node's
 /// connection to PostgreSQL, without any other fault; and a description of each wait beyond the limit.
-pub(super) fn waits(shared: &Shared, intervals: &[FaultInterval]) -> (u64, Vec<String>) {
+pub(super) fn waits(shared: &Shared, intervals: &[FaultInterval], limit_ms: u64) -> (u64, Vec<String>) {
     let (mut longest, mut too_long) = (0, Vec::new());
     for timing in shared.timings().into_iter().filter(|timing| timing.took_ms > SHORT_MS) {
         let ended_ms = timing.begun_ms + timing.took_ms;
@@ -209,7 +206,7 @@ pub(super) fn waits(shared: &Shared, intervals: &[FaultInterval]) -> (u64, Vec<S
         }
         let wait_ms = wait_ms(&timing, &causes);
         longest = longest.max(wait_ms);
-        if wait_ms > WAIT_MAX_MS {
+        if wait_ms > limit_ms {
             let label = if timing.is_of_view { "a query of a view" } else { "a request" };
             too_long.push(format!("{label} has waited for {wait_ms} ms because of one of {causes:?}: {timing:?}"));
         }
@@ -232,6 +229,8 @@ mod tests {
     use super::*;
     use crate::chaos::world::Fault;
 
+    const LIMIT_MS: u64 = 2000;
+
     #[test]
     fn each_fault_has_its_own_time() {
         let interval = |fault, begun_ms| FaultInterval { fault, node: 1, begun_ms, ended_ms: begun_ms + 1500 };
@@ -240,10 +239,10 @@ mod tests {
             let timing = Timing { node: 2, begun_ms, took_ms, status: 200, is_of_view: true };
             let shared = Shared::new(Vec::new(), String::new());
             shared.note(timing);
-            let (longest_ms, too_long) = waits(&shared, intervals);
+            let (longest_ms, too_long) = waits(&shared, intervals, LIMIT_MS);
             assert_eq!((longest_ms, too_long.len() == 1), (expected_ms, is_too_long), "{intervals:?} {timing:?}");
         };
-        assert_eq!(waits(&shared, &[]).0, 0);
+        assert_eq!(waits(&shared, &[], LIMIT_MS).0, 0);
         let silence = interval(Fault::Unresponsive, 10_000);
         check(&[], 9000, 3000, 0, false);
         check(&[silence], 10_000, 2000, 2000, false);

@@ -1,5 +1,5 @@
-//! Chaos test: nodes, a PostgreSQL and its standby fail while clients write, read and follow. Every acknowledged write
-//! must exist exactly once, and all derived data must be correct.
+//! Chaos test: nodes and their store (a PostgreSQL and its standby, or a bucket) fail while clients write, read and
+//! follow. Every acknowledged write must exist exactly once, and all derived data must be correct.
 
 mod check;
 mod client;
@@ -19,7 +19,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use client::{Client, DATABASE, NEIGHBOURS, Random, Shared, lock};
 use follower::{Follower, Kind};
 use shares::Shares;
-use world::{Fault, FaultInterval, World};
+use world::{Fault, FaultInterval, Kind as StoreKind, World};
 use writer::{Counts, Doc, Pace, Writer};
 
 use crate::attack::client::split;
@@ -41,28 +41,45 @@ pub struct Options {
     seconds: u64,
     seed: Option<u64>,
     is_long: bool,
+    is_on_bucket: bool,
 }
 
 impl Options {
     pub fn short() -> Self {
-        Self { seconds: SHORT_SECONDS, seed: None, is_long: false }
+        Self { seconds: SHORT_SECONDS, seed: None, is_long: false, is_on_bucket: false }
+    }
+
+    fn store(&self) -> StoreKind {
+        match (self.is_on_bucket, self.is_long) {
+            (true, _) => StoreKind::Bucket,
+            (false, true) => StoreKind::WithStandby,
+            (false, false) => StoreKind::Alone,
+        }
     }
 
     pub(crate) fn parse(arguments: &[String]) -> Result<Self> {
-        let mut options = Self { seconds: 30 * 60, seed: None, is_long: true };
+        let mut options = Self { seconds: 30 * 60, seed: None, is_long: true, is_on_bucket: false };
         let mut arguments = arguments.iter();
         while let Some(name) = arguments.next() {
             if name == "--short" {
-                options = Self { seed: options.seed, ..Self::short() };
+                options = Self { seed: options.seed, is_on_bucket: options.is_on_bucket, ..Self::short() };
                 continue;
             }
             let value = arguments.next().with_context(|| format!("`{name}` is unknown or lacks its value"))?;
+            if name == "--storage" {
+                options.is_on_bucket = match value.as_str() {
+                    "postgres" => false,
+                    "s3" => true,
+                    _ => bail!("--storage takes postgres or s3"),
+                };
+                continue;
+            }
             let number: u64 = value.parse().with_context(|| format!("{name} takes a number"))?;
             match name.as_str() {
                 "--minutes" => options.seconds = number * 60,
                 "--seconds" => options.seconds = number,
                 "--seed" => options.seed = Some(number),
-                _ => bail!("there is no option `{name}`, only --minutes, --seconds, --seed and --short"),
+                _ => bail!("there is no option `{name}`, only --minutes, --seconds, --seed, --storage and --short"),
             }
         }
         ensure!(options.seconds > 0, "something has to happen");
@@ -71,7 +88,8 @@ impl Options {
 }
 
 pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally> {
-    let built = build::build(workspace)?;
+    let features: &[&str] = if options.is_on_bucket { &["--features=bucket"] } else { &[] };
+    let built = build::build_with(workspace, features)?;
     if built.holds() { run(workspace, options) } else { Ok(built) }
 }
 
@@ -83,11 +101,11 @@ struct Written {
 }
 
 pub fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
-    ensure!(Scratch::is_there(), "{MISSING}");
+    ensure!(options.is_on_bucket || Scratch::is_there(), "{MISSING}");
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| u64::from(since.subsec_nanos()));
     let seed = options.seed.unwrap_or_else(clock);
     println!("    seed {seed}");
-    let mut world = World::start(workspace, options.is_long)?;
+    let mut world = World::start(workspace, options.store())?;
     let authorization = split(&world.nodes.url())?.1;
     let shared = Shared::new(world.addresses()?, authorization);
     prepare(&shared, &world.nodes.url())?;
@@ -123,10 +141,10 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     });
     let intervals = intervals?;
     world.wait_for_standby()?;
-    if shares.total == 0 {
+    if shares.total == 0 && !options.is_on_bucket {
         shared.violation("no commits to several databases were made together".to_owned());
     }
-    let (longest_wait_ms, too_long) = check::waits(&shared, &intervals);
+    let (longest_wait_ms, too_long) = check::waits(&shared, &intervals, options.store().wait_max_ms());
     // In the gate other programs share the machine, so times are not checked.
     too_long.into_iter().filter(|_| options.is_long).for_each(|label| shared.violation(label));
     let errors = shared.timings().iter().filter(|timing| timing.status == 500).count();
@@ -173,9 +191,10 @@ fn run_faults(
     let (begun, mut random, mut intervals) = (Instant::now(), Random::new(seed), Vec::new());
     let length = Duration::from_secs(options.seconds);
     thread::sleep(Duration::from_secs(2));
-    let mut first = vec![Fault::Unresponsive, Fault::KillPrimary, Fault::KillNode];
+    let of_store = if options.is_on_bucket { Fault::Outage } else { Fault::KillPrimary };
+    let mut first = vec![Fault::Unresponsive, of_store, Fault::KillNode];
     while begun.elapsed() < length {
-        let chosen = Fault::choose(&mut random, options.is_long);
+        let chosen = Fault::choose(&mut random, options.store());
         let fault = first.pop().unwrap_or(chosen);
         let interval = world.inject(fault, &mut random, shared)?;
         println!(
@@ -188,7 +207,9 @@ fn run_faults(
         intervals.push(interval);
         thread::sleep(Duration::from_millis(1000 + random.below(4000)));
         world.wait_for_standby()?;
-        shares.ask(shared);
+        if !options.is_on_bucket {
+            shares.ask(shared);
+        }
     }
     Ok(intervals)
 }
@@ -256,11 +277,13 @@ mod tests {
     #[test]
     fn options_are_a_time_and_a_seed() {
         let parse = |text: &str| Options::parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).ok();
-        let options = |seconds, seed, is_long| Some(Options { seconds, seed, is_long });
+        let options = |seconds, seed, is_long| Some(Options { seconds, seed, is_long, is_on_bucket: false });
+        let on_bucket = Options { seconds: 60, seed: None, is_long: false, is_on_bucket: true };
+        assert_eq!(parse("--storage s3 --short"), Some(on_bucket));
         assert_eq!(parse(""), options(1800, None, true));
         assert_eq!(parse("--minutes 5 --seed 7"), options(300, Some(7), true));
         assert_eq!(parse("--short --seconds 20"), options(20, None, false));
-        for wrong in ["--minutes", "--minutes x", "--minutes 0", "--else 1"] {
+        for wrong in ["--minutes", "--minutes x", "--minutes 0", "--else 1", "--storage x"] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
     }

@@ -1,15 +1,19 @@
-//! [`World`]: three nodes, a PostgreSQL and its standby, the network between them, and all faults.
+//! [`World`]: three nodes, their store (a PostgreSQL and its standby, or a bucket), the network between them, and all
+//! faults.
 
 use std::net::SocketAddr;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use super::client::{Random, Shared};
 use crate::attack::client::split;
 use crate::cluster::postgres::Instance;
 use crate::cluster::{Link, Nodes};
+use crate::s3::gateway::{self, Gateway};
+use crate::server::Server;
 use crate::workspace::Workspace;
 
 const NODES: usize = 3;
@@ -17,6 +21,8 @@ const NODES: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     KillNode,
+    /// A node does not run for a while.
+    FreezeNode,
     /// A node is stopped in order and restarted.
     StopNode,
     KillPrimary,
@@ -24,9 +30,11 @@ pub(super) enum Fault {
     /// The primary is killed, the standby is promoted, and the former primary becomes the standby.
     Promote,
     Cut,
-    /// The network between the nodes and the primary is slow for a while.
+    /// The store does not answer for a while.
+    Outage,
+    /// The network between the nodes and the store is slow for a while.
     Delay,
-    /// The network between a node and the primary drops everything for a while. Then it delivers the data, or is lost.
+    /// The network between a node and the store drops everything for a while. Then it delivers the data, or is lost.
     Unresponsive,
 }
 
@@ -50,6 +58,16 @@ const SHORT: &[(Fault, u64)] = &[
     (Fault::Unresponsive, 15),
 ];
 
+const BUCKET: &[(Fault, u64)] = &[
+    (Fault::KillNode, 40),
+    (Fault::FreezeNode, 10),
+    (Fault::StopNode, 12),
+    (Fault::Outage, 6),
+    (Fault::Cut, 10),
+    (Fault::Delay, 10),
+    (Fault::Unresponsive, 12),
+];
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FaultInterval {
     pub(super) fault: Fault,
@@ -63,20 +81,24 @@ impl FaultInterval {
     pub(super) fn covers(&self, node: usize) -> bool {
         match self.fault {
             Fault::Unresponsive => false,
-            Fault::KillNode | Fault::StopNode => self.node == node,
-            Fault::KillPrimary | Fault::KillStandby | Fault::Promote | Fault::Cut | Fault::Delay => true,
+            Fault::KillNode | Fault::FreezeNode | Fault::StopNode => self.node == node,
+            Fault::KillPrimary | Fault::KillStandby | Fault::Promote | Fault::Cut | Fault::Outage | Fault::Delay => {
+                true
+            }
         }
     }
 }
 
 impl Fault {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::KillNode,
+        Self::FreezeNode,
         Self::StopNode,
         Self::KillPrimary,
         Self::KillStandby,
         Self::Promote,
         Self::Cut,
+        Self::Outage,
         Self::Delay,
         Self::Unresponsive,
     ];
@@ -84,18 +106,24 @@ impl Fault {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::KillNode => "nodes killed",
+            Self::FreezeNode => "nodes suspended",
             Self::StopNode => "nodes restarted",
             Self::KillPrimary => "primaries killed",
             Self::KillStandby => "standbys killed",
             Self::Promote => "standbys promoted",
             Self::Cut => "networks cut",
+            Self::Outage => "outages of the bucket",
             Self::Delay => "networks slow",
             Self::Unresponsive => "networks silent",
         }
     }
 
-    pub(super) fn choose(random: &mut Random, has_standby: bool) -> Self {
-        let faults = if has_standby { LONG } else { SHORT };
+    pub(super) fn choose(random: &mut Random, kind: Kind) -> Self {
+        let faults = match kind {
+            Kind::WithStandby => LONG,
+            Kind::Alone => SHORT,
+            Kind::Bucket => BUCKET,
+        };
         let mut rest = random.below(faults.iter().map(|(_, weight)| weight).sum());
         let chosen = faults.iter().find(|(_, weight)| {
             let is_it = rest < *weight;
@@ -106,34 +134,53 @@ impl Fault {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A PostgreSQL and its standby.
+    WithStandby,
+    /// A PostgreSQL.
+    Alone,
+    Bucket,
+}
+
+impl Kind {
+    /// Maximum duration of a request to a live node while another node has failed, or has no connection to the store.
+    pub(super) fn wait_max_ms(self) -> u64 {
+        if self == Self::Bucket { 5000 } else { 2000 }
+    }
+}
+
+enum Store {
+    Postgres { primary: Instance, standby: Option<Instance> },
+    Bucket(Gateway),
+}
+
 pub(super) struct World {
     pub(super) nodes: Nodes,
-    primary: Instance,
-    standby: Option<Instance>,
-    /// For each node, the links to the first and to the second instance; either may be the primary.
+    store: Store,
+    /// For each node, the links to the first and to the second instance, either of which may be the primary, or the link
+    /// to the bucket.
     links: Vec<Vec<Link>>,
 }
 
 impl World {
-    pub(super) fn start(workspace: &Workspace, has_standby: bool) -> Result<Self> {
-        let mut primary = Instance::new("one")?;
-        primary.begin()?;
-        let mut ports = vec![primary.port()];
-        let standby = match has_standby {
-            false => None,
-            true => {
-                let mut standby = Instance::new("two")?;
-                standby.follow(&primary)?;
-                primary.be_synchronous()?;
-                ports.push(standby.port());
-                Some(standby)
+    pub(super) fn start(workspace: &Workspace, kind: Kind) -> Result<Self> {
+        let (store, ports) = match kind {
+            Kind::Bucket => {
+                let gateway = Gateway::start(workspace)?;
+                let port = gateway.port();
+                (Store::Bucket(gateway), vec![port])
             }
+            Kind::WithStandby | Kind::Alone => start_postgres(kind)?,
         };
         let of_node = |_| ports.iter().map(|port| Link::to(*port)).collect();
         let links: Vec<Vec<Link>> = (0..NODES).map(of_node).collect::<Result<_>>()?;
-        let storages: Vec<String> = links.iter().map(|links| url(links)).collect();
-        let nodes = Nodes::start(workspace, "chaos", &storages, &[])?;
-        Ok(Self { nodes, primary, standby, links })
+        let settings = links.iter().map(|links| match &store {
+            Store::Postgres { .. } => (url(links), Vec::new()),
+            Store::Bucket(_) => (gateway::url("chaos"), gateway::access(links[0].port())),
+        });
+        let nodes = Nodes::start_each(workspace, "chaos", &settings.collect::<Vec<_>>())?;
+        Ok(Self { nodes, store, links })
     }
 
     pub(super) fn addresses(&self) -> Result<Vec<SocketAddr>> {
@@ -150,6 +197,11 @@ impl World {
                 thread::sleep(pause);
                 self.nodes.servers[node].start_again()?;
             }
+            Fault::FreezeNode => {
+                signal(&self.nodes.servers[node], "STOP")?;
+                thread::sleep(3 * pause);
+                signal(&self.nodes.servers[node], "CONT")?;
+            }
             Fault::StopNode => {
                 if let Err(error) = self.nodes.servers[node].stop() {
                     shared.violation(format!("{error:#}"));
@@ -158,17 +210,26 @@ impl World {
                 self.nodes.servers[node].start_again()?;
             }
             Fault::KillPrimary => {
-                self.primary.kill()?;
-                thread::sleep(pause);
-                self.primary.start()?;
-                self.follow()?;
+                if let Store::Postgres { primary, .. } = &mut self.store {
+                    primary.kill()?;
+                    thread::sleep(pause);
+                    primary.start()?;
+                    self.follow()?;
+                }
             }
             Fault::KillStandby => {
-                if let Some(standby) = &mut self.standby {
+                if let Store::Postgres { standby: Some(standby), .. } = &mut self.store {
                     standby.kill()?;
                     thread::sleep(pause);
                     standby.start()?;
                     self.follow()?;
+                }
+            }
+            Fault::Outage => {
+                if let Store::Bucket(gateway) = &mut self.store {
+                    gateway.kill()?;
+                    thread::sleep(4 * pause);
+                    gateway.start_again()?;
                 }
             }
             Fault::Promote => self.promote()?,
@@ -194,18 +255,23 @@ impl World {
 
     /// Waits until the standby, if any, has caught up: until then nothing is acknowledged.
     fn follow(&self) -> Result<()> {
-        self.standby.as_ref().map_or(Ok(()), |_| self.primary.be_synchronous())
+        match &self.store {
+            Store::Postgres { primary, standby: Some(_) } => primary.be_synchronous(),
+            _ => Ok(()),
+        }
     }
 
     /// The primary is killed first, so that it acknowledges nothing more.
     fn promote(&mut self) -> Result<()> {
-        let standby = self.standby.as_mut().context("there is no standby")?;
-        self.primary.be_synchronous()?;
-        self.primary.kill()?;
+        let Store::Postgres { primary, standby: Some(standby) } = &mut self.store else {
+            anyhow::bail!("there is no standby")
+        };
+        primary.be_synchronous()?;
+        primary.kill()?;
         standby.promote()?;
-        std::mem::swap(&mut self.primary, standby);
-        standby.follow(&self.primary)?;
-        self.primary.be_synchronous()
+        std::mem::swap(primary, standby);
+        standby.follow(primary)?;
+        primary.be_synchronous()
     }
 
     pub(super) fn wait_for_standby(&mut self) -> Result<()> {
@@ -219,8 +285,32 @@ impl World {
     }
 
     pub(super) fn primary(&self) -> &'static str {
-        self.primary.name()
+        match &self.store {
+            Store::Postgres { primary, .. } => primary.name(),
+            Store::Bucket(_) => "the bucket",
+        }
     }
+}
+
+fn start_postgres(kind: Kind) -> Result<(Store, Vec<u16>)> {
+    let mut primary = Instance::new("one")?;
+    primary.begin()?;
+    let mut ports = vec![primary.port()];
+    let mut standby = None;
+    if kind == Kind::WithStandby {
+        let mut second = Instance::new("two")?;
+        second.follow(&primary)?;
+        primary.be_synchronous()?;
+        ports.push(second.port());
+        standby = Some(second);
+    }
+    Ok((Store::Postgres { primary, standby }, ports))
+}
+
+fn signal(server: &Server, name: &str) -> Result<()> {
+    let sent = Command::new("kill").args([&format!("-{name}"), &server.pid().to_string()]).status();
+    ensure!(sent.context("cannot call kill")?.success(), "SIG{name} could not be sent to the server");
+    Ok(())
 }
 
 fn url(links: &[Link]) -> String {
@@ -235,10 +325,11 @@ mod tests {
     #[test]
     fn every_fault_happens_where_it_can() {
         let mut random = Random::new(1);
-        for (has_standby, count) in [(true, Fault::ALL.len()), (false, SHORT.len())] {
-            let faults: Vec<Fault> = (0..1000).map(|_| Fault::choose(&mut random, has_standby)).collect();
+        for (kind, count) in [(Kind::WithStandby, LONG.len()), (Kind::Alone, SHORT.len()), (Kind::Bucket, BUCKET.len())]
+        {
+            let faults: Vec<Fault> = (0..1000).map(|_| Fault::choose(&mut random, kind)).collect();
             let seen = Fault::ALL.iter().filter(|fault| faults.contains(fault)).count();
-            assert_eq!(seen, count, "with a standby: {has_standby}");
+            assert_eq!(seen, count, "{kind:?}");
         }
     }
 }

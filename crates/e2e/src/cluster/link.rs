@@ -122,7 +122,7 @@ impl State {
     fn copy(&self, mut from: TcpStream, to: TcpStream, dropped_generation: u64) {
         let (sender, pieces) = mpsc::sync_channel(PIECES_IN_FLIGHT);
         let Ok(end) = to.try_clone() else { return };
-        thread::spawn(move || deliver(&pieces, to));
+        let delivering = thread::spawn(move || deliver(&pieces, to));
         let mut buffer = vec![0; PIECE_BYTES];
         loop {
             let count = from.read(&mut buffer).unwrap_or(0);
@@ -136,6 +136,9 @@ impl State {
                 break;
             }
         }
+        // The last pieces precede the end.
+        drop(sender);
+        let _ = delivering.join();
         let _ = (from.shutdown(Shutdown::Both), end.shutdown(Shutdown::Both));
     }
 
@@ -203,6 +206,17 @@ mod tests {
         let mut answer = vec![0; text.len()];
         client.read_exact(&mut answer).unwrap();
         assert_eq!(answer, text);
+    }
+
+    #[test]
+    fn the_last_bytes_before_the_end_of_a_connection_arrive() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let link = Link::to(listener.local_addr().unwrap().port()).unwrap();
+        link.delay(Duration::from_millis(30));
+        thread::spawn(move || listener.accept().unwrap().0.write_all(b"last").unwrap());
+        let mut text = String::new();
+        client(&link).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "last");
     }
 
     #[test]

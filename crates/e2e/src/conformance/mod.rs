@@ -20,7 +20,7 @@ use report::{Case, Outcome};
 
 use crate::cluster::Nodes;
 use crate::process;
-use crate::s3::gateway::Gateway;
+use crate::s3::gateway::{self, Gateway};
 use crate::scratch::{MISSING, Scratch};
 use crate::server::{Access, Server};
 use crate::tally::Tally;
@@ -74,8 +74,8 @@ impl Options {
                 _ => bail!("there is no option `{name}`; `cargo xtask help` lists them"),
             }
         }
-        if options.nodes == 0 || (options.nodes > 1 && options.storage != Storage::Postgres) {
-            bail!("several nodes need --storage postgres");
+        if options.nodes == 0 || (options.nodes > 1 && options.storage == Storage::Directory) {
+            bail!("several nodes need --storage postgres or s3");
         }
         Ok(options)
     }
@@ -91,6 +91,9 @@ impl Storage {
         }
     }
 }
+
+/// Scenarios write one document after the other.
+const NO_INTERVAL: &str = "storage/commit_interval_ms=0";
 
 /// The store of the started servers.
 enum Store {
@@ -113,10 +116,18 @@ impl Store {
         match self {
             Self::Directory => Vec::new(),
             Self::Postgres(postgres) => vec![format!("storage/url={}", postgres.url())],
+            Self::S3(gateway) => gateway.settings(purpose).into_iter().chain([NO_INTERVAL.to_owned()]).collect(),
+        }
+    }
+
+    /// Returns the location that several servers share, and their further settings. `None` for a directory.
+    fn shared(&self) -> Option<(String, Vec<String>)> {
+        match self {
+            Self::Directory => None,
+            Self::Postgres(postgres) => Some((postgres.url(), Vec::new())),
             Self::S3(gateway) => {
-                // Scenarios write one document after the other.
-                let commit_interval = "storage/commit_interval_ms=0".to_owned();
-                gateway.settings(purpose).into_iter().chain([commit_interval]).collect()
+                let access = gateway::access(gateway.port()).into_iter();
+                Some((gateway::url("conformance"), access.chain([NO_INTERVAL.to_owned()]).collect()))
             }
         }
     }
@@ -139,9 +150,10 @@ impl Servers {
             Server::start_with(workspace, purpose, Access::Admin, &settings)
         };
         let plain = start("conformance-plain", Some("dreyfus/enable=false"))?;
-        let (url, main) = match &store {
-            Store::Postgres(postgres) if options.nodes > 1 => {
-                let nodes = Nodes::start(workspace, "conformance", &vec![postgres.url(); options.nodes], &[])?;
+        let (url, main) = match store.shared().filter(|_| options.nodes > 1) {
+            Some((location, further)) => {
+                let further: Vec<&str> = further.iter().map(String::as_str).collect();
+                let nodes = Nodes::start(workspace, "conformance", &vec![location; options.nodes], &further)?;
                 (nodes.url(), nodes.servers)
             }
             _ => {

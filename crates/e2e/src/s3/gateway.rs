@@ -26,6 +26,8 @@ pub(crate) struct Gateway {
     child: Child,
     port: u16,
     root: PathBuf,
+    program: PathBuf,
+    log: PathBuf,
 }
 
 impl Gateway {
@@ -33,38 +35,50 @@ impl Gateway {
         let program = program(workspace)?;
         let root = workspace.scratch("s3-bucket");
         fs::create_dir_all(root.join(BUCKET)).context("the bucket cannot be created")?;
-        let log = workspace.log("s3-gateway")?;
-        let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-        let port = free_port()?;
-        let mut command = Command::new(&program);
-        command.args(["--access", ID, "--secret", SECRET, "--port", &format!("127.0.0.1:{port}"), "posix"]).arg(&root);
-        command.stdout(output.try_clone().context("cannot share the log")?).stderr(output);
-        let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
-        let mut gateway = Self { child, port, root };
-        let (begun, address) = (Instant::now(), SocketAddr::from(([127, 0, 0, 1], port)));
+        let (log, port) = (workspace.log("s3-gateway")?, free_port()?);
+        let child = spawn(&program, &root, port, &log)?;
+        let mut gateway = Self { child, port, root, program, log };
+        gateway.wait_until_it_listens()?;
+        Ok(gateway)
+    }
+
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.child.kill().context("the S3 server cannot be killed")?;
+        self.child.wait().context("the S3 server does not end")?;
+        Ok(())
+    }
+
+    /// Uses the same port.
+    pub(crate) fn start_again(&mut self) -> Result<()> {
+        self.child = spawn(&self.program, &self.root, self.port, &self.log)?;
+        self.wait_until_it_listens()
+    }
+
+    fn wait_until_it_listens(&mut self) -> Result<()> {
+        let (begun, address) = (Instant::now(), SocketAddr::from(([127, 0, 0, 1], self.port)));
         while TcpStream::connect(address).is_err() {
-            let has_ended = gateway.child.try_wait().context("cannot read the status of the S3 server")?.is_some();
+            let has_ended = self.child.try_wait().context("cannot read the status of the S3 server")?.is_some();
             if has_ended || begun.elapsed() > START_LIMIT {
-                process::show_tail(&log);
+                process::show_tail(&self.log);
                 bail!("the S3 server does not listen");
             }
             thread::sleep(POLL);
         }
-        Ok(gateway)
+        Ok(())
     }
 
     pub(crate) fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Settings of a server whose data are below a prefix in the bucket.
     pub(crate) fn settings(&self, prefix: &str) -> Vec<String> {
-        vec![
-            format!("storage/url=s3://{BUCKET}/{prefix}"),
-            format!("storage/endpoint={}", self.endpoint()),
-            format!("storage/access_key_id={ID}"),
-            format!("storage/secret_access_key={SECRET}"),
-        ]
+        let access = access(self.port).into_iter();
+        access.chain([format!("storage/url={}", url(prefix))]).collect()
     }
 
     /// Stores an object without a request.
@@ -78,6 +92,29 @@ impl Gateway {
     pub(crate) fn figures(&self) -> (u64, u64) {
         count(&self.root.join(BUCKET))
     }
+}
+
+fn spawn(program: &Path, root: &Path, port: u16, log: &Path) -> Result<Child> {
+    let output = File::options().create(true).append(true).open(log);
+    let output = output.with_context(|| format!("cannot write {}", log.display()))?;
+    let mut command = Command::new(program);
+    command.args(["--access", ID, "--secret", SECRET, "--port", &format!("127.0.0.1:{port}"), "posix"]).arg(root);
+    command.stdout(output.try_clone().context("cannot share the log")?).stderr(output);
+    command.spawn().with_context(|| format!("cannot start {}", program.display()))
+}
+
+/// Location of the data of servers below a prefix in the bucket.
+pub(crate) fn url(prefix: &str) -> String {
+    format!("s3://{BUCKET}/{prefix}")
+}
+
+/// Settings of a server that reaches the bucket at a port of this machine.
+pub(crate) fn access(port: u16) -> Vec<String> {
+    vec![
+        format!("storage/endpoint=http://127.0.0.1:{port}"),
+        format!("storage/access_key_id={ID}"),
+        format!("storage/secret_access_key={SECRET}"),
+    ]
 }
 
 impl Drop for Gateway {

@@ -1,5 +1,5 @@
-//! Servers whose data are in a bucket: one writes, another waits and takes over when the first one is killed. Unsuitable
-//! buckets are refused without a change.
+//! Servers whose data are in a bucket: three serve it together, and each write is acknowledged once although one after
+//! the other is killed. Unsuitable buckets are refused without a change.
 
 use std::process::Command;
 use std::thread;
@@ -7,43 +7,46 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use super::gateway::{BUCKET, Gateway};
+use super::gateway::{BUCKET, Gateway, access, url};
 use super::load::{DATABASE, documents, now_us};
 use super::{Writer, matches_writes, write};
-use crate::server::{Access, Server};
+use crate::attack::client::{Connection, split};
+use crate::cluster::Nodes;
+use crate::server::Server;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
 const SECONDS: u64 = 5;
 
-const LEASE: &str = "storage/lease_ms=3000";
+const NODES: usize = 3;
 
-/// The second server has observed the lease of the first one after this time.
-const OBSERVATION: Duration = Duration::from_secs(3);
+/// A group of a killed server must have another owner within this time.
+const TAKEOVER_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(workspace: &Workspace, gateway: &Gateway) -> Result<Tally> {
     let mut tally = refusals(workspace, gateway)?;
-    let mut settings = gateway.settings("store");
-    settings.push(LEASE.to_owned());
-    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-    let mut first = Server::start_with(workspace, "s3-first", Access::Admin, &settings)?;
-    let writers = write(&first.url(), SECONDS)?;
-    let (waited, mut second) = thread::scope(|scope| -> Result<_> {
-        let second = scope.spawn(|| Server::start_with(workspace, "s3-second", Access::Admin, &settings));
-        thread::sleep(OBSERVATION);
-        let waited = !second.is_finished();
-        first.kill()?;
-        let killed = Instant::now();
-        let server = second.join().ok().context("the thread of the second server broke")??;
-        println!("a waiting server took over {:.1} s after the first one was killed", killed.elapsed().as_secs_f64());
-        Ok((waited, server))
-    })?;
-    tally += Tally::one(waited);
-    tally += holds(&writers, &second, "after a server was killed and replaced")?;
-    second.stop()?;
-    first.start_again()?;
-    tally += holds(&writers, &first, "after the second server stopped")?;
-    first.stop()?;
+    let further = access(gateway.port());
+    let further: Vec<&str> = further.iter().map(String::as_str).collect();
+    let mut nodes = Nodes::start(workspace, "s3-store", &vec![url("store"); NODES], &further)?;
+    let (address, authorization) = split(&nodes.servers[0].url())?;
+    // Only the secret of the store gives access to messages between nodes, not an administrator's password.
+    let (status, _) = Connection::open(address)?.ask("POST /_node/_local/_peers", &authorization, b"x")?;
+    tally += Tally::one(status == 401);
+    let writers = write(&nodes.servers[1].url(), SECONDS)?;
+    for killed in 0..NODES {
+        nodes.servers[killed].kill()?;
+        let (begun, asked) = (Instant::now(), &nodes.servers[(killed + 1) % NODES]);
+        while documents(&asked.url(), DATABASE).is_err() && begun.elapsed() < TAKEOVER_LIMIT {
+            thread::sleep(Duration::from_millis(50));
+        }
+        println!("server {killed} was killed; its data are served after {:.1} s", begun.elapsed().as_secs_f64());
+        tally += holds(&writers, asked, "after a server was killed")?;
+        nodes.servers[killed].start_again()?;
+        tally += holds(&writers, &nodes.servers[killed], "at the server that was started again")?;
+    }
+    for server in &mut nodes.servers {
+        server.stop()?;
+    }
     Ok(tally)
 }
 

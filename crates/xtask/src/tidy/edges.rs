@@ -31,7 +31,7 @@ const ROWS: &[Row] = &[
     row("cluster", &["storage"]),
     row("storage-rocksdb", &["storage"]),
     row("storage-postgres", &["storage", "cluster", "tls"]),
-    row("storage-bucket", &["storage"]),
+    row("storage-bucket", &["storage", "cluster"]),
     row("storage-testing", &["storage", "storage-postgres"]),
     row("settings", &[]),
     row("threads", &[]),
