@@ -14,7 +14,7 @@ use crate::block::block_on;
 use crate::group::{Context, Group};
 use crate::nodes::{Failure, Nodes, Owner};
 use crate::peers::PeerError;
-use crate::protocol::{Answer, Message, Received, Refusal};
+use crate::protocol::{Answer, Message, Received, Refusal, needs_io};
 use crate::served::Served;
 
 /// Time for which an operation waits for a process that serves its shard.
@@ -268,6 +268,10 @@ impl Inner {
 
     /// Answers a message that needs no I/O.
     pub(crate) fn answer_at_once(&self, bytes: &[u8]) -> Option<Result<Answer, Refusal>> {
+        // A commit is decoded once.
+        if needs_io(bytes) {
+            return None;
+        }
         let Received { sender, message, .. } = Received::decode(bytes).ok()?;
         match message {
             Message::Observe(commits) => {

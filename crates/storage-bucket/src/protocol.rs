@@ -344,6 +344,15 @@ pub(crate) struct Received<'a> {
     pub(crate) requests: Vec<OwnedRequest<'a>>,
 }
 
+/// Tags of messages whose answers need I/O.
+const WITH_IO: [u8; 7] = [2, 7, 9, 10, 11, 12, 14];
+
+/// Returns true if the answer to an encoded message needs I/O. The message need not be valid.
+pub(crate) fn needs_io(bytes: &[u8]) -> bool {
+    const TAG_AT: usize = 1 + size_of::<u128>();
+    bytes.get(TAG_AT).is_some_and(|tag| WITH_IO.contains(tag))
+}
+
 impl<'a> Received<'a> {
     /// Fails if the message is invalid, or of another version of the program.
     pub(crate) fn decode(bytes: &'a [u8]) -> Decoded<Self> {

@@ -126,6 +126,17 @@ fn messages_are_decoded_as_they_were_encoded() {
         let received = Received::decode(&bytes).expect("it was encoded");
         assert_eq!(received.sender, NodeId(11));
         assert_eq!(again(&received), bytes, "{message:?}");
+        let is_with_io = matches!(
+            message,
+            Message::Claim(_)
+                | Message::Read { .. }
+                | Message::Commit { .. }
+                | Message::Restore { .. }
+                | Message::Drop(_)
+                | Message::Reclaim(_)
+                | Message::Size(_)
+        );
+        assert_eq!(needs_io(&bytes), is_with_io, "{message:?}");
     }
     for answer in answers() {
         let bytes = Answer::encode(&answer);
