@@ -58,14 +58,15 @@ pub(crate) async fn answer(node: &Arc<Node>, parts: &Parts, body: Inbound, accou
     }
     let at_once = engine.peers().and_then(|peers| peers.answer_at_once(&message));
     let answer = match at_once {
-        Some(answer) => Some(answer),
+        Some(answer) => answer,
         // Requests of clients may wait for other nodes, so messages of these must not wait for their threads.
         None => {
             let work = move || engine.peers().map(|peers| peers.answer(&message));
-            tokio::task::spawn_blocking(work).await.ok().flatten()
+            // After a panic the message may have been handled.
+            let panicked = |_| Error::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "A message was not answered.");
+            tokio::task::spawn_blocking(work).await.map_err(panicked)?.ok_or_else(unknown)?
         }
     };
-    let answer = answer.ok_or_else(unknown)?;
     Ok(respond::whole(StatusCode::OK, "application/octet-stream", Bytes::from(answer)))
 }
 
@@ -107,8 +108,12 @@ impl PeerClient {
         let request = http::Request::post(uri).header(&TOKEN, token).body(full_body(message));
         let exchange = async {
             let (head, body) = transport.call(request.map_err(|error| unusable(&error))?).await?.into_parts();
+            let answered = || format!("it answers with {}", head.status);
+            if head.status.is_client_error() {
+                return Err(TransportError::Refused(answered()));
+            }
             if head.status != StatusCode::OK {
-                return Err(TransportError::Refused(format!("it answers with {}", head.status)));
+                return Err(TransportError::Broken(answered()));
             }
             let body = Limited::new(body, MESSAGE_BYTES_MAX).collect().await;
             Ok(body.map_err(|error| TransportError::Broken(error.to_string()))?.to_bytes())
