@@ -12,13 +12,16 @@ use parking_lot::{Mutex, RwLock};
 use settee_storage::{
     Batch, CommitToken, Durability, Operation, Outcome, Result, Shard, ShardState, StorageError, Version,
 };
+use slatedb::admin::Admin;
 use slatedb::config::{FlushOptions, FlushType};
 use slatedb::db_cache::DbCache;
 use slatedb::{Db, Settings, WriteBatch, WriteHandle};
+use slatedb_common::clock::SystemClock;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::block::block_on;
+use crate::clock::{self, GroupClock};
 use crate::error::{self, translate};
 use crate::flusher::Flusher;
 use crate::shards::{Pending, Slot, Slots, Stored};
@@ -65,11 +68,13 @@ pub(crate) fn path(group: u32) -> Path {
 impl Group {
     /// Opens or creates a group, which ends the commits of an earlier owner.
     pub(crate) fn open(context: &Arc<Context>, group: u32) -> Result<Self> {
-        let builder = Db::builder(path(group), Arc::clone(&context.objects))
-            .with_settings(context.settings.clone())
-            .with_db_cache(Arc::clone(&context.cache), u64::from(group));
+        Self::open_at(context, group, GroupClock::new(0))
+    }
+
+    fn open_at(context: &Arc<Context>, group: u32, clock: GroupClock) -> Result<Self> {
         // The library repeats requests without end.
-        let database = block_on(&context.runtime, snapshot::limited(context.timeout, builder.build()))?;
+        let opened = snapshot::limited(context.timeout, open_database(context, group, Arc::new(clock)));
+        let database = block_on(&context.runtime, opened)?;
         let database = Arc::new(database);
         let flusher = Arc::new(Flusher::default());
         context.runtime.spawn(Arc::clone(&flusher).run(Arc::clone(&database), context.commit_interval));
@@ -394,6 +399,26 @@ impl Group {
     }
 }
 
+/// Opens a group again if its clock was behind, because what the library has started by then may have failed.
+async fn open_database(context: &Context, group: u32, clock: Arc<GroupClock>) -> Result<Db, slatedb::Error> {
+    let open = || {
+        Db::builder(path(group), Arc::clone(&context.objects))
+            .with_settings(context.settings.clone())
+            .with_db_cache(Arc::clone(&context.cache), u64::from(group))
+            .with_system_clock(Arc::clone(&clock) as Arc<dyn SystemClock>)
+            .build()
+    };
+    let database = open().await?;
+    if !clock.advance_to(clock::last_write_ms(&database).await?) {
+        return Ok(database);
+    }
+    let admin = Admin::builder(path(group), Arc::clone(&context.objects)).build();
+    clock.advance_to(clock::last_compaction_ms(&admin).await?);
+    tracing::warn!(group, ?clock, "the clock of this node is behind that of the earlier owner");
+    let _ = database.close().await;
+    open().await
+}
+
 fn writes(shard: Shard, batch: &Batch) -> WriteBatch {
     let mut writes = WriteBatch::new();
     for operation in batch.operations() {
@@ -406,3 +431,7 @@ fn writes(shard: Shard, batch: &Batch) -> WriteBatch {
     }
     writes
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests;

@@ -12,6 +12,7 @@
 
 mod block;
 mod clear;
+mod clock;
 mod coordinator;
 mod engine;
 mod error;
