@@ -56,6 +56,8 @@ pub(crate) struct Group {
     /// Locked for reading during a commit; true once the group is closed.
     is_closed: RwLock<bool>,
     used: Mutex<Instant>,
+    /// Number and time of a write, before which all writes are durable.
+    unflushed: Mutex<Option<(u64, Instant)>>,
     /// Shared with all snapshots.
     readers: Arc<()>,
 }
@@ -87,6 +89,7 @@ impl Group {
             slots: Slots::default(),
             is_closed: RwLock::new(false),
             used: Mutex::new(Instant::now()),
+            unflushed: Mutex::new(None),
             readers: Arc::default(),
         })
     }
@@ -170,7 +173,10 @@ impl Group {
     /// Fails if commits would fail.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_open()?;
-        match self.flusher.stalled_for() {
+        let flush_interval = self.context.settings.flush_interval.unwrap_or_default();
+        // A buffered write is not sent at once.
+        let unflushed = self.unflushed_for().map(|unflushed| unflushed.saturating_sub(flush_interval));
+        match self.flusher.stalled_for().max(unflushed) {
             Some(stalled) if stalled > self.context.timeout => Err(StorageError::Unreached(format!(
                 "{} has not accepted a write for {} s",
                 self.context.shown,
@@ -178,6 +184,13 @@ impl Group {
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// Returns the time since the oldest write that is not durable.
+    fn unflushed_for(&self) -> Option<Duration> {
+        let durable = self.durable_number();
+        let oldest = self.unflushed.lock();
+        oldest.filter(|(number, _)| *number > durable).map(|(_, since)| since.elapsed())
     }
 
     fn durable_number(&self) -> u64 {
@@ -205,6 +218,12 @@ impl Group {
         match self.block_on(self.database.write(writes)) {
             Ok(handle) => {
                 *slot = Some(next);
+                let durable = self.durable_number();
+                let mut oldest = self.unflushed.lock();
+                if oldest.is_none_or(|(number, _)| number <= durable) {
+                    *oldest = Some((handle.seqnum(), Instant::now()));
+                }
+                drop(oldest);
                 Ok(handle)
             }
             Err(error) => {
