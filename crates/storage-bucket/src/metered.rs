@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
 use object_store::path::Path;
 use object_store::{
-    Attributes, CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
+    Attributes, CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 
 /// Number of requests of each kind since the start of the process.
@@ -95,12 +95,14 @@ impl MeteredStore {
         Arc::new(Self { store, meter, metadata, timeout })
     }
 
-    /// A request that exceeds the timeout fails, and may have been executed.
     async fn limited<T>(&self, request: impl Future<Output = Result<T>>) -> Result<T> {
-        let result = tokio::time::timeout(self.timeout, request).await.unwrap_or_else(|_| {
-            Err(Error::Generic { store: "bucket", source: "the store did not respond in time".into() })
-        });
-        self.meter.watch(result)
+        self.meter.watch(limited(self.timeout, request).await)
+    }
+
+    /// Limits the time until each item, and counts the requests that fail.
+    fn watched<T: Send + 'static>(&self, items: BoxStream<'static, Result<T>>) -> BoxStream<'static, Result<T>> {
+        let meter = Arc::clone(&self.meter);
+        limited_items(self.timeout, items).map(move |result| meter.watch(result)).boxed()
     }
 
     fn attributes(&self, attributes: Attributes) -> Attributes {
@@ -109,6 +111,30 @@ impl MeteredStore {
             Metadata::Dropped => Attributes::new(),
         }
     }
+}
+
+/// A request that exceeds the timeout fails, and may have been executed.
+async fn limited<T>(timeout: Duration, request: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::time::timeout(timeout, request).await.unwrap_or_else(|_| Err(unanswered()))
+}
+
+fn unanswered() -> Error {
+    Error::Generic { store: "bucket", source: "the store did not respond in time".into() }
+}
+
+/// Ends with an error if an item exceeds the timeout.
+fn limited_items<T: Send + 'static>(
+    timeout: Duration,
+    items: BoxStream<'static, Result<T>>,
+) -> BoxStream<'static, Result<T>> {
+    let next = move |items: Option<BoxStream<'static, Result<T>>>| async move {
+        let mut items = items?;
+        match tokio::time::timeout(timeout, items.next()).await {
+            Ok(item) => Some((item?, Some(items))),
+            Err(_) => Some((Err(unanswered()), None)),
+        }
+    };
+    stream::unfold(Some(items), next).boxed()
 }
 
 impl fmt::Display for MeteredStore {
@@ -134,13 +160,17 @@ impl ObjectStore for MeteredStore {
         Meter::add(&self.meter.puts, 1);
         options.attributes = self.attributes(options.attributes);
         let upload = self.limited(self.store.put_multipart_opts(location, options)).await?;
-        Ok(Box::new(MeteredUpload { upload, meter: Arc::clone(&self.meter) }))
+        Ok(Box::new(MeteredUpload { upload, meter: Arc::clone(&self.meter), timeout: self.timeout }))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let is_head = options.head;
         Meter::add(if is_head { &self.meter.heads } else { &self.meter.gets }, 1);
-        let result = self.limited(self.store.get_opts(location, options)).await?;
+        let mut result = self.limited(self.store.get_opts(location, options)).await?;
+        result.payload = match result.payload {
+            GetResultPayload::Stream(bytes) => GetResultPayload::Stream(limited_items(self.timeout, bytes)),
+            file => file,
+        };
         if !is_head {
             Meter::add(&self.meter.received_bytes, result.range.end.saturating_sub(result.range.start));
         }
@@ -149,25 +179,18 @@ impl ObjectStore for MeteredStore {
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
         let meter = Arc::clone(&self.meter);
-        let deleted = self.store.delete_stream(locations);
-        deleted
-            .map(move |result| {
-                Meter::add(&meter.deletes, 1);
-                meter.watch(result)
-            })
-            .boxed()
+        let deleted = self.watched(self.store.delete_stream(locations));
+        deleted.inspect(move |_| Meter::add(&meter.deletes, 1)).boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         Meter::add(&self.meter.lists, 1);
-        let meter = Arc::clone(&self.meter);
-        self.store.list(prefix).map(move |result| meter.watch(result)).boxed()
+        self.watched(self.store.list(prefix))
     }
 
     fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
         Meter::add(&self.meter.lists, 1);
-        let meter = Arc::clone(&self.meter);
-        self.store.list_with_offset(prefix, offset).map(move |result| meter.watch(result)).boxed()
+        self.watched(self.store.list_with_offset(prefix, offset))
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
@@ -185,6 +208,7 @@ impl ObjectStore for MeteredStore {
 struct MeteredUpload {
     upload: Box<dyn MultipartUpload>,
     meter: Arc<Meter>,
+    timeout: Duration,
 }
 
 #[async_trait::async_trait]
@@ -193,17 +217,17 @@ impl MultipartUpload for MeteredUpload {
         Meter::add(&self.meter.puts, 1);
         Meter::add(&self.meter.sent_bytes, data.content_length() as u64);
         let meter = Arc::clone(&self.meter);
-        let part = self.upload.put_part(data);
+        let part = limited(self.timeout, self.upload.put_part(data));
         Box::pin(async move { meter.watch(part.await) })
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
         Meter::add(&self.meter.puts, 1);
-        let completed = self.upload.complete().await;
+        let completed = limited(self.timeout, self.upload.complete()).await;
         self.meter.watch(completed)
     }
 
     async fn abort(&mut self) -> Result<()> {
-        self.upload.abort().await
+        limited(self.timeout, self.upload.abort()).await
     }
 }
