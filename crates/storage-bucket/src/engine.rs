@@ -83,7 +83,8 @@ impl Inner {
         Ok(opened)
     }
 
-    /// Opens a group that has data, so that its first request does not wait.
+    /// Opens a group that has data, so that its first request does not wait. If the listing does not show the data yet,
+    /// the first operation opens the group, which fences the earlier owner as well.
     pub(crate) fn prepare_group(&self, group: u32) -> Result<()> {
         let mut objects = self.context.objects.list(Some(&crate::group::path(group)));
         let has_data = self.block_on(async { objects.next().await.is_some() });
@@ -92,8 +93,13 @@ impl Inner {
 
     /// Closes a group whose claim this process no longer uses.
     pub(crate) fn close_group(&self, group: u32) {
-        let Some(open) = self.groups[group as usize].lock().take() else { return };
-        open.close();
+        let open = {
+            let mut slot = self.groups[group as usize].lock();
+            let Some(open) = slot.take() else { return };
+            // The end of the engine, and operations after a new claim, wait for the lock.
+            open.close();
+            open
+        };
         // The next owner may change what this process has cached, and may not have what was not durable.
         open.shards().into_iter().for_each(|shard| self.nodes.news.read_remotely(shard));
         self.nodes.news.invalidate(|shard| self.nodes.groups.of(shard) == group);

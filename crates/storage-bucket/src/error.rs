@@ -6,12 +6,17 @@ use slatedb::{CloseReason, ErrorKind};
 
 pub(crate) const FENCED: &str = "another node has taken over";
 
+/// Text of the library for an object that another process has created since the last listing, or that a stale listing
+/// does not contain. Nothing was overwritten.
+const CREATED_BEFORE: &str = "version already exists";
+
 pub(crate) fn translate(error: &slatedb::Error) -> StorageError {
     match error.kind() {
         // The data is served by another node, so a retry may succeed.
         ErrorKind::Closed(CloseReason::Fenced | CloseReason::Clean) => StorageError::Unreached(FENCED.to_owned()),
         ErrorKind::Closed(reason) => StorageError::Poisoned(format!("the store is closed ({reason:?}): {error}")),
         ErrorKind::Unavailable => StorageError::Unreached(error.to_string()),
+        ErrorKind::Data if error.to_string().contains(CREATED_BEFORE) => StorageError::Unreached(error.to_string()),
         ErrorKind::Data => StorageError::Corrupt(error.to_string()),
         _ => StorageError::Io(error.to_string()),
     }
