@@ -1,13 +1,16 @@
 //! Tests of the engine on object storage through its public interface.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod changing_owners;
 mod child;
 mod crash;
 mod engine;
 mod faults;
 mod faulty;
+mod listings;
 mod network;
 mod nodes;
+mod outages;
 mod owners;
 
 use std::path::Path;

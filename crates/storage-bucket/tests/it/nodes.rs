@@ -18,11 +18,14 @@ const LEASE: Duration = Duration::from_secs(2);
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-fn with_groups(count: u32) -> Options {
+/// Groups of three processes.
+pub(crate) const GROUPS: u32 = 6;
+
+pub(crate) fn with_groups(count: u32) -> Options {
     Options { groups: NonZeroU32::new(count).unwrap(), ..options() }
 }
 
-fn until(label: &str, mut holds: impl FnMut() -> bool) -> Duration {
+pub(crate) fn until(label: &str, mut holds: impl FnMut() -> bool) -> Duration {
     let started = Instant::now();
     while !holds() {
         assert!(started.elapsed() < TIMEOUT, "{label}");
@@ -66,10 +69,17 @@ fn announce(engine: &BucketEngine) {
 
 /// Three announced engines, and their accesses to the store. Each serves the groups that it has claimed.
 fn three(network: &Arc<Network>) -> ([Arc<FaultyStore>; 3], [Arc<BucketEngine>; 3]) {
-    let store = FaultyStore::new(1);
+    three_on(network, &FaultyStore::new(1), || Options { lease: LEASE, ..with_groups(GROUPS) })
+}
+
+pub(crate) fn three_on(
+    network: &Arc<Network>,
+    store: &FaultyStore,
+    options: impl Fn() -> Options,
+) -> ([Arc<FaultyStore>; 3], [Arc<BucketEngine>; 3]) {
     let stores = [0, 1, 2].map(|_| store.other());
     let engines = stores.each_ref().map(|store| {
-        let engine = network.open(store.bucket(), &Options { lease: LEASE, ..with_groups(6) });
+        let engine = network.open(store.bucket(), &options());
         announce(&engine);
         engine
     });
@@ -89,9 +99,9 @@ fn three(network: &Arc<Network>) -> ([Arc<FaultyStore>; 3], [Arc<BucketEngine>; 
 }
 
 /// Returns a shard of each group.
-fn shards() -> Vec<Shard> {
-    let groups = Groups::new(NonZeroU32::new(6).unwrap());
-    (0..6).map(|group| (1..).map(Shard).find(|shard| groups.of(*shard) == group).unwrap()).collect()
+pub(crate) fn shards() -> Vec<Shard> {
+    let groups = Groups::new(NonZeroU32::new(GROUPS).unwrap());
+    (0..GROUPS).map(|group| (1..).map(Shard).find(|shard| groups.of(*shard) == group).unwrap()).collect()
 }
 
 #[test]
@@ -172,7 +182,7 @@ fn the_coordinator_is_replaced_and_claims_of_others_remain() {
     }
 }
 
-fn steps_if_served(engine: &BucketEngine, shard: Shard) -> Option<u64> {
+pub(crate) fn steps_if_served(engine: &BucketEngine, shard: Shard) -> Option<u64> {
     let state = engine.snapshot(shard).and_then(|view| view.state()).ok()?;
     Some(state.version.0)
 }
