@@ -50,6 +50,13 @@ struct Threshold {
     bytes: u64,
 }
 
+/// Open databases without garbage above a threshold.
+#[derive(Default)]
+struct Checked {
+    threshold: Option<Threshold>,
+    names: BTreeSet<String>,
+}
+
 impl Maintenance {
     pub(crate) fn start(self, node: Arc<Node>) -> Running {
         let maintenance = Arc::new(self);
@@ -80,18 +87,27 @@ impl Maintenance {
         }
     }
 
-    /// Databases that are not in memory and were not written since the last check have no new garbage.
-    fn compact(&self, is_over: &AtomicBool) {
+    /// Reads the databases that were written or opened since the last check. The others have no new garbage, and on shared
+    /// storage a read of unused data costs requests.
+    fn compact(&self, checked: &mut Checked, is_over: &AtomicBool) {
         let threshold = self.threshold();
+        if checked.threshold != Some(threshold) {
+            *checked = Checked { threshold: Some(threshold), names: BTreeSet::new() };
+        }
+        let open: BTreeSet<String> =
+            self.catalog.open_databases().iter().map(|database| database.name().to_owned()).collect();
+        checked.names.retain(|name| open.contains(name));
         let mut names = std::mem::take(&mut *self.written.lock());
-        names.extend(self.catalog.open_databases().iter().map(|database| database.name().to_owned()));
+        names.extend(open.difference(&checked.names).cloned());
         for name in names {
             if is_over.load(Ordering::Relaxed) {
                 return;
             }
+            checked.names.remove(&name);
             let database = self.catalog.database(&name);
             match database.and_then(|database| self.compact_if_due(&database, threshold, is_over)) {
-                Ok(()) | Err(DatabaseError::NotFound) => {}
+                Ok(()) => _ = checked.names.insert(name),
+                Err(DatabaseError::NotFound) => {}
                 Err(error) => tracing::warn!(%error, database = name, "a compaction failed"),
             }
         }
@@ -163,10 +179,11 @@ async fn maintain_engine(maintenance: Arc<Maintenance>) {
 }
 
 async fn compact_periodically(maintenance: Arc<Maintenance>, is_over: Arc<AtomicBool>) {
+    let checked = Arc::new(Mutex::new(Checked::default()));
     loop {
         tokio::time::sleep(maintenance.check_interval()).await;
-        let (working, is_over) = (Arc::clone(&maintenance), Arc::clone(&is_over));
-        if let Err(panic) = spawn_blocking(move || working.compact(&is_over)).await {
+        let (working, checked, is_over) = (Arc::clone(&maintenance), Arc::clone(&checked), Arc::clone(&is_over));
+        if let Err(panic) = spawn_blocking(move || working.compact(&mut checked.lock(), &is_over)).await {
             tracing::error!(%panic, "automatic compaction panicked");
         }
     }
