@@ -186,6 +186,13 @@ pub fn open_bucket_for_command(url: &str, id: [u8; 16], secret: [u8; 32]) -> any
     crate::bucket::open_for_command(url, id, secret)
 }
 
+/// Opens the state of a store on object storage of a second of the Unix epoch, or the newest one. Servers
+/// may use it. Also returns the second.
+#[cfg(feature = "bucket")]
+pub fn open_bucket_at(url: &str, time_s: Option<u64>) -> anyhow::Result<(Arc<dyn Engine>, u64)> {
+    crate::bucket::open_at(url, time_s)
+}
+
 #[cfg(not(feature = "bucket"))]
 pub fn open_bucket(
     _: &dyn settee_settings::Settings,
@@ -197,6 +204,11 @@ pub fn open_bucket(
 
 #[cfg(not(feature = "bucket"))]
 pub fn open_bucket_for_command(url: &str, _: [u8; 16], _: [u8; 32]) -> anyhow::Result<Arc<dyn Engine>> {
+    Err(without_buckets(url))
+}
+
+#[cfg(not(feature = "bucket"))]
+pub fn open_bucket_at(url: &str, _: Option<u64>) -> anyhow::Result<(Arc<dyn Engine>, u64)> {
     Err(without_buckets(url))
 }
 

@@ -26,6 +26,9 @@ const CACHE: &str = "bucket-cache";
 /// Separates the location from the id of the cluster in the note of a data directory.
 const CLUSTER: &str = ", cluster ";
 
+/// Name of the process of a command.
+const COMMAND: &str = "a command";
+
 /// Prefixes of the environment variables that contain access to a store.
 const VARIABLES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
 
@@ -48,6 +51,7 @@ pub(crate) fn open(
         lease: ms(storage::LEASE_MS.of(configuration)),
         commit_interval: ms(storage::COMMIT_INTERVAL_MS.of(configuration)),
         flush_interval: ms(storage::FLUSH_INTERVAL_MS.of(configuration)),
+        history: Duration::from_secs(storage::HISTORY_HOURS.of(configuration) * 3600),
         poll_interval: ms(storage::POLL_INTERVAL_MS.of(configuration)),
         timeout: ms(storage::TIMEOUT_MS.of(configuration)),
         cache_bytes: storage::CACHE_MB.of(configuration) << 20,
@@ -64,7 +68,13 @@ pub(crate) fn open(
     };
     let authorities = storage::CA_FILE.text(configuration).map(PathBuf::from);
     let noted = elsewhere(data);
-    opened(url, (&access, authorities.as_deref()), noted.as_deref(), options, Some(peers))
+    let (location, connector) = place(url, (&access, authorities.as_deref()))?;
+    let shown = location.to_string();
+    let cluster = noted.and_then(|noted| cluster_of(&noted, &shown));
+    let bucket = location.open(&access, connector)?;
+    let engine = BucketEngine::open(bucket, &Options { cluster, ..options }, Some(peers))?;
+    let note = format!("{shown}{CLUSTER}{:032x}", engine.cluster().0);
+    Ok((Arc::new(engine), note))
 }
 
 /// Messages to the engines of other servers.
@@ -86,8 +96,18 @@ impl Peers for Client {
 /// Opens a store for a command. Fails if a server uses it.
 pub(crate) fn open_for_command(url: &str, id: [u8; 16], secret: [u8; 32]) -> anyhow::Result<Arc<dyn Engine>> {
     let access = Access { variables: variables(), ..Access::default() };
-    let options = Options { secret, groups: DEFAULT_GROUPS, is_exclusive: true, ..basic(id, "a command") };
-    Ok(opened(url, (&access, None), None, options, None)?.0)
+    let options = Options { secret, groups: DEFAULT_GROUPS, is_exclusive: true, ..basic(id, COMMAND) };
+    let (location, connector) = place(url, (&access, None))?;
+    Ok(Arc::new(BucketEngine::open(location.open(&access, connector)?, &options, None)?))
+}
+
+/// As [`crate::backends::open_bucket_at`].
+pub(crate) fn open_at(url: &str, time_s: Option<u64>) -> anyhow::Result<(Arc<dyn Engine>, u64)> {
+    let access = Access { variables: variables(), ..Access::default() };
+    let (location, connector) = place(url, (&access, None))?;
+    let engine = BucketEngine::open(location.open_at(time_s, &access, connector)?, &basic([0; 16], COMMAND), None)?;
+    let time_s = engine.time_s().context("the engine contains the current state")?;
+    Ok((Arc::new(engine), time_s))
 }
 
 fn basic(id: [u8; 16], name: &str) -> Options {
@@ -101,22 +121,11 @@ fn variables() -> Vec<(String, String)> {
     text.filter(|(name, _)| VARIABLES.iter().any(|prefix| name.starts_with(prefix))).collect()
 }
 
-fn opened(
-    url: &str,
-    (access, authorities): (&Access, Option<&Path>),
-    noted: Option<&str>,
-    options: Options,
-    peers: Option<Arc<dyn Peers>>,
-) -> anyhow::Result<(Arc<dyn Engine>, String)> {
+/// Returns a location, and the connections to it.
+fn place(url: &str, (access, authorities): (&Access, Option<&Path>)) -> anyhow::Result<(Location, Arc<Connector>)> {
     let location = Location::parse(url).map_err(anyhow::Error::msg).context("the URL of the storage cannot be used")?;
-    let shown = location.to_string();
-    let cluster = noted.and_then(|noted| cluster_of(noted, &shown));
     let endpoint = access.endpoint.as_deref().unwrap_or("https://localhost").trim_end_matches('/');
-    let connector = Connector::new(endpoint, authorities)?;
-    let bucket = location.open(access, Arc::new(connector))?;
-    let engine = BucketEngine::open(bucket, &Options { cluster, ..options }, peers)?;
-    let note = format!("{shown}{CLUSTER}{:032x}", engine.cluster().0);
-    Ok((Arc::new(engine), note))
+    Ok((location, Arc::new(Connector::new(endpoint, authorities)?)))
 }
 
 /// Returns the cluster that a data directory has noted for a location.

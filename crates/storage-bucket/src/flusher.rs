@@ -2,7 +2,7 @@
 //! and all commits that arrive during a put share the next one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -19,17 +19,11 @@ pub(crate) struct Flusher {
     requested: Notify,
     started: Mutex<Option<Instant>>,
     flushes: AtomicU64,
-    has_ended: AtomicBool,
 }
 
 impl Flusher {
     /// Requests that all writes so far become durable.
     pub(crate) fn request(&self) {
-        self.requested.notify_one();
-    }
-
-    pub(crate) fn end(&self) {
-        self.has_ended.store(true, Ordering::Relaxed);
         self.requested.notify_one();
     }
 
@@ -46,9 +40,6 @@ impl Flusher {
     pub(crate) async fn run(self: Arc<Self>, database: Arc<Db>, interval: Duration) {
         loop {
             self.requested.notified().await;
-            if self.has_ended.load(Ordering::Relaxed) {
-                return;
-            }
             let started = Instant::now();
             *self.started.lock() = Some(started);
             let flushed = database.flush_with_options(FlushOptions { flush_type: FlushType::Wal }).await;

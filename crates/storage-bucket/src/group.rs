@@ -13,12 +13,13 @@ use settee_storage::{
     Batch, CommitToken, Durability, Operation, Outcome, Result, Shard, ShardState, StorageError, Version,
 };
 use slatedb::admin::Admin;
-use slatedb::config::{FlushOptions, FlushType};
+use slatedb::config::{FlushOptions, FlushType, GarbageCollectorOptions};
 use slatedb::db_cache::DbCache;
 use slatedb::{Db, Settings, WriteBatch, WriteHandle};
 use slatedb_common::clock::SystemClock;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::block::block_on;
 use crate::clock::{self, GroupClock};
@@ -26,7 +27,7 @@ use crate::error::{self, translate};
 use crate::flusher::Flusher;
 use crate::shards::{Pending, Slot, Slots, Stored};
 use crate::snapshot::{self, BucketSnapshot};
-use crate::{clear, keys};
+use crate::{clear, history, keys};
 
 /// Maximum duration of the end of a group.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -36,6 +37,9 @@ pub(crate) struct Context {
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) runtime: Handle,
     pub(crate) settings: Settings,
+    /// `None` for a state of the past, in which nothing is removed.
+    pub(crate) garbage: Option<GarbageCollectorOptions>,
+    pub(crate) history: Duration,
     pub(crate) cache: Arc<dyn DbCache>,
     /// Location for operators.
     pub(crate) shown: String,
@@ -60,6 +64,7 @@ pub(crate) struct Group {
     unflushed: Mutex<Option<(u64, Instant)>>,
     /// Shared with all snapshots.
     readers: Arc<()>,
+    tasks: Mutex<JoinSet<()>>,
 }
 
 /// Folder of the objects of a group.
@@ -79,8 +84,13 @@ impl Group {
         let database = block_on(&context.runtime, opened)?;
         let database = Arc::new(database);
         let flusher = Arc::new(Flusher::default());
-        context.runtime.spawn(Arc::clone(&flusher).run(Arc::clone(&database), context.commit_interval));
-        context.runtime.spawn(clear::resume(Arc::clone(&database)));
+        let mut tasks = JoinSet::new();
+        tasks.spawn_on(Arc::clone(&flusher).run(Arc::clone(&database), context.commit_interval), &context.runtime);
+        if let Some(garbage) = context.garbage.clone() {
+            let objects = Arc::clone(&context.objects);
+            tasks.spawn_on(history::remove_unused(path(group), objects, garbage, context.history), &context.runtime);
+            tasks.spawn_on(clear::resume(Arc::clone(&database)), &context.runtime);
+        }
         Ok(Self {
             context: Arc::clone(context),
             status: database.subscribe(),
@@ -91,6 +101,7 @@ impl Group {
             used: Mutex::new(Instant::now()),
             unflushed: Mutex::new(None),
             readers: Arc::default(),
+            tasks: Mutex::new(tasks),
         })
     }
 
@@ -103,7 +114,7 @@ impl Group {
                 return;
             }
         }
-        self.flusher.end();
+        self.tasks.lock().abort_all();
         // Without this step the log contains the data.
         let _ = self.block_on(async { tokio::time::timeout(CLOSE_TIMEOUT, self.database.close()).await });
     }

@@ -108,6 +108,14 @@ pub(crate) async fn establish(
     }
 }
 
+/// Returns the identity of a store that contains data.
+pub(crate) async fn existing(objects: &dyn ObjectStore, shown: &str) -> Result<Identity> {
+    match read(objects, shown).await? {
+        Some(found) => check(found, shown, None),
+        None => Err(StorageError::Io(format!("{shown} contains no data, or did not at that time"))),
+    }
+}
+
 async fn read(objects: &dyn ObjectStore, shown: &str) -> Result<Option<Identity>> {
     let found = match objects.get(&Path::from(OBJECT)).await {
         Ok(found) => found,

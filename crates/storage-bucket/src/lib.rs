@@ -18,6 +18,7 @@ mod engine;
 mod error;
 mod flusher;
 mod group;
+mod history;
 mod identity;
 mod keys;
 mod lease;
@@ -63,6 +64,7 @@ pub struct BucketEngine {
     inner: Arc<Inner>,
     meter: Arc<Meter>,
     cluster: ClusterId,
+    time_s: Option<u64>,
     has_peers: bool,
     /// Lock of a directory.
     _lock: Option<std::fs::File>,
@@ -81,6 +83,13 @@ impl BucketEngine {
     #[must_use]
     pub fn cluster(&self) -> ClusterId {
         self.cluster
+    }
+
+    /// Returns the time of the state that the engine contains, unless it is the current one. It is the time that the store
+    /// has given to its objects, in seconds of the Unix epoch.
+    #[must_use]
+    pub fn time_s(&self) -> Option<u64> {
+        self.time_s
     }
 
     /// Writes what is in memory and releases all groups, so that other processes can open them at once. All operations
@@ -198,8 +207,7 @@ impl Engine for BucketEngine {
 
     fn checkpoint(&self, _directory: &Path) -> Result<()> {
         Err(StorageError::Io(format!(
-            "the data is in {}: copy it with `settee storage copy`, or let the bucket keep earlier versions of its \
-             objects",
+            "the data is in {}: copy it with `settee storage copy --at newest`",
             self.inner.context.shown
         )))
     }

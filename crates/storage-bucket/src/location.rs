@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::{File, TryLockError};
-use std::path::{Path as FilePath, PathBuf};
+use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,32 +127,48 @@ impl Location {
     /// Opens the store without a request, except that a missing directory is created. Fails if the credentials are
     /// incomplete, or if another process uses the directory.
     pub fn open(&self, access: &Access, connector: Connector) -> Result<Bucket> {
+        let ownership = match self.kind {
+            Kind::Directory => Ownership::Locked(self.lock()?),
+            _ => Ownership::Leased,
+        };
+        Ok(Bucket { objects: self.objects(access, connector)?, shown: self.to_string(), ownership })
+    }
+
+    /// Opens the state of a second of the Unix epoch, or that of now. Other processes may use
+    /// and change the store. Changes of this process are not written.
+    pub fn open_at(&self, time_s: Option<u64>, access: &Access, connector: Connector) -> Result<Bucket> {
+        let ownership = Ownership::Past(time_s);
+        Ok(Bucket { objects: self.objects(access, connector)?, shown: self.to_string(), ownership })
+    }
+
+    fn objects(&self, access: &Access, connector: Connector) -> Result<Arc<dyn ObjectStore>> {
         let failed = |error: object_store::Error| StorageError::Io(format!("{self} cannot be opened: {error}"));
         let connector = SharedConnector(connector);
         let objects: Arc<dyn ObjectStore> = match self.kind {
             Kind::S3 => Arc::new(self.s3(access).with_http_connector(connector).build().map_err(failed)?),
             Kind::Google => Arc::new(self.google(access).with_http_connector(connector).build().map_err(failed)?),
             Kind::Azure => Arc::new(self.azure(access).with_http_connector(connector).build().map_err(failed)?),
-            Kind::Directory => return self.open_directory(),
+            Kind::Directory => {
+                let objects = LocalFileSystem::new_with_prefix(&self.prefix).map_err(failed)?;
+                // A put must survive a power loss.
+                return Ok(Arc::new(objects.with_fsync(true)));
+            }
         };
-        Ok(Bucket::new(Arc::new(PrefixStore::new(objects, self.prefix.as_str())), self.to_string()))
+        Ok(Arc::new(PrefixStore::new(objects, self.prefix.as_str())))
     }
 
-    fn open_directory(&self) -> Result<Bucket> {
+    /// Creates the directory, and locks it.
+    fn lock(&self) -> Result<File> {
         let directory = FilePath::new(&self.prefix);
         let failed = |error: &dyn fmt::Display| StorageError::Io(format!("{} cannot be used: {error}", self.prefix));
         durable::create_directories(directory).map_err(|error| failed(&error))?;
-        let path: PathBuf = directory.join(LOCK);
-        let lock = File::options().write(true).create(true).truncate(false).open(path);
+        let lock = File::options().write(true).create(true).truncate(false).open(directory.join(LOCK));
         let lock = lock.map_err(|error| failed(&error))?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => failed(&"it is in use by another process"),
             TryLockError::Error(error) => failed(&error),
         })?;
-        let objects = LocalFileSystem::new_with_prefix(directory).map_err(|error| failed(&error))?;
-        // A put must survive a power loss.
-        let objects = Arc::new(objects.with_fsync(true));
-        Ok(Bucket { objects, shown: self.to_string(), ownership: Ownership::Locked(lock) })
+        Ok(lock)
     }
 
     fn s3(&self, access: &Access) -> AmazonS3Builder {
@@ -235,12 +251,14 @@ pub struct Bucket {
     pub(crate) ownership: Ownership,
 }
 
-/// Method that excludes other processes.
+/// Relation to other processes.
 pub(crate) enum Ownership {
-    /// An object that the owner replaces at intervals.
+    /// An object that the owner replaces at intervals excludes them.
     Leased,
-    /// A lock of the file system, because a directory has no conditional replacement.
+    /// A lock of the file system excludes them, because a directory has no conditional replacement.
     Locked(File),
+    /// Other processes may use the store, of which this one uses the state of a second, or that of now.
+    Past(Option<u64>),
 }
 
 impl Bucket {
@@ -248,6 +266,12 @@ impl Bucket {
     #[must_use]
     pub fn new(objects: Arc<dyn ObjectStore>, shown: String) -> Self {
         Self { objects, shown, ownership: Ownership::Leased }
+    }
+
+    /// As [`Location::open_at`].
+    #[must_use]
+    pub fn at(self, time_s: Option<u64>) -> Self {
+        Self { ownership: Ownership::Past(time_s), ..self }
     }
 
     /// A store in memory, for tests.
@@ -297,8 +321,8 @@ mod tests {
     fn a_directory_has_one_process() {
         let directory = tempfile::tempdir().unwrap();
         let location = Location::parse(&format!("file://{}/store", directory.path().display())).unwrap();
-        let _first = location.open_directory().unwrap();
-        let error = location.open_directory().unwrap_err().to_string();
+        let _first = location.lock().unwrap();
+        let error = location.lock().unwrap_err().to_string();
         assert!(error.contains("in use by another process"), "{error}");
     }
 }

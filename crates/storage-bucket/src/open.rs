@@ -13,12 +13,13 @@ use crate::BucketEngine;
 use crate::block::block_on;
 use crate::engine::Inner;
 use crate::group::Context;
+use crate::history::PastStore;
 use crate::identity::{self, ClusterId, Identity};
 use crate::lease::{Candidate, LeaseOptions};
 use crate::location::{Bucket, Ownership};
 use crate::metered::{Metadata, Meter, MeteredStore};
 use crate::nodes::Nodes;
-use crate::options::Options;
+use crate::options::{self, Options};
 use crate::peers::Peers;
 
 /// Threads of the runtime: log, files and compactions. Reads are executed by their callers.
@@ -54,7 +55,12 @@ async fn open_on(
     let is_directory = matches!(ownership, Ownership::Locked(_));
     let metadata = if is_directory { Metadata::Dropped } else { Metadata::Kept };
     let meter = Arc::new(Meter::default());
-    let objects = MeteredStore::wrap(objects, Arc::clone(&meter), metadata, options.timeout);
+    let mut objects = MeteredStore::wrap(objects, Arc::clone(&meter), metadata, options.timeout);
+    let mut time_s = None;
+    if let Ownership::Past(at_s) = ownership {
+        let (past, at_s) = PastStore::open(objects, &shown, at_s).await?;
+        (objects, time_s) = (past, Some(at_s));
+    }
     let new = Identity::new(ClusterId(options.id), options.groups, options.secret);
     let Identity { cluster, groups, secret, .. } =
         identity::establish(objects.as_ref(), &shown, options.cluster, new).await?;
@@ -62,6 +68,7 @@ async fn open_on(
     let (candidate, lock) = match ownership {
         Ownership::Locked(lock) => (None, Some(lock)),
         Ownership::Leased => (Some(Candidate::new(Arc::clone(&objects), lease)), None),
+        Ownership::Past(_) => (None, None),
     };
     let is_known = peers.is_some();
     let (id, handle) = (NodeId(options.id), runtime.handle().clone());
@@ -71,7 +78,9 @@ async fn open_on(
     let context = Context {
         objects,
         runtime: handle,
-        settings: options.settings(is_directory),
+        settings: options.settings(time_s.is_some()),
+        garbage: time_s.is_none().then(|| options::garbage(is_directory)),
+        history: options.history,
         cache: Arc::new(MokaCache::new_with_opts(cache)),
         shown,
         timeout: options.timeout,
@@ -82,5 +91,5 @@ async fn open_on(
     };
     let inner = Arc::new(Inner::new(nodes, Arc::new(context)));
     runtime.spawn(Inner::run(Arc::downgrade(&inner)));
-    Ok(BucketEngine { runtime: None, inner, meter, cluster, has_peers: is_known, _lock: lock })
+    Ok(BucketEngine { runtime: None, inner, meter, cluster, time_s, has_peers: is_known, _lock: lock })
 }

@@ -29,7 +29,6 @@ const CACHE_PART_BYTES: usize = 1 << 20;
 /// Age of an unused object before it is removed. Must exceed the longest read, and the time for which an earlier writer
 /// that was suspended may continue.
 const GARBAGE_MIN_AGE: Duration = Duration::from_secs(900);
-const GARBAGE_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Settings of an engine.
 #[derive(Clone)]
@@ -60,6 +59,8 @@ pub struct Options {
     /// Time after which an unused group is closed: an open group sends requests to the store, a closed one none. Its next
     /// operation opens it again.
     pub idle_time: Duration,
+    /// Time for which replaced objects are kept, so that earlier states can be copied.
+    pub history: Duration,
     /// Interval at which finished compactions are detected.
     pub poll_interval: Duration,
     /// Time after which a request to the store is repeated, and after which a commit that is not durable has an unknown
@@ -93,6 +94,7 @@ impl Default for Options {
             commit_interval: Duration::from_millis(50),
             flush_interval: Duration::from_secs(1),
             idle_time: Duration::from_secs(120),
+            history: Duration::from_secs(24 * 3600),
             poll_interval: Duration::from_secs(10),
             timeout: Duration::from_secs(30),
             cache_bytes: 128 << 20,
@@ -102,13 +104,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// `is_directory` disables what a directory does not support: conditional replacement of objects.
-    pub(crate) fn settings(&self, is_directory: bool) -> Settings {
-        let garbage = || GarbageCollectorDirectoryOptions {
-            interval: Some(GARBAGE_INTERVAL),
-            min_age: GARBAGE_MIN_AGE,
-            dry_run: false,
-        };
+    /// `is_past` disables what changes objects in the background.
+    pub(crate) fn settings(&self, is_past: bool) -> Settings {
         let mut cache = ObjectStoreCacheOptions::default();
         if let Some((directory, bytes)) = &self.disk_cache {
             cache.root_folder = Some(directory.clone());
@@ -116,6 +113,16 @@ impl Options {
             cache.part_size_bytes = CACHE_PART_BYTES;
         }
         let compression = Some(CompressionCodec::Lz4);
+        let compactor = CompactorOptions {
+            poll_interval: self.poll_interval,
+            worker: Some(CompactionWorkerOptions {
+                compactions_poll_interval: self.poll_interval,
+                compression_codec: compression,
+                max_concurrent_compactions: 2,
+                ..CompactionWorkerOptions::default()
+            }),
+            ..CompactorOptions::default()
+        };
         Settings {
             flush_interval: Some(self.flush_interval),
             manifest_poll_interval: self.poll_interval,
@@ -124,26 +131,24 @@ impl Options {
             l0_max_ssts: FIRST_LEVEL_FILES_MAX,
             l0_max_ssts_per_key: FIRST_LEVEL_FILES_MAX,
             compression_codec: compression,
-            compactor_options: Some(CompactorOptions {
-                poll_interval: self.poll_interval,
-                worker: Some(CompactionWorkerOptions {
-                    compactions_poll_interval: self.poll_interval,
-                    compression_codec: compression,
-                    max_concurrent_compactions: 2,
-                    ..CompactionWorkerOptions::default()
-                }),
-                ..CompactorOptions::default()
-            }),
-            garbage_collector_options: Some(GarbageCollectorOptions {
-                manifest_options: Some(garbage()),
-                wal_options: Some(garbage()),
-                compacted_options: Some(garbage()),
-                compactions_options: Some(garbage()),
-                boundary_files_enabled: !is_directory,
-                ..GarbageCollectorOptions::default()
-            }),
+            compactor_options: (!is_past).then_some(compactor),
+            // Groups remove unused objects themselves, because the library removes all of them.
+            garbage_collector_options: None,
             object_store_cache_options: cache,
             ..Settings::default()
         }
+    }
+}
+
+/// `is_directory` disables what a directory does not support: conditional replacement of objects.
+pub(crate) fn garbage(is_directory: bool) -> GarbageCollectorOptions {
+    let unused = || GarbageCollectorDirectoryOptions { interval: None, min_age: GARBAGE_MIN_AGE, dry_run: false };
+    GarbageCollectorOptions {
+        manifest_options: Some(unused()),
+        wal_options: Some(unused()),
+        compacted_options: Some(unused()),
+        compactions_options: Some(unused()),
+        boundary_files_enabled: !is_directory,
+        ..GarbageCollectorOptions::default()
     }
 }

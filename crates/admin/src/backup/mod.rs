@@ -28,6 +28,7 @@ use crate::{environment, storage, time};
 pub use backup_control::BackupControl;
 use checkpoint::CheckpointOwner;
 use files::Source;
+pub(crate) use log::replay::RestoreTime;
 use manifest::{ENGINE, Entry, MANIFEST};
 pub use manifest::{Manifest, Report};
 

@@ -7,10 +7,12 @@ use anyhow::{Context as _, bail, ensure};
 use settee_storage::{Engine, durable};
 use settee_storage_postgres::Options;
 
+use crate::backup::RestoreTime;
 use crate::descriptors::Descriptors;
 use crate::lock::DataLock;
+use crate::output::print_text;
 use crate::verify::ENGINE;
-use crate::{backends, environment, names, storage, version};
+use crate::{backends, environment, names, storage, time, version};
 
 pub(super) enum StoreLocation {
     Directory(PathBuf),
@@ -62,6 +64,19 @@ impl StoreLocation {
         check_layout(&data)?;
         let lock = DataLock::take(&data)?;
         Ok(Opened { engine: backends::open_read_only(&data.join(ENGINE))?, _lock: Some(lock) })
+    }
+
+    pub(super) fn open_at(&self, time: RestoreTime) -> anyhow::Result<Opened> {
+        let Self::Bucket(url) = self else {
+            bail!("only a bucket contains earlier states; for {} use `settee restore --at`", self.in_words());
+        };
+        let time_s = match time {
+            RestoreTime::Newest => None,
+            RestoreTime::Time(time_us) => Some(time_us / 1_000_000),
+        };
+        let (engine, time_s) = backends::open_bucket_at(url, time_s)?;
+        print_text(&format!("the state of {}\n", time::rfc3339(time_s * 1_000_000)));
+        Ok(Opened { engine, _lock: None })
     }
 
     pub(super) fn open_to_write(&self) -> anyhow::Result<Opened> {

@@ -15,6 +15,7 @@ use settee_storage_postgres::Tables;
 pub use copy::refuse_unfinished;
 use location::{Opened, StoreLocation};
 
+use crate::backup::RestoreTime;
 use crate::output::print_text;
 use crate::storage;
 use crate::verify::size;
@@ -45,6 +46,10 @@ enum StorageCommand {
     ///   settee storage copy ./data postgres://couch@db1,db2/couch
     ///   settee storage copy postgres://couch@db1,db2/couch ./data2
     ///   settee storage copy ./data s3://bucket/prefix
+    ///
+    /// --at copies an earlier state of a bucket while servers use it:
+    ///
+    ///   settee storage copy --at newest s3://bucket/prefix s3://backups/monday
     #[command(verbatim_doc_comment)]
     Copy(CopyArgs),
 }
@@ -56,6 +61,10 @@ struct CopyArgs {
     from: String,
     /// The target in the same form; it must be empty
     to: String,
+    /// Copy the state of the bucket FROM at this time, 2026-11-20T15:04:05Z or seconds of the Unix epoch, or `newest`;
+    /// its servers may run
+    #[arg(long, value_name = "TIME", value_parser = RestoreTime::parse)]
+    at: Option<RestoreTime>,
     /// Resume an interrupted copy
     #[arg(long)]
     resume: bool,
@@ -90,7 +99,11 @@ impl CopyArgs {
     fn run(&self) -> anyhow::Result<bool> {
         let (from, to) = (StoreLocation::parse(&self.from)?, StoreLocation::parse(&self.to)?);
         ensure!(!from.is(&to), "{} cannot be copied to itself", from.in_words());
-        let source = from.open().context("the source of the copy cannot be used")?;
+        let source = match self.at {
+            None => from.open(),
+            Some(time) => from.open_at(time),
+        };
+        let source = source.context("the source of the copy cannot be used")?;
         if self.verify {
             let copy = to.open().context("the copy cannot be used")?;
             refuse_unfinished(copy.engine.as_ref())?;

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use super::gateway::{BUCKET, Gateway, access, url};
+use super::gateway::{BUCKET, Gateway, ID, SECRET, access, url};
 use super::load::{DATABASE, documents, now_us};
-use super::{Writer, matches_writes, write};
+use super::{Writer, matches_writes, randoms, write};
 use crate::attack::client::{Connection, split};
 use crate::cluster::Nodes;
-use crate::server::Server;
+use crate::server::{Access, Server};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
@@ -32,7 +32,8 @@ pub(super) fn run(workspace: &Workspace, gateway: &Gateway) -> Result<Tally> {
     // Only the secret of the store gives access to messages between nodes, not an administrator's password.
     let (status, _) = Connection::open(address)?.ask("POST /_node/_local/_peers", &authorization, b"x")?;
     tally += Tally::one(status == 401);
-    let writers = write(&nodes.servers[1].url(), SECONDS)?;
+    let (begun_us, writers) = (now_us(), write(&nodes.servers[1].url(), SECONDS)?);
+    tally += copies(workspace, gateway, &writers, begun_us)?;
     for killed in 0..NODES {
         nodes.servers[killed].kill()?;
         let (begun, asked) = (Instant::now(), &nodes.servers[(killed + 1) % NODES]);
@@ -45,6 +46,34 @@ pub(super) fn run(workspace: &Workspace, gateway: &Gateway) -> Result<Tally> {
         tally += holds(&writers, &nodes.servers[killed], "at the server that was started again")?;
     }
     for server in &mut nodes.servers {
+        server.stop()?;
+    }
+    Ok(tally)
+}
+
+/// Copies the state of random seconds into data directories while the servers run.
+fn copies(workspace: &Workspace, gateway: &Gateway, writers: &[Writer], begun_us: u64) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let first = begun_us / 1_000_000 + 2;
+    let times = randoms(begun_us).take(2).map(|random| Some(first + random % (SECONDS - 1)));
+    for (place, time) in times.chain([None]).enumerate() {
+        let purpose = format!("s3-copied-{place}");
+        let data = workspace.scratch(&purpose);
+        let at = time.map_or_else(|| "newest".to_owned(), |second| second.to_string());
+        let mut command = Command::new(workspace.binary());
+        command.args(["storage", "copy", "--at", &at, &url("store")]).arg(&data);
+        command.env("AWS_ACCESS_KEY_ID", ID).env("AWS_SECRET_ACCESS_KEY", SECRET);
+        let output = command.env("AWS_ENDPOINT_URL", gateway.endpoint()).output().context("no settee")?;
+        if !output.status.success() {
+            println!("a copy of {at} failed: {}", String::from_utf8_lossy(&output.stderr));
+            tally += Tally::one(false);
+            continue;
+        }
+        let mut server = Server::start(workspace, &purpose, Access::Admin)?;
+        // The state of a second contains the writes of this second.
+        let until = time.unwrap_or(now_us() / 1_000_000) + 1;
+        let found = documents(&server.url(), DATABASE)?;
+        tally += Tally::one(matches_writes(writers, until, &found, "copied while the servers ran"));
         server.stop()?;
     }
     Ok(tally)

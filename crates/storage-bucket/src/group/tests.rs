@@ -15,6 +15,8 @@ fn context(runtime: &Handle, objects: &Arc<InMemory>) -> Arc<Context> {
         objects: Arc::clone(objects) as Arc<dyn ObjectStore>,
         runtime: runtime.clone(),
         settings: options.settings(false),
+        garbage: None,
+        history: Duration::ZERO,
         cache: Arc::new(MokaCache::new()),
         shown: "memory".to_owned(),
         timeout: Duration::from_secs(20),

@@ -7,6 +7,7 @@ mod crash;
 mod engine;
 mod faults;
 mod faulty;
+mod history;
 mod listings;
 mod network;
 mod nodes;
