@@ -1,6 +1,7 @@
 //! [`Nodes`]: requests to the other nodes of the cluster, for data that only they have. A node that does not respond in
 //! time is left out or reported, so that it delays no request further. A server with its own store has no other nodes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode, Uri};
 use settee_auth::{ADMIN_ROLE, NodeRequest, NodeToken, UserContext};
-use settee_cluster::Writers;
+use settee_cluster::{Groups, Writers};
 use settee_database::Engine;
 use settee_database::members::Node as Member;
 use settee_replication::{
@@ -92,6 +93,23 @@ impl Nodes {
         names.push(self.own.clone());
         names.sort();
         names
+    }
+
+    /// Returns the numbers of the groups that each live node owns; `None` if every node can write all data.
+    pub(crate) fn groups(&self) -> Option<BTreeMap<String, BTreeSet<u32>>> {
+        let groups = Groups::new(self.engine.group_count()?);
+        let members = self.engine.members();
+        let (live, own) = (members.live(), members.this());
+        let mut owned: BTreeMap<_, _> = self.names().into_iter().map(|name| (name, BTreeSet::new())).collect();
+        for (claim, node) in members.writers().iter() {
+            let other = live.iter().find(|live| live.id == *node).map(|live| &live.name);
+            let name = if *node == own { Some(&self.own) } else { other };
+            if let (Some(numbers), Some(group)) = (name.and_then(|name| owned.get_mut(name)), groups.of_key(&claim.key))
+            {
+                numbers.insert(group);
+            }
+        }
+        Some(owned)
     }
 
     pub(crate) fn others(&self) -> Vec<Member> {

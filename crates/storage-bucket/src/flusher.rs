@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use slatedb::Db;
 use slatedb::config::{FlushOptions, FlushType};
 use tokio::sync::Notify;
@@ -17,7 +16,6 @@ const LOG_OBJECTS_MAX: u64 = 128;
 #[derive(Default)]
 pub(crate) struct Flusher {
     requested: Notify,
-    started: Mutex<Option<Instant>>,
     flushes: AtomicU64,
 }
 
@@ -25,11 +23,6 @@ impl Flusher {
     /// Requests that all writes so far become durable.
     pub(crate) fn request(&self) {
         self.requested.notify_one();
-    }
-
-    /// Returns the duration of the object in progress. `None` if there is none.
-    pub(crate) fn stalled_for(&self) -> Option<Duration> {
-        self.started.lock().map(|started| started.elapsed())
     }
 
     pub(crate) fn flushes(&self) -> u64 {
@@ -41,9 +34,7 @@ impl Flusher {
         loop {
             self.requested.notified().await;
             let started = Instant::now();
-            *self.started.lock() = Some(started);
             let flushed = database.flush_with_options(FlushOptions { flush_type: FlushType::Wal }).await;
-            *self.started.lock() = None;
             let flushes = self.flushes.fetch_add(1, Ordering::Relaxed) + 1;
             // The library repeats failed requests. An error means that it was closed, which also ends the waiting
             // commits.

@@ -21,6 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::backlog::Backlog;
 use crate::block::block_on;
 use crate::clock::{self, GroupClock};
 use crate::error::{self, translate};
@@ -60,8 +61,7 @@ pub(crate) struct Group {
     /// Locked for reading during a commit; true once the group is closed.
     is_closed: RwLock<bool>,
     used: Mutex<Instant>,
-    /// Number and time of a write, before which all writes are durable.
-    unflushed: Mutex<Option<(u64, Instant)>>,
+    backlog: Mutex<Backlog>,
     /// Shared with all snapshots.
     readers: Arc<()>,
     tasks: Mutex<JoinSet<()>>,
@@ -99,7 +99,7 @@ impl Group {
             slots: Slots::default(),
             is_closed: RwLock::new(false),
             used: Mutex::new(Instant::now()),
-            unflushed: Mutex::new(None),
+            backlog: Mutex::default(),
             readers: Arc::default(),
             tasks: Mutex::new(tasks),
         })
@@ -136,9 +136,10 @@ impl Group {
         self.slots.shards()
     }
 
-    /// Returns the duration for which the store has not accepted a write.
+    /// Returns the age of the oldest write that is not durable.
     pub(crate) fn stalled_for(&self) -> Option<Duration> {
-        self.flusher.stalled_for()
+        let durable = self.durable_number();
+        self.backlog.lock().oldest(durable).map(|since| since.elapsed())
     }
 
     /// Returns the number of objects of the log, of files of the first level and of sorted runs.
@@ -186,8 +187,7 @@ impl Group {
         self.check_open()?;
         let flush_interval = self.context.settings.flush_interval.unwrap_or_default();
         // A buffered write is not sent at once.
-        let unflushed = self.unflushed_for().map(|unflushed| unflushed.saturating_sub(flush_interval));
-        match self.flusher.stalled_for().max(unflushed) {
+        match self.stalled_for().map(|stalled| stalled.saturating_sub(flush_interval)) {
             Some(stalled) if stalled > self.context.timeout => Err(StorageError::Unreached(format!(
                 "{} has not accepted a write for {} s",
                 self.context.shown,
@@ -195,13 +195,6 @@ impl Group {
             ))),
             _ => Ok(()),
         }
-    }
-
-    /// Returns the time since the oldest write that is not durable.
-    fn unflushed_for(&self) -> Option<Duration> {
-        let durable = self.durable_number();
-        let oldest = self.unflushed.lock();
-        oldest.filter(|(number, _)| *number > durable).map(|(_, since)| since.elapsed())
     }
 
     fn durable_number(&self) -> u64 {
@@ -229,12 +222,7 @@ impl Group {
         match self.block_on(self.database.write(writes)) {
             Ok(handle) => {
                 *slot = Some(next);
-                let durable = self.durable_number();
-                let mut oldest = self.unflushed.lock();
-                if oldest.is_none_or(|(number, _)| number <= durable) {
-                    *oldest = Some((handle.seqnum(), Instant::now()));
-                }
-                drop(oldest);
+                self.backlog.lock().add(handle.seqnum(), Instant::now());
                 Ok(handle)
             }
             Err(error) => {

@@ -10,6 +10,7 @@
 
 #![warn(missing_docs)]
 
+mod backlog;
 mod block;
 mod clear;
 mod clock;
@@ -223,10 +224,11 @@ impl Engine for BucketEngine {
             ("first_level_files", levels),
             ("sorted_runs", sorted),
             ("log_flushes", flushes),
-            ("log_stalled_seconds", stalled.map_or(0, |stalled| stalled.as_secs())),
+            ("log_stalled_ms", stalled.map_or(0, |stalled| u64::try_from(stalled.as_millis()).unwrap_or(u64::MAX))),
             ("commits", self.inner.context.commits.load(Ordering::Relaxed)),
             ("written_bytes", self.inner.context.written.load(Ordering::Relaxed)),
             ("cached_shards", shards as u64),
+            ("owned_groups", self.inner.nodes.owned_groups()),
             ("open_groups", groups.len() as u64),
             ("snapshots_of_other_nodes", self.inner.served_snapshots()),
         ]);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use settee_cluster::Groups;
-use settee_storage::members::{Claim, Node, NodeId};
+use settee_storage::members::{Claim, Node, NodeId, WRITER_PREFIX};
 use settee_storage::{Result, Shard, StorageError, Version};
 use tokio::runtime::Handle;
 
@@ -297,7 +297,19 @@ impl Nodes {
     }
 
     pub(crate) fn writers(&self) -> Arc<[(Claim, NodeId)]> {
-        Arc::clone(&self.state.lock().writers)
+        let state = self.state.lock();
+        if matches!(state.role, Role::Sole) {
+            let claims = state.claims.iter().map(|(key, epoch)| Claim { key: key.clone(), epoch: *epoch });
+            return claims.filter(|claim| claim.key.starts_with(WRITER_PREFIX)).map(|claim| (claim, self.id)).collect();
+        }
+        Arc::clone(&state.writers)
+    }
+
+    /// Returns the number of groups whose claim this process holds and can rely on.
+    pub(crate) fn owned_groups(&self) -> u64 {
+        let state = self.state.lock();
+        let owned = state.claims.keys().filter(|key| self.groups.of_key(key).is_some());
+        if state.check().is_ok() { owned.count() as u64 } else { 0 }
     }
 
     pub(crate) fn is_awaited(&self, claim: &Claim) -> bool {

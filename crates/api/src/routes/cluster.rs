@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use settee_auth::Suspect;
 use settee_database::Layout;
-use settee_model::json::{Value, write_string};
+use settee_model::json::{Value, write_array, write_string, write_u64};
 
 use crate::Error;
 use crate::bridge;
@@ -15,8 +15,17 @@ use crate::routes::partition::check_place;
 
 pub(super) async fn membership(request: Request) -> Answer {
     let nodes = request.node.nodes.names();
+    let groups = request.node.nodes.groups();
     Ok(respond::object(StatusCode::OK, |object| {
         object.strings("all_nodes", nodes.iter()).strings("cluster_nodes", nodes.iter());
+        let Some(groups) = groups else { return };
+        object.object("groups", |object| {
+            for (name, numbers) in &groups {
+                write_array(object.name(name), numbers, |out, number| write_u64(out, u64::from(*number)));
+            }
+        });
+        let coordinator = groups.iter().find(|(_, numbers)| numbers.contains(&0));
+        object.string_or_null("coordinator", coordinator.map(|(name, _)| name.as_str()));
     }))
 }
 

@@ -279,7 +279,12 @@ fn own(node: &Node) -> Vec<(String, &'static str, &'static str, String)> {
         ("settee_active_tasks".to_owned(), "gauge", "tasks in _active_tasks", node.tasks.list().len().to_string()),
     ];
     for (name, value) in node.catalog.engine_statistics() {
-        let (name, kind) = match name {
+        // Prometheus requires basic and unabbreviated units.
+        let (name, value) = match name.strip_suffix("_ms") {
+            Some(stem) => (format!("{stem}_seconds"), (value as f64 / 1000.0).to_string()),
+            None => (name.replace("_per_s", "_per_second"), value.to_string()),
+        };
+        let (name, kind) = match name.as_str() {
             "background_errors"
             | "commits"
             | "commits_heard_of"
@@ -293,10 +298,9 @@ fn own(node: &Node) -> Vec<(String, &'static str, &'static str, String)> {
             | "log_flushes" => (format!("settee_engine_{name}_total"), "counter"),
             // Requests to object storage.
             _ if name.starts_with("store_") => (format!("settee_engine_{name}_total"), "counter"),
-            // Prometheus requires unabbreviated units.
-            name => (format!("settee_engine_{}", name.replace("_per_s", "_per_second")), "gauge"),
+            _ => (format!("settee_engine_{name}"), "gauge"),
         };
-        rows.push((name, kind, "a number of the storage engine", value.to_string()));
+        rows.push((name, kind, "a number of the storage engine", value));
     }
     rows
 }

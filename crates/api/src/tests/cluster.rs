@@ -49,9 +49,13 @@ struct Team {
 
 impl Team {
     fn of(names: &[&str]) -> Self {
+        Self::with_groups(names, 0)
+    }
+
+    fn with_groups(names: &[&str], groups: u32) -> Self {
         let (store, wire) = (MemoryEngine::new(), Wire::default());
         let worlds = names.iter().map(|name| {
-            let world = Arc::new(World::called(name, LateEngine::on(&store)));
+            let world = Arc::new(World::called(name, LateEngine::with_groups(&store, groups)));
             world.set("cluster", "secret", "of the cluster");
             world.node.engine().members().announce(name, &format!("http://{name}/")).unwrap();
             let _ = world.node.nodes.network.set(Arc::new(wire.clone()));
@@ -79,6 +83,50 @@ async fn nodes_list_each_other() {
     team.worlds[1].node.engine().members().leave().unwrap();
     let reply = team.worlds[0].admin("GET /_membership", "").await;
     assert_eq!(reply.line(), r#"200 {"all_nodes":["b"],"cluster_nodes":["b"]}"#);
+}
+
+#[tokio::test]
+async fn owners_of_groups_are_listed() {
+    let team = Team::with_groups(&["b", "a"], 4);
+    let [b, a] = &team.worlds[..] else { unreachable!("two nodes") };
+    let claim = |world: &World, key: &str| world.node.engine().members().claim(key).unwrap().unwrap();
+    let first = claim(a, "writer/4/0");
+    for (world, key) in [(a, "writer/4/3"), (a, "writer/4/2"), (b, "writer/4/1"), (b, "writer/8/5"), (b, "index")] {
+        claim(world, key);
+    }
+    let nodes = r#"200 {"all_nodes":["a","b"],"cluster_nodes":["a","b"],"groups":{"a":["#;
+    for world in [a, b] {
+        let reply = world.admin("GET /_membership", "").await;
+        assert_eq!(reply.line(), format!(r#"{nodes}0,2,3],"b":[1]}},"coordinator":"a"}}"#));
+    }
+    a.node.engine().members().release(&first).unwrap();
+    let reply = b.admin("GET /_membership", "").await;
+    assert_eq!(reply.line(), format!(r#"{nodes}2,3],"b":[1]}},"coordinator":null}}"#));
+    b.node.engine().members().leave().unwrap();
+    let reply = a.admin("GET /_membership", "").await;
+    assert_eq!(
+        reply.line(),
+        r#"200 {"all_nodes":["a"],"cluster_nodes":["a"],"groups":{"a":[2,3]},"coordinator":null}"#
+    );
+}
+
+#[tokio::test]
+async fn the_state_of_groups_contains_no_names() {
+    let team = Team::with_groups(&["a", "b"], 4);
+    let world = &team.worlds[0];
+    assert_eq!(
+        world.ask(Ask::new("GET /_up")).await.line(),
+        r#"200 {"status":"ok","seeds":{},"nodes":2,"groups":{"owned":3,"open":2},"log_stalled_ms":1500}"#
+    );
+    let metrics = world.admin("GET /_node/_local/_prometheus", "").await.body;
+    for line in [
+        "settee_engine_owned_groups 3",
+        "settee_engine_open_groups 2",
+        "# TYPE settee_engine_log_stalled_seconds gauge",
+        "settee_engine_log_stalled_seconds 1.5",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} is missing: {metrics}");
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! [`LateEngine`]: a store with other writers that notifies its listeners only on catch-up.
 
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,6 +15,7 @@ use settee_storage::{
 
 pub(crate) struct LateEngine {
     store: MemoryEngine,
+    groups: Option<NonZeroU32>,
     commits: Arc<Mutex<Vec<(Shard, Version)>>>,
     listeners: Mutex<Vec<CommitListener>>,
     round_trips: AtomicU64,
@@ -32,12 +34,18 @@ const HELD_MAX: Duration = Duration::from_secs(20);
 
 impl LateEngine {
     pub(crate) fn on(store: &MemoryEngine) -> Arc<Self> {
+        Self::with_groups(store, 0)
+    }
+
+    /// Creates a store without groups if `groups` is 0.
+    pub(crate) fn with_groups(store: &MemoryEngine, groups: u32) -> Arc<Self> {
         let store = store.user();
         let commits: Arc<Mutex<Vec<_>>> = Arc::default();
         let observed = Arc::clone(&commits);
         store.subscribe(Box::new(move |shard, version| observed.lock().push((shard, version))));
         Arc::new(Self {
             store,
+            groups: NonZeroU32::new(groups),
             commits,
             listeners: Mutex::default(),
             round_trips: AtomicU64::new(0),
@@ -136,6 +144,10 @@ impl Engine for LateEngine {
         self.store.members()
     }
 
+    fn group_count(&self) -> Option<NonZeroU32> {
+        self.groups
+    }
+
     fn sync(&self) -> Result<()> {
         self.store.sync()
     }
@@ -145,6 +157,10 @@ impl Engine for LateEngine {
     }
 
     fn statistics(&self) -> Vec<(&'static str, u64)> {
-        self.store.statistics()
+        let mut statistics = self.store.statistics();
+        if self.groups.is_some() {
+            statistics.extend([("owned_groups", 3), ("open_groups", 2), ("log_stalled_ms", 1500)]);
+        }
+        statistics
     }
 }

@@ -70,9 +70,9 @@ impl Expectations {
         self.areas.iter().map(|(area, _)| area.as_str()).collect()
     }
 
-    /// Requests go to this number of nodes in rotation.
-    pub(super) fn of_nodes(self, nodes: usize) -> Self {
-        Self { is_for_nodes: nodes > 1, ..self }
+    /// Sets whether scenarios of the table `[nodes]` may fail.
+    pub(super) fn for_nodes(self, is_for_nodes: bool) -> Self {
+        Self { is_for_nodes, ..self }
     }
 
     pub(super) fn known(&self, scenario: &str) -> Option<&str> {

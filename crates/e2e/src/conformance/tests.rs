@@ -106,7 +106,7 @@ fn expectations_are_read() {
     let text = "# Known.\n[server]\nserver-up = \"says \\\"no\\\"\"\n\n[views]\n[inexact]\n\"a-b\" = \"c\"\n[later]\nauth = \"d\"\n[nodes]\nx = \"e\"\n";
     let found = expectations(text);
     assert_eq!((found.known("x"), found.is_of_nodes("x")), (None, false));
-    let of_nodes = expectations(text).of_nodes(2);
+    let of_nodes = expectations(text).for_nodes(true);
     assert_eq!(
         (of_nodes.known("x"), of_nodes.is_of_nodes("x"), of_nodes.is_of_nodes("server-up")),
         (Some("e"), true, false)

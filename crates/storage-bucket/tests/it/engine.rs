@@ -1,9 +1,11 @@
 //! Conformance of the engine, and its additional guarantees.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use settee_cluster::Groups;
 use settee_storage::conformance;
 use settee_storage::{Durability, Engine, Expect, Keyspace, Shard, StorageError, Version};
 use settee_storage_bucket::{Bucket, BucketEngine, Options};
@@ -90,6 +92,44 @@ fn a_continuous_writer_causes_a_limited_number_of_objects() {
     let most = started.elapsed().as_millis() / interval.as_millis() + 2;
     let flushes = statistic(&engine, "log_flushes");
     assert!(u128::from(flushes) <= most, "{flushes} objects in {:?}", started.elapsed());
+}
+
+#[test]
+fn the_lag_is_the_age_of_the_oldest_waiting_commit() {
+    let options =
+        Options { commit_interval: Duration::from_secs(1), flush_interval: Duration::from_secs(60), ..options() };
+    let engine = &BucketEngine::open(Bucket::in_memory(), &options, None).unwrap();
+    let lag_ms = || statistic(engine, "log_stalled_ms");
+    step(engine, Shard(1), 0, Durability::Synced);
+    thread::scope(|scope| {
+        // It waits for the interval, in which no put is in progress.
+        let writer = scope.spawn(|| step(engine, Shard(1), 1, Durability::Synced));
+        let mut most = 0;
+        while !writer.is_finished() {
+            most = most.max(lag_ms());
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(most >= 300, "{most} ms");
+    });
+    let until = Instant::now() + Duration::from_secs(30);
+    while lag_ms() > 0 {
+        assert!(Instant::now() < until, "no commit waits any more");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_only_process_owns_the_groups_that_it_uses() {
+    let root = tempfile::tempdir().unwrap();
+    let engine = open(directory(root.path()));
+    let groups = Groups::new(engine.group_count().unwrap());
+    let shards = [0, 1, 2].map(Shard);
+    shards.iter().for_each(|shard| step(&engine, *shard, 0, Durability::Buffered));
+    let (writers, own) = (engine.members().writers(), engine.members().this());
+    assert!(writers.iter().all(|(_, node)| *node == own));
+    let owned: BTreeSet<u32> = writers.iter().filter_map(|(claim, _)| groups.of_key(&claim.key)).collect();
+    assert_eq!(owned, BTreeSet::from(shards.map(|shard| groups.of(shard))));
+    assert_eq!(statistic(&engine, "owned_groups"), owned.len() as u64);
 }
 
 /// Another process could otherwise act on a commit that is lost.

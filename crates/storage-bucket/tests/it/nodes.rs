@@ -118,6 +118,21 @@ fn every_process_reads_and_writes_every_group() {
 }
 
 #[test]
+fn each_process_counts_the_groups_that_it_owns() {
+    let network = Network::new();
+    let (_stores, engines) = three(&network);
+    assert_eq!(engines.each_ref().map(|engine| statistic(engine, "owned_groups")), [2, 2, 2]);
+    let [_first, second, third] = engines;
+    let groups = Groups::new(second.group_count().unwrap());
+    let writers = second.members().writers();
+    let (claim, _) = writers.iter().find(|(claim, _)| groups.of_key(&claim.key) == Some(1)).unwrap();
+    second.members().release(claim).unwrap();
+    assert_eq!(statistic(&second, "owned_groups"), 1);
+    network.set_silent(&format!("http://node-{}/", third.members().this().0), true);
+    until("it cannot rely on its claims", || statistic(&third, "owned_groups") == 0);
+}
+
+#[test]
 fn groups_of_a_failed_process_are_taken_over() {
     let network = Network::new();
     let (_stores, [first, second, third]) = three(&network);
