@@ -12,6 +12,7 @@ import { maskedTask } from './pages/activity.tsx';
 import { exportedKey } from './pages/config.tsx';
 import type { Index } from './pages/indexes.tsx';
 import { readAnalyzers, writeAnalyzers } from './pages/search-index.tsx';
+import { splitSystem } from './pages/server.tsx';
 import { fieldOf, indexFor } from './pages/sorted.tsx';
 import { stringsOf } from './pages/string-editor.tsx';
 import { parseHash } from './router.ts';
@@ -25,6 +26,15 @@ test('databases are sorted by figures, those without figures last', () => {
   expect(sortDatabases(names, figures, 'name', true)).toEqual(['d', 'c', 'b', 'a']);
   expect(sortDatabases(names, figures, 'disk', true)).toEqual(['c', 'd', 'a', 'b']);
   expect(sortDatabases(names, figures, 'docs', false)).toEqual(['a', 'd', 'c', 'b']);
+});
+
+test('numbers of object storage are shown once', () => {
+  const engine = { store_put_requests: 1234, store_request_errors: 0, store_sent_bytes: 2000, log_stalled_ms: 40, owned_groups: 6, commits: 7 };
+  expect(splitSystem({ uptime: 1, engine })).toEqual({
+    storage: [['Puts', '1,234'], ['Errors', '0'], ['Sent', '2.0 KB'], ['Lag', '40 ms'], ['Owned groups', '6']],
+    rest: { uptime: 1, engine: { commits: 7 } },
+  });
+  for (const system of [{ uptime: 1, engine: { commits: 7 } }, { uptime: 1 }]) expect(splitSystem(system)).toEqual({ storage: undefined, rest: system });
 });
 
 test('values are sorted by type, then by value', () => {
