@@ -95,8 +95,8 @@ impl Nodes {
         names
     }
 
-    /// Returns the numbers of the groups that each live node owns; `None` if every node can write all data.
-    pub(crate) fn groups(&self) -> Option<BTreeMap<String, BTreeSet<u32>>> {
+    /// Returns the groups of each live node.
+    pub(crate) fn owned_groups(&self) -> Option<BTreeMap<String, BTreeSet<u32>>> {
         let groups = Groups::new(self.engine.group_count()?);
         let members = self.engine.members();
         let (live, own) = (members.live(), members.this());

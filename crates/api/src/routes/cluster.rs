@@ -15,7 +15,7 @@ use crate::routes::partition::check_place;
 
 pub(super) async fn membership(request: Request) -> Answer {
     let nodes = request.node.nodes.names();
-    let groups = request.node.nodes.groups();
+    let groups = request.node.nodes.owned_groups();
     Ok(respond::object(StatusCode::OK, |object| {
         object.strings("all_nodes", nodes.iter()).strings("cluster_nodes", nodes.iter());
         let Some(groups) = groups else { return };

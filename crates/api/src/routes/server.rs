@@ -54,11 +54,11 @@ pub(super) async fn up(request: Request) -> Answer {
         if engine.group_count().is_some() {
             let statistics = engine.statistics();
             let found = |wanted: &str| statistics.iter().find(|(name, _)| *name == wanted);
-            let number = |wanted: &str| found(wanted).map_or(0, |(_, value)| *value);
+            let figure = |wanted: &str| found(wanted).map_or(0, |(_, value)| *value);
             object.object("groups", |groups| {
-                groups.value("owned", number("owned_groups")).value("open", number("open_groups"));
+                groups.value("owned", figure("owned_groups")).value("open", figure("open_groups"));
             });
-            object.value("log_stalled_ms", number("log_stalled_ms"));
+            object.value("log_stalled_ms", figure("log_stalled_ms"));
         }
         // Undamaged data is still served, so damage does not make the server unavailable.
         if let Some(damage) = engine.damage() {

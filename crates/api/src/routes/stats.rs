@@ -279,7 +279,7 @@ fn own(node: &Node) -> Vec<(String, &'static str, &'static str, String)> {
         ("settee_active_tasks".to_owned(), "gauge", "tasks in _active_tasks", node.tasks.list().len().to_string()),
     ];
     for (name, value) in node.catalog.engine_statistics() {
-        // Prometheus requires basic and unabbreviated units.
+        // Prometheus requires basic, unabbreviated units.
         let (name, value) = match name.strip_suffix("_ms") {
             Some(stem) => (format!("{stem}_seconds"), (value as f64 / 1000.0).to_string()),
             None => (name.replace("_per_s", "_per_second"), value.to_string()),

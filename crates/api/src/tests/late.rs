@@ -37,7 +37,6 @@ impl LateEngine {
         Self::with_groups(store, 0)
     }
 
-    /// Creates a store without groups if `groups` is 0.
     pub(crate) fn with_groups(store: &MemoryEngine, groups: u32) -> Arc<Self> {
         let store = store.user();
         let commits: Arc<Mutex<Vec<_>>> = Arc::default();

@@ -1,6 +1,7 @@
 //! Expected results: the areas that must pass, and the scenarios that are expected to fail ([`Expectations`]). The file
 //! is a small part of TOML. A table is named after an area; `[inexact]` lists scenarios that hold, but not with whole
-//! revision ids; `[later]` lists areas that are not replayed yet; `[nodes]` those that may fail with several nodes.
+//! revision ids; `[later]` lists areas that are not replayed yet; `[nodes]` those that may fail with several nodes or a
+//! bucket.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,7 +71,6 @@ impl Expectations {
         self.areas.iter().map(|(area, _)| area.as_str()).collect()
     }
 
-    /// Sets whether scenarios of the table `[nodes]` may fail.
     pub(super) fn for_nodes(self, is_for_nodes: bool) -> Self {
         Self { is_for_nodes, ..self }
     }

@@ -182,7 +182,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     let file = workspace.root.join(EXPECTATIONS);
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let expectations = Expectations::parse(&text).with_context(|| format!("in {EXPECTATIONS}"))?;
-    // One node on a bucket reports its groups.
+    // Nodes on buckets report groups.
     let expectations = expectations.for_nodes(options.nodes > 1 || options.storage == Storage::S3);
     let scenarios = list(&folder)?;
     let mut tally = Tally::default();
