@@ -40,6 +40,7 @@ const STORAGE: [name: string, label: string, format: (value: number) => string][
   ['store_head_requests', 'Heads', number],
   ['store_list_requests', 'Lists', number],
   ['store_delete_requests', 'Deletes', number],
+  ['store_copy_requests', 'Copies', number],
   ['store_request_errors', 'Errors', number],
   ['store_sent_bytes', 'Sent', bytes],
   ['store_received_bytes', 'Received', bytes],
