@@ -26,7 +26,7 @@ impl Backlog {
         if self.last <= durable {
             self.some.clear();
         }
-        while self.some.get(1).is_some_and(|(number, _)| *number <= durable) {
+        while self.some.get(1).is_some_and(|(number, _)| *number <= durable + 1) {
             self.some.pop_front();
         }
         self.some.front().map(|(_, at)| *at)

@@ -6,12 +6,15 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
+use object_store::ObjectStoreExt as _;
+use object_store::path::Path;
 use parking_lot::Mutex;
 use settee_storage::members::NodeId;
 use settee_storage::{Batch, CommitToken, Durability, Outcome, Result, Shard, Snapshot as _, StorageError, Version};
 
 use crate::block::block_on;
 use crate::group::{Context, Group};
+use crate::identity;
 use crate::nodes::{Failure, Nodes, Owner};
 use crate::peers::PeerError;
 use crate::protocol::{Answer, Message, Received, Refusal, needs_io};
@@ -20,6 +23,10 @@ use crate::served::Served;
 /// Time for which an operation waits for a process that serves its shard.
 const OWNER_TIMEOUT: Duration = Duration::from_secs(2);
 const OWNER_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Time without a response of the store after which a process that waits for one gives its groups to others.
+const STORE_TIMEOUT: Duration = Duration::from_secs(2);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) struct Inner {
     pub(crate) nodes: Nodes,
@@ -360,10 +367,11 @@ impl Inner {
             if let Err(error) = engine.nodes.beat().await {
                 tracing::debug!(%error, "no heartbeat");
             }
+            engine.watch_store().await;
             engine.served.close_idle();
-            let is_lost = |group: &u32| {
-                !engine.nodes.has_group(*group)
-                    && engine.groups[*group as usize].try_lock().is_some_and(|slot| slot.is_some())
+            let lost = |group: u32| {
+                let slot = engine.groups[group as usize].try_lock().filter(|_| !engine.nodes.has_group(group));
+                slot.and_then(|slot| slot.clone()).map(|open| (group, open))
             };
             let is_idle = |group: &u32| {
                 let slot = engine.groups[*group as usize].try_lock();
@@ -373,11 +381,32 @@ impl Inner {
                 let engine = Arc::clone(&engine);
                 tokio::task::spawn_blocking(move || engine.close_idle(group));
             }
-            for group in (0..engine.nodes.groups.count()).filter(is_lost) {
+            for (group, open) in (0..engine.nodes.groups.count()).filter_map(lost) {
                 let engine = Arc::clone(&engine);
                 tracing::warn!(group, "another node serves these shards now");
+                open.lose();
                 tokio::task::spawn_blocking(move || engine.close_group(group));
             }
+        }
+    }
+
+    /// Gives the groups of this process to others while it cannot reach the store, and the coordinator can.
+    async fn watch_store(&self) {
+        if self.nodes.is_withdrawn() {
+            let object = Path::from(identity::OBJECT);
+            let probe = tokio::time::timeout(PROBE_TIMEOUT, self.context.objects.head(&object));
+            if matches!(probe.await, Ok(Ok(_))) {
+                tracing::warn!(store = self.context.shown, "this node reaches the store again");
+                self.nodes.rejoin();
+            }
+            return;
+        }
+        let waiting = self.context.meter.waiting_since().filter(|since| since.elapsed() > STORE_TIMEOUT);
+        if waiting.is_some_and(|since| self.nodes.withdraw(since)) {
+            tracing::error!(store = self.context.shown, "this node does not reach the store; others serve its groups");
+            self.open_groups().iter().for_each(|group| group.lose());
+            // Others take the groups after this heartbeat.
+            let _ = self.nodes.beat().await;
         }
     }
 

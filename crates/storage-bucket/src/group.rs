@@ -26,12 +26,16 @@ use crate::block::block_on;
 use crate::clock::{self, GroupClock};
 use crate::error::{self, translate};
 use crate::flusher::Flusher;
+use crate::metered::Meter;
 use crate::shards::{Pending, Slot, Slots, Stored};
 use crate::snapshot::{self, BucketSnapshot};
 use crate::{clear, history, keys};
 
 /// Maximum duration of the end of a group.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The same if another process may serve the group: the store may not respond to this one.
+const LOST_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The common part of the groups of an engine.
 pub(crate) struct Context {
@@ -47,6 +51,7 @@ pub(crate) struct Context {
     pub(crate) timeout: Duration,
     pub(crate) commit_interval: Duration,
     pub(crate) idle_time: Duration,
+    pub(crate) meter: Arc<Meter>,
     pub(crate) commits: AtomicU64,
     pub(crate) written: AtomicU64,
 }
@@ -61,6 +66,8 @@ pub(crate) struct Group {
     /// Locked for reading during a commit; true once the group is closed.
     is_closed: RwLock<bool>,
     used: Mutex<Instant>,
+    /// True once another process may serve the group.
+    is_lost: watch::Sender<bool>,
     backlog: Mutex<Backlog>,
     /// Shared with all snapshots.
     readers: Arc<()>,
@@ -87,8 +94,10 @@ impl Group {
         let mut tasks = JoinSet::new();
         tasks.spawn_on(Arc::clone(&flusher).run(Arc::clone(&database), context.commit_interval), &context.runtime);
         if let Some(garbage) = context.garbage.clone() {
+            // Before a group that is used only once is closed again.
+            let times = (context.idle_time / 2, context.history);
             let objects = Arc::clone(&context.objects);
-            tasks.spawn_on(history::remove_unused(path(group), objects, garbage, context.history), &context.runtime);
+            tasks.spawn_on(history::remove_unused(path(group), objects, garbage, times), &context.runtime);
             tasks.spawn_on(clear::resume(Arc::clone(&database)), &context.runtime);
         }
         Ok(Self {
@@ -99,10 +108,16 @@ impl Group {
             slots: Slots::default(),
             is_closed: RwLock::new(false),
             used: Mutex::new(Instant::now()),
+            is_lost: watch::Sender::new(false),
             backlog: Mutex::default(),
             readers: Arc::default(),
             tasks: Mutex::new(tasks),
         })
+    }
+
+    /// Ends the waits of commits, whose outcome is unknown, because the store may not respond to this process.
+    pub(crate) fn lose(&self) {
+        self.is_lost.send_replace(true);
     }
 
     /// Waits for the commits in progress, and writes what is in memory as files: a group without a log opens faster.
@@ -116,7 +131,8 @@ impl Group {
         }
         self.tasks.lock().abort_all();
         // Without this step the log contains the data.
-        let _ = self.block_on(async { tokio::time::timeout(CLOSE_TIMEOUT, self.database.close()).await });
+        let timeout = if *self.is_lost.borrow() { LOST_CLOSE_TIMEOUT } else { CLOSE_TIMEOUT };
+        let _ = self.block_on(async { tokio::time::timeout(timeout, self.database.close()).await });
     }
 
     /// Records the use of the group by an operation that follows.
@@ -235,11 +251,18 @@ impl Group {
     fn wait_durable(&self, handle: &WriteHandle) -> Result<()> {
         self.flusher.request();
         let timeout = self.context.timeout;
-        let waited = self.block_on(async { tokio::time::timeout(timeout, handle.await_durable()).await });
+        let mut is_lost = self.is_lost.subscribe();
+        let waited = self.block_on(async {
+            tokio::select! {
+                durable = tokio::time::timeout(timeout, handle.await_durable()) => Some(durable),
+                _ = is_lost.wait_for(|is_lost| *is_lost) => None,
+            }
+        });
         match waited {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(StorageError::InDoubt(translate(&error).to_string())),
-            Err(_) => Err(StorageError::InDoubt(format!(
+            Some(Ok(Ok(()))) => Ok(()),
+            Some(Ok(Err(error))) => Err(StorageError::InDoubt(translate(&error).to_string())),
+            None => Err(StorageError::InDoubt(error::FENCED.to_owned())),
+            Some(Err(_)) => Err(StorageError::InDoubt(format!(
                 "{} did not accept the write within {} s; it is repeated",
                 self.context.shown,
                 timeout.as_secs()

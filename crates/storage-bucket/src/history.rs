@@ -33,8 +33,6 @@ const CLOCK_INTERVAL: Duration = Duration::from_millis(200);
 /// Difference between the clock of this process and that of the store.
 const CLOCK_MARGIN: Duration = Duration::from_secs(600);
 
-/// A group that is used for a short time is open for longer than the first of these durations.
-const FIRST_REMOVAL: Duration = Duration::from_secs(60);
 const REMOVAL_INTERVAL: Duration = Duration::from_secs(600);
 
 const COMPACTION_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -200,19 +198,19 @@ impl ObjectStore for PastStore {
     }
 }
 
-/// Removes unused objects of a group at intervals.
+/// Removes unused objects of a group after a delay, then at intervals.
 pub(crate) async fn remove_unused(
     group: Path,
     objects: Arc<dyn ObjectStore>,
     options: GarbageCollectorOptions,
-    history: Duration,
+    (delay, history): (Duration, Duration),
 ) {
     let mut collector = GarbageCollectorBuilder::new(group.clone(), Arc::clone(&objects)).with_options(options);
     if !history.is_zero() {
         collector = collector.with_gc_filter(Arc::new(Kept::new(group, objects, history)));
     }
     let collector = collector.build();
-    tokio::time::sleep(FIRST_REMOVAL).await;
+    tokio::time::sleep(delay).await;
     loop {
         collector.run_gc_once().await;
         tokio::time::sleep(REMOVAL_INTERVAL).await;

@@ -145,6 +145,11 @@ impl Candidate {
         self.observed.map(|(node, beat, _)| (node, beat))
     }
 
+    /// Returns the time at which the last replacement became known.
+    pub(crate) fn renewed(&self) -> Option<Instant> {
+        self.observed.map(|(_, _, since)| since)
+    }
+
     /// Returns the name of the last known holder.
     pub(crate) fn holder(&self) -> &str {
         &self.holder

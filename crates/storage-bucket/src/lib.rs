@@ -52,7 +52,6 @@ use tokio::runtime::Runtime;
 use engine::{Asked, Inner};
 pub use identity::ClusterId;
 pub use location::{Access, Bucket, Connector, Location};
-use metered::Meter;
 pub use options::Options;
 pub use peers::{PeerCall, PeerError, Peers};
 use protocol::{Answer, Message};
@@ -63,7 +62,6 @@ pub struct BucketEngine {
     /// `None` while the engine is dropped.
     runtime: Option<Runtime>,
     inner: Arc<Inner>,
-    meter: Arc<Meter>,
     cluster: ClusterId,
     time_s: Option<u64>,
     has_peers: bool,
@@ -214,7 +212,7 @@ impl Engine for BucketEngine {
     }
 
     fn statistics(&self) -> Vec<(&'static str, u64)> {
-        let mut statistics = self.meter.statistics();
+        let mut statistics = self.inner.context.meter.statistics();
         let groups = self.inner.open_groups();
         let counts = groups.iter().map(|group| group.counts());
         let [flushes, levels, sorted] = counts.fold([0; 3], |sum, one| std::array::from_fn(|at| sum[at] + one[at]));

@@ -5,7 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
@@ -14,6 +14,7 @@ use object_store::{
     Attributes, CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
+use parking_lot::Mutex;
 
 /// Number of requests of each kind since the start of the process.
 #[derive(Debug, Default)]
@@ -28,6 +29,45 @@ pub(crate) struct Meter {
     pub(crate) errors: AtomicU64,
     pub(crate) sent_bytes: AtomicU64,
     pub(crate) received_bytes: AtomicU64,
+    waiting: Mutex<Waiting>,
+}
+
+/// The duration of a larger request depends on its size.
+const SMALL_BYTES: usize = 1 << 20;
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Start of the first small request since the last response.
+    since: Option<Instant>,
+    requests: usize,
+}
+
+/// A small request, which may be cancelled.
+struct SmallRequest<'a>(&'a Meter);
+
+impl<'a> SmallRequest<'a> {
+    fn start(meter: &'a Meter) -> Self {
+        let mut waiting = meter.waiting.lock();
+        waiting.requests += 1;
+        waiting.since.get_or_insert_with(Instant::now);
+        Self(meter)
+    }
+
+    /// After an error the store still does not respond.
+    fn end(self) {
+        self.0.waiting.lock().requests -= 1;
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for SmallRequest<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.0.waiting.lock();
+        waiting.requests -= 1;
+        if waiting.requests == 0 {
+            waiting.since = None;
+        }
+    }
 }
 
 impl Meter {
@@ -35,7 +75,15 @@ impl Meter {
         counter.fetch_add(number, Ordering::Relaxed);
     }
 
+    /// Returns the time at which the store stopped responding. `None` if it has responded to the last small request.
+    pub(crate) fn waiting_since(&self) -> Option<Instant> {
+        self.waiting.lock().since
+    }
+
     fn watch<T>(&self, result: Result<T>) -> Result<T> {
+        if result.as_ref().err().is_none_or(is_expected) {
+            self.waiting.lock().since = None;
+        }
         if let Err(error) = &result
             && !is_expected(error)
         {
@@ -95,8 +143,11 @@ impl MeteredStore {
         Arc::new(Self { store, meter, metadata, timeout })
     }
 
-    async fn limited<T>(&self, request: impl Future<Output = Result<T>>) -> Result<T> {
-        self.meter.watch(limited(self.timeout, request).await)
+    async fn limited<T>(&self, bytes: usize, request: impl Future<Output = Result<T>>) -> Result<T> {
+        let small = (bytes <= SMALL_BYTES).then(|| SmallRequest::start(&self.meter));
+        let result = limited(self.timeout, request).await;
+        small.into_iter().for_each(SmallRequest::end);
+        self.meter.watch(result)
     }
 
     /// Limits the time until each item, and counts the requests that fail.
@@ -149,7 +200,7 @@ impl ObjectStore for MeteredStore {
         Meter::add(&self.meter.puts, 1);
         Meter::add(&self.meter.sent_bytes, payload.content_length() as u64);
         options.attributes = self.attributes(options.attributes);
-        self.limited(self.store.put_opts(location, payload, options)).await
+        self.limited(payload.content_length(), self.store.put_opts(location, payload, options)).await
     }
 
     async fn put_multipart_opts(
@@ -159,14 +210,14 @@ impl ObjectStore for MeteredStore {
     ) -> Result<Box<dyn MultipartUpload>> {
         Meter::add(&self.meter.puts, 1);
         options.attributes = self.attributes(options.attributes);
-        let upload = self.limited(self.store.put_multipart_opts(location, options)).await?;
+        let upload = self.limited(0, self.store.put_multipart_opts(location, options)).await?;
         Ok(Box::new(MeteredUpload { upload, meter: Arc::clone(&self.meter), timeout: self.timeout }))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let is_head = options.head;
         Meter::add(if is_head { &self.meter.heads } else { &self.meter.gets }, 1);
-        let mut result = self.limited(self.store.get_opts(location, options)).await?;
+        let mut result = self.limited(0, self.store.get_opts(location, options)).await?;
         result.payload = match result.payload {
             GetResultPayload::Stream(bytes) => GetResultPayload::Stream(limited_items(self.timeout, bytes)),
             file => file,
@@ -195,12 +246,12 @@ impl ObjectStore for MeteredStore {
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         Meter::add(&self.meter.lists, 1);
-        self.limited(self.store.list_with_delimiter(prefix)).await
+        self.limited(0, self.store.list_with_delimiter(prefix)).await
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
         Meter::add(&self.meter.copies, 1);
-        self.limited(self.store.copy_opts(from, to, options)).await
+        self.limited(usize::MAX, self.store.copy_opts(from, to, options)).await
     }
 }
 

@@ -68,6 +68,8 @@ struct State {
     /// Name and address of this process before it has announced itself.
     unannounced: (String, String),
     announced: Option<(String, String)>,
+    /// The same while this process takes no part, because it cannot reach the store.
+    withdrawn: Option<(String, String)>,
     has_left: bool,
     yields_until: Option<Instant>,
     role: Role,
@@ -79,6 +81,8 @@ struct State {
     live: Arc<[Node]>,
     writers: Arc<[(Claim, NodeId)]>,
     awaited: HashSet<String>,
+    /// Time at which the last renewal of the coordinator's lease became known.
+    renewed: Option<Instant>,
     /// The coordinator of the last answer.
     last_coordinator: Option<NodeId>,
 }
@@ -201,7 +205,29 @@ impl Nodes {
     /// Returns true if this process may claim every group without an owner: no other live process could.
     pub(crate) fn claims_freely(&self) -> bool {
         let state = self.state.lock();
-        !state.has_left && (state.announced.is_none() || state.live.len() <= 1)
+        !state.has_left && state.withdrawn.is_none() && (state.announced.is_none() || state.live.len() <= 1)
+    }
+
+    /// Gives all claims of this process to others if it has not reached the store since a time, and the coordinator has.
+    /// Others do not list this process until [`Self::rejoin`], and it claims nothing. Its requests are served by others.
+    pub(crate) fn withdraw(&self, since: Instant) -> bool {
+        let mut state = self.state.lock();
+        let is_alone = matches!(state.role, Role::Follower(_)) && state.renewed.is_some_and(|renewed| renewed > since);
+        if is_alone && state.announced.is_some() {
+            state.withdrawn = state.announced.take();
+            state.claims.clear();
+        }
+        is_alone && state.withdrawn.is_some()
+    }
+
+    /// Takes part again after [`Self::withdraw`].
+    pub(crate) fn rejoin(&self) {
+        let mut state = self.state.lock();
+        state.announced = state.withdrawn.take();
+    }
+
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.state.lock().withdrawn.is_some()
     }
 
     /// Claims a group, unless this process has it already.
@@ -221,6 +247,8 @@ impl Nodes {
     fn claim_as(&self, key: &str) -> Result<Option<Claim>> {
         let epoch = if self.is_sole() {
             Some(1)
+        } else if self.is_withdrawn() {
+            None
         } else {
             match self.coordinated(&Message::Claim(key))? {
                 Answer::Claimed(epoch) => epoch,

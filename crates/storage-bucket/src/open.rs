@@ -86,10 +86,11 @@ async fn open_on(
         timeout: options.timeout,
         commit_interval: options.commit_interval,
         idle_time: options.idle_time,
+        meter,
         commits: AtomicU64::new(0),
         written: AtomicU64::new(0),
     };
     let inner = Arc::new(Inner::new(nodes, Arc::new(context)));
     runtime.spawn(Inner::run(Arc::downgrade(&inner)));
-    Ok(BucketEngine { runtime: None, inner, meter, cluster, time_s, has_peers: is_known, _lock: lock })
+    Ok(BucketEngine { runtime: None, inner, cluster, time_s, has_peers: is_known, _lock: lock })
 }

@@ -22,6 +22,7 @@ fn context(runtime: &Handle, objects: &Arc<InMemory>) -> Arc<Context> {
         timeout: Duration::from_secs(20),
         commit_interval: Duration::ZERO,
         idle_time: options.idle_time,
+        meter: Arc::default(),
         commits: AtomicU64::new(0),
         written: AtomicU64::new(0),
     })

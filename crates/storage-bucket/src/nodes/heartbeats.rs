@@ -142,19 +142,25 @@ impl Nodes {
         self.news.sent(next);
         // Before this process relies on the answer.
         self.news.receive(&answer.commits);
-        self.confirm(target, (sent, &claims, is_followed), *answer);
+        self.confirm(target, (sent, &claims, is_followed), candidate.renewed(), *answer);
         Ok(())
     }
 
     /// Records the answer to a heartbeat that was sent at `sent` with `claims`.
-    fn confirm(&self, target: &Target, (sent, claims, is_followed): (Instant, &[Claim], bool), answer: BeatAnswer) {
+    fn confirm(
+        &self,
+        target: &Target,
+        (sent, claims, is_followed): (Instant, &[Claim], bool),
+        renewed: Option<Instant>,
+        answer: BeatAnswer,
+    ) {
         let mut state = self.state.lock();
         for claim in claims {
             if !answer.held.contains(claim) && state.claims.get(&claim.key) == Some(&claim.epoch) {
                 state.claims.remove(&claim.key);
             }
         }
-        (state.confirmed, state.is_followed) = (Some(sent), is_followed);
+        (state.confirmed, state.is_followed, state.renewed) = (Some(sent), is_followed, renewed);
         state.last_coordinator = Some(target.node);
         state.show(answer);
     }
@@ -259,7 +265,7 @@ impl Nodes {
     pub(crate) async fn announce(&self, name: &str, address: &str) -> Result<()> {
         {
             let mut state = self.state.lock();
-            state.has_left = false;
+            (state.has_left, state.withdrawn) = (false, None);
             state.announced = Some((name.to_owned(), address.to_owned()));
         }
         let started = Instant::now();
@@ -295,7 +301,7 @@ impl Nodes {
         if !matches!(state.role, Role::Sole) {
             state.lose_everything();
         }
-        state.announced = None;
+        (state.announced, state.withdrawn) = (None, None);
         state.live = Arc::default();
         Some(leaving)
     }

@@ -171,7 +171,8 @@ fn until_more(label: &str, model: &Model, engines: &[(usize, &BucketEngine)], mo
     println!("{label}: {waited:?}");
 }
 
-fn check(latency_ms: u64, change: Change, timeout: Duration) {
+/// `failures` is the number of requests in 1,000 that fail, and of those that lose their response.
+fn check(latency_ms: u64, failures: u64, change: Change, timeout: Duration) {
     let seed = RandomState::new().hash_one(1);
     println!("seed {seed}");
     let (store, network) = (FaultyStore::new(seed), Network::new());
@@ -191,7 +192,7 @@ fn check(latency_ms: u64, change: Change, timeout: Duration) {
         until_more("all commit without faults", &model, &all, 1);
         for store in &stores {
             store.set_latency(Duration::from_millis(latency_ms));
-            store.set_failures(20, 20);
+            store.set_failures(failures, failures);
         }
         until_more("all commit", &model, &all, COMMITS);
         let others = match change {
@@ -224,15 +225,15 @@ fn check(latency_ms: u64, change: Change, timeout: Duration) {
 
 #[test]
 fn nothing_is_lost_at_5_ms_if_a_process_loses_the_network() {
-    check(5, Change::LosesNetwork, Duration::from_secs(3));
+    check(5, 20, Change::LosesNetwork, Duration::from_secs(3));
 }
 
 #[test]
 fn nothing_is_lost_at_50_ms_if_the_coordinator_loses_the_store() {
-    check(50, Change::LosesStore, Duration::from_secs(3));
+    check(50, 20, Change::LosesStore, Duration::from_secs(3));
 }
 
 #[test]
 fn nothing_is_lost_at_500_ms_if_a_process_leaves() {
-    check(500, Change::Leaves, Duration::from_secs(30));
+    check(500, 10, Change::Leaves, Duration::from_secs(30));
 }

@@ -42,7 +42,8 @@ fn stale_listings_lose_nothing() {
         let access = store.other();
         access.set_stale(30);
         access.set_clock(-3_600_000);
-        let engine = retried("start", seed, || BucketEngine::open(access.bucket(), &with_groups(3), None));
+        let own = Options { history: Duration::ZERO, idle_time: Duration::from_millis(2), ..with_groups(3) };
+        let engine = retried("start", seed, || BucketEngine::open(access.bucket(), &own, None));
         for (shard, version) in (0..).map(Shard).zip(&mut versions) {
             let state = retried("read", seed, || engine.snapshot(shard).and_then(|view| view.state()));
             assert_eq!(state.version, Version(*version), "{shard:?} in round {round}, seed {seed}");

@@ -209,30 +209,42 @@ fn a_process_without_the_store_serves_nothing_after_its_lease_and_the_others_con
     }
 }
 
-/// Heartbeats do not use the store.
+/// Its heartbeats arrive, because they do not use the store.
 #[test]
-fn a_process_that_is_not_the_coordinator_keeps_its_groups_without_the_store() {
-    let network = Network::new();
-    let (stores, engines) = three_on(&network, &FaultyStore::new(1), during_outages);
-    let [first, second, third] = engines.each_ref().map(AsRef::as_ref);
-    shards().into_iter().for_each(|shard| step(first, shard, 0, Durability::Synced));
-    stores[1].set_down(true);
-    let (started, shard) = (Instant::now(), shards()[1]);
-    let mut made = 1;
-    while started.elapsed() < Duration::from_secs(4) {
-        let result = limited("a commit without the store", || commit(second, shard, 1));
-        assert!(result.as_ref().is_err_and(StorageError::is_temporary), "{result:?}");
-        for shard in [0, 2, 3, 5].map(|group| shards()[group]) {
-            step(third, shard, made, Durability::Synced);
-        }
-        made += 1;
+fn a_process_that_is_not_the_coordinator_gives_its_groups_to_others_without_the_store() {
+    for hangs in [false, true] {
+        let network = Network::new();
+        let (stores, engines) = three_on(&network, &FaultyStore::new(1), during_outages);
+        let [first, second, third] = engines.each_ref().map(AsRef::as_ref);
+        shards().into_iter().for_each(|shard| step(first, shard, 0, Durability::Synced));
+        let set_unreachable = |is_unreachable| match hangs {
+            true => stores[1].set_hangs(if is_unreachable { 1000 } else { 0 }),
+            false => stores[1].set_down(is_unreachable),
+        };
+        set_unreachable(true);
+        let (shard, key) = (shards()[1], Groups::new(first.group_count().unwrap()).key(1));
+        let error = limited("a commit", || commit(second, shard, 1)).unwrap_err();
+        assert!(error.is_temporary(), "{error:?}");
+        let waited = until("its group has another owner", || matches!(third.members().claim(&key), Ok(Some(_))));
+        println!("another owner after {waited:?}");
+        claim_all(&[first, third]);
+        let found = steps(third, shard);
+        assert!((1..=2).contains(&found), "{found}");
+        until("it knows the new owner", || steps_if_served(second, shard) == Some(found));
+        step(second, shard, found, Durability::Synced);
+        assert_eq!(second.members().claim(&key).unwrap(), None);
+        assert!(third.members().live().iter().all(|node| node.id != second.members().this()));
+        set_unreachable(false);
+        until("it takes part again", || {
+            third.members().refresh().unwrap();
+            third.members().live().len() == 3
+        });
+        let claim = third.members().writers().iter().find(|(claim, _)| claim.key == key).unwrap().0.clone();
+        third.members().release(&claim).unwrap();
+        until("it claims the group", || matches!(second.members().claim(&key), Ok(Some(_))));
+        step(second, shard, found + 1, Durability::Synced);
+        assert_eq!(steps(first, shard), found + 2);
     }
-    assert_eq!(steps(second, shard), 1, "durable commits are readable");
-    stores[1].set_down(false);
-    until("the commit in doubt is durable", || steps_if_served(first, shard) == Some(2));
-    until("commits are accepted", || second.check().is_ok());
-    step(third, shard, 2, Durability::Synced);
-    println!("{made} commits of the others");
 }
 
 #[test]
