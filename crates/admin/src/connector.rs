@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
@@ -15,13 +17,13 @@ use settee_replication::{Connect as _, Endpoint, Transport, TransportError, Tuni
 
 use crate::remote_server;
 
-/// Time after which a request without a response is sent again, and the bytes that a connection takes in one millisecond.
+/// First pause after which a request without a response is sent again, and the bytes that a connection takes in one millisecond.
 const REPEAT_AFTER: Duration = Duration::from_secs(1);
 const BYTES_PER_MS: u64 = 1_000;
 
 /// The connections of one process to a store, which networks can lose without notice. A request without a response is
-/// sent again on a new connection, and the first response counts, so that a slow store still responds to the first
-/// request. Puts whose order matters are conditional: the second of two executions changes nothing.
+/// sent again on a new connection, after pauses that double, and the first response counts, so that a slow store still
+/// responds to the first request. Puts whose order matters are conditional: a second execution changes nothing.
 #[derive(Clone)]
 pub(crate) struct Connector(Arc<Inner>);
 
@@ -75,19 +77,22 @@ impl HttpConnector for Connector {
 impl HttpService for Connector {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let bytes = request.body().content_length() as u64;
-        let repeat_after = REPEAT_AFTER + Duration::from_millis(bytes / BYTES_PER_MS);
-        let repeated = request.clone();
-        let transport = Arc::clone(&self.0.transport.lock());
-        let mut first = transport.call(request.map(foreign_body));
-        let response = match tokio::time::timeout(repeat_after, first.as_mut()).await {
-            Ok(response) => response,
-            Err(_) => match self.0.replace(&transport) {
-                Ok(other) => tokio::select! {
-                    response = &mut first => response,
-                    response = other.call(repeated.map(foreign_body)) => response,
-                },
-                Err(_) => first.await,
-            },
+        let mut pause = REPEAT_AFTER + Duration::from_millis(bytes / BYTES_PER_MS);
+        let mut transport = Arc::clone(&self.0.transport.lock());
+        let send = |transport: &Arc<dyn Transport>| {
+            let (transport, request) = (Arc::clone(transport), request.clone().map(foreign_body));
+            async move { transport.call(request).await }
+        };
+        let mut sent = FuturesUnordered::from_iter([send(&transport)]);
+        let response = loop {
+            if let Ok(Some(response)) = tokio::time::timeout(pause, sent.next()).await {
+                break response;
+            }
+            if let Ok(other) = self.0.replace(&transport) {
+                transport = other;
+                sent.push(send(&transport));
+            }
+            pause *= 2;
         };
         Ok(response.map_err(failed)?.map(|body| HttpResponseBody::new(shared_body(body, failed))))
     }
@@ -114,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// Connections of the server are numbered. The first two respond once and never again.
+    /// Connections of the server are numbered. The first two respond once and never again, the next two never.
     #[tokio::test]
     async fn lost_connections_do_not_delay_requests_for_long() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -130,7 +135,7 @@ mod tests {
                         if count == 0 {
                             return;
                         }
-                        if buffer[..count].ends_with(b"content") && (number > 1 || answered == 0) {
+                        if buffer[..count].ends_with(b"content") && (number > 3 || number < 2 && answered == 0) {
                             let response = format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{number}");
                             stream.write_all(response.as_bytes()).unwrap();
                             answered += 1;
@@ -152,8 +157,8 @@ mod tests {
         let started = std::time::Instant::now();
         for _ in 0..3 {
             let (one, other) = tokio::join!(ask(), ask());
-            assert!(one.as_str() > "1" && other.as_str() > "1", "{one} {other}");
+            assert!(one.as_str() > "3" && other.as_str() > "3", "{one} {other}");
         }
-        assert!(started.elapsed() < 3 * REPEAT_AFTER, "{:?}", started.elapsed());
+        assert!(started.elapsed() < 5 * REPEAT_AFTER, "{:?}", started.elapsed());
     }
 }

@@ -6,12 +6,14 @@
 //! Otherwise the client receives 503, because the outcome is unknown.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
+use hyper::body::Frame;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Uri};
@@ -23,10 +25,11 @@ use settee_edge::body::inbound::Inbound;
 use settee_edge::body::{self, timeout::ReceiveTimeout};
 use settee_edge::origin::{Peer, Scheme};
 use settee_edge::respond::{Aborted, Body};
+use settee_edge::shutdown::until_true;
 use settee_model::json::{self, Json, Value};
-use settee_replication::{Roles, TransportError, User, foreign_body, full_body};
+use settee_replication::{BoxFuture, Roles, TransportError, User, foreign_body, full_body};
 use settee_threads::Threads;
-use tokio::sync::OwnedRwLockReadGuard;
+use tokio::sync::{OwnedRwLockReadGuard, watch};
 use tokio::time::sleep;
 
 use crate::Error;
@@ -35,6 +38,7 @@ use crate::head::{REQUEST_ID, RequestHead};
 use crate::metrics::Count;
 use crate::node::Node;
 use crate::nodes::{MemberRequest, Nodes};
+use crate::observe::is_feed;
 use crate::request::RequestBody;
 use crate::respond::{self, Response};
 use crate::router::{Effect, Resolved};
@@ -194,6 +198,7 @@ pub(crate) async fn forward(
     database: &str,
     (head, headers, id): (&RequestHead, &HeaderMap, &str),
     body: Inbound,
+    mut stopping: watch::Receiver<bool>,
 ) -> Forwarded {
     if let Some(write_guard) = start(node, database).await {
         return Forwarded::Here(RequestBody::Incoming(body), write_guard);
@@ -214,17 +219,48 @@ pub(crate) async fn forward(
     for (name, value) in [(CLIENT, client.as_str()), (REQUEST_ID, id)] {
         respond::set(&mut passed, name, value);
     }
-    match send(node, database, (&head.method, &head.uri), &passed, payload).await {
+    let is_feed = is_feed(&head.uri);
+    let sent = tokio::select! {
+        sent = send(node, database, (&head.method, &head.uri), &passed, payload) => sent,
+        () = until_true(&mut stopping), if is_feed => Err(Error::no_writer()),
+    };
+    match sent {
         Ok(Sent::Here(payload, write_guard)) => Forwarded::Here(payload.into_body(), write_guard),
         Ok(Sent::Answered(response)) => {
             node.metrics.count(Count::Forwarded);
             let (parts, body) = response.into_parts();
-            let mut response = Response::new(Body::Composed(body.map_err(|_| Aborted).boxed_unsync()));
+            let body = body.map_err(|_| Aborted);
+            let body = if is_feed { FeedBody::new(body, stopping).boxed_unsync() } else { body.boxed_unsync() };
+            let mut response = Response::new(Body::Composed(body));
             *response.status_mut() = parts.status;
             *response.headers_mut() = forwarded_headers(&parts.headers);
             Forwarded::Answered(response)
         }
         Err(error) => Forwarded::Failed(error),
+    }
+}
+
+/// A feed of another node, which is aborted when this server stops: the other node does not end it then.
+struct FeedBody<B> {
+    body: Pin<Box<B>>,
+    stopping: BoxFuture<'static, ()>,
+}
+
+impl<B> FeedBody<B> {
+    fn new(body: B, mut stopping: watch::Receiver<bool>) -> Self {
+        Self { body: Box::pin(body), stopping: Box::pin(async move { until_true(&mut stopping).await }) }
+    }
+}
+
+impl<B: hyper::body::Body<Data = Bytes, Error = Aborted>> hyper::body::Body for FeedBody<B> {
+    type Data = Bytes;
+    type Error = Aborted;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
+        match self.stopping.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Some(Err(Aborted))),
+            Poll::Pending => self.body.as_mut().poll_frame(cx),
+        }
     }
 }
 
@@ -351,4 +387,24 @@ fn forwarded_headers(headers: &HeaderMap) -> HeaderMap {
     };
     let passed = headers.iter().filter(|(name, _)| !is_of_connection(name));
     passed.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{FutureExt as _, stream};
+    use http_body_util::StreamBody;
+    use settee_edge::shutdown::Shutdown;
+
+    use super::*;
+
+    /// The other node has no reason to end it.
+    #[tokio::test]
+    async fn a_forwarded_feed_ends_when_the_server_stops() {
+        let shutdown = Shutdown::new();
+        let endless = StreamBody::new(stream::pending::<Result<Frame<Bytes>, Aborted>>());
+        let mut feed = FeedBody::new(endless, shutdown.watch());
+        assert!(feed.frame().now_or_never().is_none());
+        shutdown.begin();
+        assert!(matches!(feed.frame().await, Some(Err(Aborted))));
+    }
 }

@@ -263,7 +263,7 @@ impl hyper::body::Body for ObservedBody {
     }
 }
 
-fn is_feed(uri: &Uri) -> bool {
+pub(crate) fn is_feed(uri: &Uri) -> bool {
     let path = uri.path();
     let of_changes = path.ends_with("/_changes") || path == "/_db_updates";
     let waits = |pair: &str| pair.strip_prefix("feed=").is_some_and(|feed| feed != "normal");

@@ -45,12 +45,15 @@ pub(crate) struct Service {
     node: Arc<Node>,
     router: Arc<Router>,
     version: HeaderValue,
+    /// Begins when the server stops.
+    shutdown: Shutdown,
 }
 
 pub async fn serve(node: Arc<Node>, listeners: Vec<Listener>, connections: u64, shutdown: Shutdown) {
     node.begin_writing();
     let router = Arc::new(routes::router(&shutdown));
-    settee_edge::server::serve(Service::new(node, router), listeners, connections, shutdown).await;
+    let service = Service::new(node, router, shutdown.clone());
+    settee_edge::server::serve(service, listeners, connections, shutdown).await;
 }
 
 impl Handler for Service {
@@ -75,9 +78,9 @@ impl Handler for Service {
 }
 
 impl Service {
-    pub(crate) fn new(node: Arc<Node>, router: Arc<Router>) -> Arc<Self> {
+    pub(crate) fn new(node: Arc<Node>, router: Arc<Router>, shutdown: Shutdown) -> Arc<Self> {
         let version = version_header(&node);
-        Arc::new(Self { node, router, version })
+        Arc::new(Self { node, router, version, shutdown })
     }
 
     /// The stages have the numbers of the path of a request in ARCHITECTURE.md; the first stage is in `settee_edge`.
@@ -171,7 +174,8 @@ impl Service {
         match sender {
             Sender::Client(_) => {
                 head.seen.set_route(path);
-                match forwarding::forward(&self.node, database, (head, headers, id), body).await {
+                let stopping = self.shutdown.watch();
+                match forwarding::forward(&self.node, database, (head, headers, id), body, stopping).await {
                     Forwarded::Here(body, write_guard) => Ok((body, effect.guard(write_guard))),
                     Forwarded::Answered(response) => Err(Served::Elsewhere(response)),
                     Forwarded::Failed(error) => Err(Served::Here(self.node.refuse(&Caller::of(head, headers), &error))),

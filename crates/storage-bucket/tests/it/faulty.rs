@@ -60,7 +60,7 @@ struct Faults {
     clock_ms: AtomicI64,
 }
 
-/// Whether a request is answered.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Answered,

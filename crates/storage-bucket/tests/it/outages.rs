@@ -230,7 +230,7 @@ fn a_process_that_is_not_the_coordinator_gives_its_groups_to_others_without_the_
         claim_all(&[first, third]);
         let found = steps(third, shard);
         assert!((1..=2).contains(&found), "{found}");
-        until("it knows the new owner", || steps_if_served(second, shard) == Some(found));
+        until("it finds the new owner", || steps_if_served(second, shard) == Some(found));
         step(second, shard, found, Durability::Synced);
         assert_eq!(second.members().claim(&key).unwrap(), None);
         assert!(third.members().live().iter().all(|node| node.id != second.members().this()));
