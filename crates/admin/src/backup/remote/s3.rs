@@ -62,6 +62,8 @@ pub(crate) fn open(place: &Place) -> anyhow::Result<Store> {
             place.url
         );
     };
+    let host = endpoint.split_once("://").map_or(endpoint, |(_, host)| host);
+    ensure!(!host.contains('/'), "an endpoint must not have a path: write https://host:port");
     let connector = Connector::new(endpoint, place.authorities.as_deref())?;
     let retry = RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_TIME, ..RetryConfig::default() };
     let mut builder = AmazonS3Builder::new()
