@@ -240,7 +240,7 @@ pub(crate) async fn forward(
     }
 }
 
-/// A feed of another node, which is aborted when this server stops: the other node does not end it then.
+/// A feed of another node, which does not end it when this server stops.
 struct FeedBody<B> {
     body: Pin<Box<B>>,
     stopping: BoxFuture<'static, ()>,
@@ -397,7 +397,6 @@ mod tests {
 
     use super::*;
 
-    /// The other node has no reason to end it.
     #[tokio::test]
     async fn a_forwarded_feed_ends_when_the_server_stops() {
         let shutdown = Shutdown::new();

@@ -95,7 +95,6 @@ impl Nodes {
         names
     }
 
-    /// Returns the groups of each live node.
     pub(crate) fn owned_groups(&self) -> Option<BTreeMap<String, BTreeSet<u32>>> {
         let groups = Groups::new(self.engine.group_count()?);
         let members = self.engine.members();

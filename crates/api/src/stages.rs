@@ -45,7 +45,6 @@ pub(crate) struct Service {
     node: Arc<Node>,
     router: Arc<Router>,
     version: HeaderValue,
-    /// Begins when the server stops.
     shutdown: Shutdown,
 }
 

@@ -11,6 +11,7 @@ use settee_storage::{Durability, Engine, Expect, Keyspace, Shard, StorageError, 
 use settee_storage_bucket::{Bucket, BucketEngine, Options};
 
 use crate::faulty::FaultyStore;
+use crate::nodes::until;
 use crate::{directory, open, options, statistic, step, steps};
 
 #[test]
@@ -96,26 +97,18 @@ fn a_continuous_writer_causes_a_limited_number_of_objects() {
 
 #[test]
 fn the_lag_is_the_age_of_the_oldest_waiting_commit() {
-    let options =
-        Options { commit_interval: Duration::from_secs(1), flush_interval: Duration::from_secs(60), ..options() };
-    let engine = &BucketEngine::open(Bucket::in_memory(), &options, None).unwrap();
+    let store = FaultyStore::new(1);
+    let engine = &open(store.bucket());
     let lag_ms = || statistic(engine, "log_stalled_ms");
     step(engine, Shard(1), 0, Durability::Synced);
+    assert_eq!(lag_ms(), 0);
+    store.set_down(true);
     thread::scope(|scope| {
-        // It waits for the interval, in which no put is in progress.
-        let writer = scope.spawn(|| step(engine, Shard(1), 1, Durability::Synced));
-        let mut most = 0;
-        while !writer.is_finished() {
-            most = most.max(lag_ms());
-            thread::sleep(Duration::from_millis(5));
-        }
-        assert!(most >= 300, "{most} ms");
+        scope.spawn(|| step(engine, Shard(1), 1, Durability::Synced));
+        until("the commit waits", || lag_ms() >= 300);
+        store.set_down(false);
     });
-    let until = Instant::now() + Duration::from_secs(30);
-    while lag_ms() > 0 {
-        assert!(Instant::now() < until, "no commit waits any more");
-        thread::sleep(Duration::from_millis(5));
-    }
+    assert_eq!(lag_ms(), 0);
 }
 
 #[test]
